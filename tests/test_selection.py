@@ -623,6 +623,9 @@ def test_rounds_of_different_methods_are_no_rounds_of_one():
     pipes = [make_pipeline(s, Fixed(n_rounds=n)) for n, s in enumerate(scaled)]
     (text,) = criteria.refuse_rounds(dict(zip("ab", pipes, strict=True)))
     assert "fixed__n_rounds" in text
+    # Iterations of a solver are no rounds of EM.
+    solved = [AggregatedClassifier(backbone=LogisticRegression(max_iter=n)) for n in (100, 200)]
+    assert criteria.refuse_rounds(dict(zip("ab", solved, strict=True))) == []
 
 
 @pytest.fixture

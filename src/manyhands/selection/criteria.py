@@ -13,6 +13,7 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.length import earliest
+from manyhands.inference.base import BaseAggregator
 from manyhands.metrics import (
     corrected_vote_agreement,
     paired_z,
@@ -45,8 +46,9 @@ If one is right on three of four of them, a two-sided sign test at 5 % finds it 
 ((1.96 / 2 + .84 sqrt(.75 * .25)) / .25)^2 = 28.9.
 """
 
-ROUNDS = frozenset({"n_rounds", "n_iterations", "em_max_iter", "em_every", "max_iter"})
-"""Parameters that count rounds of EM or of self-training (so may ``max_epochs``)."""
+ROUNDS = frozenset({"n_rounds", "n_iterations", "em_max_iter", "em_every"})
+"""Parameters that count rounds of EM or of self-training. So do ``max_iter`` of an aggregator, and
+``max_epochs`` of some classifiers."""
 
 EARLY = (
     "agreement rewards early rounds, which repeat the crowd's shared mistakes, so it cannot choose "
@@ -241,12 +243,12 @@ def choose_among(
         return first, None, []
     if behind[held[0]] <= TIED:
         reason = (
-            f"{first} has the higher score (by z = {behind[held[0]]:.1f}), but {held[0]} holds "
+            f"{first} has the higher score (by z = {behind[held[0]]:.2f}), but {held[0]} holds "
             "class shares, which agreement disfavours: it prefers those of the crowd's mistakes. "
             "So a tie goes to it"
         )
         return held[0], reason, []
-    shown = ", ".join(f"{name} (z = {behind[name]:.1f})" for name in held)
+    shown = ", ".join(f"{name} (z = {behind[name]:.2f})" for name in held)
     warning = (
         f"agreement disfavours candidates that hold class shares, because it prefers those of the "
         f"crowd's mistakes; behind the best for that or other reasons: {shown}. If you believe in "
@@ -289,7 +291,9 @@ def _counts_of_rounds(model: Any) -> set[str]:
     return {
         key
         for key, (owner, _, name) in ((key, key.rpartition("__")) for key in parameters)
-        if name in ROUNDS or (name == "max_epochs" and _in_rounds(parameters.get(owner)))
+        if name in ROUNDS
+        or (name == "max_epochs" and _in_rounds(parameters.get(owner)))
+        or (name == "max_iter" and isinstance(parameters.get(owner), BaseAggregator))
     }
 
 
@@ -392,8 +396,8 @@ def _parted(pair: Parting, predicted: Mapping[str, IntArray], table: AnnotationT
         for k in top
     )
     return (
-        f"agreement prefers {one} to {other} (z = {pair.agreement_z:.1f}), and information {other} "
-        f"to {one} (z = {pair.information_z:.1f}), so most annotators may share a mistake, which "
+        f"agreement prefers {one} to {other} (z = {pair.agreement_z:.2f}), and information {other} "
+        f"to {one} (z = {pair.information_z:.2f}), so most annotators may share a mistake, which "
         f"agreement rewards, or neglect a class. The two differ on {len(pairs):,} instances: "
         f"{shown}. Before you choose, get gold labels of such instances, drawn at random, until on "
         f"{min(GOLD_TO_SETTLE, len(pairs))} of them exactly one of the two is right"

@@ -76,6 +76,12 @@ class CandidateTable(BaseScoreTable[CandidateScore]):
     _title = "Candidates compared"
 
 
+ABOUT_ACCURACY = (
+    "accuracy is estimated for instances like the annotated ones; it assumes that annotators' "
+    "mistakes are independent of the model's"
+)
+
+
 @dataclass(frozen=True, eq=False)
 class Selection:
     """The result of `manyhands.select`.
@@ -120,7 +126,7 @@ class Selection:
         }
 
     def __repr__(self) -> str:
-        lines = [repr(self.table_), f"best by {self.criterion_}: {self.best_}"]
+        lines = [repr(self.table_), ABOUT_ACCURACY, f"best by {self.criterion_}: {self.best_}"]
         if len(self.tied_) > 1:
             lines.append(f"tied with it (z <= 1): {', '.join(self.tied_[1:])}")
         if self.reason_ is not None:

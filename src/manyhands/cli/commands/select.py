@@ -153,6 +153,8 @@ def say_written(out: Path) -> None:
 
 
 def _print_selection(result: dict[str, Any]) -> None:
+    from manyhands.selection.result import ABOUT_ACCURACY
+
     chosen = result["selection"]
     say_data("select", result)
     print_table(
@@ -165,7 +167,7 @@ def _print_selection(result: dict[str, Any]) -> None:
         say(visible(chosen["reason"]))
     if len(chosen["tied"]) > 1:
         say(f"tied with it (z at most 1): {visible(', '.join(chosen['tied'][1:]))}")
-    say("accuracy is estimated for rows like the annotated ones; shared mistakes are not seen")
+    say(f"{ABOUT_ACCURACY}; mistakes that most annotators share are not seen")
     rows = [
         [f"{visible(split)} ({metrics['n']:,})", metrics["accuracy"], metrics["macro_f1"]]
         for split, metrics in result["splits"].items()
