@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GroupKFold
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -495,6 +496,25 @@ def test_a_candidate_that_fails_is_named_and_the_others_compete(contest):
         select({"a": Fixed(fails=True)}, X, table, cv=2)
 
 
+def test_whatever_a_candidate_raises_the_others_compete(contest, tmp_path):
+    X, table, _ = contest
+    labels = LogisticRegression()  # It knows nothing of annotations.
+    with pytest.warns(ModelChoiceWarning, match="bad cannot be trained: ValueError: "):
+        found = select({"bad": labels, "fine": Fixed(1)}, X, table, cv=2)
+    assert found.best_ == "fine"
+    assert found.table_[-1].error.startswith("ValueError: ")
+    with pytest.raises(AnnotationError, match="folder needs an integer random_state, got None"):
+        select([Fixed(1)], X, table, folder=tmp_path, random_state=None)
+    assert not list(tmp_path.iterdir())
+    for average in (1.0, "1", True, 2):
+        with pytest.raises(AnnotationError, match="give a whole number from 1 to 1"):
+            select([Fixed(1)], X, table, average=average)
+    with pytest.raises(AnnotationError, match="n_jobs=0 trains nothing"):
+        select([Fixed(1)], X, table, n_jobs=0)
+    with pytest.raises(AnnotationError, match="splits groups; give groups="):
+        cross_predict(Fixed(1), X, table, cv=GroupKFold(2))
+
+
 def test_balanced_prefers_who_knows_the_rare_class():
     rng = np.random.default_rng(0)
     y = (rng.random(600) < 0.1).astype(int)
@@ -652,6 +672,16 @@ def test_a_tie_goes_to_who_holds_class_shares(biased):
     assert "plain has the higher score" in found.to_dict()["reason"] in repr(found)
     both = select(named, X, table, cv=2, average=2)
     assert [model.column for model in both.estimator_.estimators_] == [1, 1, 0, 0]
+
+
+def test_a_later_holder_of_shares_may_be_the_tied_one():
+    behind = {"plain": 0.0, "stack": 1.2, "iced": 0.9}  # By score; z depends on the spread, too.
+    chosen, reason, warnings = criteria.choose_among(behind, {"stack", "iced"})
+    assert (chosen, warnings) == ("iced", [])
+    assert "plain has the higher score (by z = 0.90), but iced holds" in reason
+    chosen, reason, (text,) = criteria.choose_among({**behind, "iced": 1.1}, {"stack", "iced"})
+    assert (chosen, reason) == ("plain", None)
+    assert "stack (z = 1.20), iced (z = 1.10)" in text
 
 
 def test_who_holds_class_shares_and_is_behind_is_warned_of(biased):

@@ -618,6 +618,15 @@ def test_the_interval_covers_models_whose_mistakes_are_independent(share):
     assert found.high - found.low < 0.35
 
 
+def test_the_interval_of_the_accuracy_holds_the_estimate():
+    y = np.tile([0, 1, 2], 200)
+    rng = np.random.default_rng(0)
+    wrong = (y[:, None] + rng.integers(1, 3, (600, 3))) % 3
+    given = np.where(rng.random((600, 3)) < 0.1, y[:, None], wrong)
+    found = estimate_accuracy(y, AnnotationTable.from_matrix(given))
+    assert found.low <= found.value <= found.high
+
+
 def test_accuracy_of_one_instance_is_unknown():
     found = estimate_accuracy([0], AnnotationTable.from_matrix([[0, 0]], classes=[0, 1]))
     assert (found.low, found.high) == (0, 1)

@@ -184,8 +184,7 @@ def _gold_monitor(model: Any, fit: Fit[Any, Any], name: str, part: Any) -> GoldM
     """Monitor of a named set (X, y_gold)."""
     if len(part) != 2:
         raise AnnotationError(
-            f"{name} has {len(part)} parts; give (X, y_gold), a fraction of "
-            "the annotations, or None"
+            f"{name} has {len(part)} parts; give (X, y_gold), a fraction of the instances, or None"
         )
     X, y_gold = part
     refuse_names_of_columns(model, X, name)

@@ -38,7 +38,8 @@ def estimate_accuracy(
     two are `corrected_vote_agreement` with the crowd's confusion matrix by either q. They are high,
     because models and annotators share mistakes. The estimate is the mean of the four. The interval
     goes from the smaller agreement less two standard errors to the larger corrected agreement plus
-    two.
+    two. Where corrected agreement is the lower one, most annotations are mistakes; the interval
+    is then widened to hold the estimate, and means little.
 
     It speaks of instances like the annotated ones, and assumes that the annotators' mistakes are
     independent of the model's. It cannot see mistakes that most annotators share. In sample it
@@ -90,6 +91,7 @@ def estimate_accuracy(
     low = min(_mean(each) - ERRORS * _error(each) for each in agreements)
     high = max(_mean(each) + ERRORS * _error(each) for each in corrected)
     value = np.mean([_mean(each) for each in (*agreements, *corrected)])
+    low, high = min(low, value), max(high, value)
     return AccuracyEstimate(*(float(np.clip(each, 0, 1)) for each in (value, low, high)))
 
 

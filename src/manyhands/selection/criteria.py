@@ -68,9 +68,11 @@ def check_options(named: Mapping[str, Any], criterion: str, epochs: str, average
         raise AnnotationError(f"criterion={criterion!r} is unknown; use one of {list(CRITERIA)}")
     if epochs not in ("guarded", "last"):
         raise AnnotationError(f"epochs={epochs!r} is unknown; use 'guarded' or 'last'")
-    if isinstance(average, bool) or not 1 <= average <= len(named):
+    whole = isinstance(average, Integral) and not isinstance(average, bool)
+    if not whole or not 1 <= average <= len(named):
         raise AnnotationError(
-            f"average={average!r} of {len(named)} candidates; give a number from 1 to {len(named)}"
+            f"average={average!r} of {len(named)} candidates; give a whole number from 1 to "
+            f"{len(named)}"
         )
 
 
@@ -241,18 +243,20 @@ def choose_among(
     first, held = next(iter(behind)), [name for name in behind if name in holding]
     if not held or first in held:
         return first, None, []
-    if behind[held[0]] <= TIED:
+    # z need not grow from one candidate to the next, so a later one may be tied.
+    tied = next((name for name in held if behind[name] <= TIED), None)
+    if tied is not None:
         reason = (
-            f"{first} has the higher score (by z = {behind[held[0]]:.2f}), but {held[0]} holds "
-            "class shares, which agreement disfavours: it prefers those of the crowd's mistakes. "
-            "So a tie goes to it"
+            f"{first} has the higher score (by z = {behind[tied]:.2f}), but {tied} holds class "
+            "shares of its own (class_prior or prior), which agreement disfavours: it prefers "
+            "those of the crowd's mistakes. So a tie goes to it"
         )
-        return held[0], reason, []
+        return tied, reason, []
     shown = ", ".join(f"{name} (z = {behind[name]:.2f})" for name in held)
     warning = (
-        f"agreement disfavours candidates that hold class shares, because it prefers those of the "
-        f"crowd's mistakes; behind the best for that or other reasons: {shown}. If you believe in "
-        "their shares, compare them by some gold labels"
+        "agreement disfavours candidates that hold class shares of their own (class_prior or "
+        "prior), because it prefers those of the crowd's mistakes; behind the best for that or "
+        f"other reasons: {shown}. If you believe in their shares, compare them by some gold labels"
     )
     return first, None, [warning]
 
@@ -398,7 +402,8 @@ def _parted(pair: Parting, predicted: Mapping[str, IntArray], table: AnnotationT
     return (
         f"agreement prefers {one} to {other} (z = {pair.agreement_z:.2f}), and information {other} "
         f"to {one} (z = {pair.information_z:.2f}), so most annotators may share a mistake, which "
-        f"agreement rewards, or neglect a class. The two differ on {len(pairs):,} instances: "
-        f"{shown}. Before you choose, get gold labels of such instances, drawn at random, until on "
-        f"{min(GOLD_TO_SETTLE, len(pairs))} of them exactly one of the two is right"
+        "agreement rewards, or neglect a class; or both are hardly trained. The two differ on "
+        f"{len(pairs):,} instances: {shown}. Before you choose, get gold labels of such instances, "
+        f"drawn at random, until on {min(GOLD_TO_SETTLE, len(pairs))} of them exactly one of the "
+        "two is right"
     )

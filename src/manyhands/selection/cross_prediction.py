@@ -143,6 +143,8 @@ def cross_predict(
     True
     """
     _check_estimator(estimator, random_state, folder, return_estimators)
+    if n_jobs == 0:
+        raise AnnotationError("n_jobs=0 trains nothing; give a number of processes, or -1 for all")
     table = table_of(X, y)
     check_learnable(X, table)
     with joined_if_any(estimator):
@@ -186,7 +188,13 @@ def _check_estimator(estimator: Any, random_state: Any, folder: Any, keep: bool)
                 f"estimator has {parameter}={str(value)!r}, which all folds would write; leave it "
                 "out and give folder=, from which finished folds are read again"
             )
-    if folder is not None and not isinstance(random_state, Integral):
+    if folder is not None:
+        check_seed(random_state)
+
+
+def check_seed(random_state: Any) -> None:
+    """Refuse a seed that another run would not repeat; called where there is a folder."""
+    if not isinstance(random_state, Integral):
         raise AnnotationError(
             f"folder needs an integer random_state, got {random_state!r}: a resumed run must "
             "repeat the random draws of the first"

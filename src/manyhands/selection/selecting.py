@@ -17,6 +17,8 @@ from manyhands.exceptions import (
     AnnotationError,
     DivergenceError,
     ModelChoiceWarning,
+    ModelFolderError,
+    WriteError,
     warn_caller,
 )
 from manyhands.fitting.length import longest
@@ -44,7 +46,7 @@ from manyhands.selection.criteria import (
     may_be_shortened,
     refuse_rounds,
 )
-from manyhands.selection.cross_prediction import CrossPrediction, cross_predict
+from manyhands.selection.cross_prediction import CrossPrediction, check_seed, cross_predict
 from manyhands.selection.result import CandidateScore, CandidateTable, Selection, never_predicted
 from manyhands.selection.splitters import read_folds
 from manyhands.training.seeding import draw_seed, joined_if_any, set_random_states
@@ -101,7 +103,8 @@ def select(
         "agreement": the mean of `vote_agreement` (A) and `corrected_vote_agreement` (B).
         "balanced": `vote_recall` against majority votes, in place of balanced accuracy.
         "information": `vote_information` (MI): a shared mistake of most annotators does not deceive
-        it, but it cannot tell two swapped classes.
+        it, but it cannot tell two swapped classes. Where ``max_epochs`` is "auto", the number of
+        epochs is found by `vote_agreement` whatever the criterion.
     epochs : {"guarded", "last"}, default="guarded"
         "guarded": train for fewer epochs if that is better by paired z > 1; the shorter training is
         run, and must be better itself. With "auto" as ``max_epochs``, the number is found as a fit
@@ -109,7 +112,8 @@ def select(
         concern candidates that are one network trained in one stage, whose epochs are no rounds of
         EM. "last", and the others: every fold's fit goes by ``max_epochs``.
     average : int, default=1
-        Number of best candidates that are averaged.
+        Number of best candidates that are averaged. The table speaks of each candidate alone, the
+        warnings of the best.
     refit : bool, default=False
         False: average the fold models. True: train the best candidates again on all instances.
     random_state : int, RandomState or None, default=0
@@ -125,8 +129,11 @@ def select(
     Raises
     ------
     AnnotationError
-        If a parameter is unusable, two candidates differ only in rounds of EM (which agreement
+        If a parameter is unusable, ``folder`` is given without an integer ``random_state``, two
+        candidates differ only in rounds of EM (which agreement
         cannot choose), X and y do not match, or no candidate can be trained.
+    ModelFolderError, WriteError
+        As in `cross_predict`.
 
     Warns
     -----
@@ -158,6 +165,8 @@ def select(
     """
     named = name_candidates(candidates)
     check_options(named, criterion, epochs, average)
+    if folder is not None:
+        check_seed(random_state)
     warnings = refuse_rounds(named)
     table = table_of(X, y)
     check_learnable(X, table)
@@ -250,8 +259,11 @@ class _Contest:
                 self.entries[name] = self._find_length(name, estimator, n_epochs)
             else:
                 self.entries[name] = self._judge(name, estimator, guarded)
-        except (AnnotationError, DivergenceError) as error:
-            self.failures[name] = str(error)
+        except (ModelFolderError, WriteError):  # The folder's fault, not the candidate's.
+            raise
+        except Exception as error:
+            known = isinstance(error, AnnotationError | DivergenceError)
+            self.failures[name] = str(error) if known else f"{type(error).__name__}: {error}"
             return
         for other in {*self.entries} - {*self._chosen()[0]}:
             self.entries[other] = replace(self.entries[other], found=None)

@@ -120,7 +120,14 @@ def read_folds(cv: Any, X: Any, table: AnnotationTable, groups: Any, seed: int) 
         together = None if groups is None else instance_units(X, table, groups)
         most_voted = table.observed.vote_counts().argmax(axis=1)
         splits = cv.split(np.zeros((len(table), 1)), most_voted, together)
-        return _folds_of_splits(splits, len(table))
+        try:
+            return _folds_of_splits(splits, len(table))
+        except ValueError as error:
+            if together is None and "groups" in str(error):
+                raise AnnotationError(
+                    f"cv={cv!r} splits groups; give groups=, one per instance"
+                ) from error
+            raise
     if groups is not None:
         raise AnnotationError("cv already holds the folds; leave groups out, or give their number")
     if _holds_splits(cv):
