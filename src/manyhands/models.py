@@ -50,6 +50,10 @@ def save(model: Any, folder: str | Path) -> Path:
     WriteError
         If the folder cannot be written.
     """
+    if isinstance(model, type):
+        raise AnnotationError(
+            f"model={model.__name__} is a class; give a fitted object, {model.__name__}().fit(...)"
+        )
     if not hasattr(model, "fit") or not isinstance(folder, str | Path):
         raise AnnotationError(
             f"save(model, folder) was given model={model!r} and folder={folder!r}; give the fitted "

@@ -16,11 +16,17 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import shuffle
 
 from manyhands import (
+    AggNetClassifier,
     AggregatedClassifier,
+    AnnotationPlanner,
     AnnotationTable,
     CrowdLayerClassifier,
     CrowdStackingClassifier,
     DASCClassifier,
+    DawidSkene,
+    load,
+    review_queue,
+    save,
     summarize,
 )
 from manyhands.exceptions import AnnotationError, ModelChoiceWarning
@@ -423,6 +429,61 @@ def test_a_report_matches_labels_gold_and_posterior_by_id(data):
             assert repr(both[0][part]) == repr(both[1][part])
     with pytest.raises(AnnotationError, match=r"rows of gold .*do not match by id"):
         summarize(table, gold=gold.add_prefix("x"))
+
+
+@pytest.mark.parametrize("kind", ["text", "integer"])
+@pytest.mark.parametrize("saved", [False, True])
+@pytest.mark.parametrize("cls", [CrowdStackingClassifier, AggNetClassifier])
+def test_what_reads_a_posterior_matches_its_rows_by_id(data, cls, saved, kind, tmp_path):
+    X, long, gold = data
+    if kind == "integer":
+        number = {name: i for i, name in enumerate(X.index)}
+        X, gold = X.rename(index=number), gold.rename(index=number)
+        long = long.assign(task=long["task"].map(number))
+    table, mixed = AnnotationTable.from_frame(long), X.sample(frac=1, random_state=1)
+    options = {"max_epochs": 5} if cls is AggNetClassifier else {}
+    plain, model = (cls(random_state=0, **options).fit(x, table) for x in (X, mixed))
+    assert model.instances_.tolist() == mixed.index.tolist()
+    if saved:
+        save(model, tmp_path / "model")
+        model = load(tmp_path / "model")
+        assert model.instances_.tolist() == mixed.index.tolist()
+    right = []
+    for one in (plain, model):
+        queue = review_queue(one, table).to_frame()
+        right.append(float((queue["label"].to_numpy() == gold[queue["task"]].to_numpy()).mean()))
+        summary = summarize(table, classifier=one, X=mixed, gold=gold)
+        right += [row["accuracy"] for row in summary["gold"]["rows"]]
+        found = AnnotationPlanner().fit(table, model=one).posterior_.argmax(axis=1)
+        right.append(float((found == gold[table.instances].to_numpy()).mean()))
+    assert min(right) > 0.85  # In the order of X, a third would be right.
+    queue = review_queue(model, table.select(instances=mixed.index)).to_frame()
+    assert (queue["label"].to_numpy() == gold[queue["task"]].to_numpy()).mean() > 0.85
+    others = AnnotationTable.from_frame(long.assign(task=long["task"].astype(str) + "x"))
+    with pytest.raises(AnnotationError, match=f"{cls.__name__} was fitted on 60 instances"):
+        review_queue(model, others)
+
+
+def test_an_aggregator_s_labels_are_matched_with_the_instances_of_a_report(data):
+    X, long, gold = data
+    table = AnnotationTable.from_frame(long)
+    fitted = DawidSkene().fit(table)
+    mixed = table.select(instances=X.sample(frac=1, random_state=1).index)
+    rows = summarize(mixed, aggregator=fitted, gold=gold)["gold"]["rows"]
+    assert rows == summarize(table, aggregator=fitted, gold=gold)["gold"]["rows"]
+
+
+def test_bare_features_beside_shuffled_labels_are_warned_of(data):
+    X, long, gold = data
+    model = quick().fit(X.to_numpy(), AnnotationTable.from_frame(long, tasks=X.index))
+    mixed = gold.sample(frac=1, random_state=1)
+    with pytest.warns(UserWarning, match="y is shuffled .* and X has no ids: row i of y"):
+        model.score(X.to_numpy(), mixed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.score(X.to_numpy(), gold)
+        part = X.sample(30, random_state=1).index  # As a split leaves them.
+        model.score(X.loc[part].to_numpy(), gold[part])
 
 
 def test_a_frame_to_measure_by_needs_the_names_of_fit(data):

@@ -27,7 +27,8 @@ SHOWN = 5
 MARKS = frozenset(
     {"", "-", "--", ".", "?", "n/a", "#n/a", "n.a.", "na", "<na>", "nan", "null", "nil", "missing"}
 )
-"""Texts that mean a missing value. Words such as "none" or "unknown" are classes in many sets."""
+"""Texts that mean a missing value. Words such as "none" or "unknown" are classes in many sets; but
+see `_is_mark`."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 
@@ -148,7 +149,8 @@ def _far_from_the_others(values: list[int]) -> int | None:
 
 
 def _check_texts(counts: Counts, argument: str) -> None:
-    marks = {value: count for value, count in counts.items() if value.strip().lower() in MARKS}
+    capitals = any(value[:1].isupper() for value in counts if value.strip() != "None")
+    marks = {value: count for value, count in counts.items() if _is_mark(value, capitals)}
     others = {value: count for value, count in counts.items() if value not in marks}
     numbers = {v: count for v, count in others.items() if _INTEGER.fullmatch(v.strip())}
     odd = {value: count for value, count in others.items() if value not in numbers}
@@ -176,6 +178,12 @@ def _check_texts(counts: Counts, argument: str) -> None:
     _warn_of_spellings(others, argument)
 
 
+def _is_mark(value: str, capitals: bool) -> bool:
+    """Whether a text means a missing value; "None", as Python writes it, among small letters."""
+    text = value.strip()
+    return text.lower() in MARKS or (text == "None" and not capitals)
+
+
 def _summed(numbers: Counts) -> Counts:
     """Counts of the integers that texts stand for."""
     total: Counts = {}
@@ -201,7 +209,8 @@ def _warn_of_spellings(counts: Counts, argument: str) -> None:
 
 
 def _spelled(value: str) -> Any:
-    text = " ".join(unicodedata.normalize("NFKC", value).casefold().split())
+    seen = "".join(c for c in value if unicodedata.category(c) != "Cf")  # Zero-width spaces.
+    text = " ".join(unicodedata.normalize("NFKC", seen).casefold().split())
     try:
         return float(text)
     except ValueError:

@@ -117,7 +117,8 @@ def in_order_of_rows(X: Any, y: Any, *, argument: str = "", name: str = "y") -> 
         A pandas frame or Series has an index, a polars or pyarrow frame perhaps a column of ids.
     y : array-like, or pandas Series
         If both have ids of their own, y is put into the order of X by them. Otherwise row i of
-        y belongs to row i of X, as in scikit-learn; a warning says so if X is visibly shuffled.
+        y belongs to row i of X, as in scikit-learn; a warning says so if one of them is visibly
+        shuffled.
     argument, name : str
         The names of the pair (X, y) and of y, for messages.
 
@@ -136,6 +137,13 @@ def in_order_of_rows(X: Any, y: Any, *, argument: str = "", name: str = "y") -> 
         ids = row_ids(X)
         if ids is not None:
             return _by_column(ids.values, y, argument, name)
+        if are_shuffled(np.asarray(own)):
+            warn_caller(
+                f"{_prefix(argument)}{name} is shuffled (index {first_and_last(np.asarray(own))}) "
+                f"and X has no ids: row i of {name} is taken to belong to row i of X. If X was "
+                f"shuffled alike, say so by {name}.to_numpy(); if not, give X as a frame with the "
+                "ids as its index"
+            )
     return y
 
 

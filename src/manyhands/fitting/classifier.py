@@ -100,6 +100,9 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     classes_ : array of shape (n_classes,)
     annotators_, n_annotators_ : array of shape (n_annotators,), int
         Ids of the annotators.
+    instances_ : array of shape (n_samples,)
+        Ids of the training instances, in the order of X: the rows of ``posterior_`` and
+        ``labels_``, where a classifier has them. Saved with these.
     module_ : CrowdModule
     n_epochs_ : int
         ``max_epochs``, or the number of epochs that "auto" has found.

@@ -162,6 +162,26 @@ UNCOMPARED = frozenset({"callbacks", "checkpoint", "device", "verbose"})
 """Parameters that may differ between a run and its resumption."""
 
 
+def describe_instances(model: Any) -> list[Any] | None:
+    """Ids of the rows of a fitted ``posterior_``; None where they only number the rows."""
+    ids = getattr(model, "instances_", None)
+    if ids is None or not hasattr(model, "posterior_"):
+        return None
+    return None if np.array_equal(ids, np.arange(len(ids))) else list(ids.tolist())
+
+
+def restore_instances(model: Any, ids: list[Any] | None) -> None:
+    """Undo `describe_instances`, once ``posterior_`` is there. Earlier folders have no ids."""
+    if hasattr(model, "posterior_"):
+        n = len(model.posterior_)
+        model.instances_ = np.arange(n) if ids is None else np.asarray(ids)
+        if model.instances_.shape != (n,):
+            raise ModelFolderError(
+                f"the model has {n} rows of posterior_ and {len(model.instances_)} ids of "
+                "instances; save the model again"
+            )
+
+
 def describe_parameter(value: Any) -> Any:
     """Describe a parameter as JSON: estimators by name and parameters, other objects by name."""
     if value is None or isinstance(value, bool | str):

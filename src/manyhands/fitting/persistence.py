@@ -19,6 +19,7 @@ from manyhands.fitting.folders import (
     check_unaltered,
     read_description,
     read_weights,
+    restore_instances,
 )
 from manyhands.fitting.saving import is_saved
 from manyhands.nn import PackedShape, make_scaled
@@ -69,6 +70,7 @@ def read_model(
             f"{str(folder / 'model.json')!r} is damaged ({error!r}); save the model again"
         ) from error
     _restore_arrays(model, path, digest, pick_device(device), description["parameters"])
+    restore_instances(model, description.get("instances"))
     # Last, as the errors above are more specific.
     check_unaltered(description, folder)
     return model

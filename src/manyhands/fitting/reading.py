@@ -237,9 +237,10 @@ def refuse_text_columns(frame: Any, estimator: str) -> None:
             raise AnnotationError(
                 f"column {name!r} of X holds text ({text[:40]!r} ...), and {estimator} takes "
                 "numbers. If it holds the ids of the instances, make it the index of a pandas "
-                "frame, or call it 'task' in another frame. If not, drop it, or put an encoder in "
-                f"front: make_pipeline(TextEncoder(), {estimator}()) for texts alone, or a "
-                "ColumnTransformer for columns of several kinds"
+                f"frame (set_index({name!r})), or call it 'task' in a polars or pyarrow frame. If "
+                f"not, drop it, or put an encoder in front: make_pipeline(TextEncoder(), "
+                f"{estimator}()) for texts alone, or a ColumnTransformer for columns of several "
+                "kinds"
             )
 
 
@@ -359,6 +360,7 @@ def set_vocabularies(model: Any, y: Any, table: AnnotationTable) -> None:
     model.classes_ = np.array(table.classes)
     model.annotators_ = np.array(table.annotators)
     model.n_annotators_, model.n_annotations_ = table.n_annotators, table.n_annotations
+    model.instances_ = np.array(table.instances)
     model.training_instances_ = InstanceDigests.of(y, table)
 
 

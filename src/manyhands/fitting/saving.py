@@ -15,7 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.context import Fit
-from manyhands.fitting.folders import UNCOMPARED, describe_parameter, write_model
+from manyhands.fitting.folders import (
+    UNCOMPARED,
+    describe_instances,
+    describe_parameter,
+    write_model,
+)
 from manyhands.fitting.prediction import PREDICT_BATCH
 from manyhands.training import Features
 
@@ -43,6 +48,7 @@ def save(model: Any, folder: str | Path) -> Path:
         },
         "classes": model.classes_.tolist(),
         "annotators": model.annotators_.tolist(),
+        "instances": describe_instances(model),
         "input_shape": list(model.input_shape_),
         "input_fields": _fields_of(model.input_shape_),
         "n_features_in": getattr(model, "n_features_in_", None),

@@ -21,7 +21,7 @@ from manyhands.annotations.encoding import (
 from manyhands.annotations.groups import ALONE
 from manyhands.annotations.ids import as_frame, first_and_last, id_column_of, is_default_index
 from manyhands.annotations.passes import recode_passes
-from manyhands.annotations.target import matched, rows_of, warn_of_shuffled_rows
+from manyhands.annotations.target import matched, rows_of, same_ids, warn_of_shuffled_rows
 from manyhands.decision.labels import as_posterior
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.probability import normalise_rows
@@ -286,6 +286,33 @@ def frame_in_order(table: AnnotationTable, values: Any, argument: str) -> Any:
     inner = in_order_of_classes(frame, id_column_of(values), table.classes, argument)
     rows = rows_of(table.instances, given.instances)
     return inner if rows is None or len(inner) != len(rows) else inner[rows]
+
+
+def rows_of_fitted(model: Any, table: AnnotationTable, argument: str) -> IntArray | slice:
+    """Rows of a fitted estimator's ``posterior_`` and ``labels_`` that are a table's instances.
+
+    A classifier has them in the order of X. They are matched by ``instances_``; where one side only
+    numbers its instances, they are taken to be in the same order.
+
+    Raises
+    ------
+    AnnotationError
+        If the estimator was fitted on other instances.
+    """
+    own = getattr(model, "instances_", None)
+    if own is None or same_ids(own, table.instances):
+        return slice(None)
+    rows = rows_of(table.instances, own)
+    if rows is not None:
+        return rows
+    numbered = table.instance_order.kind == "numbered" or np.array_equal(own, np.arange(len(own)))
+    if not numbered or len(own) != table.n_instances:
+        raise AnnotationError(
+            f"{argument} {type(model).__name__} was fitted on {len(own):,} instances "
+            f"({first_and_last(own)}), the table has {table.n_instances:,} "
+            f"({first_and_last(table.instances)}); give the table that it was fitted on"
+        )
+    return slice(None)
 
 
 def series_in_order(table: AnnotationTable, values: Any, argument: str) -> Any:

@@ -88,10 +88,9 @@ def estimate_accuracy(
         corrected_vote_agreement(predicted, table, posterior=_distribution(belief), average=False)
         for belief in beliefs
     ]
-    low = min(_mean(each) - ERRORS * _error(each) for each in agreements)
-    high = max(_mean(each) + ERRORS * _error(each) for each in corrected)
-    value = np.mean([_mean(each) for each in (*agreements, *corrected)])
-    low, high = min(low, value), max(high, value)
+    value = float(np.mean([_mean(each) for each in (*agreements, *corrected)]))
+    low = min(value, *(_mean(each) - ERRORS * _error(each) for each in agreements))
+    high = max(value, *(_mean(each) + ERRORS * _error(each) for each in corrected))
     return AccuracyEstimate(*(float(np.clip(each, 0, 1)) for each in (value, low, high)))
 
 

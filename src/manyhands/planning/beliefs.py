@@ -31,7 +31,12 @@ from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.confusion_prior import ConfusionPrior, pool_confusions
 from manyhands.inference.em import log_likelihoods, total_em_counts
-from manyhands.inference.inputs import checked_posterior, frame_in_order, probabilities_of
+from manyhands.inference.inputs import (
+    checked_posterior,
+    frame_in_order,
+    probabilities_of,
+    rows_of_fitted,
+)
 from manyhands.inference.probability import floored_log, normalise_rows
 from manyhands.inference.votes import make_votes
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
@@ -249,14 +254,16 @@ def _posterior_of(model: Any, table: AnnotationTable) -> FloatArray:
             f"model {name} has no posterior_; give a fitted estimator, such as "
             "DawidSkene().fit(table), or an array of class probabilities"
         )
-    values = getattr(model, "posterior_", model)
     classes = getattr(model, "classes_", table.classes)
     if not np.array_equal(classes, table.classes):
         raise AnnotationError(
             f"model has the classes {np.asarray(classes).tolist()[:6]}, table "
             f"{table.classes.tolist()[:6]}; give the table that the model was fitted on"
         )
-    values = frame_in_order(table, values, "model")
+    if hasattr(model, "posterior_"):
+        values = model.posterior_[rows_of_fitted(model, table, "model")]
+    else:
+        values = frame_in_order(table, model, "model")
     return checked_posterior(values, table.n_instances, table.n_classes, "model")
 
 

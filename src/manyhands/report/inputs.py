@@ -18,7 +18,7 @@ from manyhands.annotations.encoding import encode, equal_mask, missing_mask
 from manyhands.annotations.ids import as_frame, is_default_index
 from manyhands.annotations.target import matched, rows_of, same_ids
 from manyhands.exceptions import AnnotationError
-from manyhands.inference.inputs import probabilities_of
+from manyhands.inference.inputs import probabilities_of, rows_of_fitted
 from manyhands.inference.vote_sums import vote_shares
 from manyhands.inference.votes import make_votes
 from manyhands.report.expectations import Expectations, find_expectations
@@ -261,6 +261,7 @@ def _infer(
         found = getattr(aggregator, "labels_", None)
         codes = None
         if found is not None:
+            found = np.asarray(found)[rows_of_fitted(aggregator, table, "aggregator")]
             codes = read_labels(found, table, "aggregator.labels_")
             codes = _known(codes, table, "aggregator.labels_")
         return _inferred(type(aggregator).__name__, "aggregator", proba, codes)
@@ -293,6 +294,7 @@ def _was_fitted_on(classifier: Any, table: AnnotationTable) -> bool:
 def _aggregated(estimator: Any, table: AnnotationTable, argument: str) -> FloatArray:
     """An estimator's posterior, over the table's classes."""
     proba = np.asarray(estimator.posterior_, dtype=np.float64)
+    proba = proba[rows_of_fitted(estimator, table, argument)]
     positions = class_positions(estimator, table, argument)
     if proba.shape != (table.n_instances, len(positions)):
         raise AnnotationError(

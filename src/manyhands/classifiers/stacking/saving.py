@@ -23,9 +23,11 @@ from manyhands.classifiers.stacking.stack import FittedStack, TemperedMember
 from manyhands.exceptions import AnnotationError, ModelFolderError, raise_missing_extra
 from manyhands.fitting.folders import (
     check_unaltered,
+    describe_instances,
     describe_parameter,
     read_description,
     read_weights,
+    restore_instances,
     write_model,
 )
 from manyhands.training.progress import History
@@ -75,6 +77,7 @@ def write_stack(model: Any, folder: str | Path) -> Path:
         "given_members": describe_members(model.members, arrays.keep),
         "classes": model.classes_.tolist(),
         "annotators": model.annotators_.tolist(),
+        "instances": describe_instances(model),
         "input_shape": list(model.input_shape_),
         "n_features_in": getattr(model, "n_features_in_", None),
         "feature_names_in": getattr(model, "feature_names_in_", np.array([])).tolist() or None,
@@ -198,6 +201,7 @@ def _make_model(cls: type[Any], description: dict[str, Any], arrays: dict[str, A
     model.history_ = History(description["history"])
     for name, value in description["fitted"].items():
         setattr(model, name, _value(value, arrays))
+    restore_instances(model, description.get("instances"))
     for name, value in description["plain"].items():
         setattr(model, name, value)
     parts = [
