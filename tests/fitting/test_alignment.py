@@ -23,7 +23,6 @@ from manyhands import (
     CrowdLayerClassifier,
     CrowdStackingClassifier,
     DASCClassifier,
-    DawidSkene,
     load,
     review_queue,
     save,
@@ -462,15 +461,6 @@ def test_what_reads_a_posterior_matches_its_rows_by_id(data, cls, saved, kind, t
     others = AnnotationTable.from_frame(long.assign(task=long["task"].astype(str) + "x"))
     with pytest.raises(AnnotationError, match=f"{cls.__name__} was fitted on 60 instances"):
         review_queue(model, others)
-
-
-def test_an_aggregator_s_labels_are_matched_with_the_instances_of_a_report(data):
-    X, long, gold = data
-    table = AnnotationTable.from_frame(long)
-    fitted = DawidSkene().fit(table)
-    mixed = table.select(instances=X.sample(frac=1, random_state=1).index)
-    rows = summarize(mixed, aggregator=fitted, gold=gold)["gold"]["rows"]
-    assert rows == summarize(table, aggregator=fitted, gold=gold)["gold"]["rows"]
 
 
 def test_bare_features_beside_shuffled_labels_are_warned_of(data):

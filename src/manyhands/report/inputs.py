@@ -261,7 +261,6 @@ def _infer(
         found = getattr(aggregator, "labels_", None)
         codes = None
         if found is not None:
-            found = np.asarray(found)[rows_of_fitted(aggregator, table, "aggregator")]
             codes = read_labels(found, table, "aggregator.labels_")
             codes = _known(codes, table, "aggregator.labels_")
         return _inferred(type(aggregator).__name__, "aggregator", proba, codes)
