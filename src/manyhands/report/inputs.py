@@ -105,8 +105,8 @@ def read_inputs(
         raise AnnotationError("X is only used with a classifier; pass classifier= as well")
     _check_fitted(aggregator, "posterior_", "aggregator", "fit(table)")
     _check_fitted(classifier, "classes_", "classifier", "fit(X, table)")
-    _check_annotators(aggregator, observed, "aggregator")
-    _check_annotators(classifier, observed, "classifier")
+    _check_ids(aggregator, observed, "aggregator", ("annotators", "instances"))
+    _check_ids(classifier, observed, "classifier", ("annotators",))
     X = None if X is None else _in_order(observed, X)
     predicted = None if X is None else _predict(classifier, X, observed)
     inferred = _infer(observed, aggregator, classifier, predicted, labels, posterior)
@@ -213,9 +213,11 @@ def _check_fitted(estimator: Any, attribute: str, argument: str, call: str) -> N
         )
 
 
-def _check_annotators(estimator: Any, table: AnnotationTable, argument: str) -> None:
+def _check_ids(
+    estimator: Any, table: AnnotationTable, argument: str, names: tuple[str, ...]
+) -> None:
     """Refuse an estimator fitted on other annotators or instances, or in another order."""
-    for name in ("annotators", "instances"):
+    for name in names:
         theirs = getattr(estimator, f"{name}_", None)
         ours = getattr(table, name)
         if theirs is not None and not np.array_equal(np.asarray(theirs), ours):
