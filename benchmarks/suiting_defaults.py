@@ -505,20 +505,20 @@ def missed_part(found: list[dict[str, Any]]) -> list[str]:
         "Made with `--only missed --records docs/results/suiting_defaults.jsonl` on "
         f"{datetime.date.today()}. Agreement rewards whoever repeats the crowd's shared mistakes, "
         "and so prefers few rounds of EM. An epoch of AggNet is a round of EM, too, and trains the "
-        "network at the same time; the targets of DL-DS stay. On simulated crowds (600 instances of three classes, 20 "
-        "annotators, 3 annotations per instance), the annotators call a share of the instances of "
-        f"class 1 class 2. Mean of {len(SEEDS)} seeds, in per cent, of the rule's number of epochs "
-        f"and of {EPOCHS} epochs. *Gain*: of the rule, in points of accuracy, and its range over "
-        "seeds.",
+        "network at the same time; the targets of DL-DS stay. On simulated crowds (600 instances "
+        "of three classes, 20 annotators, 3 annotations per instance), the annotators call a share "
+        f"of the instances of class 1 class 2. Mean of {len(SEEDS)} seeds, in per cent, of the "
+        f"rule's number of epochs and of {EPOCHS} epochs. *Gain*: of the rule, in points of "
+        "accuracy, and its range over seeds.",
         "",
         *table_lines(
             [
                 "method",
                 "missed",
                 "accuracy, auto",
-                f"{EPOCHS} epochs",
+                f"accuracy, {EPOCHS} epochs",
                 "recall of class 1, auto",
-                f"{EPOCHS} epochs",
+                f"recall, {EPOCHS} epochs",
                 "gain of auto",
                 "epochs, auto",
             ],
