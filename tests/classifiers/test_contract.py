@@ -22,14 +22,18 @@ FEW_STEPS = {"max_epochs": 5, "lr": 0.02, "batch_size": 32, "random_state": 0, "
 FEW_PARTS = {
     "CrowdInGClassifier": {
         "adversarial_epochs": 1,
+        "discriminator_epochs": 1,
         "discriminator_steps": 1,
         "generative_steps": 1,
+        "generator_epochs": 1,
         "mu": "mean",
     },
-    "CrowdStackingClassifier": {"n_rounds": 2},
-    "ICEDClassifier": {"warm_up_epochs": 2, "decoder_epochs": 5},
+    "CrowdStackingClassifier": {"n_folds": 2, "n_rounds": 2},
+    "DoctorNetClassifier": {"weight_epochs": 5},
+    "ICEDClassifier": {"warm_up_epochs": 2, "decoder_epochs": 2, "em_max_iter": 10},
     "MetricLearningClassifier": {"max_epochs": 1, "updates_per_epoch": 4, "cv": 2},
     "NeuCrowdClassifier": {"max_epochs": 1, "n_tuplets": 96, "cv": 2},
+    "RaykarClassifier": {"inner_steps": 20},
 }
 """Fewer repetitions in classifiers that train several models, or see every task many times."""
 
