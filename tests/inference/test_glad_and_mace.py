@@ -128,7 +128,7 @@ def test_e_step_by_hand():
 
 @pytest.mark.parametrize("class_prior", ["uniform", "estimated"])
 @given(A=tables(), known=st.integers(-1, 2), heavy=st.booleans())
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_em_never_decreases_its_objective(class_prior, A, known, heavy):
     table = as_table(A)
     if heavy:
