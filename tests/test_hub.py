@@ -35,6 +35,7 @@ from manyhands.registry import all_classifiers
 X, A, Y = make_crowd_problem()
 NAMES = ["ann@example.org", "bob@example.org", "cy@example.org", "dee@example.org", "eve@x.org"]
 TABLE = AnnotationTable.from_matrix(A, annotators=NAMES)
+FEW = {"n_rounds": 1, "n_folds": 2, "random_state": 0}
 QUICK = {"max_epochs": 2, "random_state": 0, "device": "cpu"}
 
 
@@ -86,13 +87,13 @@ def test_annotators_stay_at_home(cls, tmp_path):
 
 def test_wholes_of_several_models(tmp_path):
     member = CrowdLayerClassifier(**QUICK)
-    averaged = AveragedCrowdClassifier([member, CrowdStackingClassifier(random_state=0)])
+    averaged = AveragedCrowdClassifier([member, CrowdStackingClassifier(**FEW)])
     averaged.fit(X, TABLE)
     expect_no_annotators(save_pretrained(averaged, tmp_path / "averaged"), averaged)
     rounds = DASCClassifier(member, n_rounds=1, random_state=0, guard=False).fit(X, TABLE)
     expect_no_annotators(save_pretrained(rounds, tmp_path / "rounds"), rounds)
     texts = [f"word{label} and others" for label in Y]
-    pipeline = make_pipeline(TextEncoder(), CrowdStackingClassifier(random_state=0))
+    pipeline = make_pipeline(TextEncoder(), CrowdStackingClassifier(**FEW))
     pipeline.fit(texts, TABLE)
     folder = save_pretrained(pipeline, tmp_path / "pipeline", gold=(texts, Y))
     shared = from_pretrained(folder)
@@ -219,7 +220,7 @@ def test_there_and_back(tmp_path):
     assert push_to_hub(model, "me/crowd", private=True, api=hub) == "https://hub/me/crowd/commit/1"
     assert hub.calls == [("me/crowd", True, True)]
     expect_no_annotators(tmp_path / "me" / "crowd", model)
-    other = CrowdStackingClassifier(random_state=0).fit(X, TABLE)
+    other = CrowdStackingClassifier(**FEW).fit(X, TABLE)
     push_to_hub(other, "me/crowd", api=hub, annotations=TABLE)
     shared = from_pretrained("me/crowd", api=hub)
     np.testing.assert_array_equal(shared.predict_proba(X), other.predict_proba(X))
@@ -275,7 +276,7 @@ def test_the_mixin_includes_annotators_on_request(tmp_path):
     pytest.importorskip("huggingface_hub", reason=NO_HUB)
     from manyhands.hub import HubModel
 
-    model = CrowdStackingClassifier(random_state=0).fit(X, TABLE)
+    model = CrowdStackingClassifier(**FEW).fit(X, TABLE)
     HubModel(model, include_annotators=True).save_pretrained(tmp_path / "numbers")
     numbers = HubModel.from_pretrained(tmp_path / "numbers").model
     assert numbers.annotators_.tolist() == ["w001", "w002", "w003", "w004", "w005"]
@@ -295,7 +296,7 @@ def test_the_mixin_pushes_and_fetches_through_the_hubs_client(tmp_path, monkeypa
     monkeypatch.setattr(fetch, lambda filename, **_: str(place / filename))
     conal = CoNALClassifier(**QUICK).fit(X, TABLE)
     HubModel(conal).push_to_hub("me/crowd", private=True)
-    stack = CrowdStackingClassifier(random_state=0).fit(X, TABLE)
+    stack = CrowdStackingClassifier(**FEW).fit(X, TABLE)
     HubModel(stack).push_to_hub("me/crowd")
     shared = HubModel.from_pretrained("me/crowd", revision="1").model
     np.testing.assert_array_equal(shared.predict_proba(X), stack.predict_proba(X))

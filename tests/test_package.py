@@ -25,9 +25,11 @@ import manyhands
 from manyhands import all_classifiers, load_demo, registry
 from manyhands.classifiers import (
     CrowdLayerClassifier,
+    CrowdStackingClassifier,
     DASCClassifier,
     GraphCompleter,
     NeuCrowdEmbedding,
+    SelfTrainingCrowdClassifier,
 )
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting import length
@@ -77,9 +79,13 @@ def demo():
 def test_python_in_the_docs_runs(page, demo, monkeypatch):
     monkeypatch.setattr(length, "PILOT_STEPS", 4)
     monkeypatch.setattr(length, "LEAST_EPOCHS", 4)
+    monkeypatch.setitem(CrowdStackingClassifier.__init__.__kwdefaults__, "n_folds", 2)
+    for cls in (DASCClassifier, SelfTrainingCrowdClassifier):
+        monkeypatch.setitem(cls.__init__.__kwdefaults__, "guard_folds", 2)
     part = slice(INSTANCES.get(page.name, 200))
     X, y, table = demo.X_train[part], demo.y_train[part], demo.annotations[part]
-    fewer = replace(demo, X_train=X, y_train=y, annotations=table)
+    new = {"X_test": demo.X_test[:100], "y_test": demo.y_test[:100]}
+    fewer = replace(demo, X_train=X, y_train=y, annotations=table, **new)
     monkeypatch.setattr(manyhands, "load_demo", lambda: fewer)
     for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
         exec(compile(block, str(page), "exec"), {})
@@ -394,8 +400,10 @@ def imports_of(path: Path) -> Iterator[ast.ImportFrom | ast.Import]:
         node = waiting.pop()
         if isinstance(node, ast.ImportFrom | ast.Import):
             yield node
-        elif not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
-            waiting += ast.iter_child_nodes(node)
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        elif isinstance(node, ast.stmt | ast.excepthandler | ast.match_case | ast.mod):
+            waiting += ast.iter_child_nodes(node)  # No expression holds an import.
 
 
 def files_behind(node: ast.ImportFrom | ast.Import) -> Iterator[str]:

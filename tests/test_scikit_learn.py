@@ -299,7 +299,7 @@ def test_what_set_config_asks_for_does_not_reach_the_parts_of_a_stack(container)
     # An embedding in front, members with views of their own and the automatic ones.
     view = StandardScaler().set_output(transform="pandas")
     own = CrowdStackingClassifier([("lr", LogisticRegression(), view)], n_rounds=2, random_state=0)
-    stacks = [CrowdStackingClassifier(n_rounds=2, random_state=0), own]
+    stacks = [CrowdStackingClassifier(n_rounds=2, n_folds=2, random_state=0), own]
     for stack in stacks:
         expected = clone(stack).fit(FEATURES, VOTES).predict_proba(FEATURES)
         with config_context(transform_output=container):

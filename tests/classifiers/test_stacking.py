@@ -329,15 +329,17 @@ def test_one_round_is_stacking_on_vote_shares():
 
 
 def quick(**parameters):
-    return CrowdStackingClassifier(n_rounds=2, random_state=0, **parameters)
+    return CrowdStackingClassifier(**{"n_rounds": 2, "n_folds": 2, "random_state": 0, **parameters})
 
 
 @pytest.mark.parametrize(
     "wrap",
     [
         lambda: AveragedCrowdClassifier([quick(), quick(crowd_strength=1.0)]),
-        lambda: DASCClassifier(quick(), n_rounds=1, random_state=0),
-        lambda: SelfTrainingCrowdClassifier(quick(), n_rounds=1, warm_start=True, random_state=0),
+        lambda: DASCClassifier(quick(), n_rounds=1, guard_folds=2, random_state=0),
+        lambda: SelfTrainingCrowdClassifier(
+            quick(), n_rounds=1, guard_folds=2, warm_start=True, random_state=0
+        ),
         lambda: GridSearchCV(quick(), {"crowd_strength": [1.0, 5.0]}, cv=2),
         lambda: make_pipeline(StandardScaler(), quick()),
         quick,

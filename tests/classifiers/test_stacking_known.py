@@ -32,7 +32,7 @@ def crowd(demo):
 
 
 def quick(**parameters):
-    return CrowdStackingClassifier(n_rounds=2, random_state=0, **parameters)
+    return CrowdStackingClassifier(n_rounds=2, n_folds=2, random_state=0, **parameters)
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def test_some_are_certain_and_teach_the_rest(crowd, plain):
 )
 def test_given_shares_are_not_shrunk(crowd, prior, expected, tmp_path):
     X, table, _ = crowd
-    options = {"class_prior": prior, "n_rounds": 1, "random_state": 0}
+    options = {"class_prior": prior, "n_rounds": 1, "n_folds": 2, "random_state": 0}
     model = CrowdStackingClassifier([("ridge", SoftRidge())], **options).fit(X, table)
     assert model.prior_shrinkage_ == expected
     loaded = load(model.save(tmp_path))

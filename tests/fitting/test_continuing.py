@@ -278,7 +278,9 @@ def test_wrappers_of_what_cannot_go_on_say_why():
         assert says in f"{refused.value} {refused.value.__cause__}"
 
 
-@pytest.mark.parametrize("model", [network(), CrowdStackingClassifier(n_rounds=2)], ids=repr)
+@pytest.mark.parametrize(
+    "model", [network(), CrowdStackingClassifier(n_rounds=2, n_folds=2)], ids=repr
+)
 def test_a_day_without_annotations_changes_nothing(model):
     model = clone(model).partial_fit(X[:40], TABLE[:40])
     before = dict(vars(model))
@@ -424,7 +426,7 @@ def test_validation_and_checkpoints_are_for_the_first_call(tmp_path):
 
 
 def test_a_stack_goes_on_in_two_rounds():
-    model = continued(CrowdStackingClassifier(random_state=0))
+    model = continued(CrowdStackingClassifier(n_rounds=2, n_folds=2, random_state=0))
     assert len(model.history_) == 2
     assert model.posterior_.shape == (60, 3)
     assert model.score(X, Y) > 0.9

@@ -251,7 +251,8 @@ def test_folds_watches_validation_and_stacking_take_loaders():
     gold.fit(X, data.A, watch=Watch(test=(X_new, unseen.y)))
     assert np.isfinite(gold.history_.column("test_accuracy")).all()
     images = Images(90)
-    stack = CrowdStackingClassifier(random_state=0, members=[("logistic", "linear")])
+    few = {"n_rounds": 2, "n_folds": 2, "random_state": 0}
+    stack = CrowdStackingClassifier(members=[("logistic", "linear")], **few)
     flat = DataLoader(TensorDataset(images.pixels.flatten(1).float()), num_workers=0)
     assert stack.fit(flat, images.A).predict(flat).shape == (90,)
     with pytest.raises(AnnotationError, match="instances that are dicts"):
@@ -288,7 +289,8 @@ NEED = {"PersonalClassifier": "linear"}
 @pytest.mark.parametrize("cls", OWN)
 def test_every_method_takes_sentences_or_says_what_it_needs(cls, network, tmp_path):
     X, data = sentences(36)
-    model = quick(cls, new(network), max_epochs=2)
+    few = {"inner_steps": 10} if cls.__name__ == "RaykarClassifier" else {}
+    model = quick(cls, new(network), max_epochs=2, **few)
     if cls.__name__ in NEED:
         with pytest.raises((AnnotationError, ValueError), match=NEED[cls.__name__]):
             model.fit(X, data.A)

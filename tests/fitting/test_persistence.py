@@ -283,7 +283,7 @@ def reviews(n=120):
     return texts, y, make_crowd(y, n_annotators=6, annotations_per_instance=5, random_state=0)
 
 
-FEW = {"n_rounds": 2, "random_state": 0}
+FEW = {"n_rounds": 2, "n_folds": 2, "random_state": 0}
 
 
 @pytest.mark.parametrize(
@@ -309,7 +309,7 @@ def test_the_stack_takes_texts_and_is_saved_with_its_encoder(make, tmp_path):
 
 
 def test_the_stack_takes_images_and_is_saved_with_its_encoder(files, tmp_path, monkeypatch):
-    monkeypatch.setitem(ImageEncoder.__init__.__kwdefaults__, "n_centroids", 40)
+    monkeypatch.setitem(ImageEncoder.__init__.__kwdefaults__, "n_centroids", 20)
     X, y = stripes()
     table = make_crowd(y, n_annotators=6, annotations_per_instance=5, random_state=0)
     paths = list(map(str, files))

@@ -18,6 +18,8 @@ def pilot(tmp_path, monkeypatch):
     """Stand in a folder with a crowd's annotations, gold and features."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
+    for name in ("n_rounds", "n_folds"):
+        monkeypatch.setitem(CrowdStackingClassifier.__init__.__kwdefaults__, name, 2)
     y, table = crowd(60, 3, n_annotators=6)
     rows = zip(table.instance, table.annotator, table.label, strict=True)
     write_csv(
@@ -81,8 +83,7 @@ def test_features_join(pilot):
 
 
 def test_texts_and_images_join(pilot, monkeypatch):
-    monkeypatch.setitem(ImageEncoder.__init__.__kwdefaults__, "n_centroids", 40)
-    monkeypatch.setitem(CrowdStackingClassifier.__init__.__kwdefaults__, "n_rounds", 2)
+    monkeypatch.setitem(ImageEncoder.__init__.__kwdefaults__, "n_centroids", 20)
     classes = np.load("X.npy").argmax(axis=1)
     texts = [(i, f"about {'abc'[k] * 3}") for i, k in enumerate(classes)]
     write_csv(Path("texts.csv"), [("task", "text"), *texts])
