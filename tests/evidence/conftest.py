@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import os
 from dataclasses import replace
@@ -28,10 +29,16 @@ from manyhands.evidence.records.records import (
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
 
+@functools.cache
+def committed_experiments():
+    """Rows and papers of the repository, which a process loads once."""
+    return load_experiments(EXPERIMENTS)
+
+
 @pytest.fixture(scope="session")
 def experiments():
     """Rows and papers of the repository."""
-    return load_experiments(EXPERIMENTS)
+    return committed_experiments()
 
 
 @pytest.fixture(scope="class")

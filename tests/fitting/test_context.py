@@ -31,7 +31,6 @@ from manyhands import (
     load,
 )
 from manyhands.estimator_checks import make_crowd_problem
-from manyhands.evidence.experiments.loading import load_experiments
 from manyhands.exceptions import (
     AnnotationError,
     ModelChoiceWarning,
@@ -45,6 +44,7 @@ from manyhands.metrics import (
     vote_agreement,
     vote_agreement_scorer,
 )
+from tests.evidence.conftest import committed_experiments
 
 QUICK = {"max_epochs": 3, "batch_size": 48, "random_state": 0, "device": "cpu"}
 
@@ -291,7 +291,7 @@ OF_THE_METHOD = {"aggregator", "targets", "init_scale"}
 
 @pytest.fixture(scope="module")
 def parameters():
-    rows, _ = load_experiments(ROOT / "experiments")
+    rows, _ = committed_experiments()
     return {row.id: row.estimator["params"] for row in rows}
 
 
