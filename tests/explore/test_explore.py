@@ -189,6 +189,15 @@ def desk(home):
         yield desk
 
 
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory):
+    """A desk in a folder of its own, for requests that are refused."""
+    folder = tmp_path_factory.mktemp("unchanged")
+    write_folder(folder)
+    with opened(folder, texts=folder / "texts.csv", images=folder / "images") as desk:
+        yield desk
+
+
 def refit(desk, **options):
     """What a fit with the known labels finds."""
     gold = {r.task: r.label for r in desk.standing.decisions()}
@@ -438,8 +447,8 @@ def test_the_token_becomes_a_cookie_and_leaves_the_address(desk):
     ],
 )
 @pytest.mark.parametrize("path", ["/", "/item/0", "/image/0", "/export/labels.csv", "/nothing"])
-def test_nobody_else_reads(desk, path, headers, status):
-    found, sent, body = ask(desk, path, headers=headers)
+def test_nobody_else_reads(unchanged, path, headers, status):
+    found, sent, body = ask(unchanged, path, headers=headers)
     assert found == status
     assert "t1" not in body
     for name, value in HEADERS.items():
