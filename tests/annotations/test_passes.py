@@ -372,7 +372,7 @@ def test_a_skip_says_nothing_of_the_class():
 # -- encoding ---------------------------------------------------------------------------------
 
 
-@given(st.lists(st.text(max_size=3), min_size=1))
+@given(st.lists(st.text("aAbB 09\0\u00e4\u00df\u0130\u4e2d\U0001f600", max_size=3), min_size=1))
 def test_strings_are_encoded_alike_as_objects_and_as_text(values):
     objects, text = np.array(values, dtype=object), np.array(values)
     codes, vocabulary = encode(objects, None, argument="x", vocabulary_name="v")
