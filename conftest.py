@@ -57,6 +57,26 @@ def closed_network(tmp_path_factory):
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def equal_forecasts_once():
+    """Make the forecast of a report once for equal tables: it takes most of the time of a job."""
+    import joblib
+
+    from manyhands.report import planning
+
+    forecast, made = planning.forecast, {}
+
+    def remembered(*given, **options):
+        key = joblib.hash((given, options))
+        if key not in made:
+            made[key] = forecast(*given, **options)
+        return made[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planning, "forecast", remembered)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def real_data_only_where_marked(request, monkeypatch):
     """Hide the data home from tests that do not have the mark ``data``."""
