@@ -79,6 +79,7 @@ def demo():
 def test_python_in_the_docs_runs(page, demo, monkeypatch):
     monkeypatch.setattr(length, "PILOT_STEPS", 4)
     monkeypatch.setattr(length, "LEAST_EPOCHS", 4)
+    monkeypatch.setattr(length, "PLAIN_STEPS", 20)
     monkeypatch.setitem(CrowdStackingClassifier.__init__.__kwdefaults__, "n_folds", 2)
     for cls in (DASCClassifier, SelfTrainingCrowdClassifier):
         monkeypatch.setitem(cls.__init__.__kwdefaults__, "guard_folds", 2)

@@ -73,8 +73,7 @@ def test_a_report_tells_of_gold_labels_that_the_export_holds(home):
 
 @pytest.mark.filterwarnings("ignore::manyhands.exceptions.ModelChoiceWarning")
 def test_fit_and_select_take_exports(export, monkeypatch):
-    monkeypatch.setattr("manyhands.fitting.length.PILOT_STEPS", 20)
-    monkeypatch.setattr("manyhands.fitting.length.LEAST_EPOCHS", 4)
+    monkeypatch.setattr("manyhands.fitting.length.PLAIN_STEPS", 20)
     own = ["--question", "mood", "--format", "label-studio"]
     done(*fit_arguments(*own, annotations="project.json"))
     assert load("out").classes_.tolist() == [0, 1, 2]

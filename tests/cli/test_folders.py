@@ -564,8 +564,7 @@ def test_method_auto_selects_over_the_short_list(home, monkeypatch):
     from manyhands.selection import selecting
 
     monkeypatch.setattr(selecting, "SHORT_LIST", ("CoNALClassifier", "CrowdLayerClassifier"))
-    monkeypatch.setattr("manyhands.fitting.length.PILOT_STEPS", 20)
-    monkeypatch.setattr("manyhands.fitting.length.LEAST_EPOCHS", 4)
+    monkeypatch.setattr("manyhands.fitting.length.PLAIN_STEPS", 20)
     files = ("--features", "X.npy", "--annotations", "A.csv", "--out", "out")
     result = done_json("fit", *files, "--method", "auto")
     assert len(result["selection"]["candidates"]) == 2
