@@ -63,8 +63,8 @@ def same(found, expected):
 @pytest.mark.parametrize("method", METHODS, ids=repr)
 def test_a_dask_cluster_gives_what_the_table_gives(method, client, tmp_path, monkeypatch):
     monkeypatch.setattr(shard_jobs, "FAN", 2)  # Two levels of sums, of few shards.
-    table, gold = crowd(weights=isinstance(method, IBCC))
-    store = AnnotationStore.create(tmp_path / "store", table, shard_annotations=500)
+    table, gold = crowd(160, weights=isinstance(method, IBCC))
+    store = AnnotationStore.create(tmp_path / "store", table, shard_annotations=200)
     assert store.n_shards == 3
     given = {**method.get_params(), "max_iter": 3, "n_restarts": 2}
     given = {name: value for name, value in given.items() if name in method.get_params()}

@@ -52,10 +52,10 @@ METHODS = [
 ]
 
 
-def crowd(*, weights=False, seed=0):
+def crowd(n=400, *, weights=False, seed=0):
     """A table with abstentions, and instances and annotators without annotations."""
     rng = np.random.default_rng(seed)
-    n, r, c, m = 400, 15, 3, 1600
+    r, c, m = 15, 3, 4 * n
     truth, skill = rng.integers(0, c, n), rng.uniform(0.3, 0.95, r)
     pairs = rng.permutation(np.unique(rng.integers(0, n * r, m)))
     instance, annotator = pairs // r, pairs % r
@@ -89,8 +89,8 @@ def store(table, tmp_path):
 @pytest.mark.parametrize("weights", [False, True], ids=["", "weights"])
 @pytest.mark.parametrize("method", METHODS, ids=repr)
 def test_a_store_gives_what_its_table_gives(method, weights, known, tmp_path):
-    table, gold = crowd(weights=weights)
-    store = AnnotationStore.create(tmp_path / "store", table, shard_annotations=200)
+    table, gold = crowd(240, weights=weights)
+    store = AnnotationStore.create(tmp_path / "store", table, shard_annotations=150)
     assert store.n_shards > 5
     given = gold if known else None
     expected = type(method)(**method.get_params()).fit(table, gold=given)
