@@ -21,7 +21,8 @@ Run: ``OMP_NUM_THREADS=1 python benchmarks/noise_layers.py rates`` and ``... sta
 writes its part of the page. With ``rates --method CrowdLayerClassifier``, only its rows are run,
 and the others of the page stay. With ``start --check auto`` (or a number), only the 40 seeds of
 that start are run, and their rows are added to the page; ``--method TraceRegClassifier`` checks
-another classifier, ``--set CIFAR10-H`` one set, and ``--n-seeds 10`` fewer seeds.
+another classifier, ``--set CIFAR10-H`` one set, and ``--n-seeds 10`` fewer seeds. Seeds that a file
+given as ``--records`` holds are not run again.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from pages import write_part
+from pages import run_missing, write_part
 from sklearn.model_selection import KFold
 
 import manyhands
@@ -400,15 +401,49 @@ def _check_all(seeds: list[tuple[str, str, Scale, int]], jobs: int) -> dict[Star
     return checked
 
 
+def _check_missing(
+    path: Path, seeds: list[tuple[str, str, Scale, int]], minutes: float
+) -> dict[Start, list[Checked]]:
+    """Check the seeds that a file of records lacks; return those of the starts asked for."""
+
+    def one(task: tuple[str, str, Scale, int]) -> dict[str, Any]:
+        cell = dict(zip(("set", "method", "init_scale", "seed"), task, strict=True))
+        return cell | {**_check(task)._asdict(), "date": str(datetime.date.today())}
+
+    planned = ((task, partial(one, task)) for task in seeds)
+    found = run_missing(path, planned, _task_of, minutes)
+    checked: dict[Start, list[Checked]] = {}
+    for record in found:
+        name, method, start, _ = task = _task_of(record)
+        if task in seeds:
+            own = checked.setdefault((name, method, start), [])
+            own.append(Checked(record["accuracy"], tuple(record["lost"])))
+    return checked
+
+
+def _task_of(record: dict[str, Any]) -> tuple[str, str, Scale, int]:
+    return record["set"], record["method"], record["init_scale"], record["seed"]
+
+
 def write_start(
-    out: Path, jobs: int, start: Scale | None, method: str, only: str | None, seeds: range
+    out: Path,
+    jobs: int,
+    start: Scale | None,
+    method: str,
+    only: str | None,
+    seeds: range,
+    records: Path | None,
+    minutes: float,
 ) -> None:
     """Measure everything and replace the part of the page, or add the 40 seeds of one start."""
     if start is not None:
         names = CHECKED if method == OWN else CHECKED[:2]
         names = names if only is None else (only,)
-        runs = list(product(names, [method], [start], seeds))
-        checked = _check_all(runs, jobs)
+        runs = [(name, method, start, seed) for seed in seeds for name in names]
+        if records is None:
+            checked = _check_all(runs, jobs)
+        else:
+            checked = _check_missing(records, runs, minutes)
         write_atomically(out, with_rows(out.read_text(encoding="utf-8"), checked))
         return
     tried = [(n, s, k) for n in SETS for s in CANDIDATES for k in range(SETS[n].repeats)]
@@ -438,6 +473,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="processes, of the start")
     parser.add_argument("--check", type=_scale, help="add the seeds of this start alone")
     parser.add_argument("--set", choices=CHECKED, help="check the start on this set alone")
+    parser.add_argument("--records", type=Path, help="with --check: one line of JSON per seed")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="start no seed later")
     parser.add_argument("--n-seeds", type=int, default=N_SEEDS, help="of the start")
     arguments = parser.parse_args()
     if arguments.part == "rates":
@@ -445,7 +482,16 @@ def main() -> None:
     else:
         method = arguments.method or OWN
         seeds = range(arguments.n_seeds)
-        write_start(arguments.out, arguments.jobs, arguments.check, method, arguments.set, seeds)
+        write_start(
+            arguments.out,
+            arguments.jobs,
+            arguments.check,
+            method,
+            arguments.set,
+            seeds,
+            arguments.records,
+            arguments.minutes,
+        )
 
 
 if __name__ == "__main__":
