@@ -40,7 +40,7 @@ METHODS = (
     "aggregated",
     "doctor-net",
     "mbem",
-    "soft-prob",
+    "crowd-stacking",
     "co-teaching",
 )
 GRID = {"max_epochs": [10, 25, 50], "lr": [3e-4, 1e-3], "scaling": ["standard", "rms"]}
@@ -165,13 +165,14 @@ def page() -> list[str]:
         "## `select` over ten methods",
         "",
         f"{FOLDS} folds, default parameters (`select` finds the number of epochs, except of MBEM, "
-        f"which looks for it in every fold): {seconds:.0f} s. Another call was killed after "
+        f"which looks for it in every fold, and of the stack, which has none): {seconds:.0f} s. Another call was killed after "
         f"{KILLED_AFTER:g} s, with {finished} of its {total} trainings finished. Called "
         f"again with the same folder, it took {rest:.0f} s "
         f"and found {'the same scores' if same else 'OTHER SCORES'}. Accuracy of the choice on the "
         f"test part: {accuracy(data.y_test, found.estimator_.predict(data.X_test)):.3f}.",
         "",
         *table_lines([*heads, "seconds"], rows),
+        *([] if found.reason_ is None else [f"Chosen: {found.best_}. {found.reason_}.", ""]),
         *(f"Warning: {text}.\n" for text in found.warnings_),
         f"With other seeds (other folds, other starts), the choice among tied candidates (z ≤ 1) "
         f"varies. Mean accuracy on the test part: {mean:.3f}.",
