@@ -165,9 +165,9 @@ def page() -> list[str]:
         "## `select` over ten methods",
         "",
         f"{FOLDS} folds, default parameters (`select` finds the number of epochs, except of MBEM, "
-        f"which looks for it in every fold, and of the stack, which has none): {seconds:.0f} s. Another call was killed after "
-        f"{KILLED_AFTER:g} s, with {finished} of its {total} trainings finished. Called "
-        f"again with the same folder, it took {rest:.0f} s "
+        f"which looks for it in every fold, and of the stack, which has none): {seconds:.0f} s. "
+        f"Another call was killed after {KILLED_AFTER:g} s, with {finished} of its {total} "
+        f"trainings finished. Called again with the same folder, it took {rest:.0f} s "
         f"and found {'the same scores' if same else 'OTHER SCORES'}. Accuracy of the choice on the "
         f"test part: {accuracy(data.y_test, found.estimator_.predict(data.X_test)):.3f}.",
         "",
