@@ -67,7 +67,7 @@ NEED_LEARNING = {"check_classifiers_classes", "check_classifiers_train"}
 """Checks of scikit-learn that ask for right predictions; the others need no more than a fit."""
 CLOSE = partial(np.testing.assert_allclose, rtol=5e-6)
 ONE_EPOCH = {"max_epochs": 1, "decoder_epochs": 1, "inner_steps": 10, "C": 1.0}
-READ_ONLY = {"check_estimator_sparse_array", "check_estimator_sparse_matrix"}
+READING = {"check_estimator_sparse_array", "check_estimator_sparse_matrix"}
 """Checks that fit ten forms of one X: what counts is that each is read."""
 ONE_STEP = {"batch_size": 64, "init_scale": 1.0, "n_rounds": 1}
 
@@ -76,7 +76,7 @@ ONE_STEP = {"batch_size": 64, "init_scale": 1.0, "n_rounds": 1}
 def test_scikit_learn_contract(estimator, check):
     name = check.func.__name__
     if name not in NEED_LEARNING:
-        few = {**ONE_EPOCH, **(ONE_STEP if name in READ_ONLY else {})}
+        few = {**ONE_EPOCH, **(ONE_STEP if name in READING else {})}
         inner = getattr(estimator, "estimator", estimator)
         for each in getattr(inner, "estimators", [inner]):
             known = each.get_params(deep=False)
