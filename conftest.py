@@ -60,6 +60,8 @@ def closed_network(tmp_path_factory):
 @pytest.fixture(scope="session", autouse=True)
 def equal_forecasts_once():
     """Make the forecast of a report once for equal tables: it takes most of the time of a job."""
+    from copy import deepcopy
+
     import joblib
 
     from manyhands.report import planning
@@ -70,7 +72,7 @@ def equal_forecasts_once():
         key = joblib.hash((given, options))
         if key not in made:
             made[key] = forecast(*given, **options)
-        return made[key]
+        return deepcopy(made[key])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(planning, "forecast", remembered)

@@ -20,8 +20,13 @@ annotations (mean negative log likelihood, in thousandths of a nat), and by the 
 predicts. Neither gold labels nor test parts are used. For comparison, the page also shows logistic
 regression on the features, with every annotation as an example and C chosen in the same way.
 
+ICED: its epochs are rounds of EM. A number of them is chosen on a held-out fraction, by likelihood
+as the library does, or by agreement; or the last is kept. Halves of the training part are predicted
+by models of the other half, and compared with their gold labels, which chose nothing.
+
 Run: ``OMP_NUM_THREADS=1 python benchmarks/constants.py likelihood --jobs 2``, ``... agreement
---records crowding.jsonl`` and ``... neucrowd --jobs 1``. Each writes its part of the page. What is
+--records docs/results/constants.jsonl``, ``... iced --records docs/results/constants_iced.jsonl``
+and ``... neucrowd --jobs 1``. Each writes its part of the page. What is
 in the records is not repeated.
 """
 
@@ -47,6 +52,7 @@ from manyhands import (
     AveragedCrowdClassifier,
     CrowdInGClassifier,
     CrowdLayerClassifier,
+    ICEDClassifier,
     MetricLearningClassifier,
     NeuCrowdClassifier,
     SoftProbClassifier,
@@ -68,10 +74,11 @@ from manyhands.metrics.votes import paired_z
 from manyhands.typing import FloatArray
 
 OUT = Path("docs/results/constants.md")
-TITLE = "What held-out annotations say of the constants of CrowdInG and NeuCrowd"
+TITLE = "What held-out annotations say of the constants of CrowdInG, NeuCrowd and ICED"
 BY_LIKELIHOOD = "CrowdInG: by likelihood"
 BY_AGREEMENT = "CrowdInG: by agreement out of fold"
 OF_NEUCROWD = "NeuCrowd and metric learning"
+OF_ICED = "Rounds of ICED"
 HELD_OUT = 0.2
 METRIC = "validation_classifier_nll"
 
@@ -298,6 +305,82 @@ def by_agreement(path: Path, out: Path, seeds: int) -> None:
     )
     records = run_missing(path, planned, lambda record: tuple(record["cell"]))
     write_part(out, TITLE, BY_AGREEMENT, agreement_part(records, seeds))
+
+
+# -- rounds of ICED -------------------------------------------------------------------------------
+
+
+class ICEDByAgreement(ICEDClassifier):
+    """ICED whose number of rounds is chosen by agreement, as that of a network's epochs is."""
+
+    _epochs_are_rounds = False
+
+
+RULES: dict[str, Callable[[int], Any]] = {
+    "last round": lambda seed: ICEDClassifier(random_state=seed),
+    "likelihood": lambda seed: ICEDClassifier(validation=HELD_OUT, random_state=seed),
+    "agreement": lambda seed: ICEDByAgreement(validation=HELD_OUT, random_state=seed),
+}
+ROUNDS_SETS = {
+    "LabelMe": load_labelme,
+    "Music": load_music,
+    "Reports": load_reports,
+    "Colposcopy": load_colposcopy,
+    "Hotel": load_hotel,
+}
+ROUNDS_SEEDS = range(2)
+
+
+def rounds_of(name: str, rule: str, seed: int) -> dict[str, Any]:
+    """Predict both halves of a training part, each by a model of the other half."""
+    data = ROUNDS_SETS[name]()
+    half = np.random.default_rng(seed).permutation(len(data.X_train)) % 2
+    predicted = np.empty(len(half), dtype=object)
+    rounds = []
+    for k in range(2):
+        train, left = np.flatnonzero(half != k), np.flatnonzero(half == k)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = RULES[rule](seed).fit(data.X_train[train], data.annotations[train])
+        predicted[left] = model.predict(data.X_train[left])
+        rounds.append(int(getattr(model, "best_epoch_", model.n_epochs_)))
+    right = accuracy(data.y_train, predicted.astype(np.asarray(data.y_train).dtype))
+    return {"cell": [name, rule, seed], "accuracy": float(right), "rounds": rounds}
+
+
+def rounds_part(records: list[dict[str, Any]]) -> list[str]:
+    """Return the lines of the part about ICED's rounds, in Markdown."""
+    rows = []
+    for rule in RULES:
+        row, means = [rule], []
+        for name in ROUNDS_SETS:
+            own = [r for r in records if r["cell"][:2] == [name, rule]]
+            values = [100 * r["accuracy"] for r in own]
+            means.append(float(np.mean(values)))
+            row.append(f"{means[-1]:.1f} ({np.mean([r['rounds'] for r in own]):.0f})")
+        rows.append([*row, f"{np.mean(means):.1f}"])
+    return [
+        "Made by `OMP_NUM_THREADS=1 python benchmarks/constants.py iced --records "
+        f"docs/results/constants_iced.jsonl` on {datetime.date.today()}, manyhands "
+        f"{manyhands.__version__}; {len(ROUNDS_SEEDS)} seeds. Halves of the training part are "
+        "predicted by models of the other half: accuracy, %, and in parentheses the round that is "
+        f"kept, of 30. {HELD_OUT:.0%} of a half are held out for the choice: of its annotations by "
+        "likelihood, of its instances by agreement. Agreement rewards early rounds, which repeat "
+        "the crowd's shared mistakes; so the library goes by the likelihood, and keeps the last "
+        "round where nothing is held out.",
+        "",
+        *table_lines(["rule", *ROUNDS_SETS, "mean"], rows)[:-1],
+    ]
+
+
+def by_rounds(path: Path, out: Path) -> None:
+    """Run the missing cells, and replace the part of the page."""
+    planned = (
+        ((name, rule, seed), partial(rounds_of, name, rule, seed))
+        for seed, name, rule in product(ROUNDS_SEEDS, ROUNDS_SETS, RULES)
+    )
+    records = run_missing(path, planned, lambda record: tuple(record["cell"]))
+    write_part(out, TITLE, OF_ICED, rounds_part(records))
 
 
 # -- by likelihood --------------------------------------------------------------------------------
@@ -544,10 +627,12 @@ def of_neucrowd(out: Path, jobs: int) -> None:
 def main() -> None:
     """Run one part and write it to the page."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("part", choices=["likelihood", "agreement", "neucrowd"])
+    parser.add_argument("part", choices=["likelihood", "agreement", "neucrowd", "iced"])
     parser.add_argument("--seeds", type=int, help="default: 3 by likelihood, 2 by agreement")
     parser.add_argument("--jobs", type=int, default=1, help="processes; one by agreement")
-    parser.add_argument("--records", type=Path, help="by agreement: one line of JSON per cell")
+    parser.add_argument(
+        "--records", type=Path, help="agreement and iced: one line of JSON per cell"
+    )
     parser.add_argument("--out", type=Path, default=OUT)
     arguments = parser.parse_args()
     if arguments.part == "neucrowd":
@@ -555,7 +640,9 @@ def main() -> None:
     elif arguments.part == "likelihood":
         by_likelihood(arguments.out, arguments.seeds or 3, arguments.jobs)
     elif arguments.records is None:
-        parser.error("agreement needs --records")
+        parser.error(f"{arguments.part} needs --records")
+    elif arguments.part == "iced":
+        by_rounds(arguments.records, arguments.out)
     else:
         by_agreement(arguments.records, arguments.out, arguments.seeds or 2)
 

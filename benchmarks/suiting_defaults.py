@@ -136,7 +136,7 @@ class Simulated:
 
 
 def missing_a_class(share: float, seed: int) -> Simulated:
-    """Make 600 instances of three classes; most of 20 annotators call some of class 1 class 2."""
+    """Make 600 instances of three classes; the 20 annotators call some of class 1 class 2."""
     X, y = make_classification(
         2600, 20, n_informative=10, n_classes=3, class_sep=1.2, random_state=seed
     )

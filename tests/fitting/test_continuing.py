@@ -426,7 +426,7 @@ def test_validation_and_checkpoints_are_for_the_first_call(tmp_path):
 
 
 def test_a_stack_goes_on_in_two_rounds():
-    model = continued(CrowdStackingClassifier(n_rounds=2, n_folds=2, random_state=0))
+    model = continued(CrowdStackingClassifier(n_rounds=3, n_folds=2, random_state=0))
     assert len(model.history_) == 2
     assert model.posterior_.shape == (60, 3)
     assert model.score(X, Y) > 0.9

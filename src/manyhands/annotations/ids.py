@@ -113,6 +113,8 @@ def natural_keys(texts: list[str]) -> list[str]:
 def are_shuffled(ids: AnyArray) -> bool:
     """Whether ids are consecutive numbers, or texts with such ("img0", "img1"), out of order."""
     if is_text(ids):
+        if not all(isinstance(text, str) for text in ids.tolist()):
+            return False
         parts = [re.split("([0-9]+)", text) for text in ids.tolist()]
         # Numbers of more than 15 digits (hashes, say) are not exact as floats, nor counters.
         if any(len(part) != 3 or part[::2] != parts[0][::2] or len(part[1]) > 15 for part in parts):

@@ -27,8 +27,8 @@ SHOWN = 5
 MARKS = frozenset(
     {"", "-", "--", ".", "?", "n/a", "#n/a", "n.a.", "na", "<na>", "nan", "null", "nil", "missing"}
 )
-"""Texts that mean a missing value. Words such as "none" or "unknown" are classes in many sets; but
-see `_is_mark`."""
+"""Texts that mean a missing value. Words such as "none" or "unknown" are classes in many sets,
+except "None" (see `_is_mark`)."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 
@@ -149,8 +149,8 @@ def _far_from_the_others(values: list[int]) -> int | None:
 
 
 def _check_texts(counts: Counts, argument: str) -> None:
-    capitals = any(value[:1].isupper() for value in counts if value.strip() != "None")
-    marks = {value: count for value, count in counts.items() if _is_mark(value, capitals)}
+    small = any(v.strip()[:1].islower() for v in counts if v.strip().lower() not in MARKS)
+    marks = {value: count for value, count in counts.items() if _is_mark(value, small)}
     others = {value: count for value, count in counts.items() if value not in marks}
     numbers = {v: count for v, count in others.items() if _INTEGER.fullmatch(v.strip())}
     odd = {value: count for value, count in others.items() if value not in numbers}
@@ -178,10 +178,10 @@ def _check_texts(counts: Counts, argument: str) -> None:
     _warn_of_spellings(others, argument)
 
 
-def _is_mark(value: str, capitals: bool) -> bool:
+def _is_mark(value: str, small: bool) -> bool:
     """Whether a text means a missing value; "None", as Python writes it, among small letters."""
     text = value.strip()
-    return text.lower() in MARKS or (text == "None" and not capitals)
+    return text.lower() in MARKS or (text == "None" and small)
 
 
 def _summed(numbers: Counts) -> Counts:

@@ -99,13 +99,10 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     ----------
     classes_ : array of shape (n_classes,)
     annotators_, n_annotators_ : array of shape (n_annotators,), int
-        Ids of the annotators.
     instances_ : array of shape (n_samples,)
-        Ids of the training instances, in the order of X: the rows of ``posterior_`` and
-        ``labels_``, where a classifier has them. Saved with these.
+        Ids of the rows of X, and so of ``posterior_`` and ``labels_``; saved with these.
     module_ : CrowdModule
-    n_epochs_ : int
-        ``max_epochs``, or the number of epochs that "auto" has found.
+    n_epochs_ : int, ``max_epochs``, or the number of epochs that "auto" has found
     history_ : History
         One row per epoch: stage, epoch, named loss terms, their sum ``loss``, metrics, seconds.
     confusion_ : array of shape (n_annotators, n_classes, n_classes)

@@ -170,16 +170,17 @@ def describe_instances(model: Any) -> list[Any] | None:
     return None if np.array_equal(ids, np.arange(len(ids))) else list(ids.tolist())
 
 
-def restore_instances(model: Any, ids: list[Any] | None) -> None:
-    """Undo `describe_instances`, once ``posterior_`` is there. Earlier folders have no ids."""
-    if hasattr(model, "posterior_"):
-        n = len(model.posterior_)
-        model.instances_ = np.arange(n) if ids is None else np.asarray(ids)
-        if model.instances_.shape != (n,):
-            raise ModelFolderError(
-                f"the model has {n} rows of posterior_ and {len(model.instances_)} ids of "
-                "instances; save the model again"
-            )
+def restore_instances(model: Any, description: dict[str, Any]) -> None:
+    """Undo `describe_instances`, once ``posterior_`` is there. Earlier folders say nothing."""
+    if "instances" not in description or not hasattr(model, "posterior_"):
+        return
+    ids, n = description["instances"], len(model.posterior_)
+    plain = isinstance(ids, list) and not any(isinstance(each, list | dict) for each in ids)
+    if ids is not None and not (plain and len(ids) == n):
+        raise ModelFolderError(
+            f"'instances' are no list of {n} ids, one per row of posterior_; save the model again"
+        )
+    model.instances_ = np.arange(n) if ids is None else np.array(ids)
 
 
 def describe_parameter(value: Any) -> Any:

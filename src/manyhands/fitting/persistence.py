@@ -70,7 +70,7 @@ def read_model(
             f"{str(folder / 'model.json')!r} is damaged ({error!r}); save the model again"
         ) from error
     _restore_arrays(model, path, digest, pick_device(device), description["parameters"])
-    restore_instances(model, description.get("instances"))
+    restore_instances(model, description)
     # Last, as the errors above are more specific.
     check_unaltered(description, folder)
     return model

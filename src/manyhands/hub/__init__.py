@@ -81,8 +81,8 @@ def save_pretrained(
     check_is_fitted(last)
     if isinstance(last, BaseAggregator):  # Its annotations name the annotators.
         raise AnnotationError(f"a {type(last).__name__} holds annotations; share a classifier")
-    change = _renamed if include_annotators else _without_annotators
-    shared = _replaced(model, change) if anonymise or not include_annotators else model
+    named = _renamed if anonymise else _without_instances
+    shared = _replaced(model, named if include_annotators else _without_annotators)
     text = card(last, include_annotators, anonymise, annotations)
     text += accuracy_on_card(model, gold, estimate)
     written = save(shared, folder)
@@ -277,6 +277,13 @@ def _replaced(model: Any, change: Any) -> Any:
 def _renamed(twin: Any, model: Any) -> Any:
     _refuse_named_annotators(model)
     twin.annotators_ = np.array([f"w{i:03d}" for i in range(1, len(model.annotators_) + 1)])
+    return _without_instances(twin, model)
+
+
+def _without_instances(twin: Any, model: Any) -> Any:
+    """Number the instances that the model was fitted on: their ids may name people or files."""
+    if hasattr(model, "instances_"):
+        twin.instances_ = np.arange(len(model.instances_))
     return twin
 
 

@@ -291,8 +291,8 @@ def frame_in_order(table: AnnotationTable, values: Any, argument: str) -> Any:
 def rows_of_fitted(model: Any, table: AnnotationTable, argument: str) -> IntArray | slice:
     """Rows of a fitted estimator's ``posterior_`` and ``labels_`` that are a table's instances.
 
-    A classifier has them in the order of X. They are matched by ``instances_``; where one side only
-    numbers its instances, they are taken to be in the same order.
+    A classifier has them in the order of X. They are matched by ``instances_``. Where the ids
+    differ, and those of one side only number its instances, the order is taken to be the same.
 
     Raises
     ------

@@ -38,8 +38,8 @@ def estimate_accuracy(
     two are `corrected_vote_agreement` with the crowd's confusion matrix by either q. They are high,
     because models and annotators share mistakes. The estimate is the mean of the four. The interval
     goes from the smaller agreement less two standard errors to the larger corrected agreement plus
-    two. Where corrected agreement is the lower one, most annotations are mistakes; the interval
-    is then widened to hold the estimate, and means little.
+    two. If the model or most annotators are worse than chance, corrected agreement is the lower
+    one; the interval is then widened to hold the estimate, and means little.
 
     It speaks of instances like the annotated ones, and assumes that the annotators' mistakes are
     independent of the model's. It cannot see mistakes that most annotators share. In sample it

@@ -133,7 +133,9 @@ def beliefs_of(model: Any, table: AnnotationTable, proba: Any = None) -> tuple[B
         return found, 0.0
     given = probabilities_of(table, proba, "proba")
     gold = getattr(model, "_gold", None)
-    known = np.zeros(len(posterior), dtype=bool) if gold is None else gold >= 0
+    known = np.zeros(len(posterior), dtype=bool)
+    if gold is not None:
+        known = (gold >= 0)[rows_of_fitted(model, table, "model")]
     return joined_with(found, table, given, known)
 
 

@@ -47,8 +47,7 @@ If one is right on three of four of them, a two-sided sign test at 5 % finds it 
 """
 
 ROUNDS = frozenset({"n_rounds", "n_iterations", "em_max_iter", "em_every"})
-"""Parameters that count rounds of EM or of self-training. So do ``max_iter`` of an aggregator, and
-``max_epochs`` of some classifiers."""
+"""Counts of rounds; so are an aggregator's ``max_iter`` and some classifiers' ``max_epochs``."""
 
 EARLY = (
     "agreement rewards early rounds, which repeat the crowd's shared mistakes, so it cannot choose "
@@ -68,11 +67,10 @@ def check_options(named: Mapping[str, Any], criterion: str, epochs: str, average
         raise AnnotationError(f"criterion={criterion!r} is unknown; use one of {list(CRITERIA)}")
     if epochs not in ("guarded", "last"):
         raise AnnotationError(f"epochs={epochs!r} is unknown; use 'guarded' or 'last'")
-    whole = isinstance(average, Integral) and not isinstance(average, bool)
-    if not whole or not 1 <= average <= len(named):
+    whole, n = isinstance(average, Integral) and not isinstance(average, bool), len(named)
+    if not whole or not 1 <= average <= n:
         raise AnnotationError(
-            f"average={average!r} of {len(named)} candidates; give a whole number from 1 to "
-            f"{len(named)}"
+            f"average={average!r} of {n} candidates; give a whole number from 1 to {n}"
         )
 
 
@@ -230,21 +228,14 @@ def choose_among(
     ----------
     behind : dict of name to float
         Standard errors behind the highest score, the highest first.
-    holding : collection of str
-        Candidates that hold class shares.
+    holding : collection of str, the candidates that hold class shares
 
-    Returns
-    -------
-    chosen : str
-    reason : str or None
-        Why it is not the one with the highest score.
-    warnings : list of str
+    Returns the choice, why it has not the highest score (or None), and warnings.
     """
     first, held = next(iter(behind)), [name for name in behind if name in holding]
     if not held or first in held:
         return first, None, []
-    # z need not grow from one candidate to the next, so a later one may be tied.
-    tied = next((name for name in held if behind[name] <= TIED), None)
+    tied = next((name for name in held if behind[name] <= TIED), None)  # Not always the first.
     if tied is not None:
         reason = (
             f"{first} has the higher score (by z = {behind[tied]:.2f}), but {tied} holds class "

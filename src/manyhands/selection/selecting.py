@@ -18,7 +18,6 @@ from manyhands.exceptions import (
     DivergenceError,
     ModelChoiceWarning,
     ModelFolderError,
-    WriteError,
     warn_caller,
 )
 from manyhands.fitting.length import longest
@@ -103,17 +102,15 @@ def select(
         "agreement": the mean of `vote_agreement` (A) and `corrected_vote_agreement` (B).
         "balanced": `vote_recall` against majority votes, in place of balanced accuracy.
         "information": `vote_information` (MI): a shared mistake of most annotators does not deceive
-        it, but it cannot tell two swapped classes. Where ``max_epochs`` is "auto", the number of
-        epochs is found by `vote_agreement` whatever the criterion.
+        it, but it cannot tell two swapped classes.
     epochs : {"guarded", "last"}, default="guarded"
         "guarded": train for fewer epochs if that is better by paired z > 1; the shorter training is
         run, and must be better itself. With "auto" as ``max_epochs``, the number is found as a fit
-        finds it (`manyhands.fitting.length`), but once, by the predictions of all folds. Both
-        concern candidates that are one network trained in one stage, whose epochs are no rounds of
-        EM. "last", and the others: every fold's fit goes by ``max_epochs``.
+        finds it, by agreement, but once for all folds. Both concern candidates that are one network
+        trained in one stage, whose epochs are no rounds of EM. "last", and the others: every fold's
+        fit goes by ``max_epochs``.
     average : int, default=1
-        Number of best candidates that are averaged. The table speaks of each candidate alone, the
-        warnings of the best.
+        Number of best candidates that are averaged; the table speaks of each alone.
     refit : bool, default=False
         False: average the fold models. True: train the best candidates again on all instances.
     random_state : int, RandomState or None, default=0
@@ -128,20 +125,17 @@ def select(
 
     Raises
     ------
-    AnnotationError
-        If a parameter is unusable, ``folder`` is given without an integer ``random_state``, two
-        candidates differ only in rounds of EM (which agreement
-        cannot choose), X and y do not match, or no candidate can be trained.
-    ModelFolderError, WriteError
-        As in `cross_predict`.
+    AnnotationError, ModelFolderError, WriteError
+        As in `cross_predict`, of which every candidate's fits are made; if two candidates differ
+        only in rounds of EM, which agreement cannot choose, or no candidate can be trained.
 
     Warns
     -----
     ModelChoiceWarning
-        If there are fewer than 200 annotated instances; if agreement and information clearly prefer
-        opposite ones of two candidates (most annotators may share a mistake); if a class is never
-        predicted; if candidates differ only in the class prior, or those that hold class shares
-        are behind; if a candidate fails.
+        If there are fewer than 200 annotated instances; agreement and information clearly prefer
+        opposite ones of two candidates (most annotators may share a mistake); a class is never
+        predicted; candidates differ only in the class prior, or those that hold class shares are
+        behind; a candidate fails.
 
     Notes
     -----
@@ -189,13 +183,7 @@ def select(
 
 
 def name_candidates(candidates: Mapping[str, Any] | Iterable[Any] | None) -> dict[str, Any]:
-    """Name the candidates; those given without names by their class, with a number if needed.
-
-    Raises
-    ------
-    AnnotationError
-        If there are none, or one is unknown or a class.
-    """
+    """Name the candidates; those given without names by their class, with a number if needed."""
     if candidates is None:
         candidates = [get(name)() for name in SHORT_LIST]
     if isinstance(candidates, str) or not isinstance(candidates, Iterable):
@@ -259,7 +247,7 @@ class _Contest:
                 self.entries[name] = self._find_length(name, estimator, n_epochs)
             else:
                 self.entries[name] = self._judge(name, estimator, guarded)
-        except (ModelFolderError, WriteError):  # The folder's fault, not the candidate's.
+        except (ModelFolderError, OSError, MemoryError):  # Not the candidate's fault.
             raise
         except Exception as error:
             known = isinstance(error, AnnotationError | DivergenceError)

@@ -201,7 +201,7 @@ def _make_model(cls: type[Any], description: dict[str, Any], arrays: dict[str, A
     model.history_ = History(description["history"])
     for name, value in description["fitted"].items():
         setattr(model, name, _value(value, arrays))
-    restore_instances(model, description.get("instances"))
+    restore_instances(model, description)
     for name, value in description["plain"].items():
         setattr(model, name, value)
     parts = [
