@@ -523,11 +523,11 @@ def alarm_part(by_set: dict[str, list[Any]], option: str = "") -> list[str]:
         "tell from its best (z ≤ 1), `select` takes the pair that the two criteria order most "
         "clearly in opposite ways, and warns if the smaller of the two z is above "
         f"{PARTED:g}. The threshold was set so that LabelMe and Music as they are raise no alarm, "
-        "and do when common mistakes are added, drawn again. The rule was chosen while the sets "
-        "marked as seen, and parts of CIFAR-10N and Hotel, were looked at. The paired z of MI "
-        "between the two choices alone does not do: it was .4 on Music, common, drawn again, and "
-        "1.9 on Reports. *Spearman* is the correlation of A+B with MI over the candidates: the "
-        "former rule was that it is below .5.",
+        "and raise one with common mistakes that are drawn again. The rule was chosen while the "
+        "sets marked as seen, and parts of CIFAR-10N and Hotel, were looked at. The paired z of "
+        "MI between the two choices alone does not do: it does not tell Music with a common "
+        "mistake from Reports. *Spearman* is the correlation of A+B with MI over the candidates: "
+        "the former rule was that it is below .5.",
         "",
         *table_lines([*heading, "regret of A+B", "regret of MI"], rows),
     ]

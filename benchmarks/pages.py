@@ -105,6 +105,12 @@ def left_out_lines(
     return table_lines(["left out together", *heads, "chosen without it", "lost"], rows)
 
 
+def part_of(text: str, heading: str) -> list[str]:
+    """Return the lines of a page's part under a heading of level 2."""
+    _, _, rest = text.partition(f"\n## {heading}\n")
+    return rest.partition("\n## ")[0].strip("\n").split("\n") if rest else []
+
+
 def write_part(page: Path, title: str, heading: str, lines: Sequence[str]) -> None:
     """Replace the part of a page under a heading of level 2, or add it at the end."""
     text = page.read_text(encoding="utf-8") if page.exists() else f"# {title}\n"

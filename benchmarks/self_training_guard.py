@@ -28,7 +28,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from pages import run_missing, write_part
+from pages import part_of, run_missing, write_part
 from scipy.stats import t
 from sklearn.datasets import load_digits, make_classification
 
@@ -767,12 +767,6 @@ def fallback_part(records: list[dict[str, Any]]) -> list[str]:
         "|---|---|---|",
         *rows,
     ]
-
-
-def part_of(text: str, heading: str) -> list[str]:
-    """Return the lines of a page's part under a heading of level 2."""
-    _, _, rest = text.partition(f"\n## {heading}\n")
-    return rest.partition("\n## ")[0].strip("\n").split("\n") if rest else []
 
 
 FURTHER = {

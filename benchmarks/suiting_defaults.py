@@ -34,7 +34,7 @@ from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
-from pages import run_missing, table_lines, write_part
+from pages import part_of, run_missing, table_lines, write_part
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 
@@ -98,6 +98,7 @@ WANTED = {"labelme": 86.5, "music": 70.0}
 
 FITS = "Test accuracy before and after"
 MISSING = "Where a class is often missed"
+STEADIER = "Steadier lengths"
 SCALINGS = ("standard", "rms")
 FORMER = {"scaling": "standard", "max_epochs": 50}
 STEADY_SETS = ("labelme", "music", "reports", "colposcopy", "product")
@@ -637,7 +638,7 @@ def main() -> None:
         lines = steady_part(arguments.steady)
         print("\n".join(lines))
         if arguments.out is not None:
-            write_part(arguments.out, TITLE, "Steadier lengths", lines)
+            write_part(arguments.out, TITLE, STEADIER, lines)
         return
     if arguments.records is None:
         parser.error("give --records, or --steady")
@@ -647,7 +648,12 @@ def main() -> None:
     elif arguments.out is not None and arguments.only == "missed":
         write_part(arguments.out, TITLE, MISSING, missed_part(found))
     elif arguments.out is not None:
+        text = arguments.out.read_text(encoding="utf-8") if arguments.out.exists() else ""
         write_atomically(arguments.out, "\n".join(page(found)) + "\n")
+        for heading in (STEADIER, MISSING):
+            own = part_of(text, heading)
+            if own:
+                write_part(arguments.out, TITLE, heading, own)
 
 
 if __name__ == "__main__":

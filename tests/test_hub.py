@@ -1,5 +1,6 @@
 """Sharing of models: what is left out, the card, and a hub that is a folder."""
 
+import dataclasses
 import json
 import pickle
 import shutil
@@ -113,6 +114,17 @@ def test_profiles_are_included_on_request_under_numbers_or_names(cls, tmp_path):
     assert "under numbers in place of their ids" in (folder / "README.md").read_text()
     named = save_pretrained(model, tmp_path / "n", include_annotators=True, anonymise=False)
     assert from_pretrained(named).annotators_.tolist() == NAMES
+
+
+@pytest.mark.parametrize("anonymise", [True, False])
+def test_ids_of_instances_are_not_shared(tmp_path, anonymise):
+    ids = [f"patient{i}" for i in range(len(X))]
+    table = dataclasses.replace(TABLE, instances=np.array(ids))
+    model = CrowdStackingClassifier(**FEW).fit(X, table)
+    assert "patient7" in contents(model.save(tmp_path / "own"))
+    shared = save_pretrained(model, tmp_path / "m", include_annotators=True, anonymise=anonymise)
+    assert "patient" not in contents(shared)
+    assert model.instances_.tolist() == ids
 
 
 def test_features_of_annotators_are_left_out_with_them(tmp_path):

@@ -3,6 +3,7 @@
 import pickle
 import warnings
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -23,15 +24,19 @@ from manyhands import (
     CrowdLayerClassifier,
     CrowdStackingClassifier,
     DASCClassifier,
+    DawidSkene,
     load,
     review_queue,
     save,
     summarize,
 )
-from manyhands.exceptions import AnnotationError, ModelChoiceWarning
+from manyhands.exceptions import AnnotationError, ModelChoiceWarning, ModelFolderError
 from manyhands.fitting import Watch
+from manyhands.fitting.folders import restore_instances
 from manyhands.fitting.folds import instance_units
+from manyhands.inference.inputs import rows_of_fitted
 from manyhands.metrics import vote_agreement_scorer
+from manyhands.planning.beliefs import beliefs_of
 
 N = 60
 ASSUMED = r"X has no ids.*'img0', 'img1', \.\.\., 'img59'"
@@ -461,6 +466,43 @@ def test_what_reads_a_posterior_matches_its_rows_by_id(data, cls, saved, kind, t
     others = AnnotationTable.from_frame(long.assign(task=long["task"].astype(str) + "x"))
     with pytest.raises(AnnotationError, match=f"{cls.__name__} was fitted on 60 instances"):
         review_queue(model, others)
+
+
+def test_a_folder_that_names_no_instances_keeps_the_order_of_its_rows(data):
+    _, long, _ = data
+    table = AnnotationTable.from_frame(long)
+    earlier = SimpleNamespace(posterior_=np.zeros((N, 3)))
+    restore_instances(earlier, {})  # As earlier versions wrote it.
+    assert rows_of_fitted(earlier, table.select(instances=table.instances[::-1]), "model") == (
+        slice(None)
+    )
+    restore_instances(earlier, {"instances": None})
+    assert earlier.instances_.tolist() == list(range(N))
+    for wrong in (5, "abc", [1, 2], [[1]] * N):
+        with pytest.raises(ModelFolderError, match="'instances' are no list of 60 ids"):
+            restore_instances(earlier, {"instances": wrong})
+
+
+def test_known_labels_stay_with_their_instances_in_another_order(data):
+    _, long, gold = data
+    table = AnnotationTable.from_frame(long)
+    known = table.instances[:10]
+    model = DawidSkene().fit(table, gold=gold[known].to_dict())
+    proba = pd.DataFrame(np.full((N, 3), 1 / 3), index=table.instances)
+    order = table.instances[::-1]
+    there, back = (
+        beliefs_of(model, each, proba.loc[each.instances])[0].posterior
+        for each in (table, table.select(instances=order))
+    )
+    np.testing.assert_allclose(back[::-1], there, atol=1e-6)
+    assert (there[:10].max(axis=1) == 1).all()
+
+
+def test_an_index_of_texts_and_numbers_is_nothing_shuffled(data):
+    X, long, gold = data
+    model = quick().fit(X.to_numpy(), AnnotationTable.from_frame(long, tasks=X.index))
+    labels = gold.set_axis([1, *gold.index[1:]])
+    assert model.score(X.to_numpy(), labels) == model.score(X.to_numpy(), gold)
 
 
 def test_bare_features_beside_shuffled_labels_are_warned_of(data):
