@@ -1,7 +1,10 @@
 """What every test and doctest starts from: one thread, a closed network, no personal files."""
 
+import atexit
 import gc
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,15 @@ for library in ("OMP", "MKL", "OPENBLAS"):
 # Fits and saved models are compared bit for bit, and a GPU rounds otherwise. Set this variable to
 # run the tests on one.
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+
+# The tests write many thousands of small files, and whatever saves waits until the disk has them.
+# In memory nothing waits, and what tests leave behind goes with the folder. Set TMPDIR to choose
+# another place, whose files stay. Worker processes inherit it.
+MEMORY, ENOUGH = Path("/dev/shm"), 4 << 30
+USABLE = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ENOUGH
+if USABLE and "TMPDIR" not in os.environ:
+    tempfile.tempdir = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="tests-", dir=MEMORY)
+    atexit.register(shutil.rmtree, tempfile.tempdir, ignore_errors=True)
 
 NOWHERE = "http://127.0.0.1:9"
 """A proxy that nobody runs: port 9 discards."""

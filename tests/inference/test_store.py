@@ -4,6 +4,7 @@ import contextlib
 import json
 import pickle
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,6 +34,7 @@ from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.exceptions import AnnotationError, MissingExtraError, WriteError
 from manyhands.io import files, read_annotations, remote, sorted_runs
 from manyhands.io import ingest as ingesting
+from manyhands.io import store as store_module
 from manyhands.io.ingest import ingest
 from manyhands.io.store_writer import MANIFEST
 from manyhands.jobs import aggregate_store
@@ -108,6 +110,25 @@ def test_a_store_gives_what_its_table_gives(method, weights, known, tmp_path):
         np.testing.assert_allclose(predicted, expected.predict_proba(table), atol=1e-9)
     assert found.n_iter_ == expected.n_iter_
     assert isinstance(found.posterior_, np.memmap)
+
+
+def test_a_small_store_is_read_once_and_a_large_one_is_mapped(tmp_path, monkeypatch):
+    table, _ = crowd(240)
+    AnnotationStore.create(tmp_path / "store", table, shard_annotations=150)
+    small = AnnotationStore.open(tmp_path / "store")
+    kept = DawidSkene(max_iter=3).fit(small)
+    monkeypatch.setattr(store_module, "KEPT_BYTES", 500)
+    large = AnnotationStore.open(tmp_path / "store")
+    mapped = DawidSkene(max_iter=3).fit(large)
+    np.testing.assert_array_equal(kept.posterior_, mapped.posterior_)
+    assert isinstance(large.shard(1).label, np.memmap)
+    shutil.rmtree(tmp_path / "store" / "shards")
+    assert not isinstance(small.shard(1).label, np.memmap)
+    np.testing.assert_array_equal(DawidSkene(max_iter=3).fit(small).posterior_, kept.posterior_)
+    with pytest.raises(ValueError, match="read-only"):
+        small.shard(1).label[0] = 1
+    with pytest.raises(FileNotFoundError):
+        large.shard(1)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc tells resident pages")

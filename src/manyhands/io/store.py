@@ -45,13 +45,17 @@ FIELDS: dict[str, type] = {
 """What a manifest must hold."""
 
 RESTORE = "Restore the manifest, or ingest the files again"
+KEPT_BYTES = 32 << 20
+"""Bytes of arrays that a store keeps in memory. Every pass of a fit reads all shards: mapping the
+many files of a small store anew would take longer than computing with them."""
 
 
 class AnnotationStore(ShardedAnnotations):
     """Annotations on disk, accepted wherever truth inference takes a table.
 
     Open one with `open`; make one with `create` or, from files, with `ingest` (on the command line:
-    ``manyhands ingest``). Arrays are memory-mapped, so opening reads next to nothing.
+    ``manyhands ingest``). Arrays are memory-mapped, so opening reads next to nothing; up to 32 MiB
+    of what has been read stays in memory.
 
     Attributes
     ----------
@@ -104,6 +108,8 @@ class AnnotationStore(ShardedAnnotations):
         self.weighted = self._manifest["weighted"]
         self._shards = self._manifest["shards"]
         self.n_shards = len(self._shards)
+        self._kept: dict[str, AnyArray] = {}
+        self._kept_bytes = 0
         for name in VOCABULARIES:
             setattr(self, name, self._array(self._manifest["vocabularies"][name]))
         self._check_shards(f"{folder}/{MANIFEST}")
@@ -247,10 +253,19 @@ class AnnotationStore(ShardedAnnotations):
             yield from shard["files"].values()
 
     def _array(self, entry: dict[str, Any]) -> AnyArray:
-        if entry["name"] not in self._checked:
+        name = entry["name"]
+        if name in self._kept:
+            return self._kept[name]
+        if name not in self._checked:
             self._check(entry)
-            self._checked.add(entry["name"])
-        return _load(self.folder / entry["name"])
+            self._checked.add(name)
+        array = _load(self.folder / name)
+        if self._kept_bytes + array.nbytes <= KEPT_BYTES:
+            array = np.array(array)
+            array.flags.writeable = False
+            self._kept[name] = array
+            self._kept_bytes += array.nbytes
+        return array
 
     def _check(self, entry: dict[str, Any]) -> None:
         """Check a file; that of a remote store is copied first, unless the copy is good."""
