@@ -150,12 +150,12 @@ def stacking(records: Path) -> str:
     found = run_missing(records, small_first, lambda record: (record["name"], record["rows"]))
     by_key = {(record["name"], record["rows"]): record for record in found}
     loads = [f"{load:.0f}" for load in sorted(record["load"] for record in found)]
+    load = " to ".join(dict.fromkeys((loads[0], loads[-1])))
     lines = [
         "## Crowd-calibrated stacking by number of instances",
         "",
         f"{made_by('stacking', 'nice -n 10 ')}, one thread, a process each; load "
-        f"{' to '.join(dict.fromkeys((loads[0], loads[-1])))} on {os.cpu_count()} cores, so compare "
-        "CPU seconds.",
+        f"{load} on {os.cpu_count()} cores, so compare CPU seconds.",
         "",
         f"{FEATURES} features, {CLASSES} classes of three clusters each, {ANNOTATORS} annotators, "
         f"{GIVEN} annotations per instance, 40 % of them at random; defaults. Accuracy is that of "
