@@ -326,9 +326,9 @@ def everybody(found: Found, names: list[str]) -> list[str]:
         f"{m} on {SETS[n]}" for m in everywhere for n in shown if m not in by_default(found, n)
     ]
     words = [
-        f"Not run with their defaults, for their cost: {listed(missing)}. Personal fits a classifier "
-        "per annotator. CrowdInG, which models all 2,571 annotators of CIFAR-10H, was stopped after "
-        "more than half an hour.",
+        f"Not run with their defaults, for their cost: {listed(missing)}. Personal fits a "
+        "classifier per annotator. CrowdInG, which models all 2,567 annotators of CIFAR-10H, was "
+        "stopped after more than half an hour.",
         "",
     ]
     return table_lines(["", *(SETS[name] for name in shown)], rows) + (words if missing else [])
