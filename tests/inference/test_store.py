@@ -567,6 +567,40 @@ def test_a_manifest_that_somebody_edited_is_refused(tmp_path, name, value):
         AnnotationStore.open(store.folder)
 
 
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda m: m["shards"][0]["files"]["label"].update(name="../mine.npy"), "'../mine.npy' as"),
+        (lambda m: m["shards"][0]["files"]["label"].update(name=["x"]), r"\['x'\] as shard 0, and"),
+        (lambda m: m["vocabularies"]["classes"].update(name="/mine.npy"), "'/mine.npy' as the voc"),
+        (lambda m: m["vocabularies"].pop("classes"), "does not list the files of the vocabularies"),
+        (
+            lambda m: m["shards"][0].update(files=None),
+            "not list the files of shard 0. Restore",
+        ),
+        (lambda m: m["shards"][0]["files"].pop("label"), "does not list the files of shard 0"),
+        (lambda m: m["shards"][0]["files"].update(more={}), "does not list the files of shard 0"),
+        (
+            lambda m: m["shards"][0]["files"].update(label=3),
+            "usable 'label' of shard 0. Restore",
+        ),
+        (lambda m: m["shards"][0]["files"]["label"].pop("crc32"), "no usable 'label' of shard 0"),
+        (lambda m: m["shards"][0].pop("n_skips"), "does not count what shard 0 holds. Restore"),
+    ],
+)
+def test_a_remote_manifest_writes_nothing_outside_its_copy(change, says, bucket, tmp_path):
+    """Files of a remote store are copied to their names, which anybody may have written."""
+    system = pytest.importorskip("fsspec").filesystem("memory")
+    AnnotationStore.create(f"{bucket}/store", crowd()[0])
+    manifest = json.loads(system.cat(f"{bucket}/store/{MANIFEST}"))
+    change(manifest)
+    system.pipe(f"{bucket}/store/{MANIFEST}", json.dumps(manifest).encode())
+    copies = tmp_path / "copies" / "of"
+    with pytest.raises(AnnotationError, match=says):
+        AnnotationStore.open(f"{bucket}/store", scratch=copies)
+    assert not copies.parent.exists()
+
+
 @pytest.mark.slow
 def test_a_killed_ingest_resumes(tmp_path):
     path, folder = tmp_path / "a.csv", tmp_path / "store"

@@ -19,6 +19,7 @@ from manyhands.exceptions import AnnotationError
 from manyhands.io import remote
 from manyhands.io.files import PathLike
 from manyhands.io.store_writer import (
+    COLUMNS,
     COUNTS,
     FORMAT,
     MANIFEST,
@@ -45,6 +46,8 @@ FIELDS: dict[str, type] = {
 """What a manifest must hold."""
 
 RESTORE = "Restore the manifest, or ingest the files again"
+NEEDED = ("start", "annotator", "label")
+"""Files of every shard; ``weight`` and ``passes`` are there where needed."""
 KEPT_BYTES = 32 << 20
 """Bytes of arrays that a store keeps in memory. Every pass of a fit reads all shards: mapping the
 many files of a small store anew would take longer than computing with them."""
@@ -228,22 +231,12 @@ class AnnotationStore(ShardedAnnotations):
             self._check(entry)
 
     def _check_shards(self, manifest: str) -> None:
-        """Refuse a manifest in which a shard is missing, listed twice or out of place.
-
-        Its other shards would be read as the annotations of other instances.
-        """
-        listed = [entry["files"]["start"]["name"] for entry in self._shards]
-        for number, name in enumerate(listed):
-            if name != (expected := name_of(number, "start")):
-                raise AnnotationError(
-                    f"{manifest} lists {name!r} as shard {number}, and not {expected!r}: a shard "
-                    f"is missing, repeated or out of order. {RESTORE}"
-                )
+        """Refuse a manifest in which the last shards are missing."""
         totals = {name: self._manifest[name] for name in COUNTS} | {"n_instances": len(self)}
         for name, total in totals.items():
             if total != (found := sum(entry[name] for entry in self._shards)):
                 raise AnnotationError(
-                    f"{manifest} lists {len(listed)} shards, whose {name} add up to {found} and "
+                    f"{manifest} lists {self.n_shards} shards, whose {name} add up to {found} and "
                     f"not to {total}: a shard is missing. {RESTORE}"
                 )
 
@@ -347,7 +340,35 @@ def _checked_manifest(text: str, place: str) -> dict[str, Any]:
             raise AnnotationError(f"{place} has no usable {name!r}. {RESTORE}")
     if not all(isinstance(shard, dict) for shard in manifest["shards"]):
         raise AnnotationError(f"{place} lists shards that are none. {RESTORE}")
+    _check_names(manifest, place)
     return manifest
+
+
+def _check_names(manifest: dict[str, Any], place: str) -> None:
+    """Refuse a manifest whose files have other names than their writer gives them.
+
+    With a shard missing, repeated or out of order, the others would be read as the annotations of
+    other instances. And a name may lead out of the folder: the files of a remote store are written
+    under their names.
+    """
+    names = {name: f"{name}.npy" for name in VOCABULARIES}
+    parts = [("the vocabularies", manifest["vocabularies"], names, VOCABULARIES)]
+    for number, shard in enumerate(manifest["shards"]):
+        names = {column: name_of(number, column) for column in COLUMNS}
+        parts.append((f"shard {number}", shard.get("files"), names, NEEDED))
+        if not all(isinstance(shard.get(count), int) for count in (*COUNTS, "n_instances")):
+            raise AnnotationError(f"{place} does not count what shard {number} holds. {RESTORE}")
+    for part, files, names, needed in parts:
+        if not isinstance(files, dict) or not set(needed) <= set(files) <= set(names):
+            raise AnnotationError(f"{place} does not list the files of {part}. {RESTORE}")
+        for column, entry in files.items():
+            if not isinstance(entry, dict) or not set(entry) >= {"name", "bytes", "crc32"}:
+                raise AnnotationError(f"{place} has no usable {column!r} of {part}. {RESTORE}")
+            if (name := entry["name"]) != (expected := names[column]):
+                raise AnnotationError(
+                    f"{place} lists {name!r} as {part}, and not {expected!r}: files are missing, "
+                    f"repeated or out of order. {RESTORE}"
+                )
 
 
 def _is_good(place: Path, entry: dict[str, Any]) -> bool:
