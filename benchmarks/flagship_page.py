@@ -76,6 +76,13 @@ NETWORK_ON_GOLD, OWN = "trained on gold (ceiling)", "Crowd-calibrated stacking"
 NO_RIVALS = (STACK, REGRESSION, "select()", "network on gold labels (ceiling)")
 """Methods of the grand table that are no further classifiers of the library."""
 
+TOO_COSTLY = {
+    "Personal (CPC)": "Personal fits a classifier per annotator.",
+    "CrowdInG on CIFAR-10H": "CrowdInG on CIFAR-10H, with its 2,567 annotators, was stopped after "
+    "more than half an hour.",
+}
+"""Why some cells were not run."""
+
 NETWORKS = ("Crowd Layer", "AggNet", "Max-MIG", "TraceReg", "CoNAL")
 SYSTEMS = ("ICED", "NeuCrowd", "CrowdInG", "DASC")
 PLAIN = (REGRESSION, *NETWORKS, *SYSTEMS, EM)
@@ -325,12 +332,8 @@ def everybody(found: Found, names: list[str]) -> list[str]:
     missing = [
         f"{m} on {SETS[n]}" for m in everywhere for n in shown if m not in by_default(found, n)
     ]
-    words = [
-        f"Not run with their defaults, for their cost: {listed(missing)}. Personal fits a "
-        "classifier per annotator. CrowdInG, which models all 2,567 annotators of CIFAR-10H, was "
-        "stopped after more than half an hour.",
-        "",
-    ]
+    reasons = [why for what, why in TOO_COSTLY.items() if any(m.startswith(what) for m in missing)]
+    words = [f"Not run with their defaults: {' '.join([listed(missing) + '.', *reasons])}", ""]
     return table_lines(["", *(SETS[name] for name in shown)], rows) + (words if missing else [])
 
 

@@ -477,6 +477,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=float("inf"), help="start no seed later")
     parser.add_argument("--n-seeds", type=int, default=N_SEEDS, help="of the start")
     arguments = parser.parse_args()
+    if arguments.check is not None and not arguments.out.exists():
+        parser.error(f"--check adds rows to a page, and there is none at {arguments.out}")
     if arguments.part == "rates":
         write_rates(arguments.out, arguments.seeds, arguments.method)
     else:
