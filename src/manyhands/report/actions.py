@@ -90,8 +90,8 @@ def _check(summary: Mapping[str, Any]) -> Iterator[Step]:
         f"{found['n_expected_wrong']:,.1f} in all among {found['n']:,}. Nobody measured it.",
         rows,
         [
-            "correct them on the page of 'manyhands explore', a key each; what you decide goes "
-            "into the next fit or aggregate as --known"
+            "correct them on the page of 'manyhands explore', with one key per label; what you "
+            "decide goes into the next fit or aggregate as --known"
         ],
     )
 
