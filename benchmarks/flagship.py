@@ -41,11 +41,13 @@ from manyhands import (
     AggNetClassifier,
     AggregatedClassifier,
     CoNALClassifier,
+    CoTeachingClassifier,
     CrowdInGClassifier,
     CrowdLayerClassifier,
     CrowdStackingClassifier,
     DASCClassifier,
     DawidSkene,
+    DoctorNetClassifier,
     ICEDClassifier,
     MajorityVote,
     MaxMIGClassifier,
@@ -60,6 +62,7 @@ from manyhands.classifiers.stacking.automatic import automatic_members
 from manyhands.datasets import make_iced_synthetic, remove_annotations, thin_to_imbalance
 from manyhands.decision.rules import apply_rule
 from manyhands.evidence import Data, load_data
+from manyhands.inference import WorkerClustering
 from manyhands.io import write_atomically
 from manyhands.linear.kernels import ClippedScaler, KernelMap
 from manyhands.linear.regression import SoftLogistic
@@ -105,6 +108,13 @@ def by_default(method: Callable[..., Any]) -> Fit:
         return method(random_state=seed).fit(data.X_train, data.annotations)
 
     return fitted
+
+
+def aggregated(aggregator: Callable[[], Any]) -> Fit:
+    """The default network on labels aggregated first."""
+    return lambda data, seed: AggregatedClassifier(aggregator(), random_state=seed).fit(
+        data.X_train, data.annotations
+    )
 
 
 def cross_fitted_em(data: Any, seed: int) -> Any:
@@ -260,6 +270,13 @@ SYSTEMS: dict[str, Fit] = {
     "CrowdInG": by_default(CrowdInGClassifier),
     "DASC": by_default(DASCClassifier),
 }
+WELL_RANKED: dict[str, Fit] = {
+    "DL-DS": aggregated(DawidSkene),
+    "DL-WC": aggregated(WorkerClustering),
+    "Co-teaching": by_default(CoTeachingClassifier),
+    "Doctor Net": by_default(DoctorNetClassifier),
+}
+"""With the stack and NETWORKS, the ten best average ranks of the grand table."""
 OTHERS: dict[str, Fit] = {REGRESSION: vote_regression, **NETWORKS, **SYSTEMS, EM: cross_fitted_em}
 ABLATION: dict[str, Fit] = {
     "first round alone": stack(n_rounds=1),
@@ -302,7 +319,15 @@ POSTERIORS: dict[str, Fit] = {
     SHARED: lambda data, seed: MajorityVote(soft=False, ties="distribute").fit(data.annotations),
     'stack, abstentions="ignore"': stack(abstentions="ignore"),
 }
-METHODS = {STACK: stack(), GOLD: on_gold, **OTHERS, **ABLATION, **ADDITIONS, **POSTERIORS}
+METHODS = {
+    STACK: stack(),
+    GOLD: on_gold,
+    **OTHERS,
+    **WELL_RANKED,
+    **ABLATION,
+    **ADDITIONS,
+    **POSTERIORS,
+}
 
 
 # -- sets and changes -----------------------------------------------------------------------------
@@ -534,7 +559,7 @@ def robustness() -> Iterator[Cell]:
     for seed in SEEDS:
         for name in ("music", "labelme"):
             for change in WORSE:
-                for method in (STACK, REGRESSION, *NETWORKS):
+                for method in (STACK, REGRESSION, *NETWORKS, *WELL_RANKED):
                     yield Cell(name, change, method, seed)
                 if seed == SEEDS[0]:
                     yield Cell(name, change, "DASC", seed)

@@ -57,13 +57,6 @@ CANDIDATES = ("crowd-stacking", "agg-net", "max-mig", "trace-reg", "crowd-layer"
 Fit = Callable[[Any, int], Any]
 
 
-def aggregated(aggregator: Any) -> Fit:
-    """The default network on labels aggregated first."""
-    return lambda data, seed: AggregatedClassifier(aggregator(), random_state=seed).fit(
-        data.X_train, data.annotations
-    )
-
-
 def on_gold(data: Any, seed: int) -> Any:
     """The default network on the gold labels of the training part: a ceiling."""
     return AggregatedClassifier(MajorityVote(), random_state=seed).fit(data.X_train, data.y_train)
@@ -248,19 +241,19 @@ PEERS: dict[str, Fit] = {
 
 METHODS: dict[str, Fit] = {
     flagship.STACK: flagship.stack(),
-    MAJORITY: aggregated(MajorityVote),
+    MAJORITY: flagship.aggregated(MajorityVote),
     GOLD: on_gold,
     flagship.REGRESSION: flagship.vote_regression,
     "AggNet": flagship.by_default(manyhands.AggNetClassifier),
     "Max-MIG": flagship.by_default(manyhands.MaxMIGClassifier),
     "Crowd Layer": flagship.by_default(manyhands.CrowdLayerClassifier),
     "TraceReg": flagship.by_default(manyhands.TraceRegClassifier),
-    "DL-DS": aggregated(DawidSkene),
+    "DL-DS": flagship.aggregated(DawidSkene),
     "SoftProb": flagship.by_default(manyhands.SoftProbClassifier),
     "CoNAL": flagship.by_default(manyhands.CoNALClassifier),
     **PEERS,
-    "DL-GLAD": aggregated(GLAD),
-    "DL-WC": aggregated(WorkerClustering),
+    "DL-GLAD": flagship.aggregated(GLAD),
+    "DL-WC": flagship.aggregated(WorkerClustering),
     "Raykar": flagship.by_default(manyhands.RaykarClassifier),
     "MBEM": flagship.by_default(manyhands.MBEMClassifier),
     "Co-teaching": flagship.by_default(manyhands.CoTeachingClassifier),
