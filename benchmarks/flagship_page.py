@@ -20,7 +20,7 @@ from flagship_harder import (
     few_labels_part,
     many_classes_part,
 )
-from flagship_robustness import robust, robustness_part
+from flagship_robustness import robust, robustness_part, seeds_told
 from pages import table_lines
 
 import manyhands
@@ -767,9 +767,9 @@ def page(found: Found) -> list[str]:
         ),
         *optional(
             "## Worse annotations",
-            "Seeds 1 to 5, DASC seed 1; methods with their defaults; the best of a row is bold, "
-            "DASC left out. The conclusion above compares each method with the stack on the same "
-            "seeds. "
+            f"{seeds_told(found)} Methods have their defaults. The best of a row is bold, among "
+            "those with all seeds. The conclusion above compares each method with the stack on the "
+            "same seeds. "
             'Seeds draw the change and start the fit. "Removed": random annotations. "Spammers": a '
             'random share of the annotators answers at random. "Shared mistakes": a share of the '
             "annotations of two classes is turned into the next class, the same for all "

@@ -28,6 +28,20 @@ def stressed(found: Found) -> list[str]:
     return sorted(methods, key=lambda method: method != STACK)
 
 
+def seeds_told(found: Found) -> str:
+    """Seeds of the stack under changes, and the methods that have fewer, or lack some cases."""
+    n = {
+        method: min(
+            len(values(found, name, change, method))
+            for name in SETS
+            for change in filter(None, changes(found, name))
+        )
+        for method in stressed(found)
+    }
+    fewer = [f"of {method} {own}" for method, own in n.items() if own < n[STACK]]
+    return f"Seeds: {n[STACK]}" + f"; {', '.join(fewer)}" * bool(fewer) + "."
+
+
 def changes(found: Found, name: str) -> list[str]:
     """Changes to a set's annotations or classes, in the order of the first records."""
     each = dict.fromkeys(each["change"] for each in found if each["set"] == name)

@@ -340,8 +340,8 @@ def _elsewhere() -> list[str]:
         "- The published protocols and figures: [CoNAL](chu2021.md), [CrowdInG](crowding2021.md), "
         "[DASC](dasc2023.md), [ICED](iced2022.md), [NeuCrowd](neucrowd2022.md).",
         "- [Robustness curves](flagship.md#worse-annotations) (annotations removed, imbalance, "
-        "spammers, shared mistakes) have eight methods on LabelMe and Music, five seeds. The other "
-        "methods were not run there: each needs 150 fits, half an hour to an hour.",
+        "spammers, shared mistakes) have the ten best average ranks, majority vote + LR and DASC, "
+        "on LabelMe and Music. Seeds are told there. The other methods were not run.",
         "",
         "![Accuracy as annotations get worse](flagship-robustness.svg)",
         "",
