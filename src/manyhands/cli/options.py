@@ -87,7 +87,7 @@ ModelFolder = Annotated[
     typer.Argument(parser=some_path, metavar="DIR", help="Folder that fit or aggregate wrote."),
 ]
 
-FEATURES = ".npy, .npz (arrays X, task), CSV, TSV or Parquet."
+FEATURES = ".npy, .npz (arrays X, task), CSV, TSV or Parquet, of numbers."
 
 Features = Annotated[
     Optional[Path],  # noqa: UP045

@@ -58,6 +58,8 @@ def _equals_ids(values: AnyArray, table: AnnotationTable) -> bool:
     """Whether a column holds the ids of the instances, or the numbers of the rows."""
     if len(values) < 2 or values.dtype.kind not in "iufOUT":
         return False
+    if values.dtype.kind == "O" and not all(isinstance(each, str | int) for each in values):
+        return False  # Gaps, decimals: nothing that ids are, and not all of it can be compared.
     return any(
         values[0] == ids[0] and bool(np.all(values == ids))
         for ids in (table.instances, np.arange(len(values)), np.arange(1, len(values) + 1))
@@ -154,5 +156,5 @@ def where_not_finite(estimator: Any, X: Any) -> str:
     return (
         f"Input X contains NaN{place}; leave such rows out, or fill the gaps: "
         f"make_pipeline(SimpleImputer(), {type(estimator).__name__}())"
-        f"{' (those of a data frame are filled without)' if frame else ''}"
+        f"{' (those of a data frame are filled without, if the fit saw some)' if frame else ''}"
     )

@@ -60,6 +60,7 @@ def _stack(classifier: Any) -> dict[str, Any] | None:
             for name, weight in weights.items()
         ],
         "parity": classifier.parity_,
+        "weak_features": "low-parity" in getattr(classifier, "doubts_", {}),
         "vote_share": classifier.vote_share_,
         "class_prior": prior if isinstance(prior, str) else "given",
         "prior_shrinkage": classifier.prior_shrinkage_,

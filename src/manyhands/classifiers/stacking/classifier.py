@@ -74,7 +74,7 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         The first round only starts the others; predictions average over the rest.
     classifier_weight : float, default=2
         Exponent b of the stack's probabilities beside the annotations.
-    crowd_strength : float, default=5
+    crowd_strength : float above 0, default=5
         Annotations that each row of a confusion matrix borrows from the crowd's.
     class_prior : "auto", "uniform", "estimated", dict or array of shape (n_classes,)
         Class shares that the posterior is held to. "uniform": equal. "estimated": as they turn
@@ -163,7 +163,7 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         "members": [StrOptions({"auto"}), list, tuple],
         "n_rounds": [Interval(Integral, 1, None, closed="left")],
         "classifier_weight": [Interval(Real, 0, None, closed="left")],
-        "crowd_strength": [Interval(Real, 0, None, closed="left")],
+        "crowd_strength": [Interval(Real, 0, None, closed="neither")],
         "class_prior": [StrOptions({"auto", "uniform", "estimated"}), dict, "array-like"],
         "vote_share": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="both")],
         "dependence": DEPENDENCE,
@@ -227,15 +227,15 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         ------
         AnnotationError
             If X and y do not match, y is empty or has one class, X is not finite, ``gold`` names
-            an unknown instance or class, or a parameter is unusable.
+            an unknown instance or class, or members or class_prior are unusable.
 
         Warns
         -----
         ModelChoiceWarning
             If the votes do not say whether the classes are equally frequent: ``prior_shrinkage_``
-            is between .2 and .8, and the shares that come out without a prior differ from equal
-            ones, by more than 5 % of the instances and more than chance explains (chi-square test
-            at .001). Or if one more annotator would tell more than the features.
+            is above .2, and the shares that come out of the first round without a prior differ from
+            equal ones by more than 12 % of the instances and more than chance explains (chi-square
+            test at .001). Or if one more annotator would tell more than the features.
         LostClassWarning
             If a class with annotations is predicted for no training instance.
         """
@@ -270,7 +270,7 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         with config_context(transform_output="default"):
             course = run_course(self, rows, table, belief, gold=gold, later=later)
             set_fitted(self, course, rows, table)
-            set_doubts(self, course.last.free_shares)
+            set_doubts(self, course.first.free_shares)
             warn_of_lost_classes(self, X, table)
 
     partial_fit = continuing.partial_fit

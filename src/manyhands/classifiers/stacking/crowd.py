@@ -151,7 +151,8 @@ def parity(votes: Votes, codes: IntArray, competence: FloatArray) -> float | Non
     :math:`A_{aa} = \sum (\sum_l B_{nl}^2 - S_{2n}) / \sum (S_n^2 - S_{2n})`, the classifier with
     them in :math:`A_{ca}`, the mean of 1[h_n = a] with weights :math:`\beta_r (S_n - \beta_r)`, and
     :math:`\rho = \frac{(A_{ca} - e'f) / (1 - e'f)}{(A_{aa} - e'e) / (1 - e'e)}` with the class
-    shares e of the annotators and f of the classifier. Both 1 - e'f and 1 - e'e are at least .001,
+    shares e of the annotators and f of the classifier. An annotation's weight multiplies its
+    :math:`\beta`. Both 1 - e'f and 1 - e'e are at least .001,
     and so is the whole denominator.
 
     Parameters
@@ -168,7 +169,7 @@ def parity(votes: Votes, codes: IntArray, competence: FloatArray) -> float | Non
     """
     given = _sums_by_class(votes, competence)
     total = given.sum(axis=1)
-    squares = _sums_by_class(votes, competence**2)
+    squares = _sums_by_class(votes, competence, power=2)
     pairs = float((total**2 - squares.sum(axis=1)).sum())
     if pairs <= LEAST_PAIRS:
         return None
@@ -200,11 +201,17 @@ def _beyond(agreement: float, chance: float) -> float:
     return (agreement - chance) / max(1 - chance, LEAST_ROOM)
 
 
-def _sums_by_class(votes: Votes, values: FloatArray) -> FloatArray:
-    """Sum of the annotators' values by instance and class given, shape (n, n_classes)."""
+def _sums_by_class(votes: Votes, values: FloatArray, power: int = 1) -> FloatArray:
+    """Sum of the annotators' values, times the annotations' weights, to a power.
+
+    By instance and class given, shape (n, n_classes).
+    """
     n, n_classes = votes.n_instances, votes.n_classes
     cell = votes.instance * np.int64(n_classes) + votes.response
-    sums = np.bincount(cell, weights=values[votes.annotator], minlength=n * n_classes)
+    each = (values**power)[votes.annotator]
+    if votes.weight is not None:
+        each *= votes.weight**power
+    sums = np.bincount(cell, weights=each, minlength=n * n_classes)
     return cast(FloatArray, sums.reshape(n, n_classes))
 
 

@@ -40,7 +40,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from manyhands.classifiers.stacking.networks import SoftNetwork, is_backbone
-from manyhands.classifiers.stacking.outputs import CheckedLogProba, check_log_proba
+from manyhands.classifiers.stacking.outputs import CheckedLogProba, check_log_proba, naming
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.reading import take_rows
 from manyhands.linear.kernels import KernelMap
@@ -110,7 +110,8 @@ class Folded:
 
     def options(self, T: FloatArray) -> list[Option]:
         """Fit every variant to targets T, shape (n, n_classes)."""
-        return [self._option(place, T) for place in range(len(self.models))]
+        with naming(self.name):
+            return [self._option(place, T) for place in range(len(self.models))]
 
     def _option(self, place: int, T: FloatArray) -> Option:
         log_proba = np.empty(T.shape)
@@ -142,10 +143,11 @@ class LeftOneOut:
 
     def options(self, T: FloatArray) -> list[Option]:
         """Fit to targets T, shape (n, n_classes)."""
-        return [
-            Option(CheckedLogProba(self.name, log_proba, T.shape), predictor)
-            for log_proba, predictor in self.model.fit_predict_loo(self.X, T)
-        ]
+        with naming(self.name):
+            return [
+                Option(CheckedLogProba(self.name, log_proba, T.shape), predictor)
+                for log_proba, predictor in self.model.fit_predict_loo(self.X, T)
+            ]
 
 
 def _as_array(Z: Any) -> Any:
@@ -334,10 +336,11 @@ class Member:
 
     def fitted_on(self, X: Any, folds: IntArray) -> Folded | LeftOneOut:
         """Fit the view to rows X, and prepare for fits to what it shows."""
-        if self.streamed:
-            Z: Any = Streamed(X, self.view.fit(X))
-        else:
-            Z = X if self.view is None else _as_array(self.view.fit_transform(X))
-        if hasattr(self.estimator, "fit_predict_loo"):
-            return LeftOneOut(self.estimator, Z, self.name)
-        return Folded(self.estimator, Z, folds, self.name)
+        with naming(self.name):
+            if self.streamed:
+                Z: Any = Streamed(X, self.view.fit(X))
+            else:
+                Z = X if self.view is None else _as_array(self.view.fit_transform(X))
+            if hasattr(self.estimator, "fit_predict_loo"):
+                return LeftOneOut(self.estimator, Z, self.name)
+            return Folded(self.estimator, Z, folds, self.name)

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import numpy as np
 
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray, FloatArray
+
+
+@contextmanager
+def naming(name: str) -> Iterator[None]:
+    """Add to whatever is raised inside the name of the member that raised it."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"Raised by member {name!r} of the stack.")
+        raise
 
 
 def check_log_proba(name: str, log_proba: Any, shape: tuple[int, int]) -> FloatArray:
@@ -39,6 +51,11 @@ def check_log_proba(name: str, log_proba: Any, shape: tuple[int, int]) -> FloatA
             f"member {name!r} gave unusable log probabilities in {(~usable).sum()} of {shape[0]} "
             f"rows, such as {given[row].tolist()}; return finite ones (-inf only where another "
             "class is possible)"
+        )
+    if len(given) and given.min() >= 0 and np.allclose(given.sum(axis=1), 1.0):
+        raise AnnotationError(
+            f"member {name!r} gave probabilities, such as {given[0].tolist()}; "
+            "predict_log_proba must return their logarithms"
         )
     return cast(FloatArray, given)
 

@@ -14,11 +14,13 @@ from manyhands.typing import AnyArray, FloatArray, IntArray
 LITTLE_PARITY = 0.7
 """Below this parity, one more annotator tells more than the features do."""
 
-DOUBTFUL_SHRINKAGE = (0.2, 0.8)
-"""Between these, the votes do not say whether the classes are equally frequent."""
+LITTLE_SHRINKAGE = 0.2
+"""Below this kappa, the class shares are much as they turn out."""
 
-NEAR_UNIFORM = 0.05
-"""Total variation from equal shares below which the prior hardly matters."""
+FAR_FROM_UNIFORM = 0.12
+"""Total variation from equal shares, of those that turn out in the first round without a prior,
+above which a prior near equal shares is doubted. Later rounds start from posteriors that the prior
+has already moved."""
 
 CHANCE = 1e-3
 """Level of the chi-square test: no warning if equally frequent classes would differ as much with
@@ -42,6 +44,8 @@ def read_class_prior(given: Any, classes: AnyArray, seen: IntArray) -> Any:
     """
     if isinstance(given, str):
         return given
+    if hasattr(given, "to_dict") and hasattr(given, "index"):  # A Series, such as value_counts.
+        given = given.to_dict()
     if isinstance(given, Mapping):
         missing = [value for value in classes.tolist() if value not in given]
         extra = [value for value in given if value not in classes.tolist()]
@@ -68,6 +72,13 @@ def read_class_prior(given: Any, classes: AnyArray, seen: IntArray) -> Any:
     if not shares[seen].all():
         absent = classes[seen[shares[seen] == 0]].tolist()
         raise AnnotationError(f"class_prior gives the share 0 to {absent}, which have annotations")
+    lost = [value for code, value in enumerate(classes.tolist()) if code not in seen]
+    if lost and (unseen := 1 - shares[seen].sum()) > 0:
+        warn_caller(
+            f"class_prior gives {lost} the share {unseen:.3g}, but they have no annotations and "
+            "are never predicted; the other shares are scaled to sum to 1",
+            ModelChoiceWarning,
+        )
     return shares[seen] / shares[seen].sum()
 
 
@@ -78,29 +89,29 @@ def set_doubts(model: Any, free_shares: FloatArray) -> None:
     ----------
     model : fitted CrowdStackingClassifier
     free_shares : array of shape (number of classes seen,)
-        Class shares as they would turn out without a prior.
+        Class shares as they would turn out in the first round without a prior.
     """
     model.doubts_ = {}
-    low, high = DOUBTFUL_SHRINKAGE
     n_classes, n = len(free_shares), len(model.training_instances_.ids)
     apart = free_shares - 1 / n_classes
     by_chance = float(chi2.isf(CHANCE, n_classes - 1))
     shrinkage = model.prior_shrinkage_  # None if the shares are given.
     matters = (
         shrinkage is not None
-        and low < shrinkage < high
-        and np.abs(apart).sum() / 2 > NEAR_UNIFORM
+        and shrinkage > LITTLE_SHRINKAGE
+        and np.abs(apart).sum() / 2 > FAR_FROM_UNIFORM
         and n * n_classes * (apart**2).sum() > by_chance
     )
     if matters:
-        shares = dict(
+        taken = dict(
             zip(model.classes_.tolist(), model.class_prior_.round(3).tolist(), strict=True)
         )
         model.doubts_["class-shares-assumed"] = (
             "the votes do not say whether the classes are equally frequent "
             f"(prior_shrinkage_ is {shrinkage:.2f}); the class shares were taken "
-            f"to be {shares}. If you know better, give class_prior= the shares, 'uniform' or "
-            "'estimated'"
+            f"to be {taken}, but without that assumption they differ from equal ones by "
+            f"{np.abs(apart).sum() / 2:.0%} of the instances. If you know better, give "
+            "class_prior= the shares, 'uniform' or 'estimated'"
         )
     if model.parity_ is not None and model.parity_ < LITTLE_PARITY:
         model.doubts_["low-parity"] = (

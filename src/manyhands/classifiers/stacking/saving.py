@@ -118,8 +118,8 @@ def _describe(part: Any, arrays: _Arrays) -> Any:
         return _describe_network(part, arrays)
     if type(part) not in PARTS:
         raise AnnotationError(
-            f"a member holds a {type(part).__name__}, which save() cannot write without pickle; "
-            "save the whole with skops or joblib"
+            f"a member holds an object of class {type(part).__name__}, which save() cannot write "
+            "without pickle; save the whole with skops or joblib"
         )
     return {
         "class": type(part).__name__,
