@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.special import log_softmax
+from scipy.special import log_softmax, softmax
 from sklearn.base import BaseEstimator, clone
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.ensemble import AdaBoostRegressor, BaggingRegressor, RandomForestClassifier
@@ -16,7 +16,7 @@ from sklearn.svm import SVR
 from sklearn.tree import DecisionTreeRegressor
 
 from manyhands import CrowdStackingClassifier, load, make_crowd
-from manyhands.classifiers.stacking.members import AverageOfFolds
+from manyhands.classifiers.stacking.members import AverageOfFolds, Folded, as_member
 from manyhands.exceptions import AnnotationError
 from manyhands.linear.kernels import ClippedScaler, KernelMap
 from manyhands.linear.regression import SoftLogistic
@@ -103,6 +103,7 @@ def infinite(X, found):
         (Nearest(lambda X, found: found[:, :2]), r"'own' gave .* shape \(18, 2\) .* \(18, 3\)"),
         (Nearest(lambda X, found: found[:, 0]), r"of shape \(18,\) for 18 rows and 3 classes"),
         (Nearest(lambda X, found: found.astype(str)), r"'own' gave log probabilities of type"),
+        (Nearest(lambda X, found: softmax(found, axis=1)), r"'own' gave probabilities, such as \["),
         (LazyRidge(), r"'own' gave unusable log probabilities in 1 of 90 rows"),
     ],
 )
@@ -110,6 +111,15 @@ def test_what_a_member_says_is_checked(blobs, member, says):
     X, table, _ = blobs
     with pytest.raises(AnnotationError, match=says):
         quick([("own", member)]).fit(X, table)
+
+
+def test_errors_of_others_name_the_member(blobs):
+    X, _, y = blobs
+    gaps = np.where(X > 0, X, np.nan)
+    member = Folded(as_member("own", LogisticRegression()), gaps, np.arange(90) % 2, "own")
+    with pytest.raises(ValueError, match="NaN") as raised:
+        member.options(np.eye(3)[y])
+    assert raised.value.__notes__ == ["Raised by member 'own' of the stack."]
 
 
 def test_what_a_member_says_of_new_rows_is_checked(blobs):

@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from decimal import Decimal
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -547,6 +548,16 @@ def test_columns_that_tell_the_label_or_the_id_are_named(data, column, message, 
         values = table.vote_counts().argmax(axis=1)
     with pytest.warns(UserWarning, match=message):
         make().fit(X.assign(**{column: values}), table)
+
+
+def test_columns_with_gaps_or_objects_are_compared_with_nothing(data):
+    X, long, _ = data
+    table = AnnotationTable.from_frame(long)
+    answers = pd.array([None, *[True] * (N - 1)], dtype="boolean")
+    model = CrowdStackingClassifier(n_rounds=1, n_folds=2)
+    model.fit(X.assign(answered=answers), table)  # NA is neither equal to an id nor different.
+    with pytest.raises(AnnotationError, match="column 'price' of X holds Decimal objects"):
+        model.fit(X.assign(price=[Decimal(i) for i in range(N)]), table)
 
 
 @pytest.mark.parametrize("convert", [lambda frame: frame, pl.from_pandas])
