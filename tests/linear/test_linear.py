@@ -313,6 +313,17 @@ def test_landmarks_approximate_the_kernel():
     assert np.abs(again @ again.T - exact @ exact.T).max() < 0.05
 
 
+def test_a_kernel_is_exact_up_to_1500_rows():
+    X = soft_problem(n=1501, d=2)[0]
+    for n in (101, 1500):
+        mapping = KernelMap(n_landmarks=20, random_state=0).fit(X[:n])
+        Z = mapping.transform(X[:50])
+        K = np.exp(-((X[:50, None] - X[:50]) ** 2).sum(axis=2) / mapping.width_)
+        np.testing.assert_allclose(Z @ Z.T, K, atol=1e-6)
+    assert len(mapping.landmarks_) == 1500
+    assert len(KernelMap(n_landmarks=20, random_state=0).fit(X).landmarks_) == 20
+
+
 def test_equal_rows_have_a_width():
     X = np.ones((30, 3))
     assert np.isfinite(KernelMap(random_state=0).fit_transform(X)).all()
