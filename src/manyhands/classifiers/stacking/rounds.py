@@ -187,16 +187,16 @@ class Rounds:
     def read_out(self, last: Round, rho: float) -> FloatArray:
         r"""Posterior of the instances after the last round, each witness counted once.
 
-        :math:`q \propto (p \, \prod_r \pi_r[\cdot, a_r])^{\beta} \, e^{v}`, where
-        :math:`\beta = 1 / (1 + d \rho)`: the d annotators and the stack, which has learned from
-        annotators, are d + 1 witnesses whose mistakes correlate by :math:`\rho`
-        (`manyhands.inference.dependence`). In the rounds the stack counts twice, which makes better
-        targets, and far too sure a posterior.
+        :math:`q \propto (p \, \prod_r \pi_r[\cdot, a_r])^{1 / (1 + d \delta)} \, e^{v}`: the d
+        annotators and the stack, which has learned from annotators, are d + 1 witnesses whose
+        mistakes correlate by :math:`\delta` (`manyhands.inference.dependence`). In the rounds the
+        stack counts twice, which makes better targets, and far too sure a posterior.
 
         Parameters
         ----------
         last : Round
         rho : float
+            The delta above (not parity, which step 5 calls rho).
 
         Returns
         -------
@@ -205,7 +205,7 @@ class Rounds:
         evidence = log_likelihoods(self.votes, floored_log(last.confusion))
         evidence += self._abstained(last.posterior)
         # share < 1 where an annotator answered repeatedly: those answers share one vote. What is
-        # left in power is beta = 1 / (1 + d rho).
+        # left in power is the exponent 1 / (1 + d rho).
         share = exponents(self.votes, 0.0)
         power = exponents(self.votes, rho, others=1) / share
         joint = power[:, None] * (last.log_proba + share[:, None] * evidence)

@@ -90,7 +90,8 @@ def choose_temperature(log_proba: FloatArray, annotated: Annotated) -> tuple[flo
 
     def likelihood(temperature: float) -> float:
         powers = np.exp(temperature * floored)
-        # The powers' sums are left to the end: there is one per instance, not per annotation.
+        # The log of a normalised power is that of the power less that of its row's sum. Subtracting
+        # the latter once per instance, times its annotations, spares normalising every row.
         total = weight @ np.log(annotated.given(powers)) - by_instance @ np.log(powers @ ones)
         return float(total / weight.sum())
 
