@@ -826,7 +826,8 @@ def page(found: Found) -> list[str]:
         "### Every classifier",
         "",
         f'"Defaults": five seeds with the present defaults of {listed(NETWORKS)}, three of '
-        f"{listed(SYSTEMS)} (one on CIFAR-10), whose figures on LabelMe, Music and Reports, like "
+        f"{listed(SYSTEMS)} (of CrowdInG, two on CIFAR-10N), whose figures on LabelMe, Music and "
+        "Reports, like "
         "those of DL-DS, are those of [Defaults that suit the data](suiting_defaults.md), and seed "
         f"1 of all others ([grand table](grand_table.md)){more_seeds(found)}. These compare like "
         'with like: nothing is tuned on either side. "Protocol": five seeds with one protocol for '

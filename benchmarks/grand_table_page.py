@@ -46,7 +46,8 @@ FEWEST_SETS = 5
 
 OF_FLAGSHIP = {
     *("stack", "majority vote + LR", "stack, gold labels"),
-    *("Crowd Layer", "AggNet", "Max-MIG", "TraceReg", "CoNAL", "DASC"),
+    *("Crowd Layer", "AggNet", "Max-MIG", "TraceReg", "CoNAL"),
+    *("DASC", "ICED", "NeuCrowd", "CrowdInG", "DL-DS", "DL-WC", "Co-teaching", "Doctor Net"),
 }
 """Methods of `flagship.py` that are fitted with their defaults."""
 
@@ -368,8 +369,8 @@ def _provenance(table: Table, found: Found) -> list[str]:
         "",
         f"Records measured for this page: {len(found)}, by commit {', '.join(dates)}; further "
         f"seeds: {len(table.records) - len(found) + len(table.failed)} records of "
-        "[the flagship's benchmark](flagship.md), 2026-11-23. To tell whether those are of the "
-        f"present code, {len(both)} of its runs were repeated here: accuracy is equal in "
+        "[the flagship's benchmark](flagship.md), from 2026-11-23 on. To tell whether those are of "
+        f"the present code, {len(both)} of its runs were repeated here: accuracy is equal in "
         f"{len(both) - len(differing)}. Other figures: {told} (earlier records of that "
         "method are left out: its code has changed).",
         "",
