@@ -128,7 +128,8 @@ def as_texts(X: Any, missing: str = "error") -> list[str]:
     if gaps and missing == "error":
         raise AnnotationError(
             f"X has no text in {len(gaps)} of {len(values)} rows (row {gaps[0]} is the first, "
-            "counted from 0); leave such rows out, or set missing='empty'"
+            "counted from 0); leave such rows out, or take them for empty texts: "
+            "TextEncoder(missing='empty')"
         )
     empty = set(gaps)
     texts = ["" if row in empty else value for row, value in enumerate(values)]
