@@ -973,13 +973,12 @@ def left_out(found: Found) -> list[str]:
         "additions, of few labels, many classes and abstentions; cross-fitted EM on CIFAR-10 and "
         "under worse annotations, as it takes a minute on LabelMe.",
         "",
-        "CoNAL and DASC under worse annotations are of code of 2026-11-23. CoNAL has since learnt "
-        "to fit again when it loses a class, and DASC has another guard; as the annotations are, "
-        "their figures on Music are made again.",
+        "CoNAL, Crowd Layer and DASC under worse annotations are of code of 2026-11-23. The first "
+        "two have since learnt to fit again when they lose a class, and DASC has another guard.",
         "",
         f"Elsewhere: [seconds and memory](costs.md#{COSTS}) at 1,000 to 1,000,000 instances. "
-        "Limiting cases that must be equal are tests (`tests/classifiers/test_stacking.py` and `test_stacking_recipe.py`): one "
-        "member with weight 1 and free class shares is EM with the member's out-of-fold "
-        "predictions as its prior, perfect annotators give the members trained on gold, and one "
-        "round is stacking on vote shares.",
+        "Limiting cases that must be equal are tests (`tests/classifiers/test_stacking.py`, "
+        "`test_stacking_recipe.py`): one member with weight 1 and free class shares is EM with the "
+        "member's out-of-fold predictions as its prior, perfect annotators give the members "
+        "trained on gold, and one round is stacking on vote shares.",
     ]
