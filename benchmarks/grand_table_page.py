@@ -407,7 +407,9 @@ def ranks_drawing(found: Found) -> str:
 
     parts = [_line(at(1), 40, at(k), 40)]
     for tick in range(1, k + 1):
-        parts += [_line(at(tick), 36, at(tick), 40), _text(at(tick), 30, str(tick), "middle")]
+        parts.append(_line(at(tick), 36, at(tick), 40))
+        if k <= 15 or tick % 2:  # More numbers than these would touch.
+            parts.append(_text(at(tick), 30, str(tick), "middle"))
     parts += [
         _line(at(1), 10, at(1 + ranks.distance), 10, "bar"),
         _text(at(1 + ranks.distance) + 6, 14, f"critical difference {ranks.distance:.2f}", "start"),

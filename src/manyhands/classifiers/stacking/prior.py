@@ -73,7 +73,7 @@ def read_class_prior(given: Any, classes: AnyArray, seen: IntArray) -> Any:
         absent = classes[seen[shares[seen] == 0]].tolist()
         raise AnnotationError(f"class_prior gives the share 0 to {absent}, which have annotations")
     lost = [value for code, value in enumerate(classes.tolist()) if code not in seen]
-    if lost and (unseen := 1 - shares[seen].sum()) > 0:
+    if (unseen := float(np.delete(shares, seen).sum())) > 0:
         warn_caller(
             f"class_prior gives {lost} the share {unseen:.3g}, but they have no annotations and "
             "are never predicted; the other shares are scaled to sum to 1",
