@@ -269,6 +269,14 @@ def test_class_shares_that_the_votes_leave_open_are_a_doubt():
     assert "class_prior=" in model.doubts_["class-shares-assumed"]
 
 
+@unwarned
+@pytest.mark.parametrize("prior", ["uniform", "estimated", (0.85, 0.15)])
+def test_a_class_prior_of_ones_own_is_no_doubt(prior):
+    X, A = drowned(np.random.default_rng(0))
+    model = CrowdStackingClassifier(class_prior=prior, n_rounds=1, random_state=0).fit(X, A)
+    assert "class-shares-assumed" not in model.doubts_
+
+
 def test_balanced_classes_raise_no_doubt():
     X, A = drowned(np.random.default_rng(0), share=0.5, wrong=0.1)
     with warnings.catch_warnings():

@@ -202,9 +202,9 @@ def _beyond(agreement: float, chance: float) -> float:
 
 
 def _sums_by_class(votes: Votes, values: FloatArray, power: int = 1) -> FloatArray:
-    """Sum of the annotators' values, times the annotations' weights, to a power.
+    """Sum (value of the annotator x weight of the annotation) ** power by instance and class.
 
-    By instance and class given, shape (n, n_classes).
+    Returns an array of shape (n, n_classes).
     """
     n, n_classes = votes.n_instances, votes.n_classes
     cell = votes.instance * np.int64(n_classes) + votes.response

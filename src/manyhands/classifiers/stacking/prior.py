@@ -95,9 +95,10 @@ def set_doubts(model: Any, free_shares: FloatArray) -> None:
     n_classes, n = len(free_shares), len(model.training_instances_.ids)
     apart = free_shares - 1 / n_classes
     by_chance = float(chi2.isf(CHANCE, n_classes - 1))
-    shrinkage = model.prior_shrinkage_  # None if the shares are given.
+    shrinkage = model.prior_shrinkage_
     matters = (
-        shrinkage is not None
+        isinstance(model.class_prior, str)
+        and model.class_prior == "auto"  # Whoever chose another prior knows.
         and shrinkage > LITTLE_SHRINKAGE
         and np.abs(apart).sum() / 2 > FAR_FROM_UNIFORM
         and n * n_classes * (apart**2).sum() > by_chance
@@ -109,9 +110,9 @@ def set_doubts(model: Any, free_shares: FloatArray) -> None:
         model.doubts_["class-shares-assumed"] = (
             "the votes do not say whether the classes are equally frequent "
             f"(prior_shrinkage_ is {shrinkage:.2f}); the class shares were taken "
-            f"to be {taken}, but without that assumption they differ from equal ones by "
-            f"{np.abs(apart).sum() / 2:.0%} of the instances. If you know better, give "
-            "class_prior= the shares, 'uniform' or 'estimated'"
+            f"to be {taken}. Those of the first round, without this assumption, differ from "
+            f"equal shares by {np.abs(apart).sum() / 2:.0%} of the instances. If you know better, "
+            "give class_prior= the shares, 'uniform' or 'estimated'"
         )
     if model.parity_ is not None and model.parity_ < LITTLE_PARITY:
         model.doubts_["low-parity"] = (
