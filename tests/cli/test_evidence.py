@@ -74,6 +74,9 @@ def test_from_a_row_to_a_page(folder):
     (outcome,) = json.loads(result.stdout)
     assert (result.exit_code, outcome["status"]) == (0, "done before")
 
+    result = run("reproduce", "--hanging", 10)
+    assert (result.exit_code, "no run" in result.stdout) == (0, True), result.output
+
     result = run("results", "mine", "--out", "pages")
     assert result.exit_code == 0, result.output
     page = (folder / "pages" / "mine.md").read_text(encoding="utf-8")
@@ -92,6 +95,7 @@ def test_from_a_row_to_a_page(folder):
         (["reproduce", "mien"], "WHAT='mien'"),
         (["reproduce", "all", "--check"], "no finished run"),
         (["reproduce", "all", "--check", "--seeds", 2], "leave --seeds out"),
+        (["reproduce", "all", "--hanging", 10, "--seeds", 2], "leave --seeds, --check and"),
         (["reproduce", "all", "--budget", 0], "budget_minutes=0"),
         (["reproduce", "mine", "mien"], "WHAT='mien'"),
         (["reproduce", "mine/copy", "--adopt"], "give --adopt whole papers"),

@@ -15,7 +15,7 @@ from manyhands.evidence.experiments.papers import (
     Level,
 )
 from manyhands.evidence.pages.document import to_markdown
-from manyhands.evidence.pages.page import make_page
+from manyhands.evidence.pages.page import hanging_rows, make_page
 from manyhands.evidence.pages.verdicts import judge, paired_interval
 from manyhands.evidence.records.records import (
     HELD_OUT,
@@ -94,6 +94,63 @@ def test_verdicts_of_differences():
     assert "no finished run" in none.why
 
 
+@pytest.mark.parametrize(
+    ("by", "verdict", "hangs"),
+    [
+        # Differences .01, .02, .03: interval -.0048 to .0448; their standard error is .0058.
+        (-0.012, "holds", False),
+        (-0.01, "holds", True),
+        (0.0, "undecided", True),
+        (0.002, "undecided", False),
+        (0.038, "undecided", False),
+        (0.04, "undecided", True),
+        (0.05, "does not hold", True),
+        (0.052, "does not hold", False),
+    ],
+)
+def test_a_verdict_hangs_on_one_standard_error(by, verdict, hangs):
+    better, than = [0.81, 0.82, 0.83], [0.80, 0.80, 0.80]
+    found = compare(better, than, by)
+    assert (found.verdict, found.hangs) == (verdict, hangs)
+    # One standard error up or down gives another word exactly where it hangs.
+    error = 0.01 / math.sqrt(3)
+    moved = {compare(np.add(better, k * error), than, by).verdict for k in (-1, 1)}
+    assert (moved != {verdict}) == hangs
+
+
+def test_more_seeds_are_for_rows_whose_verdict_hangs():
+    names = ("near", "far", "slow", "base", "printed", "known")
+    printed = published(0.8, "last epoch")
+    rows = {name: make_row(name) for name in names}
+    # Two binomial standard errors at .8 of 400 are .04: the means are .839 and .82.
+    rows["printed"], rows["known"] = (replace(rows[n], published=printed) for n in names[4:])
+    values = {
+        "near": [0.81, 0.82, 0.83],
+        "far": [0.91, 0.92, 0.93],
+        "slow": [0.81, 0.82, 0.83],
+        "base": [0.80, 0.80, 0.80],
+        "printed": [0.829, 0.839, 0.849],
+        "known": [0.81, 0.82, 0.83],
+    }
+    records = [
+        record
+        for name, row in rows.items()
+        for record in make_records(row, values[name], seconds=90.0 if name == "slow" else 1.0)
+    ]
+    test = {"kind": "paired", "than": ["m/base"], "metric": "accuracy", "selection": LAST, "by": 0}
+    claims = tuple(Claim(n, n, {**test, "better": [f"m/{n}"]}) for n in ("near", "far", "slow"))
+    paper = make_paper(claims=claims)
+
+    def hanging(**options):
+        return [row.label for row in hanging_rows(paper, rows.values(), records, **options)]
+
+    assert hanging() == ["base", "near", "printed"]
+    assert hanging(most_seconds=100) == ["base", "near", "printed", "slow"]
+    assert hanging(seeds=3) == []
+    records = [record for record in records if record.row != "m/near"]
+    assert hanging() == ["printed"]
+
+
 def test_rows_are_compared_by_the_seeds_they_share():
     rows = {"m/a": make_row("a"), "m/b": make_row("b")}
     runs = {
@@ -116,7 +173,9 @@ def test_rows_are_compared_by_the_seeds_they_share():
         ("at_least", 0.01, "holds"),
         ("at_least", 0.2, "does not hold"),
         ("near", 0.1, "holds"),
+        ("at_most", 0.12, "undecided"),
         ("near", 0.14, "undecided"),
+        ("near", 0.13, "undecided"),
         ("near", 0.2, "does not hold"),
     ],
 )
@@ -126,7 +185,10 @@ def test_verdicts_of_bounds(kind, value, verdict):
     runs = {"m/a": [make_record(row, k, extra={"e": 0.09 + 0.01 * k}) for k in range(3)]}
     test = {"kind": kind, "row": "m/a", "metric": "e", "value": value, "selection": LAST}
     test = {**test, "exact": False, "within": 0.05}
-    assert judge(test, {"m/a": row}, runs).verdict == verdict
+    found = judge(test, {"m/a": row}, runs)
+    assert found.verdict == verdict
+    # The interval ends at .0752 and .1248, within a standard error (.0058) of .08 and .12.
+    assert found.hangs == (value in (0.12, 0.13))
     one = {"m/a": [make_record(row, 0, extra={"e": 0.1})]}
     assert judge(test, {"m/a": row}, one).verdict == "undecided"
     # Where nothing is random, one run is enough, and seeds that differ are a contradiction.

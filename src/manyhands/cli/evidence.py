@@ -71,6 +71,15 @@ Seeds = Annotated[
     Optional[int],  # noqa: UP045
     typer.Option(min=1, help="Number of seeds per row; default: the seeds that the row names."),
 ]
+Hanging = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option(
+        min=2,
+        metavar="SEEDS",
+        help="Run the rows whose verdict would change if a mean moved by one standard error, with "
+        "this many seeds; rows that take more than a minute are left out.",
+    ),
+]
 Budget = Annotated[
     Optional[float],  # noqa: UP045
     typer.Option(metavar="MINUTES", help="Start no run after this many minutes."),
@@ -112,6 +121,7 @@ def reproduce(
     what: What = None,
     jobs: Jobs = None,
     seeds: Seeds = None,
+    hanging: Hanging = None,
     budget: Budget = None,
     check: Check = False,
     sample: Sample = 3,
@@ -131,13 +141,16 @@ def reproduce(
     Example: manyhands reproduce chu2021 --budget 60
     Example: manyhands reproduce conal/chu2021_labelme --seeds 5 --jobs 2
     Example: manyhands reproduce chu2021 iced2022 --adopt
+    Example: manyhands reproduce all --hanging 10
     """
     from manyhands.evidence.running.adoption import adopt as adopt_groups
     from manyhands.evidence.running.reproduce import recheck
     from manyhands.evidence.running.reproduce import reproduce as run_rows
 
-    _check_modes(check, adopt, seeds, reference)
+    _check_modes(check, adopt, seeds, hanging, reference)
     rows = _find_rows(what or ["all"], experiments, papers_only=adopt)
+    if hanging is not None:
+        rows, seeds = _find_hanging(rows, hanging, experiments, results), hanging
     display = _Lines() if json or not Console(stderr=True).is_terminal else _Live()
     run: dict[str, Any] = {"jobs": jobs, "budget_minutes": budget, "progress": display}
     groups: list[Adoption] = []
@@ -162,8 +175,14 @@ def reproduce(
         raise typer.Exit(UNEXPECTED)
 
 
-def _check_modes(check: bool, adopt: bool, seeds: int | None, reference: Path | None) -> None:
+def _check_modes(
+    check: bool, adopt: bool, seeds: int | None, hanging: int | None, reference: Path | None
+) -> None:
     """Refuse options that do not go together."""
+    if hanging is not None and (check or adopt or seeds is not None):
+        raise AnnotationError(
+            "--hanging chooses the rows and their seeds; leave --seeds, --check and --adopt out"
+        )
     if check and seeds is not None:
         raise AnnotationError("--check draws from the finished runs; leave --seeds out")
     if adopt and (check or seeds is not None):
@@ -243,6 +262,20 @@ def _find_rows(what: list[str], experiments: Path, *, papers_only: bool) -> list
             )
         found += rows
     return list({row.id: row for row in found}.values())
+
+
+def _find_hanging(rows: list[Row], seeds: int, experiments: Path, results: Path) -> list[Row]:
+    """Keep the rows that should run with more seeds."""
+    from manyhands.evidence.experiments.loading import load_experiments
+    from manyhands.evidence.pages.page import hanging_rows
+    from manyhands.evidence.records.adoptions import read_adoptions
+    from manyhands.evidence.records.store import read_records
+
+    known, papers = load_experiments(experiments)
+    runs, found = (read_records(results), read_adoptions(results)), set[str]()
+    for paper in papers.values():
+        found |= {row.id for row in hanging_rows(paper, known, *runs, seeds=seeds)}
+    return [row for row in rows if row.id in found]
 
 
 def _find_paper(key: str, papers: dict[str, Paper]) -> Paper:

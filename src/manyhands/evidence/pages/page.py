@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 from manyhands.evidence.experiments.papers import paper_of
@@ -21,7 +22,7 @@ from manyhands.evidence.pages.document import (
     to_markdown,
 )
 from manyhands.evidence.pages.origin import gap_section, origin_section
-from manyhands.evidence.pages.tables import table_section
+from manyhands.evidence.pages.tables import table_section, verdict_hangs
 from manyhands.evidence.pages.verdicts import judge
 from manyhands.evidence.pages.words import figure_file
 from manyhands.evidence.records.adoptions import Adoptions, latest_records
@@ -104,18 +105,9 @@ def make_page(
     -------
     Page
     """
-    used = {name for claim in paper.claims for name in claim.rows}
-    used |= {panel.row for plan in paper.figures for panel in plan.panels}
-    own = {
-        row.id: row
-        for row in sorted(rows, key=lambda r: r.id)
-        if paper_of(row) == paper.key or row.id in used
-    }
+    own = _rows_of(paper, rows)
     latest = latest_records(own.values(), records, adoptions)
-    runs = {
-        name: [record for record in found.values() if record.status == "done"]
-        for name, found in latest.items()
-    }
+    runs = _finished(latest)
     of_paper = [row for row in own.values() if paper_of(row) == paper.key]
     sections = [table_section(paper, plan, of_paper, runs) for plan in paper.tables]
     if paper.figures:
@@ -128,6 +120,68 @@ def make_page(
     sections.append(gap_section(list(own.values()), latest, paper.unavailable))
     sections.append(origin_section(paper, list(own.values()), runs, adoptions))
     return Page(paper.title, paper.citation, sections)
+
+
+def hanging_rows(
+    paper: Paper,
+    rows: Iterable[Row],
+    records: Iterable[Record],
+    adoptions: Adoptions | None = None,
+    *,
+    seeds: int = 10,
+    most_seconds: float = 60.0,
+) -> list[Row]:
+    """Return the rows that should run with more seeds, because a verdict hangs on a few runs.
+
+    A verdict hangs where one standard error of our mean, up or down, would change it: that of a
+    claim, or that of a row beside its printed accuracy. Rows that have as many seeds are left out,
+    and so are verdicts that need a row whose median run takes longer.
+
+    Parameters
+    ----------
+    paper : Paper
+    rows : iterable of Row
+    records : iterable of Record
+    adoptions : Adoptions, optional
+    seeds : int
+        How many seeds are enough.
+    most_seconds : float
+        Of a run.
+
+    Returns
+    -------
+    list of Row
+        In the order of their ids.
+    """
+    own = _rows_of(paper, rows)
+    runs = _finished(latest_records(own.values(), records, adoptions))
+    verdicts = [claim.rows for claim in paper.claims if judge(claim.test, own, runs).hangs]
+    verdicts += [[name] for name, row in own.items() if verdict_hangs(row, runs[name])]
+    affordable = {name for name, found in runs.items() if _median_seconds(found) <= most_seconds}
+    needed = {name for names in verdicts if affordable.issuperset(names) for name in names}
+    return [row for name, row in own.items() if name in needed and len(runs[name]) < seeds]
+
+
+def _rows_of(paper: Paper, rows: Iterable[Row]) -> dict[str, Row]:
+    """Return the rows of a paper's tables, claims and figures by id, in the order of ids."""
+    used = {name for claim in paper.claims for name in claim.rows}
+    used |= {panel.row for plan in paper.figures for panel in plan.panels}
+    return {
+        row.id: row
+        for row in sorted(rows, key=lambda r: r.id)
+        if paper_of(row) == paper.key or row.id in used
+    }
+
+
+def _finished(latest: Mapping[str, Mapping[int, Record]]) -> dict[str, list[Record]]:
+    return {
+        name: [record for record in found.values() if record.status == "done"]
+        for name, found in latest.items()
+    }
+
+
+def _median_seconds(runs: Sequence[Record]) -> float:
+    return median(record.seconds for record in runs) if runs else 0.0
 
 
 def _claim_section(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -156,14 +157,29 @@ def _test_error(row: Row, runs: Sequence[Record], metric: str) -> float | None:
     return binomial_error(share, sizes.pop())
 
 
+def verdict_hangs(row: Row, runs: Sequence[Record]) -> bool:
+    """Say whether our mean need only move by one standard error for another verdict in a table."""
+    theirs, error = row.published_of("accuracy"), _test_error(row, runs, "accuracy")
+    _, ours = _as_chosen(row, runs, "accuracy")
+    if theirs is None or error is None or len(ours) < 2:
+        return False
+    difference = abs(float(np.mean(ours)) - theirs["value"])
+    return abs(difference - 2 * error) < float(np.std(ours, ddof=1)) / math.sqrt(len(ours))
+
+
+def _as_chosen(row: Row, runs: Sequence[Record], metric: str) -> tuple[str, list[float]]:
+    """Return how the paper chose its epoch, and our figures by this choice."""
+    selection = printed_selection(row, metric) or LAST
+    return selection, list(by_seed(runs, metric, selection).values())
+
+
 def _verdict(row: Row, runs: Sequence[Record], metric: str, error: float | None) -> str:
     if not runs:
         return NOT_RUN
     theirs = row.published_of(metric)
     if theirs is None or error is None:
         return DASH
-    selection = printed_selection(row, metric) or LAST
-    ours = list(by_seed(runs, metric, selection).values())
+    selection, ours = _as_chosen(row, runs, metric)
     if not ours:
         return f"no figure {selection}"
     difference = float(np.mean(ours)) - theirs["value"]

@@ -27,10 +27,14 @@ Runs = Mapping[str, Sequence["Record"]]
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of testing a claim, one of the five words above, and why."""
+    """The result of testing a claim, one of the five words above, and why.
+
+    ``hangs``: whether the mean need only move by one standard error for another verdict.
+    """
 
     verdict: str
     why: str
+    hangs: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,13 @@ class Interval:
     high: float
     p: float
     n: int
+
+    def ends_near(self, *bounds: float) -> bool:
+        """Say whether an end of the interval is within one standard error of a bound."""
+        if math.isnan(self.low):
+            return False
+        error = (self.high - self.mean) / float(stats.t.ppf(0.975, self.n - 1))
+        return any(abs(end - bound) < error for end in (self.low, self.high) for bound in bounds)
 
 
 @dataclass(frozen=True)
@@ -241,12 +252,13 @@ def _judge_difference(test: Mapping[str, Any], rows: Mapping[str, Row], runs: Ru
         f"{measure.show(found.high, True)}; {_seeds_of(found.n, sides, rows)}, paired t-test"
         f"{against} p = {p:.2g})"
     )
+    hangs = found.ends_near(by)
     if found.low > by:
-        return Verdict(HOLDS, why + paper)
+        return Verdict(HOLDS, why + paper, hangs)
     if found.high <= by:
-        return Verdict(FAILS, why + paper)
+        return Verdict(FAILS, why + paper, hangs)
     undecided = f"; this does not tell it from {measure.show(by)}"
-    return Verdict(EXCLUDES if excluded else UNDECIDED, why + paper + undecided)
+    return Verdict(EXCLUDES if excluded else UNDECIDED, why + paper + undecided, hangs)
 
 
 def _judge_best(test: Mapping[str, Any], rows: Mapping[str, Row], runs: Runs) -> Verdict:
@@ -266,7 +278,7 @@ def _judge_best(test: Mapping[str, Any], rows: Mapping[str, Row], runs: Runs) ->
     )
     found = _judge_difference({**test, "than": best}, rows, runs)
     named = rows[best].label if best in rows else best
-    return Verdict(found.verdict, f"best of {len(values)}: {named}; {found.why}")
+    return Verdict(found.verdict, f"best of {len(values)}: {named}; {found.why}", found.hangs)
 
 
 def _seeds_of(n: int, sides: Sequence[Sequence[str]], rows: Mapping[str, Row]) -> str:
@@ -338,9 +350,10 @@ def _judge_bound(test: Mapping[str, Any], runs: Runs) -> Verdict:
         f"{head} (95 % interval {measure.show(found.low)} to {measure.show(found.high)}; "
         f"{found.n} seeds) against {bound}"
     )
+    hangs = found.ends_near(low, high)
     if low <= found.low and found.high <= high:
-        return Verdict(HOLDS, why)
-    return Verdict(FAILS if found.high < low or found.low > high else UNDECIDED, why)
+        return Verdict(HOLDS, why, hangs)
+    return Verdict(FAILS if found.high < low or found.low > high else UNDECIDED, why, hangs)
 
 
 def _without_values(values: Mapping[tuple[str, Measure], Mapping[int, float]]) -> str:
