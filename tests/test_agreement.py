@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
@@ -102,6 +102,7 @@ def as_table(rows, **options):
 
 
 @given(ROWS)
+@settings(max_examples=30)
 def test_alpha_equals_the_slow_loop(rows):
     table = as_table(rows)
     for level, distance in (("nominal", nominal), ("ordinal", ordinal), ("interval", interval)):
@@ -111,6 +112,7 @@ def test_alpha_equals_the_slow_loop(rows):
 
 
 @given(ROWS, st.lists(st.integers(-5000, 5000), min_size=C, max_size=C, unique=True))
+@settings(max_examples=30)
 def test_interval_alpha_takes_values_and_is_blind_to_scale(rows, tenths):
     values = np.array(tenths) / 10
 
@@ -128,6 +130,7 @@ def test_interval_alpha_takes_values_and_is_blind_to_scale(rows, tenths):
 
 
 @given(ROWS, st.sampled_from(["identity", "linear", "quadratic", "ordinal"]))
+@settings(max_examples=30)
 def test_fleiss_and_gwet_equal_the_slow_loop(rows, weights):
     table = as_table(rows)
     np.testing.assert_allclose(
@@ -139,6 +142,7 @@ def test_fleiss_and_gwet_equal_the_slow_loop(rows, weights):
 
 
 @given(ROWS)
+@settings(max_examples=30)
 def test_pairs_equal_the_slow_loop(rows):
     table = as_table(rows)
     for weights, distance in (("identity", nominal), ("quadratic", interval)):
@@ -159,6 +163,7 @@ def test_pairs_equal_the_slow_loop(rows):
 
 
 @given(ROWS)
+@settings(max_examples=30)
 def test_classes_and_annotators_equal_the_slow_loop(rows):
     table = as_table(rows)
     classes, annotators = class_agreement(table), annotator_agreement(table)
@@ -175,6 +180,7 @@ def test_classes_and_annotators_equal_the_slow_loop(rows):
 
 
 @given(ROWS)
+@settings(max_examples=30)
 def test_percent_agreement_equals_the_slow_loop(rows):
     shares = [
         np.mean([a == b for (_, a), (_, b) in permutations(here, 2)])
@@ -378,6 +384,7 @@ def test_the_order_of_instances_and_annotators_does_not_matter(measure):
 
 
 @given(ROWS, st.permutations(range(C)))
+@settings(max_examples=30)
 def test_names_of_classes_do_not_matter_to_nominal_measures(rows, names):
     table, renamed = as_table(rows), as_table([(i, r, names[k]) for i, r, k in rows])
     for measure in (percent_agreement, krippendorff_alpha, fleiss_kappa, gwet_ac1):
@@ -385,6 +392,7 @@ def test_names_of_classes_do_not_matter_to_nominal_measures(rows, names):
 
 
 @given(ROWS)
+@settings(max_examples=30)
 def test_a_scale_may_be_turned_round(rows):
     table, turned = as_table(rows), as_table([(i, r, C - 1 - k) for i, r, k in rows])
     for measure in SCALARS:

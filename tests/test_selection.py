@@ -848,6 +848,7 @@ def test_the_last_epoch_that_auto_looks_at_is_not_trained_again(problem, short_a
 def test_auto_is_left_to_every_fold(problem, short_auto, monkeypatch, options):
     X, table = problem
     monkeypatch.setattr(length, "FEWEST", options.pop("fewest", 9))
+    monkeypatch.setattr(length, "PLAIN_STEPS", 6)
     monkeypatch.setattr(
         selecting, "earliest_epoch", lambda *_: pytest.fail("a number was looked for")
     )

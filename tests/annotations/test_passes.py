@@ -8,7 +8,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -202,6 +202,7 @@ def test_a_pair_answers_once():
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1), st.integers(0, 5)), max_size=14))
+@settings(max_examples=30)
 def test_the_last_row_of_a_pair_wins(rows):
     columns = np.array(rows, dtype=int).reshape(-1, 3).T
     table = AnnotationTable.from_arrays(
@@ -233,6 +234,7 @@ def test_an_added_response_replaces_what_stands_there():
 
 
 @given(responses)
+@settings(max_examples=30)
 def test_a_matrix_is_read_as_it_stands(A):
     table = read(A)
     np.testing.assert_array_equal(cells(table), A)
@@ -242,6 +244,7 @@ def test_a_matrix_is_read_as_it_stands(A):
 
 
 @given(responses, st.data())
+@settings(max_examples=30)
 def test_rows_by_position(A, data):
     table = read(A)
     shuffled = data.draw(st.permutations(range(table.n_annotations)))
@@ -255,6 +258,7 @@ def test_rows_by_position(A, data):
 
 
 @given(responses, st.data())
+@settings(max_examples=30)
 def test_select(A, data):
     n, r = A.shape
     instances = data.draw(st.lists(st.integers(0, n - 1)))
@@ -264,6 +268,7 @@ def test_select(A, data):
 
 
 @given(responses, st.data())
+@settings(max_examples=30)
 def test_with_added(A, data):
     n, r = A.shape
     mine = data.draw(arrays(bool, A.shape))
@@ -279,6 +284,7 @@ def test_with_added(A, data):
 
 
 @given(responses, st.sampled_from(["pandas", "polars", "pyarrow"]), st.booleans())
+@settings(max_examples=30)
 def test_a_frame_holds_all(A, backend, text):
     table = read(A)
     if text:
@@ -422,6 +428,7 @@ def test_three_classes_by_hand():
         lambda rows: len({label for row in rows for label in row}) > 1
     )
 )
+@settings(max_examples=30)
 def test_equals_the_loop(rows):
     table = AnnotationTable.from_matrix(np.array(rows), classes=[0, 1, 2])
     np.testing.assert_allclose(label_certainty(table), _loop_certainty(rows, 3, 0.1))
@@ -526,6 +533,7 @@ def test_assurance_of_the_papers_examples_and_of_a_tie():
 
 
 @given(st.lists(st.lists(st.integers(0, 1), min_size=7, max_size=7), min_size=1, max_size=8))
+@settings(max_examples=30)
 def test_assurance_of_two_classes_is_the_printed_formula(rows):
     table = AnnotationTable.from_matrix(np.array(rows), classes=[0, 1])
     printed = [abs(1 - 2 / len(row) * sum(row)) for row in rows]
@@ -579,6 +587,7 @@ def test_assurance_of_the_only_class_is_whole():
     ),
     st.randoms(use_true_random=False),
 )
+@settings(max_examples=30)
 def test_assurance_knows_no_order_of_instances_annotators_or_classes(rows, random):
     A = np.array(rows)
     own = label_assurance(AnnotationTable.from_matrix(A, classes=[0, 1, 2]))

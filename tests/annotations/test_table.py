@@ -7,7 +7,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -105,6 +105,7 @@ def test_policies_for_repeated_pairs():
 
 
 @given(matrices())
+@settings(max_examples=30)
 def test_matrix_round_trip(A):
     classes = list(range(4))
     table = AnnotationTable.from_matrix(A, classes=classes)
@@ -118,6 +119,7 @@ def test_matrix_round_trip(A):
 
 
 @given(matrices(), st.data())
+@settings(max_examples=30)
 def test_rows_by_position_are_those_of_the_matrix(A, data):
     table = AnnotationTable.from_matrix(A, classes=range(4))
     rows = data.draw(st.lists(st.integers(0, len(A) - 1), max_size=12))

@@ -265,7 +265,7 @@ def test_noisy_labels_are_forgotten():
         accuracies = []
         for rate in (0.0, 0.45):
             model = CoTeachingClassifier(
-                "mlp", forget_rate=rate, max_epochs=25, random_state=seed, **settings
+                "mlp", forget_rate=rate, max_epochs=15, random_state=seed, **settings
             ).fit(X, A)
             accuracies.append(model.score(X_test, y_test))
         given = A.max(axis=1)

@@ -1,7 +1,9 @@
 """CrowdInG's step: the counterfactual risk, what cells are drawn, what every network learns."""
 
+import copy
 import math
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -49,18 +51,27 @@ QUICK = {
     "random_state": 0, "device": "cpu",
 }  # fmt: skip
 
+# Options that make another network. The others are those of the step, or of the training before.
+NETWORK = {"generator", "lca", "chunk_size"}
+
+
+@cache
+def pretrained(n, **network):
+    """A network trained on a small problem of n instances, for many tests to copy."""
+    short = {"batch_size": n, "adversarial_epochs": 1, "mu": 0.0}
+    return CrowdInGClassifier(**QUICK | short | network).fit(*make_crowd_problem(n)[:2]).module_
+
 
 class Step:
     """A step on a small problem with its first batch, everything as after pre-training."""
 
-    def __init__(self, generate=True, seed=0, **options):
-        X, A, self.y = make_crowd_problem()
+    def __init__(self, generate=True, seed=0, n=48, **options):
+        X, A, self.y = make_crowd_problem(n)
         table = AnnotationTable.from_matrix(A)
-        short = {"batch_size": 48, "adversarial_epochs": 1}
-        model = CrowdInGClassifier(**QUICK | short | options)
-        model.fit(X, table)
-        self.table, self.module = table, model.module_
-        self.batches = AnnotationBatches(Features(X.astype(np.float32), CPU), table, 48)
+        model = CrowdInGClassifier(**QUICK | options)
+        network = {name: options[name] for name in NETWORK & options.keys()}
+        self.table, self.module = table, copy.deepcopy(pretrained(n, **network))
+        self.batches = AnnotationBatches(Features(X.astype(np.float32), CPU), table, n)
         cells = Cells(table, model.annotators_per_instance, CPU)
         self.step = AdversarialStep(
             self.module, AdversarialSettings.of(model), cells, generate=generate
@@ -294,10 +305,11 @@ def test_disagreements_on_some_pairs_are_a_correlation():
 @pytest.mark.parametrize(("lca", "aggregates"), [("auto", True), (True, True), (False, False)])
 def test_when_labels_are_aggregated(lca, aggregates):
     rng = np.random.default_rng(0)
-    y = rng.integers(0, 6, 120)
-    A = np.where(rng.random((120, 3)) < 0.4, (y ^ 1)[:, None], y[:, None])
+    y = rng.integers(0, 6, 60)
+    A = np.where(rng.random((60, 3)) < 0.4, (y ^ 1)[:, None], y[:, None])
     X = np.eye(6)[y]
-    model = CrowdInGClassifier(lca=lca, **QUICK).fit(X, A)
+    short = {"max_epochs": 1, "batch_size": 60, "mu": 0.0}
+    model = CrowdInGClassifier(lca=lca, **QUICK | short).fit(X, A)
     adjacency = model.module_.discriminator.adjacency
     assert bool(adjacency.any()) == aggregates
     assert model.label_correlation_ > 0.5
@@ -376,22 +388,24 @@ def test_ratios_are_one_before_the_first_update_and_only_then():
 
 def test_against_observed_cells_only_the_label_can_tell():
     s = Step(contrast="observed")
+    with torch.no_grad():  # Sure of its labels: cells and classes differ by more than chance.
+        s.module.generator.last.weight.mul_(6)
     opposed = s.step.generated_for_contrast(s.batch, s.step.draw(s.batch))
     assert torch.equal(opposed.rows, s.batch.rows)
     assert torch.equal(opposed.annotators, s.batch.annotators)
     torch.manual_seed(0)
-    drawn = torch.stack([s.step.draw_observed(s.batch, s.step.draw(s.batch)) for _ in range(400)])
+    drawn = torch.stack([s.step.draw_observed(s.batch, s.step.draw(s.batch)) for _ in range(200)])
     shares = torch.nn.functional.one_hot(drawn, 3).float().mean(dim=0)
     x = s.batch.x
     proba = s.module.annotation_log_proba(x, s.batch.rows, s.batch.annotators).exp().detach()
     # Noise around 0 makes a mixture that is near to what the mean of the noise gives.
-    assert float((shares - proba).abs().mean()) < 0.1
+    assert float((shares - proba).abs().mean()) < 0.05
     assert not torch.equal(drawn[0], drawn[1])
 
 
 @pytest.mark.parametrize("cost_form", ["saturating", "non_saturating"])
 def test_gradients_equal_those_of_the_objective_written_out(cost_form):
-    s = Step(adversarial_cost=cost_form)
+    s = Step(n=12, adversarial_cost=cost_form)
     module, step = s.module, s.step
     log = step.draw(s.batch)
     proba = s.proba(log)
@@ -427,7 +441,7 @@ def test_gradients_equal_those_of_the_objective_written_out(cost_form):
 
 
 def test_chunks_change_nothing():
-    whole, parts = Step(chunk_size=1 << 16), Step(chunk_size=7)
+    whole, parts = (Step(n=12, classifier_lr=1e-4, **size) for size in ({}, {"chunk_size": 7}))
     # The fits behind them have rounded differently, and Adam divides even tiny gradients by size.
     parts.module.load_state_dict(whole.module.state_dict())
     for s in (whole.divide(), parts.divide()):
@@ -634,7 +648,7 @@ def test_risks_are_summed_over_the_epochs_and_outlive_a_checkpoint():
 
 def test_networks_never_see_more_cells_than_a_chunk(monkeypatch):
     """The search of mu among them."""
-    s = Step(chunk_size=7).divide()
+    s = Step(n=12, chunk_size=7).divide()
     sizes = []
     forward = type(s.module.generator).forward
 
@@ -688,15 +702,15 @@ def test_every_parameter_of_the_phase_reaches_the_step():
     groups = {name: each.param_groups[0] for name, each in s.step.optimizers.items()}
     decay = {name: group["weight_decay"] for name, group in groups.items()}
     assert decay == {"discriminator": 0.4, "generator": 0.0, "classifier": 0.0}
-    module = CrowdInGClassifier(lca_form="row", **QUICK).fit(*make_crowd_problem()[:2]).module_
+    module = pretrained(12, lca_form="row")
     assert module.discriminator.lca_form == "row"
 
 
 def test_a_classifier_that_does_not_learn_is_the_start_with_its_statistics():
     """Batch normalisation: the generator's pre-training must not move running statistics."""
-    X, A, _ = make_crowd_problem()
+    X, A, _ = make_crowd_problem(24)
     network = {"name": "mlp", "batch_norm": True}
-    model = CrowdInGClassifier(network, classifier_lr=0.0, **QUICK).fit(X, A)
+    model = CrowdInGClassifier(network, classifier_lr=0.0, mu=0.0, **QUICK).fit(X, A)
     start = model.pretrainer_.module_.classifier.state_dict()
     for name, value in model.module_.classifier.state_dict().items():
         assert torch.equal(value, start[name]), name
@@ -706,7 +720,8 @@ def test_a_classifier_that_does_not_learn_is_the_start_with_its_statistics():
 def test_held_out_annotations_are_not_generated(monitor):
     X, A, _ = make_crowd_problem()
     table = AnnotationTable.from_matrix(A)
-    model = CrowdInGClassifier(validation=0.3, monitor=monitor, **QUICK).fit(X, table)
+    short = {"max_epochs": 1, "batch_size": 48, "mu": 0.0}
+    model = CrowdInGClassifier(validation=0.3, monitor=monitor, **QUICK | short).fit(X, table)
     assert table.with_added(model.generated_annotations_).observed.equals(table)
 
 

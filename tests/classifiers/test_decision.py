@@ -300,7 +300,7 @@ def test_the_command_line_predicts_by_the_rule(tmp_path):
 def test_a_job_writes_what_predict_decides(tmp_path):
     from manyhands.jobs import run_job
 
-    X, table, _ = imbalanced()
+    X, table, _ = imbalanced(300)
     model = AggregatedClassifier(decision="balanced", **QUICK)
     run_job(model, np.float32(X), table, tmp_path / "job")
     with (tmp_path / "job" / "labels.csv").open(newline="") as file:

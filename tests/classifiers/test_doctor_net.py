@@ -200,7 +200,8 @@ def test_expected_confusion_equals_a_slow_loop(module, x):
 
 
 def test_the_contract_holds_with_learnt_weights():
-    check_crowd_estimator(DoctorNetClassifier(weighting="learned", weight_epochs=2))
+    # At this rate no class is lost, so there are no further starts but where a check needs them.
+    check_crowd_estimator(DoctorNetClassifier(weighting="learned", weight_epochs=2, lr=0.05))
 
 
 def test_a_single_annotator_is_a_plain_classifier():
@@ -253,7 +254,7 @@ def test_the_second_stage_moves_the_weights_and_nothing_else():
 def test_learnt_weights_minimise_eq_7():
     """The second stage ends where a generic solver on the same heads' probabilities ends."""
     X, A, _ = make_crowd_problem(n=120)
-    options = {"batch_size": 120, "weight_epochs": 300, "weight_lr": 0.1, "exclude_own": False}
+    options = {"batch_size": 120, "weight_epochs": 100, "weight_lr": 0.2, "exclude_own": False}
     model = DoctorNetClassifier(**(LEARNED | options)).fit(X, A)
     heads = model.predict_annotation_proba(X).astype(float)
     counts = (A[:, :, None] == np.arange(3)).sum(axis=1)
@@ -277,7 +278,8 @@ def test_own_annotations_count_too_much_without_exclusion():
     y = (X[:, 0] > 0).astype(int)
     A = np.column_stack([y, rng.integers(0, 2, 60)])
     A = np.where(rng.random(A.shape) < 0.5, A, -1)
-    options = {"max_epochs": 60, "lr": 1e-2, "random_state": 0, "weighting": "learned"}
+    options = {"max_epochs": 40, "lr": 2e-2, "random_state": 0, "weighting": "learned"}
+    options |= {"weight_epochs": 20, "batch_size": 60}
     fits = [DoctorNetClassifier(exclude_own=e, **options).fit(X, A) for e in (True, False)]
     last = [fit.history_[-1]["average_nll"] for fit in fits]
     assert last[1] < 0.1 < last[0], "their own annotations look explained"
@@ -295,9 +297,7 @@ def test_confusions_of_a_simulated_crowd_are_recovered():
     table = make_crowd(
         y, X=X, n_annotators=6, annotations_per_instance=3.0, noise_strength=0.2, random_state=0
     )
-    model = DoctorNetClassifier(max_epochs=15, lr=2e-2, batch_size=256, random_state=0).fit(
-        X, table
-    )
+    model = DoctorNetClassifier(max_epochs=8, lr=3e-2, batch_size=512, random_state=0).fit(X, table)
     true = np.zeros((6, 3, 3))
     np.add.at(true, (table.annotator, y[table.instance], table.label), 1)
     true /= true.sum(axis=2, keepdims=True)

@@ -23,8 +23,9 @@ from manyhands.nn import MLP
 from manyhands.nn.synthesis import Decoder
 from manyhands.sampling import CrowdSMOTE, FewCandidatesWarning
 from manyhands.training import Checkpoint
-from tests.classifiers.conftest import ICED_QUICK as QUICK
-from tests.classifiers.conftest import imbalanced
+from tests.classifiers.conftest import ICED_QUICK, imbalanced
+
+QUICK = ICED_QUICK | {"batch_size": 64, "warm_up_batch_size": 64}
 
 
 class Killed(Exception):
@@ -85,7 +86,7 @@ class FromVotesOrLabels(DawidSkene):
 @pytest.mark.parametrize("prior", ["uniform", "estimated"])
 def test_without_synthesis_and_warm_up_it_is_dawid_skene_and_then_a_classifier(em, prior):
     X, A, _ = make_crowd_problem(n=60)
-    shared = {"max_epochs": 4, "batch_size": 16, "lr": 1e-2, "random_state": 3, "device": "cpu"}
+    shared = {"max_epochs": 2, "batch_size": 32, "lr": 1e-2, "random_state": 3, "device": "cpu"}
     ours = ICEDClassifier(em=em, prior=prior, synthesis=None, warm_up=None, **shared).fit(X, A)
     inference = FromVotesOrLabels(
         max_iter=50,
@@ -207,7 +208,7 @@ def test_hard_em_with_an_estimated_prior_loses_the_minority_and_says_so():
 
 
 def test_no_warning_where_the_annotators_tell_the_classes_apart():
-    X, table, y = imbalanced(n_frequent=300, n_rare=30, error=(0.05, 0.2))
+    X, table, y = imbalanced(error=(0.05, 0.2))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = ICEDClassifier(prior="estimated", **QUICK).fit(X, table)
@@ -375,7 +376,7 @@ def test_a_round_is_kept_with_what_was_inferred_in_it():
 )
 def test_resume_ends_in_the_same_weights(options, killed_in, tmp_path, monkeypatch):
     X, A, _ = make_crowd_problem()
-    parameters = QUICK | {"max_epochs": 3} | options
+    parameters = ICED_QUICK | {"max_epochs": 3} | options
     file = tmp_path / "run.safetensors"
     whole = ICEDClassifier(**parameters).fit(X, A)
     killed_after(killed_in, ICEDClassifier(checkpoint=file, **parameters), X, A, monkeypatch)
@@ -483,7 +484,7 @@ def test_the_decoder_is_refitted_five_times_as_long_before_the_first_round(monke
         return facts
 
     monkeypatch.setattr(Synthesis, "refit", noted)
-    ICEDClassifier(refit_epochs=2, **QUICK).fit(X, table)
+    ICEDClassifier(**QUICK | {"refit_epochs": 2, "batch_size": 16}).fit(X, table)
     assert steps == [{3 * 10}, {3 * 12}]  # three batches per epoch
 
 
@@ -561,7 +562,7 @@ def test_batches_of_the_warm_up_and_of_the_rounds_have_their_own_sizes(monkeypat
 
     monkeypatch.setattr(SoftTargets, "loss", noted)
     options = QUICK | {"batch_size": 24, "max_epochs": 1, "synthesis": None}
-    model = ICEDClassifier(warm_up="all", warm_up_batch_size=8, **options).fit(X, table)
+    model = ICEDClassifier(warm_up="all", **options | {"warm_up_batch_size": 8}).fit(X, table)
     n_warm_up = len(model.history_.column("loss", "warm_up"))
     assert sizes == [8] * 6 * n_warm_up + [24] * 2
 

@@ -18,8 +18,9 @@ from manyhands.metrics import minority_recall
 from manyhands.nn import MLP, SynthesisModule
 from manyhands.nn.synthesis import Decoder
 from manyhands.sampling import CrowdSMOTE
-from tests.classifiers.conftest import ICED_QUICK as QUICK
-from tests.classifiers.conftest import imbalanced
+from tests.classifiers.conftest import ICED_QUICK, imbalanced
+
+QUICK = ICED_QUICK | {"batch_size": 64, "warm_up_batch_size": 64}
 
 
 class Noting(CrowdSMOTE):

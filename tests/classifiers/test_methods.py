@@ -54,6 +54,7 @@ def demo():
 # -- CoNAL ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_conal_separates_common_from_individual_noise():
     """On a simulated crowd the learnt common confusion is near the true one."""
     rng = np.random.default_rng(0)
@@ -135,7 +136,7 @@ def test_resetting_the_optimiser_changes_the_run():
 
 @pytest.mark.parametrize("connection", CONNECTIONS)
 def test_every_connection_learns(connection, demo):
-    model = CrowdLayerClassifier(connection=connection, max_epochs=12, lr=5e-3, random_state=0)
+    model = CrowdLayerClassifier(connection=connection, max_epochs=5, lr=2e-2, random_state=0)
     model.fit(demo.X_train, demo.annotations)
     assert model.score(demo.X_test, demo.y_test) > 0.88
     assert model.history_.column("nll")[-1] < model.history_.column("nll")[0]
@@ -144,7 +145,7 @@ def test_every_connection_learns(connection, demo):
 def test_crowd_layer_knows_a_reliable_annotator_from_an_adversary():
     X, _, y = make_crowd_problem(n=300)
     A = np.column_stack([y, y, (y + 1) % 3])
-    model = CrowdLayerClassifier(max_epochs=60, batch_size=32, lr=1e-2, random_state=0).fit(X, A)
+    model = CrowdLayerClassifier(max_epochs=30, batch_size=32, lr=1e-2, random_state=0).fit(X, A)
     good, bad = model.confusion_[0], model.confusion_[2]
     assert (good.argmax(axis=1) == [0, 1, 2]).all()
     assert (bad.argmax(axis=1) == [1, 2, 0]).all()
@@ -204,12 +205,12 @@ def test_one_perfect_annotator_leaves_a_plain_classifier(demo):
         assert (model.confusion_[0].argmax(axis=1) == np.arange(10)).all()
 
 
-def test_gold_that_is_missing_is_refused_by_score(demo):
-    model = CrowdLayerClassifier(**QUICK).fit(demo.X_train, demo.annotations)
-    gold = np.array(demo.y_test)
+def test_gold_that_is_missing_is_refused_by_score():
+    X, A, gold = make_crowd_problem()
+    model = CrowdLayerClassifier(**QUICK).fit(X, A)
     gold[3] = -1
     with pytest.raises(AnnotationError, match=r"no gold label in row 3 \(-1\)"):
-        model.score(demo.X_test, gold)
+        model.score(X, gold)
 
 
 def test_annotations_of_one_class_can_be_scored():
@@ -256,7 +257,7 @@ def test_hard_targets_equal_training_on_the_labels(demo):
 def test_a_scikit_learn_classifier_as_second_stage(demo, targets, tmp_path):
     second = LogisticRegression(max_iter=200)
     model = AggregatedClassifier(DawidSkene(), second, targets=targets)
-    model.fit(demo.X_train, demo.annotations)
+    model.fit(demo.X_train[:500], demo.annotations[:500])
     assert not hasattr(second, "coef_")
     assert model.score(demo.X_test, demo.y_test) > 0.85
     np.testing.assert_allclose(model.predict_proba(demo.X_test).sum(axis=1), 1)
@@ -279,15 +280,15 @@ def test_hard_second_stage_may_lack_a_class():
 
 def test_validation_on_gold_keeps_the_most_accurate_epoch(demo):
     model = CrowdLayerClassifier(
-        max_epochs=12, random_state=0, validation=(demo.X_valid, demo.y_valid)
+        max_epochs=6, lr=3e-2, random_state=0, validation=(demo.X_valid, demo.y_valid)
     ).fit(demo.X_train, demo.annotations)
     accuracy = model.history_.column("validation_accuracy")
-    assert model.best_epoch_ == int(accuracy.argmax()) + 1
+    assert model.best_epoch_ == int(accuracy.argmax()) + 1 < 6, "the last is another"
     assert model.score(demo.X_valid, demo.y_valid) == pytest.approx(accuracy.max())
 
 
 def test_validation_on_held_out_annotations_keeps_the_likeliest_epoch(demo):
-    model = CrowdLayerClassifier(max_epochs=60, random_state=0, validation=0.2, patience=2, lr=1e-2)
+    model = CrowdLayerClassifier(max_epochs=60, random_state=0, validation=0.2, patience=2, lr=5e-2)
     model.set_params(monitor="likelihood").fit(demo.X_train, demo.annotations)
     nll = model.history_.column("validation_nll")
     assert model.best_epoch_ == int(nll.argmin()) + 1
@@ -393,8 +394,8 @@ def test_a_weight_of_two_is_twice_the_annotation_and_zero_is_none():
 def test_grid_search_needs_no_gold(demo):
     """With a table as y, the default score is agreement with the left-out rows' annotations."""
     search = GridSearchCV(
-        CrowdLayerClassifier(max_epochs=4, random_state=0), {"lr": [1e-6, 1e-2]}, cv=2
-    ).fit(demo.X_train, demo.annotations)
+        CrowdLayerClassifier(max_epochs=2, random_state=0), {"lr": [1e-6, 1e-2]}, cv=2
+    ).fit(demo.X_train[:400], demo.annotations[:400])
     assert search.best_params_ == {"lr": 1e-2}
 
 

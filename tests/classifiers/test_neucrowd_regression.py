@@ -77,8 +77,8 @@ def test_with_both_the_regression_is_given_the_features_too():
 
 
 def test_the_strength_is_chosen_in_the_last_epoch_and_fixed_before():
-    X, A, _ = noisy_problem()
-    model = NeuCrowdClassifier(**(SMALL | {"C": "cv"})).fit(X, A)
+    X, A, _ = noisy_problem(n=60)
+    model = NeuCrowdClassifier(**(SMALL | {"C": "cv", "cv": 2})).fit(X, A)
     assert [row["C"] for row in model.history_] == [0.1, 0.1, model.C_]
     assert model.C_ != 0.1
     fixed = NeuCrowdClassifier(**(SMALL | {"C": 3.0})).fit(X, A)
@@ -120,7 +120,7 @@ def test_the_best_epoch_is_kept_and_its_strength_chosen(kind, monkeypatch):
     monkeypatch.setattr(monitor, "__call__", planned)
     validation = 0.3 if kind == "fraction" else (X[1::2], y[1::2])
     parameters = SMALL | {"C": "cv", "lr": 0.01, "max_epochs": 5, "validation": validation}
-    parameters |= {"monitor": "likelihood"}
+    parameters |= {"monitor": "likelihood", "cv": 2}
 
     asked, regress = [], embedding.fit_regression
 
@@ -222,7 +222,7 @@ def test_nothing_of_the_training_stays_in_the_model():
 
 
 @parametrize_with_checks(
-    [NeuCrowdEmbedding(max_epochs=1, n_tuplets=64, random_state=0, device="cpu")]
+    [NeuCrowdEmbedding(max_epochs=1, n_tuplets=16, random_state=0, device="cpu")]
 )
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn_contract_of_the_transformer(estimator, check):

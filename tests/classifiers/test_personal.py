@@ -22,7 +22,7 @@ from manyhands.objectives import (
 )
 from manyhands.training import Checkpoint, CrowdBatch
 
-EXACT = {"fit_intercept": False, "scaling": None, "tol": 1e-7, "max_epochs": 3000, "device": "cpu"}
+EXACT = {"fit_intercept": False, "scaling": None, "tol": 1e-5, "max_epochs": 3000, "device": "cpu"}
 
 
 def noisy_problem(n_classes=2, n=60, n_annotators=3, seed=0):
@@ -162,7 +162,7 @@ def generic_optimum(X, A, k, fusion, ridge, smoothing=1e-5):
 
 
 @pytest.mark.parametrize(
-    ("n_classes", "fusion", "rho"), [(2, 2.0, None), (2, 6.0, 0.7), (3, 2.0, 0.7), (3, 6.0, None)]
+    ("n_classes", "fusion", "rho"), [(2, 2.0, None), (2, 6.0, 2.0), (3, 2.0, 0.7), (3, 6.0, None)]
 )
 def test_admm_finds_what_a_generic_solver_finds(n_classes, fusion, rho):
     X, A = noisy_problem(n_classes)
@@ -171,9 +171,9 @@ def test_admm_finds_what_a_generic_solver_finds(n_classes, fusion, rho):
     value, weights = generic_optimum(X, A, k, fusion, 0.5)
     model = PersonalClassifier(fusion=fusion, ridge=0.5, rho=rho, **EXACT).fit(X, A)
     assert model.history_[-1]["loss"] == pytest.approx(value, rel=1e-6)
-    np.testing.assert_allclose(model.coef_, weights[0].T, atol=2e-3)
-    np.testing.assert_allclose(model.annotator_coef_, weights[1:].transpose(0, 2, 1), atol=2e-3)
-    assert model.residuals_[-1].max() < 1e-7
+    np.testing.assert_allclose(model.coef_, weights[0].T, atol=1e-4)
+    np.testing.assert_allclose(model.annotator_coef_, weights[1:].transpose(0, 2, 1), atol=1e-4)
+    assert model.residuals_[-1].max() < 1e-5
     assert len(model.history_) < 3000
 
 
@@ -181,7 +181,7 @@ def test_admm_finds_what_a_generic_solver_finds(n_classes, fusion, rho):
 def test_large_fusion_is_one_logistic_regression(n_classes):
     """Limiting case: all classifiers equal, and equal to scikit-learn's on all annotations."""
     X, A = noisy_problem(n_classes)
-    model = PersonalClassifier(fusion=1e3, ridge=2.0, **EXACT).fit(X, A)
+    model = PersonalClassifier(fusion=1e3, ridge=2.0, **(EXACT | {"tol": 1e-7})).fit(X, A)
     rows, columns = np.nonzero(A >= 0)
     pooled = LogisticRegression(C=1 / 2.0, fit_intercept=False, tol=1e-8, max_iter=1000)
     pooled.fit(X[rows], A[rows, columns])
@@ -206,9 +206,10 @@ def test_no_fusion_is_separate_logistic_regressions(n_classes):
 
 def test_the_intercept_is_the_weight_of_a_constant_feature():
     X, A = noisy_problem(3)
-    model = PersonalClassifier(**(EXACT | {"fit_intercept": True})).fit(X, A)
+    short = EXACT | {"tol": 1e-3}
+    model = PersonalClassifier(**(short | {"fit_intercept": True})).fit(X, A)
     ones = np.hstack([X, np.ones((len(X), 1), np.float32)])
-    by_hand = PersonalClassifier(**EXACT).fit(ones, A)
+    by_hand = PersonalClassifier(**short).fit(ones, A)
     np.testing.assert_allclose(model.predict_proba(X), by_hand.predict_proba(ones), atol=1e-6)
     np.testing.assert_allclose(model.intercept_, by_hand.coef_[:, -1], atol=1e-6)
     np.testing.assert_allclose(
@@ -230,7 +231,7 @@ def test_the_target_classifier_predicts_and_the_personal_ones_annotate():
 
 def test_the_objective_falls_to_its_limit_and_has_three_terms():
     X, A = noisy_problem(3)
-    model = PersonalClassifier(fusion=3.0, ridge=0.5, **(EXACT | {"tol": 1e-5})).fit(X, A)
+    model = PersonalClassifier(fusion=3.0, ridge=0.5, **EXACT).fit(X, A)
     loss = model.history_.column("loss")
     assert (np.diff(loss)[1:] < 1e-6 * loss[-1]).all(), "falls from the second iteration on"
     assert abs(loss[-1] - loss[-2]) < 1e-4
@@ -316,8 +317,8 @@ def test_confusions_of_a_simulated_crowd_are_recovered():
 
 def test_silent_annotators_have_the_target_and_change_nothing():
     X, A, _ = make_crowd_problem()
-    plain = PersonalClassifier().fit(X, A)
-    wider = PersonalClassifier().fit(X, np.insert(A, 2, -1, axis=1))
+    plain = PersonalClassifier(tol=1e-2).fit(X, A)
+    wider = PersonalClassifier(tol=1e-2).fit(X, np.insert(A, 2, -1, axis=1))
     np.testing.assert_array_equal(plain.predict_proba(X), wider.predict_proba(X))
     np.testing.assert_array_equal(wider.annotator_coef_[2], wider.coef_)
     np.testing.assert_array_equal(np.delete(wider.annotator_coef_, 2, 0), plain.annotator_coef_)
@@ -334,18 +335,19 @@ def test_a_weight_of_two_is_an_annotation_said_twice():
         table.instance, table.annotator, table.label, weight=np.full(table.n_annotations, 2.0),
         classes=table.classes, n_instances=60, n_annotators=3,
     )  # fmt: skip
-    fits = [PersonalClassifier(**EXACT).fit(X, t) for t in (twice, weighted, table)]
+    short = EXACT | {"tol": 1e-3}
+    fits = [PersonalClassifier(**short).fit(X, t) for t in (twice, weighted, table)]
     np.testing.assert_allclose(fits[0].coef_, fits[1].coef_, atol=1e-5)
     assert np.abs(fits[0].coef_ - fits[2].coef_).max() > 1e-2
 
 
 def test_reading_in_batches_changes_nothing(monkeypatch):
     """Too large to keep, or not: the gradient of all is that of its parts."""
-    X, A = noisy_problem(3, n=30)
-    whole = PersonalClassifier(tol=1e-5).fit(X, A)
+    X, A = noisy_problem(3, n=15)
+    whole = PersonalClassifier(tol=1e-3).fit(X, A)
     monkeypatch.setattr(admm, "RESIDENT_BYTES", 0)
     for other in (X, csr_matrix(X)):
-        parts = PersonalClassifier(tol=1e-5, batch_size=7, scaling="standard").fit(other, A)
+        parts = PersonalClassifier(tol=1e-3, batch_size=7, scaling="standard").fit(other, A)
         np.testing.assert_allclose(parts.coef_, whole.coef_, atol=1e-4)
 
 
@@ -360,9 +362,9 @@ def test_too_many_pairs_are_refused(monkeypatch):
 def test_class_balance_counts_annotations_and_refuses_focal_losses():
     X, A, y = make_crowd_problem()
     rare = np.where((y == 2)[:, None] & (np.arange(len(y)) > 12)[:, None], -1, A)
-    plain = PersonalClassifier().fit(X, rare).predict_proba(X)[:, 2].mean()
+    plain = PersonalClassifier(tol=1e-2).fit(X, rare).predict_proba(X)[:, 2].mean()
     for option in ("resample", "reweight", {"name": "reweight"}):
-        balanced = PersonalClassifier(class_balance=option, random_state=0).fit(X, rare)
+        balanced = PersonalClassifier(tol=1e-2, class_balance=option, random_state=0).fit(X, rare)
         assert balanced.predict_proba(X)[:, 2].mean() > plain + 0.02, option
     for option in ("focal", {"name": "cb_focal", "gamma": 1}):
         with pytest.raises(AnnotationError, match="would no longer be convex"):

@@ -1,6 +1,6 @@
 """Self-training's guard against rounds that spoil, and annotations by another model."""
 
-from dataclasses import is_dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -35,20 +35,7 @@ def silent_guard(request, monkeypatch):
 
 
 def base(**changes):
-    return CrowdLayerClassifier(**{**QUICK, **changes})
-
-
-def plain(found):
-    """Numbers and lists, whatever holds them."""
-    parts = vars(found) if is_dataclass(found) else {"value": found}
-    return {name: np.asarray(value).tolist() for name, value in parts.items()}
-
-
-@pytest.fixture(scope="module")
-def augmented():
-    X, A, y = make_crowd_problem()
-    model = DASCClassifier(base(), n_rounds=2, random_state=0)
-    return model.fit(X, A).augmented_annotations_, y
+    return CrowdLayerClassifier(**{**QUICK, "batch_size": 24, "init_scale": 2.0, **changes})
 
 
 # -- the guard ------------------------------------------------------------------------------------
@@ -132,7 +119,7 @@ def test_an_alarm_is_a_large_fall_in_the_last_round(z, change, last):
 def test_a_silent_guard_changes_nothing(crowd):
     X, A, _ = crowd
     options = {"n_rounds": 2, "n_select": 30, "random_state": 0}
-    for estimator in (base(), base(random_state=None)):
+    for estimator in (base(batch_size=60), base(batch_size=60, random_state=None)):
         free = DASCClassifier(estimator, guard=False, **options).fit(X, A)
         model = DASCClassifier(estimator, guard=0.9, guard_folds=3, **options).fit(X, A)
         assert len(model.guard_history_) == 3
@@ -152,7 +139,7 @@ def test_the_guards_measures_by_hand(crowd):
             seen.append((np.asarray(X), y))
             return super().fit(X, y, **options)
 
-    parameters = base().get_params(deep=False)
+    parameters = base(batch_size=16).get_params(deep=False)
     model = DASCClassifier(Noted(**parameters), n_rounds=1, n_select=40, guard=0.9, random_state=0)
     model.fit(X, table)
     agreement = {0: [], 1: []}
@@ -163,7 +150,7 @@ def test_the_guards_measures_by_hand(crowd):
         assert given.observed.equals(table.select(instances=given.instances))
         if number:
             assert 0 < (given.source == "pseudo").sum() <= 20, "half as many for half of them"
-        named = base().fit(part, given).predict(X[left])
+        named = base(batch_size=16).fit(part, given).predict(X[left])
         for i, label in zip(left, named, strict=True):
             if (A[i] >= 0).any():
                 agreement[number].append((A[i][A[i] >= 0] == label).mean())

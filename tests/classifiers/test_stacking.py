@@ -42,15 +42,16 @@ from manyhands.report import render_report, summarize
 from manyhands.selection.selecting import SHORT_LIST
 
 
-@pytest.fixture(scope="module")
-def demo():
-    return load_demo()
-
-
 def blobs(n=90, n_classes=3, seed=0, spread=1.0):
     rng = np.random.default_rng(seed)
     y = np.arange(n) % n_classes
     return rng.normal(scale=spread, size=(n, 5)) + 2.0 * np.eye(n_classes, 5)[y], y
+
+
+def few_blobs():
+    """60 instances of three classes: features, annotations, true classes."""
+    X, y = blobs(60)
+    return X, make_crowd(y, n_annotators=8, random_state=0), y
 
 
 def small_votes(seed=0, n=12, n_annotators=4, n_classes=3):
@@ -149,7 +150,7 @@ def test_abstentions_are_evidence_of_a_class_that_makes_people_unsure(tmp_path):
     A[np.all(A == 9, axis=1), 0] = -1  # Everyone abstained: as if without annotations.
     table = AnnotationTable.from_matrix(A, abstain=9)
     model, deaf = (
-        CrowdStackingClassifier(abstentions=each, random_state=0).fit(X, table)
+        CrowdStackingClassifier(abstentions=each, n_rounds=3, random_state=0).fit(X, table)
         for each in ("model", "ignore")
     )
     assert np.mean(model.labels_ == y) > np.mean(deaf.labels_ == y) + 0.03
@@ -157,7 +158,7 @@ def test_abstentions_are_evidence_of_a_class_that_makes_people_unsure(tmp_path):
     assert (deaf.abstention_ == 0).all()
     np.testing.assert_array_equal(load(model.save(tmp_path)).abstention_, model.abstention_)
     unheard = AnnotationTable.from_matrix(np.where(A == 9, -1, A), classes=[0, 1])
-    again = CrowdStackingClassifier(random_state=0).fit(X, unheard)
+    again = CrowdStackingClassifier(n_rounds=3, random_state=0).fit(X, unheard)
     np.testing.assert_array_equal(again.posterior_, deaf.posterior_)
 
 
@@ -332,56 +333,50 @@ def quick(**parameters):
     return CrowdStackingClassifier(**{"n_rounds": 2, "n_folds": 2, "random_state": 0, **parameters})
 
 
+def light(**parameters):
+    """One member, where it is not the members that are tested."""
+    return quick(members=[("ridge", SoftRidge())], **parameters)
+
+
 @pytest.mark.parametrize(
     "wrap",
     [
-        lambda: AveragedCrowdClassifier([quick(), quick(crowd_strength=1.0)]),
-        lambda: DASCClassifier(quick(), n_rounds=1, guard_folds=2, random_state=0),
+        lambda: AveragedCrowdClassifier([light(), light(crowd_strength=1.0)]),
+        lambda: DASCClassifier(light(), n_rounds=1, guard_folds=2, random_state=0),
         lambda: SelfTrainingCrowdClassifier(
-            quick(), n_rounds=1, guard_folds=2, warm_start=True, random_state=0
+            light(), n_rounds=1, guard_folds=2, warm_start=True, random_state=0
         ),
-        lambda: GridSearchCV(quick(), {"crowd_strength": [1.0, 5.0]}, cv=2),
+        lambda: GridSearchCV(light(), {"crowd_strength": [1.0, 5.0]}, cv=2),
         lambda: make_pipeline(StandardScaler(), quick()),
         quick,
     ],
 )
-def test_it_composes_as_others_do(demo, wrap, tmp_path):
-    X, table = demo.X_train[:200], demo.annotations[:200]
-    model = clone(wrap()).fit(X, table)
-    proba = model.predict_proba(demo.X_test)
-    assert np.mean(demo.y_test == proba.argmax(axis=1)) > 0.85
-    np.testing.assert_array_equal(
-        pickle.loads(pickle.dumps(model)).predict_proba(demo.X_test), proba
-    )
+def test_it_composes_as_others_do(wrap, tmp_path):
+    (X, y), (new, new_y) = blobs(60, spread=0.7), blobs(60, spread=0.7, seed=1)
+    model = clone(wrap()).fit(X, make_crowd(y, n_annotators=8, random_state=0))
+    proba = model.predict_proba(new)
+    assert np.mean(new_y == proba.argmax(axis=1)) > 0.85
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict_proba(new), proba)
     if hasattr(model, "save"):
         model.save(tmp_path)
-        np.testing.assert_array_equal(load(tmp_path).predict_proba(demo.X_test), proba)
+        np.testing.assert_array_equal(load(tmp_path).predict_proba(new), proba)
 
 
-def test_select_knows_its_rounds_and_its_prior(demo):
-    X, table = demo.X_train[:200], demo.annotations[:200]
+def test_select_knows_its_rounds_and_its_prior():
+    X, y = blobs(200)
+    table = make_crowd(y, n_annotators=8, random_state=0)
     with pytest.raises(AnnotationError, match="differ only in n_rounds"):
-        select([quick(), quick(n_rounds=6)], X, table, cv=2)
-    candidates = {"auto": quick(), "equal": quick(class_prior="uniform")}
+        select([light(), light(n_rounds=6)], X, table, cv=2)
+    candidates = {"auto": light(), "equal": light(class_prior="uniform")}
     with pytest.warns(ModelChoiceWarning, match="auto and equal differ only in the class prior"):
         found = select(candidates, X, table, cv=2)
     assert found.best_ in candidates
     assert "CrowdStackingClassifier" in SHORT_LIST
 
 
-@pytest.mark.parametrize(
-    ("prior", "says"),
-    [
-        ("auto", "of the way from what came out to equal shares"),
-        ("uniform", "All classes were taken to be equally frequent"),
-        ("estimated", "as frequent as they came out"),
-        (np.full(3, 1 / 3), "as frequent as <code>class_prior</code> says"),
-    ],
-)
-def test_the_report_tells_of_the_stack_in_words(prior, says):
-    X, y = blobs()
-    table = make_crowd(y, random_state=0)
-    model = quick(class_prior=prior).fit(X, table)
+def test_the_report_tells_of_the_stack_in_words():
+    X, table, y = few_blobs()
+    model = quick().fit(X, table)
     summary = summarize(table, classifier=model, X=X, gold=y)
     training = summary["training"]
     assert [chart["name"] for chart in training["charts"]] == ["nll", "parity"]
@@ -390,26 +385,35 @@ def test_the_report_tells_of_the_stack_in_words(prior, says):
     names = [row["name"] for row in summary["gold"]["rows"]]
     assert names[1:] == ["CrowdStackingClassifier", "CrowdStackingClassifier (prediction)"]
     page = render_report(summary)
-    assert says in page
     assert f"predict an annotation {model.parity_:.2f} times as well" in page
     assert all(name in page for name in model.member_weights_)
+    priors = {
+        "auto": "of the way from what came out to equal shares",
+        "uniform": "All classes were taken to be equally frequent",
+        "estimated": "as frequent as they came out",
+        (1 / 3, 1 / 3, 1 / 3): "as frequent as <code>class_prior</code> says",
+    }
+    for prior in priors:
+        model = light(class_prior=prior).fit(X, table)
+        page = render_report(summarize(table, classifier=model))
+        assert [says for says in priors.values() if says in page] == [priors[prior]]
 
 
-def test_the_report_of_new_instances_is_made_of_predictions(demo):
-    X, table = demo.X_train[:200], demo.annotations[:200]
-    model = quick().fit(X[:100], table[:100])
-    other = summarize(table[100:], classifier=model, X=X[100:])
+def test_the_report_of_new_instances_is_made_of_predictions():
+    X, table, _ = few_blobs()
+    model = quick().fit(X[:40], table[:40])
+    other = summarize(table[40:], classifier=model, X=X[40:])
     assert other["labels"]["source"] == "CrowdStackingClassifier (prediction)"
 
 
-def test_given_shares_pull_the_posterior(demo):
-    X, table = demo.X_train[:300], demo.annotations[:300]
+def test_given_shares_pull_the_posterior():
+    demo = load_demo()
+    X, table = demo.X_train[:200], demo.annotations[:200]
     shares = dict.fromkeys(table.classes.tolist(), 0.1) | {0: 0.03, 1: 0.17}
     wanted = np.array(list(shares.values()))
-    options = {"n_rounds": 2, "random_state": 0}
-    free = CrowdStackingClassifier(class_prior="estimated", **options).fit(X, table)
+    free = light(class_prior="estimated").fit(X, table)
     for given in (shares, wanted.tolist()):
-        model = CrowdStackingClassifier(class_prior=given, **options).fit(X, table)
+        model = light(class_prior=given).fit(X, table)
         away = np.abs(model.class_prior_ - wanted).sum()
         assert away < 0.4 * np.abs(free.class_prior_ - wanted).sum()
 
@@ -441,7 +445,7 @@ def test_members_of_all_kinds(tmp_path):
         ("own", Remembered()),
         ("exact", SoftRidge()),
     ]
-    model = CrowdStackingClassifier(members, n_rounds=3, random_state=0).fit(X, table)
+    model = CrowdStackingClassifier(members, n_rounds=2, random_state=0).fit(X, table)
     assert list(model.member_weights_) == [name for name, *_ in members]
     assert (model.labels_ == y).mean() > 0.9
     assert model.score(X, y) > 0.9
@@ -510,16 +514,16 @@ def test_classes_that_nobody_gave_have_no_probability(tmp_path):
     np.testing.assert_array_equal(load(model.save(tmp_path / "model")).predict_proba(X), proba)
 
 
-def test_start_continues_from_another_model(demo):
-    X, table = demo.X_train[:300], demo.annotations[:300]
+def test_start_continues_from_another_model():
+    X, table, _ = few_blobs()
     first = CrowdStackingClassifier(n_rounds=3, random_state=0).fit(X, table)
     again = CrowdStackingClassifier(n_rounds=1, random_state=0).fit(X, table, start=first)
     fresh = CrowdStackingClassifier(n_rounds=1, random_state=0).fit(X, table)
     assert again.history_[0]["nll"] < fresh.history_[0]["nll"]
-    other = AnnotationTable.from_matrix(np.eye(300, 3, dtype=int))
+    other = AnnotationTable.from_matrix(np.eye(60, 3, dtype=int))
     for features, target, start, message in (
         (X, other, first, "start knows the classes"),
-        (X[:, :9], table, first, "X has 9 features"),
+        (X[:, :4], table, first, "X has 4 features"),
         (X, table, DawidSkene().fit(table), "start is a DawidSkene"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -678,15 +682,15 @@ def test_ids_dates_and_gaps_elsewhere_are_refused():
 def test_networks_are_members(tmp_path, monkeypatch):
     import torch
 
-    monkeypatch.setattr(networks, "FEWEST_STEPS", 100)
-    X, y = blobs(n=150)
+    monkeypatch.setattr(networks, "FEWEST_STEPS", 60)
+    X, y = blobs(n=60, spread=0.7)
     table = make_crowd(y, n_annotators=8, random_state=0)
     members = [
         (
             "module",
             torch.nn.Sequential(torch.nn.Linear(5, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3)),
         ),
-        ("member", networks.SoftNetwork("linear", max_epochs=20)),
+        ("member", networks.SoftNetwork("linear", max_epochs=5)),
         ("name", "mlp"),
         ("dict", {"name": "mlp", "dropout": 0.2}),
     ]
@@ -712,10 +716,10 @@ def test_networks_learn_soft_targets():
 
 
 def test_images_take_a_network_and_its_embedding(monkeypatch):
-    monkeypatch.setattr(networks, "FEWEST_STEPS", 60)
+    monkeypatch.setattr(networks, "FEWEST_STEPS", 15)
     rng = np.random.default_rng(0)
-    y = np.arange(100) % 2
-    X = rng.normal(scale=0.5, size=(100, 1, 8, 8)).astype(np.float32)
+    y = np.arange(60) % 2
+    X = rng.normal(scale=0.5, size=(60, 1, 8, 8)).astype(np.float32)
     X[y == 1, :, :4] += 2.0
     table = make_crowd(y, n_annotators=8, annotations_per_instance=5, random_state=0)
     model = CrowdStackingClassifier(n_rounds=1, n_folds=2, random_state=0).fit(X, table)
@@ -725,10 +729,11 @@ def test_images_take_a_network_and_its_embedding(monkeypatch):
 
 def test_features_that_tell_nothing_are_named(tmp_path):
     rng = np.random.default_rng(0)
-    y = rng.integers(2, size=200)
+    y = rng.integers(2, size=120)
     table = make_crowd(y, n_annotators=6, random_state=0)
+    two_rounds = CrowdStackingClassifier(n_rounds=2, random_state=0)
     with pytest.warns(ModelChoiceWarning, match="parity_"):
-        model = CrowdStackingClassifier(random_state=0).fit(rng.normal(size=(200, 4)), table)
+        model = clone(two_rounds).fit(rng.normal(size=(120, 4)), table)
     assert model.parity_ < 0.7
     assert list(model.doubts_) == ["low-parity"]
     loaded = load(model.save(tmp_path / "model"))
@@ -741,10 +746,8 @@ def test_features_that_tell_nothing_are_named(tmp_path):
     assert told[0]["text"].startswith("The features tell less than one more annotation")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        X, y = blobs(n=200, n_classes=2)
-        found = CrowdStackingClassifier(random_state=0).fit(
-            X, make_crowd(y, n_annotators=6, random_state=0)
-        )
+        X, y = blobs(n=120, n_classes=2)
+        found = two_rounds.fit(X, make_crowd(y, n_annotators=6, random_state=0))
         assert found.doubts_ == {}
 
 
@@ -753,7 +756,7 @@ def test_features_that_tell_nothing_are_named(tmp_path):
 def test_with_many_classes_the_first_round_tells_the_labels(n_classes, equal):
     X, y = blobs(96, n_classes=n_classes, spread=3.0)
     table = make_crowd(y, annotations_per_instance=2, classes=range(n_classes), random_state=0)
-    one, six = (CrowdStackingClassifier(n_rounds=n, random_state=0).fit(X, table) for n in (1, 6))
+    one, six = (light(n_rounds=n).fit(X, table) for n in (1, 6))
     assert np.array_equal(one.posterior_, six.posterior_) == equal
 
 

@@ -153,8 +153,8 @@ def test_classes_may_be_ruled_out(blobs):
 @pytest.mark.parametrize(
     "regressor",
     [
-        GridSearchCV(Ridge(), {"alpha": [1.0, 10.0]}, cv=3),
-        GridSearchCV(make_pipeline(StandardScaler(), Ridge()), {"ridge__alpha": [1.0]}, cv=3),
+        GridSearchCV(Ridge(), {"alpha": [1.0, 10.0]}, cv=2),
+        GridSearchCV(make_pipeline(StandardScaler(), Ridge()), {"ridge__alpha": [1.0]}, cv=2),
         make_pipeline(StandardScaler(), BaggingRegressor(Ridge(), 3, random_state=0)),
     ],
 )
@@ -257,10 +257,12 @@ def test_a_loaded_stack_has_its_members_again(blobs, tmp_path):
     assert load(default.save(tmp_path / "default")).members == "auto"
 
 
-def test_a_backbone_is_loaded_by_name(blobs, tmp_path):
+def test_a_backbone_is_loaded_by_name(blobs, tmp_path, monkeypatch):
     pytest.importorskip("torch")
+    from manyhands.classifiers.stacking import networks
     from manyhands.classifiers.stacking.networks import SoftNetwork
 
+    monkeypatch.setattr(networks, "FEWEST_STEPS", 5)
     X, table, _ = blobs
     backbone = {"name": "mlp", "hidden": [4]}
     members = [("name", "linear"), ("dict", backbone), ("own", SoftNetwork("linear", max_epochs=1))]

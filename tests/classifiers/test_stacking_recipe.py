@@ -264,7 +264,7 @@ def drowned(rng, n=600, share=0.15, wrong=0.368):
 def test_class_shares_that_the_votes_leave_open_are_a_doubt():
     X, A = drowned(np.random.default_rng(0))
     with pytest.warns(ModelChoiceWarning, match="do not say whether the classes are equally freq"):
-        model = CrowdStackingClassifier(random_state=0).fit(X, A)
+        model = CrowdStackingClassifier(n_rounds=2, random_state=0).fit(X, A)
     assert 0.2 < model.prior_shrinkage_ < 0.8
     assert "class_prior=" in model.doubts_["class-shares-assumed"]
 
@@ -273,7 +273,7 @@ def test_class_shares_that_the_votes_leave_open_are_a_doubt():
 @pytest.mark.parametrize("prior", ["uniform", "estimated", (0.85, 0.15)])
 def test_a_class_prior_of_ones_own_is_no_doubt(prior):
     X, A = drowned(np.random.default_rng(0))
-    model = CrowdStackingClassifier(class_prior=prior, n_rounds=1, random_state=0).fit(X, A)
+    model = ridges(class_prior=prior, n_rounds=1).fit(X, A)
     assert "class-shares-assumed" not in model.doubts_
 
 
@@ -305,7 +305,7 @@ def test_perfect_annotators_of_uneven_classes_give_the_members_trained_on_gold(p
     X, y, new = three_to_one()
     A = np.repeat(y[:, None], 5, axis=1)
     settings = {"class_prior": prior, "random_state": 0}
-    model = CrowdStackingClassifier(n_rounds=3, **settings).fit(X, A)
+    model = CrowdStackingClassifier(n_rounds=2, **settings).fit(X, A)
     gold = np.eye(2)[y]
     np.testing.assert_allclose(model.posterior_, gold, atol=1e-6)
 
@@ -325,7 +325,7 @@ def test_perfect_annotators_of_uneven_classes_give_the_members_trained_on_gold(p
     np.testing.assert_allclose(model.predict_proba(new), first.predict_proba(new), atol=1e-5)
     # One annotator's votes weigh a fifth beside the penalty on the weights of members. So these
     # differ, and the probabilities do, but hardly any label.
-    alone = CrowdStackingClassifier(n_rounds=3, **settings).fit(X, y)
+    alone = CrowdStackingClassifier(n_rounds=2, **settings).fit(X, y)
     assert np.mean(alone.predict(new) == model.predict(new)) > 0.95
 
 

@@ -10,18 +10,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 import manyhands
 from manyhands import load_demo
 from manyhands.agreement import krippendorff_alpha
 from manyhands.cli import main
-from manyhands.cli.app import app
 from manyhands.cli.errors import exit_code, message_of
 from manyhands.estimator_checks import make_crowd_problem
-from manyhands.fitting import PROTOCOLS
+from manyhands.fitting import PROTOCOLS, length
 from manyhands.io import read_annotations
 from manyhands.registry import all_aggregators
+from manyhands.report import planning
 from tests.cli.conftest import (
     done,
     done_json,
@@ -49,6 +48,22 @@ HOSTILE = [
     'quote"comma,',
     "L" * 10_000,
 ]
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    """Make no forecast, which other tests read, and train parts of methods for few epochs."""
+    monkeypatch.setitem(planning.FORESEEN, "annotators", 0)
+    monkeypatch.setattr(length, "PLAIN_STEPS", 20)
+
+
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory):
+    """Stand in a folder with the crowd's files, for commands that are refused."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("crowd"))
+        write_crowd(Path())
+        yield
 
 
 # -- the new user -----------------------------------------------------------------------------
@@ -245,7 +260,7 @@ def test_unsure_and_skipped_are_neither_classes_nor_missing(home):
 
 
 @pytest.mark.parametrize("command", ["describe", "aggregate"])
-def test_a_meaning_is_given_once_and_is_no_class(home, command):
+def test_a_meaning_is_given_once_and_is_no_class(unchanged, command):
     says = "'?' stands in abstain and in skip"
     refused(3, command, "A.csv", "--abstain", "?", "--skip", "?", says=[says])
     classes = ["--classes", "classes.txt"]
@@ -302,22 +317,20 @@ def test_a_matrix_beside_shuffled_ids_is_warned_of(home):
     assert "shuffled" not in result.stderr
 
 
-@pytest.mark.parametrize(
-    "features", ["mixed.csv", "mixed.parquet", "unnamed.csv", "unnamed.parquet"]
-)
-def test_rows_are_matched_by_id_and_columns_by_name(home, features):
+def test_rows_are_matched_by_id_and_columns_by_name(home):
     write_named_features(home)
     trained = ("--set", "max_epochs=5", "--set", "lr=0.05")
     done(*fit_arguments(*trained, features="X.csv", annotations="A_ids.csv"))
     described = json.loads((home / "out" / "model.json").read_text())
     assert described["feature_names_in"] == list("abcd")
     labels = {row["task"]: row["label"] for row in done_json("predict", "out", "X.csv")["labels"]}
-    again = {row["task"]: row["label"] for row in done_json("predict", "out", features)["labels"]}
-    assert again == labels
-    # Rows in another order are matched in fit as well.
-    done(*fit_arguments(*trained, features=features, annotations="A_ids.csv", out="other"))
-    rows = read_rows(home / "other" / "labels.csv")[1:]
-    assert sum(labels[task] == int(label) for task, label, *_ in rows) > 40
+    for features in ("mixed.csv", "mixed.parquet", "unnamed.csv", "unnamed.parquet"):
+        found = done_json("predict", "out", features)["labels"]
+        assert {row["task"]: row["label"] for row in found} == labels
+        # Rows in another order are matched in fit as well.
+        done(*fit_arguments(*trained, features=features, annotations="A_ids.csv", out="other"))
+        rows = read_rows(home / "other" / "labels.csv")[1:]
+        assert sum(labels[task] == int(label) for task, label, *_ in rows) > 40
 
 
 def test_columns_missing_or_extra_at_prediction_are_refused_by_name(home):
@@ -406,8 +419,7 @@ def test_set_reaches_the_method(home):
 
 def test_none_is_a_value_of_set_where_it_is_written_so(home):
     own = ["synthesis=None", "warm_up=null", "decision=balanced", "max_epochs=1"]
-    settings = [part for setting in own for part in ("--set", setting)]
-    done(*fit_arguments("--method", "iced", *settings))
+    done(*fit_arguments("--method", "iced", *set_options(own)))
     parameters = json.loads((home / "out" / "model.json").read_text())["parameters"]
     assert [parameters[name] for name in ("synthesis", "warm_up")] == [None, None]
     assert parameters["decision"] == "balanced"
@@ -488,7 +500,7 @@ def test_demo(home, monkeypatch):
         (["A.csv", "--classes", "binary.txt"], ["--classes 'binary.txt'", "UTF-8"]),
     ],
 )
-def test_unusable_tables(home, command, arguments, says):
+def test_unusable_tables(unchanged, command, arguments, says):
     refused(3, command, *arguments, says=says)
 
 
@@ -513,7 +525,7 @@ def test_unusable_tables(home, command, arguments, says):
         (["A.csv", "--gold", "gold.csv", "--out", "gold.csv"], ["write over 'gold.csv'"]),
     ],
 )
-def test_unusable_arguments_of_aggregate(home, arguments, says):
+def test_unusable_arguments_of_aggregate(unchanged, arguments, says):
     out = [] if "--out" in arguments else ["--out", "labels.csv"]
     refused(3, "aggregate", *arguments, *out, says=says)
 
@@ -559,7 +571,7 @@ def test_unusable_arguments_of_aggregate(home, arguments, says):
         ),
     ],
 )
-def test_unusable_arguments_of_fit(home, changed, more, says):
+def test_unusable_arguments_of_fit(unchanged, changed, more, says):
     refused(3, *fit_arguments(*more, **changed), says=says)
 
 
@@ -591,7 +603,7 @@ def test_unusable_features_to_predict(model, features, says):
         fit_arguments(out=""),
     ],
 )
-def test_wrong_usage(home, arguments):
+def test_wrong_usage(unchanged, arguments):
     assert "Usage" in refused(2, *arguments).stderr
 
 
@@ -654,7 +666,7 @@ def test_hostile_names(hostile, home):
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_arguments(home, name):
+def test_hostile_arguments(unchanged, name):
     for arguments in (
         ["describe", "A.csv", "--task", name],
         ["aggregate", "A.csv", "--method", name],
@@ -723,27 +735,28 @@ def test_a_narrow_terminal_shows_what_it_can(home, monkeypatch):
     assert b"\\xf6" in out.buffer.getvalue()
 
 
+DATA = ("--features", "X.npy", "--annotations", "A.csv")
+
+
+def set_options(settings):
+    return [part for setting in settings for part in ("--set", setting)]
+
+
 @pytest.mark.filterwarnings("ignore:.* added no pseudo-annotation")
-def test_self_training_around_a_named_classifier(tmp_path):
-    write_crowd(tmp_path)
-    # 50 is conal's default: said all the same.
-    around = ["estimator=conal", "estimator.max_epochs=50", "estimator.scaling=rms", "n_rounds=1"]
+def test_self_training_around_a_named_classifier(home):
+    # Conal's own scaling is "auto": said all the same.
+    around = ["estimator=conal", "estimator.max_epochs=2", "estimator.scaling=auto", "n_rounds=1"]
     around += ["estimator.backbone.hidden=[5]", "estimator.backbone.name=mlp", "guard=false"]
-    settings = [part for setting in around for part in ("--set", setting)]
-    files = ["--features", str(tmp_path / "X.npy"), "--annotations", str(tmp_path / "A.csv")]
-    out = tmp_path / "model"
-    command = ["fit", *files, "--protocol", "dasc_labelme", *settings, "--out", str(out)]
-    result = CliRunner().invoke(app, [*command, "--method", "dasc", "--json", "--holdout", "0.2"])
-    assert result.exit_code == 0, result.output
-    record = json.loads(result.stdout)["records"][0]["protocols"]
+    command = ["fit", *DATA, "--protocol", "dasc_labelme", *set_options(around), "--out", "model"]
+    record = done_json(*command, "--method", "dasc", "--holdout", "0.2")["records"][0]["protocols"]
     assert record["last epoch"]["epoch"] == 1
-    assert not list(out.glob("checkpoint*"))
-    saved = json.loads((out / "model.json").read_text())
+    assert not list(Path("model").glob("checkpoint*"))
+    saved = json.loads(Path("model/model.json").read_text())
     assert saved["class"] == "CoNALClassifier"
     found = {key: saved["parameters"][key] for key in ("max_epochs", "batch_size", "scaling")}
-    assert found == {"max_epochs": 50, "batch_size": 512, "scaling": "rms"}
+    assert found == {"max_epochs": 2, "batch_size": 512, "scaling": "auto"}
     assert saved["parameters"]["backbone"] == {"name": "mlp", "hidden": [5]}
-    summary = json.loads((out / "summary.json").read_text())
+    summary = json.loads(Path("model/summary.json").read_text())
     assert summary["training"]["unit"] == "round"
     assert "added" in [chart["name"] for chart in summary["training"]["charts"]]
     for wrong, message in (
@@ -752,45 +765,28 @@ def test_self_training_around_a_named_classifier(tmp_path):
         ("estimator.random_state=1", "give the seed with --seed"),
         ("max_epochs=1", "has no parameter 'max_epochs' (of the classifier inside: estimator.max"),
     ):
-        more = ["--set", "estimator=conal"] if "random_state" in wrong else []
-        options = ["--method", "self-training", *more, "--set", wrong, "--out", str(out)]
-        result = CliRunner().invoke(app, ["fit", *files, *options])
-        assert result.exit_code != 0
-        assert message in str(result.output) + str(result.exception)
+        more = ["estimator=conal"] if "random_state" in wrong else []
+        options = ["--method", "self-training", *set_options([*more, wrong]), "--out", "model"]
+        refused(3, "fit", *DATA, *options, says=[message])
 
 
 @pytest.mark.filterwarnings("ignore:.* added no pseudo-annotation")
 @pytest.mark.parametrize(
-    ("method", "settings", "saved_as"),
+    ("method", "settings"),
     [
-        (
-            "self-training",
-            ["annotator=graph-completer", "annotator.max_epochs=3", "annotator.hidden=5"],
-            "CrowdLayerClassifier",
-        ),
-        (
-            "dasc",
-            ["annotator=crowding", "annotator.max_epochs=1", "n_select=all"],
-            "CrowdLayerClassifier",
-        ),
-        (
-            "crowding",
-            ["pretrainer=trace_reg", "pretrainer.max_epochs=5", "max_epochs=1"],
-            "CrowdInGClassifier",
-        ),
+        ("self-training", "annotator=graph-completer annotator.max_epochs=3 annotator.hidden=5"),
+        ("dasc", "annotator=crowding annotator.max_epochs=1 n_select=all"),
+        ("crowding", "pretrainer=trace_reg pretrainer.max_epochs=5 max_epochs=1"),
     ],
 )
-def test_parts_that_are_models_are_named(method, settings, saved_as, tmp_path):
-    write_crowd(tmp_path)
-    files = ["--features", str(tmp_path / "X.npy"), "--annotations", str(tmp_path / "A.csv")]
-    out = tmp_path / "model"
+def test_parts_that_are_models_are_named(method, settings, home):
+    settings = settings.split()
     around = [] if method == "crowding" else ["estimator.max_epochs=2", "n_rounds=1"]
-    options = [part for setting in [*settings, *around] for part in ("--set", setting)]
-    command = ["fit", *files, "--method", method, *options, "--out", str(out), "--json"]
-    result = CliRunner().invoke(app, command)
-    assert result.exit_code == 0, result.output
-    saved = json.loads((out / "model.json").read_text())
-    assert saved["class"] == saved_as
+    command = ["fit", *DATA, "--method", method, "--out", "model"]
+    done_json(*command, *set_options([*settings, *around]))
+    saved = json.loads(Path("model/model.json").read_text())
+    expected = "CrowdInGClassifier" if method == "crowding" else "CrowdLayerClassifier"
+    assert saved["class"] == expected
     if method == "crowding":
         pretrainer = saved["parameters"]["pretrainer"]
         assert pretrainer["__estimator__"] == "TraceRegClassifier"
@@ -800,8 +796,4 @@ def test_parts_that_are_models_are_named(method, settings, saved_as, tmp_path):
         ([settings[0], settings[0].split("=")[0] + ".random_state=1"], "give the seed with --seed"),
         ([settings[1]], "needs the method too"),
     ):
-        options = [part for setting in wrong for part in ("--set", setting)]
-        command = ["fit", *files, "--method", method, *options, "--out", str(out)]
-        result = CliRunner().invoke(app, command)
-        assert result.exit_code != 0
-        assert message in str(result.output) + str(result.exception)
+        refused(3, *command, *set_options(wrong), says=[message])

@@ -10,14 +10,26 @@ from PIL import Image
 from sklearn.pipeline import Pipeline
 from typer.main import get_command
 
-from manyhands import AnnotationStore, DawidSkene, load, save
+from manyhands import AnnotationStore, CrowdStackingClassifier, DawidSkene, load, save
+from manyhands.classifiers.stacking import automatic
 from manyhands.cli.app import app
 from manyhands.cli.reading import Reading
 from manyhands.encoders import FunctionEncoder, ImageEncoder, TextEncoder
 from manyhands.exceptions import AnnotationError
 from manyhands.io import read_annotations, read_images, read_raw_aligned, read_texts
+from manyhands.report import planning
 from tests.cli.conftest import done, done_json, fit_arguments, read_rows, refused, write_csv
 from tests.io.test_exports import made, studio, write
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    """Make no forecast, which other tests read, and fit stacks of two members in two rounds."""
+    monkeypatch.setitem(planning.FORESEEN, "annotators", 0)
+    monkeypatch.setattr(automatic, "MANY_FEATURES", 0)
+    for name in ("n_rounds", "n_folds"):
+        monkeypatch.setitem(CrowdStackingClassifier.__init__.__kwdefaults__, name, 2)
+    monkeypatch.setattr("manyhands.fitting.length.PLAIN_STEPS", 20)
 
 
 @pytest.fixture
@@ -72,8 +84,7 @@ def test_a_report_tells_of_gold_labels_that_the_export_holds(home):
 
 
 @pytest.mark.filterwarnings("ignore::manyhands.exceptions.ModelChoiceWarning")
-def test_fit_and_select_take_exports(export, monkeypatch):
-    monkeypatch.setattr("manyhands.fitting.length.PLAIN_STEPS", 20)
+def test_fit_and_select_take_exports(export):
     own = ["--question", "mood", "--format", "label-studio"]
     done(*fit_arguments(*own, annotations="project.json"))
     assert load("out").classes_.tolist() == [0, 1, 2]
@@ -154,9 +165,6 @@ def raw(tmp_path, monkeypatch):
     return y
 
 
-ONE_ROUND = ["--set", "n_rounds=2", "--set", "n_folds=2"]
-
-
 @pytest.mark.parametrize(
     ("source", "annotations", "new"),
     [
@@ -179,7 +187,7 @@ ONE_ROUND = ["--set", "n_rounds=2", "--set", "n_folds=2"]
 )
 @pytest.mark.filterwarnings("ignore::manyhands.exceptions.ModelChoiceWarning")
 def test_raw_inputs_are_encoded_and_the_encoder_is_saved(raw, source, annotations, new):
-    said = done("fit", *source, "--annotations", annotations, "--out", "model", *ONE_ROUND)
+    said = done("fit", *source, "--annotations", annotations, "--out", "model")
     kind = TextEncoder if source[0] == "--texts" else ImageEncoder
     assert f"encoded by {kind.__name__}" in said.stdout
     rows = done_json("predict", "model", *new)["labels"]
@@ -240,7 +248,7 @@ def test_texts_of_test_rows_do_not_reach_the_encoder(raw):
     rows[-1][1] += " unheard"
     write_csv(Path("reviews.csv"), rows)
     files = ["--texts", "reviews.csv", "--annotations", "A.csv", "--gold", "gold.csv"]
-    result = done_json("fit", *files, "--out", "model", *ONE_ROUND)
+    result = done_json("fit", *files, "--out", "model")
     assert result["table"]["all rounds"]["splits"]["test"]["n"]["mean"] == 10
     assert "unheard" not in load("model")[0].word_terms_
     assert "lovely" in load("model")[0].word_terms_
@@ -273,7 +281,7 @@ def test_what_cannot_be_found_is_named(raw, tmp_path, arguments, says):
 
 
 def test_a_model_says_what_it_was_fitted_on(raw):
-    done("fit", "--texts", "reviews.csv", "--annotations", "A.csv", "--out", "m", *ONE_ROUND)
+    done("fit", "--texts", "reviews.csv", "--annotations", "A.csv", "--out", "m")
     for arguments in (("reviews.csv",), ("--images", "photos"), ()):
         refused(3, "predict", "m", *arguments, says=["fitted on texts", "--texts"])
 
@@ -286,7 +294,7 @@ def test_a_model_of_raw_inputs_is_continued(raw, tmp_path, source):
     projects = json.loads(Path("project.json").read_text())
     write(tmp_path / "first.json", projects[:32])
     first = ["--annotations", "first.json", "--out", "m"]
-    done("fit", *source, *first, *ONE_ROUND)
+    done("fit", *source, *first)
     before = load("m")
     done("fit", "--continue", "m", *source, "--annotations", "project.json", "--out", "m")
     after = load("m")

@@ -17,9 +17,11 @@ import pytest
 
 import manyhands
 from manyhands import CoNALClassifier, CrowdStackingClassifier
+from manyhands.classifiers.stacking import automatic
 from manyhands.io import features, read_gold
 from manyhands.io.files import file_lock
 from manyhands.io.mapped import MappedRows
+from manyhands.report import planning
 from manyhands.training.checkpoint import Checkpoint
 from tests.cli.conftest import (
     done,
@@ -33,6 +35,17 @@ from tests.cli.conftest import (
     write_crowd,
     write_csv,
 )
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    """Make no forecast, which other tests read, and fit stacks of two members in two rounds."""
+    monkeypatch.setitem(planning.FORESEEN, "annotators", 0)
+    monkeypatch.setattr(automatic, "MANY_FEATURES", 0)
+    for name in ("n_rounds", "n_folds"):
+        monkeypatch.setitem(CrowdStackingClassifier.__init__.__kwdefaults__, name, 2)
+    monkeypatch.setattr("manyhands.fitting.length.PLAIN_STEPS", 20)
+
 
 # -- model folders ----------------------------------------------------------------------------
 
@@ -187,14 +200,13 @@ def undisturbed(tmp_path_factory):
     range(1, 7),
 )
 def test_a_full_disk_leaves_a_whole_model(model, undisturbed, full_disk, monkeypatch, n):
-    before = snapshot(model)
+    before, sync = snapshot(model), os.fsync
     full_disk(n)
     arguments = fit_arguments("--seed", "5", out="model")
     result = run(*arguments)
     assert result.exit_code == 4, result.output
     assert "the disk is full" in result.stderr
-    monkeypatch.undo()
-    monkeypatch.chdir(model.parent)
+    monkeypatch.setattr(os, "fsync", sync)
     after = snapshot(model)
     assert not [path for path in after if path.suffix == ".part"]
     assert {path: after[path] for path in before} == before
@@ -564,7 +576,6 @@ def test_method_auto_selects_over_the_short_list(home, monkeypatch):
     from manyhands.selection import selecting
 
     monkeypatch.setattr(selecting, "SHORT_LIST", ("CoNALClassifier", "CrowdLayerClassifier"))
-    monkeypatch.setattr("manyhands.fitting.length.PLAIN_STEPS", 20)
     files = ("--features", "X.npy", "--annotations", "A.csv", "--out", "out")
     result = done_json("fit", *files, "--method", "auto")
     assert len(result["selection"]["candidates"]) == 2

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -95,6 +95,7 @@ def test_balanced_by_hand():
 
 
 @given(posteriors())
+@settings(max_examples=30)
 def test_balanced_is_argmax_where_classes_are_equally_frequent(posterior):
     uniform = np.ones(posterior.shape[1])
     np.testing.assert_array_equal(
@@ -103,6 +104,7 @@ def test_balanced_is_argmax_where_classes_are_equally_frequent(posterior):
 
 
 @given(posteriors())
+@settings(max_examples=30)
 def test_balanced_is_the_cost_of_one_over_the_prior(posterior):
     prior = np.arange(1, posterior.shape[1] + 1.0)
     cost = (1 - np.eye(len(prior))) / prior[:, None]
@@ -112,6 +114,7 @@ def test_balanced_is_the_cost_of_one_over_the_prior(posterior):
 
 
 @given(posteriors())
+@settings(max_examples=30)
 def test_balanced_never_decides_for_an_absent_class(posterior):
     absent = posterior.sum(axis=0) == 0
     assert not absent[decide(posterior, "balanced")].any()
@@ -144,6 +147,7 @@ def test_balanced_has_the_least_balanced_error():
 
 
 @given(st.data(), posteriors())
+@settings(max_examples=30)
 def test_costs_against_loops(data, posterior):
     c = posterior.shape[1]
     cost = data.draw(costs_for(c, c + data.draw(st.integers(0, 1))))
@@ -152,12 +156,14 @@ def test_costs_against_loops(data, posterior):
 
 
 @given(st.data(), posteriors(), st.sampled_from([1e-15, 0.1, 1e15]))
+@settings(max_examples=30)
 def test_the_currency_of_costs_decides_nothing(data, posterior, factor):
     cost = data.draw(costs_for(posterior.shape[1], posterior.shape[1]))
     np.testing.assert_array_equal(decide(posterior, cost * factor), decide(posterior, cost))
 
 
 @given(posteriors())
+@settings(max_examples=30)
 def test_equal_costs_are_argmax(posterior):
     cost = 1 - np.eye(posterior.shape[1])
     np.testing.assert_array_equal(decide(posterior, cost), decide(posterior))
@@ -192,6 +198,7 @@ def test_balanced_is_refused_by_its_own_probability():
 
 
 @given(posteriors(), st.integers(0, 10))
+@settings(max_examples=30)
 def test_chows_rule_is_a_cost_of_abstaining(posterior, tenths):
     c = posterior.shape[1]
     cost = np.column_stack([1 - np.eye(c), np.full(c, 1 - tenths / 10)])

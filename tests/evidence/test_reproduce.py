@@ -1,8 +1,11 @@
 """Running rows: resumed, shared, killed, failing; and what counts after a change of code."""
 
+import copy
 import json
+import multiprocessing
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -474,9 +477,26 @@ class Place:
         return to_markdown(make_page(paper, self.rows, records, adoptions))
 
 
+@pytest.fixture(scope="module")
+def first_runs(warm_server, tmp_path_factory):
+    """A place, and a copy of its files as they are before any test."""
+    folder = tmp_path_factory.mktemp("place")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(multiprocessing, "get_context", lambda method: warm_server)
+        place = Place(folder)
+    return place, shutil.copytree(folder, tmp_path_factory.mktemp("copies") / "place")
+
+
 @pytest.fixture
-def place(tmp_path):
-    return Place(tmp_path)
+def place(first_runs):
+    """The place with the files it had in the beginning."""
+    place, files = first_runs
+    shutil.rmtree(place.folder.parent)
+    shutil.copytree(files, place.folder.parent)
+    code._code_hash.cache_clear()
+    again = copy.copy(place)
+    again.rows = list(place.rows)
+    return again
 
 
 def test_runs_of_the_present_code_need_no_adoption(place):

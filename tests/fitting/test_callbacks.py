@@ -21,6 +21,7 @@ from manyhands.training import (
     TensorBoardLogger,
     WandbLogger,
 )
+from tests.fitting.conftest import FEW_PARTS
 
 NETWORKS = [cls for _, cls in all_classifiers() if "callbacks" in cls().get_params(deep=False)]
 QUICK = {"max_epochs": 3, "random_state": 0, "device": "cpu"}
@@ -60,8 +61,9 @@ def test_every_classifier_with_a_network_takes_callbacks():
 def test_callbacks_hear_what_the_history_holds_and_change_nothing(cls):
     X, A, _ = make_crowd_problem()
     diary = Diary()
-    plain = quick_clone(cls()).fit(X, A)
-    model = quick_clone(cls(callbacks=[diary])).fit(X, A)
+    few = FEW_PARTS.get(cls.__name__, {})
+    plain = quick_clone(cls(**few)).fit(X, A)
+    model = quick_clone(cls(callbacks=[diary], **few)).fit(X, A)
     np.testing.assert_array_equal(model.predict_proba(X), plain.predict_proba(X))
     assert diary.heard[0] == "fit begins"
     assert diary.heard[-1] is type(None)
@@ -133,7 +135,7 @@ def test_clones_keep_them_and_saved_models_do_not(tmp_path):
 
 
 def test_pilots_are_not_heard(monkeypatch):
-    monkeypatch.setattr("manyhands.fitting.length.PILOT_STEPS", 120)
+    monkeypatch.setattr("manyhands.fitting.length.PILOT_STEPS", 16)
     X, A, _ = make_crowd_problem(n=120)
     diary = Diary()
     model = CrowdLayerClassifier(batch_size=32, random_state=0, callbacks=[diary]).fit(X, A)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 import warnings
 from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
@@ -31,20 +32,20 @@ from manyhands import (
     load,
 )
 from manyhands.estimator_checks import make_crowd_problem
+from manyhands.evidence.experiments.loading import load_rows
 from manyhands.exceptions import (
     AnnotationError,
     ModelChoiceWarning,
     NotIdentifiableWarning,
     all_or_nothing,
 )
-from manyhands.fitting import PROTOCOLS, training_protocol, with_protocol
+from manyhands.fitting import PROTOCOLS, length, training_protocol, with_protocol
 from manyhands.metrics import (
     VOTE_SCORERS,
     annotation_log_likelihood_scorer,
     vote_agreement,
     vote_agreement_scorer,
 )
-from tests.evidence.conftest import committed_experiments
 
 QUICK = {"max_epochs": 3, "batch_size": 48, "random_state": 0, "device": "cpu"}
 
@@ -244,10 +245,10 @@ def test_the_mean_of_fold_models_was_fitted_on_the_instances_of_all(tmp_path):
 @pytest.mark.parametrize("y", [A, NUMBERED, NAMED], ids=["matrix", "numbered", "named"])
 @pytest.mark.parametrize("scoring", [None, vote_agreement_scorer, VOTE_SCORERS])
 def test_folds_of_instances_are_not_warned_of(y, scoring):
-    folds = KFold(4, shuffle=True, random_state=0)
-    for cv in (3, folds):
+    folds = KFold(2, shuffle=True, random_state=0)
+    for cv in (2, folds):
         found = cross_validate(quick, X, y, cv=cv, scoring=scoring, error_score="raise")
-    with pytest.warns(ModelChoiceWarning, match="36 of the 36"):
+    with pytest.warns(ModelChoiceWarning, match="24 of the 24"):
         cross_validate(quick, X, y, cv=folds, scoring=scoring, return_train_score=True)
     if scoring is None:
         table = y if isinstance(y, AnnotationTable) else NUMBERED
@@ -290,9 +291,11 @@ OF_THE_METHOD = {"aggregator", "targets", "init_scale"}
 
 
 @pytest.fixture(scope="module")
-def parameters():
-    rows, _ = committed_experiments()
-    return {row.id: row.estimator["params"] for row in rows}
+def parameters(tmp_path_factory):
+    """Those of the rows of one paper: the files of all of them take seconds to read."""
+    folder = tmp_path_factory.mktemp("experiments")
+    shutil.copy(ROOT / "experiments" / "chu2021.yaml", folder)
+    return {row.id: row.estimator["params"] for row in load_rows(folder)}
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -359,8 +362,9 @@ def test_every_network_takes_every_protocol(_, cls, name):
 
 
 @pytest.mark.parametrize("name", [name for name in PROTOCOLS if name != "dasc_cifar10h"])
-def test_a_classifier_is_trained_by_it(name):
-    X, A, _ = make_crowd_problem()
+def test_a_classifier_is_trained_by_it(name, monkeypatch):
+    monkeypatch.setattr(length, "PLAIN_STEPS", 12)
+    X, A, _ = make_crowd_problem(n=12)
     model = with_protocol(CrowdLayerClassifier(random_state=0, device="cpu"), name)
     model.fit(X, A)
     assert len(model.history_) == training_protocol(name).get("max_epochs", model.n_epochs_)

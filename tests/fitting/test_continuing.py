@@ -32,6 +32,7 @@ from manyhands.exceptions import AnnotationError
 from manyhands.fitting import continuing, length
 from manyhands.fitting.context import Earlier
 from manyhands.registry import all_aggregators, all_wrappers
+from tests.fitting.conftest import FEW_PARTS
 
 pytestmark = pytest.mark.filterwarnings("ignore:the votes do not say whether")
 
@@ -354,7 +355,8 @@ def test_iced_goes_on_with_rounds_and_from_its_posterior():
 
 
 def test_crowding_goes_on_with_its_start():
-    model = CrowdInGClassifier(max_epochs=2, adversarial_epochs=1, random_state=0, device="cpu")
+    few = FEW_PARTS["CrowdInGClassifier"]
+    model = CrowdInGClassifier(max_epochs=2, random_state=0, device="cpu", **few)
     model.partial_fit(X[:40], TABLE[:40].select(annotators=list("abcd")))
     start = model.pretrainer_
     before = {name: value.clone() for name, value in start.module_.state_dict().items()}

@@ -22,6 +22,7 @@ from manyhands.fitting import length
 from manyhands.fitting.length import earliest, limit
 from manyhands.registry import all_classifiers
 from manyhands.training import Checkpoint
+from tests.fitting.conftest import FEW_PARTS
 
 QUICK = {"backbone": "linear", "random_state": 0, "device": "cpu"}
 ONE_FIT = {"init_scale": 3.0}  # Four epochs lose classes, for which "auto" would fit again.
@@ -130,8 +131,8 @@ def test_every_stage_of_mbem_has_the_number_of_the_first(problem):
 
 
 def test_the_start_of_crowding_has_the_pilot(problem):
-    model = CrowdInGClassifier(random_state=0, device="cpu", adversarial_epochs=1)
-    model.set_params(generator_epochs=1, discriminator_epochs=1).fit(*problem)
+    few = FEW_PARTS["CrowdInGClassifier"]
+    model = CrowdInGClassifier(random_state=0, device="cpu", **few).fit(*problem)
     start = CrowdLayerClassifier(random_state=0, device="cpu", init_scale=model.init_scale)
     assert model.pretrainer_.n_epochs_ == start.fit(*problem).n_epochs_
 
@@ -172,7 +173,8 @@ def test_pilots_do_not_train_the_module_that_a_factory_keeps(problem):
     np.testing.assert_array_equal(model.predict_proba(X), given.predict_proba(X))
 
 
-def test_a_few_instances_many_times_have_no_pilot(problem):
+def test_a_few_instances_many_times_have_no_pilot(problem, monkeypatch):
+    monkeypatch.setattr(length, "PLAIN_STEPS", 20)
     X, A = problem
     rows = np.repeat(np.arange(2), 75)
     steps = 2

@@ -26,6 +26,7 @@ from manyhands.fitting import Watch
 from manyhands.fitting.embedding import EmbeddingClassifier
 from manyhands.registry import all_classifiers
 from manyhands.training import Features
+from tests.fitting.conftest import FEW_PARTS
 
 METHODS = [CrowdLayerClassifier, CoNALClassifier, AggNetClassifier]
 OWN = [cls for _, cls in all_classifiers() if "backbone" in cls().get_params(deep=False)]
@@ -151,8 +152,8 @@ def quick(cls, backbone, **parameters):
 
 @pytest.mark.parametrize("cls", METHODS)
 def test_a_transformer_of_padded_sentences(cls, tmp_path):
-    (X, data), (X_new, unseen) = sentences(), sentences(150, seed=1)
-    model = quick(cls, new(Transformer)).fit(X, data.A)
+    (X, data), (X_new, unseen) = sentences(180), sentences(150, seed=1)
+    model = quick(cls, new(Transformer), max_epochs=8, lr=1e-2).fit(X, data.A)
     assert (model.predict(X_new) == unseen.y).mean() > 0.9
     assert model.score(X_new, unseen.y) > 0.9
     grid = model.predict_annotation_proba(X_new)
@@ -289,8 +290,7 @@ NEED = {"PersonalClassifier": "linear"}
 @pytest.mark.parametrize("cls", OWN)
 def test_every_method_takes_sentences_or_says_what_it_needs(cls, network, tmp_path):
     X, data = sentences(36)
-    few = {"inner_steps": 10} if cls.__name__ == "RaykarClassifier" else {}
-    model = quick(cls, new(network), max_epochs=2, **few)
+    model = quick(cls, new(network), max_epochs=2, **FEW_PARTS.get(cls.__name__, {}))
     if cls.__name__ in NEED:
         with pytest.raises((AnnotationError, ValueError), match=NEED[cls.__name__]):
             model.fit(X, data.A)

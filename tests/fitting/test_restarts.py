@@ -21,6 +21,7 @@ from manyhands.exceptions import AnnotationError, LostClassWarning
 from manyhands.fitting import Watch
 from manyhands.fitting.context import Followed
 from manyhands.training import Callback
+from tests.fitting.conftest import FEW_PARTS
 
 
 def zeros(shape, n_classes):
@@ -295,7 +296,7 @@ def test_conals_start_survives_saving(tmp_path):
 @pytest.mark.parametrize(("n_epochs", "kept"), [(15, 3.0), (10, 6.0)])
 def test_crowding_starts_from_the_crowd_layer_that_is_kept(n_epochs, kept):
     options = {"scaling": None, "lr": 0.1, "batch_size": 64, "random_state": 0, "device": "cpu"}
-    still = {"classifier_lr": 0.0, "generator_epochs": 1, "adversarial_epochs": 1}
+    still = {"classifier_lr": 0.0, **FEW_PARTS["CrowdInGClassifier"]}
     model = CrowdInGClassifier(zeros, max_epochs=n_epochs, **still, **options)
     quietly(model, X, A)
     assert (model.init_scale, model.pretrainer_.init_scale_) == ("auto", kept)

@@ -66,14 +66,14 @@ def with_known(cls, **parameters):
     return cls(**{name: value for name, value in parameters.items() if name in known})
 
 
-def few_steps(cls):
-    """Make a method that ends after two steps of one start."""
-    return with_known(cls, n_restarts=1, max_iter=2)
+def few_steps(cls, max_iter=2):
+    """Make a method that ends after a few steps of one start."""
+    return with_known(cls, n_restarts=1, max_iter=max_iter)
 
 
-def few_starts(cls):
+def few_starts(cls, **parameters):
     """Make a method that starts twice, where it would ten times."""
-    return with_known(cls, n_restarts=2)
+    return with_known(cls, n_restarts=2, **parameters)
 
 
 def check_result(model, n, r, c):
@@ -100,17 +100,17 @@ def test_does_better_than_the_annotators(cls):
 
 @methods
 @given(A=tables())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_any_table_gives_probabilities(cls, A):
     model = few_starts(cls).fit(AnnotationTable.from_matrix(A, classes=range(3)))
     check_result(model, *A.shape, 3)
 
 
 @methods
-def test_a_thousand_annotations_an_instance_do_not_underflow(cls):
+def test_hundreds_of_annotations_an_instance_do_not_underflow(cls):
     rng = np.random.default_rng(0)
-    y = np.arange(20) % 10
-    A = np.where(rng.random((20, 1000)) < 0.3, y[:, None], rng.integers(0, 10, (20, 1000)))
+    y = np.arange(10)
+    A = np.where(rng.random((10, 500)) < 0.3, y[:, None], rng.integers(0, 10, (10, 500)))
     p = np.where(y[:, None] == A, 0.37, 0.07)
     assert (np.prod(p, axis=1) == 0).all(), "plain products would underflow"
     model = few_starts(cls).fit(A)
@@ -121,13 +121,13 @@ def test_a_thousand_annotations_an_instance_do_not_underflow(cls):
 
 @methods
 def test_shards_change_nothing(cls, monkeypatch):
-    A, y = crowd(n=120)
-    A[5] = A[77] = -1
+    A, y = crowd(n=60)
+    A[5] = A[47] = -1
     gold = [c if i % 9 == 0 else None for i, c in enumerate(y)]
-    whole = few_starts(cls).fit(A, gold=gold)
+    whole = few_starts(cls, max_iter=5).fit(A, gold=gold)
     cut = Votes.shards
     monkeypatch.setattr(Votes, "shards", lambda votes, size=None: cut(votes, 40))
-    parts = few_starts(cls).fit(A, gold=gold)
+    parts = few_starts(cls, max_iter=5).fit(A, gold=gold)
     np.testing.assert_allclose(parts.posterior_, whole.posterior_, atol=1e-7)
     np.testing.assert_allclose(parts.annotator_accuracy_, whole.annotator_accuracy_, atol=1e-7)
     np.testing.assert_allclose(parts.predict_proba(A), whole.predict_proba(A), atol=1e-7)
@@ -135,15 +135,15 @@ def test_shards_change_nothing(cls, monkeypatch):
 
 @methods
 def test_nothing_of_size_instances_times_annotators(cls):
-    """60,000 x 60,000 cells, of which 20,000 hold an annotation."""
+    """20,000 x 20,000 cells, of which 6,000 hold an annotation."""
     rng = np.random.default_rng(0)
-    place, who = rng.choice(60_000, 10_000), rng.choice(60_000, 10_000)
+    place, who = rng.choice(20_000, 3_000), rng.choice(20_000, 3_000)
     table = AnnotationTable.from_arrays(
         np.repeat(place, 2),
-        np.stack([who, (who + 1) % 60_000], axis=1).ravel(),
-        rng.integers(0, 2, 20_000),
-        n_instances=60_000,
-        n_annotators=60_000,
+        np.stack([who, (who + 1) % 20_000], axis=1).ravel(),
+        rng.integers(0, 2, 6_000),
+        n_instances=20_000,
+        n_annotators=20_000,
         duplicates="last",
     )
     tracemalloc.start()
@@ -152,16 +152,16 @@ def test_nothing_of_size_instances_times_annotators(cls):
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak < 0.5e9, "one byte per cell would be 3.6 GB"
+    assert peak < 0.17e9, "one byte per cell would be 0.4 GB"
 
 
 @methods
 @given(A=tables(), seed=st.integers(0, 99))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_permuting_and_relabelling_permutes_and_relabels(cls, A, seed):
     rng = np.random.default_rng(seed)
     rows, columns, classes = (rng.permutation(k) for k in (*A.shape, 3))
-    model = with_known(cls, n_restarts=2, dependence=0.2)  # Its estimate is a random number.
+    model = few_starts(cls, max_iter=25, dependence=0.2)  # Its estimate is a random number.
     plain = clone(model).fit(AnnotationTable.from_matrix(A, classes=range(3)))
     B = np.where(A >= 0, classes[A], -1)[rows][:, columns]
     other = model.fit(AnnotationTable.from_matrix(B, classes=range(3)))
@@ -197,8 +197,7 @@ restarted = pytest.mark.parametrize("cls", [EBCC, MACE, WorkerClustering])
 
 
 @restarted
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("n", [100, 200])
+@pytest.mark.parametrize(("seed", "n"), [(0, 100), (1, 200)])
 def test_three_adversaries_of_seven_do_not_swap_the_classes(cls, seed, n):
     """The maximum in which the adversaries are right often has the better bound."""
     rng = np.random.default_rng(seed)
@@ -239,7 +238,7 @@ def test_one_annotator_is_believed(cls):
 def test_annotations_nobody_contradicts_are_the_labels(cls, n_annotators):
     given = np.where(np.arange(100) % 10 == 0, 1, 0)
     table = AnnotationTable.from_arrays(range(100), np.arange(100) % n_annotators, given)
-    model = cls().fit(table)
+    model = few_starts(cls).fit(table)
     np.testing.assert_array_equal(model.labels_, given)
     assert (model.annotator_accuracy_ > 0.5).all()
 
@@ -278,11 +277,18 @@ def test_a_class_nobody_gave_is_no_trouble(cls):
     assert np.isfinite(model.posterior_).all()
 
 
-@pytest.mark.parametrize("class_prior", ["estimated", "uniform"])
-@methods
+@pytest.mark.parametrize(
+    ("cls", "class_prior"),
+    [
+        (cls, class_prior)
+        for cls in AGGREGATORS
+        for class_prior in ("estimated", "uniform")
+        if class_prior == "estimated" or "class_prior" in cls().get_params()
+    ],
+)
 def test_a_class_nobody_gave_is_improbable_unless_gold_names_it(cls, class_prior):
     A, _ = crowd(n=60)
-    model = with_known(cls, class_prior=class_prior, n_restarts=2)
+    model = few_starts(cls, class_prior=class_prior)
     table = AnnotationTable.from_matrix(A, classes=[0, 1, 2, 3])
     model.fit(table)
     # IBCC gives every class a pseudo-instance. CrowdLab shares the doubt in an annotation equally
@@ -310,7 +316,7 @@ def test_weights_are_repetitions_and_zero_is_absence(cls):
         n_annotators=12,
         weight=weight,
     )
-    model = with_known(cls, dependence=0.2)
+    model = few_starts(cls, dependence=0.2)
     one, other = clone(model).fit(weighted), model.fit(repeated)
     np.testing.assert_allclose(one.posterior_, other.posterior_, atol=1e-6)
 
@@ -322,12 +328,13 @@ def test_gold_is_kept_and_teaches(cls):
     A = np.column_stack([1 - y, 1 - y, y, y, 1 - y])
     gold = {i: y[i] for i in range(20)}
     table = AnnotationTable.from_matrix(A)
-    model = cls().fit(table, gold=gold)
+    model = few_starts(cls).fit(table, gold=gold)
     np.testing.assert_array_equal(model.labels_[:20], y[:20])
     np.testing.assert_allclose(model.posterior_[np.arange(20), y[:20]], 1)
     as_array = [*y[:20].tolist(), *[None] * 20]
-    np.testing.assert_array_equal(cls().fit(table, gold=as_array).posterior_, model.posterior_)
-    without = cls().fit(table)
+    again = few_starts(cls).fit(table, gold=as_array)
+    np.testing.assert_array_equal(again.posterior_, model.posterior_)
+    without = few_starts(cls).fit(table)
     assert model.annotator_accuracy_[2] > without.annotator_accuracy_[2]
     alone = AnnotationTable.from_matrix([[0, 0], [1, 1], [-1, -1]])
     assert cls().fit(alone, gold={2: 1}).labels_.tolist() == [0, 1, 1]
@@ -336,14 +343,14 @@ def test_gold_is_kept_and_teaches(cls):
 @methods
 def test_new_instances_by_known_annotators(cls):
     A, y = crowd(n=400)
-    model = cls().fit(A[:300])
+    model = few_starts(cls).fit(A[:300])
     posterior = model.predict_proba(A[300:])
     np.testing.assert_allclose(posterior.sum(axis=1), 1)
     assert (model.predict(A[300:]) == y[300:]).mean() > 0.88
     nothing = model.predict_proba(np.full((1, 12), -1))
     np.testing.assert_allclose(nothing[0], model.class_prior_, atol=1e-3)
     if cls.__name__ not in INSTANCE_PARAMETERS:
-        model = with_known(cls, dependence=0).fit(A[:300])
+        model = few_starts(cls, dependence=0).fit(A[:300])
         np.testing.assert_allclose(model.predict_proba(A[:300]), model.posterior_, atol=2e-2)
 
 
@@ -351,7 +358,7 @@ def test_new_instances_by_known_annotators(cls):
 def test_annotators_are_matched_by_id(cls):
     A, _ = crowd(n=60)
     ids = [f"a{j}" for j in range(12)]
-    model = cls().fit(AnnotationTable.from_matrix(A, annotators=ids))
+    model = few_starts(cls).fit(AnnotationTable.from_matrix(A, annotators=ids))
     backwards = AnnotationTable.from_matrix(A[:, ::-1], annotators=ids[::-1])
     np.testing.assert_allclose(model.predict_proba(backwards), model.predict_proba(A), atol=1e-9)
     stranger = AnnotationTable.from_matrix([[0, 1]], annotators=["a0", "zoe"])
@@ -368,21 +375,21 @@ def test_annotators_are_matched_by_id(cls):
 
 @pytest.mark.parametrize("cls", [c for c in AGGREGATORS if c.__name__ not in SEVERAL_MAXIMA])
 def test_pieces_give_what_one_fit_gives(cls):
-    A, _ = crowd(n=300)
-    A[:100, 8:] = -1  # The last four annotators come later.
-    parameters = {k: v for k, v in {"tol": 1e-9, "max_iter": 2000}.items() if hasattr(cls(), k)}
+    A, _ = crowd(n=150)
+    A[:50, 8:] = -1  # The last four annotators come later.
+    parameters = {k: v for k, v in {"tol": 1e-7, "max_iter": 2000}.items() if hasattr(cls(), k)}
     if cls.__name__ in ("MACE", "EBCC", "KOS", "ZeroBasedSkill", "WeightedMajorityVote"):
         parameters = {}
     whole = cls(**parameters).fit(AnnotationTable.from_matrix(A))
     model = cls(**parameters)
-    for first, last in ((0, 100), (100, 200), (200, 300)):
+    for first, last in ((0, 50), (50, 100), (100, 150)):
         columns = 8 if first == 0 else 12
         model.partial_fit(
             AnnotationTable.from_matrix(
                 A[first:last, :columns], classes=range(3), instances=range(first, last)
             )
         )
-    assert model.table_.shape == (300, 12)
+    assert model.table_.shape == (150, 12)
     np.testing.assert_allclose(model.posterior_, whole.posterior_, atol=1e-2)
     np.testing.assert_allclose(model.annotator_accuracy_, whole.annotator_accuracy_, atol=1e-2)
 
@@ -392,7 +399,7 @@ def test_partial_fit_after_repeated_pairs(cls):
     table = AnnotationTable.from_arrays(
         [0, 0, 0, 1, 1, 2, 2], [0, 1, 1, 0, 1, 0, 1], [0, 0, 1, 1, 1, 0, 0], duplicates="keep"
     )
-    model = cls().fit(table)
+    model = few_steps(cls).fit(table)
     new = AnnotationTable.from_matrix([[0, 1]], instances=[3], annotators=[0, 7])
     assert model.partial_fit(new).posterior_.shape == (4, 2)
     before = model.posterior_
@@ -411,7 +418,7 @@ def test_partial_fit_after_repeated_pairs(cls):
 @pytest.mark.parametrize("refit", ["fit", "partial_fit"])
 def test_a_fit_that_fails_midway_leaves_all_as_it_was(cls, refit, monkeypatch):
     A, _ = crowd(n=20)
-    model = cls().fit(A)
+    model = few_steps(cls).fit(A)
     model.confusion_  # noqa: B018 - computed on access by some
     before = dict(vars(model))
     later = AnnotationTable.from_matrix(A[:, :9], instances=range(20, 40), classes=range(3))
@@ -434,7 +441,7 @@ def test_a_fit_that_fails_midway_leaves_all_as_it_was(cls, refit, monkeypatch):
 @methods
 def test_partial_fit_keeps_gold_and_refuses_the_same_pair(cls):
     A, _ = crowd(n=30)
-    model = cls().partial_fit(A, gold={0: 2})
+    model = few_starts(cls).partial_fit(A, gold={0: 2})
     model.partial_fit(AnnotationTable.from_matrix([[0, 0, 1]], instances=[30], classes=range(3)))
     again = AnnotationTable.from_matrix([[2, 2, 2]], instances=[30], classes=range(3))
     model.partial_fit(again, duplicates="last")
@@ -465,7 +472,7 @@ def test_rows_without_ids_are_taken_for_those_of_before_with_a_warning():
 @methods
 def test_fitting_again_forgets_what_was(cls):
     A, _ = crowd(n=50)
-    model = cls().fit(A)
+    model = few_starts(cls, max_iter=5).fit(A)
     model.confusion_  # noqa: B018 - computed when asked for, by some
     model.fit(A[:20, :4])
     assert model.confusion_.shape == (4, 3, 3)
@@ -478,7 +485,7 @@ def test_a_saved_aggregator_goes_on(cls, tmp_path):
     A, _ = crowd(n=60)
     ids = [f"task {i}" for i in range(60)]
     table = AnnotationTable.from_matrix(A, instances=ids, annotators=list("abcdefghijkl"))
-    model = cls().fit(table[:40], gold={"task 0": 0, "task 1": 1})
+    model = few_starts(cls, max_iter=5).fit(table[:40], gold={"task 0": 0, "task 1": 1})
     model.confusion_  # noqa: B018 - computed on access by some
     again = load(save(model, tmp_path / "model"))
     assert type(again) is cls
@@ -529,10 +536,11 @@ def test_an_altered_aggregator_is_refused(tmp_path):
 @methods
 def test_pickles_and_starts_where_told(cls):
     A, _ = crowd(n=80)
-    model = cls().fit(A)
+    model = with_known(cls, n_restarts=1)
+    model.fit(A)
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict_proba(A), model.predict_proba(A))
-    warm = cls().fit(A, start=model.posterior_)
+    warm = clone(model).fit(A, start=model.posterior_)
     np.testing.assert_array_equal(warm.labels_, model.labels_)
     assert warm.n_iter_ <= model.n_iter_
 
@@ -541,7 +549,7 @@ def test_pickles_and_starts_where_told(cls):
 def test_the_start_is_checked_and_not_overwritten(cls):
     A, _ = crowd(n=10)
     start = np.full((10, 3), 1 / 3)
-    cls().fit(A, start=start)
+    few_steps(cls).fit(A, start=start)
     assert (start == 1 / 3).all()
     with pytest.raises(AnnotationError, match=r"start has shape \(2, 3\)"):
         cls().fit(A, start=start[:2])
@@ -550,10 +558,10 @@ def test_the_start_is_checked_and_not_overwritten(cls):
 
 
 @pytest.mark.parametrize("cls", [c for c in AGGREGATORS if c.__name__ != "EBCC"])
-def test_a_thousand_classes(cls):
+def test_hundreds_of_classes(cls):
     """EBCC keeps R * C^2 * n_subtypes numbers, as its page says: too many here."""
     rng = np.random.default_rng(0)
-    table = AnnotationTable.from_matrix(rng.integers(0, 1000, (20, 2)), classes=range(1000))
+    table = AnnotationTable.from_matrix(rng.integers(0, 500, (20, 2)), classes=range(500))
     model = few_steps(cls).fit(table)
     np.testing.assert_allclose(model.posterior_.sum(axis=1), 1)
 
@@ -571,7 +579,7 @@ def test_the_global_generator_is_left_alone(cls):
     A, _ = crowd(n=20)
     np.random.seed(0)  # noqa: NPY002
     before = np.random.get_state()[1].copy()  # noqa: NPY002
-    cls().fit(A)
+    few_steps(cls).fit(A)
     np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
 
 

@@ -14,10 +14,10 @@ from tests.inference.test_store import crowd
 METHODS = [
     DawidSkene(max_iter=5),
     DawidSkene(dependence=0, n_subtypes=2, prior_strength=2, max_iter=5),
-    DawidSkene(em="hard", confusion_prior="pooled"),
+    DawidSkene(em="hard", confusion_prior="pooled", max_iter=5),
     DawidSkene(confusion_prior=None, max_iter=5),
     IBCC(abstentions="model", max_iter=8),
-    OneCoinDawidSkene(),
+    OneCoinDawidSkene(max_iter=8),
 ]
 
 
@@ -32,7 +32,7 @@ def small(monkeypatch):
     """Keep tables on disk, in blocks of 2 annotators, and count few annotations at once."""
     monkeypatch.setattr(annotator_blocks, "LARGEST", 0)
     monkeypatch.setattr(annotator_blocks, "BLOCK", 2 * 3 * 4)
-    monkeypatch.setattr(annotator_blocks, "RUN", 150)
+    monkeypatch.setattr(annotator_blocks, "RUN", 80)
 
 
 def same(found, expected):
@@ -45,8 +45,8 @@ def same(found, expected):
 @pytest.mark.parametrize("weights", [False, True], ids=["", "weights"])
 @pytest.mark.parametrize("method", METHODS, ids=repr)
 def test_blocks_of_annotators_change_nothing(method, weights, tmp_path, small):
-    table, gold = crowd(weights=weights)
-    store = AnnotationStore.create(tmp_path / "store", table, shard_annotations=400)
+    table, gold = crowd(200, weights=weights)
+    store = AnnotationStore.create(tmp_path / "store", table, shard_annotations=200)
     given = {"gold": gold, "history": {0: [[9, 1, 0], [2, 7, 1], [0, 1, 8]]}}
     expected = clone(method).fit(table, **given)
     found = clone(method).fit(store, **given)
@@ -87,7 +87,7 @@ def test_a_cluster_adds_up_blocks_of_annotators(method, tmp_path, small, monkeyp
 
 @pytest.mark.parametrize("method", [METHODS[1], METHODS[4]], ids=repr)
 def test_a_killed_fit_resumes_to_the_same_bits(method, tmp_path, small, monkeypatch):
-    store = AnnotationStore.create(tmp_path / "store", crowd()[0], shard_annotations=400)
+    store = AnnotationStore.create(tmp_path / "store", crowd(200)[0], shard_annotations=200)
     expected = clone(method).fit(store)
     written = []
 

@@ -50,11 +50,11 @@ def crowd(seed, n, skill, n_classes, per_instance):
 @pytest.mark.parametrize("n_subtypes", [1, 2])
 @pytest.mark.parametrize("prior", ["hierarchical", "pooled", "diagonal", None])
 @given(A=tables(), class_prior=st.sampled_from(["estimated", "uniform"]))
-@settings(max_examples=12)
+@settings(max_examples=6)
 def test_em_never_decreases_its_objective(prior, n_subtypes, em, A, class_prior):
     model = DawidSkene(
         tol=0.0,
-        max_iter=30,
+        max_iter=15,
         confusion_prior=prior,
         class_prior=class_prior,
         n_subtypes=n_subtypes,
@@ -376,14 +376,14 @@ def test_step_of_the_clusters_by_hand():
 
 
 @given(A=any_tables(), n_clusters=st.integers(1, 4), iterations=st.integers(1, 5))
-@settings(max_examples=40)
+@settings(max_examples=15)
 def test_logged_bound_equals_its_definition(A, n_clusters, iterations):
     model = WorkerClustering(max_iter=iterations, tol=0.0, n_clusters=n_clusters).fit(as_table(A))
     np.testing.assert_allclose(model.log_likelihood_[-1], slow_bound(A, model), atol=1e-9)
 
 
 @given(A=any_tables(), n_clusters=st.integers(1, 4), seed=st.integers(0, 100))
-@settings(max_examples=60)
+@settings(max_examples=20)
 def test_bound_never_decreases(A, n_clusters, seed):
     rng = np.random.default_rng(seed)
     table = as_table(A)
@@ -397,7 +397,7 @@ def test_bound_never_decreases(A, n_clusters, seed):
         weight=rng.uniform(0.1, 3.0, table.n_annotations),
     )
     gold = np.where(rng.random(len(A)) < 0.3, rng.integers(0, N_CLASSES, len(A)), -1)
-    model = WorkerClustering(tol=0.0, max_iter=30, n_clusters=n_clusters).fit(table, gold=gold)
+    model = WorkerClustering(tol=0.0, max_iter=15, n_clusters=n_clusters).fit(table, gold=gold)
     assert (np.diff(model.log_likelihood_) > -1e-9).all()
 
 
@@ -628,9 +628,9 @@ def test_history_leaves_the_rate_of_abstaining():
 
 @pytest.mark.parametrize("n_subtypes", [1, 2])
 @given(A=tables(), counts=arrays(np.int64, (3, 3), elements=st.integers(0, 30)))
-@settings(max_examples=15)
+@settings(max_examples=8)
 def test_em_with_history_never_decreases_its_objective(n_subtypes, A, counts):
-    model = DawidSkene(tol=0.0, max_iter=30, n_subtypes=n_subtypes)
+    model = DawidSkene(tol=0.0, max_iter=15, n_subtypes=n_subtypes)
     model.fit(AnnotationTable.from_matrix(A, classes=range(3)), history={0: counts})
     steps = np.diff(model.log_likelihood_)
     assert (steps > -1e-9 * max(1.0, np.abs(model.log_likelihood_).max())).all()

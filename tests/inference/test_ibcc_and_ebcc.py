@@ -113,7 +113,7 @@ def test_first_iteration_of_two_annotators_by_hand():
 
 
 @given(A=tables(), iterations=st.integers(1, 4))
-@settings(max_examples=40)
+@settings(max_examples=13)
 def test_logged_bound_equals_its_definition(A, iterations):
     assume(((A >= 0).sum(axis=1) > 1).any())  # Else the annotations are believed.
     priors = {"diagonal": 2.5, "off_diagonal": 0.6, "class_strength": 1.7}
@@ -123,7 +123,7 @@ def test_logged_bound_equals_its_definition(A, iterations):
 
 
 @given(A=tables(max_instances=4, max_annotators=3))
-@settings(max_examples=40)
+@settings(max_examples=13)
 def test_bound_stays_below_the_evidence(A):
     A = A[(A >= 0).any(axis=1)]
     model = IBCC(diagonal=3.0, off_diagonal=0.5).fit(as_table(A))
@@ -137,7 +137,7 @@ def test_bound_stays_below_the_evidence(A):
     off_diagonal=st.sampled_from([0.1, 1.0, 5.0]),
     seed=st.integers(0, 100),
 )
-@settings(max_examples=60)
+@settings(max_examples=20)
 def test_bound_never_decreases(A, diagonal, off_diagonal, seed):
     rng = np.random.default_rng(seed)
     table = as_table(A)
@@ -302,7 +302,7 @@ def slow_bound_of_ebcc(A, model):
 
 
 @given(A=tables())
-@settings(max_examples=30)
+@settings(max_examples=10)
 def test_one_subtype_is_ibcc(A):
     table = as_table(A)
     same = {"max_iter": 15, "tol": 0.0, "diagonal": 3.0, "off_diagonal": 0.7}
@@ -315,7 +315,7 @@ def test_one_subtype_is_ibcc(A):
 
 
 @given(A=tables(max_instances=6, max_annotators=3), iterations=st.integers(1, 3))
-@settings(max_examples=20)
+@settings(max_examples=8)
 def test_logged_bound_of_ebcc_equals_its_definition(A, iterations):
     assume(((A >= 0).sum(axis=1) > 1).any())  # Else the annotations are believed.
     model = EBCC(max_iter=iterations, tol=0.0, n_subtypes=2, n_restarts=1, random_state=0)
@@ -330,7 +330,7 @@ def test_logged_bound_of_ebcc_equals_its_definition(A, iterations):
     strength=st.sampled_from([0.1, 10.0]),
     seed=st.integers(0, 100),
 )
-@settings(max_examples=40)
+@settings(max_examples=13)
 def test_bound_of_ebcc_never_decreases(A, n_subtypes, strength, seed):
     gold = np.where(np.arange(len(A)) % 3 == 0, seed % N_CLASSES, -1)
     model = EBCC(tol=0.0, max_iter=30, n_restarts=1, n_subtypes=n_subtypes, random_state=seed)

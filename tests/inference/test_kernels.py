@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -69,6 +69,7 @@ def slow_counts(A, posterior, n_classes):
 
 
 @given(tables(), st.integers(0, 1000))
+@settings(max_examples=30)
 def test_steps_equal_slow_loops(A, seed):
     rng = np.random.default_rng(seed)
     gold = rng.integers(-1, 3, len(A))
@@ -84,6 +85,7 @@ def test_steps_equal_slow_loops(A, seed):
 
 
 @given(tables(), st.integers(1, 4), st.integers(0, 1000))
+@settings(max_examples=30)
 def test_shards_add_up_to_the_whole(A, size, seed):
     rng = np.random.default_rng(seed)
     table = AnnotationTable.from_matrix(A, classes=range(3))
@@ -109,6 +111,7 @@ def test_shards_add_up_to_the_whole(A, size, seed):
 
 
 @given(tables(), st.integers(0, 1000))
+@settings(max_examples=30)
 def test_an_unsorted_table_gives_the_same_sums(A, seed):
     table = AnnotationTable.from_matrix(A, classes=range(3))
     order = np.random.default_rng(seed).permutation(table.n_annotations)

@@ -42,13 +42,15 @@ def fitted(method, table, gold=None):
     model = method()
     if "random_state" in model.get_params():
         model.set_params(random_state=0)
+    if "n_restarts" in model.get_params():
+        model.set_params(n_restarts=2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotIdentifiableWarning)
         return model.fit(table, gold=gold)
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize(("n_pairs", "n_gold"), [(0, 1), (0, 5), (0, 40), (10, 0), (30, 5)])
+@pytest.mark.parametrize(("n_pairs", "n_gold"), [(0, 1), (0, 40), (10, 0), (30, 5)])
 def test_classes_do_not_merge(method, n_pairs, n_gold):
     """A handful of comparisons once put all instances into one class."""
     table, y = make_lone(n_pairs)

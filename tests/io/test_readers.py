@@ -104,7 +104,7 @@ def test_ids_stay_what_they_are(write, ids, expected, column):
     )
 )
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_any_string_id_survives_a_csv_file(tmp_path, ids):
     # Blanks after a separator are no part of a value, and numbers would become integers.
@@ -417,9 +417,8 @@ def test_a_missing_file_and_a_folder(tmp_path, read):
 
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "csv.gz", "parquet", "npy", "npz", "xlsx"])
-@pytest.mark.parametrize(
-    "content",
-    [
+def test_whatever_a_file_holds_the_error_names_it(write, read, suffix):
+    for content in (
         b"",
         b"\n\n\n",
         b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" * 10,
@@ -430,12 +429,10 @@ def test_a_missing_file_and_a_folder(tmp_path, read):
         b"PK\x03\x04broken",
         b"\x93NUMPY\x01\x00broken",
         pickle.dumps([1, 2, 3]),
-    ],
-)
-def test_whatever_a_file_holds_the_error_names_it(write, read, suffix, content):
-    path = write(f"odd.{suffix}", content)
-    with pytest.raises(AnnotationError, match=r"odd\."):
-        read(path)
+    ):
+        path = write(f"odd.{suffix}", content)
+        with pytest.raises(AnnotationError, match=r"odd\."):
+            read(path)
 
 
 @pytest.mark.parametrize(

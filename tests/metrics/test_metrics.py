@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import beta, norm
@@ -58,6 +58,7 @@ def test_certain_labels_give_the_jeffreys_interval():
 
 
 @given(arrays(np.float64, (12, 1), elements=st.floats(0, 1)))
+@settings(max_examples=30)
 def test_uncertain_labels_tell_less_than_certain_ones_and_never_less_than_nothing(p):
     table = AnnotationTable.from_matrix(np.zeros((12, 1), dtype=int), classes=[0, 1])
     found = annotator_reliability(table, np.hstack([p, 1 - p]))
@@ -103,7 +104,7 @@ def test_the_interval_covers_as_often_as_it_says():
 )
 def test_the_interval_covers_where_labels_are_inferred(n_classes, prior):
     inside = []
-    for seed in range(25):
+    for seed in range(10):
         rng = np.random.RandomState(seed)
         table, truth = make_crowd(
             rng.choice(n_classes, size=300, p=prior), n_annotators=20, noise="uniform",
@@ -251,6 +252,7 @@ def test_reliability_curve_by_hand():
 
 
 @given(probabilities_and_gold(), st.integers(1, 20))
+@settings(max_examples=30)
 def test_calibration_error_against_a_loop(given_, n_bins):
     proba, y = given_
     expected = 0.0
@@ -285,6 +287,7 @@ def test_calibration_by_hand():
 
 
 @given(probabilities_and_gold(), st.sampled_from([0.3, 0.8, 1.0]))
+@settings(max_examples=30)
 def test_sure_sets_against_a_loop(given_, sure):
     proba, y = given_
     covered, sizes = [], []
@@ -305,7 +308,7 @@ def test_sure_sets_against_a_loop(given_, sure):
 
 def test_intervals_of_calibrated_probabilities_cover():
     inside = []
-    for seed in range(40):
+    for seed in range(20):
         rng = np.random.default_rng(seed)
         proba = rng.dirichlet(np.ones(3), size=300)
         y = (proba.cumsum(axis=1) < rng.random((300, 1))).sum(axis=1)
@@ -342,6 +345,7 @@ def test_coverage_and_risk_by_hand():
 
 
 @given(probabilities_and_gold())
+@settings(max_examples=30)
 def test_coverage_and_risk_are_those_of_decide(given_):
     proba, y = given_
     found = coverage_risk(proba, y, classes=range(proba.shape[1]))

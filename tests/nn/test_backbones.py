@@ -32,22 +32,22 @@ def small_images(n=12):
 
 
 @pytest.mark.parametrize("name", IMAGES)
-@pytest.mark.parametrize("n", [1, 3])
-def test_shapes(name, n):
+def test_shapes(name):
     network = make_backbone(name, (3, 32, 32), 7).eval()
-    x = torch.randn(n, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        embedding, logits = network.embed(x), network(x)
-        assert logits.shape == (n, 7)
-        assert embedding.shape == (n, network.head.in_features)
-        torch.testing.assert_close(network.head(embedding), logits)
+    for n in (1, 3):
+        x = torch.randn(n, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+        with torch.no_grad():
+            embedding, logits = network.embed(x), network(x)
+            assert logits.shape == (n, 7)
+            assert embedding.shape == (n, network.head.in_features)
+            torch.testing.assert_close(network.head(embedding), logits)
 
 
 @pytest.mark.parametrize("name", BACKBONES)
 def test_every_parameter_gets_a_gradient(name):
     torch.manual_seed(0)
     network = make_backbone(name, (3, 32, 32), 4)
-    network(torch.randn(4, 3, 32, 32)).square().sum().backward()
+    network(torch.randn(2, 3, 32, 32)).square().sum().backward()
     for parameter, value in network.named_parameters():
         assert value.grad is not None, parameter
         assert value.grad.abs().sum() > 0, parameter
@@ -208,8 +208,9 @@ def test_vgg16_refuses_other_inputs(shape):
 # -- images with their channels last ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", IMAGES)
-@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(
+    ("name", "channels"), [("cnn", 1), ("cnn", 3), ("vgg16", 3), ("resnet18", 1)]
+)
 def test_channels_may_be_last(name, channels):
     last = make_backbone(name, (32, 32, channels), 7).eval()
     first = make_backbone(name, (channels, 32, 32), 7).eval()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from manyhands import AnnotationTable, DawidSkene
-from manyhands.report import Contents, planning, summarize
+from manyhands.report import Contents, planning, render_report, summarize
 
 EVIL = [
     "<script>alert(1)</script>",
@@ -30,10 +30,9 @@ EVIL = [
 
 
 @pytest.fixture(autouse=True)
-def short_forecast(monkeypatch):
-    """Forecast two rounds of one world for every report: more worlds only narrow the figures."""
-    monkeypatch.setattr(planning, "WORLDS", 1)
-    monkeypatch.setattr(planning, "ROUNDS", 2)
+def no_forecast(monkeypatch):
+    """Make no forecast, which takes most of the time: `full` has one, and a test of its own."""
+    monkeypatch.setitem(planning.FORESEEN, "annotators", 0)
 
 
 def hundred_times_ten_thousand():
@@ -144,6 +143,18 @@ def full():
         ended=1.7e9 + 60.0 * np.arange(table.n_annotations),
         title="Every section",
     )
+
+
+@pytest.fixture(scope="session")
+def full_html(full):
+    """The page of ``full``."""
+    return render_report(full)
+
+
+@pytest.fixture(scope="session")
+def full_page(full_html):
+    """The parsed page of ``full``, to be read only."""
+    return Page(full_html)
 
 
 class Page(HTMLParser):

@@ -195,7 +195,7 @@ def test_a_trace_of_mass_does_not_make_a_class(name):
 
 def test_an_absent_class_is_survived(imbalanced):
     X, table, _ = imbalanced
-    table = replace(table, classes=np.array([0, 1, 2]))
+    X, table = X[:150], replace(table[:150], classes=np.array([0, 1, 2]))
     for name in BALANCES:
         model = AggregatedClassifier(DawidSkene(), class_balance=name, **QUICK).fit(X, table)
         assert np.isfinite(model.predict_proba(X)).all()
@@ -280,8 +280,8 @@ def test_the_focal_gradient_is_finite_where_all_is_sure(gamma):
 def imbalanced():
     """Two overlapping classes, one in twelve of the rarer; six annotators, three each."""
     rng = np.random.default_rng(0)
-    y = (rng.random(1500) < 1 / 12).astype(np.int64)
-    X = rng.normal(size=(1500, 5)).astype(np.float32)
+    y = (rng.random(900) < 1 / 12).astype(np.int64)
+    X = rng.normal(size=(900, 5)).astype(np.float32)
     X[:, 0] += 1.6 * y
     table = make_crowd(
         y, X=X, n_annotators=6, annotations_per_instance=3.0, noise_strength=0.1, random_state=0
@@ -345,7 +345,8 @@ def test_balanced_data_need_nothing(cls, name):
 @pytest.mark.parametrize("name", BALANCES)
 def test_the_same_seed_gives_the_same_model(imbalanced, name):
     X, table, _ = imbalanced
-    model = CrowdLayerClassifier(class_balance=name, **QUICK | {"batch_size": 256})
+    X, table = X[:300], table[:300]
+    model = CrowdLayerClassifier(class_balance=name, **QUICK | {"batch_size": 64})
     first, second = (clone(model).fit(X, table).predict_proba(X) for _ in range(2))
     np.testing.assert_array_equal(first, second)
 
@@ -393,7 +394,7 @@ def test_focal_losses_do_not_apply_to_another_second_stage():
 # -- what the options do to a fit ------------------------------------------------------------------
 
 
-def skewed(n=600, seed=0):
+def skewed(n, seed=0):
     """One annotation an instance, one in eleven of class 1, classes that overlap."""
     rng = np.random.default_rng(seed)
     y = (np.arange(n) % 11 == 0).astype(int)
@@ -403,9 +404,9 @@ def skewed(n=600, seed=0):
 
 @pytest.mark.parametrize("make", [SoftProbClassifier, AggregatedClassifier])
 def test_the_balance_does_not_depend_on_the_size_of_batches(make):
-    X, A, y = skewed()
+    X, A, y = skewed(440)
     recall = []
-    for batch_size, max_epochs in ((1, 1), (8, 3), (600, 100)):
+    for batch_size, max_epochs in ((1, 1), (8, 3), (440, 40)):
         model = make(
             backbone="linear", class_balance="reweight", batch_size=batch_size, lr=0.05,
             max_epochs=max_epochs, random_state=0, weight_decay=0.0,

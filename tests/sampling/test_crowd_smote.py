@@ -238,7 +238,7 @@ def test_sampling_strategies():
         CrowdSMOTE(sampling_strategy={7: 30}).fit_resample(X, table, labels=y)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.permutations([0, 1, 2]), st.integers(0, 5))
 def test_a_permutation_of_class_names_permutes_the_result(names, seed):
     rng = np.random.default_rng(seed)

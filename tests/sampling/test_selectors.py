@@ -69,7 +69,7 @@ def test_quotas_by_hand():
     assert class_quotas(np.zeros(3, dtype=int), 6).tolist() == [0, 0, 0]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=33, deadline=None)
 @given(
     counts=st.lists(st.integers(0, 10**6), min_size=1, max_size=8),
     n_select=st.integers(1, 10**5),
@@ -148,7 +148,7 @@ def test_the_running_best_is_that_of_a_full_sort(size, n_select):
     assert cells_of(refilled.table) == set(expected) | more
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     n_select=st.integers(3, 40),
@@ -176,7 +176,7 @@ def test_no_cell_is_chosen_twice_or_over_what_is_there(seed, n_select, share, wh
     assert table.observed.n_annotations == (A >= 0).sum()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=13, deadline=None)
 @given(seed=st.integers(0, 10**6), n_select=st.integers(3, 30), size=st.integers(1, 12))
 def test_ties_go_to_the_first_cell(seed, n_select, size):
     """Certain predictions all have entropy 0: which are taken must not depend on batches."""
@@ -331,7 +331,7 @@ def test_of_three_classes_the_strongest_other_counts_not_their_sum():
     assert not safe_instances(place, labels, assurance, n_neighbors=3)[0]
 
 
-@settings(deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.integers(0, 2**32 - 1), st.integers(2, 4), st.integers(1, 40), st.sampled_from([0.0, 0.7])
 )
@@ -365,7 +365,7 @@ def assert_tuplets(tuplets, labels, size):
     assert (classes[:, 2:] != classes[:, :1]).all()
 
 
-@settings(deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.integers(0, 5), min_size=2, max_size=6),
     st.integers(0, 3),
