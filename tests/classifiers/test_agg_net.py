@@ -177,7 +177,7 @@ def test_with_a_constant_classifier_the_updates_are_those_of_dawid_skene(iterati
 
 
 def test_a_network_that_sees_nothing_ends_as_dawid_skene():
-    """The same of the estimator: 60 steps of gradient descent on a prior alone are an M-step."""
+    """The same of the estimator: 20 steps of gradient descent on a prior alone are an M-step."""
 
     class Descending(Counted):
         def _make_optimizer(self, module):
@@ -186,7 +186,7 @@ def test_a_network_that_sees_nothing_ends_as_dawid_skene():
     X, A, y = make_crowd_problem(n=60)
     moved = (y == 2) & (np.arange(60) < 25)
     A[moved] = np.where(A[moved] == 2, 0, A[moved])  # a prior that is not uniform
-    n_iterations, epochs = 4, 60
+    n_iterations, epochs = 4, 20
     model = Descending(
         Constant(3), em_every=epochs, max_epochs=n_iterations * epochs, smoothing=0.0,
         confusion_floor=0.0, proba_floor=0.0, batch_size=60, random_state=0,
@@ -235,7 +235,7 @@ def test_known_confusions_are_recovered():
     for i, chosen in enumerate(annotators):
         for r in chosen:
             A[i, r] = rng.choice(3, p=truth[r, y[i]])
-    model = AggNetClassifier(max_epochs=25, lr=3e-3, random_state=0).fit(X, A)
+    model = AggNetClassifier(max_epochs=8, lr=1e-2, random_state=0).fit(X, A)
     assert np.abs(model.confusion_ - truth).max() < 0.1
     assert np.abs(model.confusion_ - truth).mean() < 0.03
     assert model.score(X, y) > np.mean(DawidSkene().fit_predict(A) == y)
@@ -296,7 +296,7 @@ def test_class_balance_helps_a_rare_class():
     table = make_crowd(y, n_annotators=6, annotations_per_instance=3, random_state=0)
     recall = {
         balance: np.mean(
-            AggNetClassifier(class_balance=balance, random_state=0, max_epochs=15)
+            AggNetClassifier(class_balance=balance, random_state=0, max_epochs=6, lr=2e-3)
             .fit(X, table)
             .predict(X[y == 1])
         )

@@ -38,7 +38,7 @@ def test_a_crowd_of_blocks_is_completed():
     """Half of the annotators flip; nobody is told of whom or of what: the marginal is 1/2."""
     X, observed, A, hidden = flippers()
     table = AnnotationTable.from_matrix(observed, classes=[0, 1])
-    model = completer(max_epochs=200).fit(X, table)
+    model = completer(max_epochs=150, hidden=32, validation=None).fit(X, table)
     right = model.complete(np.arange(len(X))).argmax(axis=2) == A
     assert right[hidden].mean() > 0.95
     # Of features that say nothing, nothing is known.
@@ -53,7 +53,7 @@ def test_features_speak_for_instances_nobody_annotated():
     A = np.where(rng.random((200, 6)) < 0.4, y[:, None], -1)
     A[150:] = -1
     A[:, 3:] = np.where(A[:, 3:] < 0, -1, (A[:, 3:] + 1) % 3)  # they name the class after it
-    model = completer(max_epochs=100).fit(X, AnnotationTable.from_matrix(A, classes=[0, 1, 2]))
+    model = completer(max_epochs=50).fit(X, AnnotationTable.from_matrix(A, classes=[0, 1, 2]))
     expected = np.column_stack([y[150:]] * 3 + [(y[150:] + 1) % 3] * 3)
     found = model.complete(np.arange(150, 200))
     assert (found.argmax(axis=2) == expected).mean() > 0.9
@@ -108,11 +108,13 @@ def test_a_cell_is_hidden_with_all_its_annotations():
 def test_the_epoch_that_explains_the_held_out_annotations_best_is_kept():
     X, A, _ = make_crowd_problem()
     table = AnnotationTable.from_matrix(A)
-    model = completer(max_epochs=60, validation=0.2).fit(X, table)
+    options = {"lr": 0.05, "validation": 0.2}
+    model = completer(max_epochs=20, **options).fit(X, table)
     nll = model.history_.column("validation_nll")
     assert model.best_epoch_ == np.argmin(nll) + 1
     assert model.history_.column("nll").tolist() == model.history_.column("loss").tolist()
-    short = completer(max_epochs=model.best_epoch_, validation=0.2).fit(X, table)
+    assert model.best_epoch_ < 20
+    short = completer(max_epochs=model.best_epoch_, **options).fit(X, table)
     rows = np.arange(len(X))
     np.testing.assert_array_equal(short.complete(rows), model.complete(rows))
     # By hand: what is held out, explained by the graph of the others.
@@ -126,8 +128,8 @@ def test_the_epoch_that_explains_the_held_out_annotations_best_is_kept():
         log_proba = model.module_.annotation_log_proba(x, others, *asked[:2])
     by_hand = -log_proba.gather(1, asked.labels[:, None]).mean()
     assert nll.min() == pytest.approx(float(by_hand), rel=1e-5)
-    stopped = completer(max_epochs=60, validation=0.2, patience=1).fit(X, table)
-    assert len(stopped.history_) < 60
+    stopped = completer(max_epochs=20, patience=1, **options).fit(X, table)
+    assert len(stopped.history_) < 20
     last = completer(validation=None).fit(X, table)
     assert not hasattr(last, "best_epoch_")
     assert "validation_nll" not in last.history_.columns
@@ -227,7 +229,9 @@ def test_weights_are_weights_of_the_loss():
     twos = completer().fit(X, replace(table, weights=np.full(table.n_annotations, 2.0)))
     np.testing.assert_allclose(twos.complete(rows), plain, atol=1e-6)
     one_sided = np.where(table.label == 0, 1.0, 1e-3)
-    model = completer(max_epochs=60, validation=None).fit(X, replace(table, weights=one_sided))
+    model = completer(max_epochs=20, lr=0.03, validation=None).fit(
+        X, replace(table, weights=one_sided)
+    )
     assert model.complete(rows)[..., 0].mean() > 0.9
 
 

@@ -185,7 +185,7 @@ def test_known_confusions_are_recovered():
         y, X=X, n_annotators=6, annotations_per_instance=4.0, noise_strength=(0.1, 0.6),
         random_state=0,
     )  # fmt: skip
-    model = MaxMIGClassifier(random_state=0, max_epochs=30).fit(X, table)
+    model = MaxMIGClassifier(random_state=0, max_epochs=20, lr=2e-3).fit(X, table)
     counts = np.zeros((6, 4, 4))
     np.add.at(counts, (table.annotator, y[table.instance], table.label), 1)
     counts /= counts.sum(axis=2, keepdims=True)
@@ -217,7 +217,7 @@ def test_copies_count_as_one():
     careless = np.where(rng.random(900) < 0.55, y, (y + 1) % 3)
     good = [np.where(rng.random(900) < 0.85, y, rng.integers(0, 3, 900)) for _ in range(2)]
     A = np.column_stack([*good, careless, careless, careless])
-    model = MaxMIGClassifier(random_state=0, max_epochs=40).fit(X, A)
+    model = MaxMIGClassifier(random_state=0, max_epochs=15, lr=3e-3).fit(X, A)
     assert model.score(X, y) > np.mean(MajorityVote().fit_predict(A) == y) + 0.2
 
 

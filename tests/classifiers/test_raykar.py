@@ -100,10 +100,10 @@ def test_figures_are_those_of_the_loops(smoothing, weight_decay):
 def test_the_likelihood_never_falls(separation):
     X, A, _ = noisy_problem(n=100, separation=separation)
     model = RaykarClassifier(
-        smoothing=0.0, weight_decay=0.0, tol=0.0, max_epochs=40, scaling=None
+        smoothing=0.0, weight_decay=0.0, tol=0.0, max_epochs=20, scaling=None
     ).fit(X, A)  # fmt: skip
     nll = model.history_.column("nll")
-    assert len(nll) == 40
+    assert len(nll) == 20
     assert (np.diff(nll) <= 1e-9).all()
     assert nll[-1] < nll[0] - 1e-3
     np.testing.assert_array_equal(model.history_.column("penalty"), 0)
@@ -115,7 +115,7 @@ def test_the_loss_never_rises_with_priors_nor_with_another_network(backbone, inn
     """Generalised EM: an M-step that stops early still climbs."""
     X, A, _ = noisy_problem(n=100)
     model = RaykarClassifier(
-        backbone, inner_steps=inner_steps, tol=0.0, max_epochs=12, random_state=0,
+        backbone, inner_steps=inner_steps, tol=0.0, max_epochs=8, random_state=0,
         class_balance="reweight",
     ).fit(X, A)  # fmt: skip
     assert (np.diff(model.history_.column("loss")) <= 1e-9).all()
@@ -146,7 +146,7 @@ def test_known_confusions_are_recovered():
     y = rng.integers(0, 3, 2000)
     X = rng.normal(size=(2000, 3)) + 2.0 * np.eye(3)[y]
     truth = 0.5 * rng.dirichlet(np.ones(3), (5, 3)) + 0.5 * np.eye(3)
-    draws = np.array([[rng.choice(3, p=truth[r, c]) for r in range(5)] for c in y])
+    draws = (rng.random((5, 2000, 1)) > truth.cumsum(axis=2)[:, y]).sum(axis=2).T
     A = np.where(rng.random((2000, 5)) < 0.5, draws, -1)
     model = RaykarClassifier().fit(X, A)
     assert np.abs(model.confusion_ - truth).max() < 0.08
@@ -164,11 +164,14 @@ def test_it_stops_when_the_loss_settles():
 
 
 def test_neither_seed_nor_batches_nor_order_matter():
-    X, A, _ = noisy_problem(n=60)
-    first = RaykarClassifier(random_state=0).fit(X, A)
+    X, A, _ = noisy_problem(n=40)
+    short = {"max_epochs": 6}
+    first = RaykarClassifier(random_state=0, **short).fit(X, A)
     others = [
-        RaykarClassifier(random_state=1, batch_size=7).fit(X, A),
-        RaykarClassifier(random_state=2, lr=0.5, reset_optimizer=True).fit(X[::-1], A[::-1]),
+        RaykarClassifier(random_state=1, batch_size=15, **short).fit(X, A),
+        RaykarClassifier(random_state=2, lr=0.5, reset_optimizer=True, **short).fit(
+            X[::-1], A[::-1]
+        ),
     ]
     for other in others:
         np.testing.assert_allclose(first.predict_proba(X), other.predict_proba(X), atol=1e-5)

@@ -165,7 +165,7 @@ def test_known_confusions_are_recovered(parametrization):
         y, X=X, n_annotators=6, annotations_per_instance=4.0, noise_strength=(0.1, 0.6),
         random_state=0,
     )  # fmt: skip
-    few_large_steps = {"max_epochs": 15, "lr": 3e-3, "noise_lr": 0.08}
+    few_large_steps = {"max_epochs": 10, "lr": 4e-3, "noise_lr": 0.06}
     model = TraceRegClassifier(parametrization=parametrization, random_state=0, **few_large_steps)
     model.fit(X, table)
     counts = np.zeros((6, 4, 4))
