@@ -70,6 +70,19 @@ def closed_network(tmp_path_factory):
 
 
 @pytest.fixture(scope="session", autouse=True)
+def signatures_read_once():
+    """Keep the parameters' names of a class: each `get_params` would read its signature again."""
+    from functools import cache
+
+    from sklearn.base import BaseEstimator
+
+    read = cache(BaseEstimator._get_param_names.__func__)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BaseEstimator, "_get_param_names", classmethod(read))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def equal_forecasts_once():
     """Make the forecast of a report once for equal tables: it takes most of the time of a job."""
     from copy import deepcopy

@@ -1,6 +1,7 @@
 """Sharing of models: what is left out, the card, and a hub that is a folder."""
 
 import dataclasses
+import functools
 import json
 import pickle
 import shutil
@@ -25,6 +26,7 @@ from manyhands import (
     DoctorNetClassifier,
     hub,
 )
+from manyhands.classifiers.stacking import automatic
 from manyhands.displays import ConfusionDisplay
 from manyhands.encoders import TextEncoder
 from manyhands.estimator_checks import make_crowd_problem, quick_clone
@@ -40,6 +42,19 @@ FEW = {"n_rounds": 1, "n_folds": 2, "random_state": 0}
 QUICK = {"max_epochs": 2, "random_state": 0, "device": "cpu"}
 
 
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    """Fit stacks of two members, and parts of methods for few epochs."""
+    monkeypatch.setattr(automatic, "MANY_FEATURES", 0)
+    monkeypatch.setattr("manyhands.fitting.length.PLAIN_STEPS", 20)
+
+
+@functools.cache
+def fitted(cls):
+    """A model that many tests share, to be read only."""
+    return cls(**(FEW if cls is CrowdStackingClassifier else QUICK)).fit(X, TABLE)
+
+
 def contents(folder):
     """Everything in a folder, as one text."""
     files = [path for path in Path(folder).rglob("*") if path.is_file()]
@@ -47,7 +62,7 @@ def contents(folder):
 
 
 def test_confusions_of_a_model_shared_without_annotators(tmp_path):
-    model = CrowdStackingClassifier(n_rounds=1).fit(X, TABLE)
+    model = fitted(CrowdStackingClassifier)
     shared = from_pretrained(save_pretrained(model, tmp_path / "model"))
     shown = ConfusionDisplay.from_estimator(shared)
     np.testing.assert_array_equal(shown.matrix, model.pooled_confusion_)
@@ -183,7 +198,7 @@ def test_the_card_by_hand(tmp_path):
 
 
 def test_a_card_of_another_origin_is_not_overwritten(tmp_path):
-    model = CrowdStackingClassifier(n_rounds=1).fit(X, TABLE)
+    model = fitted(CrowdStackingClassifier)
     (tmp_path / "README.md").write_text("My notes.")
     with pytest.raises(WriteError, match="is not from manyhands"):
         save_pretrained(model, tmp_path)
@@ -228,11 +243,11 @@ class FolderHub:
 
 def test_there_and_back(tmp_path):
     hub = FolderHub(tmp_path)
-    model = CoNALClassifier(**QUICK).fit(X, TABLE)
+    model = fitted(CoNALClassifier)
     assert push_to_hub(model, "me/crowd", private=True, api=hub) == "https://hub/me/crowd/commit/1"
     assert hub.calls == [("me/crowd", True, True)]
     expect_no_annotators(tmp_path / "me" / "crowd", model)
-    other = CrowdStackingClassifier(**FEW).fit(X, TABLE)
+    other = fitted(CrowdStackingClassifier)
     push_to_hub(other, "me/crowd", api=hub, annotations=TABLE)
     shared = from_pretrained("me/crowd", api=hub)
     np.testing.assert_array_equal(shared.predict_proba(X), other.predict_proba(X))
@@ -247,7 +262,7 @@ def test_the_hubs_own_client_is_used_by_default(tmp_path, monkeypatch):
         return made[-1]
 
     monkeypatch.setitem(sys.modules, "huggingface_hub", SimpleNamespace(HfApi=make))
-    model = CrowdLayerClassifier(**QUICK).fit(X, TABLE)
+    model = fitted(CrowdLayerClassifier)
     push_to_hub(model, "me/crowd", token="secret")
     shared = from_pretrained("me/crowd", token="secret")
     assert [hub.token for hub in made] == ["secret", "secret"]
@@ -271,7 +286,7 @@ def test_a_model_has_the_methods_of_the_hubs_mixin(tmp_path):
     package = pytest.importorskip("huggingface_hub", reason=NO_HUB)
     from manyhands.hub import HubModel
 
-    model = CoNALClassifier(**QUICK).fit(X, TABLE)
+    model = fitted(CoNALClassifier)
     given = HubModel(model, annotations=TABLE, gold=(X[:9].tolist(), Y[:9].tolist()))
     assert isinstance(given, package.ModelHubMixin)
     given.save_pretrained(tmp_path / "model")
@@ -288,7 +303,7 @@ def test_the_mixin_includes_annotators_on_request(tmp_path):
     pytest.importorskip("huggingface_hub", reason=NO_HUB)
     from manyhands.hub import HubModel
 
-    model = CrowdStackingClassifier(**FEW).fit(X, TABLE)
+    model = fitted(CrowdStackingClassifier)
     HubModel(model, include_annotators=True).save_pretrained(tmp_path / "numbers")
     numbers = HubModel.from_pretrained(tmp_path / "numbers").model
     assert numbers.annotators_.tolist() == ["w001", "w002", "w003", "w004", "w005"]
@@ -306,9 +321,9 @@ def test_the_mixin_pushes_and_fetches_through_the_hubs_client(tmp_path, monkeypa
         monkeypatch.setattr(f"{module}.HfApi", lambda token=None: FolderHub(tmp_path, token))
     fetch = "huggingface_hub.hub_mixin.hf_hub_download"
     monkeypatch.setattr(fetch, lambda filename, **_: str(place / filename))
-    conal = CoNALClassifier(**QUICK).fit(X, TABLE)
+    conal = fitted(CoNALClassifier)
     HubModel(conal).push_to_hub("me/crowd", private=True)
-    stack = CrowdStackingClassifier(**FEW).fit(X, TABLE)
+    stack = fitted(CrowdStackingClassifier)
     HubModel(stack).push_to_hub("me/crowd")
     shared = HubModel.from_pretrained("me/crowd", revision="1").model
     np.testing.assert_array_equal(shared.predict_proba(X), stack.predict_proba(X))

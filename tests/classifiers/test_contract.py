@@ -2,12 +2,12 @@
 
 import re
 import warnings
-from functools import cache, partial
+from functools import partial
 from unittest.mock import patch
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import check_classifiers_train, parametrize_with_checks
 
@@ -92,7 +92,7 @@ ONE_STEP = {
     "guard": False,
     "members": [("logistic", LogisticRegression())],
     "lr": 0.02,
-    "C": 0.01,  # weak: it takes fewer iterations
+    "C": 0.01,  # so strong a penalty takes few iterations
 }
 """A fit whose predictions do not matter."""
 
@@ -126,14 +126,6 @@ def cases():
     names, pairs = mark.args
     pairs = [(e, c) for e, c in pairs if c.func is not check_classifiers_train or c.keywords]
     return pytest.mark.parametrize(names, pairs, **mark.kwargs)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def signatures_read_once():
-    """Keep the parameters' names of a class: every `get_params` reads its signature again."""
-    read = cache(BaseEstimator._get_param_names.__func__)
-    with patch.object(BaseEstimator, "_get_param_names", classmethod(read)):
-        yield
 
 
 @cases()

@@ -10,14 +10,23 @@ import pandas as pd
 import pytest
 
 import manyhands
-from manyhands import AnnotationTable, DawidSkene
+from manyhands import AnnotationTable, CrowdStackingClassifier, DawidSkene
+from manyhands.classifiers.stacking import automatic
 from manyhands.io import read_annotations, read_export
 from manyhands.io.annotations import read_items
 from manyhands.jobs.outputs import times_of
+from manyhands.report import planning
 from tests.cli.conftest import done, done_json, read_rows, refused, run, write_csv
 from tests.io.test_exports import SAMPLES, made, studio, write
 
 FOLDER = ["annotators.csv", "labels.csv", "model.json", "report.html", "summary.json"]
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    """Make no forecast, which takes most of a job's time, unless a test asks for it."""
+    monkeypatch.setitem(planning.FORESEEN, "annotators", 0)
+    monkeypatch.setattr(automatic, "MANY_FEATURES", 0)  # Two members of a stack are enough.
 
 
 @pytest.fixture
@@ -32,7 +41,8 @@ def project(home):
     return write(home / "project.json", tasks)
 
 
-def test_a_folder_holds_labels_annotators_and_a_report_without_features(home):
+def test_a_folder_holds_labels_annotators_and_a_report_without_features(home, monkeypatch):
+    monkeypatch.setitem(planning.FORESEEN, "annotators", 5)
     result = done_json("aggregate", "A.csv", "--gold", "gold.csv", "--out", "labels")
     assert [Path(name).name for name in result["files"]] == FOLDER
     assert sorted(path.name for path in Path("labels").glob("[!w]*")) == FOLDER
@@ -48,6 +58,7 @@ def test_a_folder_holds_labels_annotators_and_a_report_without_features(home):
     page = Path("labels/report.html").read_text()
     assert "Labels of A.csv" in page
     assert "Against gold labels" in page
+    assert "Several rounds ahead" in page
     assert "Learnt common confusion" not in page
     again = done("aggregate", "A.csv", "--method", "majority-vote", "--out", "labels")
     assert "recommended: accept" in again.stdout
@@ -133,12 +144,14 @@ def test_what_would_change_the_aggregator_is_refused(home, more, says):
     refused(3, "aggregate", "--continue", "days", "day2.csv", *more, says=says)
 
 
-def test_going_on_needs_an_aggregator_with_the_same_classes(home, model):
+def test_going_on_needs_an_aggregator_with_the_same_classes(home):
     write_two_days()
+    stack = CrowdStackingClassifier(n_rounds=2, n_folds=2)
+    stack.fit(np.load("X.npy"), read_annotations("A.csv")).save("model")
     done("aggregate", "day1.csv", "--out", "days")
     refused(3, "aggregate", "--continue", "days", "A_names.csv", says=["classes"])
     refused(5, "aggregate", "--continue", "nowhere", "day2.csv", says=["'nowhere' is not a"])
-    says = ["holds a CoNALClassifier, a classifier", "manyhands fit --continue"]
+    says = ["holds a CrowdStackingClassifier, a classifier", "manyhands fit --continue"]
     refused(3, "aggregate", "--continue", "model", "day2.csv", says=says)
 
 

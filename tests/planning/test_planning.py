@@ -588,7 +588,7 @@ def test_a_forecast_follows_the_pilot():
     pilot = table.n_annotations / 60
     np.testing.assert_allclose(found.sizes, [*np.arange(pilot, 5), 5])
     mean = found.curves["plan"].accuracy.mean(axis=0)
-    assert mean[-1] > mean[0]
+    assert mean[-1] > mean[0] + 0.1
     start = DawidSkene().fit(table).posterior_.max(axis=1).mean()
     assert mean[0] == pytest.approx(start, abs=0.06)
     again = forecast(table, {"plan": AnnotationPlanner()}, budget=5, batch=1, n_runs=2)
