@@ -32,6 +32,7 @@ from manyhands.encoders import TextEncoder
 from manyhands.estimator_checks import make_crowd_problem, quick_clone
 from manyhands.exceptions import AnnotationError, MissingExtraError, ModelFolderError, WriteError
 from manyhands.hub import from_pretrained, push_to_hub, save_pretrained
+from manyhands.linear import regression
 from manyhands.metrics import estimate_accuracy
 from manyhands.registry import all_classifiers
 
@@ -44,7 +45,8 @@ QUICK = {"max_epochs": 2, "random_state": 0, "device": "cpu"}
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    """Fit stacks of two members, and parts of methods for few epochs."""
+    """Fit stacks of two members, and parts of methods for few epochs and strengths."""
+    monkeypatch.setattr(regression, "STRENGTHS", regression.STRENGTHS[3:6])
     monkeypatch.setattr(automatic, "MANY_FEATURES", 0)
     monkeypatch.setattr("manyhands.fitting.length.PLAIN_STEPS", 20)
 

@@ -37,7 +37,7 @@ from manyhands.classifiers.stacking import automatic
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting import length
 from manyhands.inference import OneCoinDawidSkene
-from manyhands.linear import TunedLogisticRegression
+from manyhands.linear import TunedLogisticRegression, regression
 from manyhands.registry import all_aggregators
 from manyhands.report import planning as forecasts
 from manyhands.sampling import CrowdSMOTE, DistributionAwareSelector, TupletSampler, safe_instances
@@ -103,6 +103,7 @@ def test_python_in_the_docs_runs(page, demo, monkeypatch):
     monkeypatch.setattr(length, "LEAST_EPOCHS", 4)
     monkeypatch.setattr(length, "PLAIN_STEPS", 20)
     monkeypatch.setattr(automatic, "MANY_FEATURES", 0)  # Two members of a stack are enough.
+    monkeypatch.setattr(regression, "STRENGTHS", regression.STRENGTHS[3:6])
     monkeypatch.setattr(forecasts, "WORLDS", 1)
     monkeypatch.setattr(forecasts, "ROUNDS", 2)
     for cls, name in (
@@ -433,10 +434,9 @@ def imports_of(path: Path) -> Iterator[ast.ImportFrom | ast.Import]:
         node = waiting.pop()
         if isinstance(node, ast.ImportFrom | ast.Import):
             yield node
-        elif isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
-            continue
-        elif isinstance(node, ast.stmt | ast.excepthandler | ast.match_case | ast.mod):
-            waiting += ast.iter_child_nodes(node)  # No expression holds an import.
+        elif not (isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"):
+            for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+                waiting += getattr(node, field, ())  # No expression holds an import.
 
 
 def files_behind(node: ast.ImportFrom | ast.Import) -> Iterator[str]:

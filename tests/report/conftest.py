@@ -132,17 +132,20 @@ def full():
         common_confusion_=np.full((c, c), 1 / c),
         common_proportion_=np.linspace(0, 1, r),
     )
-    return summarize(
-        table,
-        aggregator=DawidSkene().fit(table),
-        classifier=classifier,
-        X=numbered(table),
-        gold=gold,
-        selection=compared(),
-        seconds=rng.gamma(2.0, 3.0, size=table.n_annotations),
-        ended=1.7e9 + 60.0 * np.arange(table.n_annotations),
-        title="Every section",
-    )
+    with pytest.MonkeyPatch.context() as patch:  # A short forecast.
+        patch.setattr(planning, "WORLDS", 1)
+        patch.setattr(planning, "ROUNDS", 2)
+        return summarize(
+            table,
+            aggregator=DawidSkene().fit(table),
+            classifier=classifier,
+            X=numbered(table),
+            gold=gold,
+            selection=compared(),
+            seconds=rng.gamma(2.0, 3.0, size=table.n_annotations),
+            ended=1.7e9 + 60.0 * np.arange(table.n_annotations),
+            title="Every section",
+        )
 
 
 @pytest.fixture(scope="session")
