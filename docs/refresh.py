@@ -270,16 +270,17 @@ def experiments() -> tuple[dict[str, Any], Any]:
 
 def hours() -> str:
     """Return the table of what all runs took, as the papers' pages say it."""
-    lines = ["| page | runs | hours |", "|---|---|---|"]
-    total = [0.0, 0.0]
+    lines = ["| page | runs | hours | undisturbed |", "|---|---|---|---|"]
+    total = [0.0, 0.0, 0.0]
+    took = r"The (\d+) different runs took ([\d.]+) hours.*?they take ([\d.]+) "
     for key in experiments()[1]:
         text = (DOCS / "results" / f"{key}.md").read_text(encoding="utf-8")
-        match = re.search(r"The (\d+) different runs took ([\d.]+) hours", text)
+        match = re.search(took, text)
         if match is None:
             raise ValueError(f"docs/results/{key}.md does not say what its runs took")
-        total = [total[0] + int(match[1]), total[1] + float(match[2])]
-        lines.append(f"| [{key}](results/{key}.md) | {match[1]} | {match[2]} |")
-    lines.append(f"| all | {total[0]:.0f} | {total[1]:.1f} |")
+        total = [sum(each) for each in zip(total, map(float, match.groups()), strict=True)]
+        lines.append(f"| [{key}](results/{key}.md) | {' | '.join(match.groups())} |")
+    lines.append(f"| all | {total[0]:.0f} | {total[1]:.1f} | {total[2]:.1f} |")
     return "\n".join(lines) + "\n\n"
 
 

@@ -219,6 +219,19 @@ def test_data_made_anew_with_every_seed_differ_from_seed_to_seed():
     assert line_of(to_markdown(make_page(make_paper(), [row], records)), "first")[1].endswith("(3)")
 
 
+def test_the_page_says_how_its_runs_are_made_again_and_how_long_they_take():
+    row = make_row("first", seeds=(0, 1))
+    records = [make_record(row, s, 0.8, seconds=t) for s, t in enumerate((3600.0, 7200.0))]
+    page = to_markdown(make_page(make_paper(), [row], records))
+    assert "by: manyhands reproduce p && manyhands results p." in page
+    assert "The 2 different runs took 3.00 hours, each on one core; as fast as the fastest" in page
+    assert "they take 2.00 (some" in page
+    # More runs than the row names seeds.
+    records.append(make_record(row, 2, 0.8, seconds=3600.0))
+    page = to_markdown(make_page(make_paper(), [row], records))
+    assert "manyhands reproduce p && manyhands reproduce p --hanging 10 && manyhands res" in page
+
+
 def test_gaps_are_told_with_their_reason():
     rows = [make_row("first", seeds=[0, 1]), make_row("second", seeds=[0], device="gpu")]
     failed = make_record(rows[0], 1, status="failed", reason="ValueError: a | b")

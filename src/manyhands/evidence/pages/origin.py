@@ -68,13 +68,20 @@ def origin_section(
     all_runs = [run for row in rows for run in runs.get(row.id, [])]
     # Rows that differ only in name share their runs.
     seconds = {run.key: run.seconds for run in all_runs}
-    command = f"manyhands reproduce {paper.key} && manyhands results {paper.key}"
+    fastest = {
+        run.key: min(other.seconds for other in found) for found in runs.values() for run in found
+    }
+    commands = [f"reproduce {paper.key}", f"results {paper.key}"]
+    if any(len(runs.get(row.id, ())) > len(row.seeds) for row in rows):
+        commands.insert(1, f"reproduce {paper.key} --hanging 10")
+    command = " && ".join(f"manyhands {each}" for each in commands)
     blocks: list[Block] = [
         Paragraph(
             f"Made from {len(all_runs)} records by: {command}. The {len(seconds)} different runs "
-            f"took {sum(seconds.values()) / 3600:.2f} hours, each on one core. All runs of a row "
-            "are of one code and, unless a crowd is simulated anew with every seed, of the same "
-            "data."
+            f"took {sum(seconds.values()) / 3600:.2f} hours, each on one core; as fast as the "
+            f"fastest of their rows, they take {sum(fastest.values()) / 3600:.2f} (some shared the "
+            "machine with other work). All runs of a row are of one code and, unless a crowd is "
+            "simulated anew with every seed, of the same data."
         )
     ]
     lines = [_origin_line(row.id, runs[row.id]) for row in rows if runs.get(row.id)]
