@@ -22,19 +22,12 @@ from manyhands.estimator_checks import parametrize_with_crowd_checks
 from manyhands.exceptions import LostClassWarning
 from manyhands.fitting import BaseCrowdClassifier
 from manyhands.registry import all_wrappers
+from tests.fitting.conftest import FEW_PARTS as FEW_PARTS_OF_FITS
 
 FEW_STEPS = {"max_epochs": 5, "lr": 0.1, "batch_size": 150, "random_state": 0, "device": "cpu"}
 """Settings that learn scikit-learn's small sets in a few steps."""
 FEW_PARTS = {
-    "CrowdInGClassifier": {
-        "adversarial_epochs": 1,
-        "discriminator_epochs": 1,
-        "discriminator_steps": 1,
-        "generative_steps": 1,
-        "generator_epochs": 1,
-        "mu": "mean",
-        "pretraining_lr": 0.05,
-    },
+    "CrowdInGClassifier": {**FEW_PARTS_OF_FITS["CrowdInGClassifier"], "pretraining_lr": 0.05},
     "CrowdStackingClassifier": {"n_folds": 2, "n_rounds": 2, "dependence": 0.1},
     "DoctorNetClassifier": {"weight_epochs": 5},
     "ICEDClassifier": {"warm_up_epochs": 1, "decoder_epochs": 1, "em_max_iter": 10},

@@ -10,26 +10,16 @@ from PIL import Image
 from sklearn.pipeline import Pipeline
 from typer.main import get_command
 
-from manyhands import AnnotationStore, CrowdStackingClassifier, DawidSkene, load, save
-from manyhands.classifiers.stacking import automatic
+from manyhands import AnnotationStore, DawidSkene, load, save
 from manyhands.cli.app import app
 from manyhands.cli.reading import Reading
 from manyhands.encoders import FunctionEncoder, ImageEncoder, TextEncoder
 from manyhands.exceptions import AnnotationError
 from manyhands.io import read_annotations, read_images, read_raw_aligned, read_texts
-from manyhands.report import planning
 from tests.cli.conftest import done, done_json, fit_arguments, read_rows, refused, write_csv
 from tests.io.test_exports import made, studio, write
 
-
-@pytest.fixture(autouse=True)
-def short(monkeypatch):
-    """Make no forecast, which other tests read, and fit stacks of two members in two rounds."""
-    monkeypatch.setitem(planning.FORESEEN, "annotators", 0)
-    monkeypatch.setattr(automatic, "MANY_FEATURES", 0)
-    for name in ("n_rounds", "n_folds"):
-        monkeypatch.setitem(CrowdStackingClassifier.__init__.__kwdefaults__, name, 2)
-    monkeypatch.setattr("manyhands.fitting.length.PLAIN_STEPS", 20)
+pytestmark = pytest.mark.usefixtures("short")
 
 
 @pytest.fixture

@@ -17,11 +17,9 @@ import pytest
 
 import manyhands
 from manyhands import CoNALClassifier, CrowdStackingClassifier
-from manyhands.classifiers.stacking import automatic
 from manyhands.io import features, read_gold
 from manyhands.io.files import file_lock
 from manyhands.io.mapped import MappedRows
-from manyhands.report import planning
 from manyhands.training.checkpoint import Checkpoint
 from tests.cli.conftest import (
     done,
@@ -36,15 +34,7 @@ from tests.cli.conftest import (
     write_csv,
 )
 
-
-@pytest.fixture(autouse=True)
-def short(monkeypatch):
-    """Make no forecast, which other tests read, and fit stacks of two members in two rounds."""
-    monkeypatch.setitem(planning.FORESEEN, "annotators", 0)
-    monkeypatch.setattr(automatic, "MANY_FEATURES", 0)
-    for name in ("n_rounds", "n_folds"):
-        monkeypatch.setitem(CrowdStackingClassifier.__init__.__kwdefaults__, name, 2)
-    monkeypatch.setattr("manyhands.fitting.length.PLAIN_STEPS", 20)
+pytestmark = pytest.mark.usefixtures("short")
 
 
 # -- model folders ----------------------------------------------------------------------------

@@ -224,8 +224,8 @@ def test_the_page_says_how_its_runs_are_made_again_and_how_long_they_take():
     records = [make_record(row, s, 0.8, seconds=t) for s, t in enumerate((3600.0, 7200.0))]
     page = to_markdown(make_page(make_paper(), [row], records))
     assert "by: manyhands reproduce p && manyhands results p." in page
-    assert "The 2 different runs took 3.00 hours, each on one core; as fast as the fastest" in page
-    assert "they take 2.00 (some" in page
+    assert "The 2 different runs took 3.00 hours, each on one core." in page
+    assert "the fastest run of its row, they would take 2.00. All" in page
     # More runs than the row names seeds.
     records.append(make_record(row, 2, 0.8, seconds=3600.0))
     page = to_markdown(make_page(make_paper(), [row], records))

@@ -78,10 +78,10 @@ def origin_section(
     blocks: list[Block] = [
         Paragraph(
             f"Made from {len(all_runs)} records by: {command}. The {len(seconds)} different runs "
-            f"took {sum(seconds.values()) / 3600:.2f} hours, each on one core; as fast as the "
-            f"fastest of their rows, they take {sum(fastest.values()) / 3600:.2f} (some shared the "
-            "machine with other work). All runs of a row are of one code and, unless a crowd is "
-            "simulated anew with every seed, of the same data."
+            f"took {sum(seconds.values()) / 3600:.2f} hours, each on one core. Some shared the "
+            "machine with other work: if each took as long as the fastest run of its row, they "
+            f"would take {sum(fastest.values()) / 3600:.2f}. All runs of a row are of one code "
+            "and, unless a crowd is simulated anew with every seed, of the same data."
         )
     ]
     lines = [_origin_line(row.id, runs[row.id]) for row in rows if runs.get(row.id)]
