@@ -80,7 +80,11 @@ class Histories:
     def __init__(self, content: bytes) -> None:
         pa, pq = _pyarrow()
         try:
-            table = pq.read_table(BytesIO(content), page_checksum_verification=True)
+            # Arrow's own threads may outlive the interpreter, and abort it when they then let go
+            # of Python's bytes (apache/arrow#34314); so all is read in this thread.
+            source = pa.BufferReader(content)
+            with pq.ParquetFile(source, page_checksum_verification=True) as file:
+                table = file.read(use_threads=False)
             self._columns = {name: table[name].combine_chunks() for name in table.column_names}
             self._places = {name: k for k, name in enumerate(table[_FIGURES].to_pylist())}
             self._layouts = table[_COLUMNS].to_pylist()
