@@ -531,8 +531,7 @@ def test_start_continues_from_another_model():
 
 
 def test_a_start_reads_columns_as_it_was_fitted():
-    X, y = blobs()
-    table = make_crowd(y, n_annotators=8, random_state=0)
+    X, table, _ = few_blobs()
     frame = pd.DataFrame(X).add_prefix("x")
     frame.loc[::10, "x0"] = np.nan
     first = CrowdStackingClassifier(n_rounds=2, random_state=0).fit(frame, table)
