@@ -22,7 +22,7 @@ from manyhands.estimator_checks import parametrize_with_crowd_checks
 from manyhands.exceptions import LostClassWarning
 from manyhands.fitting import BaseCrowdClassifier
 from manyhands.registry import all_wrappers
-from tests.fitting.conftest import FEW_PARTS as FEW_PARTS_OF_FITS
+from tests.classifiers.conftest import FEW_PARTS as FEW_PARTS_OF_FITS
 
 FEW_STEPS = {"max_epochs": 5, "lr": 0.1, "batch_size": 150, "random_state": 0, "device": "cpu"}
 """Settings that learn scikit-learn's small sets in a few steps."""

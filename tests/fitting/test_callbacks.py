@@ -21,7 +21,7 @@ from manyhands.training import (
     TensorBoardLogger,
     WandbLogger,
 )
-from tests.fitting.conftest import FEW_PARTS
+from tests.classifiers.conftest import FEW_PARTS
 
 NETWORKS = [cls for _, cls in all_classifiers() if "callbacks" in cls().get_params(deep=False)]
 QUICK = {"max_epochs": 3, "random_state": 0, "device": "cpu"}

@@ -32,7 +32,7 @@ from manyhands.exceptions import AnnotationError
 from manyhands.fitting import continuing, length
 from manyhands.fitting.context import Earlier
 from manyhands.registry import all_aggregators, all_wrappers
-from tests.fitting.conftest import FEW_PARTS
+from tests.classifiers.conftest import FEW_PARTS
 
 pytestmark = pytest.mark.filterwarnings("ignore:the votes do not say whether")
 

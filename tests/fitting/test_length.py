@@ -22,7 +22,7 @@ from manyhands.fitting import length
 from manyhands.fitting.length import earliest, limit
 from manyhands.registry import all_classifiers
 from manyhands.training import Checkpoint
-from tests.fitting.conftest import FEW_PARTS
+from tests.classifiers.conftest import FEW_PARTS
 
 QUICK = {"backbone": "linear", "random_state": 0, "device": "cpu"}
 ONE_FIT = {"init_scale": 3.0}  # Four epochs lose classes, for which "auto" would fit again.

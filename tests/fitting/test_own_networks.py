@@ -26,7 +26,7 @@ from manyhands.fitting import Watch
 from manyhands.fitting.embedding import EmbeddingClassifier
 from manyhands.registry import all_classifiers
 from manyhands.training import Features
-from tests.fitting.conftest import FEW_PARTS
+from tests.classifiers.conftest import FEW_PARTS
 
 METHODS = [CrowdLayerClassifier, CoNALClassifier, AggNetClassifier]
 OWN = [cls for _, cls in all_classifiers() if "backbone" in cls().get_params(deep=False)]

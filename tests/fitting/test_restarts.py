@@ -21,7 +21,7 @@ from manyhands.exceptions import AnnotationError, LostClassWarning
 from manyhands.fitting import Watch
 from manyhands.fitting.context import Followed
 from manyhands.training import Callback
-from tests.fitting.conftest import FEW_PARTS
+from tests.classifiers.conftest import FEW_PARTS
 
 
 def zeros(shape, n_classes):
