@@ -158,10 +158,12 @@ def killed(n, folder):
     return {"killed": figures(model, X)}
 
 
-def work(task, n, folder):
+def work(tasks, n, folder):
     warnings.simplefilter("ignore")
-    found = globals()[task](n, Path(folder))
-    (Path(folder) / f"{task}-{n}-{os.environ.get('RANK', 0)}.json").write_text(json.dumps(found))
+    for task in tasks.split("+"):
+        found = globals()[task](n, Path(folder))
+        file = Path(folder) / f"{task}-{os.environ.get('RANK', 0)}.json"
+        file.write_text(json.dumps(found))
 
 
 def port():
@@ -170,12 +172,12 @@ def port():
         return free.getsockname()[1]
 
 
-def together(task, folder, *options, n=2):
-    """Run a task in n processes; return what each found."""
+def together(tasks, folder, *options, n=2):
+    """Run tasks in n processes; return what each process found, by task."""
     pytest.importorskip("lightning_fabric", reason="the extra 'distributed' is not installed")
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(n)]
     command += ["--master-addr", "127.0.0.1", "--master-port", str(port()), *options]
-    command += [__file__, task, str(n), str(folder)]
+    command += [__file__, "+".join(tasks), str(n), str(folder)]
     root = str(Path(__file__).parents[2])
     path = os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])
     env = {**os.environ, "PYTHONPATH": path, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
@@ -183,7 +185,18 @@ def together(task, folder, *options, n=2):
         command, env=env, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    return [json.loads((folder / f"{task}-{n}-{rank}.json").read_text()) for rank in range(n)]
+    return {
+        task: [json.loads((folder / f"{task}-{rank}.json").read_text()) for rank in range(n)]
+        for task in tasks
+    }
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """What two processes find in all tasks: they are started once, as most of it is imports."""
+    folder = tmp_path_factory.mktemp("whole")
+    (folder / "flag").touch()  # Nothing is killed.
+    return together(["methods", "paths", "dropout", "killed"], folder)
 
 
 def difference(one, other):
@@ -204,20 +217,20 @@ def difference(one, other):
 
 
 @pytest.mark.slow
-def test_two_processes_train_every_method_as_one_does(tmp_path):
+def test_two_processes_train_every_method_as_one_does(whole, tmp_path):
     expected = methods(1, tmp_path)
     assert {"CrowdLayerClassifier", "CoNALClassifier", "MaxMIGClassifier"} <= expected.keys()
-    for found in together("methods", tmp_path):
+    for found in whole["methods"]:
         for name, one in expected.items():
             assert difference(one, found[name]) < 1e-5, name
 
 
 @pytest.mark.slow
-def test_two_processes_equal_one_on_every_path(tmp_path):
+def test_two_processes_equal_one_on_every_path(whole, tmp_path):
     expected = paths(1, tmp_path)
     own = expected.pop("own")
-    for rank, found in enumerate(together("paths", tmp_path)):
-        parts = found.pop("own")
+    for rank, found in enumerate(whole["paths"]):
+        parts = found["own"]
         for name, one in expected.items():
             assert difference(one, found[name]) < 1e-5, name
         # Of a Dataset, every process reads its part; a user's callback is heard in the first only.
@@ -227,23 +240,19 @@ def test_two_processes_equal_one_on_every_path(tmp_path):
 
 
 @pytest.mark.slow
-def test_dropout_leaves_the_networks_of_all_processes_equal(tmp_path):
-    for found in together("dropout", tmp_path):
+def test_dropout_leaves_the_networks_of_all_processes_equal(whole):
+    for found in whole["dropout"]:
         one, other = found["weights"]
         assert one == other
 
 
 @pytest.mark.slow
-def test_a_killed_process_is_restarted_and_ends_with_the_uninterrupted_result(tmp_path):
-    folders = [tmp_path / "whole", tmp_path / "killed"]
-    for folder in folders:
-        folder.mkdir()
-    (folders[0] / "flag").touch()
-    whole = together("killed", folders[0])
-    restarted = together("killed", folders[1], "--max-restarts", "1")
-    assert (folders[1] / "flag").exists()
-    assert restarted[0]["killed"]["proba"] == whole[0]["killed"]["proba"]
-    assert restarted[0]["killed"]["rows"] == whole[0]["killed"]["rows"]
+def test_a_killed_process_is_restarted_and_ends_with_the_uninterrupted_result(whole, tmp_path):
+    restarted = together(["killed"], tmp_path, "--max-restarts", "1")
+    assert (tmp_path / "flag").exists()
+    expected, found = whole["killed"][0]["killed"], restarted["killed"][0]["killed"]
+    assert found["proba"] == expected["proba"]
+    assert found["rows"] == expected["rows"]
 
 
 @pytest.mark.slow
