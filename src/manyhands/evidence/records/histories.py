@@ -80,8 +80,8 @@ class Histories:
     def __init__(self, content: bytes) -> None:
         pa, pq = _pyarrow()
         try:
-            # Arrow's own threads may outlive the interpreter, and abort it when they then let go
-            # of Python's bytes (apache/arrow#34314); so all is read in this thread.
+            # In this thread alone: an Arrow thread that still holds Python's bytes when the
+            # interpreter exits aborts the process (apache/arrow#34314).
             source = pa.BufferReader(content)
             with pq.ParquetFile(source, page_checksum_verification=True) as file:
                 table = file.read(use_threads=False)
