@@ -177,6 +177,16 @@ def test_the_best_of_several_rows_is_the_one_to_beat():
     assert "m/d" in missing.why
 
 
+def test_the_best_of_several_rows_is_compared_by_the_seeds_that_it_was_chosen_by():
+    """Two seeds are common to all; by the others, c is better by far."""
+    rows = {f"m/{name}": make_row(name) for name in "abc"}
+    accuracies = {"a": [0.80, 0.83, 0.80, 0.83], "b": [0.70, 0.70], "c": [0.79, 0.80, 0.95, 0.95]}
+    runs = {f"m/{name}": make_records(rows[f"m/{name}"], accuracies[name]) for name in "abc"}
+    test = {"kind": "best", "better": "m/a", "than": ["m/b", "m/c"], "by": 0.0}
+    found = judge({**test, "metric": "accuracy", "selection": LAST}, rows, runs)
+    assert found.why.startswith("best of 2: c; accuracy, last epoch: +2.00 points")
+
+
 def test_records_that_count():
     row = make_row("first")
     other = make_row("first", holdout=None)

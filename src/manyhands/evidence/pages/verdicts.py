@@ -276,7 +276,11 @@ def _judge_best(test: Mapping[str, Any], rows: Mapping[str, Row], runs: Runs) ->
     (best, _), _ = max(
         values.items(), key=lambda found: np.mean([found[1][seed] for seed in sorted(common)])
     )
-    found = _judge_difference({**test, "than": best}, rows, runs)
+    # The best is that of these seeds: a row with more of them may be the better one there.
+    shared = {
+        name: [record for record in found if record.seed in common] for name, found in runs.items()
+    }
+    found = _judge_difference({**test, "than": best}, rows, shared)
     named = rows[best].label if best in rows else best
     return Verdict(found.verdict, f"best of {len(values)}: {named}; {found.why}", found.hangs)
 
