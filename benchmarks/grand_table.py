@@ -88,8 +88,8 @@ WORDS = {
     ),
     CROWD_KIT: (
         "crowd-kit",
-        "it has modules, no classifier: network, loop, batches, scaling and dense features are "
-        "ours (128 units, Adam, 50 epochs, one row per vote)",
+        "it has modules, no classifier: network, loop, batches, scaling and the conversion of "
+        "sparse features to dense ones are ours (128 units, Adam, 50 epochs, one row per vote)",
     ),
 }
 """Method -> its package, and what had to be done to run it."""
