@@ -17,12 +17,10 @@ from manyhands import (
     DawidSkene,
     cross_predict,
 )
-from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, ModelFolderError
 from manyhands.metrics import accuracy, corrected_vote_agreement, vote_agreement, vote_information
 from manyhands.selection import deal_instances, instance_units
-
-QUICK = {"max_epochs": 2, "backbone": "linear", "device": "cpu"}
+from tests.selection.conftest import QUICK
 
 
 class Echo(ClassifierMixin, BaseEstimator):
@@ -54,12 +52,6 @@ class Echo(ClassifierMixin, BaseEstimator):
 @pytest.fixture(autouse=True)
 def _count_from_zero():
     Echo.fits = 0
-
-
-@pytest.fixture
-def problem():
-    X, A, _ = make_crowd_problem()
-    return X, AnnotationTable.from_matrix(A)
 
 
 # -- who is left out -------------------------------------------------------------------------------

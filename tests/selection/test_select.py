@@ -26,21 +26,13 @@ from manyhands import (
     make_crowd,
     select,
 )
-from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, ModelChoiceWarning
 from manyhands.fitting import length
 from manyhands.metrics import accuracy, paired_z, vote_agreement
 from manyhands.registry import all_classifiers
 from manyhands.selection import criteria, selecting
 from manyhands.selection.criteria import GOLD_TO_SETTLE, earliest_epoch, guarded_epoch
-
-QUICK = {"max_epochs": 2, "backbone": "linear", "device": "cpu"}
-
-
-@pytest.fixture
-def problem():
-    X, A, _ = make_crowd_problem()
-    return X, AnnotationTable.from_matrix(A)
+from tests.selection.conftest import QUICK
 
 
 class Fixed(ClassifierMixin, BaseEstimator):

@@ -181,8 +181,9 @@ def together(tasks, folder, *options, n=2):
     root = str(Path(__file__).parents[2])
     path = os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])
     env = {**os.environ, "PYTHONPATH": path, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    limit = 600 * len(tasks)
     done = subprocess.run(
-        command, env=env, capture_output=True, text=True, timeout=600, check=False
+        command, env=env, capture_output=True, text=True, timeout=limit, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return {
@@ -193,7 +194,7 @@ def together(tasks, folder, *options, n=2):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """What two processes find in all tasks: they are started once, as most of it is imports."""
+    """What two processes find in all tasks: a start for each would mostly be imports."""
     folder = tmp_path_factory.mktemp("whole")
     (folder / "flag").touch()  # Nothing is killed.
     return together(["methods", "paths", "dropout", "killed"], folder)
