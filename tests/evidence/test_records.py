@@ -5,9 +5,12 @@ import pickle
 import subprocess
 import sys
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -262,6 +265,45 @@ def test_a_finished_run_counts_before_a_failed_one_and_the_last_before_others(tm
         pack(tmp_path)
         assert read_records(tmp_path) == [counts]
         assert find(tmp_path, first.row, 0, first.key) == counts
+
+
+STRINGS = pa.list_(pa.string())
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"x": pa.array([1])},
+        {"figures": pa.array(["a"])},
+        {"figures": pa.array(["a"]), "columns": pa.array([2])},
+        {"figures": pa.array(["a"]), "columns": pa.array([None], STRINGS)},
+        {"figures": pa.array(["a"]), "columns": pa.array([["loss:float"]], STRINGS)},
+        {
+            "figures": pa.array(["a"]),
+            "columns": pa.array([["loss:float"]], STRINGS),
+            "loss:float": pa.array([1.0]),
+        },
+        {
+            "figures": pa.array(["a"]),
+            "columns": pa.array([["loss:odd"]], STRINGS),
+            "loss:odd": pa.array([[1.0]]),
+        },
+    ],
+    ids=[
+        "another table",
+        "no layouts",
+        "layouts of numbers",
+        "gap",
+        "no column",
+        "no lists",
+        "kind",
+    ],
+)
+def test_a_table_that_holds_no_histories_is_damaged(columns):
+    file = BytesIO()
+    pq.write_table(pa.table(columns), file)
+    with pytest.raises(ValueError, match=r"column|x|odd"):
+        Histories(file.getvalue())
 
 
 def test_rows_that_share_a_run_share_a_line(tmp_path):

@@ -80,8 +80,9 @@ def origin_section(
             f"Made from {len(all_runs)} records by: {command}. The {len(seconds)} different runs "
             f"took {sum(seconds.values()) / 3600:.2f} hours, each on one core. Some shared the "
             "machine with other work: if each took as long as the fastest run of its row, they "
-            f"would take {sum(fastest.values()) / 3600:.2f}. All runs of a row are of one code "
-            "and, unless a crowd is simulated anew with every seed, of the same data."
+            f"would take {sum(fastest.values()) / 3600:.2f}. All runs of a row are of one code, "
+            "or adopted by it. They are on the same data, unless a crowd is simulated anew with "
+            "every seed."
         )
     ]
     lines = [_origin_line(row.id, runs[row.id]) for row in rows if runs.get(row.id)]

@@ -276,7 +276,7 @@ def _judge_best(test: Mapping[str, Any], rows: Mapping[str, Row], runs: Runs) ->
     (best, _), _ = max(
         values.items(), key=lambda found: np.mean([found[1][seed] for seed in sorted(common)])
     )
-    # The best is that of these seeds: a row with more of them may be the better one there.
+    # Only the seeds that chose the best compare it: with more of them, another might be the best.
     shared = {
         name: [record for record in found if record.seed in common] for name, found in runs.items()
     }

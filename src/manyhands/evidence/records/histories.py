@@ -47,13 +47,8 @@ def to_parquet(histories: Mapping[str, History]) -> bytes:
             cell = [json.dumps(value) for value in values] if kind == _JSON else values
             cells.setdefault(layout[-1], [None] * len(names))[place] = cell
         layouts.append(layout)
-    types = {_FLOAT: pa.float64(), _INT: pa.int64(), _TEXT: pa.string(), _JSON: pa.string()}
-    arrays = {
-        _FIGURES: pa.array(names, pa.string()),
-        _COLUMNS: pa.array(layouts, pa.list_(pa.string())),
-    }
-    for column in sorted(cells):
-        arrays[column] = pa.array(cells[column], pa.list_(types[_kind_of(column)]))
+    contents = {_FIGURES: names, _COLUMNS: layouts, **dict(sorted(cells.items()))}
+    arrays = {name: pa.array(cells, _type_of(name)) for name, cells in contents.items()}
     file = BytesIO()
     # Measured on these columns: plain values compress better than dictionary encoding.
     options = {"compression": "zstd", "compression_level": 19, "use_dictionary": False}
@@ -85,11 +80,18 @@ class Histories:
             source = pa.BufferReader(content)
             with pq.ParquetFile(source, page_checksum_verification=True) as file:
                 table = file.read(use_threads=False)
+            for field in table.schema:
+                if field.type != _type_of(field.name):
+                    raise ValueError(f"column {field.name!r} has the type {field.type}")
             self._columns = {name: table[name].combine_chunks() for name in table.column_names}
             self._places = {name: k for k, name in enumerate(table[_FIGURES].to_pylist())}
             self._layouts = table[_COLUMNS].to_pylist()
         except (pa.ArrowException, OSError, KeyError) as error:
             raise ValueError(str(error)) from error
+        if None in self._layouts:
+            raise ValueError(f"column {_COLUMNS!r} has gaps")
+        if missing := {name for layout in self._layouts for name in layout} - self._columns.keys():
+            raise ValueError(f"there is no column {min(missing)!r}")
 
     def __contains__(self, figures: str) -> bool:
         return figures in self._places
@@ -114,6 +116,15 @@ def _values(column: Any, place: int) -> list[Any]:
     values = column.values.slice(start, end - start)
     # Faster than to_pylist, which makes a pyarrow scalar for every value.
     return values.to_pylist() if values.null_count else values.to_numpy(False).tolist()
+
+
+def _type_of(column: str) -> Any:
+    """Return the type that a column has in the file; KeyError if its name has no known kind."""
+    pa, _ = _pyarrow()
+    if column in (_FIGURES, _COLUMNS):
+        return pa.string() if column == _FIGURES else pa.list_(pa.string())
+    types = {_FLOAT: pa.float64(), _INT: pa.int64(), _TEXT: pa.string(), _JSON: pa.string()}
+    return pa.list_(types[_kind_of(column)])
 
 
 def _kind_of(column: str) -> str:
