@@ -641,7 +641,7 @@ def test_a_killed_adoption_is_taken_up(place, monkeypatch):
 def test_a_group_is_judged_when_its_sample_is_complete(place):
     place.write("one", MOVED)
     assert place.adopt(budget_minutes=1e-6) == {}
-    assert "adopted" not in place.page()
+    assert "re-run on" not in place.page()
     assert len(place.adopt(per_group=1)["one"].rerun) == 1
 
 
