@@ -309,12 +309,22 @@ def commit() -> str:
     return name + "+" * bool(changed.returncode)
 
 
+@cache
+def name_of_gpu() -> str:
+    """The GPU that networks train on; nothing where there is none."""
+    import torch
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else ""
+
+
 def measure(name: str, method: str, seed: int) -> dict[str, Any]:
     """Fit a method, and measure it on the test part."""
     cell: dict[str, Any] = {"set": name, "method": method, "seed": seed}
     cell |= {"commit": commit(), "date": datetime.date.today().isoformat()}
     if method in PEERS:
         cell["package"] = package_of(method)
+    if name_of_gpu():
+        cell["gpu"] = name_of_gpu()
     data = data_of(name, seed)
     started = process_time()
     try:
