@@ -110,8 +110,10 @@ class Table:
             self._values.setdefault((each["set"], each["method"]), []).append(each)
 
     def values(self, name: str, method: str, field: str = "accuracy") -> list[float]:
-        """Values of a method on a set, one per seed."""
+        """Values of a method on a set, one per seed; seconds only where no GPU helped."""
         own = self._values.get((name, method), [])
+        if field == "seconds":
+            own = [each for each in own if "gpu" not in each]
         return [each[field] for each in own if field in each]
 
     def mean(self, name: str, method: str, field: str = "accuracy") -> float | None:
@@ -190,7 +192,8 @@ def page(found: Found, peers: Sequence[tuple[str, str, str]]) -> list[str]:
         *_field(table, order, "calibration_error", 100, 1, min),
         "## Seconds",
         "",
-        "CPU seconds of a fit on one thread of a busy machine; they vary by a third.",
+        "CPU seconds of a fit on one thread of a busy machine; they vary by a third. "
+        + _on_gpu(table),
         "",
         *_field(table, order, "seconds", 1, 1, None),
         *_peers(table, peers),
@@ -309,6 +312,16 @@ def _field(
         if any(value is not None for value in values):
             lines.append(line)
     return table_lines(["", *SETS.values()], lines)
+
+
+def _on_gpu(table: Table) -> str:
+    """Say which cells have no seconds because their networks trained on a GPU."""
+    runs: dict[tuple[str, str], list[str]] = {}
+    for each in table.records:
+        if "gpu" in each:
+            runs.setdefault((each["set"], each["gpu"]), []).append(each["method"])
+    told = [f"{', '.join(ms)} on {SETS[name]} ({gpu})" for (name, gpu), ms in runs.items()]
+    return f"Trained on a GPU, so without seconds here: {'; '.join(told)}." if told else ""
 
 
 def _peers(table: Table, peers: Sequence[tuple[str, str, str]]) -> list[str]:

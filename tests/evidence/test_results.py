@@ -234,12 +234,20 @@ def test_the_page_says_how_its_runs_are_made_again_and_how_long_they_take():
     records = [make_record(row, s, 0.8, seconds=t) for s, t in enumerate((3600.0, 7200.0))]
     page = to_markdown(make_page(make_paper(), [row], records))
     assert "by: manyhands reproduce p && manyhands results p." in page
-    assert "The 2 different runs took 3.00 hours, each on one core." in page
+    assert "The 2 different runs on the CPU took 3.00 hours, each on one core." in page
     assert "the fastest run of its row, they would take 2.00. All" in page
     # More runs than the row names seeds.
     records.append(make_record(row, 2, 0.8, seconds=3600.0))
     page = to_markdown(make_page(make_paper(), [row], records))
     assert "manyhands reproduce p && manyhands reproduce p --hanging 10 && manyhands res" in page
+
+
+def test_hours_on_a_gpu_are_told_apart():
+    rows = [make_row("first", seeds=(0,)), make_row("second", seeds=(0,), device="gpu")]
+    records = [make_record(row, 0, 0.8, seconds=1800.0) for row in rows]
+    page = to_markdown(make_page(make_paper(), rows, records))
+    assert "The 1 different runs on the CPU took 0.50 hours" in page
+    assert "they would take 0.50. 1 runs took 0.50 hours on a GPU that several shared. All" in page
 
 
 def test_gaps_are_told_with_their_reason():

@@ -66,23 +66,15 @@ def origin_section(
 ) -> Section:
     """Name the records that the page is made from, their code, data and versions."""
     all_runs = [run for row in rows for run in runs.get(row.id, [])]
-    # Rows that differ only in name share their runs.
-    seconds = {run.key: run.seconds for run in all_runs}
-    fastest = {
-        run.key: min(other.seconds for other in found) for found in runs.values() for run in found
-    }
     commands = [f"reproduce {paper.key}", f"results {paper.key}"]
     if any(len(runs.get(row.id, ())) > len(row.seeds) for row in rows):
         commands.insert(1, f"reproduce {paper.key} --hanging 10")
     command = " && ".join(f"manyhands {each}" for each in commands)
     blocks: list[Block] = [
         Paragraph(
-            f"Made from {len(all_runs)} records by: {command}. The {len(seconds)} different runs "
-            f"took {sum(seconds.values()) / 3600:.2f} hours, each on one core. Some shared the "
-            "machine with other work: if each took as long as the fastest run of its row, they "
-            f"would take {sum(fastest.values()) / 3600:.2f}. All runs of a row are of one code, "
-            "or adopted by it. They are on the same data, unless a crowd is simulated anew with "
-            "every seed."
+            f"Made from {len(all_runs)} records by: {command}. {_hours(rows, runs)} All runs of a "
+            "row are of one code, or adopted by it. They are on the same data, unless a crowd is "
+            "simulated anew with every seed."
         )
     ]
     lines = [_origin_line(row.id, runs[row.id]) for row in rows if runs.get(row.id)]
@@ -94,6 +86,29 @@ def origin_section(
     if adoptions is not None:
         blocks += _later_code(all_runs, adoptions)
     return Section("Where this comes from", blocks)
+
+
+def _hours(rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]) -> str:
+    """Say how long the runs took, as recorded and undisturbed; those on a GPU apart."""
+    fastest = {
+        run.key: min(other.seconds for other in found) for found in runs.values() for run in found
+    }
+    # Rows that differ only in name share their runs.
+    seconds: dict[str, dict[str, float]] = {"cpu": {}, "gpu": {}}
+    for row in rows:
+        seconds[row.device] |= {run.key: run.seconds for run in runs.get(row.id, [])}
+    on_cpu, on_gpu = seconds["cpu"], seconds["gpu"]
+    told = (
+        f"The {len(on_cpu)} different runs on the CPU took {sum(on_cpu.values()) / 3600:.2f} hours, "
+        "each on one core. Some shared the machine with other work: if each took as long as the "
+        f"fastest run of its row, they would take {sum(fastest[k] for k in on_cpu) / 3600:.2f}."
+    )
+    if on_gpu:
+        told += (
+            f" {len(on_gpu)} runs took {sum(on_gpu.values()) / 3600:.2f} hours on a GPU that "
+            "several shared."
+        )
+    return told
 
 
 def _later_code(runs: Iterable[Record], adoptions: Adoptions) -> list[Block]:
