@@ -245,6 +245,7 @@ METHODS: dict[str, Fit] = {
     flagship.STACK: flagship.stack(),
     MAJORITY: flagship.aggregated(MajorityVote),
     GOLD: on_gold,
+    flagship.GOLD: flagship.on_gold,
     flagship.REGRESSION: flagship.vote_regression,
     "AggNet": flagship.by_default(manyhands.AggNetClassifier),
     "Max-MIG": flagship.by_default(manyhands.MaxMIGClassifier),
