@@ -502,8 +502,9 @@ def test_no_module_has_more_than_400_lines_and_no_test_file_more_than_800():
 OF_METHODS = ("src/manyhands/classifiers/", "docs/methods/", "tests/classifiers/")
 """Where a new method adds its files, as many as there are methods."""
 
-FEW = {"src": 388, "docs": 110, "tests": 81, "benchmarks": 40, "results": 15, "experiments": 10}
-"""The most files of a folder, those of methods apart."""
+FEW = {"src": 389, "docs": 110, "tests": 81, "benchmarks": 40, "results": 15, "experiments": 10}
+"""The files of a folder, those of methods apart. Raise a number only for a new idea: what belongs
+to an old one joins its file."""
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a checkout: files are not listed")
@@ -514,7 +515,11 @@ def test_the_repository_stays_small():
     files = [name for name in listed.stdout.splitlines() if not name.startswith(OF_METHODS)]
     counts = Counter(name.split("/")[0] for name in files if "/" in name)
     assert files
-    assert {room: counts[room] for room in FEW if counts[room] > FEW[room]} == {}
+    for room, most in FEW.items():
+        assert counts[room] <= most, (
+            f"{room} has {counts[room]} files, {most} at most: join small files of one idea, or "
+            "raise the number in FEW for a new one"
+        )
     assert sum(counts.values()) - sum(counts[room] for room in FEW) <= 5  # .ci
 
 

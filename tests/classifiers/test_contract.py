@@ -229,6 +229,22 @@ def test_the_suite_catches_a_lost_class_that_is_not_named():
         check_lost_classes(Vague())
 
 
+def test_the_suite_catches_a_state_that_is_not_in_the_checkpoint():
+    from manyhands.estimator_checks import check_resume_from_checkpoint
+
+    class Forgetful(CrowdLayerClassifier):
+        def _prepare(self, fit):
+            return {"batches": 0}
+
+        def _objective(self, fit, batch):
+            fit.state["batches"] += 1
+            terms = super()._objective(fit, batch)
+            return {name: term * fit.state["batches"] for name, term in terms.items()}
+
+    with pytest.raises(AssertionError, match="not equal"):
+        check_resume_from_checkpoint(Forgetful())
+
+
 @pytest.mark.parametrize("cls", [*CLASSIFIERS, *WRAPPERS], ids=lambda cls: cls.__name__)
 def test_no_class_is_exempt_from_warning_of_lost_classes(cls):
     assert "check_lost_classes" not in getattr(cls, "_crowd_check_exemptions", {})

@@ -19,6 +19,7 @@ from typing import Any
 from manyhands.estimator_checks.inputs import *
 from manyhands.estimator_checks.problem import make_crowd_problem
 from manyhands.estimator_checks.results import *
+from manyhands.estimator_checks.state import *
 from manyhands.fitting import BaseCrowdClassifier
 
 __all__ = [

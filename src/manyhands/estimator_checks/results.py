@@ -1,9 +1,8 @@
-"""Checks of the result of a fit: probabilities, attributes, history, repetition, saved models."""
+"""Checks of the result of a fit: probabilities, attributes, history, repetition."""
 
 from __future__ import annotations
 
 import pickle
-import tempfile
 import warnings
 from typing import Any
 
@@ -23,7 +22,6 @@ from manyhands.estimator_checks.problem import (
 from manyhands.exceptions import LostClassWarning, ModelChoiceWarning
 from manyhands.fitting import BaseCrowdClassifier
 from manyhands.metrics import accuracy, vote_agreement
-from manyhands.models import load
 from manyhands.typing import FloatArray
 
 
@@ -121,34 +119,6 @@ def check_history(estimator: BaseCrowdClassifier) -> None:
         assert terms, "no named loss term"
         np.testing.assert_allclose(sum(terms), row["loss"])
     assert 1 <= fitted.best_epoch_ <= max(row["epoch"] for row in fitted.history_)
-
-
-def check_pickle(estimator: BaseCrowdClassifier) -> None:
-    """A fitted estimator survives pickling."""
-    X, A, _ = make_crowd_problem()
-    fitted = quick_fit(estimator, X, A)
-    expect_same_fit(fitted, pickle.loads(pickle.dumps(fitted)), X)
-
-
-def check_save_and_load(estimator: BaseCrowdClassifier) -> None:
-    """A saved model makes the same predictions after loading, those of annotations included."""
-    X, A, _ = make_crowd_problem()
-    table = AnnotationTable.from_matrix(A, classes=[0, 1, 2], annotators=list("vwxyz"))
-    fitted = quick_clone(estimator).fit(X, table)
-    with tempfile.TemporaryDirectory() as folder:
-        fitted.save(folder)
-        loaded = load(folder, device="cpu")
-    expect_same_fit(fitted, loaded, X)
-    assert type(loaded) is type(fitted)
-    assert loaded.classes_.tolist() == fitted.classes_.tolist()
-    assert loaded.annotators_.tolist() == list("vwxyz")
-    assert loaded.history_ == fitted.history_
-    if hasattr(fitted, "predict_annotation_proba"):
-        np.testing.assert_array_equal(
-            fitted.predict_annotation_proba(X, ["y"]), loaded.predict_annotation_proba(X, ["y"])
-        )
-    if hasattr(fitted, "confusion_"):
-        np.testing.assert_array_equal(fitted.confusion_, loaded.confusion_)
 
 
 def check_score(estimator: BaseCrowdClassifier) -> None:
@@ -267,38 +237,6 @@ def check_partial_fit(estimator: BaseCrowdClassifier) -> None:
     expect_same_fit(model, pickle.loads(pickle.dumps(model)), X)
 
 
-def check_partial_fit_saved(estimator: BaseCrowdClassifier) -> None:
-    """A saved model goes on if it is given everything again; so does a fitted one."""
-    if not hasattr(estimator, "partial_fit"):
-        return
-    X, A, _ = make_crowd_problem()
-    table = AnnotationTable.from_matrix(A, classes=[0, 1, 2], annotators=list("vwxyz"))
-    fitted = quick_clone(estimator).fit(X[:24], table[:24])
-    with tempfile.TemporaryDirectory() as folder:
-        fitted.save(folder)
-        loaded = load(folder, device="cpu")
-    for model in (fitted, loaded):
-        model.partial_fit(X, table)
-        assert model.annotators_.tolist() == list("vwxyz")
-        assert np.isfinite(model.predict_proba(X)).all()
-
-
-def check_failed_partial_fit_changes_nothing(estimator: BaseCrowdClassifier) -> None:
-    """Other features, a new class or repeated pairs leave the model unchanged."""
-    if not hasattr(estimator, "partial_fit"):
-        return
-    X, A, _ = make_crowd_problem()
-    table = AnnotationTable.from_matrix(A, classes=[0, 1, 2])
-    model = quick_clone(estimator).partial_fit(X[:24], table[:24])
-    before = dict(vars(model))
-    new_class = AnnotationTable.from_matrix(A[24:] + (A[24:] >= 0), instances=range(24, 48))
-    expect_error("features", model.partial_fit, X[24:, :3], table[24:])
-    expect_error("classes are fixed", model.partial_fit, X[24:], new_class)
-    expect_error("repeated", model.partial_fit, X[20:], table[20:])
-    assert set(before) == set(vars(model))
-    assert all(before[name] is value for name, value in vars(model).items())
-
-
 def check_lost_classes(estimator: BaseCrowdClassifier) -> None:
     """A class with annotations that is predicted for no training instance is warned about.
 
@@ -329,51 +267,3 @@ def _expect_lost_classes_named(
         named = f"{code} ({np.count_nonzero(table.label == code)} annotation"
         assert named in messages[0], f"lost class {named}s) is not named in: {messages[0]}"
     assert "; try " in messages[0], f"no mend is named in: {messages[0]}"
-
-
-class _Interrupting(torch.utils.data.TensorDataset):
-    """A Dataset that simulates Ctrl-C after some items."""
-
-    def __init__(self, X: FloatArray, n_items: int) -> None:
-        super().__init__(torch.from_numpy(X.astype(np.float32)))
-        self.n_items = n_items
-
-    def __getitem__(self, index: int) -> Any:
-        self.n_items -= 1
-        if self.n_items < 0:
-            raise KeyboardInterrupt
-        return tuple(tensor[index] for tensor in self.tensors)
-
-
-def check_failed_fit_changes_nothing(estimator: BaseCrowdClassifier) -> None:
-    """A fit that fails or is interrupted leaves all attributes unchanged."""
-    X, A, _ = make_crowd_problem()
-    broken = X.copy()
-    broken[3, 1] = np.nan
-    failures: list[tuple[Any, type[BaseException]]] = [
-        (X[:-1], ValueError),
-        (broken, ValueError),
-        *((_Interrupting(X, n_items), KeyboardInterrupt) for n_items in (1, 40, 90)),
-    ]
-    for tried in (quick_clone(estimator), quick_fit(estimator, X, A)):
-        before = dict(vars(tried))
-        for bad_X, kind in failures:
-            try:
-                tried.fit(bad_X, A[:, :4])
-            except kind:
-                after = vars(tried)
-                assert set(before) == set(after), f"a failed fit: {set(before) ^ set(after)}"
-                changed = [name for name in before if before[name] is not after[name]]
-                assert not changed, f"a failed fit changed {changed}"
-            else:
-                raise AssertionError(f"a fit did not raise {kind.__name__}")
-
-
-def check_fit_leaves_public_attributes_only(estimator: BaseCrowdClassifier) -> None:
-    """After fit there are only parameters and names that end, but do not begin, with "_"."""
-    X, A, _ = make_crowd_problem()
-    for validation in (None, 0.2):
-        fitted = quick_fit(estimator, X, A, validation=validation)
-        others = set(vars(fitted)) - set(fitted.get_params(deep=False))
-        wrong = sorted(name for name in others if name.startswith("_") or name[-1] != "_")
-        assert not wrong, f"fit left {wrong}"

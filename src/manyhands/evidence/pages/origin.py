@@ -98,16 +98,15 @@ def _hours(rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]) -> str:
     for row in rows:
         seconds[row.device] |= {run.key: run.seconds for run in runs.get(row.id, [])}
     on_cpu, on_gpu = seconds["cpu"], seconds["gpu"]
+    took, undisturbed = sum(on_cpu.values()) / 3600, sum(fastest[k] for k in on_cpu) / 3600
     told = (
-        f"The {len(on_cpu)} different runs on the CPU took {sum(on_cpu.values()) / 3600:.2f} hours, "
-        "each on one core. Some shared the machine with other work: if each took as long as the "
-        f"fastest run of its row, they would take {sum(fastest[k] for k in on_cpu) / 3600:.2f}."
+        f"The {len(on_cpu)} different runs on the CPU took {took:.2f} hours, each on one core. "
+        "Some shared the machine with other work: if each took as long as the fastest run of its "
+        f"row, they would take {undisturbed:.2f}."
     )
     if on_gpu:
-        told += (
-            f" {len(on_gpu)} runs took {sum(on_gpu.values()) / 3600:.2f} hours on a GPU that "
-            "several shared."
-        )
+        took = sum(on_gpu.values()) / 3600
+        told += f" {len(on_gpu)} runs took {took:.2f} hours on a GPU that several shared."
     return told
 
 
