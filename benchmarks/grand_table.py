@@ -310,12 +310,21 @@ def commit() -> str:
     return name + "+" * bool(changed.returncode)
 
 
-@cache
 def name_of_gpu() -> str:
-    """The GPU that networks train on; nothing where there is none."""
+    """The GPU that has been used since its peak was reset; nothing where none was."""
     import torch
 
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else ""
+    used = torch.cuda.is_available() and torch.cuda.max_memory_allocated()
+    return torch.cuda.get_device_name() if used else ""
+
+
+def forget_gpu() -> None:
+    """Reset the peak of the GPU's memory."""
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
 
 
 def measure(name: str, method: str, seed: int) -> dict[str, Any]:
@@ -324,9 +333,8 @@ def measure(name: str, method: str, seed: int) -> dict[str, Any]:
     cell |= {"commit": commit(), "date": datetime.date.today().isoformat()}
     if method in PEERS:
         cell["package"] = package_of(method)
-    if name_of_gpu():
-        cell["gpu"] = name_of_gpu()
     data = data_of(name, seed)
+    forget_gpu()
     started = process_time()
     try:
         with warnings.catch_warnings():
@@ -337,6 +345,8 @@ def measure(name: str, method: str, seed: int) -> dict[str, Any]:
     except Exception as error:
         print(f"{name}, {method}: {type(error).__name__}: {error}", flush=True)
         return cell | {"failed": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
+    if name_of_gpu():
+        cell["gpu"] = name_of_gpu()
     y, classes = np.asarray(data.y_test), np.asarray(model.classes_)
     calibration = expected_calibration_error(proba, y, classes=classes)
     return {

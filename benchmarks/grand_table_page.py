@@ -192,7 +192,7 @@ def page(found: Found, peers: Sequence[tuple[str, str, str]]) -> list[str]:
         *_field(table, order, "calibration_error", 100, 1, min),
         "## Seconds",
         "",
-        "CPU seconds of a fit on one thread of a busy machine; they vary by a third. "
+        "CPU seconds of a fit on one thread of a busy machine; they vary by a third."
         + _on_gpu(table),
         "",
         *_field(table, order, "seconds", 1, 1, None),
@@ -318,10 +318,14 @@ def _on_gpu(table: Table) -> str:
     """Say which cells have no seconds because their networks trained on a GPU."""
     runs: dict[tuple[str, str], list[str]] = {}
     for each in table.records:
-        if "gpu" in each:
-            runs.setdefault((each["set"], each["gpu"]), []).append(each["method"])
-    told = [f"{', '.join(ms)} on {SETS[name]} ({gpu})" for (name, gpu), ms in runs.items()]
-    return f"Trained on a GPU, so without seconds here: {'; '.join(told)}." if told else ""
+        name, method = each["set"], each["method"]
+        if "gpu" in each and not table.values(name, method, "seconds"):
+            runs.setdefault((name, each["gpu"]), []).append(method)
+    told = [
+        f"{', '.join(dict.fromkeys(methods))} on {SETS[name]} ({gpu})"
+        for (name, gpu), methods in runs.items()
+    ]
+    return f" Trained on a GPU, so without seconds here: {'; '.join(told)}." if told else ""
 
 
 def _peers(table: Table, peers: Sequence[tuple[str, str, str]]) -> list[str]:

@@ -247,7 +247,10 @@ def test_hours_on_a_gpu_are_told_apart():
     records = [make_record(row, 0, 0.8, seconds=1800.0) for row in rows]
     page = to_markdown(make_page(make_paper(), rows, records))
     assert "The 1 different runs on the CPU took 0.50 hours" in page
-    assert "they would take 0.50. 1 runs took 0.50 hours on a GPU that several shared. All" in page
+    assert (
+        "would take 0.50. Runs on a GPU, possibly shared with other work: 1, 0.50 hours. All"
+        in page
+    )
 
 
 def test_gaps_are_told_with_their_reason():

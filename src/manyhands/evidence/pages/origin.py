@@ -106,7 +106,7 @@ def _hours(rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]) -> str:
     )
     if on_gpu:
         took = sum(on_gpu.values()) / 3600
-        told += f" {len(on_gpu)} runs took {took:.2f} hours on a GPU that several shared."
+        told += f" Runs on a GPU, possibly shared with other work: {len(on_gpu)}, {took:.2f} hours."
     return told
 
 
