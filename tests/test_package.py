@@ -503,8 +503,8 @@ OF_METHODS = ("src/manyhands/classifiers/", "docs/methods/", "tests/classifiers/
 """Where a new method adds its files, as many as there are methods."""
 
 FEW = {"src": 389, "docs": 110, "tests": 81, "benchmarks": 40, "results": 15, "experiments": 10}
-"""The most files of a folder, those of methods apart. Raise a number only for a new idea: what belongs
-to an old one joins its file."""
+"""The most files of a folder, those of methods apart. Raise a number only for a new idea: what
+belongs to an old one joins its file."""
 
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a checkout: files are not listed")
