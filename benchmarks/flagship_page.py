@@ -973,8 +973,8 @@ def left_out(found: Found) -> list[str]:
         "additions, of few labels, many classes and abstentions; cross-fitted EM on CIFAR-10 and "
         "under worse annotations, as it takes a minute on LabelMe.",
         "",
-        "CoNAL, Crowd Layer and DASC under worse annotations are of code of 2026-11-23. The first "
-        "two have since learnt to fit again when they lose a class, and DASC has another guard.",
+        "CoNAL under worse annotations is of code of 2026-11-23. It has since learnt to fit again "
+        "when it loses a class.",
         "",
         f"Elsewhere: [seconds and memory](costs.md#{COSTS}) at 1,000 to 1,000,000 instances. "
         "Limiting cases that must be equal are tests (`tests/classifiers/test_stacking.py`, "
