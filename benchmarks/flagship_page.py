@@ -973,9 +973,6 @@ def left_out(found: Found) -> list[str]:
         "additions, of few labels, many classes and abstentions; cross-fitted EM on CIFAR-10 and "
         "under worse annotations, as it takes a minute on LabelMe.",
         "",
-        "CoNAL under worse annotations is of code of 2026-11-23. It has since learnt to fit again "
-        "when it loses a class.",
-        "",
         f"Elsewhere: [seconds and memory](costs.md#{COSTS}) at 1,000 to 1,000,000 instances. "
         "Limiting cases that must be equal are tests (`tests/classifiers/test_stacking.py`, "
         "`test_stacking_recipe.py`): one member with weight 1 and free class shares is EM with the "
