@@ -245,6 +245,21 @@ def test_the_suite_catches_a_state_that_is_not_in_the_checkpoint():
         check_resume_from_checkpoint(Forgetful())
 
 
+@pytest.mark.parametrize(
+    ("ignored", "message"), [("callbacks", "hear of no epoch"), ("checkpoint", "were trained")]
+)
+def test_the_suite_catches_a_fit_that_cannot_be_resumed(ignored, message):
+    from manyhands.estimator_checks import check_resume_from_checkpoint
+
+    class Stubborn(CrowdLayerClassifier):
+        def fit(self, *args, **parameters):
+            with patch.object(self, ignored, None):
+                return super().fit(*args, **parameters)
+
+    with pytest.raises(AssertionError, match=message):
+        check_resume_from_checkpoint(Stubborn())
+
+
 @pytest.mark.parametrize("cls", [*CLASSIFIERS, *WRAPPERS], ids=lambda cls: cls.__name__)
 def test_no_class_is_exempt_from_warning_of_lost_classes(cls):
     assert "check_lost_classes" not in getattr(cls, "_crowd_check_exemptions", {})

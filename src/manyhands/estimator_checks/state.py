@@ -83,6 +83,7 @@ def check_resume_from_checkpoint(estimator: BaseCrowdClassifier) -> None:
     counting = _Stop()
     whole = quick_clone(estimator, callbacks=[counting]).fit(X, A)
     stages = counting.stages
+    assert stages, "callbacks hear of no epoch, so nothing can be interrupted"
     ends = [k for k in range(2, len(stages) + 1) if stages[k - 1 : k + 1] != stages[k - 1 : k] * 2]
     for at in ends:  # Nothing is written before the end of the first epoch.
         with tempfile.TemporaryDirectory() as folder:
