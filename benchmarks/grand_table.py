@@ -1,7 +1,7 @@
 """Every classifier with its defaults on all public sets with features, with `select` and peers.
 
-A cell is one fit: a set, a method and a seed. Cells of seed 1 (``--seeds`` for more) are measured
-here, with their calibration error; for other seeds, the records of `flagship.py` are taken. Cells
+A cell is one fit: a set, a method and a seed. Those of seed 1 are measured here. ``--seeds`` adds
+further seeds, but none that the records of `flagship.py` hold: they are taken from there. Cells
 that both hold tell whether those records are of the present code. Gold labels measure, and choose
 nothing.
 
@@ -29,8 +29,8 @@ from typing import Any
 import encoders
 import flagship
 import numpy as np
-from grand_table_page import GOLD, MAJORITY, SELECT, SETS, page, ranks_drawing
-from pages import run_missing
+from grand_table_page import GOLD, MAJORITY, SELECT, SETS, further, key_of, page, ranks_drawing
+from pages import read, run_missing
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
@@ -359,14 +359,20 @@ def measure(name: str, method: str, seed: int) -> dict[str, Any]:
     }
 
 
-def cells(names: list[str], methods: list[str], n_seeds: int) -> Iterator[tuple[str, str, int]]:
-    """Every method on the sets that are quick, then on the others; a further seed comes last."""
+def cells(
+    names: list[str], methods: list[str], n_seeds: int, held: set[tuple[str, str, int]]
+) -> Iterator[tuple[str, str, int]]:
+    """Every method on the sets that are quick, then on the others; a further seed comes last.
+
+    Of further seeds, those that other records hold are left out.
+    """
     for seed in range(1, n_seeds + 1):
         for slow in (False, True):
             own = [name for name in SETS if name in names and (name in SLOW) == slow]
-            yield from (
-                (name, method, seed) for method in METHODS if method in methods for name in own
-            )
+            for method in (method for method in METHODS if method in methods):
+                for cell in ((name, method, seed) for name in own):
+                    if seed == 1 or cell not in held:
+                        yield cell
 
 
 def main() -> None:
@@ -379,13 +385,14 @@ def main() -> None:
     parser.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
     parser.add_argument("--seeds", type=int, default=1, help="from 1 on")
     arguments = parser.parse_args()
+    held = {key_of(record) for record in further(read(arguments.records))}
     found = run_missing(
         arguments.records,
         (
             (cell, lambda cell=cell: measure(*cell))
-            for cell in cells(arguments.sets, arguments.methods, arguments.seeds)
+            for cell in cells(arguments.sets, arguments.methods, arguments.seeds, held)
         ),
-        lambda record: (record["set"], record["method"], record["seed"]),
+        key_of,
         arguments.minutes,
     )
     if arguments.out is not None:

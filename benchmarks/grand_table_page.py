@@ -7,14 +7,13 @@ of `flagship.py` on sets as they are (further seeds of some methods).
 from __future__ import annotations
 
 import datetime
-import json
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from pages import table_lines
+from pages import read, table_lines
 from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
 import manyhands
@@ -57,24 +56,23 @@ def further(found: Found) -> Found:
 
     None of a method that has another figure where a run was repeated: its code has changed.
     """
-    here, changed = {_key(each) for each in found}, {each["method"] for each in unlike(found)}
+    here, changed = {key_of(each) for each in found}, {each["method"] for each in unlike(found)}
     own = [each for each in recorded_before() if each["method"] not in changed]
-    return [each for each in own if _key(each) not in here]
+    return [each for each in own if key_of(each) not in here]
 
 
 def unlike(found: Found) -> Found:
     """The runs that were recorded before with another accuracy."""
-    before = {_key(each): each["accuracy"] for each in recorded_before()}
+    before = {key_of(each): each["accuracy"] for each in recorded_before()}
     own = [each for each in found if "failed" not in each]
-    return [each for each in own if each["accuracy"] != before.get(_key(each), each["accuracy"])]
+    return [each for each in own if each["accuracy"] != before.get(key_of(each), each["accuracy"])]
 
 
 def recorded_before() -> Found:
     """The records of `flagship.py` on sets as they are, of methods with their defaults."""
-    records = [json.loads(line) for line in FLAGSHIP.read_text(encoding="utf-8").splitlines()]
     return [
         each
-        for each in records
+        for each in read(FLAGSHIP)
         if each["set"] in SETS
         and not each["change"]
         and each["fold"] < 0
@@ -82,7 +80,8 @@ def recorded_before() -> Found:
     ]
 
 
-def _key(each: dict[str, Any]) -> tuple[str, str, int]:
+def key_of(each: dict[str, Any]) -> tuple[str, str, int]:
+    """A record's cell: set, method and seed."""
     return each["set"], each["method"], each["seed"]
 
 
@@ -367,8 +366,8 @@ def _elsewhere() -> list[str]:
 
 
 def _provenance(table: Table, found: Found) -> list[str]:
-    before = {_key(each) for each in recorded_before()}
-    both = [each for each in found if _key(each) in before and "failed" not in each]
+    before = {key_of(each) for each in recorded_before()}
+    both = [each for each in found if key_of(each) in before and "failed" not in each]
     differing = unlike(found)
     dates = sorted({f"{each['commit']} ({each['date']})" for each in found})
     failed: dict[str, list[str]] = {}

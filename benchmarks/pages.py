@@ -15,6 +15,13 @@ from manyhands.io import write_atomically
 Record = dict[str, Any]
 
 
+def read(path: Path) -> list[Record]:
+    """Return the records of a file, one line of JSON each; none if it is not there."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
 def run_missing(
     path: Path,
     cells: Iterable[tuple[Hashable, Callable[[], Record]]],
@@ -39,7 +46,7 @@ def run_missing(
     list of dict
         All records of the file.
     """
-    records = [json.loads(line) for line in path.open()] if path.exists() else []
+    records = read(path)
     done, started = {key_of(record) for record in records}, perf_counter()
     for key, measure in cells:
         if key in done or perf_counter() - started > 60 * minutes:
