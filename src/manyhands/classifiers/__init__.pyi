@@ -2,6 +2,7 @@ from .agg_net import AggNetClassifier as AggNetClassifier
 from .aggregated import AggregatedClassifier as AggregatedClassifier
 from .averaged import AveragedCrowdClassifier as AveragedCrowdClassifier
 from .co_teaching import CoTeachingClassifier as CoTeachingClassifier
+from .common_noise_em import CommonNoiseEMClassifier as CommonNoiseEMClassifier
 from .conal import CoNALClassifier as CoNALClassifier
 from .crowd_layer import CrowdLayerClassifier as CrowdLayerClassifier
 from .crowding import CrowdInGClassifier as CrowdInGClassifier

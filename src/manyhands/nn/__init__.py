@@ -41,6 +41,7 @@ from manyhands.nn.noise_adaptation import (
     ConfusionModule,
     CrowdLayerModule,
     DirectModule,
+    FixedCommonNoiseModule,
     FixedConfusionModule,
 )
 from manyhands.nn.standardize import Standardize, channels_last
@@ -77,6 +78,7 @@ __all__ = [
     "EmbeddingMLP",
     "Ensemble",
     "Field",
+    "FixedCommonNoiseModule",
     "FixedConfusionModule",
     "GenerativeCrowdModule",
     "GraphCompletionModule",

@@ -12,6 +12,7 @@ from manyhands.nn.noise_adaptation.confusion import (
     FixedConfusionModule,
 )
 from manyhands.nn.noise_adaptation.crowd_layer import CONNECTIONS, CrowdLayerModule
+from manyhands.nn.noise_adaptation.fixed_common_noise import FixedCommonNoiseModule
 
 __all__ = [
     "CONNECTIONS",
@@ -21,5 +22,6 @@ __all__ = [
     "ConfusionModule",
     "CrowdLayerModule",
     "DirectModule",
+    "FixedCommonNoiseModule",
     "FixedConfusionModule",
 ]

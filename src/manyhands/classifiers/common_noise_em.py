@@ -1,0 +1,334 @@
+"""CoNAL by EM: a common and individual confusion matrices, with the true classes latent.
+
+.. [1] Z. Chu, J. Ma and H. Wang. Learning from crowds by modeling common confusions. AAAI 2021.
+   https://doi.org/10.1609/aaai.v35i7.16730
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+from scipy.special import expit
+from sklearn.utils._param_validation import Interval, StrOptions
+from torch import Tensor
+
+from manyhands.classifiers.conal import CoNALClassifier
+from manyhands.fitting.classifier import BaseCrowdClassifier
+from manyhands.fitting.context import Fit
+from manyhands.fitting.latent import (
+    LatentClassClassifier,
+    SoftTargets,
+    TargetStep,
+    balancing_rng,
+)
+from manyhands.fitting.prediction import PREDICT_BATCH, class_proba
+from manyhands.inference.em import normalise_joint
+from manyhands.inference.probability import floored_log, normalise_rows
+from manyhands.inference.vote_sums import by_annotator, by_instance
+from manyhands.inference.votes import Votes
+from manyhands.nn import CrowdModule, FixedCommonNoiseModule, ScaledClassifier
+from manyhands.training import CrowdBatch, Features, Stage
+from manyhands.typing import FloatArray, IntArray
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CommonNoiseEMClassifier(LatentClassClassifier):
+    r"""Learn CoNAL's model by EM: the true class and the source of every mistake are latent [1]_.
+
+    The model is `CoNALClassifier`'s, with confusion matrices in place of layers: an annotation of
+    an instance of class c follows :math:`\omega_i^r \pi^g_c + (1 - \omega_i^r) \pi^r_c`, where
+    :math:`\pi^g` is common to all annotators and :math:`\pi^r` is the annotator's own. The gate
+    :math:`\omega_i^r = \sigma(u_r^\top v_i)` is Eq. 3. The E-step computes the posterior of the
+    class,
+
+    .. math:: q_i(c) \propto p_c(x_i) \prod_r
+        (\omega_i^r \pi^g_{c, y_{ir}} + (1 - \omega_i^r) \pi^r_{c, y_{ir}}),
+
+    and of the source, which is common with probability
+    :math:`\omega_i^r \pi^g_{c, y_{ir}}` over that sum if the class is c. The M-step counts
+    annotations against both to estimate all matrices, and trains for an epoch: the network on
+    :math:`q` as soft targets, the gate on the expected log likelihood of the annotations. The
+    first targets are the vote shares.
+
+    Parameters
+    ----------
+    backbone, max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
+scaling, device, random_state, verbose, validation, monitor, patience, checkpoint, callbacks
+        See `BaseCrowdClassifier`. ``class_balance`` acts on the inferred classes.
+    embedding_dim, auxiliary_hidden, normalize, annotator_features
+        The gate's; see `CoNALClassifier`.
+    smoothing : float, default=0.01
+        Pseudo-annotations in every entry of a confusion matrix.
+    confusion_floor : float, default=1e-4
+        Added to the probability of an annotation before taking its logarithm in the E-step. It
+        limits how surely an annotation can rule out a class.
+    proba_floor : float, default=1e-3
+        Added to the network's probabilities before taking their logarithm.
+    noise_lr : float or None, default=1e-2
+        Learning rate of the gate, without weight decay. None trains it at ``lr``, with
+        ``weight_decay``.
+
+    Attributes
+    ----------
+    common_confusion_ : array of shape (n_classes, n_classes)
+        :math:`\pi^g`, [true, given].
+    individual_confusion_ : array of shape (n_annotators, n_classes, n_classes)
+        :math:`\pi^r`, [annotator, true, given]. An annotator without annotations has a uniform one.
+    common_proportion_ : array of shape (n_annotators,)
+        Mean gate over each annotator's annotations (NaN for annotators without annotations).
+    confusion_ : array of shape (n_annotators, n_classes, n_classes)
+        Both mixed at each annotator's mean gate: the annotator's overall behaviour.
+    posterior_ : array of shape (n_samples, n_classes)
+        Class probabilities of the training instances given x and their annotations (given x alone
+        if there are none).
+    labels_ : array of shape (n_samples,)
+        Their most probable classes, in the order of X (see `partial_fit`).
+
+    Notes
+    -----
+    The paper derives an EM algorithm in its appendix B, which is not published with it; this one
+    follows from the model. ``history_`` logs ``cross_entropy`` against the targets of the epoch
+    and ``gate_nll``, minus the expected log likelihood of the annotations given the targets. With a
+    gate of 0 the method equals `AggNetClassifier` (one of our tests).
+
+    References
+    ----------
+    .. [1] Chu, Ma & Wang, Learning from crowds by modeling common confusions, AAAI 2021.
+
+    Examples
+    --------
+    >>> from manyhands import CommonNoiseEMClassifier, load_demo
+    >>> demo = load_demo()
+    >>> model = CommonNoiseEMClassifier(max_epochs=2, random_state=0)
+    >>> model.fit(demo.X_train, demo.annotations).common_confusion_.shape
+    (10, 10)
+    """
+
+    _start_refusal = "begins with the shares of the votes"
+    _repeats_small_trainings = True
+    _shrinks_confusions = False  # The common matrix does that.
+    _parameter_constraints = {
+        **BaseCrowdClassifier._parameter_constraints,
+        "embedding_dim": [Interval(Integral, 1, None, closed="left")],
+        "auxiliary_hidden": [None, Interval(Integral, 1, None, closed="left")],
+        "normalize": [StrOptions({"both", "annotator", "none"})],
+        "annotator_features": [None, "array-like"],
+        "smoothing": [Interval(Real, 0, None, closed="left")],
+        "confusion_floor": [Interval(Real, 0, None, closed="left")],
+        "proba_floor": [Interval(Real, 0, None, closed="left")],
+        "noise_lr": [None, Interval(Real, 0, None, closed="neither")],
+    }
+    _fitted_arrays = (
+        *LatentClassClassifier._fitted_arrays,
+        "common_confusion_",
+        "individual_confusion_",
+        "common_proportion_",
+    )
+
+    backbone: Any = field(default=None, kw_only=False)
+    embedding_dim: int = 20
+    auxiliary_hidden: int | None = 128
+    normalize: str = "both"
+    annotator_features: Any = None
+    smoothing: float = 0.01
+    confusion_floor: float = 1e-4
+    proba_floor: float = 1e-3
+    noise_lr: float | None = 1e-2
+
+    def _build_module(  # type: ignore[override]
+        self, classifier: ScaledClassifier, input_shape: Sequence[int]
+    ) -> FixedCommonNoiseModule:
+        return FixedCommonNoiseModule(
+            classifier,
+            len(self.classes_),
+            self.n_annotators_,
+            input_shape=input_shape,
+            annotator_features=self._read_annotator_features(),
+            embedding_dim=self.embedding_dim,
+            auxiliary_hidden=self.auxiliary_hidden,
+            normalize=self.normalize,
+        )
+
+    _read_annotator_features = CoNALClassifier._read_annotator_features
+
+    def _stages(self, fit: Fit[FixedCommonNoiseModule, None]) -> list[Stage]:
+        latent, module = self._latent(fit.table), fit.module
+        targets = _TargetsOfBoth(self._balance, fit.features.device)
+
+        def renew(epoch: int) -> None:
+            """Run E- and M-step. Their starting point is in the module, so checkpoints hold it."""
+            if epoch == 0:
+                posterior = latent.vote_shares()
+                common = own = confusion_sums(latent.votes, posterior[latent.votes.instance])
+            else:
+                expected = self._expect(fit, latent.votes, latent.instances)
+                posterior = expected.posterior
+                common = confusion_sums(latent.votes, expected.from_common)
+                own = confusion_sums(latent.votes, expected.from_individual)
+            set_matrices(module, common.sum(axis=0), own, self.smoothing)
+            targets.set(latent.spread(posterior), balancing_rng(epoch))
+
+        step = TargetStep(
+            module,
+            targets,
+            renew,
+            lambda: self._make_optimizer(module),
+            reset_every_epoch=self.reset_optimizer,
+        )
+        return [Stage("train", step, fit.batches.epoch, fit.n_epochs)]
+
+    def _expect(
+        self, fit: Fit[FixedCommonNoiseModule, None], votes: Votes, rows: IntArray
+    ) -> Expectation:
+        proba, gate = class_proba_and_gate(fit.module, fit.features, votes, rows)
+        return expectation(
+            votes,
+            proba + self.proba_floor,
+            gate,
+            fit.module.common.double().cpu().numpy(),
+            fit.module.individual.double().cpu().numpy(),
+            floor=self.confusion_floor,
+        )
+
+    def _set_fitted(self, fit: Fit[FixedCommonNoiseModule, None]) -> None:
+        """Set the posterior given x and annotations; given x alone, where there are none."""
+        latent, module = self._latent(fit.table), fit.module
+        expected = self._expect(fit, latent.votes, latent.instances)
+        self.posterior_: FloatArray = class_proba(
+            module, fit.features, np.arange(latent.n_instances)
+        )
+        self.posterior_[latent.instances] = expected.posterior
+        with np.errstate(invalid="ignore"):  # 0 / 0 of an annotator without annotations.
+            gate = by_annotator(latent.votes, expected.gate) / by_annotator(latent.votes)
+        # An annotator without annotations has no mean gate; the crowd's mean replaces it.
+        filled = torch.from_numpy(np.where(np.isnan(gate), np.nanmean(gate), gate))
+        self.common_proportion_ = gate
+        self.common_confusion_ = module.common.double().cpu().numpy()
+        self.individual_confusion_ = module.individual.double().cpu().numpy()
+        self.confusion_ = module.confusion(filled.to(module.common)).double().cpu().numpy()
+
+
+# -- E-step and M-step ----------------------------------------------------------------------------
+
+
+class Expectation(NamedTuple):
+    """What an E-step infers of m instances and n annotations, in the order of the votes.
+
+    Attributes
+    ----------
+    posterior : array of shape (m, n_classes)
+        Of the true class.
+    from_common, from_individual : arrays of shape (n, n_classes)
+        Joint posterior of the class and of the source of the annotation; their sum is the
+        instance's posterior.
+    gate : array of shape (n,)
+        Prior probability of the common source.
+    """
+
+    posterior: FloatArray
+    from_common: FloatArray
+    from_individual: FloatArray
+    gate: FloatArray
+
+
+def expectation(
+    votes: Votes,
+    proba: FloatArray,
+    gate: FloatArray,
+    common: FloatArray,
+    individual: FloatArray,
+    *,
+    floor: float = 0.0,
+) -> Expectation:
+    """E-step over the true class and the source of every annotation.
+
+    Parameters
+    ----------
+    votes : Votes
+        Of m instances, n annotations.
+    proba : array of shape (m, n_classes)
+        The classifier's p(x).
+    gate : array of shape (n,)
+    common : array of shape (n_classes, n_classes), [true, given]
+    individual : array of shape (n_annotators, n_classes, n_classes)
+    floor : float
+        Added to the probability of an annotation before taking its logarithm.
+    """
+    of_common = gate[:, None] * common.T[votes.response]
+    mixed = of_common + (1 - gate)[:, None] * individual[votes.annotator, :, votes.response]
+    log_mixed = floored_log(mixed + floor)
+    joint = floored_log(proba) + np.stack([by_instance(votes, log) for log in log_mixed.T], axis=1)
+    posterior, _ = normalise_joint(votes, joint)
+    share = np.divide(of_common, mixed, out=np.zeros_like(mixed), where=mixed > 0)
+    own = posterior[votes.instance]
+    return Expectation(posterior, own * share, own * (1 - share), gate)
+
+
+def confusion_sums(votes: Votes, values: FloatArray) -> FloatArray:
+    """Sum values (n, n_classes), times the weights, by annotator, true class and annotation.
+
+    Returns
+    -------
+    array of shape (n_annotators, n_classes, n_classes), [annotator, true, given]
+    """
+    cells = votes.annotator * np.int64(votes.n_responses) + votes.response
+    weighted = values if votes.weight is None else values * votes.weight[:, None]
+    size = votes.n_annotators * votes.n_responses
+    sums = np.stack([np.bincount(cells, column, minlength=size) for column in weighted.T])
+    by_class = sums.reshape(votes.n_classes, votes.n_annotators, votes.n_responses)
+    return cast(FloatArray, by_class.transpose(1, 0, 2))
+
+
+def set_matrices(
+    module: FixedCommonNoiseModule, common: FloatArray, individual: FloatArray, smoothing: float
+) -> None:
+    """Set a module's matrices to the rows of the sums, smoothed and normalised: the M-step."""
+    with torch.no_grad():
+        module.common.copy_(torch.from_numpy(normalise_rows(common + smoothing)))
+        module.individual.copy_(torch.from_numpy(normalise_rows(individual + smoothing)))
+
+
+def class_proba_and_gate(
+    module: FixedCommonNoiseModule, features: Features, votes: Votes, rows: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """Class probabilities (m, n_classes) of some rows, and the gates (n,) of their annotations.
+
+    Reads every instance once, and leaves the module in evaluation mode.
+    """
+    module.eval()
+    proba, embedded = [], []
+    with torch.inference_mode():
+        for x in features.batches(torch.from_numpy(rows), PREDICT_BATCH):
+            scaled = module.classifier.scaler(x)
+            proba.append(module.classifier.logits(scaled).double().softmax(dim=1))
+            embedded.append(module.embed_instances(scaled))
+        of_instances = torch.cat(embedded).double().cpu().numpy()
+        everyone = torch.arange(votes.n_annotators, device=features.device)
+        of_annotators = module.embed_annotators(everyone).double().cpu().numpy()
+        logit = np.einsum("nd,nd->n", of_annotators[votes.annotator], of_instances[votes.instance])
+        return torch.cat(proba).cpu().numpy(), expit(logit)
+
+
+class _TargetsOfBoth(SoftTargets):
+    """Soft targets of the network, on which the gate is trained, too."""
+
+    def objective(self, module: CrowdModule, batch: CrowdBatch) -> dict[str, Tensor]:
+        """``cross_entropy`` against the targets, and ``gate_nll``; see `gate_nll`."""
+        terms = super().objective(module, batch)
+        own = self.targets[batch.instances]
+        return {**terms, "gate_nll": gate_nll(cast(FixedCommonNoiseModule, module), batch, own)}
+
+
+def gate_nll(module: FixedCommonNoiseModule, batch: CrowdBatch, targets: Tensor) -> Tensor:
+    """Mean over annotations of minus the expected log likelihood under targets (n, n_classes).
+
+    The source of an annotation is summed over, so the gate's step is on the likelihood itself.
+    """
+    log_proba = module.log_likelihood(batch.x, batch.rows, batch.annotators, batch.labels)
+    nll = -(targets[batch.rows] * log_proba).sum(dim=1)
+    return nll.mean() if batch.weights is None else (nll * batch.weights).mean()

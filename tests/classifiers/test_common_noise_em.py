@@ -1,0 +1,190 @@
+"""CoNAL by EM: E- and M-step in loops, limits of the gate, recovery of a common confusion."""
+
+import numpy as np
+import pytest
+import torch
+
+from manyhands import (
+    AggNetClassifier,
+    AnnotationTable,
+    CommonNoiseEMClassifier,
+)
+from manyhands.classifiers.common_noise_em import (
+    confusion_sums,
+    expectation,
+    gate_nll,
+)
+from manyhands.datasets import make_conal_synthetic
+from manyhands.estimator_checks import make_crowd_problem
+from manyhands.fitting.latent import LatentClasses
+from manyhands.inference.votes import make_votes
+from manyhands.nn import FixedCommonNoiseModule, make_scaled
+from manyhands.training import CrowdBatch
+from tests.classifiers.test_agg_net import some_table
+
+
+def parts(seed=1, n=18, n_annotators=6):
+    """Votes, and random probabilities, gates and matrices for them."""
+    table, rng = some_table(), np.random.default_rng(seed)
+    votes = LatentClasses(table).votes
+    return (
+        votes,
+        rng.dirichlet(np.ones(3), n),
+        rng.uniform(size=votes.n_annotations),
+        rng.dirichlet(np.ones(3), 3),
+        rng.dirichlet(np.ones(3), (n_annotators, 3)),
+    )
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.1])
+def test_the_e_step_equals_the_formulas_in_loops(floor):
+    votes, proba, gate, common, individual = parts()
+    found = expectation(votes, proba, gate, common, individual, floor=floor)
+    joint = proba.copy()
+    for a, (i, r, y) in enumerate(
+        zip(votes.instance, votes.annotator, votes.response, strict=True)
+    ):
+        for c in range(3):
+            likelihood = gate[a] * common[c, y] + (1 - gate[a]) * individual[r, c, y]
+            joint[i, c] *= (likelihood + floor) ** votes.weight[a]
+    posterior = joint / joint.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(found.posterior, posterior, atol=1e-12)
+    for a, (i, r, y) in enumerate(
+        zip(votes.instance, votes.annotator, votes.response, strict=True)
+    ):
+        for c in range(3):
+            of_common = gate[a] * common[c, y]
+            of_own = (1 - gate[a]) * individual[r, c, y]
+            for source, sums in (
+                (of_common, found.from_common),
+                (of_own, found.from_individual),
+            ):
+                expected = posterior[i, c] * source / (of_common + of_own)
+                np.testing.assert_allclose(sums[a, c], expected, atol=1e-12)
+
+
+def test_the_sums_of_the_m_step_equal_loops():
+    votes, *_ = parts()
+    values = np.random.default_rng(0).uniform(size=(votes.n_annotations, 3))
+    expected = np.zeros((6, 3, 3))
+    for a, (r, y) in enumerate(zip(votes.annotator, votes.response, strict=True)):
+        for c in range(3):
+            expected[r, c, y] += votes.weight[a] * values[a, c]
+    np.testing.assert_allclose(confusion_sums(votes, values), expected, atol=1e-12)
+
+
+def test_the_e_step_by_hand():
+    """p = (.5, .5); a gate of .5; the crowd says 1 for a 0 in .6, the annotator in .2."""
+    votes = make_votes(AnnotationTable.from_matrix(np.array([[1]]), classes=[0, 1]))
+    common = np.array([[0.4, 0.6], [0.0, 1.0]])
+    own = np.array([[[0.8, 0.2], [0.2, 0.8]]])
+    found = expectation(votes, np.array([[0.5, 0.5]]), np.array([0.5]), common, own)
+    # Class 0: .3 + .1 = .4; class 1: .5 + .4 = .9.
+    np.testing.assert_allclose(found.posterior, [[4 / 13, 9 / 13]])
+    np.testing.assert_allclose(found.from_common, [[4 / 13 * 0.75, 9 / 13 * 5 / 9]])
+
+
+def small_module(n_annotators=4, n_classes=3, seed=0):
+    torch.manual_seed(seed)
+    classifier = make_scaled("linear", None, (5,), n_classes)
+    module = FixedCommonNoiseModule(classifier, n_classes, n_annotators, input_shape=(5,))
+    rng = np.random.default_rng(seed)
+    module.common.copy_(torch.from_numpy(rng.dirichlet(np.ones(n_classes), n_classes)))
+    own = rng.dirichlet(np.ones(n_classes), (n_annotators, n_classes))
+    module.individual.copy_(torch.from_numpy(own))
+    return module
+
+
+def test_the_modules_probabilities_and_the_gates_loss_equal_loops():
+    module, x = small_module(), torch.randn(2, 5)
+    rows, annotators = torch.tensor([0, 0, 1]), torch.tensor([1, 3, 0])
+    labels, weights = torch.tensor([2, 0, 1]), torch.tensor([1.0, 0.5, 2.0])
+    targets = torch.tensor([[0.2, 0.3, 0.5], [0.0, 1.0, 0.0]])
+    gate = module.gate(x, rows, annotators)
+    proba = module(x).softmax(dim=1)
+    log_proba = module.annotation_log_proba(x, rows, annotators)
+    nll = 0.0
+    for a, (i, r, y) in enumerate(zip(rows, annotators, labels, strict=True)):
+        mixed = gate[a] * module.common + (1 - gate[a]) * module.individual[r]
+        np.testing.assert_allclose(
+            log_proba[a].exp().detach(), (proba[i] @ mixed).detach(), atol=1e-6
+        )
+        nll -= weights[a] * (targets[i] * mixed[:, y].log()).sum() / 3
+    batch = CrowdBatch(x, torch.arange(2), rows, annotators, labels, weights)
+    np.testing.assert_allclose(gate_nll(module, batch, targets).detach(), nll.detach(), rtol=1e-5)
+    grid = module.annotation_log_proba_grid(x, torch.arange(4))
+    np.testing.assert_allclose(grid[rows, annotators].detach(), log_proba.detach(), atol=1e-6)
+
+
+class Closed(FixedCommonNoiseModule):
+    """The gate is 0: every annotation comes from the annotator's own matrix."""
+
+    def _gate_logit(self, scaled, rows, annotators):
+        return torch.full((len(rows),), -1e4)
+
+    def embed_annotators(self, annotators):
+        return torch.full((len(annotators), 1), -1e4)
+
+    def embed_instances(self, scaled):
+        return torch.ones(len(scaled), 1)
+
+
+class WithoutCommon(CommonNoiseEMClassifier):
+    def _build_module(self, classifier, input_shape):
+        return Closed(classifier, len(self.classes_), self.n_annotators_, input_shape=input_shape)
+
+
+class Counted(AggNetClassifier):
+    """Confusion matrices as EM counts them, without the crowd's answer in every row."""
+
+    _shrinks_confusions = False
+
+
+def test_with_a_gate_of_zero_it_is_aggnet():
+    X, A, _ = make_crowd_problem(seed=0)
+    common = {"backbone": "linear", "max_epochs": 6, "random_state": 0, "device": "cpu"}
+    found = WithoutCommon(**common).fit(X, A)
+    expected = Counted(**common).fit(X, A)
+    np.testing.assert_allclose(found.posterior_, expected.posterior_, atol=1e-5)
+    np.testing.assert_allclose(found.predict_proba(X), expected.predict_proba(X), atol=1e-5)
+    np.testing.assert_allclose(found.confusion_, expected.confusion_, atol=1e-5)
+
+
+def test_it_recovers_a_common_confusion():
+    """Half of the annotations are from a common source that swaps classes; nobody else does."""
+    data = make_conal_synthetic(
+        common_noise="asymmetric", common_strength=0.7, common_proportion=0.5,
+        individual_strength=0.3, random_state=0,
+    )  # fmt: skip
+    model = CommonNoiseEMClassifier(max_epochs=25, random_state=0, device="cpu")
+    model.fit(data.X_train, data.annotations)
+    assert (model.predict(data.X_test) == data.y_test).mean() > 0.9
+
+
+def test_silent_annotators_and_instances():
+    A = some_table()
+    X = np.random.default_rng(0).normal(size=(20, 4))
+    model = CommonNoiseEMClassifier(max_epochs=2, random_state=0, device="cpu").fit(X, A)
+    assert np.isnan(model.common_proportion_).tolist() == [False] * 5 + [True]
+    np.testing.assert_allclose(model.confusion_.sum(axis=2), 1)
+    np.testing.assert_allclose(model.posterior_.sum(axis=1), 1)
+    np.testing.assert_allclose(
+        model.posterior_[18:], model.predict_proba(X)[18:], atol=1e-6, err_msg="given x alone"
+    )
+
+
+def test_matrices_are_set_by_the_m_step_alone():
+    """A step of the gate and the network moves neither matrix."""
+    X, A, _ = make_crowd_problem(seed=0)
+    model = CommonNoiseEMClassifier(max_epochs=1, random_state=0, device="cpu").fit(X, A)
+    latent = LatentClasses(AnnotationTable.from_matrix(A, classes=[0, 1, 2]))
+    shares = latent.vote_shares()
+    sums = confusion_sums(latent.votes, shares[latent.votes.instance])
+    for found, counts in (
+        (model.individual_confusion_, sums),
+        (model.common_confusion_, sums.sum(axis=0)),
+    ):
+        smoothed = counts + 0.01
+        np.testing.assert_allclose(
+            found, smoothed / smoothed.sum(axis=-1, keepdims=True), atol=1e-6
+        )
