@@ -254,6 +254,7 @@ METHODS: dict[str, Fit] = {
     "DL-DS": flagship.aggregated(DawidSkene),
     "SoftProb": flagship.by_default(manyhands.SoftProbClassifier),
     "CoNAL": flagship.by_default(manyhands.CoNALClassifier),
+    "CoNAL by EM": flagship.by_default(manyhands.CommonNoiseEMClassifier),
     **PEERS,
     "DL-GLAD": flagship.aggregated(GLAD),
     "DL-WC": flagship.aggregated(WorkerClustering),

@@ -521,7 +521,9 @@ def test_classifiers_are_found_by_name():
     for name in ("conal", "CoNALClassifier", "co-nal"):
         assert find_classifier(name) is CoNALClassifier
     assert find_classifier("crowd-layer") is CrowdLayerClassifier
-    with pytest.raises(AnnotationError, match="aggregated, conal, co-teaching, common-noise-em, crowding, "):
+    with pytest.raises(
+        AnnotationError, match="aggregated, conal, co-teaching, common-noise-em, crowding, "
+    ):
         find_classifier("oracle")
 
 
