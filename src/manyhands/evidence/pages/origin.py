@@ -91,19 +91,28 @@ def origin_section(
 def _hours(rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]) -> str:
     """Say how long the runs took, as recorded and undisturbed; those on a GPU apart."""
     fastest = {
-        run.key: min(other.seconds for other in found) for found in runs.values() for run in found
+        run.key: min(other.seconds for other in of_row)
+        for of_row in runs.values()
+        for run in of_row
     }
     # Rows that differ only in name share their runs.
     seconds: dict[str, dict[str, float]] = {"cpu": {}, "gpu": {}}
+    named: set[str] = set()
     for row in rows:
-        seconds[row.device] |= {run.key: run.seconds for run in runs.get(row.id, [])}
+        found = runs.get(row.id, [])
+        seconds[row.device] |= {run.key: run.seconds for run in found}
+        named |= {run.key for run in found if run.seed in row.seeds}
     on_cpu, on_gpu = seconds["cpu"], seconds["gpu"]
     took, undisturbed = sum(on_cpu.values()) / 3600, sum(fastest[k] for k in on_cpu) / 3600
     told = (
         f"The {len(on_cpu)} different runs on the CPU took {took:.2f} hours, each on one core. "
         "Some shared the machine with other work: if each took as long as the fastest run of its "
-        f"row, they would take {undisturbed:.2f}."
+        f"row, they would take {undisturbed:.2f}"
     )
+    if not named.issuperset(on_cpu):
+        own = sum(fastest[k] for k in on_cpu if k in named) / 3600
+        told += f", those with the seeds that the rows name {own:.2f}"
+    told += "."
     if on_gpu:
         took = sum(on_gpu.values()) / 3600
         told += f" Runs on a GPU, possibly shared with other work: {len(on_gpu)}, {took:.2f} hours."
