@@ -185,7 +185,7 @@ def page(found: Found, peers: Sequence[tuple[str, str, str]]) -> list[str]:
         "## Calibration error",
         "",
         "Expected calibration error on the test part, in points; the lower, the better. Mean of "
-        "the seeds that were measured for this page: of the stack, AggNet and CoNAL, mostly seed 1.",
+        "the seeds that were measured for this page (of stack, AggNet and CoNAL mostly seed 1).",
         "",
         *_field(table, order, "calibration_error", 100, 1, min),
         "## Seconds",
