@@ -1,9 +1,9 @@
 """Every classifier with its defaults on all public sets with features, with `select` and peers.
 
 A cell is one fit: a set, a method and a seed. Those of seed 1 are measured here. ``--seeds`` adds
-further seeds, but none that the records of `flagship.py` hold: they are taken from there. Cells
-that both hold tell whether those records are of the present code. Gold labels measure, and choose
-nothing.
+further seeds, but none that the records of `flagship.py` hold: those records are used. Cells that
+both hold tell whether they are of the present code; if a method is found to have changed, a second
+run measures its further seeds. Gold labels measure, and choose nothing.
 
 Other libraries are not installed with the project: ``pip install crowd-kit cleanlab
 scikit-activeml``. What is missing is recorded as failed.

@@ -185,7 +185,7 @@ def page(found: Found, peers: Sequence[tuple[str, str, str]]) -> list[str]:
         "## Calibration error",
         "",
         "Expected calibration error on the test part, in points; the lower, the better. Mean of "
-        "the seeds that were measured for this page (of stack, AggNet and CoNAL mostly seed 1).",
+        "the seeds that were measured for this page; the flagship's records have no such error.",
         "",
         *_field(table, order, "calibration_error", 100, 1, min),
         "## Seconds",
@@ -206,13 +206,14 @@ def _seeds(table: Table) -> str:
     for name, words in SETS.items():
         counts = [len(table.values(name, method)) for method in table.crowd_methods()]
         given = [count for count in counts if count]
-        told.setdefault(max(set(given), key=given.count), []).append(words)
+        if given:
+            told.setdefault(max(set(given), key=given.count), []).append(words)
     parts = [
         f"{n} seed{'s' * (n > 1)} on {', '.join(names)}" for n, names in sorted(told.items())[::-1]
     ]
     return (
-        f"Most cells have {'; '.join(parts)} (brackets tell). On USPS-Syn and GSAD-Syn, a seed "
-        "draws the annotations anew, too. Where a cell has one seed, differences of a point say "
+        f"Most cells have {'; '.join(parts)} (the number in brackets). On USPS-Syn and GSAD-Syn, a "
+        "seed draws the annotations anew, too. Where a cell has one seed, differences of a point say "
         "nothing."
     )
 

@@ -240,7 +240,9 @@ def test_the_page_says_how_its_runs_are_made_again_and_how_long_they_take():
     records.append(make_record(row, 2, 0.8, seconds=3600.0))
     page = to_markdown(make_page(make_paper(), [row], records))
     assert "manyhands reproduce p && manyhands reproduce p --hanging 10 && manyhands res" in page
-    told = "they would take 3.00, those with the seeds that the rows name 2.00. All"
+    told = (
+        "would take 3.00; the runs with the seeds that the rows name would take 2.00 of these. All"
+    )
     assert told in page
 
 

@@ -1,4 +1,4 @@
-"""CoNAL by EM: a common and individual confusion matrices, with the true classes latent.
+"""CoNAL by EM: one common and many individual confusion matrices; the true class is latent.
 
 .. [1] Z. Chu, J. Ma and H. Wang. Learning from crowds by modeling common confusions. AAAI 2021.
    https://doi.org/10.1609/aaai.v35i7.16730
@@ -26,10 +26,10 @@ from manyhands.fitting.latent import (
     TargetStep,
     balancing_rng,
 )
-from manyhands.fitting.prediction import PREDICT_BATCH, class_proba
+from manyhands.fitting.prediction import PREDICT_BATCH
 from manyhands.inference.em import normalise_joint
 from manyhands.inference.probability import floored_log, normalise_rows
-from manyhands.inference.vote_sums import by_annotator, by_instance
+from manyhands.inference.vote_sums import by_annotator, by_annotator_and_class, by_instance
 from manyhands.inference.votes import Votes
 from manyhands.nn import CrowdModule, FixedCommonNoiseModule, ScaledClassifier
 from manyhands.training import CrowdBatch, Features, Stage
@@ -38,7 +38,7 @@ from manyhands.typing import FloatArray, IntArray
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CommonNoiseEMClassifier(LatentClassClassifier):
-    r"""Learn CoNAL's model by EM: the true class and the source of every mistake are latent [1]_.
+    r"""Learn CoNAL's model by EM: true classes and sources of annotations are latent [1]_.
 
     The model is `CoNALClassifier`'s, with confusion matrices in place of layers: an annotation of
     an instance of class c follows :math:`\omega_i^r \pi^g_c + (1 - \omega_i^r) \pi^r_c`, where
@@ -63,7 +63,8 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     embedding_dim, auxiliary_hidden, normalize, annotator_features
         The gate's; see `CoNALClassifier`.
     smoothing : float, default=0.01
-        Pseudo-annotations in every entry of a confusion matrix.
+        Pseudo-annotations per entry of a confusion matrix: equally many in every entry of the
+        common one, and as the common one distributes them in the annotators' own.
     confusion_floor : float, default=1e-4
         Added to the probability of an annotation before taking its logarithm in the E-step. It
         limits how surely an annotation can rule out a class.
@@ -78,11 +79,14 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     common_confusion_ : array of shape (n_classes, n_classes)
         :math:`\pi^g`, [true, given].
     individual_confusion_ : array of shape (n_annotators, n_classes, n_classes)
-        :math:`\pi^r`, [annotator, true, given]. An annotator without annotations has a uniform one.
+        :math:`\pi^r`, [annotator, true, given]. An annotator without annotations has the common
+        one (with ``smoothing=0``, a uniform one).
     common_proportion_ : array of shape (n_annotators,)
-        Mean gate over each annotator's annotations (NaN for annotators without annotations).
+        Mean gate over each annotator's annotations, by their weights (NaN for annotators without
+        annotations).
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
-        Both mixed at each annotator's mean gate: the annotator's overall behaviour.
+        Both mixed at each annotator's mean gate: the annotator's overall behaviour. An annotator
+        without annotations gets ``pooled_confusion_``.
     posterior_ : array of shape (n_samples, n_classes)
         Class probabilities of the training instances given x and their annotations (given x alone
         if there are none).
@@ -93,8 +97,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     -----
     The paper derives an EM algorithm in its appendix B, which is not published with it; this one
     follows from the model. ``history_`` logs ``cross_entropy`` against the targets of the epoch
-    and ``gate_nll``, minus the expected log likelihood of the annotations given the targets. With a
-    gate of 0 the method equals `AggNetClassifier` (one of our tests).
+    and ``gate_nll``, minus the expected log likelihood of the annotations given the targets.
 
     References
     ----------
@@ -162,15 +165,18 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
 
         def renew(epoch: int) -> None:
             """Run E- and M-step. Their starting point is in the module, so checkpoints hold it."""
-            if epoch == 0:
+            if epoch == 0 and fit.earlier is None:
                 posterior = latent.vote_shares()
-                common = own = confusion_sums(latent.votes, posterior[latent.votes.instance])
+                common = own = posterior[latent.votes.instance]
             else:
-                expected = self._expect(fit, latent.votes, latent.instances)
-                posterior = expected.posterior
-                common = confusion_sums(latent.votes, expected.from_common)
-                own = confusion_sums(latent.votes, expected.from_individual)
-            set_matrices(module, common.sum(axis=0), own, self.smoothing)
+                seen = predict_and_embed(module, fit.features, latent.instances)
+                posterior, common, own = self._expect(module, latent.votes, *seen)[0]
+            set_matrices(
+                module,
+                confusion_sums(latent.votes, common).sum(axis=0),
+                confusion_sums(latent.votes, own),
+                self.smoothing,
+            )
             targets.set(latent.spread(posterior), balancing_rng(epoch))
 
         step = TargetStep(
@@ -183,34 +189,36 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         return [Stage("train", step, fit.batches.epoch, fit.n_epochs)]
 
     def _expect(
-        self, fit: Fit[FixedCommonNoiseModule, None], votes: Votes, rows: IntArray
-    ) -> Expectation:
-        proba, gate = class_proba_and_gate(fit.module, fit.features, votes, rows)
-        return expectation(
+        self, module: FixedCommonNoiseModule, votes: Votes, proba: FloatArray, embedded: FloatArray
+    ) -> tuple[Expectation, FloatArray]:
+        """E-step, and the gates (n_annotations,); see `predict_and_embed`."""
+        gate = gates(module, votes, embedded)
+        expected = expectation(
             votes,
             proba + self.proba_floor,
             gate,
-            fit.module.common.double().cpu().numpy(),
-            fit.module.individual.double().cpu().numpy(),
+            module.common.double().cpu().numpy(),
+            module.individual.double().cpu().numpy(),
             floor=self.confusion_floor,
         )
+        return expected, gate
 
     def _set_fitted(self, fit: Fit[FixedCommonNoiseModule, None]) -> None:
         """Set the posterior given x and annotations; given x alone, where there are none."""
         latent, module = self._latent(fit.table), fit.module
-        expected = self._expect(fit, latent.votes, latent.instances)
-        self.posterior_: FloatArray = class_proba(
-            module, fit.features, np.arange(latent.n_instances)
-        )
-        self.posterior_[latent.instances] = expected.posterior
+        rows = latent.instances
+        proba, embedded = predict_and_embed(module, fit.features, np.arange(latent.n_instances))
+        expected, gate = self._expect(module, latent.votes, proba[rows], embedded[rows])
+        self.posterior_: FloatArray = proba
+        self.posterior_[rows] = expected.posterior
         with np.errstate(invalid="ignore"):  # 0 / 0 of an annotator without annotations.
-            gate = by_annotator(latent.votes, expected.gate) / by_annotator(latent.votes)
-        # An annotator without annotations has no mean gate; the crowd's mean replaces it.
-        filled = torch.from_numpy(np.where(np.isnan(gate), np.nanmean(gate), gate))
-        self.common_proportion_ = gate
+            mean = by_annotator(latent.votes, gate) / by_annotator(latent.votes)
+        self.common_proportion_ = mean
         self.common_confusion_ = module.common.double().cpu().numpy()
         self.individual_confusion_ = module.individual.double().cpu().numpy()
-        self.confusion_ = module.confusion(filled.to(module.common)).double().cpu().numpy()
+        # The pooled matrix, which replaces that of an annotator without a mean, must not be NaN.
+        known = torch.from_numpy(np.where(np.isnan(mean), 0.5, mean))
+        self.confusion_ = module.confusion(known.to(module.common)).double().cpu().numpy()
 
 
 # -- E-step and M-step ----------------------------------------------------------------------------
@@ -226,14 +234,11 @@ class Expectation(NamedTuple):
     from_common, from_individual : arrays of shape (n, n_classes)
         Joint posterior of the class and of the source of the annotation; their sum is the
         instance's posterior.
-    gate : array of shape (n,)
-        Prior probability of the common source.
     """
 
     posterior: FloatArray
     from_common: FloatArray
     from_individual: FloatArray
-    gate: FloatArray
 
 
 def expectation(
@@ -254,6 +259,7 @@ def expectation(
     proba : array of shape (m, n_classes)
         The classifier's p(x).
     gate : array of shape (n,)
+        Prior probability that the source is common.
     common : array of shape (n_classes, n_classes), [true, given]
     individual : array of shape (n_annotators, n_classes, n_classes)
     floor : float
@@ -266,7 +272,7 @@ def expectation(
     posterior, _ = normalise_joint(votes, joint)
     share = np.divide(of_common, mixed, out=np.zeros_like(mixed), where=mixed > 0)
     own = posterior[votes.instance]
-    return Expectation(posterior, own * share, own * (1 - share), gate)
+    return Expectation(posterior, own * share, own * (1 - share))
 
 
 def confusion_sums(votes: Votes, values: FloatArray) -> FloatArray:
@@ -276,27 +282,24 @@ def confusion_sums(votes: Votes, values: FloatArray) -> FloatArray:
     -------
     array of shape (n_annotators, n_classes, n_classes), [annotator, true, given]
     """
-    cells = votes.annotator * np.int64(votes.n_responses) + votes.response
-    weighted = values if votes.weight is None else values * votes.weight[:, None]
-    size = votes.n_annotators * votes.n_responses
-    sums = np.stack([np.bincount(cells, column, minlength=size) for column in weighted.T])
-    by_class = sums.reshape(votes.n_classes, votes.n_annotators, votes.n_responses)
-    return cast(FloatArray, by_class.transpose(1, 0, 2))
+    return np.stack([by_annotator_and_class(votes, column) for column in values.T], axis=1)
 
 
 def set_matrices(
     module: FixedCommonNoiseModule, common: FloatArray, individual: FloatArray, smoothing: float
 ) -> None:
     """Set a module's matrices to the rows of the sums, smoothed and normalised: the M-step."""
+    shared = normalise_rows(common + smoothing)
+    own = normalise_rows(individual + smoothing * module.n_classes * shared)
     with torch.no_grad():
-        module.common.copy_(torch.from_numpy(normalise_rows(common + smoothing)))
-        module.individual.copy_(torch.from_numpy(normalise_rows(individual + smoothing)))
+        module.common.copy_(torch.from_numpy(shared))
+        module.individual.copy_(torch.from_numpy(own))
 
 
-def class_proba_and_gate(
-    module: FixedCommonNoiseModule, features: Features, votes: Votes, rows: IntArray
+def predict_and_embed(
+    module: FixedCommonNoiseModule, features: Features, rows: IntArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Class probabilities (m, n_classes) of some rows, and the gates (n,) of their annotations.
+    """Class probabilities (m, n_classes) and the gate's embeddings (m, embedding_dim) of some rows.
 
     Reads every instance once, and leaves the module in evaluation mode.
     """
@@ -306,12 +309,17 @@ def class_proba_and_gate(
         for x in features.batches(torch.from_numpy(rows), PREDICT_BATCH):
             scaled = module.classifier.scaler(x)
             proba.append(module.classifier.logits(scaled).double().softmax(dim=1))
-            embedded.append(module.embed_instances(scaled))
-        of_instances = torch.cat(embedded).double().cpu().numpy()
-        everyone = torch.arange(votes.n_annotators, device=features.device)
+            embedded.append(module.embed_instances(scaled).double())
+        return torch.cat(proba).cpu().numpy(), torch.cat(embedded).cpu().numpy()
+
+
+def gates(module: FixedCommonNoiseModule, votes: Votes, embedded: FloatArray) -> FloatArray:
+    """Gate omega (Eq. 3) of every annotation, (n,), from the embeddings of m instances."""
+    with torch.inference_mode():
+        everyone = torch.arange(votes.n_annotators, device=module.common.device)
         of_annotators = module.embed_annotators(everyone).double().cpu().numpy()
-        logit = np.einsum("nd,nd->n", of_annotators[votes.annotator], of_instances[votes.instance])
-        return torch.cat(proba).cpu().numpy(), expit(logit)
+    logit = np.einsum("nd,nd->n", of_annotators[votes.annotator], embedded[votes.instance])
+    return cast(FloatArray, expit(logit))
 
 
 class _TargetsOfBoth(SoftTargets):

@@ -111,7 +111,7 @@ def _hours(rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]) -> str:
     )
     if not named.issuperset(on_cpu):
         own = sum(fastest[k] for k in on_cpu if k in named) / 3600
-        told += f", those with the seeds that the rows name {own:.2f}"
+        told += f"; the runs with the seeds that the rows name would take {own:.2f} of these"
     told += "."
     if on_gpu:
         took = sum(on_gpu.values()) / 3600

@@ -16,7 +16,7 @@ from manyhands.nn.noise_adaptation.common_noise import CommonNoiseModule
 
 
 class FixedCommonNoiseModule(CommonNoiseModule):
-    """A common and individual confusion matrices, which are not trained, and a gate that is [1]_.
+    """A common confusion matrix and individual ones, none of them trained; a trained gate [1]_.
 
     Unlike the layers of `CommonNoiseModule`, both are confusion matrices, [true, given], and what
     the gate mixes is two distributions: the equation of p(y|x).
@@ -61,7 +61,7 @@ auxiliary_hidden, normalize
     def log_likelihood(self, x: Tensor, rows: Tensor, annotators: Tensor, labels: Tensor) -> Tensor:
         """Log probability of m annotations if the true class is known, (m, n_classes).
 
-        It depends on the gate, hence on x, but not on the classifier.
+        It depends on x through the gate.
         """
         gate_logit = self._gate_logit(self.classifier.scaler(x), rows, annotators)
         return self._mix(
