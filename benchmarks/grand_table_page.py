@@ -213,8 +213,8 @@ def _seeds(table: Table) -> str:
     ]
     return (
         f"Most cells have {'; '.join(parts)} (the number in brackets). On USPS-Syn and GSAD-Syn, a "
-        "seed draws the annotations anew, too. Where a cell has one seed, differences of a point say "
-        "nothing."
+        "seed draws the annotations anew, too. Where a cell has one seed, differences of a point "
+        "say nothing."
     )
 
 
