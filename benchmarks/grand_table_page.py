@@ -43,6 +43,19 @@ CEILINGS = (GOLD, "stack, gold labels")
 FEWEST_SETS = 5
 """Ranks over fewer sets would say nothing."""
 
+PAIRS = "its cost grows with the pairs of annotators: 59 of LabelMe take minutes"
+TERMS = "108,859 terms, 27 times those of the other Sentiment: by proportion,"
+NOT_RUN = {
+    "Personal (CPC)": PAIRS,
+    "NeuCrowd": f"{TERMS} hours",
+    "Raykar": f"{TERMS} hours",
+    "CrowdInG": "by proportion hours: it generates 2,567 annotations of every image",
+    "AnnotatorLogisticRegression (scikit-activeml)": (
+        "it solves for all weights of dense features at once, by a matrix of their squared number"
+    ),
+}
+"""Method -> why it was not run on some sets."""
+
 OF_FLAGSHIP = {
     *("stack", "majority vote + LR", "stack, gold labels"),
     *("Crowd Layer", "AggNet", "Max-MIG", "TraceReg", "CoNAL"),
@@ -394,6 +407,7 @@ def _provenance(table: Table, found: Found) -> list[str]:
     measured = {(each["set"], each["method"]) for each in [*table.records, *table.failed]}
     open_cells = [
         f"{method}: {', '.join(SETS[n] for n in SETS if (n, method) not in measured)}"
+        + (f" ({NOT_RUN[method]})" if method in NOT_RUN else "")
         for method in table.methods
         if any((n, method) not in measured for n in SETS)
     ]
