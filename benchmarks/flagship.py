@@ -42,6 +42,7 @@ from sklearn.preprocessing import StandardScaler
 from manyhands import (
     AggNetClassifier,
     AggregatedClassifier,
+    CommonNoiseEMClassifier,
     CoNALClassifier,
     CoTeachingClassifier,
     CrowdInGClassifier,
@@ -277,8 +278,9 @@ WELL_RANKED: dict[str, Fit] = {
     "DL-WC": aggregated(WorkerClustering),
     "Co-teaching": by_default(CoTeachingClassifier),
     "Doctor Net": by_default(DoctorNetClassifier),
+    "CoNAL by EM": by_default(CommonNoiseEMClassifier),
 }
-"""With the stack and NETWORKS, the ten best average ranks of the grand table."""
+"""Further methods of good average rank in the grand table."""
 OTHERS: dict[str, Fit] = {REGRESSION: vote_regression, **NETWORKS, **SYSTEMS, EM: cross_fitted_em}
 ABLATION: dict[str, Fit] = {
     "first round alone": stack(n_rounds=1),
