@@ -30,9 +30,9 @@ SETS = {
     "usps-Syn": "USPS-Syn",
     "gsad-Syn": "GSAD-Syn",
     "sentiment": "Sentiment",
-    "sentiment, raw text": "Sentiment, raw text",
+    "sentiment, raw text": "Sentiment (raw text)",
     "cifar10n": "CIFAR-10N",
-    "cifar10h, 2": "CIFAR-10H, 2 per image",
+    "cifar10h, 2": "CIFAR-10H (2 per image)",
 }
 RAW = "sentiment, raw text"
 """Not ranked: the crowd and the test part are Sentiment's."""
@@ -40,6 +40,7 @@ RAW = "sentiment, raw text"
 STACK = "stack"
 GOLD, MAJORITY, SELECT = "network on gold labels (ceiling)", "DL-MV", "select()"
 CEILINGS = (GOLD, "stack, gold labels")
+TEN = 10
 FEWEST_SETS = 5
 """Ranks over fewer sets would say nothing."""
 
@@ -208,7 +209,7 @@ def page(found: Found, peers: Sequence[tuple[str, str, str]]) -> list[str]:
         "",
         *_field(table, order, "seconds", 1, 1, None),
         *_peers(table, peers),
-        *_elsewhere(),
+        *_elsewhere(table),
         *_provenance(table, found),
     ]
 
@@ -378,7 +379,15 @@ def _peers(table: Table, peers: Sequence[tuple[str, str, str]]) -> list[str]:
     ]
 
 
-def _elsewhere() -> list[str]:
+def _elsewhere(table: Table) -> list[str]:
+    ranks = table.ranks()
+    best = list(ranks.mean)[:TEN] if ranks else []
+    curves = {each["method"] for each in read(FLAGSHIP) if each["change"]}
+    without = [method for method in best if method not in curves]
+    told = "the ten methods best in average rank" + (
+        f" (but {', '.join(without)})" if without else ""
+    )
+    others = [method for method in table.crowd_methods() if method in curves - set(best)]
     return [
         "## Protocols and worse annotations",
         "",
@@ -387,8 +396,8 @@ def _elsewhere() -> list[str]:
         "- The published protocols and figures: [CoNAL](chu2021.md), [CrowdInG](crowding2021.md), "
         "[DASC](dasc2023.md), [ICED](iced2022.md), [NeuCrowd](neucrowd2022.md).",
         "- [Robustness curves](flagship.md#worse-annotations) (annotations removed, imbalance, "
-        "spammers, shared mistakes) have the ten best average ranks, majority vote + LR and DASC, "
-        "on LabelMe and Music. Seeds are told there. The other methods were not run.",
+        f"spammers, shared mistakes) on LabelMe and Music have {told}; {', '.join(others)}. Seeds "
+        "are told there.",
         "",
         "![Accuracy as annotations get worse](flagship-robustness.svg)",
         "",
@@ -419,7 +428,7 @@ def _provenance(table: Table, found: Found) -> list[str]:
         "[the flagship's benchmark](flagship.md), from 2026-11-23 on. To tell whether those are of "
         f"the present code, {len(both)} of its runs were repeated here: accuracy is equal in "
         f"{len(both) - len(differing)}. Other figures: {told} (earlier records of that "
-        "method are left out: its code has changed).",
+        "method are left out: its code has changed, or rounds otherwise on this processor).",
         "",
         *[f"- failed: {what} ({', '.join(names)})" for what, names in failed.items()],
         *[f"- not run: {what}" for what in open_cells],
