@@ -8,6 +8,7 @@ import os
 from dataclasses import replace
 from multiprocessing import forkserver
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -110,7 +111,11 @@ def make_row(name, published=None, table="p/t1", column="Set", seeds=(0, 1, 2), 
         table=table,
         column=column,
         data={"name": "labelme"},
-        estimator={"class": "CoNALClassifier", "params": {"lr": 0.1}},
+        # Rows of different names are of different things.
+        estimator={
+            "class": "CoNALClassifier",
+            "params": {"lr": 0.1, "batch_size": crc32(name.encode())},
+        },
         seeds=tuple(seeds),
         holdout=0.1,
         device="cpu",

@@ -212,6 +212,17 @@ def test_records_that_count():
     assert {seed: record.status for seed, record in found.items()} == {2: "failed"}
 
 
+def test_rows_that_differ_only_in_name_share_runs_made_under_one_of_their_names():
+    first = make_row("first", seeds=(0, 1))
+    second = replace(first, id="m/second", label="second")
+    assert first.key == second.key
+    records = make_records(first, [0.5, 0.6, 0.7])
+    found = latest_records([first, second], records)
+    assert list(found["m/second"].values()) == list(found["m/first"].values()) == records
+    other = make_row("other", seeds=(0, 1), data={"name": "music"})
+    assert latest_records([other], records) == {"m/other": {}}
+
+
 @pytest.mark.parametrize("what", ["code", "data_checksum"])
 def test_a_mean_is_of_runs_of_the_same_thing(what):
     row = make_row("first")

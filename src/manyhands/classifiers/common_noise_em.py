@@ -114,7 +114,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
 
     _start_refusal = "begins with the shares of the votes"
     _repeats_small_trainings = True
-    _shrinks_confusions = False  # The common matrix does that.
+    _shrinks_confusions = False  # `smoothing` leans on the common matrix instead.
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "embedding_dim": [Interval(Integral, 1, None, closed="left")],
@@ -216,7 +216,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         self.common_proportion_ = mean
         self.common_confusion_ = module.common.double().cpu().numpy()
         self.individual_confusion_ = module.individual.double().cpu().numpy()
-        # The pooled matrix, which replaces that of an annotator without a mean, must not be NaN.
+        # Any gate will do: `pooled_confusion_` replaces these matrices, but must not meet NaN.
         known = torch.from_numpy(np.where(np.isnan(mean), 0.5, mean))
         self.confusion_ = module.confusion(known.to(module.common)).double().cpu().numpy()
 
