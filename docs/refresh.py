@@ -59,7 +59,7 @@ THEMES = {
         "where common noise is simulated, CoNAL beats Crowd Layer": "helps",
         "where common noise is simulated, CoNAL beats seven other baselines": "ahead-of",
         "where there is none, CoNAL does no harm": "does-not-hurt",
-        "mixing distributions or EM recovers the simulated common confusion": "recovers.*-(em|probabilities)$",
+        "mixed distributions or EM recover the simulated common confusion": "recovers.*-(em|prob)",
         "CoNAL as released recovers the simulated common confusion": "recovers",
     },
     "crowding2021": {
