@@ -479,6 +479,7 @@ NETWORKS = [pair for pair in all_classifiers() if issubclass(pair[1], BaseCrowdC
 
 REFUSALS = {
     "AggNetClassifier": "begins with the shares of the votes",
+    "CommonNoiseEMClassifier": "begins with the shares of the votes",
     "CrowdInGClassifier": "begins with its start's",
     "ICEDClassifier": "begins with majority votes",
     "MBEMClassifier": "makes a new network in each of its stages",

@@ -26,7 +26,7 @@ from manyhands.fitting import BaseCrowdClassifier, training_protocol
 ROOT = Path(__file__).parents[2]
 
 ROWS = {
-    "chu2021": 368,
+    "chu2021": 631,
     "crowding2021": 142,
     "dasc2023": 318,
     "iced2022": 331,

@@ -177,7 +177,7 @@ def latest_records(
     """Return, for every row, the record that counts for each seed.
 
     All records of a row have its present specification, whatever the name that they were run under:
-    rows that differ only in name share them. They are by one code: the one that ran
+    rows of a paper that differ only in name share them. They are by one code: the one that ran
     last, or earlier code whose runs it adopted. They are on the same data, unless every seed makes
     its own data. A mean over seeds thus averages runs of the same thing. A failure does not replace
     a finished run of the same thing. Skipped runs count only where nothing ran.
@@ -190,12 +190,14 @@ def latest_records(
     own = {row.id: row for row in rows}
     adopted = Adoptions() if adoptions is None else adoptions
     of_row: dict[str, list[Record]] = {name: [] for name in own}
-    alike: dict[str, list[str]] = {}
+    alike: dict[tuple[str, str], list[str]] = {}
     for row in own.values():
-        alike.setdefault(row.key, []).append(row.id)
+        alike.setdefault((row.paper, row.key), []).append(row.id)
     for record in sorted(records, key=lambda r: (r.confirmed or r.started, r.key)):
-        for name in alike.get(digest(record.specification), ()):
-            of_row[name].append(record)
+        if record.row in own:
+            place = own[record.row].paper, digest(record.specification)
+            for name in alike.get(place, ()):
+                of_row[name].append(record)
     found = {}
     for name, candidates in of_row.items():
         kept = sorted(
