@@ -434,6 +434,9 @@ def _provenance(table: Table, found: Found) -> list[str]:
         "method are left out: its code has changed, or rounds otherwise on this processor).",
         "",
         *[f"- failed: {what} ({', '.join(names)})" for what, names in failed.items()],
+        "Why cells are empty is an estimate, from what other cells took and from runs that were "
+        "broken off; no record is kept of those.",
+        "",
         *[f"- not run: {what}" for what in open_cells],
         "",
     ]

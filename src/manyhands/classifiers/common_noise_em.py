@@ -53,7 +53,7 @@ class CommonNoiseEMClassifier(LatentClassClassifier):
     :math:`\omega_i^r \pi^g_{c, y_{ir}}` over that sum if the class is c. The M-step counts
     annotations against both to estimate all matrices, and trains for an epoch: the network on
     :math:`q` as soft targets, the gate on the expected log likelihood of the annotations. The
-    first targets are the vote shares.
+    first targets are the vote shares; a partial fit begins with an E-step.
 
     Parameters
     ----------
@@ -63,8 +63,8 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     embedding_dim, auxiliary_hidden, normalize, annotator_features
         The gate's; see `CoNALClassifier`.
     smoothing : float, default=0.01
-        Pseudo-annotations per entry of a confusion matrix: equally many in every entry of the
-        common one, and as the common one distributes them in the annotators' own.
+        Pseudo-annotations in every entry of the common confusion matrix. A row of an annotator's
+        own matrix gets as many in all, distributed as the row of the common one.
     confusion_floor : float, default=1e-4
         Added to the probability of an annotation before taking its logarithm in the E-step. It
         limits how surely an annotation can rule out a class.
