@@ -31,6 +31,7 @@ POSTERIOR = "posterior of "
 """Before the name of a set whose training instances a posterior is measured on."""
 
 STACK, GOLD, REGRESSION = "stack", "stack, gold labels", "majority vote + LR"
+SELECT = "select()"
 SHARED = "majority vote, ties shared"
 SETS = {
     "labelme": "LabelMe",
@@ -968,10 +969,10 @@ def left_out(found: Found) -> list[str]:
     return [
         "## Left out",
         "",
-        "For want of computing time: more than one seed of most other classifiers by default, of "
-        "DASC under worse annotations, and of the nested ablation; more than three seeds of "
-        "additions, of few labels, many classes and abstentions; cross-fitted EM on CIFAR-10 and "
-        "under worse annotations, as it takes a minute on LabelMe.",
+        "For want of computing time: more than one seed of most other classifiers by default "
+        "and of the nested ablation; more than three seeds of DASC and `select` under worse "
+        "annotations, of additions, of few labels, many classes and abstentions; cross-fitted EM "
+        "on CIFAR-10 and under worse annotations, as it takes a minute on LabelMe.",
         "",
         f"Elsewhere: [seconds and memory](costs.md#{COSTS}) at 1,000 to 1,000,000 instances. "
         "Limiting cases that must be equal are tests (`tests/classifiers/test_stacking.py`, "

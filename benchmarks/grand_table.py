@@ -29,7 +29,8 @@ from typing import Any
 import encoders
 import flagship
 import numpy as np
-from grand_table_page import GOLD, MAJORITY, SELECT, SETS, further, key_of, page, ranks_drawing
+from flagship_page import SELECT
+from grand_table_page import GOLD, MAJORITY, SETS, further, key_of, page, ranks_drawing
 from pages import read, run_missing
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
@@ -42,7 +43,6 @@ from manyhands import (
     AggregatedClassifier,
     DawidSkene,
     MajorityVote,
-    select,
 )
 from manyhands.encoders import TextEncoder
 from manyhands.evidence import Data
@@ -51,9 +51,6 @@ from manyhands.io import write_atomically
 from manyhands.metrics import expected_calibration_error
 
 SLOW = ("sentiment, raw text", "cifar10n", "cifar10h, 2")
-CANDIDATES = ("crowd-stacking", "agg-net", "max-mig", "trace-reg", "crowd-layer")
-"""Of `select`: five that are quick, with their defaults."""
-
 Fit = Callable[[Any, int], Any]
 
 
@@ -62,18 +59,14 @@ def on_gold(data: Any, seed: int) -> Any:
     return AggregatedClassifier(MajorityVote(), random_state=seed).fit(data.X_train, data.y_train)
 
 
-def selected(data: Any, seed: int) -> Any:
-    """What `select` chooses among five candidates without gold labels, out of three folds."""
-    found = select(CANDIDATES, data.X_train, data.annotations, cv=3, random_state=seed)
-    return found.estimator_
-
-
 # -- other libraries, as their documentation shows -----------------------------------------------
 
 CROWDLAB = "CROWDLAB + LR (cleanlab)"
 ACTIVE = "AnnotatorLogisticRegression (scikit-activeml)"
 ENSEMBLE = "AnnotatorEnsembleClassifier (scikit-activeml)"
-CROWD_KIT = "Crowd Layer (crowd-kit)"
+CROWD_KIT, CROWD_KIT_CONAL = "Crowd Layer (crowd-kit)", "CoNAL (crowd-kit)"
+ACTIVE_LAYER = "CrowdLayerClassifier (scikit-activeml)"
+ACTIVE_MIX = "AnnotMixClassifier (scikit-activeml)"
 
 WORDS = {
     CROWDLAB: (
@@ -86,10 +79,20 @@ WORDS = {
         "scikit-activeml",
         "the same, and a regression per annotator, made by hand; votes combined softly",
     ),
+    ACTIVE_LAYER: (
+        "scikit-activeml",
+        "the same, skorch installed, and a network given: it has none (128 units, Adam, 50 epochs, "
+        "batches of 128 instances)",
+    ),
+    ACTIVE_MIX: ("scikit-activeml", "the same"),
     CROWD_KIT: (
         "crowd-kit",
         "it has modules, no classifier: network, loop, batches, scaling and the conversion of "
         "sparse features to dense ones are ours (128 units, Adam, 50 epochs, one row per vote)",
+    ),
+    CROWD_KIT_CONAL: (
+        "crowd-kit",
+        "the same; its output mixes probabilities and their logarithms, and is taken for logits",
     ),
 }
 """Method -> its package, and what had to be done to run it."""
@@ -171,6 +174,41 @@ def ensemble(data: Any, seed: int) -> Any:
     )
 
 
+def network(n_features: int, n_classes: int) -> Any:
+    """The network around which layers of other libraries are put: our default's 128 units."""
+    from torch import nn
+
+    return nn.Sequential(
+        nn.Linear(n_features, 128), nn.ReLU(), nn.Dropout(0.5), nn.Linear(128, n_classes)
+    )
+
+
+def active_network(name: str) -> Fit:
+    """A classifier of scikit-activeml around the network, trained by skorch."""
+
+    def fitted(data: Any, seed: int) -> Any:
+        import torch
+        from skactiveml.classifier import multiannotator
+
+        torch.manual_seed(seed)
+        return _Coded(
+            getattr(multiannotator, name),
+            data,
+            clf_module=network(data.X_train.shape[1], data.annotations.n_classes),
+            neural_net_param_dict={
+                "optimizer": torch.optim.Adam,
+                "lr": 1e-3,
+                "max_epochs": 50,
+                "batch_size": 128,
+                "verbose": 0,
+            },
+            missing_label=-1,
+            random_state=seed,
+        )
+
+    return fitted
+
+
 class _Coded:
     """A classifier of scikit-activeml on standardised features and the codes of the classes."""
 
@@ -179,44 +217,69 @@ class _Coded:
         X = dense(data.X_train)
         self.scaler = StandardScaler().fit(X)
         self.classes_ = np.asarray(table.classes)
-        model = make(classes=list(range(table.n_classes)), **parameters)
-        self.model = model.fit(self.scaler.transform(X), codes_of(table))
+        self.model = make(classes=list(range(table.n_classes)), **parameters)
+        self.model.fit(self.scaler.transform(X), codes_of(table))  # Some return nothing.
 
     def predict_proba(self, X: Any) -> Any:
         return self.model.predict_proba(self.scaler.transform(dense(X)))
 
 
 def crowd_kit(data: Any, seed: int) -> Any:
-    """crowd-kit's Crowd Layer around a network of 128 units, 50 epochs of Adam, as in its notebook.
+    """crowd-kit's Crowd Layer, as in its notebook."""
+    from crowdkit.learning import CrowdLayer
 
-    It has a module alone: the loop, the batches and the scaling are ours, one row per vote.
+    def make(n_classes: int, n_annotators: int) -> Any:
+        return CrowdLayer(n_classes, n_annotators, conn_type="mw")
+
+    return trained(
+        make, lambda layer, _, logits, who: layer(logits.softmax(dim=1), who), data, seed
+    )
+
+
+def crowd_kit_conal(data: Any, seed: int) -> Any:
+    """crowd-kit's CoNAL; its gate sees the network's hidden units."""
+    from crowdkit.learning import CoNAL
+
+    return trained(CoNAL, lambda layer, *inputs: layer(*inputs), data, seed)
+
+
+def trained(
+    make: Callable[[int, int], Any], outputs: Callable[..., Any], data: Any, seed: int
+) -> Any:
+    """Train a layer of crowd-kit around the network: 50 epochs of Adam.
+
+    The library has modules alone: the loop, the batches and the scaling are ours, one row per vote.
+    ``outputs`` takes the layer, the hidden units, the logits and the annotators.
     """
     import torch
-    from crowdkit.learning import CrowdLayer
 
     table = data.annotations
     torch.manual_seed(seed)
     X_train = dense(data.X_train)
     scaler = StandardScaler().fit(X_train)
     X = torch.tensor(scaler.transform(X_train), dtype=torch.float32)
-    n, k = X.shape[1], table.n_classes
-    network = torch.nn.Sequential(
-        torch.nn.Linear(n, 128), torch.nn.ReLU(), torch.nn.Dropout(0.5), torch.nn.Linear(128, k)
-    )
-    layer = CrowdLayer(k, table.n_annotators, conn_type="mw")
-    optimizer = torch.optim.Adam([*network.parameters(), *layer.parameters()])
+    classifier = network(X.shape[1], table.n_classes)
+    layer = make(table.n_classes, table.n_annotators)
     rows, given = torch.tensor(table.instance).long(), torch.tensor(table.label).long()
     annotators = torch.tensor(table.annotator).long()
+
+    def loss_of(batch: Any) -> Any:
+        hidden = classifier[:-1](X[rows[batch]])
+        found = outputs(layer, hidden, classifier[-1](hidden), annotators[batch])
+        return torch.nn.functional.cross_entropy(found, given[batch])
+
+    if any(map(torch.nn.parameter.is_lazy, layer.parameters())):
+        loss_of(torch.arange(2))  # Gives every layer its shape.
+    optimizer = torch.optim.Adam([*classifier.parameters(), *layer.parameters()])
     generator = torch.Generator().manual_seed(seed)
     for _ in range(50):
         for batch in torch.randperm(len(rows), generator=generator).split(128):
-            if len(batch) < 2:  # Its layer squeezes a batch of one.
+            if len(batch) < 2:  # Its layers squeeze a batch of one.
                 continue
             optimizer.zero_grad()
-            outputs = layer(network(X[rows[batch]]).softmax(dim=1), annotators[batch])
-            torch.nn.functional.cross_entropy(outputs, given[batch]).backward()
+            loss_of(batch).backward()
             optimizer.step()
-    return _Network(network.eval(), scaler, np.asarray(table.classes))
+    return _Network(classifier.eval(), scaler, np.asarray(table.classes))
 
 
 class _Network:
@@ -235,7 +298,10 @@ PEERS: dict[str, Fit] = {
     CROWDLAB: crowdlab,
     ACTIVE: active,
     ENSEMBLE: ensemble,
+    ACTIVE_LAYER: active_network("CrowdLayerClassifier"),
+    ACTIVE_MIX: active_network("AnnotMixClassifier"),
     CROWD_KIT: crowd_kit,
+    CROWD_KIT_CONAL: crowd_kit_conal,
 }
 
 
@@ -263,7 +329,7 @@ METHODS: dict[str, Fit] = {
     "Co-teaching": flagship.by_default(manyhands.CoTeachingClassifier),
     "Doctor Net": flagship.by_default(manyhands.DoctorNetClassifier),
     "ICED": flagship.by_default(manyhands.ICEDClassifier),
-    SELECT: selected,
+    SELECT: flagship.selected,
     "Metric learning": flagship.by_default(manyhands.MetricLearningClassifier),
     "DASC": flagship.by_default(manyhands.DASCClassifier),
     "NeuCrowd": flagship.by_default(manyhands.NeuCrowdClassifier),

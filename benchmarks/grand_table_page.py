@@ -38,7 +38,7 @@ RAW = "sentiment, raw text"
 """Not ranked: the crowd and the test part are Sentiment's."""
 
 STACK = "stack"
-GOLD, MAJORITY, SELECT = "network on gold labels (ceiling)", "DL-MV", "select()"
+GOLD, MAJORITY = "network on gold labels (ceiling)", "DL-MV"
 CEILINGS = (GOLD, "stack, gold labels")
 TEN = 10
 FEWEST_SETS = 5
