@@ -24,7 +24,7 @@ def gap_section(
 ) -> Section:
     """List the runs without figures and why; rows with the same status and reason share a line.
 
-    ``unavailable`` names what the paper has and nobody can run here, with the reasons.
+    ``unavailable`` names what of the paper the page lacks, or shows elsewhere, and why.
     """
     fates: dict[tuple[str, str, str], list[str]] = {}
     for row in rows:
@@ -32,7 +32,9 @@ def gap_section(
             fate = (status, reason, ", ".join(map(str, seeds)))
             fates.setdefault(fate, []).append(row.id)
     missing = [f"{name}: {why}" for name, why in unavailable.items()]
-    blocks: list[Block] = [Items("Of the paper, not available:", missing)] if missing else []
+    blocks: list[Block] = []
+    if missing:
+        blocks.append(Items("Of the paper, left out or shown elsewhere:", missing))
     if fates:
         lines = [[*fate, ", ".join(names)] for fate, names in sorted(fates.items())]
         blocks.append(Table(["what", "why", "seeds", "rows"], lines))
