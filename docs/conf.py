@@ -134,7 +134,7 @@ def mend(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str
 
 
 def prepare(app: Any, page: str, source: list[str]) -> None:
-    """Unlink files outside the site, show all claims, and say where a page lacks its data.
+    """Unlink files outside the site, and say where a page lacks its data.
 
     CONTRIBUTING, which is outside, too, has a page here.
     """
@@ -144,8 +144,6 @@ def prepare(app: Any, page: str, source: list[str]) -> None:
     source[0] = re.sub(rf"\[([^\]]*)\]\({up}[^).][^)]*\)", r"\1", source[0])
     # A mean stays with its deviation: lines of narrow cells would break between them.
     source[0] = re.sub(r"(?<=\d) ± (?=\.?\d)", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}", source[0])
-    if page == "what_holds":
-        source[0] = re.sub(r"<!-- claims: .*-->", lambda _: all_claims(), source[0])
     if page == "jobs":
         source[0] = re.sub("<!-- every other page: .*-->", lambda _: other_pages(), source[0])
     if page in NEED_DATA and not HAVE_DATA:
@@ -185,16 +183,6 @@ def other_pages() -> str:
     listed |= {"evidence", "benchmarks"}
     names = sorted(path.stem for path in refresh.DOCS.glob("*.md") if path.stem not in listed)
     return "\n".join(["```{toctree}", ":hidden:", "", *names, "```"])
-
-
-def all_claims() -> str:
-    """Return the claims of all papers as tables that a click opens, with links to their pages."""
-    parts = []
-    for paper, name in refresh.PAPERS.items():
-        parts += [f"## {name}", f"[Tables and figures](results/{paper}.md)."]
-        parts += [f"<details><summary>All {len(refresh.claims(paper))} claims</summary>"]
-        parts += [refresh.claims_table(paper), "</details>"]
-    return "\n\n".join(parts)
 
 
 def warn_of_stale_figures(app: Any) -> None:

@@ -113,7 +113,7 @@ _CHANGE = re.compile(
     r": ([+-]?[\d.]+)( points)? \(95 % interval ([+-]?[\d.]+) to ([+-]?[\d.]+)(?=[;)])"
 )
 _MADE = re.compile(
-    r"(<!-- (counts of claims|hours of all runs)(?: of (\w+))? -->\n\n)(.*?)(<!-- end -->)",
+    r"(<!-- (counts of claims|all claims|hours of all runs)(?: of (\w+))? -->\n\n)(.*?)(<!-- end -->)",
     re.DOTALL,
 )
 
@@ -242,10 +242,12 @@ def theme(paper: str, claim: str) -> str:
 
 
 def claims_table(paper: str) -> str:
-    """Return all claims of a paper as a table, each with a link to the runs that it compares."""
-    head = ["| claim | verdict | why | the runs |", "|---|---|---|---|"]
-    linked = zip(claims(paper), links(paper), strict=True)
-    return "\n".join(head + [f"| {' | '.join([*row, link])} |" for row, link in linked])
+    """Return all claims of a paper as a table that a click opens, with links to their runs."""
+    linked = list(zip(claims(paper), links(paper), strict=True))
+    lines = ["| claim | verdict | why | the runs |", "|---|---|---|---|"]
+    lines += [f"| {' | '.join([*row, link])} |" for row, link in linked]
+    opened = f"<details><summary>Every claim in a line ({len(linked)})</summary>"
+    return "\n".join([opened, "", *lines, "", "</details>"]) + "\n\n"
 
 
 def links(paper: str) -> list[str]:
@@ -299,6 +301,8 @@ def hours() -> str:
 
 def made(match: re.Match[str]) -> str:
     """Return the table that a comment stands for."""
+    if match[2] == "all claims":
+        return claims_table(match[3])
     return counts(match[3]) if match[2] == "counts of claims" else hours()
 
 

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 ROWS = {
     "chu2021": 631,
-    "crowding2021": 142,
+    "crowding2021": 148,
     "dasc2023": 318,
     "iced2022": 331,
     "neucrowd2022": 430,
@@ -39,8 +39,9 @@ KEYS = {
     "aggregated/chu2021_music_gold": "6dc5cae1780cd4e2",
     "conal/chu2021_recovery_i30_symmetric_probabilities": "a0c6699991a09ee6",
     "crowding/crowd_models_product": "055e905d68d12867",
-    "crowding/crowding2021_sparse60_music_crowding": "3180077b7b427659",
-    "self_training/crowding2021_labelme_dl_cl_ing": "58190a7bb6948852",
+    "crowding/crowding2021_sparse60_music_crowding": "00592913a06109bc",
+    "crowding/crowding2021_identity_labelme_crowding": "d58634c3c9846084",
+    "self_training/crowding2021_labelme_dl_cl_ing": "96a794c0398de02b",
     "self_training/dasc2023_variants_cifar10h_dasc": "829054ff950208e0",
     "self_training/dasc2023_sparse80_music_wdn_random": "182040878dd8043e",
     "iced/iced2022_rivals_sentiment_smote_on_ds_labels": "31e7e07ee8b8324c",
@@ -74,7 +75,7 @@ def test_keys_are_those_that_records_are_filed_under(experiments):
 
 def test_reproductions_of_self_training_have_no_guard(experiments):
     wrapped = [row for row in experiments[0] if "SelfTraining" in row.estimator["class"]]
-    assert len(wrapped) == 231
+    assert len(wrapped) == 234
     assert all(row.estimator["params"]["guard"] is False for row in wrapped)
 
 
@@ -182,7 +183,9 @@ SETS = {
 """Columns, and how linear models see the features."""
 
 ABSENT = {("Sentiment", "Personal (CPC)"), ("Sentiment", "NeuCrowd")}
-SUBSAMPLED = {("Sentiment", "CrowdInG, 1·I"), ("Product", "CrowdInG, 1·I")}
+SUBSAMPLED = {
+    (column, f"CrowdInG, {start}·I") for column in ("Sentiment", "Product") for start in (1, 2)
+}
 MINUTES = {*SUBSAMPLED, ("Sentiment", "Triplets")}
 OTHER_OPTIMISERS = {"Raykar", "Personal (CPC)", "Triplets", "NeuCrowd"}
 NO_NETWORK = {"Crowd-calibrated stacking"}

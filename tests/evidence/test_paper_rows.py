@@ -125,7 +125,7 @@ class TestCrowdInG:
         printed = {
             (row.table.partition("/")[2], row.label, row.column): row.published for row in mine
         }
-        again = ("crowds", "from_twice")  # the crowds, and Table 1 from another start
+        again = ("crowds", "from_identity")  # the crowds, and Table 1 from another start
         printed = {
             place: found
             for place, found in printed.items()
@@ -158,7 +158,7 @@ class TestCrowdInG:
             }
             assert {row.table.split("/")[1] for row in here if row.key == usual} == everywhere
             starts = [row for row in here if row.label == "DL-CL" and "with_" not in str(row.data)]
-            starts = [row for row in starts if "/from_twice" not in row.table]
+            starts = [row for row in starts if "/from_identity" not in row.table]
             assert {row.table.split("/")[1] for row in starts} == {"table1", "fig3", "fig5"}
             # Of Fig. 3 it is trained longer.
             assert len({row.key for row in starts}) == 2
