@@ -36,7 +36,7 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import manyhands
 from manyhands import (
@@ -74,7 +74,10 @@ WORDS = {
         "a dense table of votes, annotators and instances without annotations removed, our "
         "regression for its out-of-fold predictions and on its consensus",
     ),
-    ACTIVE: ("scikit-activeml", "dense standardised features, a dense table of class codes"),
+    ACTIVE: (
+        "scikit-activeml",
+        "dense features, standardised unless they are term weights, a dense table of class codes",
+    ),
     ENSEMBLE: (
         "scikit-activeml",
         "the same, and a regression per annotator, made by hand; votes combined softly",
@@ -92,7 +95,8 @@ WORDS = {
     ),
     CROWD_KIT_CONAL: (
         "crowd-kit",
-        "the same; its output mixes probabilities and their logarithms, and is taken for logits",
+        "the same; its gate sees our hidden units; its output mixes probabilities and their "
+        "logarithms, and is taken for logits; it has no separation term",
     ),
 }
 """Method -> its package, and what had to be done to run it."""
@@ -116,6 +120,11 @@ def codes_of(table: Any) -> Any:
 def dense(X: Any) -> Any:
     """Features as an array, for libraries that take no others."""
     return X.toarray() if sparse.issparse(X) else X
+
+
+def scaler_of(X: Any) -> Any:
+    """Dense features are standardised; term weights stay as they are, as for our linear models."""
+    return FunctionTransformer() if sparse.issparse(X) else StandardScaler()
 
 
 def plain_regression(X: Any) -> Any:
@@ -200,6 +209,7 @@ def active_network(name: str) -> Fit:
                 "lr": 1e-3,
                 "max_epochs": 50,
                 "batch_size": 128,
+                "iterator_train__shuffle": True,
                 "verbose": 0,
             },
             missing_label=-1,
@@ -215,7 +225,7 @@ class _Coded:
     def __init__(self, make: Callable[..., Any], data: Any, **parameters: Any) -> None:
         table = data.annotations
         X = dense(data.X_train)
-        self.scaler = StandardScaler().fit(X)
+        self.scaler = scaler_of(data.X_train).fit(X)
         self.classes_ = np.asarray(table.classes)
         self.model = make(classes=list(range(table.n_classes)), **parameters)
         self.model.fit(self.scaler.transform(X), codes_of(table))  # Some return nothing.
@@ -256,7 +266,7 @@ def trained(
     table = data.annotations
     torch.manual_seed(seed)
     X_train = dense(data.X_train)
-    scaler = StandardScaler().fit(X_train)
+    scaler = scaler_of(data.X_train).fit(X_train)
     X = torch.tensor(scaler.transform(X_train), dtype=torch.float32)
     classifier = network(X.shape[1], table.n_classes)
     layer = make(table.n_classes, table.n_annotators)
