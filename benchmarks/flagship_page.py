@@ -687,7 +687,7 @@ def told(places: dict[str, Standing]) -> str:
     parts = {
         "ahead on": ahead,
         "level on": level,
-        "below, by at most a point or two standard errors, on": short,
+        "below, by no more than a point or two standard errors of the test part, on": short,
         "**behind** on": behind,
     }
     words = "; ".join(f"{place} {listed(own)}" for place, own in parts.items() if own)

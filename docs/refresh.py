@@ -72,7 +72,7 @@ THEMES = {
         "CrowdInG holds up where annotations are few": "sparse",
         "λ = .5 and t = .5 are the best": "lambda|t-",
         "instances of low entropy are classified well": "entropy",
-        "the library's forms are as good as the paper's": "form",
+        "the library's forms are as good as the paper's (our question)": "form",
     },
     "dasc2023": {
         "DASC improves its base": "dasc-helps|labelme-90",
@@ -101,7 +101,7 @@ THEMES = {
         "NeuCrowd beats the same network on vote shares (our question)": "network",
         "EM helps metric learning": "em-helps",
         "each of its parts helps": "part",
-        "NeuCrowd keeps up with both at every number of labelled instances": "curve",
+        "NeuCrowd keeps up with both at every number of labels (our question)": "curve",
         "NeuCrowd is the best on the official split of Hotel": "hotel$",
     },
 }

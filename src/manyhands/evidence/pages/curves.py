@@ -167,7 +167,6 @@ def _curves_table(
     ]
     if step > 1:
         notes.append(
-            f"columns: one {plan.x_label} in {step} of {len(places)} from the first on, and the "
-            "last; the drawing has all"
+            f"shown: {len(shown)} of {len(places)} columns ({plan.x_label}); the drawing has all"
         )
     return [*blocks, Paragraph("; ".join(notes) + ".")] if notes else blocks
