@@ -182,7 +182,10 @@ def test_results_in_prose_are_quoted_from_records():
         if page.name in ("benchmarks.md", "datasets.md"):  # Dated records; facts about data.
             continue
         text = re.sub(
-            r"```.*?```|<!-- cell: .+? -->.*?<!-- end -->", "", page.read_text(), flags=re.S
+            r"```.*?```|<!-- (?:cell:|all claims) .+? -->.*?<!-- end -->",
+            "",
+            page.read_text(),
+            flags=re.S,
         )
         prose = re.sub(r"`[^`]*`|\]\([^)]*\)|^ *>.*", "", text, flags=re.M).splitlines()
         found = list(filter(result.search, prose))
