@@ -76,7 +76,7 @@ WORDS = {
     ),
     ACTIVE: (
         "scikit-activeml",
-        "dense features, standardised unless they are term weights, a dense table of class codes",
+        "dense standardised features, a dense table of class codes",
     ),
     ENSEMBLE: (
         "scikit-activeml",
@@ -84,8 +84,9 @@ WORDS = {
     ),
     ACTIVE_LAYER: (
         "scikit-activeml",
-        "the same, skorch installed, and a network given: it has none (128 units, Adam, 50 epochs, "
-        "batches of 128 instances)",
+        "a dense table of class codes, dense features, standardised unless they are term weights, "
+        "skorch installed, and a network given: it has none (128 units, Adam, 50 epochs, batches "
+        "of 128 instances)",
     ),
     ACTIVE_MIX: ("scikit-activeml", "the same"),
     CROWD_KIT: (
@@ -123,7 +124,7 @@ def dense(X: Any) -> Any:
 
 
 def scaler_of(X: Any) -> Any:
-    """Dense features are standardised; term weights stay as they are, as for our linear models."""
+    """For networks: dense features are standardised, term weights stay as they are."""
     return FunctionTransformer() if sparse.issparse(X) else StandardScaler()
 
 
@@ -203,6 +204,7 @@ def active_network(name: str) -> Fit:
         return _Coded(
             getattr(multiannotator, name),
             data,
+            scaler_of(data.X_train),
             clf_module=network(data.X_train.shape[1], data.annotations.n_classes),
             neural_net_param_dict={
                 "optimizer": torch.optim.Adam,
@@ -220,12 +222,14 @@ def active_network(name: str) -> Fit:
 
 
 class _Coded:
-    """A classifier of scikit-activeml on standardised features and the codes of the classes."""
+    """A classifier of scikit-activeml on scaled dense features and the codes of the classes."""
 
-    def __init__(self, make: Callable[..., Any], data: Any, **parameters: Any) -> None:
+    def __init__(
+        self, make: Callable[..., Any], data: Any, scaler: Any = None, **parameters: Any
+    ) -> None:
         table = data.annotations
         X = dense(data.X_train)
-        self.scaler = scaler_of(data.X_train).fit(X)
+        self.scaler = (StandardScaler() if scaler is None else scaler).fit(X)
         self.classes_ = np.asarray(table.classes)
         self.model = make(classes=list(range(table.n_classes)), **parameters)
         self.model.fit(self.scaler.transform(X), codes_of(table))  # Some return nothing.

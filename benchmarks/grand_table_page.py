@@ -47,6 +47,9 @@ FEWEST_SETS = 5
 
 PAIRS = "its cost grows with the pairs of annotators: 59 of LabelMe take minutes"
 TERMS = "108,859 terms, 27 times those of the other Sentiment, so by proportion"
+ACTIVE_NETWORKS = tuple(
+    f"{name} (scikit-activeml)" for name in ("CrowdLayerClassifier", "AnnotMixClassifier")
+)
 NOT_RUN = {
     "Personal (CPC)": PAIRS,
     "NeuCrowd": f"{TERMS} hours",
@@ -57,7 +60,10 @@ NOT_RUN = {
         "times the annotators of CIFAR-10N, which takes six minutes"
     ),
     "DASC": "not finished within 50 minutes",
-    "Crowd Layer (crowd-kit)": f"dense features; {TERMS} half an hour",
+    **dict.fromkeys(
+        ("Crowd Layer (crowd-kit)", "CoNAL (crowd-kit)", *ACTIVE_NETWORKS),
+        f"dense features; {TERMS} half an hour or more",
+    ),
 }
 """Method -> why it was not run on some sets."""
 
