@@ -120,18 +120,19 @@ def robust(found: Found) -> list[str]:
             each = {m: by_seed(found, name, change, m) for m in stressed(found)}
             own = each.pop(STACK)
             leads = (
-                np.mean([value - own[seed] for seed, value in other.items()])
-                for other in each.values()
+                (float(np.mean([value - own[seed] for seed, value in other.items()])), who)
+                for who, other in each.items()
                 if other
             )
-            losses.append((float(max(leads)), name, change))
+            lead, who = max(leads)
+            losses.append((lead, name, change, f"{who}, seeds: {len(each[who])}"))
     if not losses:
         return []
-    worst, name, change = max(losses)
+    worst, name, change, who = max(losses)
     return [
         f"- **Worse annotations:** the stack is best in {sum(loss <= 0 for loss, *_ in losses)} of "
         f"{len(losses)} cases on LabelMe and Music, among {len(stressed(found))} methods. At worst "
-        f"it is {worst:.1f} points behind ({SETS[name]}, {change})."
+        f"it is {worst:.1f} points behind ({SETS[name]}, {change}; {who})."
     ]
 
 
