@@ -113,7 +113,8 @@ _CHANGE = re.compile(
     r": ([+-]?[\d.]+)( points)? \(95 % interval ([+-]?[\d.]+) to ([+-]?[\d.]+)(?=[;)])"
 )
 _MADE = re.compile(
-    r"(<!-- (counts of claims|all claims|hours of all runs)(?: of (\w+))? -->\n\n)(.*?)(<!-- end -->)",
+    r"(<!-- (counts of claims|all claims|hours of all runs)(?: of (\w+))? -->\n\n)"
+    r"(.*?)(<!-- end -->)",
     re.DOTALL,
 )
 
