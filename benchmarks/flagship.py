@@ -574,13 +574,13 @@ def ablation() -> Iterator[Cell]:
 
 
 def robustness() -> Iterator[Cell]:
-    """Worse annotations; the dear methods come last, and have fewer seeds."""
+    """Worse annotations; the dear methods come last, with one seed."""
     for seed in SEEDS:
         for name in ("music", "labelme"):
             for change in WORSE:
                 for method in (STACK, REGRESSION, *NETWORKS, *WELL_RANKED):
                     yield Cell(name, change, method, seed)
-    for seed in FEW:
+    for seed in SEEDS[:1]:
         for name in ("music", "labelme"):
             for change in WORSE:
                 yield from (Cell(name, change, method, seed) for method in DEAR)

@@ -969,9 +969,9 @@ def left_out(found: Found) -> list[str]:
     return [
         "## Left out",
         "",
-        "For want of computing time: more than one seed of most other classifiers by default "
-        "and of the nested ablation; more than three seeds of DASC and `select` under worse "
-        "annotations, of additions, of few labels, many classes and abstentions; cross-fitted EM "
+        "For want of computing time: more than one seed of most other classifiers by default, "
+        "of the nested ablation, and of DASC and `select` under worse annotations; more than three "
+        "seeds of additions, of few labels, many classes and abstentions; cross-fitted EM "
         "on CIFAR-10 and under worse annotations, as it takes a minute on LabelMe.",
         "",
         f"Elsewhere: [seconds and memory](costs.md#{COSTS}) at 1,000 to 1,000,000 instances. "

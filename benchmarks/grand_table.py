@@ -30,7 +30,17 @@ import encoders
 import flagship
 import numpy as np
 from flagship_page import SELECT
-from grand_table_page import GOLD, MAJORITY, SETS, further, key_of, page, ranks_drawing
+from grand_table_page import (
+    ACTIVE_LAYER,
+    ACTIVE_MIX,
+    GOLD,
+    MAJORITY,
+    SETS,
+    further,
+    key_of,
+    page,
+    ranks_drawing,
+)
 from pages import read, run_missing
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
@@ -65,8 +75,6 @@ CROWDLAB = "CROWDLAB + LR (cleanlab)"
 ACTIVE = "AnnotatorLogisticRegression (scikit-activeml)"
 ENSEMBLE = "AnnotatorEnsembleClassifier (scikit-activeml)"
 CROWD_KIT, CROWD_KIT_CONAL = "Crowd Layer (crowd-kit)", "CoNAL (crowd-kit)"
-ACTIVE_LAYER = "CrowdLayerClassifier (scikit-activeml)"
-ACTIVE_MIX = "AnnotMixClassifier (scikit-activeml)"
 
 WORDS = {
     CROWDLAB: (
