@@ -30,6 +30,7 @@ from flagship_page import EM, GOLD, POSTERIOR, REGRESSION, SELECT, SHARED, STACK
 from flagship_robustness import curves
 from model_choice import thinned, thinned_cifar10h, with_common_mistake
 from pages import run_missing
+from peers import ACTIVE_MIX, PEERS, Fit
 from scipy import sparse
 from scipy.stats import entropy
 from sklearn.base import BaseEstimator
@@ -76,9 +77,6 @@ from manyhands.typing import AnyArray, FloatArray
 
 SEEDS = range(1, 6)
 FEW = range(1, 4)
-
-Fit = Callable[[Any, int], Any]
-"""From the data and a seed to a fitted classifier."""
 
 
 # -- methods --------------------------------------------------------------------------------------
@@ -291,8 +289,9 @@ WELL_RANKED: dict[str, Fit] = {
     "Doctor Net": by_default(DoctorNetClassifier),
     "CoNAL by EM": by_default(CommonNoiseEMClassifier),
     "DL-GLAD": aggregated(GLAD),
+    ACTIVE_MIX: PEERS[ACTIVE_MIX],
 }
-"""Further methods of good average rank in the grand table."""
+"""Further methods of good average rank in the grand table, the best of another library too."""
 DEAR: dict[str, Fit] = {SELECT: selected, "DASC": SYSTEMS["DASC"]}
 """Methods of good average rank that take half a minute or more."""
 OTHERS: dict[str, Fit] = {REGRESSION: vote_regression, **NETWORKS, **SYSTEMS, EM: cross_fitted_em}

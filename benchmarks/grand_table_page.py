@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from flagship_page import published
 from pages import read, table_lines
+from peers import ACTIVE, ACTIVE_LAYER, ACTIVE_MIX, CROWD_KIT, CROWD_KIT_CONAL
 from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
 import manyhands
@@ -47,21 +48,18 @@ FEWEST_SETS = 5
 
 PAIRS = "its cost grows with the pairs of annotators: 59 of LabelMe take minutes"
 TERMS = "108,859 terms, 27 times those of the other Sentiment, so by proportion"
-ACTIVE_NETWORKS = ACTIVE_LAYER, ACTIVE_MIX = tuple(
-    f"{name} (scikit-activeml)" for name in ("CrowdLayerClassifier", "AnnotMixClassifier")
-)
 NOT_RUN = {
     "Personal (CPC)": PAIRS,
     "NeuCrowd": f"{TERMS} hours",
     "Raykar": f"{TERMS} hours",
     "CrowdInG": "it generates 2,567 annotations of every image, so by proportion two hours",
-    "AnnotatorLogisticRegression (scikit-activeml)": (
+    ACTIVE: (
         "on Sentiment not finished within a quarter of an hour; dense features; on CIFAR-10H ten "
         "times the annotators of CIFAR-10N, which takes six minutes"
     ),
     "DASC": "not finished within 50 minutes",
     **dict.fromkeys(
-        ("Crowd Layer (crowd-kit)", "CoNAL (crowd-kit)", *ACTIVE_NETWORKS),
+        (CROWD_KIT, CROWD_KIT_CONAL, ACTIVE_LAYER, ACTIVE_MIX),
         f"dense features; {TERMS} half an hour or more",
     ),
 }
