@@ -15,6 +15,7 @@ from manyhands.evidence.experiments.papers import (
 from manyhands.evidence.pages.document import Figure, to_html, to_markdown
 from manyhands.evidence.pages.page import make_page, write_results
 from manyhands.evidence.pages.verdicts import judge
+from manyhands.evidence.pages.words import deviations
 from manyhands.evidence.records.adoptions import latest_records
 from manyhands.evidence.records.records import (
     GOLD,
@@ -71,7 +72,7 @@ def test_a_figure_that_the_paper_chose_otherwise_is_not_compared():
     page = to_markdown(make_page(make_paper(), [row], records))
     assert line_of(page, "first")[3] == "–"
     assert line_of(page, "first")[-1] == f"no figure {GOLD}"
-    assert f"{GOLD}: no such part (first)" in page
+    assert f"{GOLD}: no such part (all rows)" in page
 
 
 def test_what_was_chosen_on_test_is_always_marked(tmp_path):
@@ -626,3 +627,50 @@ def test_a_figure_of_histories_is_reproducible(tmp_path):
         pages.append({path.name: path.read_bytes() for path in written})
     assert pages[0] == pages[1]
     assert pages[0]["p-f8.svg"].strip() in pages[0]["p.html"]
+
+
+class TestWhichRowsDeviate:
+    @staticmethod
+    def told(grid):
+        """Lines of a table of rows by columns; each cell names its deviations by letters."""
+        rows = [
+            make_row(label, column=column, deviations=tuple(letters))
+            for label, cells in grid.items()
+            for column, letters in cells.items()
+        ]
+        blocks = deviations(rows)
+        return {line.split(" ", 1)[0]: line.split(" ", 1)[1] for line in blocks[0].items}
+
+    def test_whole_columns_and_whole_rows_are_named_once(self):
+        found = self.told(
+            {
+                "A": {"X": "abc", "Y": "acf", "Z": "a"},
+                "B": {"X": "abe", "Y": "ae", "Z": "aed"},
+                "C": {"X": "ab", "Y": "acf", "Z": "ad"},
+            }
+        )
+        assert found == {
+            "a": "(all rows)",
+            "b": "(all on X)",
+            "c": "(A on X; all but B on Y)",
+            "d": "(all but A on Z)",
+            "e": "(B)",
+            "f": "(all but B on Y)",
+        }
+
+    def test_columns_with_the_same_rows_share_their_names(self):
+        found = self.told(
+            {
+                "A": {"X": "a", "Y": "a", "Z": "ab"},
+                "B": {"X": "", "Y": "", "Z": "b"},
+                "C": {"X": "", "Y": "", "Z": "b"},
+                "D": {"X": "b", "Y": "b", "Z": "b"},
+            }
+        )
+        assert found == {"a": "(A)", "b": "(all on Z; D)"}
+
+    def test_a_row_that_deviates_at_some_points_only_is_not_whole(self):
+        rows = [make_row("A", column="X", deviations=each) for each in (("a",), ())]
+        rows.append(make_row("B", column="X", deviations=("a",)))
+        (block,) = deviations(rows)
+        assert block.items == ["a (A, B on X)"]

@@ -195,8 +195,10 @@ def _absent_notes(rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]) -> 
             found = (run.metrics.get(selection, {}).get("absent") for run in runs.get(row.id, []))
             for reason in sorted({reason for reason in found if reason}):
                 labels.setdefault((selection, reason), []).append(row.label)
+    every = {row.label for row in rows}
     return [
-        f"{selection}: {reason} ({', '.join(dict.fromkeys(names))})"
+        f"{selection}: {reason} "
+        f"({'all rows' if {*names} == every else ', '.join(dict.fromkeys(names))})"
         for (selection, reason), names in labels.items()
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -72,15 +73,54 @@ def printed_selection(row: Row, metric: str) -> str | None:
 
 def deviations(rows: Sequence[Row]) -> list[Block]:
     """List how the runs of these rows differ from the paper's, one line per deviation."""
-    labels: dict[str, list[str]] = {}
+    concerned: dict[str, list[Row]] = {}
     for row in rows:
         for text in row.deviations:
-            labels.setdefault(text, []).append(f"{row.label} on {column_of(row)}")
-    items = [
-        f"{text} ({'all rows' if len(names) == len(rows) else '; '.join(dict.fromkeys(names))})"
-        for text, names in labels.items()
-    ]
+            concerned.setdefault(text, []).append(row)
+    items = [f"{text} ({_which(own, rows)})" for text, own in concerned.items()]
     return [Items("Deviations from the paper:", items)] if items else []
+
+
+def _which(concerned: Sequence[Row], rows: Sequence[Row]) -> str:
+    """Name some rows of a table in few words: whole columns, rows on all columns, the others."""
+    if len(concerned) == len(rows):
+        return "all rows"
+    left = Counter((row.label, column_of(row)) for row in rows)
+    left -= Counter((row.label, column_of(row)) for row in concerned)
+    named = list(dict.fromkeys((row.label, column_of(row)) for row in concerned))
+    labels_of = _grouped((column_of(row), row.label) for row in rows)
+    columns_of = _grouped((row.label, column_of(row)) for row in rows)
+
+    def whole(pairs: Iterable[tuple[str, str]]) -> bool:
+        return all(pair in named and not left[pair] for pair in pairs)
+
+    columns = [c for c, labels in labels_of.items() if whole((label, c) for label in labels)]
+    alone = [
+        label
+        for label, own in columns_of.items()
+        if not set(own) <= set(columns) and len(own) > 1 and whole((label, c) for c in own)
+    ]
+    rest = _grouped((c, label) for label, c in named if c not in columns and label not in alone)
+    same = _grouped((_but(rest[c], alone, labels_of[c]), c) for c in rest)
+    groups = [f"all on {', '.join(columns)}"] * bool(columns)
+    groups += [", ".join(alone)] * bool(alone)
+    groups += [f"{labels} on {', '.join(own)}" for labels, own in same.items()]
+    return "; ".join(groups)
+
+
+def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return what stands behind each first name, in order and once."""
+    found: dict[str, dict[str, None]] = {}
+    for first, second in pairs:
+        found.setdefault(first, {})[second] = None
+    return {first: list(own) for first, own in found.items()}
+
+
+def _but(labels: Sequence[str], alone: Sequence[str], of_column: Sequence[str]) -> str:
+    """Name labels, or those that are missing in their column if these are fewer."""
+    missing = [label for label in of_column if label not in {*labels, *alone}]
+    fewer = 0 < len(missing) < len(labels)
+    return f"all but {', '.join(missing)}" if fewer else ", ".join(labels)
 
 
 def in_order(planned: Sequence[str], found: Iterable[str]) -> list[str]:
