@@ -20,8 +20,9 @@ from flagship_harder import (
     few_labels_part,
     many_classes_part,
 )
-from flagship_robustness import robust, robustness_part, seeds_told, stressed
+from flagship_robustness import robust, robustness_part, seeds_told
 from pages import table_lines
+from peers import PEERS
 
 import manyhands
 from manyhands.evidence import load_rows
@@ -216,26 +217,11 @@ def by_default(found: Found, name: str) -> dict[str, float]:
     That page is older, and has fewer sets; a single seed is taken where it has none.
     """
     ours = {
-        m: own
-        for m, own in of_others(found, name).items()
-        if m not in (REGRESSION, EM) and "package" not in own[0]
+        m: own for m, own in of_others(found, name).items() if m not in (REGRESSION, EM, *PEERS)
     }
     single = {m: mean(own) for m, own in ours.items()}
     several = {m: mean(own) for m, own in ours.items() if len(own) > 2}
     return {**single, **present().get(name, {}), **several}
-
-
-def more_seeds(found: Found) -> str:
-    """Words on methods of which worse annotations brought more seeds of the sets as they are."""
-    usual = (STACK, REGRESSION, EM, *NETWORKS, *SYSTEMS)
-    more = {
-        SETS[name]: [
-            m for m in stressed(found) if m not in usual and len(cells(found, name, m)) > 2
-        ]
-        for name in SETS
-    }
-    words = [f"{listed(methods)} on {shown}" for shown, methods in more.items() if methods]
-    return f"; of {' and of '.join(words)}, all seeds of this page" if words else ""
 
 
 def rivals(found: Found, name: str) -> dict[str, float]:
@@ -646,8 +632,8 @@ def conclusions(found: Found, names: list[str]) -> list[str]:
     lines = [
         f"- **Accuracy on {len(names)} public sets,** beside all other recorded classifiers: "
         f"the stack is {told(places)}. Level means within one standard error of the test part. "
-        f"Its lead is outside two on {listed(clear)}. Most of the others have one seed, and the "
-        f"best of many is partly luck. {', '.join(reached)}.",
+        f"Its lead is outside two on {listed(clear)}. The best of many is partly "
+        f"luck. {', '.join(reached)}.",
     ]
     lines += [what_balances(found, names), what_f1_says(found, names)]
     confirmed = [
@@ -826,11 +812,10 @@ def page(found: Found) -> list[str]:
         *public_part(found, names),
         "### Every classifier",
         "",
-        f'"Defaults": five seeds with the present defaults of {listed(NETWORKS)}, three of '
-        f"{listed(SYSTEMS)} (of CrowdInG, two on CIFAR-10N), whose figures on LabelMe, Music and "
-        "Reports, like "
-        "those of DL-DS, are those of [Defaults that suit the data](suiting_defaults.md), and seed "
-        f"1 of all others ([grand table](grand_table.md)){more_seeds(found)}. These compare like "
+        '"Defaults": means of all seeds of this page or, of methods that it does not have, of the '
+        "[grand table](grand_table.md), which has five on most sets. Where these have fewer than "
+        "three, figures of [Defaults that suit the data](suiting_defaults.md) are shown, if there "
+        "are any. These compare like "
         'with like: nothing is tuned on either side. "Protocol": five seeds with one protocol for '
         "each set, mostly a paper's, "
         "last epoch ([Every classifier on six sets](crowd_models.md)). "
@@ -969,10 +954,10 @@ def left_out(found: Found) -> list[str]:
     return [
         "## Left out",
         "",
-        "For want of computing time: more than one seed of most other classifiers by default, "
-        "of the nested ablation, and of DASC and `select` under worse annotations; more than three "
-        "seeds of additions, of few labels, many classes and abstentions; cross-fitted EM "
-        "on CIFAR-10 and under worse annotations, as it takes a minute on LabelMe.",
+        "For want of computing time: more than one seed of the nested ablation; more than three "
+        "seeds of additions, of few labels, many classes and abstentions, and of DASC and `select` "
+        "under worse annotations; cross-fitted EM on CIFAR-10 and under worse "
+        "annotations, as it takes a minute on LabelMe.",
         "",
         f"Elsewhere: [seconds and memory](costs.md#{COSTS}) at 1,000 to 1,000,000 instances. "
         "Limiting cases that must be equal are tests (`tests/classifiers/test_stacking.py`, "

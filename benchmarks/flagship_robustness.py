@@ -125,14 +125,19 @@ def robust(found: Found) -> list[str]:
                 if other
             )
             lead, who = max(leads)
-            losses.append((lead, name, change, f"{who}, seeds: {len(each[who])}"))
+            theirs, ours = (
+                np.mean([*each[who].values()]),
+                np.mean([own[seed] for seed in each[who]]),
+            )
+            told = f"{ours:.1f} against {theirs:.1f} of {who}, seeds: {len(each[who])}"
+            losses.append((lead, name, change, told))
     if not losses:
         return []
-    worst, name, change, who = max(losses)
+    worst, name, change, told = max(losses)
     return [
         f"- **Worse annotations:** the stack is best in {sum(loss <= 0 for loss, *_ in losses)} of "
         f"{len(losses)} cases on LabelMe and Music, among {len(stressed(found))} methods. At worst "
-        f"it is {worst:.1f} points behind ({SETS[name]}, {change}; {who})."
+        f"it is {worst:.1f} points behind ({SETS[name]}, {change}: {told})."
     ]
 
 

@@ -53,11 +53,17 @@ def on_gold(data: Any, seed: int) -> Any:
     return AggregatedClassifier(MajorityVote(), random_state=seed).fit(data.X_train, data.y_train)
 
 
+def majority_votes(data: Any, seed: int) -> Any:
+    """The default network on majority votes; on the shares of the votes it is SoftProb."""
+    model = AggregatedClassifier(MajorityVote(), targets="hard", random_state=seed)
+    return model.fit(data.X_train, data.annotations)
+
+
 # -- all methods ----------------------------------------------------------------------------------
 
 METHODS: dict[str, Fit] = {
     flagship.STACK: flagship.stack(),
-    MAJORITY: flagship.aggregated(MajorityVote),
+    MAJORITY: majority_votes,
     GOLD: on_gold,
     flagship.GOLD: flagship.on_gold,
     flagship.REGRESSION: flagship.vote_regression,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from flagship_page import published
+from flagship_page import SELECT, published
 from pages import read, table_lines
 from peers import ACTIVE, ACTIVE_LAYER, ACTIVE_MIX, CROWD_KIT, CROWD_KIT_CONAL
 from scipy.stats import friedmanchisquare, rankdata, studentized_range
@@ -43,6 +43,8 @@ STACK = "stack"
 GOLD, MAJORITY = "network on gold labels (ceiling)", "DL-MV"
 CEILINGS = (GOLD, "stack, gold labels")
 TEN = 10
+FAR = 0.05
+"""Of balanced accuracy."""
 FEWEST_SETS = 5
 """Ranks over fewer sets would say nothing."""
 
@@ -158,12 +160,12 @@ class Table:
                 best = [m for m in self.crowd_methods() if m in common], names[:count]
         return best[0], [name for name in SETS if name in best[1]]
 
-    def ranks(self) -> Ranks | None:
-        """Average ranks by accuracy, Friedman's test and Nemenyi's critical difference."""
+    def ranks(self, field: str = "accuracy") -> Ranks | None:
+        """Average ranks (1: the largest), Friedman's test, Nemenyi's critical difference."""
         methods, names = self.complete()
         if len(methods) < 3:
             return None
-        accuracy = np.array([[self.mean(name, m) for m in methods] for name in names])
+        accuracy = np.array([[self.mean(name, m, field) for m in methods] for name in names])
         ranked = rankdata(-accuracy.round(6), axis=1)
         k, n = len(methods), len(names)
         quantile = studentized_range.ppf(0.95, k, np.inf) / np.sqrt(2)
@@ -183,9 +185,9 @@ def page(found: Found, peers: Sequence[tuple[str, str, str]]) -> list[str]:
         "Made by `OMP_NUM_THREADS=1 python benchmarks/grand_table.py --records "
         "docs/results/grand_table.jsonl --out docs/results/grand_table.md` on "
         f"{datetime.date.today()}, manyhands {manyhands.__version__}. Our methods have their "
-        "defaults; [other libraries](#other-libraries) lack networks and loops, and have ours. "
-        '"Stack" is `CrowdStackingClassifier()`. Gold labels measure; no method sees '
-        "them, but the two ceilings. The stack was designed on some of these sets, but not on "
+        "defaults; what [other libraries](#other-libraries) lack, such as a network or a loop, is "
+        'ours. "Stack" is `CrowdStackingClassifier()`. Gold labels measure; only the two '
+        "ceilings are trained on them. The stack was designed on some of these sets, but not on "
         "Hotel, USPS-Syn and GSAD-Syn. " + _seeds(table),
         "",
         *_conclusions(table),
@@ -197,7 +199,7 @@ def page(found: Found, peers: Sequence[tuple[str, str, str]]) -> list[str]:
         "Per cent of the test part; mean ± sd (seeds) where there is more than one seed. "
         "The best of each set that learns from the crowd is bold. A dash is a cell that was not "
         "run, or that failed ([which](#what-was-run)). The last column is the share of the gap "
-        "between DL-MV (the default network on majority votes) and the better ceiling that a "
+        "between DL-MV (the default network on hard majority votes) and the better ceiling that a "
         "method closes, mean of the sets where the ceiling is at least two binomial standard "
         "errors ahead of DL-MV. A negative share is below DL-MV; one set with a small gap can "
         "make it large.",
@@ -278,27 +280,81 @@ def _in_order(table: Table) -> list[str]:
 
 
 def _conclusions(table: Table) -> list[str]:
-    ranks = table.ranks()
-    if ranks is None:
+    ranks, balanced = table.ranks(), table.ranks("balanced_accuracy")
+    if ranks is None or balanced is None:
         return []
-    first, *others = ranks.mean.items()
-    apart = [m for m, rank in others if rank - first[1] > ranks.distance]
-    told = ", ".join(apart) if apart else "none"
+    first, *others = ranks.mean
+    apart = [m for m in others if ranks.mean[m] - ranks.mean[first] > ranks.distance]
     lines = [
-        f"- Of {len(ranks.mean)} methods on {len(ranks.sets)} sets, **{first[0]}** has the best "
-        f"average rank ({first[1]:.1f}), before {others[0][0]} ({others[0][1]:.1f}) and "
-        f"{others[1][0]} ({others[1][1]:.1f}).",
-        f"- With so few sets, ranks must be {ranks.distance:.1f} apart to be told from chance. "
-        f"Significantly behind the first: {told}.",
+        f"- **Accuracy:** of {len(ranks.mean)} methods on {len(ranks.sets)} sets, {first} has the "
+        f"best average rank, {ranks.mean[first]:.1f}, before {_ranked(ranks, others[:2])}. "
+        f"{_few_seeds(table, [first, *others[:2]])}With so few sets, ranks must be "
+        f"{ranks.distance:.1f} apart to be told from chance. Significantly behind the first: "
+        f"{', '.join(apart) if apart else 'none'}.",
+        f"- **Balanced accuracy:** the best ranks are of "
+        f"{_ranked(balanced, list(balanced.mean)[:3])}.{_behind(table, first)}",
     ]
+    names = [name for name in SETS if _gap(table, name)]
     share = {m: _share(table, m) for m in ranks.mean}
     best = max((m for m in share if share[m] is not None), key=lambda m: share[m] or 0, default="")
     if best:
         lines.append(
-            f"- {best} closes most of the gap between majority vote and gold labels: "
-            f"{100 * (share[best] or 0):.0f} %."
+            f"- **The gap between {MAJORITY} and gold labels:** {best} closes most of it, "
+            f"{100 * (share[best] or 0):.0f} %, on the {len(names)} sets where there clearly is "
+            f"one: {', '.join(SETS[name] for name in names)}."
         )
+    lines.append(f"- **Probabilities and time:** {_price(table, ranks)}")
     return ["## What to conclude", "", *lines, ""]
+
+
+def _ranked(ranks: Ranks, methods: Sequence[str]) -> str:
+    return " and ".join(f"{m} ({ranks.mean[m]:.1f})" for m in methods)
+
+
+def _few_seeds(table: Table, methods: Sequence[str]) -> str:
+    """Say which of these methods have one seed, and where."""
+    told = {
+        m: [
+            words for name, words in SETS.items() if len(table.values(name, m)) == 1 and name != RAW
+        ]
+        for m in methods
+    }
+    return "".join(f"On {', '.join(own)}, {m} has one seed. " for m, own in told.items() if own)
+
+
+def _behind(table: Table, method: str) -> str:
+    """Name the sets on which a method is far behind the best in balanced accuracy."""
+    told = []
+    for name, words in SETS.items():
+        own = table.mean(name, method, "balanced_accuracy")
+        known = {m: table.mean(name, m, "balanced_accuracy") for m in table.crowd_methods()}
+        best = max((m for m in known if known[m] is not None), key=lambda m: known[m] or 0)
+        if own is not None and (top := known[best] or 0) - own > FAR:
+            told.append(f"{words} ({100 * own:.1f}; {best} has {100 * top:.1f})")
+    return f" {method.capitalize()} is more than {100 * FAR:.0f} points behind the best on " + (
+        f"{' and '.join(told)}." if told else "no set."
+    )
+
+
+def _price(table: Table, ranks: Ranks) -> str:
+    """Compare the best method's calibration and seconds with those of others."""
+    errors: dict[str, float] = {}
+    for m in ranks.mean:
+        own = [table.mean(name, m, "calibration_error") for name in ranks.sets]
+        if None not in own:
+            errors[m] = float(np.mean([each for each in own if each is not None]))
+    first = next(iter(ranks.mean))
+    better = sum(error < errors[first] for error in errors.values())
+    best = min(errors, key=errors.__getitem__)
+    longest = {
+        m: max(table.mean(name, m, "seconds") or 0 for name in ranks.sets) for m in (first, SELECT)
+    }
+    return (
+        f"the calibration error of {first} is {100 * errors[first]:.1f} points on average; "
+        f"{better} of {len(errors) - 1} others have less, {best} least "
+        f"({100 * errors[best]:.1f}). {first.capitalize()} takes {longest[first]:.0f} s at most on "
+        f"these sets, {SELECT} {longest[SELECT]:.0f} s."
+    )
 
 
 def _ranks_part(table: Table) -> list[str]:
@@ -346,19 +402,24 @@ def _share(table: Table, method: str) -> float | None:
         return None
     shares = []
     for name in SETS:
-        low, own = table.mean(name, MAJORITY), table.mean(name, method)
-        high = max((table.mean(name, c) or 0 for c in CEILINGS), default=0)
-        if low is None or not _has_gap(table, name, low, high):
+        own, gap = table.mean(name, method), _gap(table, name)
+        if gap is None:
             continue
         if own is None:
             return None
+        low, high = gap
         shares.append((own - low) / (high - low))
     return float(np.mean(shares)) if shares else None
 
 
-def _has_gap(table: Table, name: str, low: float, high: float) -> bool:
+def _gap(table: Table, name: str) -> tuple[float, float] | None:
+    """The accuracies of DL-MV and of the better ceiling, if the ceiling is clearly ahead."""
+    low = table.mean(name, MAJORITY)
+    high = max((table.mean(name, c) or 0 for c in CEILINGS), default=0)
+    if low is None:
+        return None
     n = next(each["n_test"] for each in table.records if each["set"] == name)
-    return high - low > 2 * float(np.sqrt(high * (1 - high) / n))
+    return (low, high) if high - low > 2 * float(np.sqrt(high * (1 - high) / n)) else None
 
 
 def _field(
@@ -421,7 +482,7 @@ def _elsewhere(table: Table) -> list[str]:
     curves = {each["method"] for each in read(FLAGSHIP) if each["change"]}
     without = [method for method in best if method not in curves]
     told = "the ten methods best in average rank" + (
-        f", all but {' and '.join(without)}" if without else ""
+        f", except {' and '.join(without)}" if without else ""
     )
     others = [method for method in table.crowd_methods() if method in curves - set(best)]
     return [
@@ -459,7 +520,12 @@ def _provenance(table: Table, found: Found) -> list[str]:
     return [
         "## What was run",
         "",
-        f"Records measured for this page: {len(found)}, by commit {', '.join(dates)}; further "
+        f"Records measured for this page: {len(found)}, by commit {', '.join(dates)}"
+        + (
+            "; of those with a +, the package had changes that were not committed yet"
+            * any("+" in each for each in dates)
+        )
+        + "; further "
         f"seeds: {len(table.records) - len(found) + len(table.failed)} records of "
         "[the flagship's benchmark](flagship.md), from 2026-11-23 on. To tell whether those are of "
         f"the present code, {len(both)} of its runs were repeated here: accuracy is equal in "

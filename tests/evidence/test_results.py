@@ -53,7 +53,7 @@ def test_a_line_has_ours_by_protocol_theirs_and_a_verdict():
     assert error == "1.50"
     assert verdict == f"below ({GOLD})"
     # A label that the paper has and no row has yet.
-    assert line_of(page, "second")[-1] == "no row yet"
+    assert line_of(page, "second")[-1] == "no such row"
 
 
 @pytest.mark.parametrize(
@@ -629,6 +629,16 @@ def test_a_figure_of_histories_is_reproducible(tmp_path):
     assert pages[0]["p-f8.svg"].strip() in pages[0]["p.html"]
 
 
+def test_a_table_warns_where_rows_of_a_column_have_other_numbers_of_seeds():
+    first, second, other = make_row("first"), make_row("second"), make_row("other", column="Else")
+    warning = "compare them by the claims"
+    for accuracies, warned in (([0.8, 0.9], False), ([0.8, 0.9, 0.7], True)):
+        records = [*make_records(first, [0.8, 0.9]), *make_records(second, accuracies)]
+        records += make_records(other, [0.8])
+        page = to_markdown(make_page(make_paper(), [first, second, other], records))
+        assert (warning in page) == warned
+
+
 class TestWhichRowsDeviate:
     @staticmethod
     def told(grid):
@@ -651,11 +661,11 @@ class TestWhichRowsDeviate:
         )
         assert found == {
             "a": "(all rows)",
-            "b": "(all on X)",
-            "c": "(A on X; all but B on Y)",
-            "d": "(all but A on Z)",
-            "e": "(B)",
-            "f": "(all but B on Y)",
+            "b": "(columns X)",
+            "c": "(on X: A; on Y: all but B)",
+            "d": "(on Z: all but A)",
+            "e": "(rows B)",
+            "f": "(on Y: all but B)",
         }
 
     def test_columns_with_the_same_rows_share_their_names(self):
@@ -667,10 +677,14 @@ class TestWhichRowsDeviate:
                 "D": {"X": "b", "Y": "b", "Z": "b"},
             }
         )
-        assert found == {"a": "(A)", "b": "(all on Z; D)"}
+        assert found == {"a": "(rows A)", "b": "(columns Z; rows D)"}
 
     def test_a_row_that_deviates_at_some_points_only_is_not_whole(self):
-        rows = [make_row("A", column="X", deviations=each) for each in (("a",), ())]
-        rows.append(make_row("B", column="X", deviations=("a",)))
+        points = (("A", "X", "a"), ("A", "X", ""), ("B", "X", "a"), ("B", "Y", ""))
+        rows = [make_row(label, column=c, deviations=tuple(own)) for label, c, own in points]
         (block,) = deviations(rows)
-        assert block.items == ["a (A, B on X)"]
+        assert block.items == ["a (on X: A, B)"]
+
+    def test_an_only_column_has_no_name_and_commas_are_told_apart(self):
+        found = self.told({"A": {"X": "ab"}, "B, C": {"X": "ab"}, "D": {"X": "a"}, "E": {"X": ""}})
+        assert found == {"a": "(all but E)", "b": "(A, “B, C”)"}

@@ -21,6 +21,7 @@ from manyhands.evidence.pages.words import (
     measure_cell,
     printed,
     printed_selection,
+    quoted,
 )
 from manyhands.evidence.records.records import LAST, ORACLE, SELECTIONS, SHARES, Record, is_share
 
@@ -38,8 +39,8 @@ def table_section(
     if others:
         shown = {name for table in paper.tables for name in table.metrics}
         several = _several_measures(plan, mine, runs, shown)
-        return Section(plan.title, [*several, *deviations(mine)])
-    blocks: list[Block] = [Paragraph(_reading_of(metric))]
+        return Section(plan.title, [*several, *_unequal(mine, runs), *deviations(mine)])
+    blocks: list[Block] = [Paragraph(_reading_of(metric)), *_unequal(mine, runs)]
     for column in in_order(plan.columns, (column_of(row) for row in mine)):
         here = [row for row in mine if column_of(row) == column]
         blocks += [Heading(column), _figures_table(plan, metric, here, runs)]
@@ -48,6 +49,20 @@ def table_section(
             blocks.append(Items("No figure:", notes))
         blocks += _further_measures(metric, here, runs)
     return Section(plan.title, [*blocks, *deviations(mine)])
+
+
+def _unequal(rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]) -> list[Block]:
+    """Warn where rows of a column have means over different numbers of seeds."""
+    for column in dict.fromkeys(map(column_of, rows)):
+        mine = (runs.get(row.id, []) for row in rows if column_of(row) == column)
+        if len({len({run.seed for run in own}) for own in mine if own}) > 1:
+            return [
+                Paragraph(
+                    "Some rows have more seeds than others: compare them by the claims, which "
+                    "pair the same seeds, and not by their means."
+                )
+            ]
+    return []
 
 
 def _several_measures(
@@ -127,7 +142,7 @@ def _figures_table(
         named = [row for row in rows if row.label == label]
         lines += [_figures_line(metric, row, runs.get(row.id, [])) for row in named]
         if not named:
-            lines.append([label, *[DASH] * (len(own) + len(tail) - 1), "no row yet"])
+            lines.append([label, *[DASH] * (len(own) + len(tail) - 1), "no such row"])
     return Table(["", *own, *tail], lines)
 
 
@@ -197,8 +212,7 @@ def _absent_notes(rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]) -> 
                 labels.setdefault((selection, reason), []).append(row.label)
     every = {row.label for row in rows}
     return [
-        f"{selection}: {reason} "
-        f"({'all rows' if {*names} == every else ', '.join(dict.fromkeys(names))})"
+        f"{selection}: {reason} ({'all rows' if {*names} == every else quoted(names)})"
         for (selection, reason), names in labels.items()
     ]
 

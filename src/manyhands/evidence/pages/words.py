@@ -94,6 +94,9 @@ def _which(concerned: Sequence[Row], rows: Sequence[Row]) -> str:
     def whole(pairs: Iterable[tuple[str, str]]) -> bool:
         return all(pair in named and not left[pair] for pair in pairs)
 
+    if len(labels_of) == 1:  # The only column needs no name.
+        (column,) = labels_of
+        return _but([label for label, _ in named], [], labels_of[column])
     columns = [c for c, labels in labels_of.items() if whole((label, c) for label in labels)]
     alone = [
         label
@@ -102,9 +105,9 @@ def _which(concerned: Sequence[Row], rows: Sequence[Row]) -> str:
     ]
     rest = _grouped((c, label) for label, c in named if c not in columns and label not in alone)
     same = _grouped((_but(rest[c], alone, labels_of[c]), c) for c in rest)
-    groups = [f"all on {', '.join(columns)}"] * bool(columns)
-    groups += [", ".join(alone)] * bool(alone)
-    groups += [f"{labels} on {', '.join(own)}" for labels, own in same.items()]
+    groups = [f"columns {quoted(columns)}"] * bool(columns)
+    groups += [f"rows {quoted(alone)}"] * bool(alone)
+    groups += [f"on {quoted(own)}: {labels}" for labels, own in same.items()]
     return "; ".join(groups)
 
 
@@ -119,8 +122,12 @@ def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 def _but(labels: Sequence[str], alone: Sequence[str], of_column: Sequence[str]) -> str:
     """Name labels, or those that are missing in their column if these are fewer."""
     missing = [label for label in of_column if label not in {*labels, *alone}]
-    fewer = 0 < len(missing) < len(labels)
-    return f"all but {', '.join(missing)}" if fewer else ", ".join(labels)
+    return f"all but {quoted(missing)}" if 0 < len(missing) < len(labels) else quoted(labels)
+
+
+def quoted(names: Iterable[str]) -> str:
+    """List names once each; those with a comma stand in quotation marks."""
+    return ", ".join(f"“{name}”" if "," in name else name for name in dict.fromkeys(names))
 
 
 def in_order(planned: Sequence[str], found: Iterable[str]) -> list[str]:
