@@ -378,8 +378,8 @@ def public_part(found: Found, names: list[str]) -> list[str]:
         'Beside what gold labels give. "Stack on gold": the same classifier, fitted to the gold '
         "labels of the training part as one annotator who is always right (seed 1; it does not "
         'know that he is). "Network on gold": from the table of all classifiers, with its '
-        "protocol; of CIFAR-10, from the [grand table](grand_table.md), with the defaults and one "
-        "seed. The columns of the study are its own figures, which are not measured again here. "
+        "protocol; of CIFAR-10, from the [grand table](grand_table.md), with the defaults. "
+        "The columns of the study are its own figures, which are not measured again here. "
         '"Study": its recipe, from which the classifier was built. "Gold, study": the best '
         "classifier on gold labels that it had.",
         "",

@@ -107,6 +107,11 @@ THEMES = {
 }
 """Paper -> what its claims say -> the beginning of their ids, as a pattern; the first counts."""
 
+OURS = "(our question)"
+"""At the end of a theme: the paper does not claim it."""
+AIM = "(this project's aim"
+"""In the text of a claim that the paper does not make."""
+
 _CELL = re.compile(r"(<!-- cell: (.+?) -->)(.*?)(<!-- end -->)", re.DOTALL)
 _FORM = re.compile(r" as ((?:[a-z%]+ )*\d)$")
 _CHANGE = re.compile(
@@ -218,9 +223,12 @@ def counts(paper: str | None = None) -> str:
     """Return the table that counts claims by verdict: per paper, or per theme of one paper."""
     found: dict[str, Counter[str]] = {}
     for key in PAPERS if paper is None else [paper]:
-        own = experiments()[1][key].claims
-        for claim, (_, verdict, _) in zip(own, claims(key), strict=True):
-            name = theme(key, claim.id) if paper else f"[{PAPERS[key]}](results/{key}.md#claims)"
+        asked = experiments()[1][key].claims
+        for claim, (_, verdict, _) in zip(asked, claims(key), strict=True):
+            name = theme(key, claim.id)
+            if paper is None:
+                own = name.endswith(OURS) or AIM in claim.text
+                name = f"[{PAPERS[key]}](results/{key}.md#claims)" + ", our own questions" * own
             found.setdefault(name, Counter())[verdict] += 1
     first = ["what is claimed"] if paper else ["paper", "claims"]
     names = [*first, *VERDICTS.values()]
@@ -252,17 +260,30 @@ def claims_table(paper: str) -> str:
 
 
 def links(paper: str) -> list[str]:
-    """Return, per claim of a paper, a link to the table or figure of the first row it names."""
+    """Return, per claim of a paper, a link to the table or figure that has the rows it names.
+
+    Of several, it is the first; where no one has them all, it is that of the claim's first row.
+    """
     rows, papers = experiments()
-    of_paper = (*papers[paper].tables, *papers[paper].figures)
-    plans = {f"{paper}/{plan.id}": plan.title for plan in of_paper}
+    titles = {f"{paper}/{plan.id}": plan.title for plan in papers[paper].tables}
+    titles |= {f"{paper}/{plan.id}": plan.title for plan in papers[paper].figures}
+    runs: dict[str, set[str]] = {place: set() for place in titles}
+    for row in rows.values():
+        if row.table in runs:
+            runs[row.table].add(row.key)
     found = []
     for claim in papers[paper].claims:
-        titles = [plans[table] for name in claim.rows[:1] if (table := rows[name].table) in plans]
+        named = {rows[name].key for name in claim.rows}
+        places = [place for place, keys in runs.items() if named and named <= keys]
+        places += [rows[name].table for name in claim.rows[:1] if rows[name].table in titles]
         # The anchors that MyST gives to headings.
-        anchors = [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles]
+        anchors = [
+            re.sub(r"[^\w\- ]", "", titles[place].lower()).replace(" ", "-") for place in places
+        ]
         found.append(
-            f"[{titles[0].split(':')[0]}](results/{paper}.md#{anchors[0]})" if titles else "–"
+            f"[{titles[places[0]].split(':')[0]}](results/{paper}.md#{anchors[0]})"
+            if places
+            else "–"
         )
     return found
 

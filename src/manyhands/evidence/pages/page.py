@@ -192,9 +192,9 @@ def _claim_section(
     reading = (
         "A claim holds where the whole 95 % interval (Student's t, runs paired by seed) is on the "
         "claimed side; it does not hold where the whole is on the other side; else it is undecided "
-        "with so many seeds, and the verdict says where the interval excludes the difference that "
-        "the paper reports. What no finished run or no data can show is not run. Every interval is "
-        "its own: of "
-        f"{len(lines)} claims one in twenty may be judged wrongly by chance."
+        "with this number of seeds, and the verdict says where the interval excludes the "
+        "difference that the paper reports. What no finished run or no data can show is not run. "
+        f"Every interval is its own: of {len(lines)} claims one in twenty may be judged wrongly by "
+        "chance."
     )
     return Section("Claims", [Paragraph(reading), Table(["claim", "verdict", "why"], lines)])
