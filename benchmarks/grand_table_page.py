@@ -308,7 +308,8 @@ def _conclusions(table: Table) -> list[str]:
 
 
 def _ranked(ranks: Ranks, methods: Sequence[str]) -> str:
-    return " and ".join(f"{m} ({ranks.mean[m]:.1f})" for m in methods)
+    *others, last = (f"{m} ({ranks.mean[m]:.1f})" for m in methods)
+    return f"{', '.join(others)} and {last}"
 
 
 def _few_seeds(table: Table, methods: Sequence[str]) -> str:
@@ -350,10 +351,10 @@ def _price(table: Table, ranks: Ranks) -> str:
         m: max(table.mean(name, m, "seconds") or 0 for name in ranks.sets) for m in (first, SELECT)
     }
     return (
-        f"the calibration error of {first} is {100 * errors[first]:.1f} points on average; "
-        f"{better} of {len(errors) - 1} others have less, {best} least "
-        f"({100 * errors[best]:.1f}). {first.capitalize()} takes {longest[first]:.0f} s at most on "
-        f"these sets, {SELECT} {longest[SELECT]:.0f} s."
+        f"The calibration error of {first} is {100 * errors[first]:.1f} points on average; "
+        f"{better} of the {len(errors) - 1} others whose error is known on all have less, {best} "
+        f"least ({100 * errors[best]:.1f}). {first.capitalize()} takes {longest[first]:.0f} s at "
+        f"most on these sets, {SELECT} {longest[SELECT]:.0f} s."
     )
 
 
