@@ -661,12 +661,17 @@ class TestWhichRowsDeviate:
         )
         assert found == {
             "a": "(all rows)",
-            "b": "(columns X)",
+            "b": "(column X)",
             "c": "(on X: A; on Y: all but B)",
             "d": "(on Z: all but A)",
-            "e": "(rows B)",
+            "e": "(row B)",
             "f": "(on Y: all but B)",
         }
+
+    def test_several_whole_columns_and_rows_are_counted(self):
+        grid = {"A": {"X": "ab", "Y": "ab", "Z": "b"}, "B": {"X": "ab", "Y": "ab", "Z": "b"}}
+        grid["C"] = {"X": "a", "Y": "a", "Z": ""}
+        assert self.told(grid) == {"a": "(columns X, Y)", "b": "(rows A, B)"}
 
     def test_columns_with_the_same_rows_share_their_names(self):
         found = self.told(
@@ -677,7 +682,7 @@ class TestWhichRowsDeviate:
                 "D": {"X": "b", "Y": "b", "Z": "b"},
             }
         )
-        assert found == {"a": "(rows A)", "b": "(columns Z; rows D)"}
+        assert found == {"a": "(row A)", "b": "(column Z; row D)"}
 
     def test_a_row_that_deviates_at_some_points_only_is_not_whole(self):
         points = (("A", "X", "a"), ("A", "X", ""), ("B", "X", "a"), ("B", "Y", ""))

@@ -105,8 +105,8 @@ def _which(concerned: Sequence[Row], rows: Sequence[Row]) -> str:
     ]
     rest = _grouped((c, label) for label, c in named if c not in columns and label not in alone)
     same = _grouped((_but(rest[c], alone, labels_of[c]), c) for c in rest)
-    groups = [f"columns {quoted(columns)}"] * bool(columns)
-    groups += [f"rows {quoted(alone)}"] * bool(alone)
+    groups = [f"column{'s' * (len(columns) > 1)} {quoted(columns)}"] * bool(columns)
+    groups += [f"row{'s' * (len(alone) > 1)} {quoted(alone)}"] * bool(alone)
     groups += [f"on {quoted(own)}: {labels}" for labels, own in same.items()]
     return "; ".join(groups)
 
