@@ -228,7 +228,9 @@ def counts(paper: str | None = None) -> str:
             name = theme(key, claim.id)
             if paper is None:
                 own = name.endswith(OURS) or AIM in claim.text
-                name = f"[{PAPERS[key]}](results/{key}.md#claims)" + ", our own questions" * own
+                link = f"[{PAPERS[key]}](results/{key}.md#claims)"
+                found.setdefault(link, Counter())  # What the paper claims comes first.
+                name = link + ", our own questions and aims" * own
             found.setdefault(name, Counter())[verdict] += 1
     first = ["what is claimed"] if paper else ["paper", "claims"]
     names = [*first, *VERDICTS.values()]
