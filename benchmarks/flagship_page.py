@@ -26,6 +26,9 @@ from peers import PEERS
 
 import manyhands
 from manyhands.evidence import load_rows
+from manyhands.evidence.records.adoptions import latest_records, read_adoptions
+from manyhands.evidence.records.packed import open_packed
+from manyhands.evidence.records.records import LAST
 
 ROOT = Path(__file__).parents[1]
 POSTERIOR = "posterior of "
@@ -150,22 +153,17 @@ def standard_error(records: Sequence[dict[str, Any]], field: str = "accuracy") -
 @cache
 def published() -> dict[str, dict[str, tuple[float, float]]]:
     """Set -> row -> accuracy and macro F1, from the table of all classifiers."""
-    label = {
-        row.id: (str(row.column), row.label)
-        for row in load_rows(ROOT / "experiments")
-        if row.table == "crowd_models/table"
-    }
-    each: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for line in (ROOT / "results" / "crowd_models.jsonl").read_text().splitlines():
-        record = json.loads(line)
-        last = record.get("metrics", {}).get("last epoch", {})
-        for row in record["rows"]:
-            if "accuracy" in last and row in label:
-                each.setdefault(label[row], []).append((last["accuracy"], last["macro_f1"]))
+    rows = [row for row in load_rows(ROOT / "experiments") if row.table == "crowd_models/table"]
+    results = ROOT / "results"
+    records = open_packed(results, "crowd_models").records()
+    counted = latest_records(rows, records, read_adoptions(results))
     table: dict[str, dict[str, tuple[float, float]]] = {}
-    for (column, row), values in each.items():
-        accuracy, f1 = np.mean(values, axis=0).tolist()
-        table.setdefault(column.lower(), {})[row] = (accuracy, f1)
+    for row in rows:
+        last = [run.metrics[LAST] for run in counted[row.id].values() if LAST in run.metrics]
+        values = [(each["accuracy"], each["macro_f1"]) for each in last if "accuracy" in each]
+        if values:
+            accuracy, f1 = np.mean(values, axis=0).tolist()
+            table.setdefault(str(row.column).lower(), {})[row.label] = (accuracy, f1)
     return table
 
 
