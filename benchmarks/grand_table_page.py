@@ -354,7 +354,7 @@ def _price(table: Table, ranks: Ranks) -> str:
         f"The calibration error of {first} is {100 * errors[first]:.1f} points on average; "
         f"{better} of the {len(errors) - 1} others whose error is known on all have less, {best} "
         f"least ({100 * errors[best]:.1f}). {first.capitalize()} takes {longest[first]:.0f} s at "
-        f"most on these sets, {SELECT} {longest[SELECT]:.0f} s."
+        f"most on the {len(ranks.sets)} ranked sets, {SELECT} {longest[SELECT]:.0f} s."
     )
 
 
