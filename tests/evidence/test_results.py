@@ -639,6 +639,16 @@ def test_a_table_warns_where_rows_of_a_column_have_other_numbers_of_seeds():
         assert (warning in page) == warned
 
 
+def test_a_figure_warns_where_its_lines_have_other_numbers_of_seeds():
+    first = make_row("first", table="p/f1", data={"name": "s", "k": 1})
+    second = make_row("second", table="p/f1", data={"name": "s", "k": 1})
+    figure = FigurePlan("f1", "F", "lines", "accuracy", LAST, "data.k", "k", (), (), ())
+    for accuracies, warned in (([0.8, 0.9], False), ([0.8, 0.9, 0.7], True)):
+        records = [*make_records(first, [0.8, 0.9]), *make_records(second, accuracies)]
+        page = to_markdown(make_page(make_paper(figures=(figure,)), [first, second], records))
+        assert ("compare them by the claims" in page) == warned
+
+
 class TestWhichRowsDeviate:
     @staticmethod
     def told(grid):

@@ -34,6 +34,7 @@ from manyhands.evidence.pages.words import (
     in_order,
     measure_cell,
     printed,
+    unequal_seeds,
 )
 from manyhands.evidence.records.records import SHARES, Record
 
@@ -82,7 +83,8 @@ def figure_section(
         return Section(plan.title, curve_blocks(plan, table, file, drawn, runs))
     if plan.kind == "matrices":
         return Section(plan.title, [*_matrices(plan, file, runs), *deviations(mine)])
-    return Section(plan.title, [*_lines(plan, file, mine, runs), *deviations(mine)])
+    lines = _lines(plan, file, mine, runs)
+    return Section(plan.title, [*lines, *unequal_seeds(mine, runs), *deviations(mine)])
 
 
 def _lines(

@@ -22,6 +22,7 @@ from manyhands.evidence.pages.words import (
     printed,
     printed_selection,
     quoted,
+    unequal_seeds,
 )
 from manyhands.evidence.records.records import LAST, ORACLE, SELECTIONS, SHARES, Record, is_share
 
@@ -39,8 +40,8 @@ def table_section(
     if others:
         shown = {name for table in paper.tables for name in table.metrics}
         several = _several_measures(plan, mine, runs, shown)
-        return Section(plan.title, [*several, *_unequal(mine, runs), *deviations(mine)])
-    blocks: list[Block] = [Paragraph(_reading_of(metric)), *_unequal(mine, runs)]
+        return Section(plan.title, [*several, *unequal_seeds(mine, runs), *deviations(mine)])
+    blocks: list[Block] = [Paragraph(_reading_of(metric)), *unequal_seeds(mine, runs)]
     for column in in_order(plan.columns, (column_of(row) for row in mine)):
         here = [row for row in mine if column_of(row) == column]
         blocks += [Heading(column), _figures_table(plan, metric, here, runs)]
@@ -49,20 +50,6 @@ def table_section(
             blocks.append(Items("No figure:", notes))
         blocks += _further_measures(metric, here, runs)
     return Section(plan.title, [*blocks, *deviations(mine)])
-
-
-def _unequal(rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]) -> list[Block]:
-    """Warn where rows of a column have means over different numbers of seeds."""
-    for column in dict.fromkeys(map(column_of, rows)):
-        mine = (runs.get(row.id, []) for row in rows if column_of(row) == column)
-        if len({len({run.seed for run in own}) for own in mine if own}) > 1:
-            return [
-                Paragraph(
-                    "Some rows have more seeds than others: compare them by the claims, which "
-                    "pair the same seeds, and not by their means."
-                )
-            ]
-    return []
 
 
 def _several_measures(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from manyhands.evidence.experiments.papers import column_of
-from manyhands.evidence.pages.document import Block, Items
+from manyhands.evidence.pages.document import Block, Items, Paragraph
 from manyhands.evidence.pages.verdicts import by_seed, show
 from manyhands.evidence.records.records import ORACLE, SHARES, SHORT, Record
 
@@ -69,6 +69,20 @@ def printed(row: Row, metric: str, *, history: bool = False) -> str:
 def printed_selection(row: Row, metric: str) -> str | None:
     """Return how the epoch of the paper's figure was chosen; None if the paper does not say."""
     return SHORT.get((row.published_of(metric) or {}).get("selection") or "")
+
+
+def unequal_seeds(rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]) -> list[Block]:
+    """Warn where rows of a column have means over different numbers of seeds."""
+    for column in dict.fromkeys(map(column_of, rows)):
+        mine = (runs.get(row.id, []) for row in rows if column_of(row) == column)
+        if len({len({run.seed for run in own}) for own in mine if own}) > 1:
+            return [
+                Paragraph(
+                    "Some rows have more seeds than others: compare them by the claims, which "
+                    "pair the same seeds, and not by their means."
+                )
+            ]
+    return []
 
 
 def deviations(rows: Sequence[Row]) -> list[Block]:
