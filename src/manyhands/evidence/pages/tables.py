@@ -46,6 +46,8 @@ def table_section(
         here = [row for row in mine if column_of(row) == column]
         blocks += [Heading(column), _figures_table(plan, metric, here, runs)]
         notes = _absent_notes(here, runs) if metric in SHARES else []
+        if absent := [label for label in plan.rows if label not in {row.label for row in here}]:
+            notes.append(f"no row in this column: {quoted(absent)}")
         if notes:
             blocks.append(Items("No figure:", notes))
         blocks += _further_measures(metric, here, runs)
@@ -128,8 +130,6 @@ def _figures_table(
     for label in in_order(plan.rows, (row.label for row in rows)):
         named = [row for row in rows if row.label == label]
         lines += [_figures_line(metric, row, runs.get(row.id, [])) for row in named]
-        if not named:
-            lines.append([label, *[DASH] * (len(own) + len(tail) - 1), "no such row"])
     return Table(["", *own, *tail], lines)
 
 
