@@ -194,11 +194,37 @@ def grand() -> dict[str, dict[str, Found]]:
     return table
 
 
+def repeated_otherwise(found: Found) -> set[str]:
+    """Methods of which a run on a set as it is has another accuracy in the grand table."""
+    now = {
+        (name, method, each["seed"]): each["accuracy"]
+        for name, methods in grand().items()
+        for method, own in methods.items()
+        for each in own
+    }
+    return {
+        each["method"]
+        for each in found
+        if not each["change"] and each["fold"] < 0
+        if each["accuracy"] != now.get(key_of(each), each["accuracy"])
+    }
+
+
+def key_of(each: dict[str, Any]) -> tuple[str, str, int]:
+    """A record's cell: set, method and seed."""
+    return each["set"], each["method"], each["seed"]
+
+
 def of_others(found: Found, name: str) -> dict[str, Found]:
-    """Method -> records with its defaults: those of this page, or else of the grand table."""
-    known = grand().get(name, {})
-    here = {m: own for m in (*PLAIN, *known) if (own := cells(found, name, m))}
-    return {m: own for m, own in (known | here).items() if m not in NO_RIVALS}
+    """Method -> records with its defaults: those of the grand table, and of this page's seeds."""
+    table = {method: list(own) for method, own in grand().get(name, {}).items()}
+    changed = repeated_otherwise(found)
+    for method in dict.fromkeys((*PLAIN, *table)):
+        own = table.setdefault(method, [])
+        seeds = {each["seed"] for each in own}
+        if method not in changed:
+            own += [each for each in cells(found, name, method) if each["seed"] not in seeds]
+    return {m: own for m, own in table.items() if own and m not in NO_RIVALS}
 
 
 def network_on_gold(name: str) -> float:
@@ -789,7 +815,9 @@ def page(found: Found) -> list[str]:
         "",
         "Made by `OMP_NUM_THREADS=1 python benchmarks/flagship.py --records "
         "docs/results/flagship.jsonl --out docs/results/flagship.md` on "
-        f"{datetime.date.today()}, manyhands {manyhands.__version__}. `CrowdStackingClassifier()` "
+        f"{datetime.date.today()}, manyhands {manyhands.__version__}; its records, from 2026-11-23 "
+        "on, name no commit, and the [grand table](grand_table.md#what-was-run) tells which of "
+        "them were repeated. `CrowdStackingClassifier()` "
         'as it comes is "the stack". Gold labels measure; nothing in the recipe was chosen by '
         "a figure of this page. Figures are percentages of the test part, mean ± sd "
         "(seeds); a figure without ± is one seed. Seeds change folds and landmarks, not the data; "
@@ -810,10 +838,10 @@ def page(found: Found) -> list[str]:
         *public_part(found, names),
         "### Every classifier",
         "",
-        '"Defaults": means of all seeds of this page or, of methods that it does not have, of the '
-        "[grand table](grand_table.md), which has five on most sets. Where these have fewer than "
-        "three, figures of [Defaults that suit the data](suiting_defaults.md) are shown, if there "
-        "are any. These compare like "
+        '"Defaults": means of the seeds of the [grand table](grand_table.md) and of those that it '
+        "lacks here, unless a repeated run shows that a method has changed. Where these have "
+        "fewer than three, figures of [Defaults that suit the data](suiting_defaults.md) are "
+        "shown, if there are any. These compare like "
         'with like: nothing is tuned on either side. "Protocol": five seeds with one protocol for '
         "each set, mostly a paper's, "
         "last epoch ([Every classifier on six sets](crowd_models.md)). "
@@ -826,9 +854,8 @@ def page(found: Found) -> list[str]:
         "",
         '"± test part" is the binomial standard error within every class of the test part, put '
         "together as balanced accuracy is. Verdicts follow the rules of accuracy. "
-        '"Best other" is looked for among the records of this page and of the [grand table]'
-        "(grand_table.md), where this page has none of a method; other libraries count, gold "
-        "ceilings and `select` do not.",
+        '"Best other" is looked for among these; other libraries count, gold ceilings and `select` '
+        "do not.",
         "",
         *balanced_part(found, names),
         *optional(

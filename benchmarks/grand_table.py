@@ -28,8 +28,8 @@ from typing import Any
 import encoders
 import flagship
 import numpy as np
-from flagship_page import SELECT
-from grand_table_page import GOLD, MAJORITY, SETS, further, key_of, page, ranks_drawing
+from flagship_page import SELECT, key_of
+from grand_table_page import GOLD, MAJORITY, SETS, further, page, ranks_drawing
 from pages import read, run_missing
 from peers import PEERS, Fit, described, package_of
 
@@ -154,7 +154,7 @@ def measure(name: str, method: str, seed: int) -> dict[str, Any]:
             proba = np.asarray(model.predict_proba(data.X_test), dtype=np.float64)
     except Exception as error:
         print(f"{name}, {method}: {type(error).__name__}: {error}", flush=True)
-        return cell | {"failed": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
+        return cell | {"failed": f"{type(error).__name__}: {error}".splitlines()[0][:300]}
     if name_of_gpu():
         cell["gpu"] = name_of_gpu()
     y, classes = np.asarray(data.y_test), np.asarray(model.classes_)

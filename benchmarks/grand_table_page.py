@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from flagship_page import SELECT, published
+from flagship_page import SELECT, key_of, published
 from pages import read, table_lines
 from peers import ACTIVE, ACTIVE_MIX, CROWD_KIT_CONAL
 from scipy.stats import friedmanchisquare, rankdata, studentized_range
@@ -48,7 +48,10 @@ FAR = 0.05
 FEWEST_SETS = 5
 """Ranks over fewer sets would say nothing."""
 
-PAIRS = "its cost grows with the pairs of annotators: 59 of LabelMe take minutes"
+PAIRS = (
+    "broken off after five minutes: it keeps a difference for every pair of annotators, of whom "
+    "Sentiment has 203"
+)
 TERMS = "108,859 terms, 27 times those of the other Sentiment, so by proportion"
 NOT_RUN = {
     "Personal (CPC)": PAIRS,
@@ -100,11 +103,6 @@ def recorded_before() -> Found:
         and each["fold"] < 0
         and each["method"] in OF_FLAGSHIP
     ]
-
-
-def key_of(each: dict[str, Any]) -> tuple[str, str, int]:
-    """A record's cell: set, method and seed."""
-    return each["set"], each["method"], each["seed"]
 
 
 class Ranks(NamedTuple):
@@ -182,7 +180,8 @@ def page(found: Found, peers: Sequence[tuple[str, str, str]]) -> list[str]:
         "",
         "Made by `OMP_NUM_THREADS=1 python benchmarks/grand_table.py --records "
         "docs/results/grand_table.jsonl --out docs/results/grand_table.md` on "
-        f"{datetime.date.today()}, manyhands {manyhands.__version__}. Our methods have their "
+        f"{datetime.date.today()}, manyhands {manyhands.__version__}; `--seeds 5` adds seeds, and "
+        "`--methods` and `--sets` choose cells. Our methods have their "
         "defaults; what [other libraries](#other-libraries) lack, such as a network or a loop, is "
         'ours. "Stack" is `CrowdStackingClassifier()`. Gold labels measure; only the two '
         "ceilings are trained on them. The stack was designed on some of these sets, but not on "
@@ -206,10 +205,14 @@ def page(found: Found, peers: Sequence[tuple[str, str, str]]) -> list[str]:
         "## Accuracy with one protocol per set",
         "",
         "Network, optimiser and epochs are the same for all methods of a set: on LabelMe and Music "
-        "those of DASC's paper, elsewhere the defaults of the time, with fewer epochs on Sentiment "
-        "and Product. Mean of five seeds of "
+        "those of DASC's paper, elsewhere the defaults of an earlier version, with fewer epochs on "
+        "Sentiment and Product. Mean of five seeds of "
         "the last epoch, from [every classifier on six sets](crowd_models.md), which has the "
-        "deviations of every row and names the few with one seed. The best of each set is bold.",
+        "seconds and deviations of every row, and names the few with one seed. MW, VW, VB, VW+B "
+        "and S are forms of the annotators' parameters ([Crowd Layer](../methods/crowd_layer.md)); "
+        "1·I and 2·I are the identity, once or twice, from which they start. Crowd-calibrated "
+        "stacking is the stack, MV+LR is majority vote + LR, and Triplets is metric learning. The "
+        "best of each set is bold.",
         "",
         *_by_protocol(),
         "## Balanced accuracy",
@@ -528,8 +531,8 @@ def _provenance(table: Table, found: Found) -> list[str]:
         f"seeds: {len(table.records) - len(found) + len(table.failed)} records of "
         "[the flagship's benchmark](flagship.md), from 2026-11-23 on. To tell whether those are of "
         f"the present code, {len(both)} of its runs were repeated here: accuracy is equal in "
-        f"{len(both) - len(differing)}. Other figures: {told} (earlier records of that "
-        "method are left out: its code has changed, or rounds otherwise on this processor).",
+        f"{len(both) - len(differing)}. Other figures: {told} (earlier records of these "
+        "methods are left out: their code has changed, or rounds otherwise on this processor).",
         "",
         *[f"- failed: {what} ({', '.join(names)})" for what, names in failed.items()],
         "Why cells are empty is an estimate, from what other cells took and from runs that were "

@@ -7,10 +7,9 @@ A quoted figure stands between two comments, which name a cell of a table under 
 that is the page, headings, the row and the column. ``as 1`` after the column rounds to one decimal,
 ``as mean 1`` leaves the deviation out, too, ``as paper 1`` takes the paper's figure in the cell,
 ``as % 1`` makes per cent of a share, and ``as first 3`` takes the first of several figures between
-slashes. A claim may be given by its end, after "…";
-``as change 1`` takes the difference and its interval out of the column ``why``, and ``as level 1``
-a share. The pages of ``docs/results`` are themselves made from
-records, by the command that each of them names.
+slashes. A claim may be given by its end, after "…"; ``as change 1`` takes the difference and its
+interval out of the column ``why``, and ``as level 1`` a share. The pages of ``docs/results`` are
+themselves made from records, by the command that each of them names.
 
 ``python docs/refresh.py`` rewrites the pages; with ``--check`` it only says what is stale.
 ``python docs/refresh.py --picture`` makes the README's picture of the report (needs Chromium).
@@ -60,7 +59,7 @@ THEMES = {
         "where common noise is simulated, CoNAL beats seven other baselines": "ahead-of",
         "where there is none, CoNAL does no harm": "does-not-hurt",
         "mixed distributions or EM recover the simulated common confusion": "recovers.*-(em|prob)",
-        "CoNAL as released recovers the simulated common confusion": "recovers",
+        "CoNAL's mixture of logits recovers the simulated common confusion": "recovers",
     },
     "crowding2021": {
         "the adversarial phase improves the classifier it starts from": "gains|open-country",
@@ -109,13 +108,13 @@ THEMES = {
 
 OURS = "(our question)"
 """At the end of a theme: the paper does not claim it."""
-AIM = "(this project's aim"
+NOT_THEIRS = re.compile(r"\(this project's (aim|question)|\(a base the paper does not try\)")
 """In the text of a claim that the paper does not make."""
 
 _CELL = re.compile(r"(<!-- cell: (.+?) -->)(.*?)(<!-- end -->)", re.DOTALL)
 _FORM = re.compile(r" as ((?:[a-z%]+ )*\d)$")
 _CHANGE = re.compile(
-    r": ([+-]?[\d.]+)( points)? \(95 % interval ([+-]?[\d.]+) to ([+-]?[\d.]+)(?=[;)])"
+    r": ([+-]?[\d.]+)( points| %)? \(95 % interval ([+-]?[\d.]+) to ([+-]?[\d.]+)(?=[;)])"
 )
 _MADE = re.compile(
     r"(<!-- (counts of claims|all claims|hours of all runs)(?: of (\w+))? -->\n\n)"
@@ -226,16 +225,18 @@ def counts(paper: str | None = None) -> str:
         asked = experiments()[1][key].claims
         for claim, (_, verdict, _) in zip(asked, claims(key), strict=True):
             name = theme(key, claim.id)
+            own = name.endswith(OURS) or NOT_THEIRS.search(claim.text) is not None
+            name = name.removesuffix(f" {OURS}") + f" {OURS}" * own
             if paper is None:
-                own = name.endswith(OURS) or AIM in claim.text
                 link = f"[{PAPERS[key]}](results/{key}.md#claims)"
                 found.setdefault(link, Counter())  # What the paper claims comes first.
                 name = link + ", our own questions and aims" * own
             found.setdefault(name, Counter())[verdict] += 1
-    first = ["what is claimed"] if paper else ["paper", "claims"]
-    names = [*first, *VERDICTS.values()]
+    names = [*(["what is claimed"] if paper else ["paper", "claims"]), *VERDICTS.values()]
     lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
-    for name, verdicts in found.items():
+    themes = [name.removesuffix(f" {OURS}") for name in found]
+    for name in sorted(found, key=lambda name: (themes.index(name.removesuffix(f" {OURS}")), name)):
+        verdicts = found[name]
         if unknown := set(verdicts) - set(VERDICTS):
             raise ValueError(f"{name} has verdicts of another kind: {unknown}")
         total = [] if paper else [verdicts.total()]

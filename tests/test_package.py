@@ -505,7 +505,7 @@ def test_no_module_has_more_than_400_lines_and_no_test_file_more_than_800():
 OF_METHODS = ("src/manyhands/classifiers/", "docs/methods/", "tests/classifiers/")
 """Where a new method adds its files, as many as there are methods."""
 
-FEW = {"src": 390, "docs": 110, "tests": 81, "benchmarks": 41, "results": 15, "experiments": 10}
+FEW = {"src": 390, "docs": 110, "tests": 81, "benchmarks": 42, "results": 15, "experiments": 10}
 """The most files of a folder, those of methods apart. Raise a number only for a new idea: what
 belongs to an old one joins its file."""
 

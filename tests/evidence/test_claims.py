@@ -164,6 +164,22 @@ def test_rows_are_compared_by_the_seeds_they_share():
     assert "2 of 3 seeds" in found.why
 
 
+def test_further_measures_that_are_shares_are_compared_in_points():
+    rows = {name: make_row(name.removeprefix("m/")) for name in ("m/a", "m/b")}
+    runs = {
+        name: [
+            make_record(row, k, extra={"balanced_accuracy": base + 0.01 * k, "e": base})
+            for k in range(3)
+        ]
+        for (name, row), base in zip(rows.items(), (0.8, 0.7), strict=True)
+    }
+    bound = {"kind": "at_least", "row": "m/a", "value": 0.5, "selection": LAST, "exact": False}
+    share = judge({**bound, "metric": "balanced_accuracy"}, rows, runs).why
+    assert share.startswith("balanced accuracy: 81.00 % (")
+    assert share.endswith("at least 50.00 %")
+    assert "e: 0.8 with" in judge({**bound, "metric": "e"}, rows, runs).why
+
+
 @pytest.mark.parametrize(
     ("kind", "value", "verdict"),
     [
@@ -248,10 +264,10 @@ def test_bounds_on_a_column_of_the_history():
     found = judge_noted(GROWN, **bound, at="first", exact=False)
     assert found.verdict == "holds"
     assert found.why.startswith(
-        "recall, first noted: 60.00 (95 % interval 35.16 to 84.84; 3 seeds)"
+        "recall, first noted: 60.00 % (95 % interval 35.16 to 84.84; 3 seeds)"
     )
-    assert found.why.endswith("at least 20.00")
-    assert "last noted: 46.67 (" in judge_noted(GROWN, **bound, at="last", exact=False).why
+    assert found.why.endswith("at least 20.00 %")
+    assert "last noted: 46.67 % (" in judge_noted(GROWN, **bound, at="last", exact=False).why
     near = {**bound, "kind": "near", "metric": "imbalance", "value": 2.0, "within": 4.0}
     assert judge_noted(GROWN, **near, at={"round": 0}, exact=False).verdict == "holds"
     # A column is no measure of a protocol, nor one of extra.

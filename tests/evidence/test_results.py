@@ -631,7 +631,7 @@ def test_a_figure_of_histories_is_reproducible(tmp_path):
 
 def test_a_table_warns_where_rows_of_a_column_have_other_numbers_of_seeds():
     first, second, other = make_row("first"), make_row("second"), make_row("other", column="Else")
-    warning = "compare them by the claims"
+    warning = "compare them by differences paired by seed"
     for accuracies, warned in (([0.8, 0.9], False), ([0.8, 0.9, 0.7], True)):
         records = [*make_records(first, [0.8, 0.9]), *make_records(second, accuracies)]
         records += make_records(other, [0.8])
@@ -646,7 +646,7 @@ def test_a_figure_warns_where_its_lines_have_other_numbers_of_seeds():
     for accuracies, warned in (([0.8, 0.9], False), ([0.8, 0.9, 0.7], True)):
         records = [*make_records(first, [0.8, 0.9]), *make_records(second, accuracies)]
         page = to_markdown(make_page(make_paper(figures=(figure,)), [first, second], records))
-        assert ("compare them by the claims" in page) == warned
+        assert ("compare them by differences paired by seed" in page) == warned
 
 
 class TestWhichRowsDeviate:
@@ -703,3 +703,12 @@ class TestWhichRowsDeviate:
     def test_an_only_column_has_no_name_and_commas_are_told_apart(self):
         found = self.told({"A": {"X": "ab"}, "B, C": {"X": "ab"}, "D": {"X": "a"}, "E": {"X": ""}})
         assert found == {"a": "(all but E)", "b": "(A, “B, C”)"}
+
+
+def test_a_commit_with_changes_that_were_not_committed_keeps_its_plus():
+    row = make_row("first")
+    for commit, told in (("0123456789", False), ("0123456789+", True)):
+        records = [replace(each, commit=commit) for each in make_records(row, [0.8, 0.9])]
+        page = to_markdown(make_page(make_paper(), [row], records))
+        assert ("| 01234567+ |" in page) == told
+        assert ("not committed yet" in page) == told

@@ -80,6 +80,13 @@ def origin_section(
         )
     ]
     lines = [_origin_line(row.id, runs[row.id]) for row in rows if runs.get(row.id)]
+    if any((run.commit or "").endswith("+") for run in all_runs):
+        blocks.append(
+            Paragraph(
+                "A commit with a + is the last one before changes that were not committed yet; "
+                "the hash of the code is that of the code that ran."
+            )
+        )
     if lines:
         header = ["row", "seeds", "seconds per run", "peak MB", "data", "code", "commit", "run on"]
         blocks.append(Table(header, lines))
@@ -144,6 +151,11 @@ def _later_code(runs: Iterable[Record], adoptions: Adoptions) -> list[Block]:
     return [Paragraph(reading), Table(["code", "rows", "runs", "later code"], lines)]
 
 
+def _shortened(commit: str) -> str:
+    """Shorten a commit, and keep the "+" that stands for changes that were not committed yet."""
+    return commit[:8] + "+" * commit.endswith("+")
+
+
 def _origin_line(name: str, runs: Sequence[Record]) -> list[str]:
     def several(values: Iterable[str | None], length: int) -> str:
         return ", ".join(sorted({value[:length] for value in values if value})) or DASH
@@ -157,6 +169,6 @@ def _origin_line(name: str, runs: Sequence[Record]) -> list[str]:
         f"{max(memory):.0f}" if memory else DASH,
         several((run.data_checksum for run in runs), 8),
         several((run.code for run in runs), 8),
-        several((run.commit for run in runs), 8),
+        ", ".join(sorted({_shortened(run.commit) for run in runs if run.commit})) or DASH,
         days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}",
     ]

@@ -41,7 +41,8 @@ def table_section(
         shown = {name for table in paper.tables for name in table.metrics}
         several = _several_measures(plan, mine, runs, shown)
         return Section(plan.title, [*several, *unequal_seeds(mine, runs), *deviations(mine)])
-    blocks: list[Block] = [Paragraph(_reading_of(metric)), *unequal_seeds(mine, runs)]
+    printed_too = any(row.published_of(metric) for row in mine)
+    blocks: list[Block] = [Paragraph(_reading_of(metric, printed_too)), *unequal_seeds(mine, runs)]
     for column in in_order(plan.columns, (column_of(row) for row in mine)):
         here = [row for row in mine if column_of(row) == column]
         blocks += [Heading(column), _figures_table(plan, metric, here, runs)]
@@ -81,14 +82,11 @@ def _several_measures(
             cells = (" / ".join(_ours_and_theirs(row, metric, runs) for row in at) for at in here)
             lines.append([label, *(cell or DASH for cell in cells)])
         blocks += [Heading(_in_words(metric)), Table(["", *columns], lines)]
-    lines = []
-    for row in (row for label in labels for row in rows if row.label == label):
-        found = runs.get(row.id, [])
-        for name in sorted({name for run in found for name in run.extra}.difference(shown)):
-            values = list(by_seed(found, name).values())
-            if values:
-                figure = mean_sd(values, name, history=is_share(name))
-                lines.append([row.label, column_of(row), _in_words(name), figure])
+    lines = [
+        [row.label, column_of(row), *measured]
+        for row in sorted(rows, key=lambda row: labels.index(row.label))
+        for measured in _measured_further(runs.get(row.id, []), shown)
+    ]
     if lines:
         header = ["", "column", "further measure", "mean ± sd (n)"]
         blocks += [Heading("Further measures"), Table(header, lines)]
@@ -107,17 +105,24 @@ def _in_words(metric: str) -> str:
     return metric.replace("_", " ").replace("macro f1", "macro-F1")
 
 
-def _reading_of(metric: str) -> str:
+def _reading_of(metric: str, printed_too: bool) -> str:
+    """Explain a table; ``printed_too`` says whether the paper prints a figure of it."""
+    beside = ", beside the paper's value" if printed_too else ""
     if metric not in SHARES:
-        return "Mean ± standard deviation over seeds (number of seeds), beside the paper's value."
+        return f"Mean ± standard deviation over seeds (number of seeds){beside}."
+    error = "“± test set” is the binomial standard error of the test set at "
+    if printed_too:
+        error += (
+            "the paper's value (at ours, where the paper gives none); the verdict says whether our "
+            "figure, by the paper's own choice of epoch (the last epoch where it is not known), is "
+            "within, below or above the paper's by two of them."
+        )
+    else:
+        error += "our value. No paper prints a figure to compare with."
     return (
         "In per cent: mean ± standard deviation over seeds (number of seeds), by how the epoch was "
-        "chosen, beside the paper's value. What was chosen on the test set is marked as an oracle: "
-        "it is no result. “± test set” is the binomial standard error of the test set at the "
-        "paper's value (at ours, where the paper gives none); the verdict says whether our figure, "
-        "by the paper's own choice of epoch (the last epoch where it is not known), is within, "
-        "below or above the paper's by two of them. Seconds: of a run, with its second fit where "
-        "annotations are held out."
+        f"chosen{beside}. What was chosen on the test set is marked as an oracle: it is no result. "
+        f"{error} Seconds: of a run, with its second fit where annotations are held out."
     )
 
 
@@ -126,10 +131,11 @@ def _figures_table(
 ) -> Table:
     own = SELECTIONS if metric in SHARES else ("ours",)
     tail = ["seconds", "paper", "± test set", "verdict"] if metric in SHARES else ["paper"]
-    lines = []
-    for label in in_order(plan.rows, (row.label for row in rows)):
-        named = [row for row in rows if row.label == label]
-        lines += [_figures_line(metric, row, runs.get(row.id, [])) for row in named]
+    labels = in_order(plan.rows, (row.label for row in rows))
+    lines = [
+        _figures_line(metric, row, runs.get(row.id, []))
+        for row in sorted(rows, key=lambda row: labels.index(row.label))
+    ]
     return Table(["", *own, *tail], lines)
 
 
@@ -207,18 +213,21 @@ def _absent_notes(rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]) -> 
 def _further_measures(
     metric: str, rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]
 ) -> list[Block]:
-    lines = []
-    for row in rows:
-        found = runs.get(row.id, [])
-        for name in sorted({name for run in found for name in run.extra} - {metric}):
-            values = list(by_seed(found, name).values())
-            if values:
-                share = is_share(name)
-                lines.append(
-                    [
-                        row.label,
-                        name.replace("_", " ") + (" in %" if share else ""),
-                        mean_sd(values, name, history=share),
-                    ]
-                )
+    lines = [
+        [row.label, *measured]
+        for row in rows
+        for measured in _measured_further(runs.get(row.id, []), {metric})
+    ]
     return [Table(["", "further measure", "mean ± sd (n)"], lines)] if lines else []
+
+
+def _measured_further(runs: Sequence[Record], shown: Collection[str]) -> list[list[str]]:
+    """Return the names and figures of a row's measures that no table shows."""
+    lines = []
+    for name in sorted({name for run in runs for name in run.extra}.difference(shown)):
+        values = list(by_seed(runs, name).values())
+        if values:
+            share = is_share(name)
+            words = _in_words(name) + (" in %" if share else "")
+            lines.append([words, mean_sd(values, name, history=share)])
+    return lines

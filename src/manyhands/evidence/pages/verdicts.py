@@ -88,7 +88,7 @@ class Measure:
     @property
     def is_share(self) -> bool:
         """Whether it is shown in per cent."""
-        return self.metric in SHARES if self.at is None else is_share(self.metric)
+        return is_share(self.metric)
 
     @property
     def point(self) -> str:
@@ -113,7 +113,7 @@ class Measure:
 
     def show(self, value: float, signed: bool = False) -> str:
         """Write a value of this measure."""
-        return show(self.metric, value, signed, history=self.at is not None)
+        return show(self.metric, value, signed, history=True)
 
     def _of_history(self, record: Record) -> float | None:
         if isinstance(self.at, tuple):
@@ -314,7 +314,7 @@ def _published_words(
         # If the paper does not say, assume the last epoch, as in the tables.
         chosen |= {SHORT.get(p.get("selection") or "", LAST) for p in figures}
     theirs = means[0] - means[1]
-    words = f"; the paper reports {show(metric, theirs, True)}"
+    words = f"; the paper reports {show(metric, theirs, True, history=True)}"
     if chosen != {selection}:
         # The paper chose its epoch in another way: quote its figures, do not compare them.
         how = " (oracle)" if ORACLE in chosen else " (epoch chosen in another way)"
@@ -331,7 +331,8 @@ def _judge_bound(test: Mapping[str, Any], runs: Runs) -> Verdict:
     if missing:
         return Verdict(NOT_RUN, missing)
     numbers = list(values.values())
-    bound = f"{kind.replace('_', ' ')} {measure.show(value)}"
+    unit = " %" if measure.is_share else ""
+    bound = f"{kind.replace('_', ' ')} {measure.show(value)}{unit}"
     within = float(test["within"]) if kind == "near" else 0.0
     low = -math.inf if kind == "at_most" else value - within
     high = math.inf if kind == "at_least" else value + within
@@ -341,12 +342,12 @@ def _judge_bound(test: Mapping[str, Any], runs: Runs) -> Verdict:
         if min(numbers) < max(numbers):
             why = f"{head}{len(numbers)} seeds differ, though it is said to be exact"
             return Verdict(UNDECIDED, why)
-        why = f"{head}{measure.show(numbers[0])} against {bound}"
+        why = f"{head}{measure.show(numbers[0])}{unit} against {bound}"
         return Verdict(HOLDS if low <= numbers[0] <= high else FAILS, why)
     if len(numbers) < 2:
         return Verdict(UNDECIDED, "1 seed; 2 are needed")
     found = mean_interval(numbers)
-    head += measure.show(found.mean)
+    head += measure.show(found.mean) + unit
     if math.isnan(found.low):
         why = f"{head} with each of {found.n} seeds: no spread to judge by"
         return Verdict(UNDECIDED, why)

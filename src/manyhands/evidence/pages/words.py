@@ -78,8 +78,8 @@ def unequal_seeds(rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]) -> 
         if len({len({run.seed for run in own}) for own in mine if own}) > 1:
             return [
                 Paragraph(
-                    "Some rows have more seeds than others: compare them by the claims, which "
-                    "pair the same seeds, and not by their means."
+                    "Some rows have more seeds than others: compare them by differences paired by "
+                    "seed, as the claims do, and not by their means."
                 )
             ]
     return []
