@@ -62,7 +62,7 @@ NOT_RUN = {
         "on Sentiment not finished within a quarter of an hour; dense features; on CIFAR-10H ten "
         "times the annotators of CIFAR-10N, which takes six minutes"
     ),
-    "DASC": "not finished within 50 minutes",
+    "DASC": "not finished within an hour",
     CROWD_KIT_CONAL: "dense features: Crowd Layer of the same library takes nearly an hour there",
     ACTIVE_MIX: "dense features; not finished within an hour",
 }
