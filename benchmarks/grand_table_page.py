@@ -535,6 +535,7 @@ def _provenance(table: Table, found: Found) -> list[str]:
         "methods are left out: their code has changed, or rounds otherwise on this processor).",
         "",
         *[f"- failed: {what} ({', '.join(names)})" for what, names in failed.items()],
+        *[""] * bool(failed),
         "Why cells are empty is an estimate, from what other cells took and from runs that were "
         "broken off; no record is kept of those.",
         "",

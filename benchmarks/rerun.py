@@ -37,6 +37,8 @@ def main() -> None:
     arguments.add_argument("mine", type=Path, help="folder of records")
     folder = arguments.parse_args().mine
     mine, recorded = finished(folder), finished(ROOT / "results")
+    if not mine:
+        raise SystemExit(f"{folder} has no finished run; name the folder given to --results")
     compare(mine, recorded)
     hours(mine, recorded)
 

@@ -153,7 +153,7 @@ def _later_code(runs: Iterable[Record], adoptions: Adoptions) -> list[Block]:
 
 def _shortened(commit: str) -> str:
     """Shorten a commit, and keep the "+" that stands for changes that were not committed yet."""
-    return commit[:8] + "+" * commit.endswith("+")
+    return commit.removesuffix("+")[:8] + "+" * commit.endswith("+")
 
 
 def _origin_line(name: str, runs: Sequence[Record]) -> list[str]:
