@@ -325,7 +325,7 @@ def test_labels_of_a_classifier_keep_what_its_features_say(home, tmp_path):
     (folder / "summary.json").write_text(json.dumps(summary))
     header, *rows = (home / "labels" / "labels.csv").read_text().splitlines()
     flipped = [
-        re.sub(r"^(\w+),[^,]*(.*),(.*),(.*),(.*)$", r"\1,cat\2,0.3,0.6,0.1", r) for r in rows
+        re.sub(r"^(\w+),[^,]*(.*),(.*),(.*),(.*),$", r"\1,cat\2,0.3,0.6,0.1,", r) for r in rows
     ]
     (folder / "labels.csv").write_text("\n".join([header, *flipped]))
     with open_desk(folder, home / "A.csv", by="anna") as desk:
@@ -336,7 +336,7 @@ def test_labels_of_a_classifier_keep_what_its_features_say(home, tmp_path):
         desk.decide(row, 0, 0, shown=1)
         assert desk.settle(60)
         assert desk.figures.posterior[row].tolist() == [1.0, 0.0, 0.0]
-        names = [float(p) for p in flipped[0].split(",")[-3:]]
+        names = [float(p) for p in flipped[0].split(",")[-4:-1]]
         slow = np.array(names) * refit(desk, start=alone) / alone
         slow /= slow.sum(axis=1, keepdims=True)
         others = np.delete(np.arange(40), row)

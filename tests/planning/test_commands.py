@@ -105,7 +105,9 @@ def test_texts_and_images_join(pilot, monkeypatch):
 
 def test_review_annotators_and_sheets(pilot):
     queue = done_json("review", "A.csv", "--by", "annotation", "-n", 5, "--out", "review.csv")
-    assert list(queue["queue"][0]) == ["task", "worker", "label", "suggestion", "score"]
+    assert list(queue["queue"][0]) == [
+        *("task", "worker", "label", "was", "suggestion", "probability_wrong", "reviewed")
+    ]
     assert len(read_rows(Path("review.csv"))) == 6
     found = done_json("annotators", "A.csv", "--out", "annotators.csv")["annotators"]
     assert {row["annotator"] for row in found} == {f"w{r}" for r in range(6)}
@@ -126,7 +128,8 @@ def test_a_queue_shows_the_texts_that_stand_beside_the_annotations(tmp_path, mon
         queue = done_json("review", "A.csv", "--by", by, "--out", "queue.csv")["queue"]
         assert {row["text"] for row in queue} == {f"text {i}" for i in range(6)}
         assert all(row["text"][5:] == row["task"][1:] for row in queue)
-    done("aggregate", "A.csv", "--known", "queue.csv", "--out", "labels")  # Read back as it is.
+    done("aggregate", "A.csv", "--out", "labels")
+    assert read_rows(Path("queue.csv"))[0][:3] == ["task", "text", "label"]
     refused = run("report", "labels", "--texts", "text")
     assert refused.exit_code == 3
     assert "not the name of a field" in refused.stderr

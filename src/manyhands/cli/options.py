@@ -280,11 +280,12 @@ def read_gold_option(
             raise AnnotationError(why)
         return export.gold
     try:
-        return read_gold(path, classes=options["classes"])
+        found = read_gold(path, classes=options["classes"])
     except AnnotationError as error:
         raise AnnotationError(
             f"{option} {error} (its columns are 'task', 'label' and, if rows have splits, 'split')"
         ) from error
+    return found if len(found) else None  # None of a sheet that nobody filled in.
 
 
 class ReadTable(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from http import HTTPStatus
 from importlib.resources import files
@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlencode
 from manyhands.exceptions import WriteError, raise_missing_extra
 from manyhands.explore.desk import STATES, Choice, Conflict, Desk
 from manyhands.explore.guard import Guard
-from manyhands.explore.inputs import SHOWN, reviewed
+from manyhands.explore.inputs import SHOWN, review_sheet, reviewed
 from manyhands.explore.plans import Plans
 from manyhands.io.corrections import FIELDS
 from manyhands.io.frames import write_table
@@ -227,13 +227,13 @@ class _Pages:
     def export(self, request: Request) -> Response:
         """Send labels or corrections as a file."""
         name = request.path_params["name"]
-        if name not in (*EXPORTS, "corrections.csv"):
+        if name not in (*EXPORTS, *TABLES):
             raise HTTPException(HTTPStatus.NOT_FOUND)
         only = request.query_params.get("only") == "reviewed"
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, name)
-            if name == "corrections.csv":
-                write_corrections(self._desk, path)
+            if name in TABLES:
+                write_table(path, TABLES[name](self._desk))
             else:
                 write_reviewed(self._desk, path, EXPORTS[name], only=only)
             content = path.read_bytes()
@@ -362,11 +362,14 @@ def write_reviewed(desk: Desk, path: Path, to: str, *, only: bool, **options: An
     )
 
 
-def write_corrections(desk: Desk, path: Path, **options: Any) -> Path:
-    """Write the corrections that stand as a table."""
+def corrections(desk: Desk) -> dict[str, Sequence[Any]]:
+    """Columns of the corrections that stand."""
     records = desk.standing.decisions()
-    columns = {name: [getattr(record, name) for record in records] for name in FIELDS}
-    return write_table(path, columns, **options)
+    return {name: [getattr(record, name) for record in records] for name in FIELDS}
+
+
+TABLES: Final = {"corrections.csv": corrections, "review.csv": review_sheet}
+"""Files that are tables of another kind than labels."""
 
 
 async def _form(request: Request) -> dict[str, str]:

@@ -18,11 +18,13 @@ from manyhands.explore.figures import Model
 from manyhands.io import read_raw_aligned, read_texts
 from manyhands.io.annotations import read_items, read_with_account
 from manyhands.io.consensus_labels import Consensus, consensus, read_consensus
+from manyhands.io.contents import Content, content_of, with_content
 from manyhands.io.corrections import Correction, Journal, matched, open_journal
 from manyhands.io.exports.reading import report_losses
 from manyhands.io.exports.records import Export
 from manyhands.io.tables import over_tasks
 from manyhands.jobs.outputs import LABELS, SUMMARY, times_of
+from manyhands.planning import review_queue
 from manyhands.report.summary import UNTITLED
 from manyhands.typing import IntArray
 
@@ -211,9 +213,35 @@ def reviewed(desk: Desk, *, only: bool = False) -> Consensus:
     desk.settle()
     known, labels = desk.known, desk.table.classes[desk.codes].tolist()
     found = consensus(desk.table, desk.posterior, labels, known=known)
-    if not only:
-        return found
-    arrays = ("tasks", "codes", "posterior", "n_annotations", "agreement", "actions")
-    return Consensus(
-        **{name: getattr(found, name)[known] for name in arrays}, classes=found.classes
-    )
+    return found.take(known) if only else found
+
+
+def review_sheet(desk: Desk) -> dict[str, Sequence[Any]]:
+    """Columns of ``review.csv``: what somebody decided, then what is open, most doubtful first.
+
+    They are those of `manyhands.planning.ReviewQueue.to_sheet`, with the content of the items.
+    """
+    desk.settle()
+    sheet = review_queue(desk.posterior, desk.table).to_sheet()
+    rows = [dict(zip(sheet, row, strict=True)) for row in zip(*sheet.values(), strict=True)]
+    for row in rows:
+        decided = desk.standing.of(row["task"])
+        if decided is not None and decided.known:
+            row |= {"label": decided.label, "was": decided.was, "reviewed": decided.by or "yes"}
+            if decided.certainty is not None:
+                row["probability_wrong"] = 1.0 - decided.certainty
+    rows.sort(key=lambda row: not row["reviewed"])
+    columns = {name: [row[name] for row in rows] for name in sheet}
+    return with_content(columns, _shown(desk, columns["task"]))
+
+
+def _shown(desk: Desk, tasks: Sequence[Any]) -> Content:
+    """Text or image of the tasks, from where the page has it."""
+    contents = desk.contents
+    rows = [desk.row_of[task] for task in tasks]
+    if contents.texts:
+        return {"text": [contents.texts.get(row) for row in rows]}
+    if contents.images:
+        names = {row: path.name for row, path in contents.images.items()}
+        return {"image": [names.get(row) for row in rows]}
+    return content_of(contents.export, tasks)

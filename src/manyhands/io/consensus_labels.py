@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -17,7 +17,8 @@ from manyhands.inference.inputs import frame_in_order, series_in_order
 from manyhands.io.columns import Frame, preview, with_types
 from manyhands.io.files import PathLike, existing_file, naming
 from manyhands.io.frames import read_frame
-from manyhands.typing import MISSING, AnyArray, FloatArray, IntArray
+from manyhands.io.gold import REVIEWED, is_reviewed
+from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
 
 ACTIONS: Final = ("accept", "collect more", "review")
 """What to do about a label; see `consensus`."""
@@ -49,6 +50,8 @@ class Consensus:
         Share of the instance's annotations that name its label; NaN without label or annotation.
     actions : array of str
         Of `ACTIONS`.
+    known : boolean array
+        Labels that are known, because somebody reviewed them or they are gold.
     """
 
     tasks: AnyArray
@@ -58,6 +61,7 @@ class Consensus:
     n_annotations: IntArray
     agreement: FloatArray
     actions: AnyArray
+    known: BoolArray
 
     @cached_property
     def labels(self) -> list[Any]:
@@ -70,18 +74,41 @@ class Consensus:
         """Probability of the label, or the largest one where it was left open."""
         return _probability(self.posterior, self.codes)
 
-    def columns(self) -> dict[str, list[Any]]:
-        """Columns of a table: label, certainty and action, and the probability of every class."""
-        agreement = [None if np.isnan(share) else share for share in self.agreement.tolist()]
-        shares = zip(self.classes.tolist(), self.posterior.T.tolist(), strict=True)
+    def arrays(self) -> dict[str, AnyArray]:
+        """Columns of ``labels.csv``, as arrays: the one form in which labels are written.
+
+        Returns
+        -------
+        dict {column: array of shape (n_instances,)}
+            ``task``, ``label`` (None where it was left open), ``probability``, ``n_annotations``,
+            ``agreement`` (NaN where there is none), ``action``, the probability of every class,
+            and ``reviewed``: "yes" for a known label, else empty; see `manyhands.io.read_gold`.
+        """
+        values = np.array([*self.classes.tolist(), None], dtype=object)
+        shares = {
+            f"p({name})": self.posterior[:, c] for c, name in enumerate(self.classes.tolist())
+        }
         return {
-            "task": self.tasks.tolist(),
-            "label": self.labels,
-            "probability": self.probability.tolist(),
-            "n_annotations": self.n_annotations.tolist(),
-            "agreement": agreement,
-            "action": self.actions.tolist(),
-        } | {f"p({name})": values for name, values in shares}
+            "task": self.tasks,
+            "label": values[self.codes],
+            "probability": self.probability,
+            "n_annotations": self.n_annotations,
+            "agreement": self.agreement,
+            "action": self.actions,
+            **shares,
+            REVIEWED: np.where(self.known, "yes", ""),
+        }
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Return `arrays` as lists, with None where a number is missing."""
+        found = {name: values.tolist() for name, values in self.arrays().items()}
+        found["agreement"] = [None if np.isnan(share) else share for share in found["agreement"]]
+        return found
+
+    def take(self, mask: BoolArray) -> Consensus:
+        """Return the labels of some instances."""
+        arrays = ("tasks", "codes", "posterior", "n_annotations", "agreement", "actions", "known")
+        return replace(self, **{name: getattr(self, name)[mask] for name in arrays})
 
     def count_actions(self) -> dict[str, int]:
         """Count the instances of every action."""
@@ -158,12 +185,13 @@ def consensus(
     named = np.bincount(observed.instance[same], minlength=table.n_instances)
     share = np.divide(named, n, out=np.full(len(n), np.nan), where=(n > 0) & (codes >= 0))
     sure = (codes >= 0) & (_probability(posterior, codes) >= accept) & (named >= FEWEST)
+    certain = np.zeros(len(n), dtype=bool)
     if known is not None:
-        sure |= np.asarray(series_in_order(table, known, "known"), dtype=bool)
+        certain = np.asarray(series_in_order(table, known, "known"), dtype=bool)
     declined = np.bincount(table.abstentions[:, 0], minlength=table.n_instances)
     open_ = (n >= enough) | ((declined >= FEWEST) & (declined >= n))
-    actions = np.where(sure, ACTIONS[0], np.where(open_, ACTIONS[2], ACTIONS[1]))
-    return Consensus(table.instances, table.classes, codes, posterior, n, share, actions)
+    actions = np.where(sure | certain, ACTIONS[0], np.where(open_, ACTIONS[2], ACTIONS[1]))
+    return Consensus(table.instances, table.classes, codes, posterior, n, share, actions, certain)
 
 
 def _probability(posterior: FloatArray, codes: IntArray) -> FloatArray:
@@ -230,7 +258,10 @@ def read_consensus(path: PathLike, table: AnnotationTable, **options: Any) -> Co
             given[named].astype(str), classes, argument="label", vocabulary_name="classes"
         )
         values = np.array([*table.classes.tolist(), None], dtype=object)
-        return consensus(over(table, tasks, rows), posterior, values[codes], **options)
+        marks = frame[REVIEWED].to_list() if REVIEWED in frame.columns else [""] * len(frame)
+        known = np.array([is_reviewed(mark) for mark in marks], dtype=bool)
+        table = over(table, tasks, rows)
+        return consensus(table, posterior, values[codes], known=known, **options)
 
 
 def _read_posterior(frame: Frame, classes: AnyArray) -> FloatArray:

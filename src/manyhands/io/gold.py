@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,9 @@ import numpy as np
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode, is_text, make_vocabulary, missing_mask
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.io.columns import (
+    Frame,
     canonical,
     find_column,
     require_column,
@@ -23,6 +25,17 @@ from manyhands.io.files import SEPARATORS, PathLike, existing_file, naming, suff
 from manyhands.io.frames import read_frame
 from manyhands.io.label_values import label_values
 from manyhands.typing import AnyArray, BoolArray
+
+_LOG = logging.getLogger("manyhands")
+
+REVIEWED = "reviewed"
+"""Column of the tables of labels that manyhands writes: who looked at the label, or any mark."""
+
+WAS = "was"
+"""Column of the labels before a person looked at them; who changes one has looked at it."""
+
+NOT_REVIEWED = frozenset({"", "0", "0.0", "false", "n", "no", "none", "nan", "<na>", "-"})
+"""Entries of the column "reviewed", in lower case, that mean that nobody looked."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,11 +49,14 @@ class GoldFile:
         Class values; None (in an object array) where there is no gold label.
     splits : array of str of shape (n,) or None
         None if the file has no such column.
+    n_not_reviewed : int
+        Labels of the file that are not known, because nobody looked at them.
     """
 
     tasks: AnyArray
     labels: AnyArray
     splits: AnyArray | None = None
+    n_not_reviewed: int = 0
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -60,6 +76,11 @@ def read_gold(
     classes: Any = None,
 ) -> GoldFile:
     """Read gold labels, one row per task; an empty label means that there is no gold.
+
+    In a table with a column "reviewed", such as ``review.csv`` and ``labels.csv``, a label is known
+    if that column is filled in, or if the label differs from the one in the column "was". The other
+    labels were inferred and are left out; a note on the log says how many, and a warning if nothing
+    is left.
 
     Parameters
     ----------
@@ -97,12 +118,51 @@ def read_gold(
             require_column(frame, argument, name)
         if split != "split":
             require_column(frame, "split", split)
+        looked = _reviewed(frame, names["label"], path)
         frame = with_types(frame, names, path)
         frame, values, code_names = label_values(frame, names["label"], classes)
+        frame = frame.filter(looked.tolist())
         ids = make_vocabulary(frame[names["task"]].to_numpy(), f"column {names['task']!r}")
         labels = _gold_values(frame[names["label"]].to_numpy(), values, code_names)
         splits = np.array(frame[split].to_list(), dtype=str) if split in frame.columns else None
-        return GoldFile(ids, labels, splits)
+        return GoldFile(ids, labels, splits, int((~looked).sum()))
+
+
+def _reviewed(frame: Frame, label: str, path: Path) -> BoolArray:
+    """Mask of the labels that somebody looked at, as far as the table tells; else of all."""
+    column = next((name for name in frame.columns if name.strip().lower() == REVIEWED), None)
+    if column is None or column == label:
+        return np.ones(len(frame), dtype=bool)
+    marked = np.array([is_reviewed(mark) for mark in frame[column].to_list()], dtype=bool)
+    looked = marked
+    if WAS in frame.columns:
+        now, was = (frame[name].to_numpy() for name in (label, WAS))
+        looked = marked | (~missing_mask(now) & (now.astype(str) != was.astype(str)))
+    n, n_changed, n_idle = (int(rows.sum()) for rows in (looked, looked & ~marked, ~looked))
+    changed = f" ({n_changed} of them because the label was changed)" if n_changed else ""
+    if not n:
+        warn_caller(
+            f"{path.name}: none of its {n_idle:,} labels is taken as known, because nobody marked "
+            f"one as reviewed: write your name, or any other mark, into the column {column!r} of "
+            "every row that you looked at"
+        )
+    elif n_idle or n_changed:
+        _LOG.info(
+            f"{path.name}: {n:,} labels were reviewed{changed} and are taken as known; {n_idle:,} "
+            f"others are not, because their entry in the column {column!r} is empty"
+        )
+    return looked
+
+
+def is_reviewed(mark: Any) -> bool:
+    """Whether an entry of the column "reviewed" says that somebody looked at the label.
+
+    Examples
+    --------
+    >>> is_reviewed("anna"), is_reviewed(1), is_reviewed(None), is_reviewed(" No ")
+    (True, True, False, False)
+    """
+    return mark is not None and str(mark).strip().lower() not in NOT_REVIEWED
 
 
 def _read_corrections(path: Path, classes: Any) -> GoldFile:

@@ -87,9 +87,9 @@ def write_labels(
     >>> table = AnnotationTable.from_matrix(np.array([[0, 0, 0], [0, 1, -1]]))
     >>> path = Path(tempfile.mkdtemp(), "labels.csv")
     >>> print(write_labels(path, table, MajorityVote().fit(table).posterior_).read_text())
-    task,label,probability,n_annotations,agreement,action,p(0),p(1)
-    0,0,1.000000,3,1.000000,accept,1.000000,0.000000
-    1,0,0.500000,2,0.500000,collect more,0.500000,0.500000
+    task,label,probability,n_annotations,agreement,action,p(0),p(1),reviewed
+    0,0,1.000000,3,1.000000,accept,1.000000,0.000000,
+    1,0,0.500000,2,0.500000,collect more,0.500000,0.500000,
     <BLANKLINE>
     """
     check_target(path, to)

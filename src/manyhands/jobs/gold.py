@@ -68,6 +68,8 @@ def match_gold(gold: GoldFile, table: AnnotationTable | ShardedAnnotations) -> G
     mine, theirs = table.instances, gold.tasks
     if mine.dtype.kind != theirs.dtype.kind:
         mine, theirs = mine.astype(str), theirs.astype(str)
+    if not len(theirs):
+        return GoldRows(np.full(len(mine), -1), np.full(len(mine), "", dtype=object))
     known = np.isin(theirs, mine)
     if not known.any():
         raise AnnotationError(

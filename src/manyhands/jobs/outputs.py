@@ -40,6 +40,7 @@ from manyhands.io import (
 from manyhands.io.csv_files import csv_text
 from manyhands.io.files import check_writable, explain, file_lock
 from manyhands.io.frames import check_table_path, write_table
+from manyhands.io.gold import REVIEWED
 from manyhands.jobs.gold import GoldRows, note_unused_gold
 from manyhands.models import load, save
 from manyhands.report import (
@@ -391,8 +392,12 @@ def label_rows(
 def label_columns(
     codes: IntArray, proba: AnyArray, tasks: AnyArray, classes: AnyArray
 ) -> dict[str, list[Any]]:
-    """Columns of each instance's label, its probability, and the probabilities of all classes."""
+    """Columns of predictions: those of ``labels.csv`` that need no annotations.
+
+    They are the label of each instance, its probability, the probabilities of all classes, and
+    ``reviewed``, for a person to fill in.
+    """
     rows = label_rows(codes, proba, tasks, classes)
     columns = {name: [row[name] for row in rows] for name in ("task", "label", "probability")}
     shares = dict(zip((f"p({c})" for c in classes.tolist()), proba.T.tolist(), strict=True))
-    return columns | shares
+    return columns | shares | {REVIEWED: [""] * len(rows)}

@@ -161,14 +161,7 @@ class _StoreLabels:
             found = consensus(store.table(number), rows, values[codes], known=known)
             for name, n in found.count_actions().items():
                 self.actions[name] = self.actions.get(name, 0) + n
-            yield {
-                "task": found.tasks,
-                "label": values[codes],
-                "probability": found.probability,
-                "n_annotations": found.n_annotations,
-                "agreement": found.agreement,
-                "action": found.actions,
-            } | {f"p({name})": rows[:, c] for c, name in enumerate(store.classes.tolist())}
+            yield found.arrays()
             release(posterior)
 
     def _places(self) -> Iterator[slice]:

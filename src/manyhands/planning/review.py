@@ -55,7 +55,10 @@ class ReviewQueue:
         return f"ReviewQueue({what}, {self.scores.sum():.1f} expected to be wrong)"
 
     def to_columns(self) -> dict[str, list[Any]]:
-        """Return the columns task, (worker,) label, suggestion and score."""
+        """Return the columns task, (worker,) label, suggestion and score.
+
+        ``score`` is the probability that the label is wrong.
+        """
         columns = {
             "task": self.instances,
             "worker": self.annotators,
@@ -64,6 +67,22 @@ class ReviewQueue:
             "score": self.scores,
         }
         return {name: values.tolist() for name, values in columns.items() if values is not None}
+
+    def to_sheet(self) -> dict[str, list[Any]]:
+        """Return the columns of ``review.csv``, a table for a person to fill in.
+
+        Returns
+        -------
+        dict {column: list}
+            ``task``, for annotations ``worker``, ``label`` (to correct), ``was`` (the same label,
+            as it is before anybody corrects it), ``suggestion``, ``probability_wrong`` and
+            ``reviewed``, which is empty. `manyhands.io.read_gold` takes those rows as known where
+            ``reviewed`` is filled in or ``label`` is no longer what it was.
+        """
+        columns = self.to_columns()
+        last = {"was": columns["label"], "suggestion": columns.pop("suggestion")}
+        last["probability_wrong"] = columns.pop("score")
+        return columns | last | {"reviewed": [""] * len(self)}
 
     def to_frame(self, backend: Backend = "pandas") -> Any:
         """Return a data frame of `to_columns`; backend "pandas", "polars" or "pyarrow"."""

@@ -232,6 +232,7 @@ def review(
     Example: manyhands review project-1.json --texts text
     """
     from manyhands import DawidSkene, review_queue
+    from manyhands.io.contents import content_of, with_content
     from manyhands.planning.pool import counted
 
     refuse_overwriting([out], [*tables, *inputs.files, known])
@@ -240,14 +241,21 @@ def review(
     gold = read_known(known, read.table, options, "--known")
     model = DawidSkene().fit(read.table, gold=gold)
     queue = review_queue(model, read.table, read.proba, by=by.value, n=n)
-    columns = queue.to_columns()
-    columns |= _content(read.export or _items(tables, read.table, options), columns)
+    sheet = queue.to_sheet()
+    content = content_of(read.export or _items(tables, read.table, options), sheet["task"])
+    columns = with_content(sheet, content)
     write_columns(out, columns, keep_formulas)
     if json:
         weight = queue.classifier_weight
         print_json({"by": by.value, "classifier_weight": weight, "queue": records_of(columns)})
         return
-    print_columns(f"{counted(len(queue), by.value)} to check", columns)
+    shown = {name: values for name, values in columns.items() if name not in ("was", "reviewed")}
+    print_columns(f"{counted(len(queue), by.value)} to check", shown)
+    if out is not None and by is By.label:
+        say(
+            f"next: in {out}, correct the column 'label', write your name into 'reviewed' of every "
+            f"row that you looked at, and give the file to aggregate or fit as --known {out}"
+        )
     say("mistakes that most annotators share look sure: check some labels at random, too")
 
 
@@ -258,18 +266,6 @@ def _items(tables: list[Path], table: Any, options: dict[str, Any]) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # What was left out was said already.
         return read_items(one_or_all(tables), table, **options)
-
-
-def _content(export: Any, columns: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """The text, or the like, of the instances of a queue, as far as their annotations have it."""
-    from manyhands.io.exports.layouts import SHOWN
-
-    found = {} if export is None else export.items.columns
-    name = next((name for name in found if name.lower() in SHOWN and name not in columns), None)
-    if name is None:
-        return {}
-    of = dict(zip(export.items.ids.tolist(), found[name], strict=True))
-    return {name: [of.get(task) for task in columns["task"]]}
 
 
 @reported

@@ -1,0 +1,161 @@
+"""A sheet of labels to review: written, filled in by a person, and read back as known."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from manyhands import make_crowd
+from manyhands.exceptions import AnnotationError
+from manyhands.explore.app import TABLES
+from manyhands.explore.desk import Choice
+from manyhands.explore.inputs import open_desk
+from manyhands.io import read_gold
+from manyhands.io.frames import write_table
+from tests.cli.conftest import done, done_json, read_rows, run, write_csv
+
+pytestmark = pytest.mark.filterwarnings("default")  # A warning is a line of the command.
+
+CLASSES = ["bad", "fair", "good"]
+
+
+@pytest.fixture
+def crowd(tmp_path, monkeypatch):
+    """Annotations of 60 tasks by five of eight annotators each, in the folder of the test."""
+    monkeypatch.chdir(tmp_path)
+    truth = np.arange(60) % 3
+    table = make_crowd(truth, n_annotators=8, annotations_per_instance=5, random_state=3)
+    cells = zip(table.instance, table.annotator, table.label, strict=True)
+    rows = [(f"t{i}", f"w{r}", CLASSES[c], f"=text {i}") for i, r, c in cells]
+    write_csv(Path("A.csv"), [("task", "worker", "label", "text"), *rows])
+    return {f"t{i}": CLASSES[c] for i, c in enumerate(truth)}
+
+
+def fill_in(path, change):
+    """Change the rows of a sheet as a person would in a spreadsheet."""
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        change(row)
+    write_csv(path, [list(rows[0]), *(list(row.values()) for row in rows)])
+    return rows
+
+
+def actions(*known):
+    return done_json("aggregate", "A.csv", *known)["actions"]
+
+
+def test_an_untouched_sheet_makes_no_label_known(crowd):
+    done("review", "A.csv", "-n", 60, "--out", "review.csv")
+    header, *rows = read_rows(Path("review.csv"))
+    assert header == [
+        *("task", "text", "label", "was", "suggestion", "probability_wrong", "reviewed")
+    ]
+    assert len(rows) == 60
+    assert {row[-1] for row in rows} == {""}
+    assert all(row[1] == f"'=text {row[0][1:]}" for row in rows)  # No spreadsheet runs it.
+    result = done("aggregate", "A.csv", "--known", "review.csv")
+    assert "warning: review.csv: none of its 60 labels is taken as known" in result.stderr
+    assert actions("--known", "review.csv") == actions()
+
+
+def test_what_a_person_marked_or_changed_is_known_and_the_rest_is_not(crowd):
+    done("review", "A.csv", "-n", 60, "--out", "review.csv")
+    seen = iter(range(60))
+
+    def change(row):
+        n = next(seen)
+        if n < 10:
+            row["label"], row["reviewed"] = crowd[row["task"]], "anna"
+        elif n == 10:  # Changed, and the mark forgotten.
+            row["label"] = next(c for c in CLASSES if c != row["label"])
+        elif n == 11:
+            row["reviewed"] = "no"
+
+    rows = fill_in(Path("review.csv"), change)
+    result = done("aggregate", "A.csv", "--known", "review.csv", "--out", "labels")
+    said = "review.csv: 11 labels were reviewed (1 of them because the label was changed)"
+    assert said in result.stderr
+    assert "49 others are not" in result.stderr
+    found = read_gold("review.csv")
+    assert (len(found), found.n_not_reviewed) == (11, 49)
+    known = {row["task"]: row["label"] for row in rows[:11]}
+    with open("labels/labels.csv", newline="") as file:
+        labels = {row["task"]: row for row in csv.DictReader(file)}
+    assert {task for task, row in labels.items() if row["reviewed"] == "yes"} == set(known)
+    for task, label in known.items():
+        row = labels[task]
+        assert (row["label"], row["probability"], row["action"]) == (label, "1.000000", "accept")
+    again = read_gold("labels/labels.csv")  # The folder's labels say who is known, too.
+    assert dict(zip(again.tasks, again.labels, strict=True)) == known
+    assert done_json("aggregate", "A.csv", "--gold", "review.csv")["gold"][
+        "instances with gold"
+    ] == len(known)
+
+
+def test_labels_that_nobody_reviewed_are_not_known_either(crowd):
+    done("aggregate", "A.csv", "--out", "labels.csv")
+    assert actions("--known", "labels.csv") == actions()
+    with pytest.warns(UserWarning, match=r"labels\.csv: none of its 60 labels"):
+        assert len(read_gold("labels.csv")) == 0
+
+
+@pytest.mark.parametrize("command", ["aggregate", "review", "annotators"])
+def test_every_command_reads_a_sheet_alike(crowd, command):
+    done("review", "A.csv", "-n", 40, "--out", "review.csv")
+    without = done(command, "A.csv", "--json").stdout
+    assert done(command, "A.csv", "--json", "--known", "review.csv").stdout == without
+    fill_in(Path("review.csv"), lambda row: row.update(reviewed="x"))
+    assert done(command, "A.csv", "--json", "--known", "review.csv").stdout != without
+
+
+def test_the_explorer_writes_the_same_sheet_with_what_was_touched(crowd):
+    done("aggregate", "A.csv", "--out", "labels")
+    done("review", "A.csv", "-n", 60, "--out", "review.csv")
+    with open_desk(Path("labels"), Path("A.csv"), by="anna") as desk:
+        for row in desk.rows(Choice())[:3].tolist():
+            code = desk.item(row).code
+            desk.decide(row, 0, (code + (row == 0)) % 3, shown=code)
+        decided = {r.task: (r.label, r.was) for r in desk.standing.decisions()}
+        write_table("explored.csv", TABLES["review.csv"](desk))
+    assert read_rows(Path("explored.csv"))[0] == read_rows(Path("review.csv"))[0]
+    with open("explored.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 60
+    touched = {row["task"]: (row["label"], row["was"]) for row in rows if row["reviewed"] == "anna"}
+    assert touched == decided
+    assert {row["reviewed"] for row in rows[3:]} == {""}
+    found = read_gold("explored.csv")
+    assert dict(zip(found.tasks, found.labels, strict=True)) == {
+        task: label for task, (label, _) in decided.items()
+    }
+
+
+def test_a_sheet_of_annotations_is_read_back_where_it_was_filled_in(crowd):
+    done("review", "A.csv", "--by", "annotation", "-n", 200, "--out", "review.csv")
+    first = read_rows(Path("review.csv"))[1][0]
+    assert actions("--known", "review.csv") == actions()  # Tasks stand in it several times.
+    seen = iter(range(200))
+    fill_in(Path("review.csv"), lambda row: row.update(reviewed="" if next(seen) else "yes"))
+    assert read_gold("review.csv").tasks.tolist() == [first]
+
+
+def test_columns_of_other_files_keep_their_meaning(tmp_path):
+    write_csv(tmp_path / "plain.csv", [("task", "label", "was"), ("a", 1, 1), ("b", 0, 1)])
+    assert len(read_gold(tmp_path / "plain.csv")) == 2
+    write_csv(
+        tmp_path / "excel.csv", [("task", "label", "Reviewed"), ("a", 1, "TRUE"), ("b", 0, "FALSE")]
+    )
+    assert read_gold(tmp_path / "excel.csv").tasks.tolist() == ["a"]
+    write_csv(tmp_path / "own.csv", [("task", "reviewed"), ("a", 1), ("b", 0)])
+    assert len(read_gold(tmp_path / "own.csv", label="reviewed")) == 2
+    with pytest.raises(AnnotationError, match="'task'"):
+        read_gold(tmp_path / "own.csv", task="id")
+
+
+def test_the_command_says_how_to_go_on(crowd):
+    said = done("review", "A.csv", "--out", "review.csv").stdout
+    assert "write your name into 'reviewed'" in said
+    assert "--known review.csv" in said
+    assert run("review", "A.csv").stdout.count("--known") == 0
