@@ -23,6 +23,7 @@ from manyhands.classifiers.stacking.checking import check_members
 from manyhands.classifiers.stacking.course import belief_of, earlier_belief, run_course, set_fitted
 from manyhands.classifiers.stacking.encoding import fit_encoder, read_rows
 from manyhands.classifiers.stacking.prior import set_doubts
+from manyhands.classifiers.stacking.reading_out import annotators_of
 from manyhands.classifiers.stacking.saving import read_stack, write_stack
 from manyhands.decision.rules import apply_rule, check_rule
 from manyhands.exceptions import all_or_nothing
@@ -78,9 +79,10 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         Annotations that each row of a confusion matrix borrows from the crowd's.
     class_prior : "auto", "uniform", "estimated", dict or array of shape (n_classes,)
         Class shares that the posterior is held to. "uniform": equal. "estimated": as they turn
-        out. "auto": between the two, the nearer to equal the more evenly the votes spread over the
-        classes (``prior_shrinkage_``). This is an assumption: if you know the shares, give them, in
-        the order of the table's classes or by class.
+        out. "auto": between the two while training, the nearer to equal the more evenly the votes
+        spread over the classes (``prior_shrinkage_``), and as they turn out in ``posterior_``. This
+        is an assumption: if you know the shares, give them, in the order of the table's classes or
+        by class.
     vote_share : "auto" or float in [0, 1], default="auto"
         Weight of an instance's vote shares in the targets of the members. "auto": 0 if the stack
         tells more than one more annotator would (``parity_`` above 1), else .5.
@@ -113,9 +115,8 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
     labels_ : array of shape (n_samples,)
         Their most probable classes, in the order of X (see `partial_fit`).
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
-        [annotator, true, given], counted against the posterior of the last round; above ten
-        classes, against ``posterior_``. An annotator without annotations gets
-        ``pooled_confusion_``.
+        [annotator, true, given], counted against ``posterior_``. An annotator without annotations
+        gets ``pooled_confusion_``.
     pooled_confusion_ : array of shape (n_classes, n_classes)
     heard_ : array of shape (n_annotators,)
         Whether the annotator has annotations.
@@ -125,6 +126,12 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         Mean of ``posterior_`` over the annotated instances.
     dependence_ : float
         Correlation of annotators' mistakes, as given or estimated.
+    posterior_exponent_ : float
+        Power to which the stack's probabilities count in ``posterior_``: how far they can be
+        trusted beside the annotators. 1 where no instance has two annotations.
+    prediction_exponent_ : float
+        Power of the probabilities of new instances, at most 1, so that they are no surer than the
+        annotations confirm.
     prior_shrinkage_ : float or None
         How far the classes were taken to be equally frequent (:math:`\kappa`), from 0 to 1. None
         if ``class_prior`` gives their shares.
@@ -235,7 +242,9 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
             If the votes do not say whether the classes are equally frequent: ``prior_shrinkage_``
             is above .2, and the shares that come out of the first round without a prior differ from
             equal ones by more than 12 % of the instances and more than chance explains (chi-square
-            test at .001). Or if one more annotator would tell more than the features.
+            test at .001). Or if one more annotator would tell more than the features. Or if hardly
+            any instance has two annotations, so that nothing tells whether to believe the
+            annotators or the features.
         LostClassWarning
             If a class with annotations is predicted for no training instance.
         """
@@ -270,7 +279,7 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         with config_context(transform_output="default"):
             course = run_course(self, rows, table, belief, gold=gold, later=later)
             set_fitted(self, course, rows, table)
-            set_doubts(self, course.first.free_shares)
+            set_doubts(self, course.first.free_shares, annotators_of(course.rounds.votes))
             warn_of_lost_classes(self, X, table)
 
     partial_fit = continuing.partial_fit

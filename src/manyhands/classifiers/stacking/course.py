@@ -16,6 +16,7 @@ from manyhands.classifiers.stacking.automatic import automatic_members
 from manyhands.classifiers.stacking.crowd import crowd_confusion
 from manyhands.classifiers.stacking.members import Member, as_member
 from manyhands.classifiers.stacking.prior import read_class_prior
+from manyhands.classifiers.stacking.reading_out import annotators_of
 from manyhands.classifiers.stacking.rounds import Round, Rounds, Settings
 from manyhands.classifiers.stacking.stack import FittedStack, TemperedMember
 from manyhands.exceptions import AnnotationError
@@ -34,7 +35,7 @@ LATER_ROUNDS = 2
 
 MANY_CLASSES = 10
 """Classes above which the first round's stack, not the last one's, joins the annotators in the
-posterior (see `set_fitted`)."""
+posterior (see `_witness`)."""
 
 
 @dataclass(frozen=True)
@@ -171,44 +172,57 @@ def _history_row(
 def set_fitted(model: Any, course: Course, X: Any, table: AnnotationTable) -> None:
     """Set the fitted attributes of a model.
 
-    With more than `MANY_CLASSES` classes, the posterior and the confusion matrices come from the
-    first round. Its members have learned from the votes alone. Later ones also learn from what the
-    stack has said, and repeat its mistakes the more, the fewer annotations each class has
-    (docs/results/flagship.md, Many classes). New instances are predicted by the later rounds.
+    The posterior is read out with what the last round's stack says of the instances, unless the
+    first round's is safer (`_witness`). New instances are predicted by the later rounds.
     """
     rounds, last, seen = course.rounds, course.last, course.seen
     n, n_annotators, n_classes = table.n_instances, table.n_annotators, table.n_classes
     found = dependence_of(model.dependence, rounds.votes, rounds.vote_shares)
     belief = np.zeros((n, n_classes))
-    many = len(seen) > MANY_CLASSES
-    posterior = rounds.read_out(course.first if many else last, found.rho)
-    belief[np.ix_(course.annotated, seen)] = posterior
+    out = rounds.read_out(_witness(course), found.rho)
+    belief[np.ix_(course.annotated, seen)] = out.posterior
     # A class without annotations gets the crowd's matrix of zero counts: mostly named rightly.
     unknown = crowd_confusion(np.zeros((1, n_classes, n_classes)))
     confusion = np.tile(unknown, (n_annotators, 1, 1))
     confusion[:, seen] = 0.0
-    confusion[np.ix_(np.arange(n_annotators), seen, seen)] = rounds.confusion(
-        posterior if many else None
-    )
+    confusion[np.ix_(np.arange(n_annotators), seen, seen)] = rounds.confusion(out.posterior)
     confusion, pooled = pool_confusions(confusion, table, belief, pseudo_annotations=0.0)
     model.heard_ = table.annotations_per_annotator() > 0
     model.pooled_confusion_ = pooled
     model.confusion_ = np.where(model.heard_[:, None, None], confusion, pooled)
-    abstention = rounds.abstention()
+    abstention = rounds.abstention(out.posterior)
     model.abstention_ = np.zeros((n_annotators, n_classes))
     if abstention is not None:
         model.abstention_[:, seen] = abstention
     model.class_prior_ = belief[course.annotated].mean(axis=0)
+    model.stack_ = replace(course.stack, exponent=out.new_exponent)
     rest = np.setdiff1d(np.arange(n), course.annotated)
     if len(rest):
-        belief[rest] = course.stack.predict_proba(take_rows(X, rest))
+        belief[rest] = model.stack_.predict_proba(take_rows(X, rest))
     model.posterior_, model.dependence_ = belief, found.rho
-    model.stack_, model.history_ = course.stack, course.history
+    model.posterior_exponent_, model.prediction_exponent_ = out.exponent, out.new_exponent
+    model.history_ = course.history
     model.prior_shrinkage_ = rounds.shrinkage
     model.parity_, model.vote_share_ = last.parity, last.vote_share
     parts = {member.name: part for member, part in zip(course.members, last.members, strict=True)}
     model.member_weights_ = {name: part.weight for name, part in parts.items()}
     model.member_temperatures_ = {name: part.temperature for name, part in parts.items()}
+
+
+def _witness(course: Course) -> Round:
+    """The round whose stack joins the annotators in the posterior: the last one, or the first.
+
+    The first round's members have learned from the votes alone, so that what they say of an
+    instance without its own annotations is out of fold. Later ones also learn from what the stack
+    has said, and repeat its mistakes the more, the fewer annotations each class has (with more
+    than `MANY_CLASSES` classes; docs/results/flagship.md, Many classes), or where most instances
+    have a single annotation, unless the classifier is known to tell more than an annotator.
+    """
+    n_annotators = annotators_of(course.rounds.votes)
+    single = np.mean(n_annotators[n_annotators > 0] == 1) > 0.5
+    parity = course.last.parity
+    doubted = single and (parity is None or parity < 1)
+    return course.first if doubted or len(course.seen) > MANY_CLASSES else course.last
 
 
 def _with_classes(votes: Votes, seen: IntArray) -> Votes:

@@ -82,14 +82,23 @@ def read_class_prior(given: Any, classes: AnyArray, seen: IntArray) -> Any:
     return shares[seen] / shares[seen].sum()
 
 
-def set_doubts(model: Any, free_shares: FloatArray) -> None:
-    """Set ``doubts_``, and warn of each: class shares that votes leave open, weak features.
+ENOUGH_SECONDS = 0.08
+"""Share of the annotated instances with several annotators above which these tell how much the
+features are worth, though most instances have one annotation."""
+
+
+def set_doubts(model: Any, free_shares: FloatArray, n_annotators: IntArray) -> None:
+    """Set ``doubts_``, and warn of each.
+
+    They are class shares that votes leave open, weak features, and instances with one annotation.
 
     Parameters
     ----------
     model : fitted CrowdStackingClassifier
     free_shares : array of shape (number of classes seen,)
         Class shares as they would turn out in the first round without a prior.
+    n_annotators : integer array of shape (m,)
+        How many annotators each instance has that has annotations or a known label.
     """
     model.doubts_ = {}
     n_classes, n = len(free_shares), len(model.training_instances_.ids)
@@ -104,12 +113,15 @@ def set_doubts(model: Any, free_shares: FloatArray) -> None:
         and n * n_classes * (apart**2).sum() > by_chance
     )
     if matters:
-        taken = dict(
-            zip(model.classes_.tolist(), model.class_prior_.round(3).tolist(), strict=True)
-        )
+        last = model.history_[-1]
+        taken = {
+            label: round(last[f"share_{label}"], 3)
+            for label in model.classes_.tolist()
+            if f"share_{label}" in last
+        }
         model.doubts_["class-shares-assumed"] = (
             "the votes do not say whether the classes are equally frequent "
-            f"(prior_shrinkage_ is {shrinkage:.2f}); the class shares were taken "
+            f"(prior_shrinkage_ is {shrinkage:.2f}); for training, the class shares were taken "
             f"to be {taken}. Those of the first round, without this assumption, differ from "
             f"equal shares by {np.abs(apart).sum() / 2:.0%} of the instances. If you know better, "
             "give class_prior= the shares, 'uniform' or 'estimated'"
@@ -119,6 +131,13 @@ def set_doubts(model: Any, free_shares: FloatArray) -> None:
             f"the features tell less than one more annotation per instance would (parity_ is "
             f"{model.parity_:.2f}); better features or more annotations would help more than "
             "another method"
+        )
+    annotated = n_annotators[n_annotators > 0]
+    if len(model.annotators_) > 1 and np.mean(annotated > 1) < ENOUGH_SECONDS:
+        model.doubts_["single-annotations"] = (
+            f"{np.mean(annotated == 1):.0%} of the annotated instances have one annotation, which "
+            "does not tell whether to believe the annotator or the features where they disagree; "
+            "a second annotation on 10 % of the instances would settle it"
         )
     for text in model.doubts_.values():
         warn_caller(text, ModelChoiceWarning)

@@ -22,6 +22,7 @@ from manyhands.classifiers.stacking.crowd import (
     prior_shrinkage,
 )
 from manyhands.classifiers.stacking.members import Folded, LeftOneOut, Option
+from manyhands.classifiers.stacking.reading_out import Judges, ReadOut, read_out
 from manyhands.classifiers.stacking.stack import (
     Annotated,
     TemperedMember,
@@ -30,7 +31,6 @@ from manyhands.classifiers.stacking.stack import (
     stacked,
     temper,
 )
-from manyhands.inference.dependence import exponents
 from manyhands.inference.em import log_likelihoods
 from manyhands.inference.probability import floored_log, normalise_rows
 from manyhands.inference.vote_sums import clamp_to_gold, vote_shares
@@ -132,7 +132,7 @@ class Rounds:
     ) -> None:
         self.asked = asked(votes)
         self.votes = votes = votes.answers
-        self.members, self.settings = members, settings
+        self.members, self.settings, self.rng = members, settings, rng
         self.vote_shares = vote_shares(votes)
         self.posterior = self.vote_shares if start is None else clamp_to_gold(votes, start.copy())
         self.next_vote_share = 0.0
@@ -148,7 +148,7 @@ class Rounds:
         """Run one round; ``posterior`` is then the one it found."""
         settings, votes = self.settings, self.votes
         # Step 1: confusion matrices.
-        confusion = self.confusion()
+        confusion = self.confusion(self.posterior)
         # Step 2: members, fitted to targets of which the vote shares have the weight mu (mix).
         mix, before = self.next_vote_share, self.posterior
         targets = (1 - mix) * self.posterior + mix * self.vote_shares
@@ -184,44 +184,37 @@ class Rounds:
             mix,
         )
 
-    def read_out(self, last: Round, rho: float) -> FloatArray:
-        r"""Posterior of the instances after the last round, each witness counted once.
-
-        :math:`q \propto (p \, \prod_r \pi_r[\cdot, a_r])^{1 / (1 + d \delta)} \, e^{v}`: the d
-        annotators and the stack, which has learned from annotators, are d + 1 witnesses whose
-        mistakes correlate by :math:`\delta` (`manyhands.inference.dependence`). In the rounds the
-        stack counts twice, which makes better targets, and far too sure a posterior.
+    def read_out(self, found: Round, rho: float) -> ReadOut:
+        """Posterior of the instances after the last round, from what a round's stack says of them.
 
         Parameters
         ----------
-        last : Round
+        found : Round
         rho : float
-            The delta above (not parity, which step 5 calls rho).
-
-        Returns
-        -------
-        array of shape (n, n_classes)
+            Correlation of the annotators' mistakes (not parity, which step 5 calls rho).
         """
-        evidence = log_likelihoods(self.votes, floored_log(last.confusion))
-        evidence += self._abstained(last.posterior)
-        # share < 1 where an annotator answered repeatedly: those answers share one vote. What is
-        # left in power is the exponent 1 / (1 + d rho).
-        share = exponents(self.votes, 0.0)
-        power = exponents(self.votes, rho, others=1) / share
-        joint = power[:, None] * (last.log_proba + share[:, None] * evidence)
-        return self._posterior(joint)[0]
+        return read_out(
+            self.votes,
+            found.log_proba,
+            found.posterior,
+            Judges.drawn(self.votes, self.rng),
+            rho=rho,
+            strength=self.settings.crowd_strength,
+            parity=found.parity,
+            settle=self._settled,
+            annotating=self._abstained,
+        )
 
-    def confusion(self, posterior: FloatArray | None = None) -> FloatArray:
-        """Confusion matrices under a posterior, the present one by default, (r, true, given)."""
-        posterior = self.posterior if posterior is None else posterior
+    def confusion(self, posterior: FloatArray) -> FloatArray:
+        """Confusion matrices under a posterior, (n_annotators, true, given)."""
         return estimate_confusions(self.votes, posterior, self.settings.crowd_strength)
 
-    def abstention(self) -> FloatArray | None:
-        """Probability to abstain under the present posterior, (n_annotators, n_classes)."""
+    def abstention(self, posterior: FloatArray) -> FloatArray | None:
+        """Probability to abstain under a posterior, (n_annotators, n_classes)."""
         if self.asked is None:
             return None
         strength = self.settings.crowd_strength
-        return estimate_abstention(self.asked, self.posterior, strength)[:, :, 1]
+        return estimate_abstention(self.asked, posterior, strength)[:, :, 1]
 
     def _abstained(self, posterior: FloatArray) -> FloatArray | float:
         """What abstaining and answering say of the class, in log likelihoods (n, n_classes)."""
@@ -256,6 +249,13 @@ class Rounds:
         if (rest := gold < 0).any():
             posterior[rest] = posterior_with_shares(joint[rest], wanted)
         return posterior, free
+
+    def _settled(self, joint: FloatArray) -> FloatArray:
+        """Posterior with known labels, and with the class shares if the user gave any."""
+        given = self.settings.class_prior
+        if isinstance(given, str) and given != "uniform":
+            return clamp_to_gold(self.votes, softmax(joint, axis=1))
+        return self._posterior(joint)[0]
 
     def _wanted_shares(self, free: FloatArray) -> FloatArray | None:
         """Class shares that the posterior must have; None if it may have any."""

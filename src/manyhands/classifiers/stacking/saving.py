@@ -42,6 +42,8 @@ PLAIN = (
     "doubts_",
     "prior_shrinkage_",
     "parity_",
+    "posterior_exponent_",
+    "prediction_exponent_",
     "vote_share_",
     "member_weights_",
     "member_temperatures_",
@@ -215,7 +217,9 @@ def _make_model(cls: type[Any], description: dict[str, Any], arrays: dict[str, A
         for found in description["rounds"]
     ]
     seen = np.array(description["seen"], dtype=np.int64)
-    model.stack_ = FittedStack(parts, rounds, seen, len(model.classes_))
+    # Folders of before 2026-11-28 lack the exponent, which was 1.
+    exponent = getattr(model, "prediction_exponent_", 1.0)
+    model.stack_ = FittedStack(parts, rounds, seen, len(model.classes_), exponent)
     return model
 
 

@@ -12,6 +12,7 @@ from sklearn import config_context
 
 from manyhands.classifiers.stacking.members import compacted
 from manyhands.classifiers.stacking.outputs import check_log_proba
+from manyhands.inference.probability import floored_log
 from manyhands.linear.calibration import calibrate, combine, likelihood_matrix
 from manyhands.typing import FloatArray, IntArray
 
@@ -133,12 +134,16 @@ class FittedStack:
     seen : integer array
         Codes of the classes that have annotations; the others have probability 0.
     n_classes : int
+    exponent : float
+        Of the mean, at most 1: what keeps predictions from being surer than they are right. The
+        most probable class stays.
     """
 
     members: list[Any]
     rounds: list[list[TemperedMember]]
     seen: IntArray
     n_classes: int
+    exponent: float = 1.0
 
     @classmethod
     def of(
@@ -173,4 +178,5 @@ class FittedStack:
                 found = part.predictor.predict_log_proba(Z)
                 log_proba = check_log_proba(member.name, found, shape)
                 joint[number] += part.weight * temper(log_proba, part.temperature)
-        return cast(FloatArray, softmax(joint, axis=2).mean(axis=0))
+        mean = softmax(joint, axis=2).mean(axis=0)
+        return mean if self.exponent == 1 else softmax(self.exponent * floored_log(mean), axis=1)
