@@ -15,9 +15,10 @@ settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
 
 # The tests run in parallel already: competing threads make them take minutes instead of seconds.
-# Set before numpy or torch is imported; worker processes inherit it.
+# Set before numpy or torch is imported; worker processes inherit it. A number that is set already
+# stays: `.ci/matrix` runs the tests with several.
 for library in ("OMP", "MKL", "OPENBLAS"):
-    os.environ[f"{library}_NUM_THREADS"] = "1"
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 # Fits and saved models are compared bit for bit, and a GPU rounds otherwise. Set this variable to
 # run the tests on one.

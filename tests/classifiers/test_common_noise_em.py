@@ -22,6 +22,7 @@ from manyhands.inference.votes import make_votes
 from manyhands.nn import FixedCommonNoiseModule, make_scaled
 from manyhands.training import CrowdBatch
 from tests.classifiers.test_agg_net import some_table
+from tests.rounding import assert_near
 
 
 def parts(seed=1, n=18, n_annotators=6):
@@ -262,8 +263,8 @@ def test_silent_annotators_and_instances():
     X = np.random.default_rng(0).normal(size=(20, 4))
     model = CommonNoiseEMClassifier(max_epochs=2, random_state=0, device="cpu").fit(X, A)
     assert np.isnan(model.common_proportion_).tolist() == [False] * 5 + [True]
-    np.testing.assert_allclose(model.confusion_.sum(axis=2), 1)
-    np.testing.assert_allclose(model.posterior_.sum(axis=1), 1)
+    assert_near(model.confusion_.sum(axis=2), 1, n=3)
+    assert_near(model.posterior_.sum(axis=1), 1, n=3)
     np.testing.assert_allclose(
         model.posterior_[18:], model.predict_proba(X)[18:], atol=1e-6, err_msg="given x alone"
     )

@@ -14,6 +14,7 @@ from manyhands.estimator_checks import check_crowd_estimator, make_crowd_problem
 from manyhands.nn import DoctorNetModule, Linear, ScaledClassifier, Standardize
 from manyhands.objectives import annotator_average_nll
 from manyhands.training import Checkpoint, CrowdBatch
+from tests.rounding import assert_near
 
 N, D, C, R = 6, 4, 3, 5
 QUICK = {"max_epochs": 3, "batch_size": 16, "random_state": 0, "device": "cpu"}
@@ -226,7 +227,7 @@ def test_prediction_is_the_weighted_mean_of_the_annotators_heads():
         assert model.weights_[5] == 0
         assert model.weights_.sum() == pytest.approx(1)
     equal = DoctorNetClassifier(**QUICK).fit(X, A).weights_[:5]
-    np.testing.assert_allclose(equal, 0.2)
+    assert_near(equal, 0.2, n=5)
     assert np.ptp(model.weights_[:5]) > 0.05
 
 
@@ -336,7 +337,8 @@ def test_held_out_annotations_choose_the_heads_and_keep_the_weights():
     nll = history.column("validation_nll")[:12]
     assert model.best_epoch_ == int(nll.argmin()) + 1 < 12
     # The weights are learnt on the best heads ...
-    np.testing.assert_allclose([row["validation_nll"] for row in history[12:]], nll.min())
+    again = [row["validation_nll"] for row in history[12:]]
+    assert_near(again, nll.min(), n=np.sum(A >= 0))
     # ... all their epochs, and not thrown away.
     assert len(history) == 16
     assert np.ptp(model.weights_) > 1e-3

@@ -42,6 +42,7 @@ from manyhands.exceptions import (
 from manyhands.nn import CONNECTIONS
 from manyhands.registry import find_classifier
 from manyhands.training import progress
+from tests.rounding import assert_near
 
 QUICK = {"max_epochs": 3, "batch_size": 16, "random_state": 0, "device": "cpu"}
 
@@ -595,7 +596,7 @@ def test_fits_in_threads_equal_fits_alone():
         together = list(pool.map(fit, range(4)))
     assert torch.equal(before, torch.get_rng_state())
     for seed in range(4):
-        np.testing.assert_array_equal(together[seed], fit(seed))
+        assert_near(together[seed], fit(seed), n=QUICK["max_epochs"] * np.sum(A >= 0))
 
 
 # -- more of the second stage -----------------------------------------------------------------

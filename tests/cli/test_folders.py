@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import manyhands
 from manyhands import CoNALClassifier, CrowdStackingClassifier
@@ -426,7 +427,7 @@ def test_kill_9_and_the_same_command_again(home):
         "import os, signal, torch\n"
         "from manyhands.cli import main\n"
         "from manyhands.training import checkpoint\n"
-        "torch.set_num_threads(1)\n"
+        f"torch.set_num_threads({torch.get_num_threads()})\n"
         "write, calls = checkpoint.save_tree, iter(range(1, 99))\n"
         "def save_tree(*args):\n"
         "    n = next(calls)\n"

@@ -20,6 +20,7 @@ from manyhands import (
 from manyhands.exceptions import AnnotationError, ModelFolderError
 from manyhands.metrics import accuracy, corrected_vote_agreement, vote_agreement, vote_information
 from manyhands.selection import deal_instances, instance_units
+from tests.rounding import assert_near
 from tests.selection.conftest import QUICK
 
 
@@ -161,7 +162,7 @@ def test_a_network_predicts_the_same_in_parallel_and_within_a_pipeline(problem):
     serial = cross_predict(model, X, table, cv=2)
     with joblib.parallel_config("threading", n_jobs=2):
         parallel = cross_predict(model, X, table, cv=2)
-    np.testing.assert_array_equal(serial.proba, parallel.proba)
+    assert_near(serial.proba, parallel.proba, n=2 * table.n_annotations)
     piped = cross_predict(make_pipeline(StandardScaler(), model), X, table, cv=2)
     assert vote_agreement(piped.proba, table) > 0.3
 
@@ -171,7 +172,7 @@ def test_processes_give_the_same(problem):
     X, table = problem
     model = CrowdLayerClassifier(**QUICK)
     one, two = (cross_predict(model, X, table, cv=2, n_jobs=n) for n in (1, 2))
-    np.testing.assert_array_equal(one.proba, two.proba)
+    assert_near(one.proba, two.proba, n=2 * table.n_annotations)
 
 
 def test_rows_are_matched_by_id(problem):
@@ -231,7 +232,7 @@ def test_networks_are_saved_and_loaded_with_their_folds(problem, tmp_path):
     for fold, (a, b) in enumerate(zip(first.estimators, again.estimators, strict=True)):
         np.testing.assert_array_equal(a.predict_proba(X), b.predict_proba(X))
         rows = first.folds == fold
-        np.testing.assert_allclose(b.predict_proba(X)[rows], first.proba[rows])
+        assert_near(b.predict_proba(X)[rows], first.proba[rows], n=X.shape[1])
 
 
 def test_a_damaged_file_is_named(problem, tmp_path):
