@@ -57,6 +57,36 @@ def as_table(y: Any, *, argument: str = "y") -> AnnotationTable:
     return AnnotationTable(ids, np.zeros(n, dtype=np.int64), codes, ids, np.arange(1), classes)
 
 
+def refuse_swapped(first: Any, second: Any = None, *, takes: str = "features") -> None:
+    """Refuse arguments in the wrong order, at once: read as such, they would mean something else.
+
+    Parameters
+    ----------
+    first, second : any
+        The first and the second argument of ``fit`` and the like.
+    takes : {"features", "annotations"}
+        What the first argument must be.
+
+    Raises
+    ------
+    AnnotationError
+        If annotations stand where features belong, or features before annotations where only
+        annotations are taken.
+    """
+    is_table, then_table = (isinstance(each, AnnotationTable) for each in (first, second))
+    if takes == "features" and is_table:
+        raise AnnotationError(
+            "X is an AnnotationTable, and annotations are no features: the arguments are swapped. "
+            "Features come first, annotations second, such as fit(X, table)"
+        )
+    if takes == "annotations" and then_table and not is_table:
+        raise AnnotationError(
+            "the second argument is an AnnotationTable and the first is not: a method that learns "
+            "from annotations alone takes them first, such as fit(table). With features, use a "
+            "classifier, such as CrowdStackingClassifier().fit(X, table)"
+        )
+
+
 # -- matching with X ------------------------------------------------------------------------------
 
 
@@ -83,6 +113,7 @@ def matched(
         If ids of X are not among the table's instances, or the other way round; if the ids are
         equal, but on one side just numbers of rows in another order.
     """
+    refuse_swapped(X)
     ids, order = row_ids(X, rows_argument), table.instance_order
     if ids is None:
         return _in_assumed_order(table, argument, rows_argument)
@@ -127,6 +158,7 @@ def in_order_of_rows(X: Any, y: Any, *, argument: str = "", name: str = "y") -> 
     AnnotationError
         If both have ids, and these differ in more than their order.
     """
+    refuse_swapped(X)
     own = y.index if hasattr(y, "iloc") and not is_default_index(y.index) else None
     if own is None or not len(own):
         warn_of_shuffled_rows(X, y, argument=argument, name=name)

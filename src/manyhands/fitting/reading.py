@@ -23,7 +23,7 @@ from manyhands.annotations.ids import (
     first_and_last,
     id_column,
 )
-from manyhands.annotations.target import in_order_of_rows, matched
+from manyhands.annotations.target import in_order_of_rows, matched, refuse_swapped
 from manyhands.decision.rules import check_rule
 from manyhands.encoders.inputs import raw_kind
 from manyhands.exceptions import AnnotationError, warn_caller
@@ -38,6 +38,7 @@ SET_WITH_FEATURES = frozenset({"n_features_in_", "feature_names_in_"})
 
 def as_target(X: Any, y: Any, name: str) -> AnnotationTable:
     """Read the target of the named estimator; instances of a table in the order of X, by id."""
+    refuse_swapped(X)
     if y is None:
         raise AnnotationError(
             f"{name} requires y to be passed, but the target y is None; give an AnnotationTable, "
@@ -268,6 +269,7 @@ def as_fitted(estimator: Any, X: Any, *, reset: bool) -> Any:
     AnnotationError
         If columns of `fit` are missing, or there are others.
     """
+    refuse_swapped(X)
     frame = as_frame(X)
     if frame is None:
         return X

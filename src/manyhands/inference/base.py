@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from manyhands.annotations import as_table
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.sharded import ShardedAnnotations
+from manyhands.annotations.target import refuse_swapped
 from manyhands.decision.labels import generator, pick
 from manyhands.exceptions import AnnotationError, all_or_nothing
 from manyhands.inference.clusters import cluster_of
@@ -154,6 +155,7 @@ class BaseAggregator(BaseEstimator):
             class, ``start`` has the wrong shape, or ``groups`` names an unknown annotator.
         """
         self._validate_params()
+        refuse_swapped(table, y, takes="annotations")
         if not isinstance(table, ShardedAnnotations):
             table = as_table(table, argument="table")
             if engine is not None:
@@ -207,6 +209,7 @@ class BaseAggregator(BaseEstimator):
             If nothing is new, rows without ids are taken for those of before, or an annotator who
             stood alone has a family now.
         """
+        refuse_swapped(table, y, takes="annotations")
         if not hasattr(self, "table_"):
             return self.fit(table, gold=gold)
         if isinstance(self.table_, ShardedAnnotations) or isinstance(table, ShardedAnnotations):

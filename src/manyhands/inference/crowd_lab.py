@@ -174,7 +174,7 @@ class CrowdLab(BaseAggregator):
             As in `BaseAggregator.partial_fit`, and if ``proba`` does not cover all instances.
         """
         if not hasattr(self, "table_"):
-            return self.fit(table, gold=gold, proba=proba)
+            return self.fit(table, y, gold=gold, proba=proba)
         with all_or_nothing(self):
             if proba is not None:
                 self._proba, gold = proba, {} if gold is None else gold  # News, in any case.

@@ -13,6 +13,7 @@ from manyhands.annotations import as_table
 from manyhands.annotations.encoding import encode
 from manyhands.annotations.ids import as_frame, first_and_last
 from manyhands.annotations.sharded import ShardedAnnotations
+from manyhands.annotations.target import refuse_swapped
 from manyhands.exceptions import AnnotationError, all_or_nothing, warn_caller
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.em import total_em_counts
@@ -103,6 +104,7 @@ class TakesHistory(BaseAggregator):
             `partial_fit`.
         """
         with all_or_nothing(self):
+            refuse_swapped(table, y, takes="annotations")
             if not isinstance(table, ShardedAnnotations):
                 table = as_table(table, argument="table")
             self._history = None
