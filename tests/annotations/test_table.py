@@ -302,7 +302,7 @@ def test_values_of_a_matrix_that_cannot_be_classes_are_refused(A, says):
         (["0", "1", "1", "-7"], [r"holds -7 \(1\)"]),
         (np.array([0, 1, 1, 255], dtype=np.uint8), ["255 in 1 annotations", "signed"]),
         ([f"text {i}" for i in range(11)], ["11 classes in 11 annotations", "look like ids"]),
-        ([["a", "b"], ["a"], ["b"]], ["holds a list", "one class"]),
+        ([["a", "b"], ["a"], ["b"]], ["several labels in 1 of 3", "multilabel=.split."]),
     ],
 )
 def test_values_of_a_column_that_cannot_be_classes_are_refused(labels, says):

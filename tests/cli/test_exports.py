@@ -99,10 +99,11 @@ def test_options_of_reading(export):
     ):
         done("convert", "project.json", f"{value}.csv", *options, f"anonymise={value}")
         assert read_rows(export.parent / f"{value}.csv")[1][1] == first
-    twice = ("multilabel=join", "--read", "multilabel=error")
+    twice = ("anonymise=yes", "--read", "anonymise=no")
     refused(3, "describe", "project.json", *options, *twice, says=["twice"])
-    split = ("multilabel=split",)
-    refused(3, "describe", "project.json", *options, *split, says=["one table per label"])
+    split = ("--multilabel", "split")
+    says = ["one table per option", "--multilabel split --option 0"]
+    refused(3, "describe", "project.json", *options[:2], *split, says=says)
 
 
 def test_wide_tables_and_hostile_names(home):

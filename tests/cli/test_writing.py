@@ -431,7 +431,7 @@ def tool_of(read_as):
 
 def as_options(options):
     """Options of reading, as the command line takes them."""
-    long = {key: f"--{key}" for key in options} | {"multilabel": "--read=multilabel"}
+    long = {key: f"--{key}" for key in options}
     return [f"{long[key]}={value}" for key, value in options.items()]
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 
 from manyhands.annotations.columns import Columns
+from manyhands.annotations.label_sets import ticked_advice
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import BoolArray, IntArray
 
@@ -86,9 +87,25 @@ def _pairs_and_passes(columns: Columns) -> IntArray:
 def _repeated(columns: Columns, pairs: IntArray) -> AnnotationError:
     instance, annotator = divmod(int(pairs[0]), max(len(columns.annotators), 1))
     passes = ", counting abstentions and skips," if len(columns.pass_rows) else ","
+    advice = _advice_on_ticks(columns, pairs) or (
+        'Remove them, or say what to do: duplicates="last" keeps the last, duplicates="keep" keeps '
+        "all"
+    )
     return AnnotationError(
         f"{len(pairs)} (instance, annotator) pairs are repeated{passes} the first being "
         f"instance {columns.instances[instance].item()!r} by annotator "
-        f"{columns.annotators[annotator].item()!r}. Remove them, or say what to do: "
-        'duplicates="last" keeps the last, duplicates="keep" keeps all'
+        f"{columns.annotators[annotator].item()!r}. {advice}"
     )
+
+
+def _advice_on_ticks(columns: Columns, pairs: IntArray) -> str | None:
+    """Advice if the rows of every repeated pair have different labels; None if not."""
+    all_pairs = pairs_of(columns)
+    rows = np.isin(all_pairs, pairs)
+    n_labels = max(len(columns.classes), 1)
+    ticks = all_pairs[rows] * n_labels + columns.label[rows]
+    differ = not has_repeats(ticks) and len(np.unique(all_pairs[rows])) == len(pairs)
+    common = np.bincount(columns.label[rows], minlength=n_labels).argmax()
+    n_pairs = len(np.unique(all_pairs))
+    option = columns.classes[common].item() if rows.any() else None
+    return ticked_advice(len(pairs), n_pairs, differ, option)

@@ -82,8 +82,8 @@ def _check_single(values: AnyArray, argument: str) -> None:
         if isinstance(value, list | tuple | set | frozenset | dict | np.ndarray):
             raise AnnotationError(
                 f"{argument} holds a {type(value).__name__}, {value!r}; each entry is one class or "
-                "one id. For several labels per annotation, make one table per question (does "
-                "this label apply?)"
+                "one id. For several labels per annotation, AnnotationTable.from_frame takes "
+                "multilabel='split' and 'join'"
             )
 
 

@@ -19,6 +19,7 @@ from manyhands.annotations.encoding import (
 )
 from manyhands.annotations.groups import ALONE, groups_of_rows
 from manyhands.annotations.ids import GIVEN, in_natural_order, sorted_order
+from manyhands.annotations.label_sets import Multilabel, one_label_per_row
 from manyhands.annotations.passes import PASSES, check_marks, pass_kinds, read_marks
 from manyhands.annotations.suspicious import check_classes, refuse_copies
 from manyhands.exceptions import AnnotationError, raise_missing_extra, warn_caller
@@ -45,6 +46,8 @@ def from_frame(
     skip: Any = None,
     passes: str | None = None,
     duplicates: Duplicates = "error",
+    multilabel: Multilabel = "error",
+    option: str | None = None,
 ) -> Table:
     """Read a long data frame: one row per annotation.
 
@@ -69,6 +72,14 @@ def from_frame(
         declined to choose ("unsure"), or passed on ("broken image").
     duplicates : {"error", "last", "keep"}
         What to do with repeated (instance, annotator) pairs, whether annotated or passed.
+    multilabel : {"error", "join", "split", "none"}
+        What to do with answers of several labels: cells such as "policy;safety" (also with ``|``,
+        ``,``, ``+`` or ``/``), lists, or one row per ticked label. The order in a set never
+        matters. "error": refuse them. "join": each set is one class, such as "policy + safety".
+        "split": the table of the question whether ``option`` was ticked, with the classes "no" and
+        "yes". "none": each text is one class, whatever it contains.
+    option : str, optional
+        The label to split by.
 
     Returns
     -------
@@ -80,16 +91,28 @@ def from_frame(
     Raises
     ------
     AnnotationError
-        If df is no data frame, a column is unknown, labels cannot be classes, an id is missing, a
-        label is outside ``classes`` or an id outside ``tasks`` or ``workers``, a pair is repeated,
-        an annotator has two families, a value of ``abstain`` or ``skip`` is in both, is a class or
-        differs in type from the labels, or a row has both a label and a pass.
+        If df is no data frame, a column is unknown, labels cannot be classes or are sets of labels
+        (or it cannot be told), ``option`` is unknown, an id is missing, a label is outside
+        ``classes`` or an id outside ``tasks`` or ``workers``, a pair is repeated, an annotator has
+        two families, a value of ``abstain`` or ``skip`` is in both, is a class or differs in type
+        from the labels, or a row has both a label and a pass.
     """
     data = _as_frame(df)
     names = {"task": task, "worker": worker, "label": label}
     optional = {"weight": weight, "source": source, "group": group, "passes": passes}
     names |= {argument: name for argument, name in optional.items() if name is not None}
     _check_columns(data, names)
+    data, classes = one_label_per_row(
+        data,
+        label,
+        pair=(task, worker),
+        alike=[name for name in optional.values() if name is not None],
+        multilabel=multilabel,
+        option=option,
+        classes=classes,
+        marks=read_marks(abstain, skip, None),
+        merged=duplicates == "error",
+    )
     vocabulary = None if classes is None else make_vocabulary(classes, "classes")
     marks = read_marks(abstain, skip, vocabulary)
     labels, given, kinds = _read_responses(data, label, passes, marks)
@@ -103,7 +126,9 @@ def from_frame(
         labels, vocabulary, argument=f"column {label!r}", vocabulary_name="classes"
     )
     if classes is None:
-        check_classes(vocabulary, codes, f"column {label!r}", matrix=False)
+        check_classes(
+            vocabulary, codes, f"column {label!r}", matrix=False, sets=multilabel == "error"
+        )
         for column, ids, own in ((task, instances, instance), (worker, annotators, annotator)):
             refuse_copies(vocabulary[codes], ids[own[given]], label, column)
     columns = Columns(

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from manyhands.annotations.label_sets import refuse_sets
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.typing import MISSING, AnyArray, IntArray
 
@@ -35,7 +36,9 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 Counts = dict[Any, int]
 
 
-def check_classes(classes: AnyArray, codes: IntArray, argument: str, *, matrix: bool) -> None:
+def check_classes(
+    classes: AnyArray, codes: IntArray, argument: str, *, matrix: bool, sets: bool = True
+) -> None:
     """Refuse classes that must be a mistake, and warn about those that may be one.
 
     Parameters
@@ -49,16 +52,21 @@ def check_classes(classes: AnyArray, codes: IntArray, argument: str, *, matrix: 
     matrix : bool
         Whether the values are from a matrix, where -1 means missing, so that no other negative
         number can be a class.
+    sets : bool
+        Whether texts that may hold several labels each are judged, too.
 
     Raises
     ------
     AnnotationError
-        If there are nearly as many classes as annotations, an unsigned type holds its largest
-        value (-1 read as unsigned), or a negative number is not part of a scale.
+        If texts hold several labels each, there are nearly as many classes as annotations, an
+        unsigned type holds its largest value (-1 read as unsigned), or a negative number is not
+        part of a scale.
     """
     found, tally = np.unique(codes, return_counts=True)
     classes = classes[found]
     counts: Counts = dict(zip(classes.tolist(), tally.tolist(), strict=True))
+    if sets and classes.dtype.kind in "UT":
+        refuse_sets(counts, argument)
     _refuse_ids(counts, argument)
     if classes.dtype.kind == "u":
         _refuse_wrapped(counts, np.iinfo(classes.dtype).max, argument)

@@ -279,8 +279,10 @@ def read_gold_option(
                 return None
             raise AnnotationError(why)
         return export.gold
+    multilabel = options.get("multilabel", "error")
+    classes = options["classes"] if multilabel in ("error", "none") else None
     try:
-        found = read_gold(path, classes=options["classes"])
+        found = read_gold(path, classes=classes).of_sets(multilabel, options.get("option"))
     except AnnotationError as error:
         raise AnnotationError(
             f"{option} {error} (its columns are 'task', 'label' and, if rows have splits, 'split')"

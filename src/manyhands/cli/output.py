@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shlex
 import unicodedata
 import warnings
 from collections.abc import Iterator, Sequence
@@ -24,9 +25,12 @@ HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 RECOMMENDED = re.compile(
     r"\b(?:Pass (task|worker|label|group)|(classes|duplicates|abstain|skip|format|question)"
     r"|another (checkpoint)|named in (methods)"
-    r"|(anonymise|annotator_from|drop_rejected|multilabel|label_config|predictions_as_annotators))="
+    r"|(anonymise|annotator_from|drop_rejected|label_config|predictions_as_annotators))="
 )
 """Arguments of functions that the library's messages recommend."""
+
+SETS = re.compile(r"multilabel='(\w+)'(?:, option=('[^']*'|\"[^\"]*\"))?|\boption=('[^']*')")
+"""Arguments for answers of several labels, which messages show as they are typed."""
 
 OPTIONS = {
     "group": "--groups COLUMN",
@@ -35,7 +39,6 @@ OPTIONS = {
     "anonymise": "--read anonymise=true",
     "annotator_from": "--read annotator_from=file (or folder)",
     "drop_rejected": "--read drop_rejected=true",
-    "multilabel": "--read multilabel=join",
     "label_config": "--read label_config=FILE",
     "predictions_as_annotators": "--read predictions_as_annotators=true",
 }
@@ -62,18 +65,30 @@ def visible(value: Any, limit: int | None = None) -> str:
 
 
 def with_options(text: str) -> str:
-    """Add to a message of the library the options for the arguments that it recommends.
+    """Show in a message of the library the options for the arguments that it recommends.
 
     Examples
     --------
+    >>> with_options("say so by multilabel='split', option='a b'")
+    "say so by --multilabel split --option 'a b'"
     >>> with_options("name all classes in classes=")
     'name all classes in classes= (on the command line: --classes ...)'
     """
+    text = SETS.sub(_typed, text)
     found = ["".join(groups) for groups in RECOMMENDED.findall(text)]
     if text.startswith("--gold") or not found:
         return text
     shown = ", ".join(OPTIONS.get(name, f"--{name} ...") for name in dict.fromkeys(found))
     return f"{text} (on the command line: {shown})"
+
+
+def _typed(found: re.Match[str]) -> str:
+    """What to type for a choice among labels, or for an option."""
+    choice, option, alone = found.groups()
+    name = option or alone
+    words = [] if choice is None else ["--multilabel", choice]
+    words += [] if name is None else ["--option", shlex.quote(name[1:-1])]
+    return " ".join(words)
 
 
 def print_json(result: Any) -> None:

@@ -25,6 +25,15 @@ class Duplicates(StrEnum):
     keep = "keep"
 
 
+class Multilabel(StrEnum):
+    """What to do with answers of several labels; see `manyhands.io.read_annotations`."""
+
+    error = "error"
+    split_ = "split"
+    join_ = "join"
+    none = "none"
+
+
 class Rule(StrEnum):
     """How labels are decided from probabilities; see `manyhands.decide`."""
 
@@ -290,7 +299,6 @@ READING = (
     "fields",
     "items",
     "label_config",
-    "multilabel",
     "predictions_as_annotators",
 )
 """Names that --read takes; see `manyhands.io.read_export`."""

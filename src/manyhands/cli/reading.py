@@ -15,7 +15,7 @@ from typing import Annotated, Any, Optional, TypeVar, get_type_hints
 
 import typer
 
-from manyhands.cli.params import Duplicates, read_classes, reading_options, some_path
+from manyhands.cli.params import Duplicates, Multilabel, read_classes, reading_options, some_path
 
 T = TypeVar("T")
 
@@ -67,13 +67,25 @@ class Reading:
         OptionalText,
         typer.Option(metavar="NAME", help="The question to take, if an export holds several."),
     ] = None
+    multilabel: Annotated[
+        Multilabel,
+        typer.Option(
+            help="Answers of several labels, such as 'policy;safety' or a row per ticked label: "
+            "split: ask whether --option was ticked; join: each set is one class; none: each text "
+            "is one class.",
+        ),
+    ] = Multilabel.error
+    option: Annotated[
+        OptionalText,
+        typer.Option(metavar="NAME", help="With --multilabel split: the label, yes or no."),
+    ] = None
     read: Annotated[
         OptionalTexts,
         typer.Option(
             "--read",
             metavar="NAME=VALUE",
-            help="Further option of reading exports, such as anonymise=true, annotator_from=file "
-            "or multilabel=join; repeatable.",
+            help="Further option of reading exports, such as anonymise=true or "
+            "annotator_from=file; repeatable.",
         ),
     ] = None
 
@@ -89,6 +101,8 @@ class Reading:
             "classes": read_classes(self.classes),
             "abstain": self.abstain,
             "skip": self.skip,
+            "multilabel": self.multilabel.value,
+            "option": self.option,
         }
 
 

@@ -10,11 +10,12 @@ from typing import Any, Literal
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import make_vocabulary
+from manyhands.annotations.label_sets import Multilabel, check_option
 from manyhands.exceptions import AnnotationError
 from manyhands.io.exports.documents import open_documents
 from manyhands.io.exports.formats import SIMPLE, matching
 from manyhands.io.exports.parsing import Document
-from manyhands.io.exports.policy import Multilabel, Repeats
+from manyhands.io.exports.policy import Repeats
 from manyhands.io.exports.reading import Choices, items_of_table, read_documents, report_losses
 from manyhands.io.exports.records import Asked, Export
 from manyhands.io.files import SEPARATORS, PathLike, suffix_of
@@ -40,6 +41,8 @@ def read_annotations(
     skip: Any = None,
     passes: str | None = None,
     duplicates: Repeats = "auto",
+    multilabel: Multilabel = "error",
+    option: str | None = None,
     **options: Any,
 ) -> AnnotationTable:
     r"""Read annotations from a table, a dense matrix, or an export of a labelling tool.
@@ -77,6 +80,14 @@ def read_annotations(
     duplicates : {"auto", "error", "last", "keep"}
         How to treat repeated (instance, annotator) pairs, whether annotated or passed. "auto":
         "last" (by time) in exports, "error" in tables.
+    multilabel : {"error", "join", "split", "none"}
+        What to do with answers of several labels: lists, cells such as "policy;safety" (also with
+        ``|``, ``,``, ``+`` or ``/``), or one row per ticked label. The order in a set never
+        matters. "error": refuse them. "join": each set is one class, such as "policy + safety".
+        "split": the table of the question whether ``option`` was ticked, with the classes "no" and
+        "yes". "none": each text is one class, whatever it contains.
+    option : str, optional
+        The label to split by.
     **options
         Further options of `read_export`.
 
@@ -94,8 +105,8 @@ def read_annotations(
     AnnotationError
         If the file is empty, damaged, hostile or of another format, a column is missing, a label
         is not in ``classes`` or a task not in ``tasks``, a value is in both ``abstain`` and
-        ``skip`` or is a class, a file holds several questions or several labels in an answer, or
-        names no annotators.
+        ``skip`` or is a class, a file holds several questions or several labels in an answer (or it
+        cannot be told), ``option`` is unknown, or a file names no annotators.
     MissingExtraError
         If the format needs pandas, pyarrow or openpyxl, which are in the extras 'io' and 'xlsx'.
 
@@ -125,6 +136,8 @@ def read_annotations(
         skip=skip,
         passes=passes,
         duplicates=duplicates,
+        multilabel=multilabel,
+        option=option,
         **options,
     )
     if export is not None:
@@ -152,11 +165,9 @@ def read_with_account(
                 f"{argument}={name!r} names a column, which only a long table has; leave it out, "
                 "or pass format='long'"
             )
-    if options.get("multilabel") == "split":
-        raise AnnotationError(
-            "multilabel='split' makes one table per label; read_export(...).tables holds them"
-        )
     export = read_export(path, **options)
+    if export.table is None:
+        check_option(None, export.tables)
     table = export.annotations
     if not table.n_annotations and len(export.gold):
         raise AnnotationError(
@@ -194,6 +205,7 @@ def read_export(
     skip: Any = None,
     duplicates: Repeats = "auto",
     multilabel: Multilabel = "error",
+    option: str | None = None,
     items: str | None = None,
     fields: Sequence[str] = (),
     drop_rejected: bool = False,
@@ -210,9 +222,11 @@ def read_export(
     ----------
     path, format, question, task, worker, label, classes, abstain, skip, duplicates
         As in `read_annotations`.
-    multilabel : {"error", "join", "split"}
-        What to do with several labels in one answer. "join": every set of labels is one class.
-        "split": one table of "no" and "yes" per label, in ``tables``.
+    multilabel : {"error", "join", "split", "none"}
+        As in `read_annotations`. "split" without an ``option``: one table of "no" and "yes" per
+        label, in ``tables``.
+    option : str, optional
+        The label to split by; ``annotations`` is its table, and ``gold`` says where it applies.
     items : str, optional
         MTurk: a pattern such as ``_(\d+)$`` of columns of one item among several in a HIT.
     fields : sequence of str
@@ -263,6 +277,7 @@ def read_export(
         skip=skip,
         duplicates=duplicates,
         multilabel=multilabel,
+        option=option,
         items=items,
         fields=fields,
         drop_rejected=drop_rejected,
@@ -299,7 +314,10 @@ def requested(**options: Any) -> tuple[Asked, Choices]:
 
 
 _OWN = frozenset(
-    {"format", "question", "task", "worker", "label", "classes", "abstain", "skip", "duplicates"}
+    {
+        *("format", "question", "task", "worker", "label", "classes", "abstain", "skip"),
+        *("duplicates", "multilabel", "option"),
+    }
 )
 """Options of `read_export` that tables have, too."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode, is_text, make_vocabulary, missing_mask
+from manyhands.annotations.label_sets import NO_YES, Multilabel, name_of, read_cells
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.io.columns import (
     Frame,
@@ -65,6 +67,22 @@ class GoldFile:
     def known(self) -> BoolArray:
         """Mask of the tasks that have a gold label, shape (n,)."""
         return ~missing_mask(self.labels)
+
+    def of_sets(self, multilabel: Multilabel, option: str | None) -> GoldFile:
+        """Read gold labels that are sets as the annotations are read; see `read_annotations`.
+
+        With "split", labels that are all "no" or "yes" answer the question already.
+        """
+        known = self.known
+        counts = Counter(self.labels[known].tolist())
+        if multilabel not in ("join", "split") or set(counts) <= set(NO_YES):
+            return self
+        cells = read_cells(counts, multilabel, "the gold labels") or {}
+        labels = np.full(len(self), None, dtype=object)
+        for i in np.flatnonzero(known):
+            found = cells[self.labels[i]]
+            labels[i] = name_of(found) if multilabel == "join" else NO_YES[option in found]
+        return replace(self, labels=labels)
 
 
 def read_gold(

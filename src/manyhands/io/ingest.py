@@ -127,6 +127,8 @@ def ingest(
         conversion = Conversion.of(listed, folder / PIECES, given, memory, progress)
     elif options.get("question") is not None:
         columns["label"] = options["question"]
+    if options.get("multilabel") == "none":
+        reading["multilabel"] = "none"
     files = [existing_file(path) for path in listed] if conversion is None else []
     with StoreWriter.locked(folder, keep=(WORK, PIECES)) as writer:
         works = writer.folder / WORK, writer.folder / PIECES
@@ -177,6 +179,8 @@ def _ingest_remotely(
 def _is_long(path: PathLike, columns: dict[str, Any], options: dict[str, Any]) -> bool:
     named = {name: column for name, column in columns.items() if name != "weight"}
     optional = {"weight": columns["weight"]}
+    if options.get("multilabel") in ("join", "split"):
+        return False  # The rows of an answer may stand anywhere.
     return not str(path).endswith(".npy") and is_plain(path, optional, {**named, **options})
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from manyhands.annotations import PASSES, SOURCES, AnnotationTable
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.encoding import encode, make_vocabulary, missing_mask, tidy
+from manyhands.annotations.label_sets import Multilabel, one_label_per_row
 from manyhands.annotations.passes import check_no_class, pass_kinds
 from manyhands.annotations.target import as_one_kind, over
 from manyhands.exceptions import AnnotationError
@@ -43,6 +44,8 @@ def read_table(
     skip: Any = None,
     passes: str | None = None,
     duplicates: Duplicates = "error",
+    multilabel: Multilabel = "error",
+    option: str | None = None,
 ) -> AnnotationTable:
     """Read a long table or a dense matrix; see `manyhands.io.read_annotations`."""
     path = existing_file(path)
@@ -68,6 +71,8 @@ def read_table(
             skip=skip,
             passes=passes,
             duplicates=duplicates,
+            multilabel=multilabel,
+            option=option,
         )
         return table if tasks is None else over_tasks(table, make_vocabulary(tasks, "tasks"))
 
@@ -86,9 +91,10 @@ def table_of_frame(
     skip: Any = None,
     passes: str | None = None,
     duplicates: Duplicates = "error",
+    multilabel: Multilabel = "error",
+    option: str | None = None,
 ) -> AnnotationTable:
     """Read the frame of a long table; the suffix of the path tells whether its columns are text."""
-    marks = written_marks(abstain, skip, classes)
     names = {
         "task": find_column(frame, "task", task),
         "worker": find_column(frame, "worker", worker),
@@ -102,12 +108,30 @@ def table_of_frame(
         names["passes"] = passes or "pass"
     if "source" in frame.columns and set(frame["source"].to_list()) <= set(SOURCES):
         names["source"] = "source"
+    frame, classes = one_label_per_row(
+        frame,
+        names["label"],
+        pair=(names["task"], names["worker"]),
+        alike=[names[each] for each in ("weight", "group", "passes", "source") if each in names],
+        multilabel=multilabel,
+        option=option,
+        classes=classes,
+        marks=written_marks(abstain, skip, None),
+        merged=duplicates == "error",
+    )
+    marks = written_marks(abstain, skip, classes)
     frame = with_passes(frame, names, marks)
     frame = with_types(frame, names, path)
     frame, values, code_names = label_values(frame, names["label"], classes)
     if code_names is not None:
         check_no_class(integer_marks(marks), range(len(code_names)))
-    table = AnnotationTable.from_frame(frame, **names, classes=values, duplicates=duplicates)
+    table = AnnotationTable.from_frame(
+        frame,
+        **names,
+        classes=values,
+        duplicates=duplicates,
+        multilabel="error" if multilabel == "error" else "none",
+    )
     if code_names is not None:
         table = replace(table, classes=code_names)
     return table

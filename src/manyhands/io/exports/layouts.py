@@ -237,7 +237,9 @@ def read_long(document: Document, into: Gathered, asked: Asked) -> None:
         if plain(row.get(worker)) is None:
             raise Malformed(f"the column {worker!r} is empty", at)
         into.item(row.get(task), {n: row.get(n) for n in shown}, document.name)
-        labels, passed = listed(row.get(label)), plain(row.get("pass"))
+        # An empty list is an answer where labels are sets, and none elsewhere.
+        labels = ["[]"] if row.get(label) == [] else listed(row.get(label))
+        passed = plain(row.get("pass"))
         if passed not in PASSES or any(plain(value) is not None for value in labels):
             passed = None
         into.answer(row.get(task), row[worker], question or label, labels, at, passed=passed)

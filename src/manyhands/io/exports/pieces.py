@@ -118,8 +118,11 @@ class Conversion:
             raise AnnotationError(
                 f"weight={weight!r} names a column, which only a long table has; leave it out"
             )
-        if given.get("multilabel") == "split":
-            raise AnnotationError("multilabel='split' makes one table per label, not a store")
+        if given.get("multilabel") == "split" and given.get("option") is None:
+            raise AnnotationError(
+                "multilabel='split' makes one table per label, not a store; name the label in "
+                "option="
+            )
         if form != "auto":
             named(form)
         asked, choices = requested(**given)

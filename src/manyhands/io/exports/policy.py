@@ -6,14 +6,31 @@ Each function takes answers and returns those that stay, and records what it lea
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from manyhands.annotations.label_sets import (
+    NO_YES,
+    Multilabel,
+    cut_cells,
+    name_of,
+    options_of,
+    read_cells,
+    rows_of_ticks,
+    ticked_advice,
+    ways_on,
+)
 from manyhands.exceptions import AnnotationError
-from manyhands.io.exports.records import REPEATED, Answer, Gathered, Gold
+from manyhands.io.exports.records import NO_ANSWER, REPEATED, Answer, Gathered, Gold
 
-Multilabel = Literal["error", "join", "split"]
 Repeats = Literal["auto", "error", "last", "keep"]
+
+
+_TOO_LARGE = (
+    "{} are put together only in files that fit in memory; allow more memory, or read one file "
+    "at a time"
+)
 
 
 class NoAnswers(AnnotationError):
@@ -149,10 +166,14 @@ def once(gathered: Gathered, answers: list[Answer], repeats: str) -> list[Answer
         return answers
     if repeats == "error":
         a = answers[again[0][1]]
+        differ = all(len({answers[i].labels for i in rows}) == len(rows) for rows in again)
+        advice = ticked_advice(len(again), len(pairs), differ, (*a.labels, "NAME")[0]) or (
+            "Remove them, or say what to do: duplicates='last' keeps the last, duplicates='keep' "
+            "keeps all"
+        )
         raise AnnotationError(
             f"{len(again)} (task, annotator) pairs are repeated, the first in {a.at}: task "
-            f"{a.task!r} by {a.worker!r}. Remove them, or say what to do: duplicates='last' keeps "
-            "the last, duplicates='keep' keeps all"
+            f"{a.task!r} by {a.worker!r}. {advice}"
         )
     dropped = set()
     for rows in again:
@@ -186,19 +207,77 @@ def _without_names(at: str, names: dict[str, str]) -> str:
     return "/".join(parts) + comma + rest
 
 
+def cut_answers(
+    gathered: Gathered,
+    answers: list[Answer],
+    multilabel: Multilabel,
+    known: Sequence[Any],
+    *,
+    whole: bool,
+    rows: bool,
+) -> list[Answer]:
+    """Cut cells such as "policy;safety", and join the rows of ticked labels.
+
+    Parameters
+    ----------
+    gathered, answers
+    multilabel : {"error", "join", "split", "none"}
+    known : sequence
+        Classes that are named, by the caller or the tool; they are never cut.
+    whole : bool
+        Whether these are all answers; a piece of them cannot tell how to cut.
+    rows : bool
+        Whether an annotator's repeated answers may be ticked labels.
+
+    Raises
+    ------
+    AnnotationError
+        If cells hold several labels and the caller did not say what to do.
+    """
+    texts = [a for a in answers if len(a.labels) == 1 and isinstance(a.labels[0], str)]
+    counts = Counter(a.labels[0] for a in texts)
+    cells = read_cells(counts, multilabel, "the question", known)
+    cut = {cell: labels for cell, labels in (cells or {}).items() if labels != (cell,)}
+    if cut and not whole:
+        raise AnnotationError(_TOO_LARGE.format(f"cells of several labels ({next(iter(cut))!r})"))
+    for answer in texts:
+        answer.labels = cut.get(answer.labels[0], answer.labels)
+    if multilabel not in ("join", "split"):
+        for answer in texts:
+            if not answer.labels:
+                gathered.lose(NO_ANSWER, answer.at)
+        return [a for a in answers if a.labels or a.passed]
+    told = cut_cells(cells or {}, counts)
+    if told is not None:
+        gathered.note(told)
+    if not rows:
+        return answers
+    given = [a for a in answers if not a.passed]
+    pairs: list[Hashable] = [(str(a.task), str(a.worker)) for a in given]
+    groups = rows_of_ticks(pairs, [tuple(map(str, a.labels)) for a in given])
+    dropped = set()
+    if groups and not whole:
+        raise AnnotationError(_TOO_LARGE.format(f"rows of ticked labels ({given[0].at})"))
+    for found in groups:
+        given[found[0]].labels = tuple(label for i in found for label in given[i].labels)
+        dropped |= {id(given[i]) for i in found[1:]}
+    return [a for a in answers if id(a) not in dropped]
+
+
 def single(gathered: Gathered, answers: list[Answer], multilabel: Multilabel) -> list[Answer]:
     """Refuse answers of several labels, or make each set of labels one class."""
-    several = [a for a in answers if len(a.labels) > 1]
+    several = [a for a in answers if len(a.labels) != 1 and not a.passed]
     if several and multilabel != "join":
+        sets = Counter(tuple(map(str, a.labels)) for a in answers)
+        cells: dict[Hashable, tuple[str, ...]] = {labels: labels for labels in sets}
+        shown = ", ".join(map(repr, several[0].labels[:3]))
         raise AnnotationError(
             f"{len(several):,} of {len(answers):,} answers hold several labels, the first in "
-            f"{several[0].at} ({', '.join(map(repr, several[0].labels[:3]))}). "
-            "multilabel='join' makes every set of labels one class, and "
-            "read_export(..., multilabel='split') one table of yes and no per label"
+            f"{several[0].at} ({shown}). {ways_on(options_of(cells, sets)[0])}"
         )
     for answer in several:
         labels = sorted({str(v) for v in answer.labels})
-        answer.labels = (" + ".join(labels),)
+        answer.labels = (name_of(labels),)
         gathered.sets[answer.labels[0]] = labels
     if several:
         gathered.note(f"{len(several):,} answers of several labels became classes such as 'a + b'")
@@ -208,6 +287,13 @@ def single(gathered: Gathered, answers: list[Answer], multilabel: Multilabel) ->
 def yes_no(answers: list[Answer], label: str) -> list[Answer]:
     """Answers to the question whether a label applies."""
     return [
-        a if a.passed else replace(a, labels=("yes" if label in map(str, a.labels) else "no",))
+        a if a.passed else replace(a, labels=(NO_YES[label in map(str, a.labels)],))
         for a in answers
     ]
+
+
+def of_option(gold: list[Gold], option: str | None) -> list[Gold]:
+    """Known answers to the question whether an option applies, if one is named."""
+    if option is None:
+        return gold
+    return [replace(g, labels=(NO_YES[option in map(str, g.labels)],)) for g in gold]

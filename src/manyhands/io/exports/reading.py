@@ -14,6 +14,7 @@ import numpy as np
 from manyhands.annotations import PASSES, AnnotationTable
 from manyhands.annotations.encoding import encode, make_vocabulary
 from manyhands.annotations.ids import in_natural_order, sorted_order
+from manyhands.annotations.label_sets import NO_YES, Multilabel, check_choice, check_option
 from manyhands.annotations.suspicious import check_classes
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.io.columns import canonical, preview, with_missing
@@ -23,12 +24,13 @@ from manyhands.io.exports.json_tools import UNNAMED_DOCCANO
 from manyhands.io.exports.label_studio import read_config
 from manyhands.io.exports.parsing import Document
 from manyhands.io.exports.policy import (
-    Multilabel,
     NoAnswers,
     Repeats,
     accepted,
     anonymised,
     choose_question,
+    cut_answers,
+    of_option,
     once,
     own_ids,
     short,
@@ -70,6 +72,7 @@ class Choices:
     skip: Any = None
     duplicates: Repeats = "auto"
     multilabel: Multilabel = "error"
+    option: str | None = None
     drop_rejected: bool = False
     annotator_from: Literal["file", "folder"] | None = None
     anonymise: bool = False
@@ -81,6 +84,7 @@ def read_documents(
     paths: PathLike | Sequence[PathLike], form: str, asked: Asked, choices: Choices
 ) -> Export:
     """Open, recognise, read and tabulate; see `manyhands.io.read_export`."""
+    check_choice(choices.multilabel, choices.option)
     listed: list[PathLike] = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not listed:
         raise AnnotationError("no paths are given; name a file or a folder")
@@ -219,16 +223,22 @@ def _export(gathered: Gathered, found: Recognised, asked: Asked, choices: Choice
     repeats = choices.duplicates
     if repeats == "auto":
         repeats = "error" if found.form.name in SIMPLE else "last"
+    known = gathered.classes.get(question)
+    answers = cut_answers(
+        gathered,
+        answers,
+        choices.multilabel,
+        known or () if choices.classes is None else choices.classes,
+        whole=not choices.piece,
+        rows=repeats == "error",
+    )
+    _mark_passes(answers, choices)
     answers = once(gathered, answers, repeats)
     names = anonymised(gathered, answers) if choices.anonymise else {}
-    known = gathered.classes.get(question)
     if choices.multilabel == "split":
-        tables, order = {}, answers
-        options = replace(choices, classes=["no", "yes"], multilabel="error")
-        for label in sorted({str(v) for a in answers for v in a.labels}):
-            tables[label], order = _table(gathered, yes_no(answers, label), options, None)
-        table = None
+        tables, table, order = _split(gathered, answers, choices)
         instances = next(iter(tables.values())).instances if tables else np.array([], dtype=str)
+        gold = of_option(gold, choices.option)
     else:
         tables = {}
         answers = single(gathered, answers, choices.multilabel)
@@ -254,14 +264,36 @@ def _export(gathered: Gathered, found: Recognised, asked: Asked, choices: Choice
 # -- the table ------------------------------------------------------------------------------------
 
 
+def _split(
+    gathered: Gathered, answers: list[Answer], choices: Choices
+) -> tuple[dict[str, AnnotationTable], AnnotationTable | None, list[Answer]]:
+    """A table of "no" and "yes" for every label, or for the option that was asked for, only."""
+    tables, table, order = {}, None, answers
+    labels = sorted({str(v) for a in answers for v in a.labels})
+    if choices.classes is not None:
+        labels = [str(value) for value in choices.classes]
+    if choices.option is not None:
+        known = labels if not choices.piece else [str(choices.option)]
+        labels = [check_option(choices.option, known)]
+    options = replace(choices, classes=list(NO_YES), multilabel="none")
+    for label in labels:
+        tables[label], order = _table(gathered, yes_no(answers, label), options, None)
+        table = None if choices.option is None else tables[label]
+    return tables, table, order
+
+
+def _mark_passes(answers: list[Answer], choices: Choices) -> None:
+    """Make passes of the answers whose label means one."""
+    marks = written_marks(choices.abstain, choices.skip, choices.classes)
+    for answer in answers:
+        if len(answer.labels) == 1 and str(answer.labels[0]) in marks:
+            answer.passed, answer.labels = PASSES[marks[str(answer.labels[0])]], ()
+
+
 def _table(
     gathered: Gathered, answers: list[Answer], choices: Choices, known: list[Any] | None
 ) -> tuple[AnnotationTable, list[Answer]]:
     """Return the table, and the answers that are its annotations, in its order."""
-    marks = written_marks(choices.abstain, choices.skip, choices.classes)
-    for answer in answers:
-        if answer.labels and str(answer.labels[0]) in marks:
-            answer.passed, answer.labels = PASSES[marks[str(answer.labels[0])]], ()
     given = [a for a in answers if not a.passed]
     passed = [a for a in answers if a.passed]
     for kind in PASSES:
@@ -271,7 +303,7 @@ def _table(
     ordered = given + passed
     rows, instances = _ids([a.task for a in ordered])
     columns, annotators = _ids([a.worker for a in ordered])
-    codes, classes = _classes(gathered, [a.labels[0] for a in given], choices.classes, known)
+    codes, classes = _classes(gathered, [a.labels[0] for a in given], choices, known)
     n = len(given)
     kinds = np.array([PASSES.index(str(a.passed)) for a in passed], dtype=np.int64)
     table = AnnotationTable(
@@ -298,12 +330,12 @@ def _ids(values: Iterable[Any]) -> tuple[IntArray, AnyArray]:
 
 
 def _classes(
-    gathered: Gathered, labels: list[Any], classes: Any, known: list[Any] | None
+    gathered: Gathered, labels: list[Any], choices: Choices, known: list[Any] | None
 ) -> tuple[IntArray, AnyArray]:
     """Codes of the labels, and the classes: as given, as configured, or sorted."""
     values = canonical(np.array([str(v) for v in labels], dtype=str), floats=True)
-    if classes is not None:
-        names = make_vocabulary(classes, "classes")
+    if choices.classes is not None:
+        names = make_vocabulary(choices.classes, "classes")
         if names.dtype.kind in "UT" and values.dtype.kind == "i":
             if not np.isin(values.astype(str), names).all():
                 check_codes(values, names)
@@ -328,7 +360,8 @@ def _classes(
             return codes, names
     codes, names = encode(values, None, argument="the labels", vocabulary_name="classes")
     if len(values):
-        check_classes(names, codes, "the question", matrix=False)
+        is_open = choices.multilabel == "error"
+        check_classes(names, codes, "the question", matrix=False, sets=is_open)
     return codes, names
 
 
