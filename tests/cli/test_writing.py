@@ -10,11 +10,12 @@ import pandas as pd
 import pytest
 
 import manyhands
-from manyhands import AnnotationTable, CrowdStackingClassifier, DawidSkene
+from manyhands import AnnotationTable, CrowdStackingClassifier, DawidSkene, load
 from manyhands.classifiers.stacking import automatic
 from manyhands.io import read_annotations, read_export
 from manyhands.io.annotations import read_items
 from manyhands.jobs.outputs import times_of
+from manyhands.registry import all_aggregators
 from manyhands.report import planning
 from tests.cli.conftest import done, done_json, read_rows, refused, run, write_csv
 from tests.io.test_exports import SAMPLES, made, studio, write
@@ -91,6 +92,17 @@ def test_an_aggregation_goes_on_with_the_next_day(home):
     fresh.partial_fit(read_annotations("day2.csv"), duplicates="last")
     np.testing.assert_allclose(model.posterior_, fresh.posterior_, atol=1e-6)
     assert len(read_rows(Path("days/labels.csv"))[1:]) == len(model.instances_)
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("method", [name for name, _ in all_aggregators()])
+def test_the_folder_of_every_method_can_be_gone_on_with(home, method):
+    known = ("--known", "gold_plain.csv", "--out", "days")
+    labels = done_json("aggregate", "A.csv", "--method", method, *known)["labels"]
+    assert load(Path("days")).__class__.__name__ == method
+    again = done_json("aggregate", "--continue", "days", "A.csv", "--out", "more")
+    assert again["labels"] == labels
+    assert Path("days/labels.csv").read_bytes() == Path("more/labels.csv").read_bytes()
 
 
 @pytest.mark.filterwarnings("default:there are no annotations to add")

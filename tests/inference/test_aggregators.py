@@ -498,6 +498,42 @@ def test_a_saved_aggregator_goes_on(cls, tmp_path):
     assert again.table_.instances.tolist() == ids
 
 
+SAVED = {
+    "gold": {"n_gold": 20},
+    "gold and families found": {"n_gold": 30, "r": 5, "per_instance": 5},
+    "gold and families declared": {"n_gold": 55, "groups": {"a": "x", "b": "x"}},
+    "abstentions": {"abstain": True},
+    "little gold": {"n_gold": 3, "c": 2},
+}
+"""What a fit may rest on: each keeps something else in the aggregator."""
+
+
+@methods
+@pytest.mark.parametrize("case", SAVED)
+def test_every_aggregator_can_be_saved_whatever_it_was_fitted_to(cls, case, tmp_path):
+    given = {"n_gold": 0, "r": 12, "c": 3, "per_instance": 5, "groups": None} | SAVED[case]
+    A, y = crowd(n=80, r=given["r"], c=given["c"], per_instance=given["per_instance"])
+    names = list("abcdefghijkl")[: given["r"]]
+    table = AnnotationTable.from_matrix(A, annotators=names)
+    if given.get("abstain"):
+        frame = table.to_frame().astype({"label": str})
+        frame.loc[::7, "label"] = "unsure"
+        table = AnnotationTable.from_frame(frame, abstain="unsure")
+        y = y.astype(str)
+    gold = dict(zip(table.instances.tolist(), y[: given["n_gold"]].tolist(), strict=False))
+    model = few_starts(cls, max_iter=5)
+    model.fit(table[:60], gold=gold or None, groups=given["groups"])
+    if cls.__name__ == "GoldCorrected":
+        assert model.corrected_ == (given["n_gold"] >= (50 if given["groups"] else 10))
+    again = load(save(model, tmp_path / "model"))
+    np.testing.assert_array_equal(again.posterior_, model.posterior_)
+    assert again.labels_.tolist() == model.labels_.tolist()
+    np.testing.assert_array_equal(again.predict_proba(table[60:]), model.predict_proba(table[60:]))
+    np.testing.assert_array_equal(again.annotator_accuracy_, model.annotator_accuracy_)
+    twice = load(save(again, tmp_path / "again"))
+    np.testing.assert_array_equal(twice.predict_proba(table), model.predict_proba(table))
+
+
 def test_saved_values_stay_what_they_were(tmp_path):
     table = AnnotationTable.from_arrays(
         ["a", "a", "b", "b"], ["x", "y", "x", "z"], ["no", "yes", "no", "no"], classes=["no", "yes"]

@@ -28,12 +28,13 @@ from manyhands.fitting.folders import (
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.confusion_em import Parameters
 from manyhands.inference.ebcc import Dirichlets
+from manyhands.inference.gold_corrected import Base, Regression
 from manyhands.inference.history import History
 from manyhands.typing import AnyArray
 
 RECORDS = {
     kind.__name__: kind
-    for kind in (AnnotationTable, InstanceOrder, Parameters, Dirichlets, History)
+    for kind in (AnnotationTable, InstanceOrder, Parameters, Dirichlets, History, Base, Regression)
 }
 """Classes, besides aggregators, of what a fitted aggregator keeps."""
 
