@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from manyhands.inference.annotator_blocks import Table, map_rows, sum_rows
+from manyhands.inference.class_shares import WEIGHT, AgreementCounts, Correction, OneCoin
 from manyhands.inference.confusion_prior import (
     ConfusionPrior,
     log_dirichlet_multinomial,
@@ -27,6 +29,7 @@ from manyhands.inference.em import (
     log_likelihoods,
     row_max,
     starting_counts,
+    total_em_counts,
 )
 from manyhands.inference.probability import (
     floored_log,
@@ -46,6 +49,9 @@ from manyhands.typing import FloatArray
 
 STEP_GROWTH, GREATEST_STEP = 1.3, 10.0
 """Factor by which an over-relaxed step grows as long as the objective rises, and its limit."""
+
+MARGIN = 5.0
+"""Nats of evidence by which a fit with a corrected prior must exceed the one without."""
 
 GREATEST_LOG = 700.0
 """Logarithms beyond which, on either side of 0, exponentials are no longer numbers."""
@@ -107,6 +113,8 @@ class Run:
         a prior.
     learns_prior : bool
         Whether the prior of the classes was estimated.
+    correction : Correction or None
+        Of the prior's centre, where rare classes need it.
     """
 
     parameters: Parameters
@@ -117,6 +125,7 @@ class Run:
     history: list[float]
     evidence: float = 0.0
     learns_prior: bool = True
+    correction: Correction | None = None
 
 
 @dataclass(frozen=True)
@@ -152,14 +161,30 @@ class ConfusionEM:
         n_subtypes: int = 1,
         *,
         stage: str | None = None,
+        correction: Correction | None = None,
+        counted: tuple[EMCounts, Callable[[], EMCounts]] | None = None,
     ) -> Run:
         """Run EM from a posterior over the classes, shape (n, C).
 
-        ``stage`` names the state in the checkpoint; by default the number of subtypes does.
+        Parameters
+        ----------
+        votes : Votes
+        shards : Shards
+        start : array of shape (n, C), or function from a shard to its rows
+        n_subtypes : int
+        stage : str, optional
+            Name of the state in the checkpoint. Default: by the number of subtypes.
+        correction : Correction, optional
+            Of the prior's centre.
+        counted : tuple, optional
+            What `starting_counts` returned for these arguments, if that is known.
         """
-        split = partial(split_into_subtypes, n_subtypes=n_subtypes, empty=_empty(votes, n_subtypes))
-        vote_counts, first = starting_counts(votes, shards, start, split)
-        pseudo_counts, strength = self.prior.pseudo_counts(vote_counts.confusion, votes.n_classes)
+        if counted is None:
+            counted = self.counted(votes, shards, start, n_subtypes)
+        vote_counts, first = counted
+        pseudo_counts, strength = self.prior.pseudo_counts(
+            vote_counts.confusion, votes.n_classes, correction
+        )
         pseudo_counts = _by_response(with_history(pseudo_counts, votes, vote_counts))
         classes = uniform_prior(votes)
 
@@ -169,7 +194,7 @@ class ConfusionEM:
             return counts, float(counts.log_likelihood + log_prior)
 
         m_step = partial(self.m_step, pseudo_counts=pseudo_counts, classes=classes)
-        stage = stage or f"subtypes-{n_subtypes}"
+        stage = stage or stage_of(n_subtypes)
         saved = votes.checkpoint.load(stage)
         if saved is None:
             parameters, step = m_step(first()), 1.0
@@ -206,8 +231,16 @@ class ConfusionEM:
             strength,
             history,
             learns_prior=self.class_prior == "estimated",
+            correction=correction,
         )
         return replace(run, evidence=self._evidence(votes, run)) if strength else run
+
+    def counted(
+        self, votes: AllVotes, shards: Shards, start: Any, n_subtypes: int = 1
+    ) -> tuple[EMCounts, Callable[[], EMCounts]]:
+        """Counts against the vote shares, and what counts where EM starts."""
+        split = partial(split_into_subtypes, n_subtypes=n_subtypes, empty=_empty(votes, n_subtypes))
+        return starting_counts(votes, shards, start, split)
 
     def m_step(self, counts: EMCounts, pseudo_counts: Table, classes: FloatArray) -> Parameters:
         """Parameters that fit the expected counts; ``classes`` (C,) as in `_constrained`."""
@@ -254,6 +287,137 @@ class ConfusionEM:
         if self.prior.centre != "diagonal":
             n_fitted += n_states * (n_responses - 1)
         return float(bound - 0.5 * np.log(votes.total_weight) * n_fitted)
+
+
+class Fits:
+    """Fits of one table with several numbers of subtypes, which share the centre of their prior.
+
+    Where a class is much rarer than its votes suggest (`OneCoin.is_skewed`), the centre is the one
+    with the greater evidence: as votes counted against the vote shares show it, or corrected for
+    the mistakes among the votes of rare classes. A fit with the whole correction guards the choice:
+    if the evidence does not prefer it, the class is hard rather than rare, and nothing is
+    corrected. The corrected fits start from the shares that the correction implies.
+
+    Nothing is corrected under another centre than the hierarchical one, without a prior, or where
+    the class shares are set.
+
+    Parameters
+    ----------
+    em : ConfusionEM
+    votes : Votes
+    shards : Shards
+    start : array of shape (n, C), or function from a shard to its rows
+        Vote shares. If it is another posterior, all fits start from it.
+    stage : str, optional
+        Name of the states in the checkpoint. Default: by the number of subtypes.
+    """
+
+    def __init__(
+        self, em: ConfusionEM, votes: AllVotes, shards: Shards, start: Any, stage: str | None = None
+    ) -> None:
+        self.em, self.votes, self.shards, self.start = em, votes, shards, start
+        self.stage = stage or stage_of(1)
+        self._runs: dict[int, Run] = {}
+
+    def run(self, n_subtypes: int = 1) -> Run:
+        """Return the fit with a number of subtypes; one that was made before is not made again."""
+        if n_subtypes not in self._runs:
+            if n_subtypes == 1:
+                self._runs[1] = self._without_subtypes()
+            else:
+                self._runs[n_subtypes] = self._with_subtypes(n_subtypes)
+        return self._runs[n_subtypes]
+
+    @cached_property
+    def _counted(self) -> tuple[EMCounts, Callable[[], EMCounts]]:
+        """Counts against the vote shares, made once for all fits without subtypes."""
+        return self.em.counted(self.votes, self.shards, self.start)
+
+    @cached_property
+    def _crowd(self) -> OneCoin | None:
+        """The crowd that a correction takes the annotators for; None if nothing is corrected."""
+        em = self.em
+        if em.prior.centre != "hierarchical" or not em.prior.is_used:
+            return None
+        if em.class_prior != "estimated" or em.hard:
+            return None
+        crowd = OneCoin(AgreementCounts.of(self.votes, self._counted[0]))
+        return crowd if crowd.is_skewed else None
+
+    def _without_subtypes(self) -> Run:
+        first = partial(
+            self.em.run,
+            *(self.votes, self.shards, self.start),
+            stage=self.stage,
+            counted=self._counted,
+        )
+        if self._crowd is None:
+            return first()
+        if self.votes.is_weighted and self.votes.family is None:
+            correction = self._without_weights()
+            return first() if correction is None else self._corrected(correction, "corrected")
+        usual = first()
+        enough = usual.evidence + MARGIN
+        # The strength is that of the usual fit, which has the same counts.
+        guard = self._corrected(Correction(self._crowd, 1.0), "guard", usual.strength)
+        if guard.evidence <= enough:
+            return usual
+        half = self._corrected(Correction(self._crowd, WEIGHT), "corrected", usual.strength)
+        return half if half.evidence > enough else usual
+
+    def _without_weights(self) -> Correction | None:
+        """Return what is chosen if all annotations count the same.
+
+        Weights that users set are repetitions. To the evidence these are mistakes made together,
+        as those about a hard class are.
+        """
+        votes, stage = self.votes.unweighted, f"{self.stage}-unweighted"
+        return Fits(self.em, votes, votes.shards(), self.start, stage).run().correction
+
+    def _corrected(
+        self, correction: Correction, name: str, strength: float | str | None = None
+    ) -> Run:
+        em = self._of_strength(strength)
+        start = self._start(em, correction)
+        counted = self._counted[0], partial(total_em_counts, self.shards, start)
+        return em.run(
+            *(self.votes, self.shards, start),
+            stage=f"{self.stage}-{name}",
+            correction=correction,
+            counted=counted,
+        )
+
+    def _with_subtypes(self, n_subtypes: int) -> Run:
+        start = self.start
+        correction = None if self._crowd is None else self.run().correction
+        if correction is not None:
+            start = self._start(self._of_strength(self.run().strength), correction)
+        return self.em.run(self.votes, self.shards, start, n_subtypes, correction=correction)
+
+    def _of_strength(self, strength: float | str | None) -> ConfusionEM:
+        if strength is None:
+            return self.em
+        return replace(self.em, prior=replace(self.em.prior, strength=strength))
+
+    def _start(self, em: ConfusionEM, correction: Correction) -> Any:
+        """Posterior if annotators are as the centre says: a function from a shard to its rows."""
+        vote_counts, _ = self._counted
+        pseudo_counts, _ = em.prior.pseudo_counts(
+            vote_counts.confusion, self.votes.n_classes, correction
+        )
+        responses = map_rows(normalise_rows, with_history(pseudo_counts, self.votes, vote_counts))
+        parameters = Parameters(correction.crowd.class_shares, _by_response(responses))
+        return partial(posterior_of, parameters=parameters)
+
+
+def stage_of(n_subtypes: int) -> str:
+    """Name of a fit's state in the checkpoint."""
+    return f"subtypes-{n_subtypes}"
+
+
+def posterior_of(shard: Votes, parameters: Parameters) -> FloatArray:
+    """Posterior of a shard under the published model, shape (n, C)."""
+    return parameters.posterior(shard)
 
 
 class OwnRemoved:

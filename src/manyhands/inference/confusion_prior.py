@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.special import expit, gammaln, logit
 
 from manyhands.annotations import AnnotationTable
 from manyhands.inference.annotator_blocks import Table, map_rows, sum_rows
+from manyhands.inference.class_shares import SURE, UNSURE, Correction
 from manyhands.inference.em import EMCounts
 from manyhands.inference.probability import normalise_rows
 from manyhands.inference.votes import AllVotes
@@ -46,7 +48,9 @@ class ConfusionPrior:
         """Whether the prior adds anything to the counts."""
         return self.centre is not None and self.strength != 0
 
-    def pseudo_counts(self, counts: Table, n_classes: int) -> tuple[Table, float]:
+    def pseudo_counts(
+        self, counts: Table, n_classes: int, correction: Correction | None = None
+    ) -> tuple[Table, float]:
         """Pseudo-counts of each row, shape (R or 1, S, K), and their sum per row.
 
         Parameters
@@ -56,16 +60,23 @@ class ConfusionPrior:
             result should not depend on the start).
         n_classes : int
             A class may have several of the S states, and abstentions add a response to K.
+        correction : Correction, optional
+            Of the centre "hierarchical". The strength is chosen without it, because counts against
+            vote shares contradict a corrected centre, and would make the prior weak.
         """
         _, n_states, n_responses = counts.shape
         if self.centre is None:
             return np.zeros((1, n_states, n_responses)), 0.0
-        centre = self._centre(counts, n_classes)
-        is_set = self.strength != "auto"
-        strength = float(self.strength) if is_set else _strength(counts, centre)
+        strength, centre = self.strength, None
+        if strength == "auto":
+            centre = self._centre(counts, n_classes)
+            strength = _strength(counts, centre)
+        if centre is None or correction is not None:
+            centre = self._centre(counts, n_classes, correction)
+        strength = float(strength)
         return map_rows(lambda rows: strength * rows, centre), strength
 
-    def _centre(self, counts: Table, n_classes: int) -> Table:
+    def _centre(self, counts: Table, n_classes: int, correction: Correction | None = None) -> Table:
         """Centre of the prior on every row, shape (R or 1, S, K); rows sum to 1."""
         n_states, n_responses = counts.shape[1:]
         identity = np.repeat(np.eye(n_classes, n_responses), n_states // n_classes, axis=0)
@@ -76,7 +87,10 @@ class ConfusionPrior:
         if self.centre == "pooled":
             pooled = sum_rows(lambda rows: rows.sum(axis=0), counts)
             return normalise_rows(pooled + 0.1 + identity)[None]
-        return map_rows(_Crowd.of(counts, identity).centre, counts)
+        crowd = _Crowd.of(counts, identity)
+        if correction is not None:
+            crowd = crowd.corrected(correction)
+        return map_rows(crowd.centre, counts)
 
 
 def _strength(counts: Table, centre: Table) -> float:
@@ -140,6 +154,11 @@ class _Crowd:
             abstained.sum() / max(asked.sum(), tiny),
         )
 
+    def corrected(self, correction: Correction) -> _Crowd:
+        """Correct the accuracy of each class; its subtypes keep their deviations from it."""
+        shift = correction.shift(self.overall)[self.is_correct.argmax(axis=1)]
+        return replace(self, accuracy=expit(logit(_unsure(self.accuracy)) + shift))
+
     def centre(self, counts: FloatArray) -> FloatArray:
         """Combine each annotator's accuracy with the crowd's distribution of mistakes, (R, S, K).
 
@@ -169,10 +188,14 @@ def _rates(
     crowd's) and of the state's rate.
     """
     own = (hits + SKILL_STRENGTH * overall) / (trials + SKILL_STRENGTH)
-    # A prior must not be certain.
-    own, state_rates, sure = (np.clip(p, 0.01, 0.99) for p in (own, state_rates, overall))
+    own, state_rates, sure = (_unsure(p) for p in (own, state_rates, overall))
     rates: FloatArray = expit(logit(own)[:, None] + logit(state_rates) - logit(sure))
     return rates
+
+
+def _unsure(rates: Any) -> Any:
+    """Rates that are never certain."""
+    return np.clip(rates, UNSURE, SURE)
 
 
 def log_dirichlet_multinomial(counts: FloatArray, pseudo_counts: FloatArray) -> float:

@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from manyhands.inference.annotator_blocks import as_array, map_rows
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
-from manyhands.inference.confusion_em import ConfusionEM, OwnRemoved, Parameters, Run
+from manyhands.inference.confusion_em import ConfusionEM, Fits, OwnRemoved, Run, posterior_of
 from manyhands.inference.confusion_prior import ConfusionPrior
 from manyhands.inference.dependence import (
     DEPENDENCE,
@@ -37,7 +37,8 @@ class DawidSkene(TakesHistory):
     ----------
     max_iter : int, default=100
     tol : float, default=3e-5
-        Stop when the (penalised) log likelihood per annotation grows by less.
+        Stop when the (penalised) log likelihood per annotation grows by less. A smaller value buys
+        nothing: see the notes.
     confusion_prior : {"hierarchical", "pooled", "diagonal", None}, default="hierarchical"
         Centre of a Dirichlet prior on each confusion row, from the counts against the vote shares.
         "hierarchical": the annotator's own accuracy (shrunk to the crowd's, and adjusted for how
@@ -88,6 +89,8 @@ class DawidSkene(TakesHistory):
         Number of subtypes that was chosen.
     prior_strength_ : float
         Strength that was chosen; 0 without a prior.
+    rare_class_correction_ : float
+        Weight of the correction for rare classes that was chosen (see the notes); 0 if none.
     evidence_ : dict {n_subtypes: float}
         Log evidence (nats) of each fitted model, as compared by "auto"; empty without a prior.
     abstention_ : array of shape (n_annotators, n_classes)
@@ -95,11 +98,24 @@ class DawidSkene(TakesHistory):
 
     Notes
     -----
-    EM starts from the vote shares. The M-step adds the prior's pseudo-counts to the expected
-    counts, so EM maximises the likelihood penalised by sum(pseudo-counts * log p). (In the evidence
-    the pseudo-counts are the parameters of the Dirichlet itself.) An annotator's history is added
-    to the pseudo-counts, but not to the counts that place the centre of the prior, so it tells
-    nothing directly about other annotators.
+    EM starts from the vote shares, or from ``start``. The M-step adds the prior's pseudo-counts to
+    the expected counts, so EM maximises the likelihood penalised by sum(pseudo-counts * log p). (In
+    the evidence the pseudo-counts are the parameters of the Dirichlet itself.) An annotator's
+    history is added to the pseudo-counts, but not to the counts that place the centre of the prior,
+    so it tells nothing directly about other annotators.
+
+    **Rare classes.** Most of the votes for a class of 5 % are mistakes about other classes, so that
+    counts against the vote shares show annotators who hardly recognise it. The centre of the
+    hierarchical prior would hold the class at several times its share. If the agreement of pairs
+    says that vote shares mislead like this (`manyhands.inference.class_shares`), and the annotators
+    gave 2.5 votes per instance or more, EM also runs with half of the difference taken back. It
+    then starts from the class shares that the agreement implies, whatever ``start`` is. That fit is
+    taken if its evidence exceeds the other's by 5 nats, and so does that of a fit with the whole
+    difference. This does not apply to other priors, ``class_prior="uniform"`` or ``em="hard"``.
+
+    **Convergence.** On 21 real tables EM takes 9 iterations with the default ``tol`` and 37 with
+    1e-9. The latter does not label better (accuracy -.0005 ± .0007, log loss +.003 ± .002), though
+    the probability of a single class may move by up to .5.
 
     If no instance has two annotations, good and bad annotators cannot be told apart. The labels are
     then the annotations, with a `NotIdentifiableWarning`.
@@ -172,21 +188,19 @@ class DawidSkene(TakesHistory):
             prior, self.class_prior, self.max_iter, self.tol, self.em == "hard", self.accelerate
         )
         shards = votes.shards()
-        runs: dict[int, Run] = {}
+        fits = Fits(em, votes, shards, start)
         found = Dependence(0.0, 0.0)
         if self.dependence == "auto":
-            runs[1] = em.run(votes, shards, start)
-            found = estimate(votes, runs[1], em)
+            found = estimate(votes, fits.run(), em)
         elif self.dependence != 0:
             found = Dependence(float(self.dependence), 0.0)
-        for n in self._choices(prior, found):
-            if n not in runs:
-                runs[n] = em.run(votes, shards, start, n)
-        evidence = {n: run.evidence for n, run in runs.items() if n in self._choices(prior, found)}
+        runs = {n: fits.run(n) for n in self._choices(prior, found)}
+        evidence = {n: run.evidence for n, run in runs.items()}
         self.n_subtypes_ = max(evidence, key=lambda n: (evidence[n], -n))
         self.evidence_ = evidence if prior.is_used else {}
         run = runs[self.n_subtypes_]
         self._model, self.prior_strength_ = run.parameters, run.strength
+        self.rare_class_correction_ = 0.0 if run.correction is None else run.correction.weight
         self.log_likelihood_, self.n_iter_ = np.array(run.history), len(run.history)
         self._set_class_attributes(votes.n_classes)
         out = start if isinstance(votes, Votes) else votes.new_rows(votes.n_classes)
@@ -243,11 +257,6 @@ class DawidSkene(TakesHistory):
         posterior = np.empty((votes.n_instances, votes.n_classes))
         fill_rows(posterior, votes.shards(), rows)
         return posterior
-
-
-def posterior_of(shard: Votes, parameters: Parameters) -> FloatArray:
-    """Posterior of a shard under the published model, shape (n, C)."""
-    return parameters.posterior(shard)
 
 
 def _corrected(shard: Votes, joint: OwnRemoved, rho: float, prior: FloatArray) -> FloatArray:

@@ -37,8 +37,10 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 from sklearn.utils._param_validation import StrOptions
 
+from manyhands.inference.class_shares import AgreementCounts, Correction
 from manyhands.inference.confusion_em import (
     ConfusionEM,
+    Fits,
     OwnRemoved,
     Parameters,
     Run,
@@ -127,7 +129,7 @@ def dependence_of(setting: float | str, votes: AllVotes, start: Any) -> Dependen
     answers = votes.answers
     if not _is_measurable(answers):
         return UNKNOWN
-    run = DEFAULT_EM.run(answers, answers.shards(), start, stage="dependence")
+    run = Fits(DEFAULT_EM, answers, answers.shards(), start, "dependence").run()
     return refine(estimate(answers, run, DEFAULT_EM), answers, OwnRemoved(run))
 
 
@@ -152,7 +154,7 @@ def measure(votes: AllVotes, run: Run, em: ConfusionEM) -> tuple[float, float]:
     if votes.is_weighted and votes.family is None:
         # Weights make the posterior more or less sure on purpose, which is not to be measured.
         votes = votes.unweighted
-        run = em.run(votes, votes.shards(), starting_shares(votes), stage="unweighted")
+        run = Fits(em, votes, votes.shards(), starting_shares(votes), "unweighted").run()
     sample = _sample(votes.answers, rng)
     if sample.n_instances < LEAST_INSTANCES:
         return 0.0, np.inf
@@ -239,12 +241,17 @@ class _Fitted:
         Expected counts of the other instances.
     vote_rest : EMCounts
         Their counts against the vote shares, from which the prior is made.
+    strength : float
+        Of the prior.
+    correction : Correction or None
+        Of the prior's centre, by the other instances.
     """
 
     parameters: Parameters
     rest: EMCounts
     vote_rest: EMCounts
     strength: float
+    correction: Correction | None
 
     @classmethod
     def of(cls, votes: AllVotes, sample: Votes, run: Run) -> tuple[_Fitted, FloatArray]:
@@ -260,7 +267,11 @@ class _Fitted:
         )
         rest = _minus(answered, em_counts(sample, posterior))
         vote_rest = _minus(voted, count_votes(sample))
-        return cls(parameters, rest, vote_rest, run.strength), posterior
+        correction = run.correction
+        if correction is not None:
+            own = AgreementCounts.of_shard(sample)
+            correction = correction.of_counts(correction.crowd.counts.without(own))
+        return cls(parameters, rest, vote_rest, run.strength, correction), posterior
 
     @cached_property
     def cumulative(self) -> FloatArray:
@@ -275,7 +286,11 @@ class _Fitted:
         drawn = self.draw(sample, rho, rng)
         prior = replace(em.prior, strength=self.strength)
         vote_counts = self.vote_rest + count_votes(drawn)
-        pseudo_counts, _ = prior.pseudo_counts(vote_counts.confusion, drawn.n_classes)
+        correction = self.correction
+        if correction is not None:
+            agreement = correction.crowd.counts + AgreementCounts.of_shard(drawn)
+            correction = correction.of_counts(agreement)
+        pseudo_counts, _ = prior.pseudo_counts(vote_counts.confusion, drawn.n_classes, correction)
         pseudo_counts = with_history(pseudo_counts, drawn, vote_counts)
         parameters = self.parameters
         for _ in range(EM_STEPS):

@@ -22,7 +22,7 @@ from manyhands.inference.annotator_blocks import (
     sum_rows,
 )
 from manyhands.inference.probability import normalise_rows
-from manyhands.inference.vote_sums import vote_shares
+from manyhands.inference.vote_sums import is_vote_shares, vote_shares
 from manyhands.inference.votes import AllVotes, Shards, Votes, sum_over_shards
 from manyhands.typing import FloatArray
 
@@ -140,11 +140,11 @@ def starting_counts(
     has_abstentions = votes.n_responses > votes.n_classes
     if has_abstentions or not isinstance(votes, Votes):
         counts = sum_over_shards(count_votes, shards, split)
-        is_same = callable(start) and not has_abstentions
+        is_same = is_vote_shares(start) and not has_abstentions
     else:
         shares = vote_shares(votes)
         counts = total_em_counts(shards, shares, split)
-        is_same = np.array_equal(start, shares)
+        is_same = is_vote_shares(start, shares)
     return counts, lambda: counts if is_same else total_em_counts(shards, start, split)
 
 

@@ -16,7 +16,7 @@ from scipy.special import log_softmax, softmax
 from manyhands.annotations.groups import RHO, in_families
 from manyhands.exceptions import NotIdentifiableWarning, warn_caller
 from manyhands.inference.base import BaseAggregator, known_prior
-from manyhands.inference.confusion_em import OwnRemoved, Parameters
+from manyhands.inference.confusion_em import Fits, OwnRemoved, Parameters
 from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.inference.dependence import DEFAULT_EM, DEPENDENCE, exponents
 from manyhands.inference.families import family_codes, member_weights
@@ -300,8 +300,8 @@ def _weighted_base(
 def _dawid_skene_base(name: str, votes: Votes, start: FloatArray) -> Base:
     """Default Dawid-Skene with the number of subtypes that has the greater evidence."""
     shards = votes.shards()
-    runs = (DEFAULT_EM.run(votes, shards, start, n_subtypes) for n_subtypes in (1, 2))
-    run = max(runs, key=lambda run: run.evidence)
+    fits = Fits(DEFAULT_EM, votes, shards, start)
+    run = max(map(fits.run, (1, 2)), key=lambda run: run.evidence)
     joint = concatenate_rows(map(OwnRemoved(run), shards))
     return Base(name, _floored(joint), run.parameters)
 

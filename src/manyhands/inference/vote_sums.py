@@ -120,6 +120,16 @@ def shares_of(shard: Votes, empty: FloatArray) -> FloatArray:
     return vote_shares(shard.answers, empty=empty)
 
 
+def is_vote_shares(start: Any, shares: FloatArray | None = None) -> bool:
+    """Whether EM starts from the `starting_shares`, rather than from what a user gave.
+
+    ``shares`` are those of annotations in memory, (n, C); of those in a store there are none.
+    """
+    if shares is None or callable(start):
+        return isinstance(start, partial) and start.func is shares_of
+    return np.array_equal(start, shares)
+
+
 def summed_shares(shard: Votes) -> FloatArray:
     """Sum of the vote shares of the instances that have votes, shape (C,)."""
     return np.asarray(vote_shares(shard, empty=np.zeros(shard.n_classes)).sum(axis=0))
