@@ -6,6 +6,11 @@ what is copied, counted or computed again in the same process with the same shap
 is compared with a tolerance that follows from the type and the number of terms.
 """
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
@@ -37,3 +42,25 @@ def assert_near(
     allowed = tolerance(dtype, n)
     scale = np.nanmax(np.abs(expected), initial=np.finfo(dtype).tiny)
     np.testing.assert_allclose(found, expected, rtol=allowed, atol=allowed * scale)
+
+
+ROW_CHECKS = ("check_methods_subset_invariance", "check_methods_sample_order_invariance")
+"""Checks of scikit-learn that predict rows again, in smaller batches and in another order."""
+
+
+@contextmanager
+def single_precision_in_row_checks(check: Callable[..., None], n: int = 128) -> Iterator[None]:
+    """Let a check of scikit-learn that predicts rows again expect the precision of networks.
+
+    The checks ask for an absolute error of 1e-9, as in double precision. `n` is the number of units
+    of the widest layer.
+    """
+
+    def close(found: ArrayLike, expected: ArrayLike, **_: Any) -> None:
+        assert_near(found, expected, n=n)
+
+    with ExitStack() as patches:
+        if check.func.__name__ in ROW_CHECKS:
+            for name in ("assert_allclose", "assert_allclose_dense_sparse"):
+                patches.enter_context(patch(f"sklearn.utils.estimator_checks.{name}", close))
+        yield

@@ -2,10 +2,8 @@
 
 import re
 import warnings
-from functools import partial
 from unittest.mock import patch
 
-import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
@@ -23,6 +21,7 @@ from manyhands.exceptions import LostClassWarning
 from manyhands.fitting import BaseCrowdClassifier
 from manyhands.registry import all_wrappers
 from tests.classifiers.conftest import FEW_PARTS as FEW_PARTS_OF_FITS
+from tests.rounding import single_precision_in_row_checks
 
 FEW_STEPS = {"max_epochs": 5, "lr": 0.1, "batch_size": 150, "random_state": 0, "device": "cpu"}
 """Settings that learn scikit-learn's small sets in a few steps."""
@@ -73,7 +72,6 @@ QUICK += [wrap(cls, make(CrowdLayerClassifier, **FEW_STEPS), random_state=0) for
 
 NEED_LEARNING = {"check_classifiers_classes", "check_classifiers_train"}
 """Checks of scikit-learn that ask for right predictions; the others need no more than a fit."""
-CLOSE = partial(np.testing.assert_allclose, rtol=5e-6)
 ONE_STEP = {
     "max_epochs": 1,
     "batch_size": 32,
@@ -134,12 +132,11 @@ def test_scikit_learn_contract(estimator, check):
             # A column vector is a crowd of one annotator, as good a target as any: no warning.
             with pytest.raises(AssertionError, match="expected 1 DataConversionWarning"):
                 check(estimator)
-        elif name == "check_methods_subset_invariance" and hasattr(estimator, "backbone"):
-            # Logits have single precision, and matrix products round by the number of rows.
-            with patch("sklearn.utils.estimator_checks.assert_allclose", CLOSE):
-                check(estimator)
         elif name in SPARSE and not isinstance(estimator, READ_THEMSELVES):
             with patch("sklearn.utils.estimator_checks._generate_sparse_data", two_formats):
+                check(estimator)
+        elif hasattr(estimator, "backbone"):
+            with single_precision_in_row_checks(check):
                 check(estimator)
         else:
             check(estimator)

@@ -23,6 +23,7 @@ from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, MissingExtraError, ModelFolderError
 from manyhands.objectives import LiftedStructureLoss, TripletCenterLoss, nearest_negatives
 from manyhands.training import Checkpoint
+from tests.rounding import single_precision_in_row_checks
 
 QUICK = {
     "max_epochs": 3,
@@ -414,7 +415,8 @@ EXPECTED_FAILURES: dict[str, str] = {}
 def test_scikit_learn_contract(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scikit-learn's checks provoke warnings on purpose
-        check(estimator)
+        with single_precision_in_row_checks(check):
+            check(estimator)
 
 
 def test_the_transformer_is_the_classifier_s_embedding():

@@ -22,6 +22,7 @@ from manyhands.fitting import embedding
 from manyhands.fitting.monitors import AnnotationMonitor, GoldMonitor
 from manyhands.objectives import TupletLoss
 from manyhands.training import Checkpoint
+from tests.rounding import single_precision_in_row_checks
 
 SMALL = {
     "max_epochs": 3,
@@ -226,7 +227,8 @@ def test_nothing_of_the_training_stays_in_the_model():
 )
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learn_contract_of_the_transformer(estimator, check):
-    check(estimator)
+    with single_precision_in_row_checks(check):
+        check(estimator)
 
 
 def test_the_transformer_is_the_classifiers_embedding():
