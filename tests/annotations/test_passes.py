@@ -315,7 +315,7 @@ def test_a_frame_of_passes_read_without_them_says_so():
     with pytest.warns(UserWarning, match="4 of 6 rows have no label"):
         AnnotationTable.from_frame(frame)
     frame.loc[2, "label"] = "no"
-    with pytest.raises(AnnotationError, match=r"row 2 and 0 more have both a label .* and a pass"):
+    with pytest.raises(AnnotationError, match=r"both a label .* and a pass .* stand in row 2;"):
         AnnotationTable.from_frame(frame, passes="pass")
 
 

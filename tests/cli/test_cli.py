@@ -180,7 +180,7 @@ def test_aggregate_uses_the_history_of_annotators(home):
     write_csv(home / "history.csv", [*counts, ("v", 2, 0, 1)])
     refused(3, *history, says=["history holds 2", "classes"])
     write_csv(home / "history.csv", [*counts, ("v", 0, 1, "")])
-    refused(3, *history, says=["column 'count' has no entry in row 3"])
+    refused(3, *history, says=["column 'count' has no entry in row 4"])
 
 
 def test_aggregate_uses_what_is_known_and_leaves_open_what_is_not(home):
@@ -581,7 +581,7 @@ def test_unusable_arguments_of_fit(unchanged, changed, more, says):
         ("nofile.npy", ["nofile.npy does not exist"]),
         ("X_nan.npy", ["X_nan.npy", "row 7"]),
         ("X_3.npy", ["3 features", "4 features"]),
-        ("file.txt", ["'.txt'"]),
+        ("file.txt", ["no rows"]),
     ],
 )
 def test_unusable_features_to_predict(model, features, says):

@@ -684,7 +684,7 @@ def test_annotators_have_their_flags_and_advice_and_a_sheet(poor):
     assert status == 200
     assert "<i>poor" not in sheet
     assert ">line " in sheet
-    found = done_json("annotators", "A.csv", "--sheet", "<i>poor</i>")["pairs"]
+    found = done_json("annotators", "A.csv", "--teach", "<i>poor</i>")["pairs"]
     titles = [f"{row['true']} taken for {row['given']}" for row in found]
     heads = re.findall(r"<h2.*?>(.*?) <span", sheet)
     assert [re.sub("<.*?>", "", head) for head in heads] == titles

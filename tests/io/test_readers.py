@@ -125,7 +125,7 @@ def test_an_empty_label_is_a_missing_annotation_and_keeps_its_ids(write):
 
 def test_an_empty_id_is_an_error(write):
     path = write("a.csv", "task,worker,label\na,u,1\n,u,1\n")
-    with pytest.raises(AnnotationError, match=r"a\.csv.*'task'.*empty in row 1"):
+    with pytest.raises(AnnotationError, match=r"a\.csv.*'task'.*empty in row 3;"):
         read_annotations(path)
 
 
@@ -387,7 +387,7 @@ def test_a_column_of_passes_beside_labels_that_mean_one(write):
     table = read_annotations(path, abstain="?", passes="pass")
     assert table.passes.tolist() == [[1, 0, 0], [2, 0, 1], [3, 0, 0]]
     path = write("a.csv", "task,worker,label,pass\na,u,1,\nb,u,?,skip\n")
-    with pytest.raises(AnnotationError, match=r"row 1 .* both a label"):
+    with pytest.raises(AnnotationError, match=r"both a label .* in row 3"):
         read_annotations(path, abstain="?", passes="pass")
     with pytest.raises(AnnotationError, match="passes='gone' is not a column"):
         read_annotations(path, abstain="?", passes="gone")
@@ -423,7 +423,7 @@ def test_whatever_a_file_holds_the_error_names_it(write, read, suffix):
         b"\n\n\n",
         b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" * 10,
         b"\xff\xfet\x00a\x00s\x00k\x00",
-        b"caf\xe9,\xe9\n1,2\n",
+        b"caf\xe9,\xe9\nx,y\n",
         b"PAR1 and then nothing",
         b"\x1f\x8b\x08\x00broken",
         b"PK\x03\x04broken",
@@ -439,7 +439,6 @@ def test_whatever_a_file_holds_the_error_names_it(write, read, suffix):
     ("text", "message"),
     [
         ("task,worker,label\n", "no rows"),
-        ("task;worker;label\na;u;1\n", "separated by ';'"),
         ("task,worker,label\na,u,1,extra\n", "more fields|Expected 3 fields"),
         ("task,worker,label\na,u,1\nb,u,1,1,1\n", "more fields|Expected 3 fields"),
         ("task,task,label\na,u,1\n", "twice in the header"),
@@ -556,7 +555,8 @@ def test_cells_that_are_not_finite_are_named(tmp_path, suffix, value, shown):
     frame = pd.DataFrame({"task": ["a", "b"], "f": [1.0, 2.0], "g": [0.5, value]})
     path = tmp_path / f"x.{suffix}"
     frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
-    with pytest.raises(AnnotationError, match=rf"row 1, column 'g'.* {shown} in float32"):
+    row = 3 if suffix == "csv" else 1  # As a spreadsheet numbers it, and as an array does.
+    with pytest.raises(AnnotationError, match=rf"row {row}, column 'g'.* {shown} in float32"):
         read_features(path)
 
 
@@ -574,7 +574,7 @@ def test_the_place_of_a_gap_in_an_array_is_named(tmp_path):
         ("task,f,colour,size\na,1,red,L\nb,2,blue,M\n", "2 of 3 columns.*'colour', 'size'"),
         ("task\na\nb\n", "no feature columns"),
         ("task,f\na,1\na,2\n", "'a' twice"),
-        ("task,f\n,1\nb,2\n", "id of row 0 is empty"),
+        ("task,f\n,1\nb,2\n", "id of row 2 is empty"),
         ("item,id,f\n1,1,1\n", "could all be the ids"),
         ("task,f\n", "no rows"),
     ],

@@ -112,10 +112,10 @@ def test_review_annotators_and_sheets(pilot):
     found = done_json("annotators", "A.csv", "--out", "annotators.csv")["annotators"]
     assert {row["annotator"] for row in found} == {f"w{r}" for r in range(6)}
     assert len(read_rows(Path("annotators.csv"))) == 7
-    sheet = done_json("annotators", "A.csv", "--sheet", "w2")
+    sheet = done_json("annotators", "A.csv", "--teach", "w2")
     assert sheet["annotator"] == "w2"
     assert sheet["needs_expert"]
-    assert "'nobody' is no annotator" in run("annotators", "A.csv", "--sheet", "nobody").stderr
+    assert "'nobody' is no annotator" in run("annotators", "A.csv", "--teach", "nobody").stderr
     assert "to check" in done("review", "A.csv").stdout
     assert "not to dismiss" in done("annotators", "A.csv").stdout
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 import narwhals as nw
@@ -24,6 +24,9 @@ from manyhands.annotations.passes import PASSES, check_marks, pass_kinds, read_m
 from manyhands.annotations.suspicious import check_classes, refuse_copies
 from manyhands.exceptions import AnnotationError, raise_missing_extra, warn_caller
 from manyhands.typing import AnyArray, BoolArray, IntArray
+
+SHEET_ROWS = "row of the spreadsheet"
+"""Name of a pandas index that numbers rows as a spreadsheet does."""
 
 Backend = Literal["pandas", "polars", "pyarrow"]
 Table = TypeVar("Table")
@@ -321,6 +324,28 @@ def _named_groups(groups: AnyArray) -> AnyArray:
     return names
 
 
+def rows_of(data: Any, positions: AnyArray) -> str:
+    """Name rows as a spreadsheet numbers them if they come from one, else by position from 0."""
+    index = nw.maybe_get_index(data)
+    numbered = index is not None and index.name == SHEET_ROWS
+    return row_numbers((index[positions] if numbered else positions).tolist())
+
+
+def row_numbers(numbers: Sequence[int]) -> str:
+    """Write the numbers of rows; of many, the first two.
+
+    Examples
+    --------
+    >>> row_numbers([7]), row_numbers([7, 9]), row_numbers([102, 118, 130])
+    ('row 7', 'rows 7 and 9', 'rows 102, 118 and 1 more')
+    """
+    if len(numbers) == 1:
+        return f"row {numbers[0]}"
+    if len(numbers) == 2:
+        return f"rows {numbers[0]} and {numbers[1]}"
+    return f"rows {numbers[0]}, {numbers[1]} and {len(numbers) - 2} more"
+
+
 def _check_columns(data: Any, names: dict[str, str]) -> None:
     """Refuse names that are not columns, and missing ids."""
     for argument, name in names.items():
@@ -337,8 +362,8 @@ def _check_columns(data: Any, names: dict[str, str]) -> None:
         gaps = missing_mask(data[names[argument]].to_numpy())
         if gaps.any():
             raise AnnotationError(
-                f"column {names[argument]!r} ({argument}) is empty in row "
-                f"{np.flatnonzero(gaps)[0]} and {gaps.sum() - 1} more; fill or drop these rows"
+                f"column {names[argument]!r} ({argument}) is empty in "
+                f"{rows_of(data, np.flatnonzero(gaps))}; fill or drop these rows"
             )
 
 
@@ -376,8 +401,8 @@ def _read_responses(
     both = np.flatnonzero(~gaps & (named >= 0))
     if len(both):
         raise AnnotationError(
-            f"row {both[0]} and {len(both) - 1} more have both a label (column {label!r}) and a "
-            f"pass (column {passes!r}); empty one of the two"
+            f"both a label (column {label!r}) and a pass (column {passes!r}) stand in "
+            f"{rows_of(data, both)}; empty one of the two"
         )
     return labels, given, np.maximum(kinds, named)
 

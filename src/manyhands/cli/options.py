@@ -267,14 +267,15 @@ def read_gold_option(
         return None
     if path.exists() and is_export(path):
         own = {name: value for name, value in options.items() if name not in ("group", "format")}
+        # A sheet is named of the annotations; what else a command reads has its own.
+        own["sheet"] = options.get("sheet") if _is_among(path, annotations) else None
         export = read_export(path, **own)
         if not len(export.gold):
             why = (
                 f"{option} {path}: this {export.format} export holds no known labels for the "
                 f"question {export.question!r}; give a table with the columns 'task' and 'label'"
             )
-            own_files = [annotations] if isinstance(annotations, Path) else annotations
-            if any(other.exists() and other.samefile(path) for other in own_files):
+            if _is_among(path, annotations):
                 warn_caller(f"{why}, or leave {option} out")
                 return None
             raise AnnotationError(why)
@@ -282,12 +283,20 @@ def read_gold_option(
     multilabel = options.get("multilabel", "error")
     classes = options["classes"] if multilabel in ("error", "none") else None
     try:
-        found = read_gold(path, classes=classes).of_sets(multilabel, options.get("option"))
+        stated = {name: options.get(name) for name in ("encoding", "separator")}
+        gold = read_gold(path, classes=classes, **stated)
+        found = gold.of_sets(multilabel, options.get("option"))
     except AnnotationError as error:
         raise AnnotationError(
             f"{option} {error} (its columns are 'task', 'label' and, if rows have splits, 'split')"
         ) from error
     return found if len(found) else None  # None of a sheet that nobody filled in.
+
+
+def _is_among(path: Path, paths: Path | Sequence[Path]) -> bool:
+    """Whether a file is one of those that the annotations are read from."""
+    own = [paths] if isinstance(paths, Path) else paths
+    return any(other.exists() and other.samefile(path) for other in own)
 
 
 class ReadTable(NamedTuple):
@@ -334,14 +343,15 @@ def read_known(path: Path | None, table: Any, options: dict[str, Any], name: str
     return values[match_gold(gold, table).codes]
 
 
-def read_columns(path: Path, *names: str) -> list[list[Any]]:
-    """Columns of a small table."""
+def read_columns(path: Path, *names: str, options: dict[str, Any]) -> list[list[Any]]:
+    """Columns of a small table, which is read with these options."""
     from manyhands.io.columns import find_column, with_types
     from manyhands.io.files import existing_file, naming
     from manyhands.io.frames import read_frame
+    from manyhands.io.sheets import stated_of
 
     with naming(existing_file(path)):
-        frame = read_frame(path)
+        frame = read_frame(path, stated_of({**options, "sheet": None}))
         found = {name: find_column(frame, name, name) for name in names}
         if missing := [name for name in found.values() if name not in frame.columns]:
             raise AnnotationError(

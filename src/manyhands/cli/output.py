@@ -31,6 +31,8 @@ RECOMMENDED = re.compile(
 
 SETS = re.compile(r"multilabel='(\w+)'(?:, option=('[^']*'|\"[^\"]*\"))?|\boption=('[^']*')")
 """Arguments for answers of several labels, which messages show as they are typed."""
+STATED = re.compile(r"\b(encoding|separator|sheet)=('[^']*'|\"[^\"]*\")?")
+"""Arguments of functions whose options on the command line take the same values."""
 
 OPTIONS = {
     "group": "--groups COLUMN",
@@ -75,6 +77,7 @@ def with_options(text: str) -> str:
     'name all classes in classes= (on the command line: --classes ...)'
     """
     text = SETS.sub(_typed, text)
+    text = STATED.sub(lambda hit: f"--{hit[1]}" + (f" {hit[2]}" if hit[2] else ""), text)
     found = ["".join(groups) for groups in RECOMMENDED.findall(text)]
     if text.startswith("--gold") or not found:
         return text
@@ -161,7 +164,7 @@ class _Notes(logging.Handler):
         message = record.getMessage()
         if message not in self.told:
             self.told.add(message)
-            note(f"note: {message}")
+            note(f"note: {with_options(message)}")
 
 
 def print_labels(title: str, result: dict[str, Any], out: Path | None, example: str) -> None:

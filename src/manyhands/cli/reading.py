@@ -79,6 +79,29 @@ class Reading:
         OptionalText,
         typer.Option(metavar="NAME", help="With --multilabel split: the label, yes or no."),
     ] = None
+    encoding: Annotated[
+        OptionalText,
+        typer.Option(
+            metavar="NAME",
+            help="Encoding of tables that are not UTF-8, such as cp1252; otherwise it is told from "
+            "their bytes.",
+        ),
+    ] = None
+    separator: Annotated[
+        OptionalText,
+        typer.Option(
+            metavar="CHARACTER",
+            help="What separates the cells of tables, such as ';' or tab; otherwise it is told "
+            "from their rows.",
+        ),
+    ] = None
+    sheet: Annotated[
+        OptionalText,
+        typer.Option(
+            metavar="NAME",
+            help="Sheet of a workbook with the annotations, if several hold data.",
+        ),
+    ] = None
     read: Annotated[
         OptionalTexts,
         typer.Option(
@@ -103,6 +126,9 @@ class Reading:
             "skip": self.skip,
             "multilabel": self.multilabel.value,
             "option": self.option,
+            "encoding": self.encoding,
+            "separator": self.separator,
+            "sheet": self.sheet,
         }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Collection, Iterable, Sequence
@@ -17,12 +18,16 @@ from manyhands.annotations.ids import are_shuffled, first_and_last, id_column
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.io.annotations import read_annotations, read_with_account
 from manyhands.io.columns import canonical, find_column, preview
+from manyhands.io.encodings import find_encoding
 from manyhands.io.exports.reading import report_losses
 from manyhands.io.features import FeatureFile, read_features, row_ids_of
-from manyhands.io.files import SEPARATORS, PathLike, existing_file, naming, suffix_of
+from manyhands.io.files import PathLike, existing_file, is_typed, naming, suffix_of
 from manyhands.io.frames import read_frame
+from manyhands.io.sheets import Stated, stated_of
 from manyhands.io.tables import over_tasks
 from manyhands.typing import AnyArray
+
+_LOG = logging.getLogger("manyhands")
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 """Files that are read as images."""
@@ -64,7 +69,8 @@ def read_aligned(
     if isinstance(features_path, FeatureFile):
         features, name = features_path, "the texts"
     else:
-        features, name = read_features(features_path), str(features_path)
+        own = {name: options.get(name) for name in ("encoding", "separator")}
+        features, name = read_features(features_path, **own), str(features_path)
     is_matrix = (
         isinstance(annotations_path, str | os.PathLike)
         and suffix_of(Path(str(annotations_path))) == ".npy"
@@ -105,14 +111,22 @@ def _check_row_numbers(ids: AnyArray, n: int, annotations: Any, features: PathLi
 # -- texts and images -----------------------------------------------------------------------------
 
 
-def read_texts(path: PathLike) -> FeatureFile:
+def read_texts(
+    path: PathLike,
+    *,
+    encoding: str | None = None,
+    separator: str | None = None,
+    sheet: str | None = None,
+) -> FeatureFile:
     """Read texts: one in every line of a .txt file, or a column of a table.
 
     Parameters
     ----------
     path : str or Path
-        .txt; or .csv, .tsv, .parquet, .pq with a column ``text``, or only one beside that of the
-        ids (``task``, ``id``, ...).
+        .txt; or CSV of any separator, .xlsx, .parquet, .pq with a column ``text``, or only one
+        beside that of the ids (``task``, ``id``, ...).
+    encoding, separator, sheet : str, optional
+        As in `read_annotations`.
 
     Raises
     ------
@@ -122,9 +136,14 @@ def read_texts(path: PathLike) -> FeatureFile:
     path = existing_file(path)
     with naming(path):
         if suffix_of(path) == ".txt":
-            lines = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
+            with path.open("rb") as file:
+                found = find_encoding(file, encoding)
+            if found.note is not None:
+                _LOG.info("%s: %s", path.name, found.note)
+            # A line ends where Python's own "\n" and "\r\n" do, and nowhere else.
+            lines = path.read_bytes().decode(found.name).removesuffix("\n").split("\n")
             return FeatureFile(_as_column(line.removesuffix("\r") for line in lines))
-        frame = read_frame(path)
+        frame = read_frame(path, Stated(encoding, separator, sheet))
         columns = list(frame.columns)
         id_name = id_column(columns) if len(columns) > 1 else None
         others = [name for name in columns if name != id_name]
@@ -177,14 +196,15 @@ def read_raw_aligned(
     """
     path = Path(source)
     if kind == "texts" and path.is_file():
-        return read_aligned(read_texts(path), annotations_path, **options)
+        texts = read_texts(path, **{n: options.get(n) for n in ("encoding", "separator")})
+        return read_aligned(texts, annotations_path, **options)
     table, export = read_with_account(annotations_path, **options)
     if export is not None:
         report_losses(export, annotations_path)
         ids, columns = export.items.ids, export.items.columns
     else:
         ids, columns = _columns_by_task(
-            annotations_path, table, options.get("task", "task"), source
+            annotations_path, table, options.get("task", "task"), source, stated_of(options)
         )
     if kind == "images" and path.is_dir():
         return _from_folder(path, table, ids, columns)
@@ -203,7 +223,7 @@ def read_raw_aligned(
 
 def _ids_of(frame: Any, name: str, path: Path) -> AnyArray:
     ids: AnyArray = frame[name].to_numpy()
-    return canonical(ids) if suffix_of(path) in SEPARATORS else ids
+    return ids if is_typed(path) else canonical(ids)
 
 
 def _cells(frame: Any, name: str) -> list[Any]:
@@ -246,13 +266,13 @@ def _local(value: str, beside: Path) -> Path:
 
 
 def _columns_by_task(
-    annotations: Any, table: AnnotationTable, task: str, wanted: str
+    annotations: Any, table: AnnotationTable, task: str, wanted: str, stated: Stated
 ) -> tuple[AnyArray, dict[str, list[Any]]]:
     """Columns of a long table that say one thing of every task, as the wanted one must."""
     path = Path(str(annotations))
     if suffix_of(path) == ".npy":
         return table.instances, {}
-    frame = read_frame(path)
+    frame = read_frame(path, stated)
     names = find_column(frame, "task", task)
     ids = _ids_of(frame, names, path)
     first = {key: row for row, key in reversed(list(enumerate(ids.astype(str).tolist())))}

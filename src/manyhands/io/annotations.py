@@ -18,11 +18,19 @@ from manyhands.io.exports.parsing import Document
 from manyhands.io.exports.policy import Repeats
 from manyhands.io.exports.reading import Choices, items_of_table, read_documents, report_losses
 from manyhands.io.exports.records import Asked, Export
-from manyhands.io.files import SEPARATORS, PathLike, suffix_of
+from manyhands.io.files import PathLike, is_typed, suffix_of
+from manyhands.io.frames import NO_SHEETS
+from manyhands.io.sheets import stated_of
 from manyhands.io.tables import over_tasks, read_table
 
 _HEAD = 200
 """Rows by which a table is told from an export."""
+
+STATED = ("encoding", "separator", "sheet")
+"""Options that state what tables do not say of themselves."""
+
+TABLES = frozenset({".csv", ".tsv", ".xlsx", ".parquet", ".pq"})
+"""Suffixes of tables; others hold tables, too, if their content says so."""
 
 
 def read_annotations(
@@ -43,6 +51,9 @@ def read_annotations(
     duplicates: Repeats = "auto",
     multilabel: Multilabel = "error",
     option: str | None = None,
+    encoding: str | None = None,
+    separator: str | None = None,
+    sheet: str | None = None,
     **options: Any,
 ) -> AnnotationTable:
     r"""Read annotations from a table, a dense matrix, or an export of a labelling tool.
@@ -50,9 +61,10 @@ def read_annotations(
     Parameters
     ----------
     path : str, Path or sequence of these
-        A long table with one row per annotation (.csv, .tsv, either with .gz, .parquet, .pq), a
-        dense (n, R) matrix of integers or floats (.npy; missing: -1 or NaN), or an export of one
-        of the formats in ``docs/formats.md``: a file, a ZIP, a folder, or several of them.
+        A long table with one row per annotation (CSV of any separator and encoding, .gz, too;
+        .xlsx, .parquet, .pq), a dense (n, R) matrix of integers or floats (.npy; missing: -1 or
+        NaN), or an export of one of the formats in ``docs/formats.md``: a file, a ZIP, a folder,
+        or several of them.
     format : str
         "auto": recognised by content, and the choice is logged. "long": a table with one row per
         annotation. Any other name of ``docs/formats.md``: that format.
@@ -88,6 +100,14 @@ def read_annotations(
         "yes". "none": each text is one class, whatever it contains.
     option : str, optional
         The label to split by.
+    encoding : str, optional
+        Encoding of text that is neither UTF-8 nor begins with a byte order mark, such as "cp1252";
+        by default it is told from the content, and a message names what was assumed.
+    separator : str, optional
+        Character between the cells of a table, or "tab"; by default the one that cuts the rows
+        most evenly.
+    sheet : str, optional
+        Name of the sheet of an Excel workbook, if several hold data.
     **options
         Further options of `read_export`.
 
@@ -106,7 +126,8 @@ def read_annotations(
         If the file is empty, damaged, hostile or of another format, a column is missing, a label
         is not in ``classes`` or a task not in ``tasks``, a value is in both ``abstain`` and
         ``skip`` or is a class, a file holds several questions or several labels in an answer (or it
-        cannot be told), ``option`` is unknown, or a file names no annotators.
+        cannot be told), ``option`` is unknown, or a file names no annotators; if its last row holds
+        totals, or its encoding, separator or sheet cannot be told.
     MissingExtraError
         If the format needs pandas, pyarrow or openpyxl, which are in the extras 'io' and 'xlsx'.
 
@@ -138,6 +159,9 @@ def read_annotations(
         duplicates=duplicates,
         multilabel=multilabel,
         option=option,
+        encoding=encoding,
+        separator=separator,
+        sheet=sheet,
         **options,
     )
     if export is not None:
@@ -150,6 +174,7 @@ def read_with_account(
 ) -> tuple[AnnotationTable, Export | None]:
     """Read as `read_annotations` does; return the export, too, or None for a table or matrix."""
     columns = {name: options.pop(name, None) for name in ("weight", "group", "passes")}
+    stated = stated_of(options)
     if is_plain(path, columns, options):
         own = dict(options)
         own.pop("format", None)
@@ -157,8 +182,9 @@ def read_with_account(
         if question is not None:
             own["label"] = question
         policy: Any = "error" if duplicates == "auto" else duplicates
-        plain = {name: value for name, value in own.items() if name in _OWN}
-        return read_table(_one(path), tasks=tasks, duplicates=policy, **columns, **plain), None
+        plain = {name: value for name, value in own.items() if name in _OWN - {*STATED}}
+        plain |= {"duplicates": policy, "stated": stated}
+        return read_table(_one(path), tasks=tasks, **columns, **plain), None
     for argument, name in columns.items():
         if name is not None:
             raise AnnotationError(
@@ -189,7 +215,8 @@ def read_items(
         return None
     defaults = {"question": None, "task": "task", "worker": "worker", "label": "label"}
     named = {k: options[k] for k, default in defaults.items() if options.get(k, default) != default}
-    return items_of_table(_one(path), Asked(**named), table.instances)
+    asked = Asked(**named, stated=stated_of(options))
+    return items_of_table(_one(path), asked, table.instances)
 
 
 def read_export(
@@ -213,6 +240,9 @@ def read_export(
     annotator_from: Literal["file", "folder"] | None = None,
     anonymise: bool = False,
     label_config: PathLike | None = None,
+    encoding: str | None = None,
+    separator: str | None = None,
+    sheet: str | None = None,
 ) -> Export:
     r"""Read an export with its gold labels, items and times, and an account of what is left out.
 
@@ -221,7 +251,7 @@ def read_export(
     Parameters
     ----------
     path, format, question, task, worker, label, classes, abstain, skip, duplicates
-        As in `read_annotations`.
+        As in `read_annotations`; so are ``encoding``, ``separator`` and ``sheet``.
     multilabel : {"error", "join", "split", "none"}
         As in `read_annotations`. "split" without an ``option``: one table of "no" and "yes" per
         label, in ``tables``.
@@ -285,6 +315,9 @@ def read_export(
         annotator_from=annotator_from,
         anonymise=anonymise,
         label_config=label_config,
+        encoding=encoding,
+        separator=separator,
+        sheet=sheet,
     )
     return read_documents(path, format, asked, choices)
 
@@ -305,18 +338,21 @@ def requested(**options: Any) -> tuple[Asked, Choices]:
     for name in ("task", "worker", "label"):
         if options.get(name) == name:  # The default's name may be absent.
             options[name] = None
+    stated = stated_of(options)
+    options = {name: value for name, value in options.items() if name not in STATED}
     asked = {each.name: options[each.name] for each in fields_of(Asked) if each.name in options}
     asked["fields"] = tuple(asked.get("fields", ()))
     choices = {name: value for name, value in options.items() if name not in asked}
     if "task" in options:
         choices["task"] = options["task"]
-    return Asked(**asked), Choices(**choices)
+    return Asked(**asked, stated=stated), Choices(**choices)
 
 
 _OWN = frozenset(
     {
         *("format", "question", "task", "worker", "label", "classes", "abstain", "skip"),
         *("duplicates", "multilabel", "option"),
+        *STATED,
     }
 )
 """Options of `read_export` that tables have, too."""
@@ -332,18 +368,24 @@ def is_plain(
         return False
     path = _one(path)
     suffix = suffix_of(path)
-    if path.is_dir() or suffix not in (*SEPARATORS, ".npy", ".parquet", ".pq"):
+    if path.is_dir():
         return False
     by_hand = any(options.get(name, name) != name for name in ("worker", "label"))
     by_hand = by_hand or any(name is not None for name in columns.values())
-    if suffix == ".npy" or format == "long" or by_hand or not path.exists():
-        return True
+    if suffix == ".npy" or not path.exists():
+        return suffix not in NO_SHEETS or suffix == ".npy"
     try:
-        (document, *_) = open_documents(path, most=_HEAD)
+        document, *others = open_documents(path, most=_HEAD, stated=stated_of(options))
     except AnnotationError:
-        return True  # The reader of tables explains what is wrong with them.
+        return suffix in TABLES  # The reader of tables explains what is wrong with them.
+    if others or not (document.kind == "table" or is_typed(path)):
+        return suffix in TABLES and document.kind == "other"
+    if format == "long" or by_hand:
+        return True
     forms = matching(document)
-    return not forms or forms[0].name == "long" or _is_named(options.get("task", ""), document)
+    if not forms:
+        return suffix in TABLES
+    return forms[0].name == "long" or _is_named(options.get("task", ""), document)
 
 
 def is_export(path: PathLike) -> bool:

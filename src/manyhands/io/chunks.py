@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
-import gzip
 import io
+import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import numpy as np
 
 from manyhands.annotations import PASSES, SOURCES
 from manyhands.exceptions import AnnotationError, raise_missing_extra
 from manyhands.io.columns import find_name
-from manyhands.io.csv_files import csv_header, released
-from manyhands.io.exports.parsing import LONGEST_LINE
-from manyhands.io.files import SEPARATORS, suffix_of
+from manyhands.io.csv_files import released
+from manyhands.io.encodings import find_encoding, marked_encoding
+from manyhands.io.files import is_typed
+from manyhands.io.sheets import (
+    LONGEST_LINE,
+    TITLES,
+    UNSTATED,
+    Stated,
+    cells_of,
+    decoded,
+    limited_lines,
+    opened,
+    read_text,
+    sampled,
+    separator_of,
+)
+from manyhands.io.workbooks import is_workbook
 from manyhands.typing import AnyArray, FloatArray, IntArray
+
+_LOG = logging.getLogger("manyhands")
 
 PASS: Final = "\0pass:"
 """Begins a label that stands for a pass, as the column "pass" names it."""
@@ -58,25 +74,45 @@ class Chunk:
     share: float
 
 
+def can_be_chunked(path: Path) -> bool:
+    """Whether a table can be cut at bytes: no workbook, and no UTF-16."""
+    if is_typed(path):
+        return True
+    if is_workbook(path):
+        return False
+    with opened(path) as file:
+        return (marked_encoding(file.read(4096)) or "utf-8-sig") == "utf-8-sig"
+
+
 def chunks_of(
-    path: Path, columns: dict[str, str | None], rows: int, position: int | None = None
+    path: Path,
+    columns: dict[str, str | None],
+    rows: int,
+    position: int | None = None,
+    stated: Stated = UNSTATED,
 ) -> Iterator[Chunk]:
     """Yield the chunks of a table of about ``rows`` rows each, from a position.
 
     Parameters
     ----------
     path : Path
-        .csv or .tsv, either with .gz; .parquet or .pq.
+        CSV of any separator (.gz, too), in UTF-8 or a code page; .parquet or .pq.
     columns : dict
         Names of the columns "task", "worker", "label" and "weight" (or None).
+    rows : int
+    position : int, optional
+    stated : Stated
     """
     try:
         import pyarrow  # type: ignore[import-untyped]  # noqa: F401
     except ImportError as error:
         raise_missing_extra("Ingesting files", "io", error)
-    is_text = suffix_of(path) in SEPARATORS
-    read = _csv_tables if is_text else _parquet_tables
-    for table, names, end, share in read(path, columns, rows, position):
+    is_text = not is_typed(path)
+    if is_text:
+        found = _csv_tables(path, columns, rows, position, stated)
+    else:
+        found = _parquet_tables(path, columns, rows, position)
+    for table, names, end, share in found:
         if len(table):
             yield _chunk(table, names, end, share, is_text=is_text)
 
@@ -103,17 +139,17 @@ def _names(header: list[str], columns: dict[str, str | None]) -> dict[str, str]:
 
 
 def _csv_tables(
-    path: Path, columns: dict[str, str | None], rows: int, position: int | None
+    path: Path, columns: dict[str, str | None], rows: int, position: int | None, stated: Stated
 ) -> Iterator[tuple[Any, dict[str, str], int, float]]:
     import pyarrow as pa
     from pyarrow import csv
 
-    written = csv_header(path)
-    header = [name.strip() for name in written]
-    names = _names(header, columns)
+    with opened(path) as file:
+        head = _head(file, path, stated)
+    names = _names(head.header, columns)
     used = list(dict.fromkeys(names.values()))
-    reading = csv.ReadOptions(column_names=header, use_threads=False)
-    parsing = csv.ParseOptions(delimiter=SEPARATORS[suffix_of(path)], newlines_in_values=True)
+    reading = csv.ReadOptions(column_names=head.header, use_threads=False)
+    parsing = csv.ParseOptions(delimiter=head.separator, newlines_in_values=True)
     converting = csv.ConvertOptions(
         include_columns=used,
         column_types=dict.fromkeys(used, pa.string()),
@@ -121,11 +157,11 @@ def _csv_tables(
         strings_can_be_null=True,
         quoted_strings_can_be_null=True,
     )
-    packed = path.name.lower().endswith(".gz")
     size = path.stat().st_size
-    opener: Any = gzip.open if packed else open
-    with opener(path, "rb") as file:
-        at, skip = (position, 0) if position is not None else (0, 1)
+    with path.open("rb") as raw:
+        packed = raw.read(2) == b"\x1f\x8b"
+    with opened(path) as file:
+        at = head.end if position is None else position
         file.seek(at)
         rest = b""
         while True:
@@ -137,13 +173,72 @@ def _csv_tables(
             complete, rest = block[:cut], block[cut:]
             at += len(complete)
             if complete.strip():
-                reading.skip_rows = skip
+                if head.encoding != "utf-8-sig":
+                    complete = complete.decode(head.encoding).encode()
                 table = csv.read_csv(io.BytesIO(complete), reading, parsing, converting)
-                done = file.fileobj.tell() if packed else at
-                yield table, names, at, min(1.0, done / size)
-                skip = 0
+                done = file.fileobj.tell() if packed else at  # type: ignore[attr-defined]
+                yield _without_blank(table, names, path), names, at, min(1.0, done / size)
             if ended:
                 return
+
+
+@dataclass(frozen=True)
+class _Head:
+    """How a table of text begins: its columns, and the byte at which its rows do."""
+
+    header: list[str]
+    separator: str
+    encoding: str
+    end: int
+
+
+def _head(file: IO[bytes], path: Path, stated: Stated) -> _Head:
+    """Read the header of a table, below titles if there are some.
+
+    Raises
+    ------
+    AnnotationError
+        If the file has no header or no rows.
+    """
+    encoding = find_encoding(file, stated.encoding)
+    if encoding.note is not None:
+        _LOG.info("%s: %s", path.name, encoding.note)
+    file.seek(0)
+    sheet = read_text(file, replace(stated, encoding=encoding.name), most=TITLES)
+    sheet.check()
+    taken: list[str] = []
+    with decoded(file, encoding.name) as text:
+        lines = limited_lines(text)
+
+        def noted() -> Iterator[str]:
+            for line in lines:
+                taken.append(line)
+                yield line
+
+        _, declared = separator_of(list(sampled(limited_lines(text))), stated.separator)
+        text.seek(0)
+        taken.extend(next(lines) for _ in range(declared))
+        found = cells_of(noted(), sheet.separator)
+        names = [next(found) for _ in range(sheet.top)][-1]
+    file.seek(0)
+    mark = 3 if file.read(3) == b"\xef\xbb\xbf" else 0
+    end = mark + len("".join(taken).encode("utf-8" if mark else encoding.name.removesuffix("-sig")))
+    unnamed = [f"\0{i}" for i in range(len(names))]
+    header = [*sheet.header, *unnamed[len(sheet.header) :]]
+    return _Head(header, sheet.separator, encoding.name, end)
+
+
+def _without_blank(table: Any, names: dict[str, str], path: Path) -> Any:
+    """Leave out rows that say nothing of a task, an annotator or a label."""
+    import pyarrow.compute as pc
+
+    filled = [pc.is_valid(table[names[name]]) for name in ("task", "worker", "label")]
+    kept = pc.or_(pc.or_(filled[0], filled[1]), filled[2])
+    blank = len(table) - pc.sum(kept).as_py() if len(table) else 0
+    if not blank:
+        return table
+    _LOG.info("%s: %d rows name no task, annotator or label and were skipped", path.name, blank)
+    return table.filter(kept)
 
 
 def _end_of_rows(block: bytes) -> int:

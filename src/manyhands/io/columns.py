@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,8 +14,8 @@ import numpy as np
 from manyhands.annotations.encoding import distinct_text, missing_mask
 from manyhands.annotations.ids import ID_NAMES, base_name, letters
 from manyhands.exceptions import AnnotationError
-from manyhands.io.files import SEPARATORS, suffix_of
-from manyhands.typing import AnyArray, BoolArray
+from manyhands.io.files import is_typed
+from manyhands.typing import AnyArray, BoolArray, FloatArray
 
 Frame: TypeAlias = nw.DataFrame[Any]
 
@@ -77,8 +78,8 @@ def require_column(frame: Frame, argument: str, name: str) -> None:
 
 
 def with_types(frame: Frame, names: dict[str, str], path: Path) -> Frame:
-    """Convert the text columns of a CSV file to their types; other formats have types."""
-    if suffix_of(path) not in SEPARATORS:
+    """Convert the text columns of a table to their types; those of Parquet have types."""
+    if is_typed(path):
         return frame
     for argument, name in names.items():
         if name not in frame.columns:
@@ -114,11 +115,59 @@ def canonical(text: AnyArray, *, floats: bool = False) -> AnyArray:
 
 def _numbers(text: AnyArray, column: str) -> AnyArray:
     try:
-        return text.astype(np.float64)
+        return as_numbers(text.tolist())
     except ValueError as error:
         raise AnnotationError(
             f"column {column!r} (weight) must hold numbers: {error}; correct or drop these rows"
         ) from error
+
+
+_COMMA = re.compile(r"\s*[-+]?\d*,\d+([eE][-+]?\d+)?\s*")
+_DOTS_AND_COMMA = re.compile(r"\s*[-+]?\d{1,3}(\.\d{3})+,\d+\s*")
+_THOUSANDS = re.compile(r"\s*[-+]?[1-9]\d{0,2},\d{3}\s*")
+
+
+def as_numbers(texts: Sequence[str], *, decimal_commas: bool = False) -> FloatArray:
+    """Read numbers with decimal points, or all with decimal commas, as much of Europe writes them.
+
+    Parameters
+    ----------
+    texts : sequence of str
+    decimal_commas : bool
+        Whether a comma can be nothing else, as in a file separated by semicolons.
+
+    Raises
+    ------
+    ValueError
+        If a text is no number, points and commas are mixed, or every comma may as well separate
+        thousands, as in "1,234".
+
+    Examples
+    --------
+    >>> as_numbers(["0,5", "2"]).tolist(), as_numbers(["1.5"]).tolist()
+    ([0.5, 2.0], [1.5])
+    """
+    try:
+        return np.array([float(text) for text in texts], dtype=np.float64)
+    except ValueError:
+        with_comma = [text for text in texts if "," in text]
+        if not with_comma:
+            raise
+    for text in with_comma:
+        if not _COMMA.fullmatch(text) and not (decimal_commas and _DOTS_AND_COMMA.fullmatch(text)):
+            raise ValueError(f"{text[:40]!r} is no number")
+    pointed = next((text for text in texts if "." in text and "," not in text), None)
+    if pointed is not None:
+        raise ValueError(
+            f"{pointed[:40]!r} has a decimal point, and {with_comma[0]!r} a comma; write all with "
+            "points"
+        )
+    if not decimal_commas and all(map(_THOUSANDS.fullmatch, with_comma)):
+        raise ValueError(
+            f"the comma in {with_comma[0]!r} may be a decimal comma or separate thousands; write a "
+            "point, or no mark"
+        )
+    return np.array([float(text.replace(".", "").replace(",", ".")) for text in texts])
 
 
 def with_missing(values: AnyArray, missing: BoolArray) -> AnyArray:

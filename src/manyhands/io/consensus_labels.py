@@ -14,10 +14,11 @@ from manyhands.annotations.target import as_one_kind, over
 from manyhands.decision.labels import as_posterior
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.inputs import frame_in_order, series_in_order
-from manyhands.io.columns import Frame, preview, with_types
+from manyhands.io.columns import Frame, as_numbers, preview, with_types
 from manyhands.io.files import PathLike, existing_file, naming
 from manyhands.io.frames import read_frame
 from manyhands.io.gold import REVIEWED, is_reviewed
+from manyhands.io.sheets import UNSTATED, Stated
 from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
 
 ACTIONS: Final = ("accept", "collect more", "review")
@@ -219,17 +220,21 @@ def _codes(labels: Any, table: AnnotationTable) -> IntArray:
     return codes
 
 
-def read_consensus(path: PathLike, table: AnnotationTable, **options: Any) -> Consensus:
+def read_consensus(
+    path: PathLike, table: AnnotationTable, *, stated: Stated = UNSTATED, **options: Any
+) -> Consensus:
     """Read labels that manyhands wrote, and join them with the annotations behind them.
 
     Parameters
     ----------
     path : str or Path
-        ``labels.csv`` of ``manyhands fit`` or ``aggregate``, or what ``predict`` wrote: .csv, .tsv
-        or .parquet, with the columns ``task``, ``label`` and ``p(<class>)``.
+        ``labels.csv`` of ``manyhands fit`` or ``aggregate``, or what ``predict`` wrote: .csv, .tsv,
+        .xlsx or .parquet, with the columns ``task``, ``label`` and ``p(<class>)``.
     table : AnnotationTable
         Instances of the file that have no annotations are added. A class without a column has no
         probability, and a warning.
+    stated : Stated
+        What the file does not say of its encoding and separator.
     **options
         ``accept`` and ``enough`` of `consensus`.
 
@@ -240,7 +245,7 @@ def read_consensus(path: PathLike, table: AnnotationTable, **options: Any) -> Co
     """
     path = existing_file(path)
     with naming(path):
-        frame = with_types(read_frame(path), {"task": "task"}, path)
+        frame = with_types(read_frame(path, stated), {"task": "task"}, path)
         posterior = _read_posterior(frame, table.classes)
         tasks = make_vocabulary(frame["task"].to_numpy(), "column 'task'")
         known, wanted = as_one_kind(table.instances, tasks)
@@ -287,5 +292,15 @@ def _read_posterior(frame: Frame, classes: AnyArray) -> FloatArray:
         )
     posterior = np.zeros((len(frame), len(names)))
     for name, column in shares.items():
-        posterior[:, names.index(name)] = np.array(frame[column].to_numpy(), dtype=np.float64)
+        posterior[:, names.index(name)] = _shares(frame[column].to_numpy(), column)
     return posterior
+
+
+def _shares(values: AnyArray, column: str) -> FloatArray:
+    """Probabilities of a column, with decimal points or commas."""
+    if values.dtype.kind in "iuf":
+        return values.astype(np.float64)
+    try:
+        return as_numbers(values.astype(str).tolist())
+    except ValueError as error:
+        raise AnnotationError(f"column {column!r} must hold probabilities: {error}") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -15,12 +15,12 @@ from scipy import sparse
 from manyhands.annotations.encoding import make_vocabulary
 from manyhands.annotations.ids import id_column
 from manyhands.exceptions import AnnotationError, raise_missing_extra, warn_caller
-from manyhands.io.columns import canonical, preview
-from manyhands.io.csv_files import csv_header, read_csv
-from manyhands.io.files import SEPARATORS, PathLike, existing_file, naming, suffix_of
-from manyhands.io.frames import read_parquet
+from manyhands.io.columns import Frame, as_numbers, canonical, preview
+from manyhands.io.files import PathLike, existing_file, is_typed, naming, suffix_of
+from manyhands.io.frames import read_checked, read_parquet
 from manyhands.io.mapped import MappedRows, release
-from manyhands.typing import AnyArray
+from manyhands.io.sheets import Stated
+from manyhands.typing import AnyArray, FloatArray
 
 MAPPED_BYTES = 2**28
 """Size from which a .npy file is mapped, so that it is never all in memory, and several processes
@@ -60,7 +60,14 @@ class FeatureFile:
         return int(self.X.shape[0])
 
 
-def read_features(path: PathLike, *, known: Collection[str] = ()) -> FeatureFile:
+def read_features(
+    path: PathLike,
+    *,
+    known: Collection[str] = (),
+    encoding: str | None = None,
+    separator: str | None = None,
+    sheet: str | None = None,
+) -> FeatureFile:
     """Read features from a file.
 
     Parameters
@@ -69,10 +76,13 @@ def read_features(path: PathLike, *, known: Collection[str] = ()) -> FeatureFile
         - .npy: only the array; it is memory-mapped from 256 MiB on;
         - .npz: the array ``X``, or the only array; an array ``task`` (``instance``, ``id``, ...)
           holds the ids; or what ``scipy.sparse.save_npz`` wrote;
-        - .csv, .tsv (either with .gz), .parquet, .pq: numeric columns; a column ``task``
-          (``instance``, ``id``, ...) holds the ids.
+        - CSV of any separator and encoding, with decimal points or commas (.gz, too), .xlsx,
+          .parquet, .pq: numeric columns; a column ``task`` (``instance``, ``id``, ...) holds the
+          ids.
     known : collection of str
         Names of columns that are features, even if they are called as ids are.
+    encoding, separator, sheet : str, optional
+        As in `read_annotations`.
 
     Returns
     -------
@@ -91,16 +101,18 @@ def read_features(path: PathLike, *, known: Collection[str] = ()) -> FeatureFile
     with naming(path):
         suffix = suffix_of(path)
         columns: list[str] | None = None
+        numbers: list[int] | None = None
         ids: Any = None
         if suffix == ".npy":
             X = read_array(path, mapped=path.stat().st_size >= MAPPED_BYTES)
         elif suffix == ".npz":
             X, ids = _from_archive(path)
         else:
-            X, ids, columns = _from_columns(path, known)
-        X = _checked_features(X, columns)
+            stated = Stated(encoding, separator, sheet)
+            X, ids, columns, numbers = _from_columns(path, known, stated)
+        X = _checked_features(X, columns, numbers)
         names = None if columns is None else tuple(columns)
-        return FeatureFile(X, None if ids is None else row_ids_of(ids, X.shape[0]), names)
+        return FeatureFile(X, None if ids is None else row_ids_of(ids, X.shape[0], numbers), names)
 
 
 def read_array(path: Path, *, mapped: bool = False) -> AnyArray:
@@ -159,37 +171,71 @@ def _warn_of_unread_ids(arrays: dict[str, AnyArray], n: int) -> None:
             )
 
 
+_MISSING_NUMBERS = frozenset({"", "nan", "NaN", "NA", "N/A", "#N/A", "null", "None"})
+_TRUTH = {"true": 1.0, "false": 0.0}
+
+
 def _from_columns(
-    path: Path, known: Collection[str]
-) -> tuple[AnyArray, AnyArray | None, list[str]]:
-    text = suffix_of(path) in SEPARATORS
-    if text:
-        header = csv_header(path)
-        id_name = id_column(name.strip() for name in header if name.strip() not in known)
-        frame = read_csv(path, features=header, ids=id_name)
+    path: Path, known: Collection[str], stated: Stated
+) -> tuple[AnyArray, AnyArray | None, list[str], list[int] | None]:
+    """Return the features, the ids, the names of the columns, and the numbers of the rows."""
+    if is_typed(path):
+        X, ids, columns = _from_typed(read_parquet(path), known)
+        return X, ids, columns, None
+    sheet = read_checked(path, stated)
+    id_name = id_column(name for name in sheet.header if name not in known)
+    values, other = {}, []
+    ids: AnyArray = np.array([])
+    for name, cells in zip(sheet.header, sheet.columns(), strict=True):
+        if name == id_name:
+            ids = np.array(cells, dtype=str)
+            continue
+        try:
+            values[name] = _numeric(cells, decimal_commas=sheet.separator == ";")
+        except ValueError as error:
+            other.append((name, error))
+    _check_numeric([name for name, _ in other], len(other) + len(values))
+    with np.errstate(over="ignore"):
+        X = np.column_stack(list(values.values())).astype(np.float32)
+    return X, None if id_name is None else canonical(ids), list(values), sheet.numbers
+
+
+def _numeric(cells: Sequence[str], *, decimal_commas: bool) -> FloatArray:
+    """Numbers of a column; NaN where there is none; yes and no as 1 and 0."""
+    given = [cell for cell in cells if cell not in _MISSING_NUMBERS]
+    if given and {cell.lower() for cell in given} <= set(_TRUTH):
+        numbers = np.array([_TRUTH[cell.lower()] for cell in given])
     else:
-        frame = read_parquet(path)
-        id_name = id_column(name for name in frame.columns if name not in known)
+        numbers = as_numbers(given, decimal_commas=decimal_commas)
+    found = np.full(len(cells), np.nan)
+    found[[cell not in _MISSING_NUMBERS for cell in cells]] = numbers
+    return found
+
+
+def _from_typed(
+    frame: Frame, known: Collection[str]
+) -> tuple[AnyArray, AnyArray | None, list[str]]:
+    id_name = id_column(name for name in frame.columns if name not in known)
     columns = [name for name in frame.columns if name != id_name]
     numeric = {c for c in columns if frame[c].dtype.is_numeric() or frame[c].dtype == nw.Boolean}
-    other = [c for c in columns if c not in numeric]
+    _check_numeric([c for c in columns if c not in numeric], len(columns))
+    with np.errstate(over="ignore"):
+        X = np.column_stack([frame[c].cast(nw.Float32).to_numpy() for c in columns])
+    return X, None if id_name is None else frame[id_name].to_numpy(), columns
+
+
+def _check_numeric(other: list[str], n: int) -> None:
     if other:
         raise AnnotationError(
-            f"{len(other)} of {len(columns)} columns are not numeric: {preview(other)}. Encode "
+            f"{len(other)} of {n} columns are not numeric: {preview(other)}. Encode "
             "or drop them, or fit a data frame in Python, which may hold them; put ids into a "
             "column named 'task'"
         )
-    if not columns:
+    if not n:
         raise AnnotationError("there are no feature columns; store one numeric column per feature")
-    with np.errstate(over="ignore"):
-        X = np.column_stack([frame[c].cast(nw.Float32).to_numpy() for c in columns])
-    if id_name is None:
-        return X, None, columns
-    ids = frame[id_name].to_numpy()
-    return X, canonical(ids) if text else ids, columns
 
 
-def _checked_features(X: Any, columns: list[str] | None) -> Any:
+def _checked_features(X: Any, columns: list[str] | None, numbers: list[int] | None = None) -> Any:
     if X.dtype.kind not in "iufb":
         raise AnnotationError(f"features must be numbers, not of type {X.dtype}; encode them")
     if X.ndim < 2:
@@ -213,23 +259,26 @@ def _checked_features(X: Any, columns: list[str] | None) -> Any:
     if not finite.all():
         place = np.unravel_index(int(np.argmin(finite)), X.shape)
         column = repr(columns[place[1]]) if columns else ", ".join(map(str, place[1:]))
+        row = f"row {place[0]}, column {column} (counted from 0)"
+        if numbers is not None:
+            row = f"row {numbers[place[0]]}, column {column}"
         raise AnnotationError(
-            f"row {place[0]}, column {column} (counted from 0) is {X[place]!s} in float32, and "
+            f"{row} is {X[place]!s} in float32, and "
             f"{finite.size - int(finite.sum()) - 1} more cells are not finite; impute or drop them"
         )
     return X
 
 
-def row_ids_of(ids: AnyArray, n: int) -> AnyArray:
-    """Check the ids of n rows."""
+def row_ids_of(ids: AnyArray, n: int, numbers: Sequence[int] | None = None) -> AnyArray:
+    """Check the ids of n rows, which have these numbers in a spreadsheet."""
     if ids.shape != (n,):
         raise AnnotationError(
             f"the ids have shape {ids.shape} for {n} rows of features; store one id per row"
         )
     if ids.dtype.kind in "UTO" and (ids == "").any():
-        raise AnnotationError(
-            f"the id of row {int(np.argmax(ids == ''))} is empty; give every row an id"
-        )
+        row = int(np.argmax(ids == ""))
+        row = row if numbers is None else numbers[row]
+        raise AnnotationError(f"the id of row {row} is empty; give every row an id")
     return make_vocabulary(ids, "the column of ids")
 
 

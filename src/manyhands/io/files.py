@@ -126,11 +126,22 @@ PathLike: TypeAlias = str | os.PathLike[str]
 
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
+"""What is written between the cells; readers go by the content."""
 
 
 def suffix_of(path: Path) -> str:
     """Return the suffix that determines the format, such as '.csv' for 'a.CSV.gz'."""
     return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
+def is_typed(path: Path) -> bool:
+    """Whether a table is a Parquet file, whose columns have types; those of others are text."""
+    if suffix_of(path) in (".parquet", ".pq"):
+        return True
+    if not path.is_file():  # A name that stands for a frame in memory.
+        return False
+    with path.open("rb") as file:
+        return file.read(4) == b"PAR1"
 
 
 def existing_file(path: PathLike) -> Path:

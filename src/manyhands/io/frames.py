@@ -5,37 +5,82 @@ from __future__ import annotations
 import errno
 import io
 import json
+import logging
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import narwhals as nw
 
+from manyhands.annotations.frames import SHEET_ROWS
 from manyhands.exceptions import AnnotationError, WriteError, raise_missing_extra
 from manyhands.io.columns import Frame
-from manyhands.io.csv_files import csv_header, csv_text, read_csv
-from manyhands.io.files import SEPARATORS, PathLike, explain, suffix_of, write_atomically
+from manyhands.io.csv_files import csv_text, released
+from manyhands.io.files import SEPARATORS, PathLike, explain, is_typed, suffix_of, write_atomically
+from manyhands.io.sheets import UNSTATED, Sheet, Stated, read_sheet
+from manyhands.io.workbooks import check_installed, write_workbook
 
-WRITTEN = (".csv", ".tsv", ".parquet", ".json", ".jsonl")
+WRITTEN = (".csv", ".tsv", ".xlsx", ".parquet", ".json", ".jsonl")
 """Formats of `write_table`, by suffix."""
 
+NO_SHEETS = frozenset({".json", ".jsonl", ".ndjson", ".npy", ".npz", ".pdf", ".docx"})
+"""Suffixes of files that are no tables of cells."""
 
-def read_frame(path: Path) -> Frame:
-    """Read a table; the columns of a CSV file are text."""
-    suffix = suffix_of(path)
-    if suffix in SEPARATORS:
-        csv_header(path)
-        return read_csv(path)
-    return read_parquet(path)
+_LOG = logging.getLogger("manyhands")
+
+
+def read_frame(path: Path, stated: Stated = UNSTATED) -> Frame:
+    """Read a table; the columns of all but Parquet files are text.
+
+    A CSV file of any separator and encoding, whatever its suffix, or an Excel workbook. Cells stay
+    what they are: "NA" and "None" are ordinary values, and an empty cell is a missing one. The
+    rows of the pandas frame are called as a spreadsheet numbers them.
+    """
+    if is_typed(path):
+        return read_parquet(path)
+    sheet = read_checked(path, stated)
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise_missing_extra("Reading a table", "io", error)
+    columns = dict(zip(sheet.header, sheet.columns(), strict=True))
+    if sheet.separator:  # A workbook keeps text apart from formulas.
+        columns = {name: _released(cells) for name, cells in columns.items()}
+    rows = pd.Index(sheet.numbers, name=SHEET_ROWS)
+    cells = {name: [cell or None for cell in column] for name, column in columns.items()}
+    frame = pd.DataFrame(cells, index=rows, dtype=str, columns=list(cells))
+    return cast(Frame, nw.from_native(frame, eager_only=True))
+
+
+def _released(cells: tuple[str, ...]) -> tuple[str, ...]:
+    if any(cell[:1] == "'" for cell in cells):
+        return tuple(map(released, cells))
+    return cells
+
+
+def read_checked(path: Path, stated: Stated = UNSTATED) -> Sheet:
+    """Read a sheet with a header of different names and at least one row; log its notes.
+
+    Raises
+    ------
+    AnnotationError
+        If it is not one.
+    """
+    if suffix_of(path) in NO_SHEETS:
+        raise AnnotationError(
+            f"files ending in {suffix_of(path)!r} cannot be read; use .csv, .tsv, .xlsx, .parquet, "
+            "(for texts) .txt, or (for matrices) .npy, .npz"
+        )
+    sheet = read_sheet(path, stated)
+    sheet.check()
+    for note in sheet.notes:
+        _LOG.info("%s: %s", path.name, note)
+    return sheet
 
 
 def read_parquet(path: Path) -> Frame:
-    """Read a parquet file; raise an error for any other suffix."""
-    if suffix_of(path) not in (".parquet", ".pq"):
-        raise AnnotationError(
-            f"files ending in {suffix_of(path)!r} cannot be read; use .csv, .tsv, .parquet, "
-            "(for texts) .txt, or (for matrices) .npy, .npz"
-        )
+    """Read a parquet file."""
     try:
         import pyarrow.parquet as pq  # type: ignore[import-untyped]
     except ImportError as error:
@@ -49,14 +94,16 @@ def read_parquet(path: Path) -> Frame:
 
 
 def check_table_path(path: PathLike) -> Path:
-    """Check, before any work, that `write_table` knows the format of a file name.
+    """Check, before any work, that `write_table` can write a file of this name.
 
     Raises
     ------
     AnnotationError
         If the suffix is none of `WRITTEN`.
     WriteError
-        If it is a folder.
+        If it is a folder, or its folder cannot be written.
+    MissingExtraError
+        If the format needs an extra that is not installed.
     """
     path = Path(path)
     if path.is_dir():
@@ -66,7 +113,24 @@ def check_table_path(path: PathLike) -> Path:
             f"{str(path)!r} ends in {path.suffix!r}, which is not a format of tables; give a name "
             f"that ends in {', '.join(WRITTEN[:-1])} or {WRITTEN[-1]}"
         )
+    if path.suffix.lower() == ".xlsx":
+        check_installed()
+    if path.suffix.lower() == ".parquet":
+        _pyarrow()
+    place = next(folder for folder in path.absolute().parents if folder.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK):
+        reason = errno.EACCES if place.is_dir() else errno.ENOTDIR
+        raise WriteError(reason, explain(OSError(reason, ""), path))
     return path
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet
+    except ImportError as error:
+        raise_missing_extra("Writing a parquet file", "io", error)
+    return pa
 
 
 def write_table(
@@ -79,22 +143,25 @@ def write_table(
     path : str or Path
     columns : mapping from str to sequences of equal length
     keep_formulas : bool
-        As in `csv_text`; the other formats are never changed, as no spreadsheet runs them.
+        As in `csv_text`; the other formats are never changed: in a workbook, text is stored as
+        text, which Excel does not run.
 
     Raises
     ------
     AnnotationError
-        If the suffix is unknown.
+        If the suffix is unknown, or a workbook cannot hold so many rows or so long a text.
     WriteError
         If the file cannot be written.
     MissingExtraError
-        If the format is Parquet and the extra 'io' is not installed.
+        If the format is Parquet or .xlsx, and the extra 'io' or 'xlsx' is not installed.
     """
     path = check_table_path(path)
     suffix = path.suffix.lower()
     if suffix in SEPARATORS:
         text = csv_text(columns, separator=SEPARATORS[suffix], keep_formulas=keep_formulas)
         return write_atomically(path, text)
+    if suffix == ".xlsx":
+        return write_atomically(path, write_workbook(columns))
     if suffix == ".parquet":
         return write_atomically(path, _parquet(columns))
     rows = [
@@ -115,17 +182,13 @@ def write_parquet_parts(path: PathLike, parts: Iterable[Mapping[str, Any]]) -> P
     MissingExtraError
         If the extra 'io' is not installed.
     """
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise_missing_extra("Writing a parquet file", "io", error)
+    pa = _pyarrow()
 
     def write(file: Any) -> None:
         writer = None
         for part in parts:
             table = pa.table({name: pa.array(values) for name, values in part.items()})
-            writer = writer or pq.ParquetWriter(file, table.schema)
+            writer = writer or pa.parquet.ParquetWriter(file, table.schema)
             writer.write_table(table.cast(writer.schema))
         if writer is not None:
             writer.close()
@@ -134,11 +197,9 @@ def write_parquet_parts(path: PathLike, parts: Iterable[Mapping[str, Any]]) -> P
 
 
 def _parquet(columns: Mapping[str, Sequence[Any]]) -> bytes:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise_missing_extra("Writing a parquet file", "io", error)
+    pa = _pyarrow()
     content = io.BytesIO()
-    pq.write_table(pa.table({name: list(values) for name, values in columns.items()}), content)
+    pa.parquet.write_table(
+        pa.table({name: list(values) for name, values in columns.items()}), content
+    )
     return content.getvalue()

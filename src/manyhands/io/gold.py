@@ -12,6 +12,7 @@ import numpy as np
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode, is_text, make_vocabulary, missing_mask
+from manyhands.annotations.frames import rows_of
 from manyhands.annotations.label_sets import NO_YES, Multilabel, name_of, read_cells
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.io.columns import (
@@ -23,9 +24,10 @@ from manyhands.io.columns import (
     with_types,
 )
 from manyhands.io.corrections import Standing, of_one_kind, read_corrections
-from manyhands.io.files import SEPARATORS, PathLike, existing_file, naming, suffix_of
+from manyhands.io.files import PathLike, existing_file, is_typed, naming, suffix_of
 from manyhands.io.frames import read_frame
 from manyhands.io.label_values import label_values
+from manyhands.io.sheets import Stated
 from manyhands.typing import AnyArray, BoolArray
 
 _LOG = logging.getLogger("manyhands")
@@ -92,6 +94,9 @@ def read_gold(
     label: str = "label",
     split: str = "split",
     classes: Any = None,
+    encoding: str | None = None,
+    separator: str | None = None,
+    sheet: str | None = None,
 ) -> GoldFile:
     """Read gold labels, one row per task; an empty label means that there is no gold.
 
@@ -103,13 +108,15 @@ def read_gold(
     Parameters
     ----------
     path : str or Path
-        .csv, .tsv (either with .gz), .parquet or .pq; or a file of corrections (.jsonl), of which
-        those that stand count.
+        CSV of any separator and encoding (.gz, too), .xlsx, .parquet or .pq; or a file of
+        corrections (.jsonl), of which those that stand count.
     task, label, split : str
         Names of the columns; other common names are found as in `read_annotations`. The split
         column is optional.
     classes : sequence, optional
         All classes; may be names of integer labels, as in `read_annotations`.
+    encoding, separator, sheet : str, optional
+        As in `read_annotations`.
 
     Returns
     -------
@@ -127,7 +134,7 @@ def read_gold(
     if suffix_of(path) == ".jsonl":
         return _read_corrections(path, classes)
     with naming(path):
-        frame = read_frame(path)
+        frame = read_frame(path, Stated(encoding, separator, sheet))
         names = {
             "task": find_column(frame, "task", task),
             "label": find_column(frame, "gold", label),
@@ -139,6 +146,12 @@ def read_gold(
         looked = _reviewed(frame, names["label"], path)
         frame = with_types(frame, names, path)
         frame, values, code_names = label_values(frame, names["label"], classes)
+        gaps = np.flatnonzero(missing_mask(frame[names["task"]].to_numpy()))
+        if len(gaps):
+            raise AnnotationError(
+                f"column {names['task']!r} holds a missing value in {rows_of(frame, gaps)}; give "
+                "every task its id, or drop the row"
+            )
         frame = frame.filter(looked.tolist())
         ids = make_vocabulary(frame[names["task"]].to_numpy(), f"column {names['task']!r}")
         labels = _gold_values(frame[names["label"]].to_numpy(), values, code_names)
@@ -207,16 +220,25 @@ def _gold_values(raw: AnyArray, values: AnyArray | None, names: AnyArray | None)
     return with_missing((vocabulary if names is None else names)[codes], missing)
 
 
-def read_history(path: PathLike, table: AnnotationTable) -> list[tuple[Any, ...]]:
+def read_history(
+    path: PathLike,
+    table: AnnotationTable,
+    *,
+    encoding: str | None = None,
+    separator: str | None = None,
+    sheet: str | None = None,
+) -> list[tuple[Any, ...]]:
     """Read counts of earlier annotations, for ``fit(history=)`` on a table.
 
     Parameters
     ----------
     path : str or Path
-        .csv, .tsv (either with .gz), .parquet or .pq, with the columns ``annotator`` (or ``worker``
-        or another common name for it), ``true``, ``given`` and ``count``.
+        CSV, .xlsx, .parquet or .pq, with the columns ``annotator`` (or ``worker`` or another
+        common name for it), ``true``, ``given`` and ``count``.
     table : AnnotationTable
         Text becomes numbers where the annotators or the classes of this table are numbers.
+    encoding, separator, sheet : str, optional
+        As in `read_annotations`.
 
     Returns
     -------
@@ -231,7 +253,7 @@ def read_history(path: PathLike, table: AnnotationTable) -> list[tuple[Any, ...]
     """
     path = existing_file(path)
     with naming(path):
-        frame = read_frame(path)
+        frame = read_frame(path, Stated(encoding, separator, sheet))
         names = ["annotator", "true", "given", "count"]
         if "annotator" not in frame.columns:
             names[0] = find_column(frame, "worker", "worker")
@@ -249,10 +271,10 @@ def read_history(path: PathLike, table: AnnotationTable) -> list[tuple[Any, ...]
             gaps = np.flatnonzero(missing_mask(values))
             if len(gaps):
                 raise AnnotationError(
-                    f"column {name!r} has no entry in row {gaps[0] + 1}; fill it in, or drop "
+                    f"column {name!r} has no entry in {rows_of(frame, gaps)}; fill it in, or drop "
                     "the row"
                 )
-            if suffix_of(path) in SEPARATORS and vocabulary is not None and not is_text(vocabulary):
+            if not is_typed(path) and vocabulary is not None and not is_text(vocabulary):
                 values = canonical(values, floats=True)
             columns.append(values.tolist())
         return list(zip(*columns, strict=True))

@@ -29,10 +29,11 @@ from manyhands.annotations.ids import in_natural_order
 from manyhands.exceptions import AnnotationError, WriteError, raise_missing_extra, warn_caller
 from manyhands.io import remote
 from manyhands.io.annotations import is_plain, read_annotations
-from manyhands.io.chunks import PASS
+from manyhands.io.chunks import PASS, can_be_chunked
 from manyhands.io.columns import canonical
 from manyhands.io.exports.pieces import COLUMNS, Conversion, is_large
 from manyhands.io.files import PathLike, existing_file, explain, write_atomically
+from manyhands.io.sheets import UNSTATED, stated_of
 from manyhands.io.sorted_runs import PLAN, Progress, Runs, keys_of, sorted_ids
 from manyhands.io.store import AnnotationStore, upload_store
 from manyhands.io.store_writer import SHARD_ANNOTATIONS, StoreWriter, is_store, shards_of
@@ -137,7 +138,8 @@ def ingest(
             with _resumable(works):
                 found = conversion.run()
             files, columns, reading = found.tables, dict(COLUMNS), found.reading
-        work = Runs(works[0], files, columns, reading, max(memory, 2**20), progress)
+        stated = stated_of(options) if conversion is None else UNSTATED
+        work = Runs(works[0], files, columns, reading, max(memory, 2**20), progress, stated)
         work.check_plan(shard_annotations)
         with _resumable(works):
             work.read()
@@ -181,7 +183,9 @@ def _is_long(path: PathLike, columns: dict[str, Any], options: dict[str, Any]) -
     optional = {"weight": columns["weight"]}
     if options.get("multilabel") in ("join", "split"):
         return False  # The rows of an answer may stand anywhere.
-    return not str(path).endswith(".npy") and is_plain(path, optional, {**named, **options})
+    if str(path).endswith(".npy") or not is_plain(path, optional, {**named, **options}):
+        return False
+    return not Path(path).exists() or can_be_chunked(Path(path))
 
 
 @contextmanager

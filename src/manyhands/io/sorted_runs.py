@@ -21,6 +21,7 @@ from manyhands.annotations.ids import natural_keys
 from manyhands.exceptions import AnnotationError
 from manyhands.io.chunks import Chunk, chunks_of
 from manyhands.io.files import naming, write_atomically
+from manyhands.io.sheets import UNSTATED, Stated
 from manyhands.typing import AnyArray, IntArray
 
 ROW = 320
@@ -68,6 +69,8 @@ class Runs:
         Names of the columns, and options of reading.
     memory : int
     progress : callable
+    stated : Stated
+        What the files do not say of their encoding and separator.
     workers, labels : dict {value: provisional code}
     runs : list of dict
         What later phases need to know of each run.
@@ -79,6 +82,7 @@ class Runs:
     reading: dict[str, Any]
     memory: int
     progress: Progress
+    stated: Stated = UNSTATED
     workers: dict[str, int] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
     runs: list[dict[str, Any]] = field(default_factory=list)
@@ -90,6 +94,7 @@ class Runs:
             "reading": {name: repr(value) for name, value in self.reading.items()},
             "shard_annotations": shard_annotations,
             "memory": self.memory,
+            "stated": repr(self.stated),
         }
         check_plan(self.folder, self.files, about)
 
@@ -117,7 +122,7 @@ class Runs:
 
     def _chunks(self, file: Path, at: int | None) -> Iterator[Chunk]:
         """Chunks of a file, which errors of reading name; those of writing runs are others."""
-        chunks = chunks_of(file, self.columns, self.memory // ROW, at)
+        chunks = chunks_of(file, self.columns, self.memory // ROW, at, self.stated)
         while True:
             with naming(file):
                 chunk = next(chunks, None)

@@ -27,6 +27,7 @@ from manyhands.io.label_values import (
     with_passes,
     written_marks,
 )
+from manyhands.io.sheets import UNSTATED, Stated
 from manyhands.typing import AnyArray
 
 
@@ -46,6 +47,7 @@ def read_table(
     duplicates: Duplicates = "error",
     multilabel: Multilabel = "error",
     option: str | None = None,
+    stated: Stated = UNSTATED,
 ) -> AnnotationTable:
     """Read a long table or a dense matrix; see `manyhands.io.read_annotations`."""
     path = existing_file(path)
@@ -59,7 +61,7 @@ def read_table(
                 )
             return _from_dense(path, classes, tasks, integer_marks(marks))
         table = table_of_frame(
-            read_frame(path),
+            read_frame(path, stated),
             path,
             task=task,
             worker=worker,

@@ -264,15 +264,16 @@ def predict_file(
         check_table_path(out)
     model = load_classifier(folder)
     _check_kind(model, {"X": features, "--texts": texts, "--images": images})
+    own = {name: (options or {}).get(name) for name in ("encoding", "separator")}
     if annotations is not None and features is None:
         kind: Any = "images" if texts is None else "texts"
         data = read_raw_aligned(kind, str(images or texts), annotations, **(options or {}))[0]
     elif texts is not None:
-        data = read_texts(texts)
+        data = read_texts(texts, **own)
     elif images is not None:
         data = read_images(images)
     elif features is not None:
-        data = read_features(features, known=getattr(model, "feature_names_in_", ()))
+        data = read_features(features, known=getattr(model, "feature_names_in_", ()), **own)
     tasks = np.arange(len(data)) if data.tasks is None else data.tasks
     proba = model.predict_proba(data.frame)
     last = model[-1] if isinstance(model, Pipeline) else model

@@ -75,7 +75,7 @@ ADVICE = {
     "drift": "compare early and late annotations of one class; ask about fatigue or new "
     "instructions",
     "below the median": "read 20 of their annotations and teach the class pairs that 'manyhands "
-    "annotators --sheet' lists; do not dismiss: about half of them are not among the worst",
+    "annotators --teach' lists; do not dismiss: about half of them are not among the worst",
 }
 """What to do about each flag, the most serious first."""
 

@@ -232,6 +232,7 @@ def _of_store(
     if how.compare or how.to is not Tool.table or reading.groups or how.continue_:
         raise AnnotationError("of a store, leave --compare, --continue, --to and --groups out")
     options = reading.arguments()
+    own = {name: options[name] for name in ("encoding", "separator")}
     with dask_client(dask) as engine:
         return aggregate_store(
             store,
@@ -239,7 +240,7 @@ def _of_store(
             read_gold_option(how.gold, options),
             how.out,
             known=read_gold_option(how.known, options, "--known"),
-            history=None if how.history is None else read_history(how.history, store),
+            history=None if how.history is None else read_history(how.history, store, **own),
             checkpoint=checkpoint,
             engine=engine,
             **how.decision,
@@ -280,7 +281,8 @@ def _of_tables(
         policy = reading.duplicates
         shared["duplicates"] = "last" if policy is Duplicates.auto else policy.value
         return continue_aggregation(how.continue_, table, gold, how.out, **shared)
-    history = None if how.history is None else read_history(how.history, table)
+    own = {name: options[name] for name in ("encoding", "separator")}
+    history = None if how.history is None else read_history(how.history, table, **own)
     shared |= {"history": history, "checkpoint": checkpoint}
     return aggregate_table(table, aggregator, gold, how.out, **shared)
 

@@ -131,6 +131,7 @@ def convert(
     from manyhands.io.annotations import read_items, read_with_account
     from manyhands.io.consensus_labels import read_consensus
     from manyhands.io.exports.reading import report_losses
+    from manyhands.io.sheets import stated_of
     from manyhands.io.writers import check_target, write_consensus
 
     *inputs, out = paths
@@ -150,7 +151,7 @@ def convert(
         counts = {"annotations": table.n_annotations}
         counts["passes"] = len(table.abstentions) + len(table.skips)
     else:
-        found = read_consensus(labels, table)
+        found = read_consensus(labels, table, stated=stated_of({**options, "sheet": None}))
         write_consensus(out, found, to=to.value, export=export, keep_formulas=keep_formulas)
         counts = {"labels": len(found.tasks)}
     if json:

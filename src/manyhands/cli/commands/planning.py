@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_format
+import shlex
 import warnings
 from dataclasses import dataclass
 from enum import StrEnum
@@ -90,7 +91,7 @@ Size = Annotated[int, typer.Option("-n", "--n", min=1, help="Number of pairs, or
 To = Annotated[Batch, typer.Option("--to", help="label-studio: tasks with meta.assignees.")]
 MinGain = Annotated[float, typer.Option(help="Right labels per annotation below which to stop.")]
 ByOption = Annotated[By, typer.Option(help="Review labels, or single annotations.")]
-Sheet = Annotated[
+Teach = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(metavar="ANNOTATOR", help="Print what to show this annotator instead."),
 ]
@@ -159,10 +160,12 @@ def next_(
         warm_up=warm_up,
         explore=explore,
         load=load,
-        cost=None if cost is None else _prices(cost),
+        cost=None if cost is None else _prices(cost, options),
         random_state=seed,
     ).fit(read.table, proba=read.proba, gold=read_known(known, read.table, options, "--known"))
-    may = None if pairs is None else list(zip(*read_columns(pairs, "task", "worker"), strict=True))
+    may = None
+    if pairs is not None:
+        may = list(zip(*read_columns(pairs, "task", "worker", options=options), strict=True))
     batch = planner.suggest(n, may)
     checked = read_known(audit, read.table, options, "--audit")
     stopping = planner.stopping(min_gain, checked, n=n, pairs=may)
@@ -185,10 +188,12 @@ def next_(
         )
 
 
-def _prices(path: Path) -> dict[Any, float]:
-    workers, prices = read_columns(path, "worker", "price")
+def _prices(path: Path, options: dict[str, Any]) -> dict[Any, float]:
+    from manyhands.io.columns import as_numbers
+
+    workers, prices = read_columns(path, "worker", "price", options=options)
     try:
-        return {worker: float(price) for worker, price in zip(workers, prices, strict=True)}
+        return dict(zip(workers, as_numbers(list(map(str, prices))).tolist(), strict=True))
     except ValueError as error:
         raise AnnotationError(f"--cost {path}: {error}; a price is a positive number") from error
 
@@ -273,7 +278,7 @@ def _items(tables: list[Path], table: Any, options: dict[str, Any]) -> Any:
 def annotators(
     *,
     tables: TablePaths,
-    sheet: Sheet = None,
+    teach: Teach = None,
     known: Gold = None,
     out: OutFile = None,
     reading: FamilyReading,
@@ -283,17 +288,24 @@ def annotators(
     """Say who needs a look and why, or what to show one annotator.
 
     Example: manyhands annotators annotations.csv --out annotators.csv
-    Example: manyhands annotators annotations.csv --sheet alice
+    Example: manyhands annotators annotations.csv --teach alice
     """
     from manyhands import DawidSkene
+    from manyhands.io.workbooks import is_workbook
     from manyhands.planning import screen_annotators
 
     refuse_overwriting([out], [*tables, known])
+    books = [path for path in tables if path.is_file() and is_workbook(path)]
+    if reading.sheet is not None and not books:
+        raise AnnotationError(
+            f"--sheet {reading.sheet!r} names a sheet of a workbook, and none is given; what to "
+            f"show an annotator is --teach {shlex.quote(reading.sheet)}"
+        )
     options = reading.arguments()
     table, export, _ = read_planned(tables, options, None, 0)
     model = DawidSkene().fit(table, gold=read_known(known, table, options, "--known"))
-    if sheet is not None:
-        _sheet(model, table, sheet, json)
+    if teach is not None:
+        _sheet(model, table, teach, json)
         return
     times = None if export is None or len(export.ended) != table.n_annotations else export.ended
     rows = [row.to_dict() for row in screen_annotators(table, model, times=times)]
@@ -316,7 +328,7 @@ def _sheet(model: Any, table: Any, annotator: str, json: bool) -> None:
 
     ids = {str(each): each for each in table.annotators.tolist()}
     if annotator not in ids:
-        raise AnnotationError(f"--sheet {annotator!r} is no annotator; such as {list(ids)[:5]} are")
+        raise AnnotationError(f"--teach {annotator!r} is no annotator; such as {list(ids)[:5]} are")
     sheet = teaching_sheet(model, table, ids[annotator])
     columns = {
         name: [getattr(pair, name) for pair in sheet.pairs]

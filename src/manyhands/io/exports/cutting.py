@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
 import json
@@ -14,23 +13,31 @@ from pathlib import Path
 from typing import NamedTuple
 
 from manyhands.exceptions import AnnotationError
+from manyhands.io.encodings import find_encoding
 from manyhands.io.exports.documents import parquet_pieces, unpacking
 from manyhands.io.exports.parsing import (
     BRAT,
-    LONGEST_LINE,
     Document,
-    decoded,
     encoding_of,
     is_json_line,
-    limited_lines,
-    long_fields,
     parse_lines,
     parse_rows,
     parse_value,
-    separator_of,
     why,
 )
 from manyhands.io.files import existing_file
+from manyhands.io.sheets import (
+    LONGEST_LINE,
+    TITLES,
+    UNSTATED,
+    Stated,
+    cells_of,
+    decoded,
+    limited_lines,
+    sampled,
+    separator_of,
+    sheet_of,
+)
 
 
 class Piece(NamedTuple):
@@ -62,6 +69,7 @@ class Cutting:
     path: Path
     size: int
     headed: bool = True
+    stated: Stated = UNSTATED
 
     def pieces(self) -> Generator[Piece]:
         """Cut the file, from its beginning.
@@ -81,11 +89,14 @@ class Cutting:
                 yield from (Piece(*piece) for piece in parquet_pieces(self.path, self.size))
                 return
             file = gzip.GzipFile(fileobj=raw) if start[:2] == b"\x1f\x8b" else raw
-            encoding = encoding_of(file.read(4096))
-            file.seek(0)
+            start = file.read(4096)
+            encoding = encoding_of(start)
             if encoding is None:
                 yield WHOLE
                 return
+            if start.decode(encoding, errors="ignore").lstrip()[:1] not in ("[", "{", "<"):
+                encoding = find_encoding(file, self.stated.encoding).name
+            file.seek(0)
             total = max(self.path.stat().st_size, 1)
             with decoded(file, encoding, str(self.path)) as text:  # type: ignore[arg-type]
                 for piece in self._pieces(text):
@@ -107,7 +118,13 @@ class Cutting:
         elif first == "{":
             found = self._lines(limited_lines(text, name))
         else:
-            found = self._tables(limited_lines(text, name), separator_of(head))
+            sample = list(sampled(limited_lines(text, name)))
+            separator, skipped = separator_of(sample, self.stated.separator)
+            text.seek(0)
+            lines = limited_lines(text, name)
+            for _ in range(skipped):
+                next(lines)
+            found = self._tables(lines, separator)
         try:
             piece = next(found, WHOLE)
         except AnnotationError:
@@ -133,7 +150,9 @@ class Cutting:
             repeated = top if self.headed else []
             texts = [*repeated, *part]
             yield Piece(0, before - len(repeated), partial(parse_rows, texts, separator))
-            top = top or part[:1]
+            if not top:
+                header = sheet_of(cells_of(part, separator), most=TITLES).top
+                top = part[header - 1 : header]
 
     def _gathered(self, texts: Iterator[str]) -> Iterator[tuple[list[str], int]]:
         """Lists of texts of about ``size`` characters together, and how many came before."""
@@ -210,7 +229,7 @@ def elements(text: io.TextIOBase, name: str, chunk: int = 2**20) -> Iterator[str
 
 
 def rows(lines: Iterator[str], separator: str, name: str) -> Iterator[str]:
-    """Text of each row of a table that is not empty; a cell in quotes may hold line breaks.
+    """Text of each row of a table, blank ones too; a cell in quotes may hold line breaks.
 
     Raises
     ------
@@ -218,22 +237,12 @@ def rows(lines: Iterator[str], separator: str, name: str) -> Iterator[str]:
         If a quotation mark is not closed.
     """
     taken: list[str] = []
-    count = 0
 
     def noted() -> Iterator[str]:
         for line in lines:
             taken.append(line)
             yield line
 
-    with long_fields():
-        try:
-            for row in csv.reader(noted(), delimiter=separator, strict=True):
-                if any(row):
-                    count += 1
-                    yield "".join(taken)
-                taken.clear()
-        except csv.Error as error:
-            raise AnnotationError(
-                f"{name}: after row {count:,}: {error}; a quotation mark is not closed, or the "
-                "file is damaged. Export it again"
-            ) from error
+    for _ in cells_of(noted(), separator, name):
+        yield "".join(taken)
+        taken.clear()

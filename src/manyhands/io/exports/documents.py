@@ -16,15 +16,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from manyhands.exceptions import AnnotationError, raise_missing_extra
-from manyhands.io.exports.parsing import (
-    INCEPTION,
-    LARGEST_DOCUMENT,
-    MIB,
-    Document,
-    as_table,
-    parse,
-)
+from manyhands.io.exports.parsing import INCEPTION, LARGEST_DOCUMENT, Document, as_table, parse
 from manyhands.io.files import PathLike, existing_file, naming
+from manyhands.io.sheets import MIB, UNSTATED, Stated, read_sheet
+from manyhands.io.workbooks import refuse_other_programs
 
 LARGEST_RATIO = 200
 """A member of an archive may expand so many times, if it is larger than `HARMLESS`."""
@@ -37,7 +32,9 @@ DATA = frozenset({".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".zip", ".xlsx",
 """Of a folder or archive, files called so must be readable; others are left out and named."""
 
 
-def open_documents(path: PathLike, most: int | None = None) -> list[Document]:
+def open_documents(
+    path: PathLike, most: int | None = None, stated: Stated = UNSTATED
+) -> list[Document]:
     """Open a file, every file of a folder, or every member of an archive.
 
     Parameters
@@ -45,6 +42,8 @@ def open_documents(path: PathLike, most: int | None = None) -> list[Document]:
     path : str or Path
     most : int, optional
         Read only so many lines of a file, to recognise its format.
+    stated : Stated
+        Encoding, separator and sheet of tables that do not tell them.
 
     Raises
     ------
@@ -55,18 +54,21 @@ def open_documents(path: PathLike, most: int | None = None) -> list[Document]:
     """
     path = Path(path)
     if path.is_dir():
-        return _folder(path)
+        return _folder(path, stated)
     path = existing_file(path)
     with path.open("rb") as file:
         start = file.read(4)
+    if start == b"\xd0\xcf\x11\xe0":
+        with naming(path):
+            refuse_other_programs(path)
     if start == b"PK\x03\x04":
-        return _archive(path)
+        return _archive(path, stated)
     if start == b"PAR1":
         return [_parquet(path, most)]
     opener: Any = gzip.open if start[:2] == b"\x1f\x8b" else open
     document = Document(str(path), PurePosixPath(path.name), beside=path.parent, most=most)
     with unpacking(path), opener(path, "rb") as file:
-        parse(file, document)
+        parse(file, document, stated)
     return [document]
 
 
@@ -81,7 +83,7 @@ def unpacking(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _folder(path: Path) -> list[Document]:
+def _folder(path: Path, stated: Stated) -> list[Document]:
     if (path / "manifest.json").is_file() and (path / "shards").is_dir():
         raise AnnotationError(
             f"{path} is an annotation store, and a table or an export is needed here; give the "
@@ -99,7 +101,7 @@ def _folder(path: Path) -> list[Document]:
     for file in responses or files:
         place = PurePosixPath(file.relative_to(path).as_posix())
         try:
-            opened = open_documents(file)
+            opened = open_documents(file, stated=stated)
         except AnnotationError:
             if _is_data(place) and file.stat().st_size:
                 raise
@@ -131,19 +133,22 @@ def _is_hidden(path: Path, root: Path) -> bool:
 # -- archives -------------------------------------------------------------------------------------
 
 
-def _archive(path: Path) -> list[Document]:
+def _archive(path: Path, stated: Stated) -> list[Document]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = [m for m in archive.infolist() if not m.is_dir()]
             check_members(path, members)
             names = {m.filename for m in members}
             if "xl/workbook.xml" in names:
-                return [_workbook(path)]
+                return [_workbook(path, stated)]
+            if "mimetype" in names and "content.xml" in names:
+                with naming(path):
+                    refuse_other_programs(path)
             if {"annotation", "source"} <= {n.split("/")[0] for n in names}:
                 raise AnnotationError(f"{path}: {INCEPTION}")
             if len({n.lower() for n in names}) < len(members):
                 raise AnnotationError(f"{path}: two members have the same name; export it again")
-            return [_member(path, archive, m) for m in members if _is_content(m.filename)]
+            return [_member(path, archive, m, stated) for m in members if _is_content(m.filename)]
     except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError) as error:
         raise AnnotationError(
             f"{path}: the archive cannot be read ({error}); unpack it yourself, or export it again"
@@ -190,7 +195,9 @@ def _bomb(path: Path, member: str, what: str) -> AnnotationError:
     )
 
 
-def _member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Document:
+def _member(
+    path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, stated: Stated
+) -> Document:
     with archive.open(member) as file:
         # The size that an archive states may be a lie.
         content = file.read(member.file_size + 1)
@@ -201,7 +208,7 @@ def _member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Do
     if content[:4] == b"PK\x03\x04":
         return document  # An archive within an archive is never opened.
     try:
-        parse(io.BytesIO(content), document)
+        parse(io.BytesIO(content), document, stated)
     except AnnotationError:
         if _is_data(name) and content:
             raise
@@ -268,35 +275,11 @@ def _as_json(value: Any) -> Any:
     return f"<{len(value):,} bytes>" if isinstance(value, bytes) else str(value)
 
 
-def _workbook(path: Path) -> Document:
-    """Read the first sheet of an Excel workbook."""
+def _workbook(path: Path, stated: Stated) -> Document:
+    """Read a sheet of an Excel workbook."""
+    document = Document(str(path), PurePosixPath(path.name), beside=path.parent)
     try:
-        import openpyxl  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise_missing_extra("Reading an Excel workbook", "xlsx", error)
-    try:
-        book = openpyxl.load_workbook(path, read_only=True, keep_links=False)
-    except Exception as error:
-        raise AnnotationError(f"{path} is no Excel workbook ({error}); save it again") from error
-    document = Document(str(path), PurePosixPath(path.name), "table", beside=path.parent)
-    try:
-        for number, row in enumerate(book.worksheets[0].iter_rows(), start=1):
-            cells = [_cell(path, cell) for cell in row]
-            if any(cells):
-                document.rows.append((f"row {number}", cells))
-    finally:
-        book.close()
-    as_table(document)
+        as_table(document, read_sheet(path, stated))
+    except AnnotationError as error:
+        raise AnnotationError(f"{path}: {error}") from error
     return document
-
-
-def _cell(path: Path, cell: Any) -> str:
-    value = cell.value
-    if value is None:
-        return ""
-    if getattr(cell, "data_type", "") == "f":
-        raise AnnotationError(
-            f"{path}: cell {cell.coordinate} holds a formula ({str(value)[:40]!r}), and formulas "
-            "are not computed; copy the column and paste it as values"
-        )
-    return str(int(value) if isinstance(value, float) and value.is_integer() else value)

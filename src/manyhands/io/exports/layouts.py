@@ -128,7 +128,7 @@ def read_triples(document: Document, into: Gathered, asked: Asked) -> None:
 
 
 def _headless(document: Document) -> list[tuple[str, list[str]]]:
-    return [(f"row {document.before + 1:,}", document.header), *document.rows]
+    return [(f"row {document.before + 1}", document.header), *document.rows]
 
 
 def is_mace(document: Document) -> bool:
@@ -218,7 +218,7 @@ def read_long(document: Document, into: Gathered, asked: Asked) -> None:
     worker = find_name(names, "worker", asked.worker or "worker")
     if document.kind == "table":
         document.records = [
-            (at, {name: released(cell) for name, cell in row.items()})
+            (at, {n: released(cell) if document.separator else cell for n, cell in row.items()})
             for at, row in document.dicts()
         ]
     question = None if "question" in (task, worker) else _question_of(document)

@@ -5,28 +5,31 @@ Nothing is executed. Sizes are limited, so that a hostile file cannot fill the m
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 from xml.etree import ElementTree
 
 from manyhands.exceptions import AnnotationError
-
-MIB = 2**20
-
-LONGEST_LINE = 16 * MIB
-"""Longest line of a table or of JSON Lines, in characters."""
+from manyhands.io.encodings import marked_encoding
+from manyhands.io.sheets import (
+    MIB,
+    UNSTATED,
+    Sheet,
+    Stated,
+    cells_of,
+    decoded,
+    limited_lines,
+    read_text,
+    sheet_of,
+)
 
 LARGEST_DOCUMENT = 256 * MIB
 """Largest JSON document, and largest content of an archive, in bytes."""
-
-SEPARATORS = ",\t;|"
 
 INCEPTION = (
     "documents of INCEpTION (UIMA CAS) are not read; load each annotator's file with dkpro-cassis, "
@@ -56,6 +59,8 @@ class Document:
     root : str
         Name of the outermost element of XML; "brat" for brat's standoff, whose records are cells.
     broken : list of (position, reason)
+    notes : list of str
+        What was assumed or skipped: the encoding, blank rows.
     beside : Path or None
         The folder of the file.
     archive : str
@@ -77,6 +82,7 @@ class Document:
     separator: str = ","
     root: str = ""
     broken: list[tuple[str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     beside: Path | None = None
     archive: str = ""
     most: int | None = None
@@ -106,8 +112,19 @@ class Document:
         return next((value for _, value in self.records if isinstance(value, dict)), {})
 
     def dicts(self) -> Iterator[tuple[str, dict[str, str]]]:
-        """Rows of a table by column; rows of another length are listed in ``broken``."""
+        """Rows of a table by column; rows of another length are listed in ``broken``.
+
+        Raises
+        ------
+        AnnotationError
+            If two columns have one name.
+        """
         n = len(self.header)
+        if len(set(self.header)) < n:
+            twice = next(name for name in self.header if self.header.count(name) > 1)
+            raise AnnotationError(
+                f"{self.name}: column {twice!r} occurs twice in the header; rename one"
+            )
         for at, row in self.rows:
             if len(row) == n:
                 yield at, dict(zip(self.header, row, strict=True))
@@ -116,8 +133,10 @@ class Document:
 # -- text -----------------------------------------------------------------------------------------
 
 
-def parse(file: IO[bytes], document: Document) -> None:
+def parse(file: IO[bytes], document: Document, stated: Stated = UNSTATED) -> None:
     """Parse a file into a document; what is no text stays of kind "other".
+
+    JSON and XML are UTF-8, or UTF-16 with a mark; tables have any encoding and separator.
 
     Raises
     ------
@@ -125,64 +144,26 @@ def parse(file: IO[bytes], document: Document) -> None:
         If it is not text of one encoding, cut off, or too large.
     """
     start = file.read(4096)
-    file.seek(0)
     encoding = encoding_of(start)
     if encoding is None:
         return
+    first = start.decode(encoding, errors="ignore").lstrip()[:1]
+    if first not in ("[", "{", "<"):
+        _parse_table(file, document, stated, encoding)
+        return
     with decoded(file, encoding, document.name) as text:
-        first = start.decode(encoding, errors="ignore").lstrip()[:1]
-        if first in ("[", "{"):
-            _parse_json(text, document, first)
-        elif first == "<":
+        if first == "<":
             _parse_xml(text, document)
         else:
-            _parse_table(text, document)
-
-
-@contextmanager
-def decoded(file: IO[bytes], encoding: str, name: str) -> Iterator[io.TextIOWrapper]:
-    """Text of a file, which stays open; errors say which line has another encoding."""
-    text = io.TextIOWrapper(file, encoding=encoding, newline="")
-    try:
-        yield text
-    except UnicodeDecodeError as error:
-        line = _undecodable_line(file, encoding)
-        raise AnnotationError(
-            f"{name}: line {line} is not {encoding.removesuffix('-sig').upper()} text "
-            f"(byte {error.object[error.start]:#04x}). Save the whole file in UTF-8"
-        ) from error
-    finally:
-        text.detach()
+            _parse_json(text, document, first)
 
 
 def encoding_of(start: bytes) -> str | None:
-    """Encoding of a file that begins so; None if it is no text."""
-    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return "utf-16"
+    """Encoding of a file that begins so, if it is JSON or XML; None if it is no text."""
+    marked = marked_encoding(start)
+    if marked is not None:
+        return marked
     return None if b"\0" in start or start[:4] == b"PAR1" else "utf-8-sig"
-
-
-def _undecodable_line(file: IO[bytes], encoding: str) -> str:
-    if encoding == "utf-16":
-        return "1 or a later one"
-    file.seek(0)
-    for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), start=1):
-        try:
-            line.decode("utf-8-sig")
-        except UnicodeDecodeError:
-            return f"{number:,}"
-    return "1 or a later one"
-
-
-def limited_lines(text: io.TextIOWrapper, name: str) -> Iterator[str]:
-    """Lines of limited length."""
-    for number, line in enumerate(iter(lambda: text.readline(LONGEST_LINE + 1), ""), start=1):
-        if len(line) > LONGEST_LINE:
-            raise AnnotationError(
-                f"{name}: line {number:,} is longer than {LONGEST_LINE // MIB} MiB; the file is "
-                "damaged, or not what it is called. Export it again"
-            )
-        yield line
 
 
 def _parse_json(text: io.TextIOWrapper, document: Document, first: str) -> None:
@@ -323,76 +304,56 @@ def parse_xml(content: str, name: str) -> ElementTree.Element:
 BRAT = re.compile(r"(T\d+\t\S+ \d+ \d+|#\d*\t\S+ \w\d+|A\d+\t\S+ \w\d+)")
 
 
-def _parse_table(text: io.TextIOWrapper, document: Document) -> None:
-    lines = limited_lines(text, document.name)
-    head = next((line for line in lines if line.strip()), "")
+def _parse_table(file: IO[bytes], document: Document, stated: Stated, encoding: str) -> None:
+    with decoded(file, encoding, document.name) as text:
+        try:
+            head = next((line for line in limited_lines(text, document.name) if line.strip()), "")
+        except UnicodeError:
+            head = ""
     if BRAT.match(head):
-        document.kind, document.root = "records", "brat"
-        for number, line in enumerate(_after(head, lines), start=1):
-            document.records.append((f"line {number:,}", line.rstrip("\r\n").split("\t")))
+        _parse_brat(file, document, encoding)
         return
-    parse_rows(_after(head, lines), separator_of(head), document)
+    try:
+        sheet = read_text(file, stated, document.most)
+    except AnnotationError as error:
+        raise AnnotationError(f"{document.name}: {error}") from error
+    as_table(document, sheet)
+
+
+def _parse_brat(file: IO[bytes], document: Document, encoding: str) -> None:
+    document.kind, document.root = "records", "brat"
+    with decoded(file, encoding, document.name) as text:
+        lines = (line for line in limited_lines(text, document.name) if line.strip())
+        for number, line in enumerate(lines, start=1):
+            document.records.append((f"line {number:,}", line.rstrip("\r\n").split("\t")))
 
 
 def parse_rows(lines: Iterable[str], separator: str, document: Document) -> None:
-    """Parse the rows of a table.
+    """Parse the rows of a table, of which ``document.before`` came before.
 
     Raises
     ------
     AnnotationError
         If a quotation mark is not closed.
     """
-    document.separator = separator
+    first, most = document.before + 1, document.most
     try:
-        with long_fields():
-            rows = csv.reader(lines, delimiter=separator, strict=True)
-            for row in rows:
-                if document.most is not None and len(document.rows) > document.most:
-                    document.complete = False
-                    break
-                if any(row):
-                    number = document.before + len(document.rows) + 1
-                    document.rows.append((f"row {number:,}", row))
-    except csv.Error as error:
-        raise AnnotationError(
-            f"{document.name}: after row {len(document.rows):,}: {error}; a quotation mark is not "
-            "closed, or the file is damaged. Export it again"
-        ) from error
-    as_table(document)
+        rows = cells_of(lines, separator)
+        sheet = sheet_of(rows, first=first, most=most, separator=separator)
+    except AnnotationError as error:
+        raise AnnotationError(f"{document.name}: {error}") from error
+    as_table(document, sheet)
 
 
-def separator_of(head: str) -> str:
-    """Separator of a table with this first line: the one that cuts it most often."""
-    with long_fields():
-        return max(SEPARATORS, key=lambda mark: _width(head, mark))
-
-
-@contextmanager
-def long_fields() -> Iterator[None]:
-    """Let the csv module read cells as long as the longest line."""
-    before = csv.field_size_limit(LONGEST_LINE)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
-
-
-def _width(line: str, mark: str) -> int:
-    return len(next(csv.reader([line], delimiter=mark), []))
-
-
-def _after(head: str, lines: Iterator[str]) -> Iterator[str]:
-    yield head
-    yield from lines
-
-
-def as_table(document: Document) -> None:
-    """Take the first row as the header; the reader of a file without one asks for all rows."""
-    if document.rows:
-        document.kind = "table"
-        document.header = [name.strip() for name in document.rows[0][1]]
-        del document.rows[0]
-        for at, row in document.rows:
-            if len(row) != len(document.header):
-                reason = f"{len(row)} fields, and the header has {len(document.header)}"
-                document.broken.append((at, reason))
+def as_table(document: Document, sheet: Sheet) -> None:
+    """Take a sheet as the content of a document; rows of another length are listed as broken."""
+    document.separator, document.complete = sheet.separator, sheet.complete
+    document.notes += sheet.notes
+    if not sheet.header:
+        return
+    document.kind, document.header = "table", sheet.header
+    n = len(sheet.header)
+    for number, row in zip(sheet.numbers, sheet.rows, strict=True):
+        document.rows.append((f"row {number}", row))
+        if len(row) != n:
+            document.broken.append((f"row {number}", f"{len(row)} fields, and the header has {n}"))

@@ -151,7 +151,7 @@ class Conversion:
         self.names = dict(self.done[-1]["names"]) if self.done else {}
         number = 0
         for file, path in enumerate(self.paths):
-            cutting, earlier = Cutting(path, self.size), 0
+            cutting, earlier = Cutting(path, self.size, stated=self.asked.stated), 0
             with closing(cutting.pieces()) as cut:
                 for piece in cut:
                     if number == len(self.done):
@@ -225,7 +225,7 @@ class Conversion:
     ) -> tuple[list[Document], str, bool]:
         """Document of a piece and its format; those of the whole file if that must not be cut."""
         if piece.parse is None:
-            return open_documents(path), form, True
+            return open_documents(path, stated=self.asked.stated), form, True
         name = PurePosixPath(path.name)
         document = Document(str(path), name, beside=path.parent)
         document.before, document.earlier = piece.before, earlier

@@ -90,7 +90,7 @@ def read_documents(
         raise AnnotationError("no paths are given; name a file or a folder")
     if form != "auto":
         named(form)
-    documents = [document for path in listed for document in open_documents(path)]
+    documents = [d for path in listed for d in open_documents(path, stated=asked.stated)]
     name = str(listed[0]) if len(listed) == 1 else f"{len(listed)} paths"
     return read_opened(documents, name, form, asked, choices)
 
@@ -113,7 +113,7 @@ def read_opened(
 
 def items_of_table(path: PathLike, asked: Asked, instances: AnyArray) -> Export:
     """Read the items' own data from a long table, whose annotations are read already."""
-    found = Recognised(named("long"), (), open_documents(path), [])
+    found = Recognised(named("long"), (), open_documents(path, stated=asked.stated), [])
     gathered = _gather(found, asked, Choices(), several=False)
     for note in gathered.notes:
         _LOG.info("%s: %s", path, note)
@@ -145,6 +145,8 @@ def _gather(found: Recognised, asked: Asked, choices: Choices, *, several: bool)
             ) from error
         for at, reason in document.broken:
             gathered.lose(f"{UNREADABLE}: {reason}", at)
+        for note in document.notes:
+            gathered.note(f"{document.path}: {note}" if several else note)
         made = gathered.answers[start:]
         if choices.annotator_from is not None:
             _name_annotator(document, made, choices.annotator_from, owners)

@@ -13,6 +13,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import preview
 from manyhands.io.gold import GoldFile
+from manyhands.io.sheets import UNSTATED, Stated
 from manyhands.typing import AnyArray, FloatArray
 
 ABSTAIN, SKIP = "abstain", "skip"
@@ -203,6 +204,7 @@ class Asked:
     items: str | None = None
     fields: tuple[str, ...] = ()
     predictions_as_annotators: bool = False
+    stated: Stated = UNSTATED
 
 
 @dataclass

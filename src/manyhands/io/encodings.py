@@ -1,0 +1,305 @@
+"""Encodings of text files: found, or assumed and named, or asked for where several fit.
+
+UTF-8 and UTF-16 prove themselves. Everything else is one of the code pages in which spreadsheet
+programs save CSV; Windows-1252 is by far the most common, so it is assumed unless it makes
+nonsense of the text.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import IO, Final
+
+from manyhands.exceptions import AnnotationError, raise_missing_extra
+
+CODE_PAGES: Final = (
+    "cp1252",
+    "cp1250",
+    "cp1251",
+    "cp1253",
+    "cp1254",
+    "cp1257",
+    "mac_roman",
+    "cp850",
+    "cp932",
+    "gbk",
+    "big5",
+    "cp949",
+)
+"""Code pages that Excel saves CSV in, the most common first."""
+
+BLOCK: Final = 2**20
+"""Bytes that are read at a time."""
+
+SAMPLE: Final = 2**14
+"""Bytes of words beyond ASCII from which a code page is told."""
+
+WORD: Final = re.compile(rb"[^\x00-\x26\x28-\x2c\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\x7f]+")
+"""A run of bytes without ASCII marks, but for apostrophes, hyphens and digits."""
+
+MESS: Final = 0.15
+"""Share of a text that charset-normalizer may find odd (its own limit is 0.2)."""
+
+CLOSER: Final = 0.03
+"""By so much, another code page must be closer to a language before it is a rival."""
+
+ACCENTED: Final = 0.6
+"""Largest share of letters with accents among those of words that have some: "été" has two in
+three, and Cyrillic read as Latin has nothing else."""
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """The encoding of a file, and what to say about it if it was assumed."""
+
+    name: str
+    note: str | None = None
+
+
+@dataclass
+class _Scan:
+    """What one pass over the bytes of a file finds."""
+
+    is_ascii: bool = True
+    valid: int | None = None
+    """First line beyond ASCII that is UTF-8."""
+    invalid: int | None = None
+    """First line that is not UTF-8."""
+    byte: int = 0
+    """Its first byte that is not."""
+    words: list[bytes] = field(default_factory=list)
+
+
+def marked_encoding(start: bytes) -> str | None:
+    """Encoding of a file that begins so, if it says: by a mark, or by the zeros of UTF-16.
+
+    Examples
+    --------
+    >>> marked_encoding("a;b".encode("utf-16-le")), marked_encoding(b"a;b")
+    ('utf-16-le', None)
+    """
+    marks = {
+        codecs.BOM_UTF8: "utf-8-sig",
+        codecs.BOM_UTF32_LE: "utf-32",
+        codecs.BOM_UTF32_BE: "utf-32",
+        codecs.BOM_UTF16_LE: "utf-16",
+        codecs.BOM_UTF16_BE: "utf-16",
+    }
+    for mark, name in marks.items():
+        if start.startswith(mark):
+            return name
+    # Without a mark: in UTF-16, every second byte of a header is zero.
+    even, odd = start[0:200:2], start[1:200:2]
+    if len(odd) > 1 and odd.count(0) > 0.7 * len(odd) and not even.count(0):
+        return "utf-16-le"
+    if len(odd) > 1 and even.count(0) > 0.7 * len(even) and not odd.count(0):
+        return "utf-16-be"
+    return None
+
+
+def find_encoding(file: IO[bytes], stated: str | None = None, *, whole: bool = True) -> Encoding:
+    """Find the encoding of a text file, which is left at its beginning.
+
+    Parameters
+    ----------
+    file : binary file
+    stated : str, optional
+        Encoding of a file that is neither UTF-8 nor marked.
+    whole : bool
+        Read all of the file; else the first MiB.
+
+    Raises
+    ------
+    AnnotationError
+        If several encodings fit, none does, or two are mixed.
+    MissingExtraError
+        If it is a code page, and charset-normalizer is not installed.
+    """
+    if stated is not None:
+        check_encoding(stated)
+    file.seek(0)
+    start = file.read(4096)
+    file.seek(0)
+    marked = marked_encoding(start)
+    if marked is not None:
+        return Encoding(marked)
+    scan = _scanned(file, whole=whole)
+    file.seek(0)
+    if scan.invalid is None:
+        return Encoding("utf-8-sig")
+    if stated is not None:
+        return Encoding(stated)
+    if scan.valid is not None:
+        raise AnnotationError(
+            f"line {scan.invalid:,} is not UTF-8 text (byte {scan.byte:#04x}), and line "
+            f"{scan.valid:,} is: the file mixes two encodings. Save the whole file in UTF-8, or "
+            "state its one encoding, such as encoding='cp1252'"
+        )
+    return _code_page(scan)
+
+
+def check_encoding(name: str) -> str:
+    """Refuse a name that is no encoding of text.
+
+    Raises
+    ------
+    AnnotationError
+    """
+    try:
+        "a".encode(name)
+    except (LookupError, ValueError, TypeError) as error:
+        raise AnnotationError(
+            f"encoding={name!r} is not an encoding; use utf-8, utf-16 or a code page, such as "
+            f"{', '.join(CODE_PAGES[:4])} or mac_roman"
+        ) from error
+    return name
+
+
+def _scanned(file: IO[bytes], *, whole: bool) -> _Scan:
+    """Look for what is not UTF-8, and collect the words that tell a code page."""
+    scan, size, number = _Scan(), 0, 1
+    for block in _blocks(file, whole=whole):
+        if block.isascii():
+            number += block.count(b"\n")
+            continue
+        for line in block.splitlines(keepends=True):
+            if not line.isascii():
+                try:
+                    line.decode()
+                    scan.valid = scan.valid or number
+                except UnicodeDecodeError as error:
+                    if scan.invalid is None:
+                        scan.invalid, scan.byte = number, line[error.start]
+                    if size < SAMPLE:
+                        found = [w for w in WORD.findall(line) if not w.isascii()]
+                        scan.words += found
+                        size += sum(map(len, found))
+            number += line.endswith(b"\n")
+    return scan
+
+
+def _blocks(file: IO[bytes], *, whole: bool) -> Iterator[bytes]:
+    """Blocks of whole lines; a very long line is cut where ASCII allows it."""
+    rest = b""
+    while block := file.read(BLOCK):
+        block = rest + block
+        end = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
+        if not end and len(block) > 16 * BLOCK:
+            end = len(block)
+        yield block[:end]
+        rest = block[end:]
+        if not whole:
+            return
+    yield rest
+
+
+# -- code pages -----------------------------------------------------------------------------------
+
+
+def _code_page(scan: _Scan) -> Encoding:
+    """Choose the code page of words that are not UTF-8."""
+    sample = b"\n".join(dict.fromkeys(scan.words))
+    rivals = _rivals(sample, scan.invalid)
+    if len(rivals) == 1:
+        shown = sample.decode(rivals[0]).split("\n")[0]
+        return Encoding(
+            rivals[0],
+            f"read as {rivals[0]}, because it is not valid UTF-8 (line {scan.invalid:,} has "
+            f"{shown[:40]!r}); if that is garbled, state another with encoding=",
+        )
+    choices = _choices(sample, rivals)
+    shown = "; ".join(f"as {name}, {_first_words(text)}" for name, text in choices.items())
+    raise AnnotationError(
+        f"line {scan.invalid:,} is not UTF-8 text, and which encoding it has cannot be told: read "
+        f"{shown}. State the right one, such as encoding={next(iter(choices), CODE_PAGES[0])!r}, "
+        "or save the file as UTF-8"
+    )
+
+
+def _rivals(sample: bytes, line: int | None) -> list[str]:
+    """Code pages between which cannot be told; the only one, if it can."""
+    try:
+        from charset_normalizer import from_bytes
+    except ImportError as error:
+        raise_missing_extra(
+            f"Line {line} is not UTF-8; telling its encoding (or state it: encoding='cp1252')",
+            "io",
+            error,
+        )
+    readings = {name: _decoded(sample, name) for name in CODE_PAGES}
+    coherence: dict[str, float] = {}
+    seen: set[str] = set()
+    for name, text in readings.items():
+        if text is None or text in seen or not _is_text(text):
+            continue
+        seen.add(text)  # A rarer code page that reads the same is no other choice.
+        found = from_bytes(sample, cp_isolation=[name], threshold=MESS).best()
+        if found is not None:
+            coherence[name] = found.coherence
+        elif name == "cp1252":  # Portuguese alone has so many accents in a row.
+            coherence[name] = 0.0
+    if "cp1252" not in coherence:
+        return list(coherence)
+    closer = [n for n, value in coherence.items() if value >= coherence["cp1252"] + CLOSER]
+    is_odd = any(letter in (readings["cp1252"] or "") for letter in "þðÞÐ")
+    if is_odd and "cp1254" in coherence:  # Letters of Icelandic, where Turkish has its own.
+        closer.append("cp1254")
+    return ["cp1252", *dict.fromkeys(closer)]
+
+
+def _choices(sample: bytes, names: Iterable[str]) -> dict[str, str]:
+    """Distinct readings of a sample, by code page; by all that can read it, without ``names``."""
+    found: dict[str, str] = {}
+    for name in names or CODE_PAGES:
+        text = _decoded(sample, name)
+        if text is not None and text not in found.values() and len(found) < 5:
+            found[name] = text
+    return found
+
+
+def _first_words(text: str) -> str:
+    return ", ".join(repr(word[:30]) for word in text.split("\n")[:2])
+
+
+def _decoded(sample: bytes, name: str) -> str | None:
+    try:
+        return sample.decode(name)
+    except UnicodeDecodeError:
+        return None
+
+
+def _is_text(text: str) -> bool:
+    """Whether words look like words: no symbol between letters, one script, few accents."""
+    accented = latin = 0
+    for word in text.split("\n"):
+        letters = [c for c in word if c.isalpha()]
+        scripts = {_script(c) for c in letters}
+        if len(scripts) > 1 or any(unicodedata.category(c)[0] == "C" for c in word):
+            return False
+        if scripts != {"CJK"} and any(map(_is_odd, " " + word, word, word[1:] + " ")):
+            return False
+        if scripts == {"LATIN"} and len(letters) > 1 and not word.isascii():
+            latin += len(letters)
+            accented += sum(not c.isascii() for c in letters)
+    return accented <= ACCENTED * latin
+
+
+def _is_odd(before: str, mark: str, after: str) -> bool:
+    """Whether a character beyond ASCII hardly ever stands between these two."""
+    if mark.isascii() or not after.isalpha():
+        return False
+    if not before.isalpha():
+        return mark in "£¥¤¢²³¹¨¯¸"
+    kind = unicodedata.category(mark)
+    if mark.isalpha():
+        return mark in "ªº" or (mark.isupper() and after.islower())
+    return kind[0] in "SN" or (kind[0] == "P" and mark not in "’‐–—·")
+
+
+def _script(letter: str) -> str:
+    name = unicodedata.name(letter, "?").split(" ")[0].split("-")[0]
+    return "CJK" if name in ("CJK", "HIRAGANA", "KATAKANA", "HALFWIDTH", "FULLWIDTH") else name

@@ -1,0 +1,605 @@
+"""Tables of text and workbooks, as a spreadsheet shows them: the one reader behind all layouts.
+
+Rows have the numbers that a spreadsheet shows: the first row is 1, a cell that holds line breaks is
+still one row, and blank rows count although they are skipped.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import re
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Final
+
+from manyhands.annotations.frames import row_numbers
+from manyhands.exceptions import AnnotationError
+from manyhands.io.encodings import check_encoding, find_encoding
+from manyhands.io.workbooks import is_workbook, refuse_other_programs, workbook_rows
+
+MIB: Final = 2**20
+
+LONGEST_LINE = 16 * MIB
+"""Longest line of a table or of JSON Lines, in characters."""
+
+MARKS: Final = ",\t;|"
+"""Separators that are recognised."""
+
+SAMPLED: Final = 100
+"""Lines by which the separator is told."""
+
+TITLES: Final = 20
+"""A header stands below so many rows at most."""
+
+_TOTALS = """
+total totals sum average avg mean median count subtotal min max
+summe gesamt gesamtsumme insgesamt mittelwert durchschnitt schnitt anzahl
+somme moyenne nombre suma promedio recuento media totale conteggio soma média contagem
+totaal som gemiddelde aantal razem średnia celkem součet průměr összesen átlag
+yhteensä summa medelvärde gjennomsnitt gennemsnit итого всего сумма среднее toplam ortalama
+合計 平均 合计 总计 평균 합계
+"""
+
+TOTALS: Final = frozenset(_TOTALS.split())
+"""First words of rows in which spreadsheets sum up the rows above."""
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What a caller states of tables whose content does not say it.
+
+    Attributes
+    ----------
+    encoding : str or None
+        Encoding of text that is neither UTF-8 nor marked.
+    separator : str or None
+        What separates the cells, if it occurs in the file.
+    sheet : str or None
+        Name of the sheet of a workbook.
+    """
+
+    encoding: str | None = None
+    separator: str | None = None
+    sheet: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises
+        ------
+        AnnotationError
+        """
+        if self.encoding is not None:
+            check_encoding(self.encoding)
+        mark = self.separator
+        if mark is not None:
+            named = {"tab": "\t", r"\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
+            object.__setattr__(self, "separator", named.get(mark.lower(), mark))
+        if self.separator is not None and (len(self.separator) != 1 or self.separator in '"\r\n'):
+            raise AnnotationError(
+                f"separator={mark!r} is not a separator; give one character, such as ';', or 'tab'"
+            )
+
+
+UNSTATED: Final = Stated()
+
+
+def stated_of(options: Mapping[str, Any]) -> Stated:
+    """What the options of a reader state of its tables."""
+    return Stated(*(options.get(name) for name in ("encoding", "separator", "sheet")))
+
+
+@dataclass
+class Sheet:
+    """A table of cells.
+
+    Attributes
+    ----------
+    header : list of str
+        Names of the columns, without blanks around them.
+    numbers : list of int
+        The number of every row below the header, as a spreadsheet shows it.
+    rows : list of list of str
+        Their cells. A row may have fewer than the header names, or more.
+    top : int
+        Number of the header's row.
+    separator : str
+        "" for a workbook.
+    notes : list of str
+        What was assumed or skipped.
+    complete : bool
+        Whether all rows were read.
+    """
+
+    header: list[str] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    rows: list[list[str]] = field(default_factory=list)
+    top: int = 1
+    separator: str = ","
+    notes: list[str] = field(default_factory=list)
+    complete: bool = True
+
+    def columns(self) -> list[tuple[str, ...]]:
+        """Columns of equal length; cells that a row lacks at its end are empty.
+
+        Raises
+        ------
+        AnnotationError
+            If a row has more cells than the header names.
+        """
+        n = len(self.header)
+        full = []
+        for number, row in zip(self.numbers, self.rows, strict=True):
+            if len(row) > n:
+                raise AnnotationError(
+                    f"row {number} has more fields than the header, {len(row)} for {n}, such as "
+                    f"{row[n][:40]!r}. Name every column"
+                    + f", or put texts that hold {self.separator!r} in quotes"
+                    * bool(self.separator)
+                )
+            full.append(row if len(row) == n else row + [""] * (n - len(row)))
+        return list(zip(*full, strict=True)) if full else [()] * n
+
+    def check(self) -> None:
+        """Refuse a header that names no columns, or one twice, and a table without rows.
+
+        Raises
+        ------
+        AnnotationError
+        """
+        if not any(self.header):
+            raise AnnotationError("the file has no header; the first line must name the columns")
+        twice = [name for name, n in Counter(self.header).items() if n > 1]
+        if twice:
+            where = [letters_of(i) for i, name in enumerate(self.header) if name == twice[0]]
+            what = f"column {twice[0]!r} occurs twice in the header" if twice[0] else "no name"
+            raise AnnotationError(
+                f"{what} (columns {' and '.join(where[:2])} of row {self.top}); rename one"
+            )
+        if not self.rows:
+            shown = ", ".join(map(repr, self.header[:3])) + " ..." * (len(self.header) > 3)
+            raise AnnotationError(f"the file has a header ({shown}) but no rows; export it again")
+
+
+def letters_of(position: int) -> str:
+    """Name of a column as spreadsheets write it, from its position.
+
+    Examples
+    --------
+    >>> letters_of(0), letters_of(27)
+    ('A', 'AB')
+    """
+    name = ""
+    position += 1
+    while position:
+        position, rest = divmod(position - 1, 26)
+        name = chr(ord("A") + rest) + name
+    return name
+
+
+def read_sheet(path: Path, stated: Stated = UNSTATED) -> Sheet:
+    """Read a table of text, compressed or not, or a workbook.
+
+    Raises
+    ------
+    AnnotationError
+        If it is neither, or damaged or hostile; if its encoding, separator or sheet is not clear;
+        or if its last row holds totals.
+    MissingExtraError
+        If it is a workbook or has a code page, and openpyxl or charset-normalizer is missing.
+    """
+    refuse_other_programs(path)
+    if is_workbook(path):
+        rows, notes = workbook_rows(path, stated.sheet)
+        sheet = sheet_of(rows, separator="")
+        sheet.notes[:0] = notes
+        return sheet
+    with opened(path) as file:
+        return read_text(file, stated)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file, which may be compressed with gzip."""
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    opener: Any = gzip.open if packed else open
+    try:
+        with opener(path, "rb") as file:
+            yield file
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise AnnotationError(
+            f"the archive is damaged or incomplete ({error}); export it again"
+        ) from error
+
+
+def read_text(file: IO[bytes], stated: Stated = UNSTATED, most: int | None = None) -> Sheet:
+    """Read a table of text from a binary file, or its first rows; see `read_sheet`."""
+    if stated.sheet is not None:
+        raise AnnotationError(
+            f"sheet={stated.sheet!r} names a sheet of a workbook, and this is a table of text; "
+            "leave it out"
+        )
+    encoding = find_encoding(file, stated.encoding, whole=most is None)
+    with decoded(file, encoding.name) as text:
+        separator, skipped = separator_of(list(sampled(limited_lines(text))), stated.separator)
+        text.seek(0)
+        lines = limited_lines(text)
+        for _ in range(skipped):
+            next(lines)
+        sheet = sheet_of(cells_of(lines, separator), most=most, separator=separator)
+    if encoding.note is not None:
+        sheet.notes.insert(0, encoding.note)
+    return sheet
+
+
+@contextmanager
+def decoded(file: IO[bytes], encoding: str, name: str = "") -> Iterator[io.TextIOWrapper]:
+    """Text of a file, which stays open; errors say which line has another encoding."""
+    file.seek(0)
+    text = io.TextIOWrapper(file, encoding=encoding, newline="")
+    try:
+        yield text
+    except UnicodeError as error:
+        line = _undecodable_line(file, encoding)
+        byte = f" (byte {error.object[error.start]:#04x})" if hasattr(error, "object") else ""
+        raise AnnotationError(
+            f"{_of(name)}line {line} is not {encoding.removesuffix('-sig').upper()} text{byte}. "
+            "Save the whole file in UTF-8"
+        ) from error
+    finally:
+        text.detach()
+
+
+def _of(name: str) -> str:
+    return f"{name}: " if name else ""
+
+
+def _undecodable_line(file: IO[bytes], encoding: str) -> str:
+    if encoding.startswith("utf-16"):
+        return "1 or a later one"
+    file.seek(0)
+    for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), start=1):
+        try:
+            line.decode(encoding)
+        except UnicodeDecodeError:
+            return f"{number:,}"
+    return "1 or a later one"
+
+
+def limited_lines(text: io.TextIOWrapper, name: str = "") -> Iterator[str]:
+    """Lines of limited length, which hold no NUL."""
+    for number, line in enumerate(iter(lambda: text.readline(LONGEST_LINE + 1), ""), start=1):
+        if len(line) > LONGEST_LINE:
+            raise AnnotationError(
+                f"{_of(name)}line {number:,} is longer than {LONGEST_LINE // MIB} MiB; the file is "
+                "damaged, or not what it is called. Export it again"
+            )
+        if "\0" in line:
+            raise AnnotationError(
+                f"{_of(name)}line {number:,} holds a NUL character, so this is no table of text; "
+                "the file is damaged, or not what it is called. Save it as UTF-8, or check its name"
+            )
+        yield line
+
+
+# -- cells ----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def long_fields() -> Iterator[None]:
+    """Let the csv module read cells as long as the longest line."""
+    before = csv.field_size_limit(LONGEST_LINE)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def cells_of(lines: Iterable[str], separator: str, name: str = "") -> Iterator[list[str]]:
+    """Cells of every row, of blank rows, too.
+
+    Raises
+    ------
+    AnnotationError
+        If a quotation mark is not closed.
+    """
+    number = 0
+    try:
+        with long_fields():
+            for row in csv.reader(
+                lines, delimiter=separator, strict=True, skipinitialspace=separator != "\t"
+            ):
+                number += 1
+                yield row
+    except csv.Error as error:
+        raise AnnotationError(
+            f"{_of(name)}after row {number:,}: {error}; a quotation mark is not closed, or the "
+            "file is damaged. Export it again"
+        ) from error
+
+
+def sampled(lines: Iterator[str]) -> Iterator[str]:
+    """First lines that are not blank, by which the separator is told."""
+    found = 0
+    for line in lines:
+        if line.strip():
+            found += 1
+            yield line
+        if found == SAMPLED:
+            return
+
+
+def separator_of(sample: Sequence[str], stated: str | None = None) -> tuple[str, int]:
+    """Tell the separator of a table from its first lines, and how many lines declare it.
+
+    Raises
+    ------
+    AnnotationError
+        If two separators cut the lines equally well.
+
+    Examples
+    --------
+    >>> separator_of(["id;note", "1;0,5", "2;0,75"])
+    (';', 0)
+    """
+    declared = re.fullmatch(r'"?sep=(.)"?\s*', sample[0], re.IGNORECASE) if sample else None
+    if declared is not None:
+        return declared[1], 1
+    if stated is not None and any(stated in line for line in sample):
+        return stated, 0
+    cuts = {mark: cut for mark in MARKS if (cut := _Cut.of(sample, mark)) is not None}
+    if not cuts:
+        wide = [mark for mark in MARKS if sample and mark in sample[0]]
+        return (wide[0] if len(wide) == 1 else ","), 0
+    best = min(cut.rank for cut in cuts.values())
+    found = [mark for mark, cut in cuts.items() if cut.rank == best]
+    if len(found) > 1:
+        choices = "; or ".join(
+            f"by {mark!r} into {len(cuts[mark].header)} columns ("
+            f"{', '.join(repr(name[:20]) for name in cuts[mark].header[:3])})"
+            for mark in found
+        )
+        raise AnnotationError(
+            f"what separates the cells cannot be told: the rows can be cut {choices}. State it, "
+            f"such as separator={found[0]!r}"
+        )
+    return found[0], 0
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """Lines cut by one separator: where the table begins, and how even it is."""
+
+    begin: int
+    even: bool
+    share: float
+    header: list[str]
+
+    @property
+    def rank(self) -> tuple[int, bool, float]:
+        """The smallest is the best."""
+        return self.begin, not self.even, -self.share
+
+    @classmethod
+    def of(cls, sample: Sequence[str], mark: str) -> _Cut | None:
+        """Cut lines; None if the separator cuts few of them."""
+        with long_fields():
+            rows = list(csv.reader(sample, delimiter=mark, skipinitialspace=mark != "\t"))
+        widths = [len(row) for row in rows]
+        if len(rows) > 2:  # An open quotation mark may have eaten the end of the sample.
+            widths.pop()
+        if not widths or max(widths) < 2:
+            return None
+        usual = Counter(widths).most_common(1)[0][0]
+        if usual < 2 and widths[0] < 2:
+            return None
+        begin = next(i for i, width in enumerate(widths) if width >= 2)
+        usual = max(usual, 2)
+        share = sum(width == usual for width in widths[begin:]) / (len(widths) - begin)
+        return cls(begin, len(set(widths[begin:])) == 1, share, rows[begin])
+
+
+# -- rows -----------------------------------------------------------------------------------------
+
+
+def sheet_of(
+    rows: Iterable[list[str]], *, first: int = 1, most: int | None = None, separator: str = ","
+) -> Sheet:
+    """Make a table of rows: skip blank ones and titles above the header, and refuse totals.
+
+    Parameters
+    ----------
+    rows : iterable of list of str
+        All rows of a file, blank ones, too.
+    first : int
+        Number of the first of them.
+    most : int, optional
+        Read only so many below the header.
+    separator : str
+
+    Raises
+    ------
+    AnnotationError
+        If the last row holds totals.
+    """
+    sheet = Sheet(separator=separator)
+    blank: list[int] = []
+    for number, row in enumerate(rows, start=first):
+        if not "".join(row).strip():
+            blank.append(number)
+            continue
+        if most is not None and len(sheet.rows) > most:
+            sheet.complete = False
+            break
+        sheet.numbers.append(number)
+        sheet.rows.append(row)
+    if not sheet.rows:
+        return sheet
+    above = _titles(sheet)
+    if above:
+        shown = ", ".join(
+            repr(next(c for c in row if c.strip())[:40]) for row in sheet.rows[:above]
+        )
+        sheet.notes.append(
+            f"{_rows(sheet.numbers[:above], 'stands', 'stand')} above the header (row "
+            f"{sheet.numbers[above]}) and {'was' if above == 1 else 'were'} skipped: {shown}"
+        )
+    sheet.top = sheet.numbers[above]
+    sheet.header = [name.strip().strip("\ufeff") for name in sheet.rows[above]]
+    del sheet.rows[: above + 1], sheet.numbers[: above + 1]
+    last = sheet.numbers[-1] if sheet.numbers else sheet.top
+    blank = [number for number in blank if sheet.top < number < last]
+    if blank:
+        sheet.notes.append(
+            f"{_rows(blank, 'is', 'are')} blank and {'was' if len(blank) == 1 else 'were'} skipped"
+        )
+    _trim(sheet)
+    if sheet.complete:
+        _refuse_totals(sheet)
+    return sheet
+
+
+def _rows(numbers: Sequence[int], one: str, several: str) -> str:
+    """Write the numbers of rows with a verb: "rows 102, 118 and 6 more are"."""
+    return f"{row_numbers(numbers)} {one if len(numbers) == 1 else several}"
+
+
+def _filled(row: Sequence[str]) -> list[str]:
+    return [cell for cell in row if cell.strip()]
+
+
+def _titles(sheet: Sheet) -> int:
+    """Count the rows above the header: titles of one cell, or what a blank row sets apart.
+
+    The header must look like one: different names, more of them than the rows above have cells,
+    and none a number; and most rows below must have more cells, too. So a table without a header
+    keeps its first row.
+    """
+    n = min(len(sheet.rows) - 1, TITLES)
+    filled = [_filled(row) for row in sheet.rows[: n + 50]]
+    if _is_single(sheet.rows[0]):
+        return 0
+    for i in range(n, 0, -1):
+        names, widest = filled[i], max(map(len, filled[:i]))
+        apart = sheet.numbers[i] - sheet.numbers[i - 1] > 1
+        if not (widest == 1 or apart) or not len(names) == len(set(names)) > widest:
+            continue
+        below = filled[i + 1 : i + 50]
+        if any(map(_is_number, names)) or sum(len(r) > widest for r in below) < len(below) / 2:
+            continue
+        later = {cell for row in filled[i:] for cell in row}
+        if not any(cell in later for row in filled[:i] for cell in row):
+            return i
+    return 0
+
+
+_NAMES: Final = re.compile(
+    r"(text|task|item|id|label|sentence|question|comment|answer|title)s?$", re.I
+)
+
+
+def _is_single(row: Sequence[str]) -> bool:
+    """Whether a row without separators names the only column of a file of texts."""
+    return len(row) == 1 and bool(_NAMES.search(row[0].strip()))
+
+
+def _trim(sheet: Sheet) -> None:
+    """Drop empty cells at the ends of rows that no column of the header stands for."""
+    n = len(sheet.header)
+    while n and not sheet.header[n - 1]:
+        if any(len(row) >= n and row[n - 1].strip() for row in sheet.rows):
+            break
+        n -= 1
+    sheet.header = sheet.header[:n]
+    for i, row in enumerate(sheet.rows):
+        if len(row) > n and not "".join(row[n:]).strip():
+            sheet.rows[i] = row[:n]
+
+
+# -- totals ---------------------------------------------------------------------------------------
+
+_NUMBER = re.compile(r"[-+]?[\d.,'\u00a0\u202f ]*\d[\d.,]*\s*%?|[-+]?\d+(\.\d+)?[eE][-+]?\d+")
+
+
+def _is_number(cell: str) -> bool:
+    return bool(_NUMBER.fullmatch(cell.strip()))
+
+
+def _refuse_totals(sheet: Sheet) -> None:
+    """Refuse rows at the end that sum up those above, rather than being one of them."""
+    found = 0
+    while found < min(5, len(sheet.rows) - 1) and _looks_total(sheet.rows[-1 - found]):
+        found += 1
+    if not found:
+        return
+    body = sheet.rows[: len(sheet.rows) - found]
+    totals = sheet.rows[len(body) :]
+    position = next(i for i, cell in enumerate(totals[0]) if cell.strip())
+    words = {cell.strip().casefold() for row in body for cell in row[position : position + 1]}
+    if any(_first(row).strip().casefold() in words for row in totals):
+        return  # An item of this name, which was annotated more than once.
+    if not any(_sums_up(row, body, position) for row in totals):
+        sheet.notes.append(
+            f"the last row ({sheet.numbers[-1]}) begins with {_first(totals[-1])!r} and is read "
+            "as data; if it sums up the rows above, delete it"
+        )
+        return
+    shown = ", ".join(repr(cell) for cell in totals[0][:4])
+    raise AnnotationError(
+        f"{_rows(sheet.numbers[len(body) :], 'holds', 'hold')} totals of the rows above ({shown}), "
+        f"not an annotation; delete {'it' if found == 1 else 'them'}, and save the file again"
+    )
+
+
+def _first(row: Sequence[str]) -> str:
+    return next((cell for cell in row if cell.strip()), "")
+
+
+def _looks_total(row: Sequence[str]) -> bool:
+    """Whether the first cell of a row names a total, and the others are numbers or empty."""
+    name, *others = _filled(row)
+    words = re.split(r"[\s:/]+", name.strip().casefold().strip(":*() "))
+    named = bool(TOTALS & {words[0], words[-1], "".join(words)}) and len(words) <= 3
+    return named and all(map(_is_number, others))
+
+
+def _sums_up(row: Sequence[str], body: Sequence[Sequence[str]], position: int) -> bool:
+    """Whether a row lacks cells that others have, or holds a statistic of a column."""
+    n = len(row)
+    for i in range(max(map(len, body))):
+        cell = row[i].strip() if i < n else ""
+        column = [other[i].strip() if i < len(other) else "" for other in body]
+        if i == position:
+            continue
+        if not cell:
+            if sum(map(bool, column)) > 0.9 * len(column):
+                return True
+            continue
+        values = [float(v) for v in map(_plain, column) if v is not None]
+        total = _plain(cell)
+        if total is None or not values:
+            if any(column) and not values and sum(map(bool, column)) > 0.9 * len(column):
+                return True  # A number below a column of texts, such as their count.
+            continue
+        digits = len(total.partition(".")[2])
+        known = (sum(values), sum(values) / len(values), len(values), len(column))
+        if len(body) > 1 and any(abs(v - float(total)) <= 0.51 * 10**-digits for v in known):
+            return True
+    return False
+
+
+def _plain(cell: str) -> str | None:
+    """A number with a decimal point; None if the cell is none."""
+    text = cell.strip().removesuffix("%").strip()
+    if re.fullmatch(r"[-+]?\d+(\.\d+)?", text):
+        return text
+    if re.fullmatch(r"[-+]?\d+,\d+", text):
+        return text.replace(",", ".")
+    return None

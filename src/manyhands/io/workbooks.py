@@ -1,0 +1,397 @@
+"""Excel workbooks: the rows of a sheet as text, and tables written as sheets."""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime, time
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+from xml.etree import ElementTree
+
+from manyhands.exceptions import AnnotationError, raise_missing_extra
+
+MOST_ROWS: Final = 1_048_576
+"""Rows of a sheet in Excel."""
+
+LONGEST_CELL: Final = 32_767
+"""Characters of a cell in Excel."""
+
+MOST_CELLS: Final = 2**26
+"""Cells that are read of a sheet, padded ones included."""
+
+LARGEST_NUMBER: Final = 10**15
+"""Excel keeps 15 digits, so larger integers are written as text."""
+
+SHOWN: Final = 60
+"""Rows by which a sheet that holds data is told."""
+
+_ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\r\x0e-\x1f\ufffe\uffff]")
+_MERGED = re.compile(rb'<(?:\w+:)?mergeCell [^>]*ref="([A-Z]+)(\d+):([A-Z]+)(\d+)"')
+_FORMULA = re.compile(rb"<(?:\w+:)?f[ >/]")
+
+
+def is_workbook(path: Path) -> bool:
+    """Whether a file is an Excel workbook, by its content."""
+    with path.open("rb") as file:
+        if file.read(4) != b"PK\x03\x04":
+            return False
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "xl/workbook.xml" in archive.namelist()
+    except (zipfile.BadZipFile, OSError, NotImplementedError):
+        return False
+
+
+def refuse_other_programs(path: Path) -> None:
+    """Refuse what other programs, or older ones, write in place of text or .xlsx.
+
+    Raises
+    ------
+    AnnotationError
+    """
+    with path.open("rb") as file:
+        start = file.read(512)
+    if start[:4] == b"\xd0\xcf\x11\xe0":
+        raise AnnotationError(
+            "this is an Excel workbook of the old format (.xls), or one with a password; save it "
+            "as .xlsx without a password, or as CSV"
+        )
+    if start[:4] == b"PK\x03\x04" and b"opendocument" in start:
+        raise AnnotationError("this is an OpenDocument spreadsheet; save it as .xlsx, or as CSV")
+    if start[:4] == b"PK\x03\x04" and not is_workbook(path):
+        raise AnnotationError(
+            "this is an archive, and no Excel workbook; unpack it, and give the table in it"
+        )
+    if start.lstrip()[:1] == b"<" and re.search(rb"<(html|table|!doctype html)", start.lower()):
+        raise AnnotationError(
+            "this is a web page, as some programs write in place of .xls; open it in Excel, and "
+            "save it as .xlsx or CSV"
+        )
+
+
+def workbook_rows(path: Path, sheet: str | None = None) -> tuple[Iterator[list[str]], list[str]]:
+    """Rows of a sheet as text, and notes; see `manyhands.io.sheets.read_sheet`.
+
+    Raises
+    ------
+    AnnotationError
+        If it is damaged, several sheets hold data and none is named, a formula has no stored
+        value, or cells below the first rows are merged across columns.
+    MissingExtraError
+        If openpyxl is not installed.
+    """
+    openpyxl = _openpyxl("Reading an Excel workbook")
+    try:
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)
+    except Exception as error:
+        raise AnnotationError(f"this is no Excel workbook ({error}); save it again") from error
+    try:
+        chosen, notes = _choose(book, sheet)
+        markup = _Markup.of(path, chosen.title)
+        unknown = _uncomputed(openpyxl, path, chosen.title) if markup.has_formulas else {}
+        rows = list(_texts(chosen))
+    except AnnotationError:
+        raise
+    except Exception as error:  # openpyxl raises what it likes on damaged files.
+        raise AnnotationError(f"this workbook is damaged ({error}); save it again") from error
+    finally:
+        book.close()
+    for (row, column), formula in unknown.items():
+        if row <= len(rows) and (column > len(rows[row - 1]) or not rows[row - 1][column - 1]):
+            raise AnnotationError(
+                f"cell {_letters(column)}{row} holds a formula ({formula[:40]!r}) without a stored "
+                "value, and formulas are not computed; open the workbook in Excel and save it, or "
+                "copy the column and paste it as values"
+            )
+    notes += _unmerge(rows, markup.merged)
+    return iter(rows), notes
+
+
+def _openpyxl(what: str) -> Any:
+    try:
+        import openpyxl  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise_missing_extra(what, "xlsx", error)
+    return openpyxl
+
+
+def check_installed() -> None:
+    """Raise an error if no workbook can be written.
+
+    Raises
+    ------
+    MissingExtraError
+    """
+    _openpyxl("Writing an Excel workbook")
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def _choose(book: Any, name: str | None) -> tuple[Any, list[str]]:
+    """Return the named sheet, or the only one that holds a table."""
+    sheets = {each.title: each for each in book.worksheets}
+    for each in sheets.values():
+        each.reset_dimensions()  # What a file says of its size may be wrong, or a trap.
+    if name is not None and name in sheets:
+        return sheets[name], []
+    sizes = {title: _size(each) for title, each in sheets.items()}
+    visible = [t for t, each in sheets.items() if each.sheet_state == "visible"]
+    tables = [t for t in visible if min(sizes[t]) >= 2] or [t for t in visible if sizes[t][0]]
+    tables = tables or [t for t in sheets if sizes[t][0]]
+    shown = ", ".join(
+        f"{t!r} ({'more than ' * (sizes[t][0] >= SHOWN)}{sizes[t][0]} rows, {sizes[t][1]} columns)"
+        for t in tables
+    )
+    if name is not None:
+        raise AnnotationError(f"sheet={name!r} is not a sheet of the workbook; it has {shown}")
+    if not tables:
+        raise AnnotationError("the workbook is empty: no sheet holds anything; save it again")
+    if len(tables) > 1:
+        raise AnnotationError(
+            f"{len(tables)} sheets hold data: {shown}. Choose one, such as sheet={tables[0]!r}"
+        )
+    others = [t for t in sheets if t != tables[0] and sizes[t][0]]
+    notes = [f"read from sheet {tables[0]!r}"] if others else []
+    if others:
+        notes[0] += f", not from {', '.join(map(repr, others))}; choose another with sheet="
+    return sheets[tables[0]], notes
+
+
+def _size(sheet: Any) -> tuple[int, int]:
+    """Number of rows that hold something, up to a limit, and of cells in the fullest of them."""
+    rows, widest = 0, 0
+    for number, row in enumerate(sheet.iter_rows(values_only=True), start=1):
+        filled = sum(value not in (None, "") for value in row)
+        rows += filled > 0
+        widest = max(widest, filled)
+        if rows >= SHOWN or number >= 100_000:
+            break
+    return rows, widest
+
+
+def _texts(sheet: Any) -> Iterator[list[str]]:
+    """Rows of a sheet as text; a row ends with its last cell that holds something."""
+    cells = 0
+    for number, row in enumerate(sheet.iter_rows(values_only=True), start=1):
+        cells += len(row) + 1
+        if number > MOST_ROWS or cells > MOST_CELLS:
+            raise AnnotationError(
+                f"the sheet has more than {MOST_ROWS:,} rows or {MOST_CELLS:,} cells, most of them "
+                "empty; copy the table into a new workbook, or save it as CSV"
+            )
+        end = len(row)
+        while end and row[end - 1] in (None, ""):
+            end -= 1
+        yield [as_text(value) for value in row[:end]]
+
+
+def as_text(value: Any) -> str:
+    """Write the value of a cell as a spreadsheet would write it into CSV.
+
+    Examples
+    --------
+    >>> as_text(3.0), as_text(0.1 + 0.2), as_text(True), as_text(datetime(2026, 3, 1))
+    ('3', '0.3', 'TRUE', '2026-03-01')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, str):
+        return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), value)
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else f"{value:.15g}"
+    if isinstance(value, datetime) and value.time() == time():
+        return value.date().isoformat()
+    if isinstance(value, datetime | date | time):
+        return str(value)
+    return str(value)
+
+
+class _Markup:
+    """What openpyxl does not tell while it reads row by row: formulas, and merged cells."""
+
+    def __init__(self) -> None:
+        self.has_formulas = False
+        self.merged: list[tuple[int, int, int, int]] = []
+
+    @classmethod
+    def of(cls, path: Path, title: str) -> _Markup:
+        found = cls()
+        with zipfile.ZipFile(path) as archive:
+            member = _member_of(archive, title)
+            if member is None:
+                return found
+            with archive.open(member) as file:
+                rest = b""
+                while block := file.read(2**20):
+                    text = rest + block
+                    found.has_formulas = found.has_formulas or bool(_FORMULA.search(text))
+                    end = 0
+                    for hit in _MERGED.finditer(text):
+                        left, top, right, bottom = (part.decode() for part in hit.groups())
+                        place = (int(top), _position(left), int(bottom), _position(right))
+                        found.merged.append(place)
+                        end = hit.end()
+                    rest = text[max(end, len(text) - 200) :]
+        return found
+
+
+def _member_of(archive: zipfile.ZipFile, title: str) -> str | None:
+    """Name of the part of a workbook that holds a sheet."""
+    book = ElementTree.fromstring(archive.read("xl/workbook.xml"))
+    relation = next(
+        (
+            value
+            for sheet in book.iter()
+            if sheet.tag.endswith("}sheet") and sheet.get("name") == title
+            for name, value in sheet.attrib.items()
+            if name.endswith("}id")
+        ),
+        None,
+    )
+    relations = ElementTree.fromstring(archive.read("xl/_rels/workbook.xml.rels"))
+    target = next((r.get("Target") for r in relations if r.get("Id") == relation), None)
+    if target is None:
+        return None
+    place = target[1:] if target.startswith("/") else str(PurePosixPath("xl", target))
+    return place if place in archive.namelist() else None
+
+
+def _position(letters: str) -> int:
+    """Position of a column, from 1."""
+    number = 0
+    for letter in letters:
+        number = 26 * number + ord(letter) - ord("A") + 1
+    return number
+
+
+def _letters(position: int) -> str:
+    name = ""
+    while position:
+        position, rest = divmod(position - 1, 26)
+        name = chr(ord("A") + rest) + name
+    return name
+
+
+def _uncomputed(openpyxl: Any, path: Path, title: str) -> dict[tuple[int, int], str]:
+    """Formulas of a sheet by row and column; whether their values are stored, others tell."""
+    book = openpyxl.load_workbook(path, read_only=True, keep_links=False)
+    try:
+        sheet = book[title]
+        sheet.reset_dimensions()
+        found = {}
+        for number, row in enumerate(sheet.iter_rows(), start=1):
+            for column, cell in enumerate(row, start=1):
+                if getattr(cell, "data_type", "") == "f":
+                    found[number, column] = str(cell.value)
+        return found
+    finally:
+        book.close()
+
+
+def _unmerge(rows: list[list[str]], merged: Sequence[tuple[int, int, int, int]]) -> list[str]:
+    """Give every row the value that merged cells show for it; refuse what spans columns."""
+    spans = []
+    header = next((i for i, row in enumerate(rows, 1) if sum(map(bool, row)) > 1), 1)
+    for top, left, bottom, right in sorted(merged):
+        if bottom > len(rows) or top > len(rows):
+            bottom = min(bottom, len(rows))
+        value = rows[top - 1][left - 1] if top <= len(rows) and left <= len(rows[top - 1]) else ""
+        if not value or top <= header:
+            continue
+        if right > left:
+            raise AnnotationError(
+                f"cells {_letters(left)}{top}:{_letters(right)}{bottom} are merged across columns "
+                f"({value[:40]!r}), so which column the value belongs to is unclear; unmerge them, "
+                "or delete the row if it is a heading"
+            )
+        if bottom > top:
+            spans.append((top, bottom, left, value))
+    for top, bottom, left, value in spans:
+        for row in rows[top:bottom]:
+            if not any(row):
+                continue
+            row += [""] * (left - len(row))
+            row[left - 1] = row[left - 1] or value
+    if not spans:
+        return []
+    top, bottom, left, value = spans[0]
+    more = f", and {len(spans) - 1} more such cells" if len(spans) > 1 else ""
+    return [
+        f"cells {_letters(left)}{top} to {_letters(left)}{bottom} are merged{more}: "
+        f"{value[:40]!r} counts in each of their rows"
+    ]
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+def write_workbook(columns: Mapping[str, Sequence[Any]], title: str = "manyhands") -> bytes:
+    """Write columns as a workbook of one sheet, whose header stays in view.
+
+    Text is stored as text, so a cell such as ``=SUM(A1)`` is never run, and "007" keeps its
+    zeros. None is an empty cell.
+
+    Raises
+    ------
+    AnnotationError
+        If there are more rows, or longer texts, than Excel holds.
+    MissingExtraError
+        If openpyxl is not installed.
+    """
+    openpyxl = _openpyxl("Writing an Excel workbook")
+    from openpyxl.cell import WriteOnlyCell  # type: ignore[import-untyped]
+    from openpyxl.styles import Font  # type: ignore[import-untyped]
+
+    n = len(next(iter(columns.values()), ()))
+    if n >= MOST_ROWS:
+        raise AnnotationError(
+            f"{n:,} rows are more than a sheet of Excel holds ({MOST_ROWS - 1:,}); write .csv or "
+            ".parquet"
+        )
+    book = openpyxl.Workbook(write_only=True)
+    sheet = book.create_sheet(title)
+    sheet.freeze_panes = "A2"
+
+    def cell(value: Any, row: int, name: str) -> Any:
+        if hasattr(value, "item"):
+            value = value.item()
+        if value is None or (isinstance(value, float) and value != value):
+            return None
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, int | float) and abs(value) < LARGEST_NUMBER:
+            return value
+        return _text_cell(WriteOnlyCell(sheet, None), str(value), f"column {name!r}, row {row}")
+
+    head = [_text_cell(WriteOnlyCell(sheet, None), name, "a name") for name in columns]
+    for each in head:
+        each.font = Font(bold=True)
+    sheet.append(head)
+    for number, values in enumerate(zip(*columns.values(), strict=True), start=2):
+        sheet.append([cell(v, number, name) for name, v in zip(columns, values, strict=True)])
+    content = io.BytesIO()
+    book.save(content)
+    return content.getvalue()
+
+
+def _text_cell(cell: Any, text: str, where: str) -> Any:
+    """Store text that no program takes for a formula, a number or an error."""
+    if len(text) > LONGEST_CELL:
+        raise AnnotationError(
+            f"{where} has a text of {len(text):,} characters, and a cell of Excel holds "
+            f"{LONGEST_CELL:,}; write .csv or .parquet"
+        )
+    text = _ESCAPED.sub(lambda found: f"_x005F{found[0]}", text)
+    text = _CONTROLS.sub(lambda found: f"_x{ord(found[0]):04X}_", text)
+    cell.value = text
+    cell.data_type = "s"
+    if text[:1] in ("=", "+", "-", "@"):
+        cell.quotePrefix = True  # So that it is still text once somebody has edited it.
+    return cell

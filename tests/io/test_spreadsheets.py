@@ -1,0 +1,490 @@
+"""Tables as spreadsheets write them: what is wrong with them, and what is read all the same."""
+
+from __future__ import annotations
+
+import csv
+import io
+import logging
+import zipfile
+from datetime import datetime
+
+import numpy as np
+import pytest
+
+from manyhands.exceptions import AnnotationError, MissingExtraError
+from manyhands.io import (
+    encodings,
+    read_annotations,
+    read_export,
+    read_features,
+    read_gold,
+    read_texts,
+    sheets,
+    workbooks,
+)
+from manyhands.io.columns import as_numbers
+from manyhands.io.ingest import ingest
+from tests.io.test_exports import cells
+
+HEADER = ("task", "worker", "label")
+ROWS = [("r1", "ann", "good"), ("r1", "bob", "bad"), ("r2", "ann", "good"), ("r2", "bob", "good")]
+EXPECTED = {(task, worker): label for task, worker, label in ROWS}
+
+
+def write_csv(path, *rows, separator=",", encoding="utf-8", end="\r\n"):
+    text = io.StringIO()
+    csv.writer(text, delimiter=separator, lineterminator=end).writerows(rows)
+    path.write_bytes(text.getvalue().encode(encoding))
+    return path
+
+
+def write_xlsx(path, *rows, more=None, merge=()):
+    openpyxl = pytest.importorskip("openpyxl", reason="pip install 'manyhands[xlsx]'")
+    book = openpyxl.Workbook()
+    book.active.title = "Votes"
+    for row in rows:
+        book.active.append(row)
+    for title, content in (more or {}).items():
+        sheet = book.create_sheet(title)
+        for row in content:
+            sheet.append(row)
+    for span in merge:
+        book.active.merge_cells(span)
+    book.save(path)
+    return path
+
+
+WRITERS = {"csv": write_csv, "xlsx": write_xlsx}
+
+
+@pytest.fixture
+def notes(caplog):
+    caplog.set_level(logging.INFO, logger="manyhands")
+    return lambda: "\n".join(record.getMessage() for record in caplog.records)
+
+
+def refused(path, says, read=read_annotations, **options):
+    with pytest.raises(AnnotationError, match=says) as error:
+        read(path, **options)
+    assert path.name in str(error.value)
+
+
+# -- separators -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.txt", "a.dat", "a"])
+def test_the_content_tells_the_separator_whatever_the_suffix(tmp_path, separator, name):
+    path = write_csv(tmp_path / name, HEADER, *ROWS, separator=separator)
+    assert cells(read_annotations(path)) == EXPECTED
+
+
+def test_separators_within_cells_do_not_count(tmp_path):
+    rows = [(*row, f"{row[0]}, or so; {i}|{i}") for i, row in enumerate(ROWS)]
+    for separator in ",;\t":
+        path = write_csv(tmp_path / "a.csv", (*HEADER, "notes"), *rows, separator=separator)
+        assert cells(read_annotations(path)) == EXPECTED
+
+
+def test_a_separator_that_cannot_be_told_is_asked_for(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("task;x,worker;label\n1;a,u;good\n2;a,v;bad\n")
+    refused(path, r"by ',' into 2 columns .*; or by ';' into 3 columns .*separator=','")
+    table = read_annotations(path, separator=";", task="task", worker="x,worker", label="label")
+    assert table.annotators.tolist() == ["a,u", "a,v"]
+    with pytest.raises(AnnotationError, match="separator='ab' is not a separator"):
+        read_annotations(path, separator="ab")
+
+
+def test_a_line_for_excel_declares_the_separator_and_is_no_row(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("sep=;\ntask;worker;label\nr1;ann;\n;bob;x\n")
+    refused(path, "'task' .*is empty in row 3;")
+
+
+# -- encodings --------------------------------------------------------------------------------
+
+TEXTS = {
+    "cp1252": ["Jörg", "Größe „schön“", "François a aimé ça", "El día ¿no?", "20 °C – 5 €"],
+    "cp1250": ["Łukasz", "Małgorzata", "świetnie", "żółty"],
+    "cp1251": ["Иван", "очень хороший фильм", "понравился", "плохо"],
+    "mac_roman": ["Straße und Äpfel", "Übergröße „schön“"],
+    "cp850": ["Jörg", "Größe", "François a aimé ça"],
+}
+
+
+@pytest.mark.parametrize("encoding", TEXTS)
+def test_a_code_page_is_told_and_named(tmp_path, notes, encoding):
+    rows = [(i, "w", text) for i, text in enumerate(TEXTS[encoding])]
+    path = write_csv(tmp_path / "a.csv", HEADER, *rows, separator=";", encoding=encoding)
+    assert set(cells(read_annotations(path)).values()) == set(TEXTS[encoding])
+    assert f"read as {encoding}, because it is not valid UTF-8 (line 2 has" in notes()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_unicode_is_told_with_and_without_a_mark(tmp_path, notes, encoding):
+    rows = [("r1", "Jörg", "gut"), ("r2", "Łukasz", "良い")]
+    path = write_csv(tmp_path / "a.csv", HEADER, *rows, separator="\t", encoding=encoding)
+    assert cells(read_annotations(path)) == {(task, who): what for task, who, what in rows}
+    assert "read as" not in notes()
+
+
+def test_an_encoding_that_cannot_be_told_is_asked_for(tmp_path):
+    path = write_csv(tmp_path / "a.csv", HEADER, (1, "王伟", "正面"), encoding="gbk")
+    says = r"as gbk, '王伟', '正面'; as big5, .*State the right one, such as encoding='gbk'"
+    refused(path, says)
+    assert cells(read_annotations(path, encoding="gbk")) == {("1", "王伟"): "正面"}
+    refused(path, r"line 2 is not CP932|line 2 is not ASCII", encoding="ascii")
+    with pytest.raises(AnnotationError, match="encoding='klingon' is not an encoding"):
+        read_annotations(path, encoding="klingon")
+
+
+def test_what_is_stated_serves_files_that_do_not_say(tmp_path):
+    """UTF-8 proves itself, so one option serves files of both kinds."""
+    votes = write_csv(tmp_path / "a.csv", HEADER, (1, "Jörg", "grün"), encoding="mac_roman")
+    assert cells(read_annotations(votes, encoding="mac_roman")) == {("1", "Jörg"): "grün"}
+    gold = write_csv(tmp_path / "gold.csv", ("task", "label"), (1, "grün"))
+    assert read_gold(gold, encoding="mac_roman").labels.tolist() == ["grün"]
+
+
+def test_without_the_extra_the_encoding_must_be_stated(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "charset_normalizer", None)
+    path = write_csv(tmp_path / "a.csv", HEADER, (1, "Jörg", "gut"), encoding="cp1252")
+    with pytest.raises(MissingExtraError, match=r"encoding='cp1252'.*manyhands\[io\]"):
+        read_annotations(path)
+    assert read_annotations(path, encoding="cp1252").annotators.tolist() == ["Jörg"]
+
+
+def test_two_encodings_in_one_file_are_refused(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes("task,worker,label\n1,Jörg,a\n".encode() + "2,Jörg,b\n".encode("cp1252"))
+    refused(path, r"line 3 is not UTF-8 text \(byte 0xf6\), and line 2 is: the file mixes two")
+
+
+# -- rows -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_blank_rows_are_skipped_and_counted_as_the_spreadsheet_numbers_them(
+    tmp_path, notes, suffix
+):
+    rows = [r for i in range(60) for r in ((f"i{i}", "ann", i % 2), (f"i{i}", "bob", i % 3 == 0))]
+    rows = [(*row[:2], int(row[2])) for row in rows]
+    for at in (100, 116, 117, 118, 119, 120, 121, 122):
+        rows.insert(at, ("", "", ""))
+    path = WRITERS[suffix](tmp_path / f"a.{suffix}", HEADER, *rows)
+    assert read_annotations(path).n_annotations == 120
+    assert f"a.{suffix}: rows 102, 118 and 6 more are blank and were skipped" in notes()
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_rows_have_the_spreadsheets_numbers_even_with_line_breaks_in_cells(tmp_path, suffix):
+    rows = [("r1", "ann", "good\nor\nso"), (), ("r2", None, "bad"), ("r3", "ann", "bad")]
+    path = WRITERS[suffix](tmp_path / f"a.{suffix}", HEADER, *rows)
+    refused(path, r"'worker' .*is empty in row 4;")
+    rows[2] = ("r2", "bob", "bad")
+    rows.append((None, "bob", "bad"))
+    path = WRITERS[suffix](tmp_path / f"a.{suffix}", HEADER, *rows)
+    refused(path, r"'task' .*is empty in row 6;")
+
+
+TOTALS = {
+    "sum": ("Total", None, 3),
+    "average": ("Average", None, 0.75),
+    "german": ("Summe:", "", 3),
+    "count below texts": ("Anzahl", 4, 4),
+    "named last": (None, "Grand total", 3),
+    "nothing but a word": ("TOTAL", None, None),
+}
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+@pytest.mark.parametrize("name", TOTALS)
+def test_a_row_of_totals_is_refused_by_its_number(tmp_path, suffix, name):
+    rows = [(t, w, int(v == "good")) for t, w, v in ROWS]
+    path = WRITERS[suffix](tmp_path / f"a.{suffix}", HEADER, *rows, (), TOTALS[name])
+    refused(path, r"row 7 holds totals of the rows above .*delete it")
+
+
+def test_two_rows_of_totals_and_a_wide_average(tmp_path):
+    rows = [("id", "ann", "bob"), *((f"i{i}", i % 3, i % 2) for i in range(9))]
+    totals = [("Sum", 9, 4), ("Mean", "1,0", "0,444")]
+    path = write_csv(tmp_path / "a.csv", *rows, *totals, separator=";")
+    refused(path, r"rows 11 and 12 hold totals", format="wide")
+
+
+def test_an_item_called_total_is_an_item(tmp_path):
+    rows = [(word, who, n) for n, word in enumerate(["count", "sum", "total"]) for who in "ab"]
+    path = write_csv(tmp_path / "a.csv", HEADER, *rows)
+    assert read_annotations(path).instances.tolist() == ["count", "sum", "total"]
+
+
+# -- workbooks --------------------------------------------------------------------------------
+
+
+def test_a_workbook_is_read_like_the_same_csv(tmp_path):
+    header = ("Item", "Person", "Urteil", "Text")
+    rows = [
+        (1.0, "ann", 3.0, "a"),
+        (1, "bob", "3", "a"),
+        (2, "ann", True, "b"),
+        (2, "bob", 0.5, ""),
+    ]
+    options = {"task": "Item", "worker": "Person", "label": "Urteil"}
+    book = read_annotations(write_xlsx(tmp_path / "a.xlsx", header, *rows), **options)
+    plain = [(1, "ann", 3, "a"), (1, "bob", 3, "a"), (2, "ann", "TRUE", "b"), (2, "bob", 0.5, "")]
+    text = read_annotations(write_csv(tmp_path / "a.csv", header, *plain), **options)
+    assert book.equals(text)
+    assert book.instances.tolist() == [1, 2]
+
+
+def test_dates_are_written_as_iso_dates():
+    shown = [workbooks.as_text(datetime(2026, 3, 1, *time)) for time in ((), (9, 30))]
+    assert shown == ["2026-03-01", "2026-03-01 09:30:00"]
+
+
+def test_several_sheets_are_asked_about(tmp_path, notes):
+    more = {"Gold": [("task", "label"), ("r1", "good")], "Read me": [("A note.",), ("Another.",)]}
+    path = write_xlsx(tmp_path / "a.xlsx", HEADER, *ROWS, more=more)
+    refused(path, r"2 sheets hold data: 'Votes' \(5 rows, 3 columns\), 'Gold' .*sheet='Votes'")
+    assert cells(read_annotations(path, sheet="Votes")) == EXPECTED
+    assert read_gold(path, sheet="Gold").labels.tolist() == ["good"]
+    refused(path, r"sheet='Vote' is not a sheet of the workbook; it has 'Votes'", sheet="Vote")
+    del more["Gold"]
+    path = write_xlsx(tmp_path / "b.xlsx", HEADER, *ROWS, more=more)
+    assert cells(read_annotations(path)) == EXPECTED
+    assert "b.xlsx: read from sheet 'Votes', not from 'Read me'" in notes()
+    path = write_csv(tmp_path / "a.csv", HEADER, *ROWS)
+    refused(path, "sheet='Votes' names a sheet of a workbook", sheet="Votes")
+
+
+def test_merged_cells_count_in_each_of_their_rows(tmp_path, notes):
+    rows = [
+        ("r1", "ann", "good"),
+        (None, "bob", "bad"),
+        ("r2", "ann", "good"),
+        (None, "bob", "good"),
+    ]
+    path = write_xlsx(tmp_path / "a.xlsx", HEADER, *rows, merge=["A2:A3", "A4:A5"])
+    assert cells(read_annotations(path)) == EXPECTED
+    assert "cells A2 to A3 are merged, and 1 more such cells: 'r1' counts in each" in notes()
+    path = write_xlsx(tmp_path / "a.xlsx", HEADER, *ROWS, ("Batch 2",), merge=["A6:C6"])
+    refused(path, r"cells A6:C6 are merged across columns \('Batch 2'\)")
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_titles_above_the_header_are_said(tmp_path, notes, suffix):
+    above = [("Survey of March, 2026", None, None), (), ("by Jo", "v2", None), ()]
+    for n, row in ((2, 3), (1, 2), (4, 5)):
+        path = WRITERS[suffix](tmp_path / f"{n}.{suffix}", *above[:n], HEADER, *ROWS)
+        assert cells(read_annotations(path)) == EXPECTED
+        assert f"{n}.{suffix}: row" in notes()
+        assert f"above the header (row {row}) and w" in notes()
+
+
+def test_a_title_over_merged_cells_and_a_group_of_columns(tmp_path):
+    rows = [("id", "ann", "bob"), *((f"i{i}", i % 2, i % 3) for i in range(6))]
+    path = write_xlsx(tmp_path / "a.xlsx", (None, "Annotators", None), *rows, merge=["B1:C1"])
+    table = read_annotations(path, format="wide")
+    assert table.annotators.tolist() == ["ann", "bob"]
+    assert table.n_annotations == 12
+
+
+def with_values(path, values):
+    """Store values of formulas, as Excel does and openpyxl does not."""
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    name = "xl/worksheets/sheet1.xml"
+    for formula, value in values.items():
+        old = f"<f>{formula}</f><v />".encode()
+        assert old in parts[name] or old.replace(b" />", b"/>") in parts[name]
+        new = f"<f>{formula}</f><v>{value}</v>".encode()
+        parts[name] = parts[name].replace(old, new).replace(old.replace(b" />", b"/>"), new)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for part, content in parts.items():
+            archive.writestr(part, content)
+    return path
+
+
+def test_formulas_have_their_stored_values_or_are_refused(tmp_path):
+    rows = [("r1", "ann", "=1+1"), ("r1", "bob", "=2-1")]
+    path = write_xlsx(tmp_path / "a.xlsx", HEADER, *rows)
+    refused(path, r"cell C2 holds a formula \('=1\+1'\) without a stored value.*open the workbook")
+    with_values(path, {"1+1": 2, "2-1": 1})
+    assert cells(read_annotations(path)) == {("r1", "ann"): 2, ("r1", "bob"): 1}
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (
+            b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 600,
+            r"old format \(.xls\).*as .xlsx",
+        ),
+        (b"<html><table><tr><td>task</td></tr></table></html>", "web page"),
+        (b"PK\x03\x04broken", "archive"),
+    ],
+)
+def test_what_only_looks_like_a_workbook(tmp_path, content, says):
+    path = tmp_path / "a.xlsx"
+    path.write_bytes(content)
+    refused(path, says, read_gold)
+
+
+def test_an_opendocument_spreadsheet_is_named(tmp_path):
+    path = tmp_path / "a.ods"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
+        archive.writestr("content.xml", "<office/>")
+    for read in (read_annotations, read_gold):
+        refused(path, "OpenDocument spreadsheet; save it as .xlsx", read)
+
+
+# -- numbers ----------------------------------------------------------------------------------
+
+
+def test_decimal_commas(tmp_path):
+    rows = [("r1", "u", "x", "0,5"), ("r2", "u", "x", "2"), ("r3", "u", "y", "1,25")]
+    path = write_csv(tmp_path / "a.csv", (*HEADER, "w"), *rows, separator=";")
+    assert read_annotations(path, weight="w").weight.tolist() == [0.5, 2.0, 1.25]
+    rows = [
+        ("task", "a", "b", "c"),
+        ("r1", "0,5", "1.234,5", "ja"),
+        ("r2", "-1,125", "2,5e3", "nein"),
+    ]
+    path = write_csv(tmp_path / "x.csv", *(row[:3] for row in rows), separator=";")
+    np.testing.assert_array_equal(
+        read_features(path).X, np.float32([[0.5, 1234.5], [-1.125, 2500]])
+    )
+    refused(
+        write_csv(tmp_path / "x.csv", *rows, separator=";"), "1 of 3 columns.*'c'", read_features
+    )
+
+
+@pytest.mark.parametrize(
+    ("cells", "says"),
+    [
+        (["1,234", "2,500"], "'1,234' may be a decimal comma or separate thousands"),
+        (["0,5", "1.5"], "'1.5' has a decimal point, and '0,5' a comma"),
+        (["0,5", "x"], "could not convert|is no number|'x'"),
+        (["1,2,3"], "'1,2,3' is no number"),
+    ],
+)
+def test_commas_that_may_mean_something_else(cells, says):
+    with pytest.raises(ValueError, match=says):
+        as_numbers(cells)
+    assert as_numbers(["1,234", "2,500"], decimal_commas=True).tolist() == [1.234, 2.5]
+
+
+# -- what people do to spreadsheets -----------------------------------------------------------
+
+
+def test_trailing_separators_are_no_columns(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(
+        "task;worker;label;;\nr1;ann;good;;\nr1;bob;bad;\nr2;ann;good\nr2;bob;good;;;;\n"
+    )
+    assert cells(read_annotations(path)) == EXPECTED
+
+
+def test_a_row_with_a_cell_too_many_is_named(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("task,worker,label\nr1,ann,good\n\nr2,bob,good, really\n")
+    refused(path, "row 4 has more fields than the header, 4 for 3, such as 'really'")
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_names_that_occur_twice_are_refused_with_their_columns(tmp_path, suffix):
+    rows = [("task", "worker", "label", "label"), ("r1", "ann", "good", "bad")]
+    path = WRITERS[suffix](tmp_path / f"a.{suffix}", *rows)
+    refused(path, r"'label' occurs twice in the header \(columns C and D of row 1\)")
+
+
+def test_an_open_quotation_mark_is_refused_with_its_row(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('task,worker,label\nr1,ann,good\nr2,ann,"bad\nr3,ann,good\n')
+    refused(path, "after row 2: .*quotation mark is not closed")
+
+
+def test_zeros_in_text_are_refused(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"task,worker,label\n" + b"r1,ann,good\n" * 500 + b"r2,a\0nn,good\n")
+    refused(path, "line 502 holds a NUL character")
+
+
+def test_old_line_ends_quotes_and_blanks(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'\xef\xbb\xbftask, worker, label\rr1, ann, "good"\r"r1", bob, bad\r')
+    assert cells(read_annotations(path)) == {("r1", "ann"): "good", ("r1", "bob"): "bad"}
+
+
+def test_a_table_without_a_header_keeps_its_first_row(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(",1,\n0,1,1\n1,1,0\n0,0,1\n")
+    assert read_annotations(path, format="mace").n_annotations == 10
+
+
+def test_texts_with_separators_are_no_table_with_a_title(tmp_path):
+    path = write_csv(tmp_path / "t.csv", ("text",), ("Yes, really",), ("No; never",))
+    assert read_texts(path).X.tolist() == ["Yes, really", "No; never"]
+    path = write_csv(tmp_path / "t.csv", ("id", "text"), (1, "Grün"), (2, "b"), encoding="cp1252")
+    assert read_texts(path).X.tolist() == ["Grün", "b"]
+    path = tmp_path / "t.txt"
+    path.write_bytes("Grün\r\nRot\r\n".encode("cp1252"))
+    assert read_texts(path).X.tolist() == ["Grün", "Rot"]
+
+
+def test_a_sheet_with_a_cell_far_out_is_no_trap(tmp_path, monkeypatch):
+    openpyxl = pytest.importorskip("openpyxl", reason="pip install 'manyhands[xlsx]'")
+    book = openpyxl.Workbook()
+    for row in (HEADER, *ROWS):
+        book.active.append(row)
+    book.active["XFD1048576"] = " "
+    book.save(tmp_path / "a.xlsx")
+    assert cells(read_annotations(tmp_path / "a.xlsx")) == EXPECTED
+    monkeypatch.setattr(workbooks, "MOST_CELLS", 10)
+    refused(tmp_path / "a.xlsx", "the sheet has more than .* cells, most of them empty")
+
+
+def test_exports_of_platforms_are_read_from_spreadsheets_too(tmp_path, notes):
+    rows = [("HITId", "WorkerId", "Answer.mood"), ("h1", "w1", "gut"), (), ("h1", "w2", "größer")]
+    for suffix, options in (("csv", {"separator": ";", "encoding": "cp1252"}), ("xlsx", {})):
+        path = WRITERS[suffix](tmp_path / f"a.{suffix}", *rows, **options)
+        export = read_export(path)
+        assert export.format == "mturk"
+        assert cells(export.annotations) == {("h1", "w1"): "gut", ("h1", "w2"): "größer"}
+        assert "row 3 is blank and was skipped" in export.notes
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252", "utf-16"])
+def test_a_store_takes_what_tables_are(tmp_path, notes, encoding):
+    rows = [
+        ("a title", "", ""),
+        (),
+        HEADER,
+        ("r1", "Jörg", "gut"),
+        ("", "", ""),
+        ("r2", "Jörg", "x"),
+    ]
+    path = write_csv(tmp_path / "a.csv", *rows, separator=";", encoding=encoding)
+    store = ingest(path, tmp_path / "store")
+    assert (store.n_annotations, store.annotators.tolist()) == (2, ["Jörg"])
+    assert store.instances.tolist() == ["r1", "r2"]
+    assert "skipped" in notes()
+
+
+def test_a_workbook_becomes_a_store(tmp_path):
+    store = ingest(write_xlsx(tmp_path / "a.xlsx", HEADER, *ROWS), tmp_path / "store")
+    assert store.n_annotations == 4
+
+
+def test_the_longest_line_is_limited_within_quotes(tmp_path, monkeypatch):
+    monkeypatch.setattr(sheets, "LONGEST_LINE", 500)
+    path = tmp_path / "a.csv"
+    path.write_text('task,worker,label\nr1,ann,"' + "x\n" * 600 + '"\n')
+    refused(path, "after row 1: field larger than field limit")
+
+
+def test_marks_of_encodings_are_told_from_the_first_bytes():
+    assert encodings.marked_encoding("task;a\n1;b\n".encode("utf-16-be")) == "utf-16-be"
+    assert encodings.marked_encoding(b"task;a\n1;b\n") is None
