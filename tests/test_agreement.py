@@ -660,7 +660,7 @@ def test_summary_gives_no_interval_for_pairs_who_hardly_meet():
         ),
         (
             lambda t: krippendorff_alpha(t, level="interval", values=["a", 2, 3]),
-            "are not numbers; give one number for each of 'high', 'low', 'mid'",
+            "are not numbers; give one number for each of 'low', 'mid', 'high'",
         ),
         (lambda t: gwet_ac2(t, weights="cubic"), "weights='cubic' is unknown"),
         (lambda t: cohen_kappa(t, weights="linear"), "weights='linear' is unknown"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -151,7 +151,7 @@ def bootstrap(
 def summary(
     table: Annotations,
     *,
-    scale: Level = "nominal",
+    scale: Level | None = None,
     values: Any = None,
     level: float = 0.95,
     n_resamples: int = 1000,
@@ -163,9 +163,10 @@ def summary(
     ----------
     table : AnnotationTable or AnnotationStore
         Observed annotations only.
-    scale : {"nominal", "ordinal", "interval"}, default="nominal"
-        Scale of the classes; the ``level`` of `krippendorff_alpha`. On an ordinal or interval scale
-        Cohen's kappa has quadratic weights, and AC2 (quadratic) replaces AC1.
+    scale : {"nominal", "ordinal", "interval"}, optional
+        Scale of the classes, by default that of the table; the ``level`` of `krippendorff_alpha`.
+        On an ordinal or interval scale Cohen's kappa has quadratic weights, and AC2 (quadratic)
+        replaces AC1.
     values : sequence of n_classes numbers, optional
         The number each class stands for on an interval scale; see `krippendorff_alpha`.
     level, n_resamples, random_state
@@ -185,6 +186,7 @@ def summary(
     AnnotationError
         As `bootstrap` and `krippendorff_alpha`.
     """
+    scale = cast(Level, table.scale) if scale is None else scale
     check_option("scale", scale, ("nominal", "ordinal", "interval"))
     interval = partial(
         bootstrap, table=table, n_resamples=n_resamples, level=level, random_state=random_state

@@ -13,12 +13,14 @@ from manyhands.agreement.weighted import (
     Sparse,
     Weighted,
     chance_corrected,
+    check_graded,
     check_option,
     class_counts,
     per_entry,
     ratio,
     with_data,
 )
+from manyhands.annotations.class_order import numbers_of
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import FloatArray
 
@@ -171,7 +173,8 @@ def gwet_ac2(table: Annotations, *, weights: Weights = "quadratic") -> float:
         equal steps; classes that nobody gave are part of it.
     weights : {"identity", "linear", "quadratic", "ordinal"}, default="quadratic"
         Agreement of two classes d steps apart on a scale of q classes: [d = 0], 1 - d / (q - 1),
-        1 - d^2 / (q - 1)^2 or 1 - d (d + 1) / (q (q - 1)).
+        1 - d^2 / (q - 1)^2 or 1 - d (d + 1) / (q (q - 1)). All but "identity" need the order of the
+        classes (see `AnnotationTable.class_order`).
 
     Returns
     -------
@@ -183,7 +186,7 @@ def gwet_ac2(table: Annotations, *, weights: Weights = "quadratic") -> float:
     Raises
     ------
     AnnotationError
-        If ``weights`` is unknown.
+        If ``weights`` is unknown, or it needs an order and the classes have none.
 
     Notes
     -----
@@ -213,6 +216,8 @@ def weighted_ac1(table: Annotations) -> Weighted[float]:
 def weighted_ac2(table: Annotations, *, weights: Weights = "quadratic") -> Weighted[float]:
     """`gwet_ac2` as a function of instance weights."""
     check_option("weights", weights, ("identity", "linear", "quadratic", "ordinal"))
+    if weights != "identity":
+        check_graded(table, f"AC2 with weights={weights!r}")
     q = table.n_classes
     # Sums of 1, |k - l| and (k - l)^2 over the q (q - 1) ordered pairs of different classes.
     powers = np.array([q * (q - 1), q * (q**2 - 1) / 3, q**2 * (q**2 - 1) / 6])
@@ -253,10 +258,11 @@ def krippendorff_alpha(
     table : AnnotationTable or AnnotationStore
         Observed annotations only; instances with a single annotation do not count.
     level : {"nominal", "ordinal", "interval"}, default="nominal"
-        Whether the classes are names; ranks, in the order of ``table.classes``; or numbers.
+        Whether the classes are names; ranks, in the order of ``table.classes``, which something
+        must tell (`AnnotationTable.class_order`); or numbers.
     values : sequence of n_classes numbers, optional
         The number each class stands for if ``level="interval"``, in the order of
-        ``table.classes``; default: the classes themselves.
+        ``table.classes``; default: the classes themselves, as numbers or text such as "0.5".
 
     Returns
     -------
@@ -266,7 +272,8 @@ def krippendorff_alpha(
     Raises
     ------
     AnnotationError
-        If ``level`` is unknown, or ``values`` is missing, unusable or given for another level.
+        If ``level`` is unknown, the classes have no order, or ``values`` is missing, unusable or
+        given for another level.
 
     Notes
     -----
@@ -309,6 +316,7 @@ def weighted_alpha(
     if level == "nominal":
         observed, expected = _nominal(counts)
     elif level == "ordinal":
+        check_graded(table, "alpha of level='ordinal'")
         observed, expected = _ordinal(counts)
     else:
         observed, expected = _interval(counts, _numbers(table, values))
@@ -369,14 +377,14 @@ def _expected_squares(totals: FloatArray, values: FloatArray) -> FloatArray:
 def _numbers(table: Annotations, values: Any) -> FloatArray:
     """Number of each class minus that of the first: squares of large numbers lose digits."""
     if values is None:
-        if table.classes.dtype.kind not in "iub":
+        values = numbers_of(table.classes)
+        if values is None:
             raise AnnotationError(
                 f"level='interval' needs numbers, but the classes are {_list_classes(table)}; say "
                 "which number each stands for, in this order: "
                 f"values={list(range(1, min(table.n_classes, 4) + 1))}"
                 f"{' + ...' if table.n_classes > 4 else ''}"
             )
-        values = table.classes
     try:
         numbers: FloatArray = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):

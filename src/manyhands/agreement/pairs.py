@@ -12,6 +12,7 @@ from scipy.sparse import csr_matrix
 from manyhands.agreement.weighted import (
     Sparse,
     Weighted,
+    check_graded,
     check_option,
     per_entry,
     ratio,
@@ -72,7 +73,7 @@ def cohen_kappa(table: AnnotationTable, *, weights: KappaWeights = "identity") -
     Raises
     ------
     AnnotationError
-        If ``weights`` is unknown.
+        If ``weights`` is unknown, or it needs an order and the classes have none.
 
     Notes
     -----
@@ -99,12 +100,19 @@ def cohen_kappa(table: AnnotationTable, *, weights: KappaWeights = "identity") -
     >>> found.first, found.second, found.n_shared, found.kappa
     (array([0, 0, 1]), array([1, 2, 2]), array([4, 2, 2]), array([0.5, 0. , nan]))
     """
-    check_option("weights", weights, ("identity", "quadratic"))
+    _check_weights(table, weights)
     found = []
     for cells, counts in _summed_cells(shared_annotations(table)):
         shared, kappa = _kappa_of(cells, weights)(counts)
         found.append((cells.first, cells.second, shared[:, 0].astype(np.int64), kappa[:, 0]))
     return PairwiseKappa(*(np.concatenate(column) for column in zip(*found, strict=True)))
+
+
+def _check_weights(table: AnnotationTable, weights: str) -> None:
+    """Refuse unknown weights, and weights that need an order which nothing tells."""
+    check_option("weights", weights, ("identity", "quadratic"))
+    if weights != "identity":
+        check_graded(table, f"kappa with weights={weights!r}")
 
 
 def mean_cohen_kappa(table: AnnotationTable, *, weights: KappaWeights = "identity") -> float:
@@ -147,7 +155,7 @@ def weighted_mean_cohen(
     table: AnnotationTable, *, weights: KappaWeights = "identity"
 ) -> Weighted[float]:
     """`mean_cohen_kappa` as a function of instance weights."""
-    check_option("weights", weights, ("identity", "quadratic"))
+    _check_weights(table, weights)
     shared = shared_annotations(table)
     kappas = _kappas_by_weight(shared, weights)
     return Weighted(shared.n, lambda w: _weighted_mean(kappas(w)), float)

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.sparse import coo_matrix, csr_matrix, vstack
 
 from manyhands.annotations import AnnotationTable
+from manyhands.annotations.class_order import check_order
 from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray, FloatArray, IntArray
@@ -180,6 +181,16 @@ def ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
 def chance_corrected(agreement: FloatArray, by_chance: FloatArray) -> FloatArray:
     """(a - e) / (1 - e): 1 for full agreement, 0 for chance agreement; NaN where e is 1."""
     return ratio(agreement - by_chance, 1 - by_chance)
+
+
+def check_graded(table: Annotations, statistic: str) -> None:
+    """Refuse a statistic of grades if nothing tells their order.
+
+    Raises
+    ------
+    AnnotationError
+    """
+    check_order(table.classes, table.class_order, statistic)
 
 
 def check_option(argument: str, value: str, known: tuple[str, ...]) -> None:

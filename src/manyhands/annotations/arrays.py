@@ -39,7 +39,7 @@ from manyhands.annotations.ids import (
     sorted_order,
 )
 from manyhands.annotations.passes import check_marks, pass_kinds, read_marks
-from manyhands.annotations.suspicious import check_classes
+from manyhands.annotations.scales import Scale, read_classes, read_scale
 from manyhands.exceptions import AnnotationError, NoGoldError
 from manyhands.typing import MISSING, AnyArray, IntArray
 
@@ -61,6 +61,7 @@ def from_matrix(
     annotators: Any = None,
     abstain: Any = None,
     skip: Any = None,
+    scale: Scale | None = None,
 ) -> Table:
     """Read a dense (n_instances, n_annotators) matrix of class values.
 
@@ -73,12 +74,14 @@ def from_matrix(
         the instances.
     classes : sequence, optional
         All classes, in the desired order; default: the categories of categorical columns, in
-        their order, else the sorted values. Found values that are probably no classes (ids, -7, 255
-        in an unsigned type) are refused or warned about; named ones are not.
+        their order, else the values, ordered as in `from_frame`. Found values that are probably no
+        classes (ids, -7, 255 in an unsigned type) are refused or warned about; named ones are not.
     instances, annotators : sequence, optional
         Ids of the rows and columns; default: those of the frame, or their numbers.
     abstain, skip : str, int or sequence of these, optional
         Values that mean a pass, as in `from_frame`.
+    scale : {"nominal", "ordinal", "interval"}, optional
+        As in `from_frame`; whole numbers in an array are taken for codes of classes.
 
     Raises
     ------
@@ -87,6 +90,7 @@ def from_matrix(
         classes, if a column of a frame looks like ids and is not called so, or if ``abstain`` or
         ``skip`` is invalid, as in `from_frame`.
     """
+    read_scale(scale)
     given_A, are_named = A, instances is not None
     A, instances, annotators = read_wide(A, instances, annotators)
     if isinstance(A, np.ma.MaskedArray):
@@ -105,11 +109,18 @@ def from_matrix(
     check_marks(marks, labels, "A")
     kinds = pass_kinds(labels, marks)
     given, passed = kinds < 0, kinds >= 0
+    declared = None
     if classes is None:
-        vocabulary = declared_classes(_columns_of(given_A), {*marks, MISSING}, "A")
-    codes, vocabulary = encode(labels[given], vocabulary, argument="A", vocabulary_name="classes")
-    if classes is None:
-        check_classes(vocabulary, codes, "A", matrix=True)
+        declared = declared_classes(_columns_of(given_A), {*marks, MISSING}, "A")
+    codes, vocabulary, order = read_classes(
+        labels[given],
+        vocabulary,
+        declared,
+        argument="A",
+        scale=scale,
+        matrix=True,
+        instance=None if as_frame(given_A) is None else rows[given],
+    )
     n, r = A.shape
     return cls(
         rows[given],
@@ -120,6 +131,8 @@ def from_matrix(
         vocabulary,
         passes=np.column_stack([rows[passed], columns[passed], kinds[passed]]),
         instance_order=NUMBERED if instances is None else given_order(instances, are_named),
+        scale=scale or "nominal",
+        class_order=order,
     )
 
 
@@ -140,6 +153,7 @@ def from_arrays(
     abstain: Any = None,
     skip: Any = None,
     duplicates: Duplicates = "error",
+    scale: Scale | None = None,
 ) -> Table:
     """Read three arrays of equal length.
 
@@ -151,8 +165,8 @@ def from_arrays(
     label : array-like of shape (m,)
         Class values.
     classes, instances, annotators : sequence, optional
-        Vocabularies; default: the categories of a categorical column, else the sorted labels, and
-        the positions or the ids in natural order.
+        Vocabularies; default: the categories of a categorical column, else the labels, ordered as
+        in `from_frame`, and the positions or the ids in natural order.
     n_instances, n_annotators : int, optional
         Lengths of the axes without a vocabulary; default: the largest position + 1.
     weight : array-like of shape (m,), optional
@@ -163,6 +177,8 @@ def from_arrays(
     abstain, skip : str, int or sequence of these, optional
         Values of ``label`` that mean a pass, as in `from_frame`.
     duplicates : {"error", "last", "keep"}
+    scale : {"nominal", "ordinal", "interval"}, optional
+        As in `from_frame`; whole numbers are taken for codes of classes.
 
     Raises
     ------
@@ -170,6 +186,7 @@ def from_arrays(
         If lengths differ, a value is outside its vocabulary, a pair is repeated, an annotator has
         two families, or ``abstain`` or ``skip`` is invalid, as in `from_frame`.
     """
+    read_scale(scale)
     labels = as_values(label)
     _check_lengths(instance, annotator, labels, weight)
     order = None if instances is None else GIVEN
@@ -182,13 +199,13 @@ def from_arrays(
     check_marks(marks, labels, "label")
     kinds = pass_kinds(labels, marks)
     given, passed = kinds < 0, kinds >= 0
-    if classes is None:
-        vocabulary = declared_classes([label], marks, "label")
-    codes, vocabulary = encode(
-        labels[given], vocabulary, argument="label", vocabulary_name="classes"
+    codes, vocabulary, class_order = read_classes(
+        labels[given],
+        vocabulary,
+        declared_classes([label], marks, "label") if classes is None else None,
+        argument="label",
+        scale=scale,
     )
-    if classes is None:
-        check_classes(vocabulary, codes, "label", matrix=False)
     table_columns = Columns(
         rows[given],
         columns[given],
@@ -201,6 +218,8 @@ def from_arrays(
         np.column_stack([rows[passed], columns[passed], kinds[passed]]),
         order,
         None if group is None else groups_of_rows(group, columns, annotators),
+        scale=scale or "nominal",
+        class_order=class_order,
     )
     return cls(*without_duplicates(table_columns, duplicates, ages_of(given, passed)))
 

@@ -35,6 +35,8 @@ class Columns(NamedTuple):
     instance_order: InstanceOrder = GIVEN
     groups: AnyArray | None = None
     group_rho: float = RHO
+    scale: str = "nominal"
+    class_order: str = "given"
 
     @property
     def pass_rows(self) -> IntArray:
@@ -89,6 +91,8 @@ def checked(columns: Columns) -> Columns:
         instance_order=columns.instance_order,
         groups=None if columns.groups is None else _groups(columns),
         group_rho=check_rho(columns.group_rho),
+        scale=columns.scale,
+        class_order=columns.class_order,
     )
 
 

@@ -21,7 +21,8 @@ from manyhands.annotations.groups import ALONE, groups_of_rows
 from manyhands.annotations.ids import GIVEN, in_natural_order, sorted_order
 from manyhands.annotations.label_sets import Multilabel, one_label_per_row
 from manyhands.annotations.passes import PASSES, check_marks, pass_kinds, read_marks
-from manyhands.annotations.suspicious import check_classes, refuse_copies
+from manyhands.annotations.scales import Scale, read_classes, read_scale, warn_of_scale
+from manyhands.annotations.suspicious import refuse_copies
 from manyhands.exceptions import AnnotationError, raise_missing_extra, warn_caller
 from manyhands.typing import AnyArray, BoolArray, IntArray
 
@@ -51,6 +52,7 @@ def from_frame(
     duplicates: Duplicates = "error",
     multilabel: Multilabel = "error",
     option: str | None = None,
+    scale: Scale | None = None,
 ) -> Table:
     """Read a long data frame: one row per annotation.
 
@@ -63,8 +65,10 @@ def from_frame(
         and the pass (one of `PASSES`, in rows without a label).
     classes : sequence, optional
         All classes, in the desired order; default: the categories of a categorical column, in
-        their order, else the sorted labels. Found labels that are probably no classes (ids, "n/a",
-        -7, " yes" beside "Yes") are refused or warned about; named ones are not.
+        their order, else the labels: numbers, and texts that begin with one, by size; those of a
+        known scale, such as low < medium < high, by that; others as text. Found labels that are
+        probably no classes (ids, "n/a", -7, " yes" beside "Yes") are refused or warned about;
+        named ones are not.
     tasks : sequence, optional
         All instance ids, **in the order of the rows of X**; default: the ids in natural order
         (numbers by size, "img2" before "img10"). If X has an index, it is matched with the ids.
@@ -83,6 +87,10 @@ def from_frame(
         "yes". "none": each text is one class, whatever it contains.
     option : str, optional
         The label to split by.
+    scale : {"nominal", "ordinal", "interval"}, optional
+        What the labels are: names, grades in their order, or numbers, which may have fractions.
+        Default: names, with a warning if they look like ratings or free text. Agreement is measured
+        on all three; truth inference takes names, and refuses the others.
 
     Returns
     -------
@@ -98,18 +106,60 @@ def from_frame(
         (or it cannot be told), ``option`` is unknown, an id is missing, a label is outside
         ``classes`` or an id outside ``tasks`` or ``workers``, a pair is repeated, an annotator has
         two families, a value of ``abstain`` or ``skip`` is in both, is a class or differs in type
-        from the labels, or a row has both a label and a pass.
+        from the labels, a row has both a label and a pass, or the labels have no order or are no
+        numbers, as their ``scale`` needs.
     """
-    data = _as_frame(df)
-    names = {"task": task, "worker": worker, "label": label}
+    named = {"task": task, "worker": worker, "label": label}
     optional = {"weight": weight, "source": source, "group": group, "passes": passes}
-    names |= {argument: name for argument, name in optional.items() if name is not None}
+    named |= {argument: name for argument, name in optional.items() if name is not None}
+    columns = columns_of_frame(
+        df,
+        named,
+        classes=classes,
+        tasks=tasks,
+        workers=workers,
+        abstain=abstain,
+        skip=skip,
+        duplicates=duplicates,
+        multilabel=multilabel,
+        option=option,
+        scale=scale,
+    )
+    return cls(*columns)
+
+
+def columns_of_frame(
+    df: Any,
+    names: dict[str, str],
+    *,
+    classes: Any = None,
+    tasks: Any = None,
+    workers: Any = None,
+    abstain: Any = None,
+    skip: Any = None,
+    duplicates: Duplicates = "error",
+    multilabel: Multilabel = "error",
+    option: str | None = None,
+    scale: Scale | None = None,
+    asks: bool = False,
+) -> Columns:
+    """Read the columns of a long data frame; see `from_frame`.
+
+    ``names`` are those of the columns, by what they hold. With ``asks``, labels that are hardly
+    names of classes are an error, which asks for ``scale``.
+    """
+    read_scale(scale)
+    task, worker, label = (names[argument] for argument in ("task", "worker", "label"))
+    weight, source, group, passes = (
+        names.get(argument) for argument in ("weight", "source", "group", "passes")
+    )
+    data = _as_frame(df)
     _check_columns(data, names)
     data, classes = one_label_per_row(
         data,
         label,
         pair=(task, worker),
-        alike=[name for name in optional.values() if name is not None],
+        alike=[name for name in (weight, source, group, passes) if name is not None],
         multilabel=multilabel,
         option=option,
         classes=classes,
@@ -123,15 +173,20 @@ def from_frame(
     _warn_of_missing_labels(int((~given & ~passed).sum()), len(data), label)
     instance, instances = _encode_ids(data, task, tasks, "tasks")
     annotator, annotators = _encode_ids(data, worker, workers, "workers")
+    argument, declared = f"column {label!r}", None
     if classes is None:
-        vocabulary = declared_classes([data[label].to_native()], marks, f"column {label!r}")
-    codes, vocabulary = encode(
-        labels, vocabulary, argument=f"column {label!r}", vocabulary_name="classes"
+        declared = declared_classes([data[label].to_native()], marks, argument)
+    codes, vocabulary, order = read_classes(
+        labels,
+        vocabulary,
+        declared,
+        argument=argument,
+        scale=scale,
+        instance=instance[given],
+        asks=asks,
+        sets=multilabel == "error",
     )
     if classes is None:
-        check_classes(
-            vocabulary, codes, f"column {label!r}", matrix=False, sets=multilabel == "error"
-        )
         for column, ids, own in ((task, instances, instance), (worker, annotators, annotator)):
             refuse_copies(vocabulary[codes], ids[own[given]], label, column)
     columns = Columns(
@@ -146,8 +201,10 @@ def from_frame(
         np.column_stack([instance[passed], annotator[passed], kinds[passed]]),
         sorted_order(instances) if tasks is None else GIVEN,
         None if group is None else groups_of_rows(data[group].to_numpy(), annotator, annotators),
+        scale=scale or "nominal",
+        class_order=order,
     )
-    return cls(*without_duplicates(columns, duplicates, ages_of(given, passed)))
+    return without_duplicates(columns, duplicates, ages_of(given, passed))
 
 
 def from_lists(
@@ -161,6 +218,7 @@ def from_lists(
     abstain: Any = None,
     skip: Any = None,
     duplicates: Duplicates = "error",
+    scale: Scale | None = None,
 ) -> Table:
     """Read a data frame with one row per instance and two columns of parallel lists.
 
@@ -175,7 +233,7 @@ def from_lists(
     task : str, optional
         Name of the column with the ids; default: the instances are the rows 0..n-1. Either way
         instance i of the table is row i.
-    classes, abstain, skip, duplicates
+    classes, abstain, skip, duplicates, scale
         As in `from_frame`.
 
     Raises
@@ -209,7 +267,7 @@ def from_lists(
     found = encode(workers, None, argument="annotators", vocabulary_name="annotators")
     codes, people = in_natural_order(*found)
     ids = range(len(given)) if task is None else _column_of(df, task, "task")
-    return from_arrays(
+    table = from_arrays(
         cls,
         rows[~gaps],
         codes[~gaps],
@@ -220,7 +278,12 @@ def from_lists(
         abstain=abstain,
         skip=skip,
         duplicates=duplicates,
+        scale=scale,
     )
+    if classes is None and scale is None:
+        made: Any = table
+        warn_of_scale(made.classes, made.label, made.instance, f"column {labels!r}")
+    return table
 
 
 def _column_of(df: Any, name: str, argument: str) -> list[Any]:

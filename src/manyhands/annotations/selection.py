@@ -111,6 +111,8 @@ def merged(columns: Columns, added: Columns, duplicates: Duplicates) -> Columns:
         columns.instance_order.extended(len(columns.instances), len(instances)),
         merged_groups(columns.groups, added.groups, new_annotator_codes, annotators),
         added.group_rho if columns.groups is None else columns.group_rho,
+        columns.scale,
+        columns.class_order,
     )
     if duplicates == "error":
         # Pairs repeated within one table were kept on purpose; only pairs in both tables clash.

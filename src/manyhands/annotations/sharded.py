@@ -62,6 +62,10 @@ class ShardedAnnotations(ABC):
     group_rho = RHO
     """Families of annotators, which shards do not carry."""
 
+    scale = "nominal"
+    class_order = "given"
+    """As in `AnnotationTable`; shards do not carry them."""
+
     ndim = 2
 
     @abstractmethod

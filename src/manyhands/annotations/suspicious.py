@@ -37,7 +37,13 @@ Counts = dict[Any, int]
 
 
 def check_classes(
-    classes: AnyArray, codes: IntArray, argument: str, *, matrix: bool, sets: bool = True
+    classes: AnyArray,
+    codes: IntArray,
+    argument: str,
+    *,
+    matrix: bool,
+    named: bool = False,
+    sets: bool = True,
 ) -> None:
     """Refuse classes that must be a mistake, and warn about those that may be one.
 
@@ -54,6 +60,8 @@ def check_classes(
         number can be a class.
     sets : bool
         Whether texts that may hold several labels each are judged, too.
+    named : bool
+        Whether the caller says what the labels are, so that their number is not judged.
 
     Raises
     ------
@@ -67,7 +75,8 @@ def check_classes(
     counts: Counts = dict(zip(classes.tolist(), tally.tolist(), strict=True))
     if sets and classes.dtype.kind in "UT":
         refuse_sets(counts, argument)
-    _refuse_ids(counts, argument)
+    if not named:
+        _refuse_ids(counts, argument)
     if classes.dtype.kind == "u":
         _refuse_wrapped(counts, np.iinfo(classes.dtype).max, argument)
     if classes.dtype.kind in "iu":
@@ -82,7 +91,8 @@ def _refuse_ids(counts: Counts, argument: str) -> None:
         raise AnnotationError(
             f"{argument} holds {len(counts):,} classes in {n:,} annotations "
             f"({_listed(dict.fromkeys(counts, 0))}): these look like ids or free text. Give the "
-            "labels instead; if these are the classes, name all of them in classes="
+            "labels instead; if these are names of classes, pass scale='nominal', or name all of "
+            "them in classes=; if they are ratings, scale='ordinal' or scale='interval'"
         )
 
 
@@ -211,8 +221,9 @@ def _warn_of_spellings(counts: Counts, argument: str) -> None:
         warn_caller(
             f"{argument} holds classes that differ only in case, spaces or form: "
             f"{'; '.join(groups[:SHOWN])}{more}. They count as different classes. Write each class "
-            "in one way (such as .str.strip().str.lower() in pandas); if they are different, name "
-            "all classes in classes="
+            "in one way (read_annotations reads them so with lowercase=True, or with mapping= for "
+            "each; in pandas, .str.strip().str.lower()); if they are different, name all classes "
+            "in classes="
         )
 
 

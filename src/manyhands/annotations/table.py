@@ -62,6 +62,11 @@ class AnnotationTable:
         Family of each annotator, "" for none (see `with_groups`); None means never declared.
     group_rho : float
         Correlation of mistakes within a family.
+    scale : {"nominal", "ordinal", "interval"}
+        What the classes were said to be: names, grades in their order, or numbers.
+    class_order : {"given", "numbers", "known", "sorted"}
+        Where the order of the classes comes from: the caller, the numbers that the classes are or
+        begin with, a known scale such as low < medium < high, or sorting, which says nothing.
 
     Notes
     -----
@@ -80,6 +85,8 @@ class AnnotationTable:
     instance_order: InstanceOrder = GIVEN
     groups: AnyArray | None = None
     group_rho: float = RHO
+    scale: str = "nominal"
+    class_order: str = "given"
 
     def __post_init__(self) -> None:
         for name, value in checked(self._columns)._asdict().items():

@@ -284,7 +284,8 @@ def read_gold_option(
     classes = options["classes"] if multilabel in ("error", "none") else None
     try:
         stated = {name: options.get(name) for name in ("encoding", "separator")}
-        gold = read_gold(path, classes=classes, **stated)
+        spelled = {name: options[name] for name in ("mapping", "lowercase")}
+        gold = read_gold(path, classes=classes, **stated, **spelled)
         found = gold.of_sets(multilabel, options.get("option"))
     except AnnotationError as error:
         raise AnnotationError(

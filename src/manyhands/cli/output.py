@@ -22,6 +22,8 @@ from rich.text import Text
 HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Categories of invisible characters that may control a terminal: escapes, direction marks."""
 
+QUOTES = "'\""
+
 RECOMMENDED = re.compile(
     r"\b(?:Pass (task|worker|label|group)|(classes|duplicates|abstain|skip|format|question)"
     r"|another (checkpoint)|named in (methods)"
@@ -45,6 +47,9 @@ OPTIONS = {
     "predictions_as_annotators": "--read predictions_as_annotators=true",
 }
 """What to give on the command line, where it is not the option of the same name."""
+
+WRITTEN = re.compile(r"\b(scale|abstain|skip)=('[^']*'|\"[^\"]*\"|-?[0-9]+)")
+"""Arguments with their values, which are written as options."""
 
 LONGEST = 60
 """Maximal length of a name in a table."""
@@ -75,9 +80,13 @@ def with_options(text: str) -> str:
     "say so by --multilabel split --option 'a b'"
     >>> with_options("name all classes in classes=")
     'name all classes in classes= (on the command line: --classes ...)'
+    >>> with_options("if it means that nobody could tell, pass abstain='not sure'")
+    "if it means that nobody could tell, pass --abstain 'not sure'"
     """
     text = SETS.sub(_typed, text)
     text = STATED.sub(lambda hit: f"--{hit[1]}" + (f" {hit[2]}" if hit[2] else ""), text)
+    text = WRITTEN.sub(lambda found: f"--{found[1]} {shlex.quote(found[2].strip(QUOTES))}", text)
+    text = text.replace("lowercase=True", "--lowercase").replace("mapping=", "--map FILE")
     found = ["".join(groups) for groups in RECOMMENDED.findall(text)]
     if text.startswith("--gold") or not found:
         return text

@@ -88,23 +88,30 @@ def refuse_overwriting(outputs: Iterable[Path | None], inputs: Iterable[Path | N
                 )
 
 
-def read_classes(path: Path | None) -> list[str] | None:
-    """Read one class name per line, in code order, ignoring blank lines at the end.
+def read_classes(given: str | Path | None) -> list[str] | None:
+    """Read class names in code order: the lines of a file, or a list with commas.
+
+    Blank lines at the end of a file are ignored. A file of that name is preferred to a list.
 
     Raises
     ------
     AnnotationError
         If the file cannot be read as text, is empty, has a gap, or a name twice.
     """
-    if path is None:
+    if given is None:
         return None
+    path = Path(given)
+    if "," in str(given) and not path.exists():
+        names = [name.strip() for name in str(given).split(",")]
+        _check_names(names, f"--classes {str(given)!r}", "name")
+        return names
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise AnnotationError(
             f"--classes {str(path)!r} cannot be read ({reason}); give a text file with one class "
-            "name per line"
+            "name per line, or the names with commas between them"
         ) from error
     # splitlines() would also split at rarer characters, which a name may contain.
     names = [line.strip() for line in text.rstrip().split("\n")]
@@ -112,18 +119,40 @@ def read_classes(path: Path | None) -> list[str] | None:
         raise AnnotationError(
             f"--classes {str(path)!r} names no class; write one class name per line, in code order"
         )
+    _check_names(names, f"--classes {str(path)!r}", "line")
+    return names
+
+
+def _check_names(names: list[str], argument: str, place: str) -> None:
+    """Refuse gaps and repetitions among names of classes."""
     for number, name in enumerate(names, start=1):
         if not name:
             raise AnnotationError(
-                f"--classes {str(path)!r}: line {number} is blank; line k names class k-1, so "
-                "remove it or name the class"
+                f"{argument}: {place} {number} is blank; {place} k names class k-1, so remove it "
+                "or name the class"
             )
         if name in names[: number - 1]:
             raise AnnotationError(
-                f"--classes {str(path)!r}: line {number} names {name!r} again; name every class "
-                "once"
+                f"{argument}: {place} {number} names {name!r} again; name every class once"
             )
-    return names
+
+
+def read_mapping_option(path: Path | None) -> dict[str, str] | None:
+    """Read what labels mean from a table with the columns from and to.
+
+    Raises
+    ------
+    AnnotationError
+        If a column is missing, a cell is empty, or a spelling has two meanings.
+    """
+    from manyhands.io.spellings import read_mapping
+
+    if path is None:
+        return None
+    try:
+        return read_mapping(path)
+    except AnnotationError as error:
+        raise AnnotationError(f"--map {error}") from error
 
 
 def parse_settings(

@@ -15,13 +15,22 @@ from typing import Annotated, Any, Optional, TypeVar, get_type_hints
 
 import typer
 
-from manyhands.cli.params import Duplicates, Multilabel, read_classes, reading_options, some_path
+from manyhands.cli.params import (
+    Duplicates,
+    Multilabel,
+    Scale,
+    read_classes,
+    read_mapping_option,
+    reading_options,
+    some_path,
+)
 
 T = TypeVar("T")
 
 OptionalText = Optional[str]  # noqa: UP045 - typer reads these at run time
 OptionalPath = Optional[Path]  # noqa: UP045
 OptionalTexts = Optional[list[str]]  # noqa: UP045
+OptionalScale = Optional[Scale]  # noqa: UP045
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,14 +47,36 @@ class Reading:
             "and tables are refused."
         ),
     ] = Duplicates.auto
+    scale: Annotated[
+        OptionalScale,
+        typer.Option(
+            help="What the labels are: nominal (names), ordinal (grades in order) or interval "
+            "(numbers). Asked for where labels are many numbers, fractions or free text.",
+        ),
+    ] = None
     classes: Annotated[
+        OptionalText,
+        typer.Option(
+            metavar="FILE|A,B,...",
+            help="All classes in order, the lowest first: a text file with one per line, or a "
+            "list with commas.",
+        ),
+    ] = None
+    map: Annotated[
         OptionalPath,
         typer.Option(
             parser=some_path,
             metavar="FILE",
-            help="Text file with one class name per line, in code order.",
+            help="Table with the columns from,to: spellings of labels, and what each means.",
         ),
     ] = None
+    lowercase: Annotated[
+        bool,
+        typer.Option(
+            "--lowercase",
+            help="Read labels in lower case and without spaces around them: ' Yes' is 'yes'.",
+        ),
+    ] = False
     abstain: Annotated[
         OptionalTexts,
         typer.Option(
@@ -112,6 +143,12 @@ class Reading:
         ),
     ] = None
 
+    @property
+    def files(self) -> list[Path]:
+        """Files that are read beside the annotations."""
+        named = [None if self.classes is None else Path(self.classes), self.map]
+        return [path for path in named if path is not None]
+
     def arguments(self) -> dict[str, Any]:
         """Those of `manyhands.io.read_annotations`."""
         return reading_options(self.read or []) | {
@@ -121,7 +158,10 @@ class Reading:
             "worker": self.worker,
             "label": self.label,
             "duplicates": self.duplicates.value,
+            "scale": None if self.scale is None else self.scale.value,
             "classes": read_classes(self.classes),
+            "mapping": read_mapping_option(self.map),
+            "lowercase": self.lowercase,
             "abstain": self.abstain,
             "skip": self.skip,
             "multilabel": self.multilabel.value,

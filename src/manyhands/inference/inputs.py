@@ -21,6 +21,7 @@ from manyhands.annotations.encoding import (
 from manyhands.annotations.groups import ALONE
 from manyhands.annotations.ids import as_frame, first_and_last, id_column_of, is_default_index
 from manyhands.annotations.passes import recode_passes
+from manyhands.annotations.scales import check_nominal
 from manyhands.annotations.target import matched, rows_of, same_ids, warn_of_shuffled_rows
 from manyhands.decision.labels import as_posterior
 from manyhands.exceptions import AnnotationError, warn_caller
@@ -58,8 +59,10 @@ def check_annotations(table: Any, *, argument: str) -> Any:
     Raises
     ------
     AnnotationError
-        If the table is empty, has only weights of 0, or has only one class.
+        If the table is empty, has only weights of 0, has only one class, or has labels that are
+        no names of classes.
     """
+    check_nominal(table.scale)
     if not table.n_annotations:
         raise AnnotationError(
             f"{argument} is empty: no annotation in {table.n_instances} instances x "

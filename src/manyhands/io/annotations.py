@@ -11,6 +11,7 @@ from typing import Any, Literal
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import make_vocabulary
 from manyhands.annotations.label_sets import Multilabel, check_option
+from manyhands.annotations.scales import Scale
 from manyhands.exceptions import AnnotationError
 from manyhands.io.exports.documents import open_documents
 from manyhands.io.exports.formats import SIMPLE, matching
@@ -54,6 +55,9 @@ def read_annotations(
     encoding: str | None = None,
     separator: str | None = None,
     sheet: str | None = None,
+    scale: Scale | None = None,
+    mapping: Any = None,
+    lowercase: bool = False,
     **options: Any,
 ) -> AnnotationTable:
     r"""Read annotations from a table, a dense matrix, or an export of a labelling tool.
@@ -79,9 +83,9 @@ def read_annotations(
         "data.id" or "Input.id"; default: the platform's ids.
     classes : sequence, optional
         All classes, in the desired order; default: those of the tool's configuration if the
-        export holds it, else the sorted labels. If these are names and the
-        file holds integers, the integers are **codes** 0..C-1 into ``classes``, unless each of
-        them, as text, is itself one of the names.
+        export holds it, else the labels, ordered as in `AnnotationTable.from_frame`. If these are
+        names and the file holds integers, the integers are **codes** 0..C-1 into ``classes``,
+        unless each of them, as text, is itself one of the names.
     tasks : sequence, optional
         All instance ids, in the order of the rows of X. If the ids are integers on one side and
         strings on the other, they are compared as strings. For a matrix: the ids of its rows.
@@ -108,6 +112,16 @@ def read_annotations(
         most evenly.
     sheet : str, optional
         Name of the sheet of an Excel workbook, if several hold data.
+    scale : {"nominal", "ordinal", "interval"}, optional
+        What the labels are: names of classes, grades in their order, or numbers, which may have
+        fractions. Default: names; labels that are many numbers, fractions or free text are refused,
+        and the error asks for ``scale``. Agreement is measured on all three; truth inference takes
+        names, and refuses the others.
+    mapping : dict {spelling: class}, str or Path, optional
+        Spellings of labels, and the class that each means; or a table with the columns ``from`` and
+        ``to``. Other labels stay as they are.
+    lowercase : bool, default=False
+        Read all labels, spellings and names of classes in lower case, without spaces around them.
     **options
         Further options of `read_export`.
 
@@ -125,9 +139,10 @@ def read_annotations(
     AnnotationError
         If the file is empty, damaged, hostile or of another format, a column is missing, a label
         is not in ``classes`` or a task not in ``tasks``, a value is in both ``abstain`` and
-        ``skip`` or is a class, a file holds several questions or several labels in an answer (or it
-        cannot be told), ``option`` is unknown, or a file names no annotators; if its last row holds
-        totals, or its encoding, separator or sheet cannot be told.
+        ``skip`` or is a class, labels are hardly names of classes and ``scale`` is not given, a
+        file holds several questions or several labels in an answer (or it cannot be told),
+        ``option`` is unknown, or a file names no annotators; if its last row holds totals, or its
+        encoding, separator or sheet cannot be told.
     MissingExtraError
         If the format needs pandas, pyarrow or openpyxl, which are in the extras 'io' and 'xlsx'.
 
@@ -162,6 +177,9 @@ def read_annotations(
         encoding=encoding,
         separator=separator,
         sheet=sheet,
+        scale=scale,
+        mapping=mapping,
+        lowercase=lowercase,
         **options,
     )
     if export is not None:
@@ -231,6 +249,9 @@ def read_export(
     abstain: Any = None,
     skip: Any = None,
     duplicates: Repeats = "auto",
+    scale: Scale | None = None,
+    mapping: Any = None,
+    lowercase: bool = False,
     multilabel: Multilabel = "error",
     option: str | None = None,
     items: str | None = None,
@@ -252,6 +273,8 @@ def read_export(
     ----------
     path, format, question, task, worker, label, classes, abstain, skip, duplicates
         As in `read_annotations`; so are ``encoding``, ``separator`` and ``sheet``.
+    scale, mapping, lowercase
+        As in `read_annotations`.
     multilabel : {"error", "join", "split", "none"}
         As in `read_annotations`. "split" without an ``option``: one table of "no" and "yes" per
         label, in ``tables``.
@@ -306,6 +329,9 @@ def read_export(
         abstain=abstain,
         skip=skip,
         duplicates=duplicates,
+        scale=scale,
+        mapping=mapping,
+        lowercase=lowercase,
         multilabel=multilabel,
         option=option,
         items=items,
@@ -351,7 +377,7 @@ def requested(**options: Any) -> tuple[Asked, Choices]:
 _OWN = frozenset(
     {
         *("format", "question", "task", "worker", "label", "classes", "abstain", "skip"),
-        *("duplicates", "multilabel", "option"),
+        *("duplicates", "multilabel", "option", "scale", "mapping", "lowercase"),
         *STATED,
     }
 )

@@ -28,6 +28,7 @@ from manyhands.io.files import PathLike, existing_file, is_typed, naming, suffix
 from manyhands.io.frames import read_frame
 from manyhands.io.label_values import label_values
 from manyhands.io.sheets import Stated
+from manyhands.io.spellings import Spellings, with_meanings
 from manyhands.typing import AnyArray, BoolArray
 
 _LOG = logging.getLogger("manyhands")
@@ -97,6 +98,8 @@ def read_gold(
     encoding: str | None = None,
     separator: str | None = None,
     sheet: str | None = None,
+    mapping: Any = None,
+    lowercase: bool = False,
 ) -> GoldFile:
     """Read gold labels, one row per task; an empty label means that there is no gold.
 
@@ -117,6 +120,8 @@ def read_gold(
         All classes; may be names of integer labels, as in `read_annotations`.
     encoding, separator, sheet : str, optional
         As in `read_annotations`.
+    mapping, lowercase
+        Spellings of labels, as in `read_annotations`.
 
     Returns
     -------
@@ -131,6 +136,9 @@ def read_gold(
         twice, or a label is not in ``classes``.
     """
     path = existing_file(path)
+    spellings = Spellings.of(mapping, lowercase)
+    if spellings is not None:
+        classes = spellings.read_classes(classes)
     if suffix_of(path) == ".jsonl":
         return _read_corrections(path, classes)
     with naming(path):
@@ -144,6 +152,8 @@ def read_gold(
         if split != "split":
             require_column(frame, "split", split)
         looked = _reviewed(frame, names["label"], path)
+        if spellings is not None:
+            frame = with_meanings(frame, names["label"], spellings)
         frame = with_types(frame, names, path)
         frame, values, code_names = label_values(frame, names["label"], classes)
         gaps = np.flatnonzero(missing_mask(frame[names["task"]].to_numpy()))

@@ -26,6 +26,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.columns import Columns
 from manyhands.annotations.duplicates import Duplicates, ages_of, without_duplicates
 from manyhands.annotations.ids import in_natural_order
+from manyhands.annotations.scales import Scale, read_scale
 from manyhands.exceptions import AnnotationError, WriteError, raise_missing_extra, warn_caller
 from manyhands.io import remote
 from manyhands.io.annotations import is_plain, read_annotations
@@ -35,6 +36,7 @@ from manyhands.io.exports.pieces import COLUMNS, Conversion, is_large
 from manyhands.io.files import PathLike, existing_file, explain, write_atomically
 from manyhands.io.sheets import UNSTATED, stated_of
 from manyhands.io.sorted_runs import PLAN, Progress, Runs, keys_of, sorted_ids
+from manyhands.io.spellings import Spellings
 from manyhands.io.store import AnnotationStore, upload_store
 from manyhands.io.store_writer import SHARD_ANNOTATIONS, StoreWriter, is_store, shards_of
 from manyhands.io.tables import table_of_frame
@@ -66,6 +68,9 @@ def ingest(
     abstain: Any = None,
     skip: Any = None,
     duplicates: Duplicates = "error",
+    scale: Scale | None = None,
+    mapping: Any = None,
+    lowercase: bool = False,
     memory: int = MEMORY,
     shard_annotations: int = SHARD_ANNOTATIONS,
     progress: Progress = lambda what, share: None,
@@ -84,8 +89,11 @@ def ingest(
     folder : str or Path
         New or empty, or what an interrupted run with the same arguments left. A store for a URL is
         made in the system's temporary folder, and copied.
-    task, worker, label, weight, classes, abstain, skip, duplicates
+    task, worker, label, weight, classes, abstain, skip, duplicates, mapping, lowercase
         As in `read_annotations`.
+    scale : {"nominal"}, optional
+        Says that labels are names of classes, where they look like ratings or free text. A store
+        keeps no other scale.
     memory : int, default=2**30
         Bytes of memory to use, about. Vocabularies of annotators come on top.
     shard_annotations : int
@@ -103,14 +111,21 @@ def ingest(
     Raises
     ------
     FileNotFoundError, AnnotationError, MissingExtraError
-        As in `read_annotations`.
+        As in `read_annotations`; also if ``scale`` is "ordinal" or "interval".
     WriteError
         If the disk is full, the folder cannot be written, or another process writes it. Run again,
         the ingest resumes.
     """
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     columns = {"task": task, "worker": worker, "label": label, "weight": weight}
-    reading = {"classes": classes, "abstain": abstain, "skip": skip, "duplicates": duplicates}
+    if read_scale(scale) in ("ordinal", "interval"):
+        raise AnnotationError(
+            f"scale={scale!r}: a store keeps no scale. Make it with scale='nominal', and say the "
+            "scale where agreement is measured"
+        )
+    reading: dict[str, Any] = {"classes": classes, "abstain": abstain, "skip": skip}
+    reading |= {"duplicates": duplicates, "scale": scale}
+    reading |= {"mapping": mapping, "lowercase": lowercase}
     if not listed:
         raise AnnotationError("paths is empty; name at least one file")
     rest: dict[str, Any] = {"memory": memory, "shard_annotations": shard_annotations, **options}
@@ -277,6 +292,15 @@ class _Merge:
             label = np.asarray(self.work.array(number, "label"))
             counts += np.bincount(label[label >= 0], minlength=len(counts))
         values: list[Any] = list(self.work.labels)
+        reading = {k: v for k, v in self.work.reading.items() if k != "duplicates"}
+        spellings = Spellings.of(reading.pop("mapping"), reading.pop("lowercase"))
+        if spellings is not None:
+            values = [v if v.startswith(PASS) else spellings.read_counted(v, n)
+                      for v, n in zip(values, counts.tolist(), strict=True)]  # fmt: skip
+            spellings.report()
+            for name in ("classes", "abstain", "skip"):
+                reading[name] = spellings.read_marks(reading[name])
+            kinds = {"csv"}
         typed = kinds <= {"number"}
         which = np.repeat(np.arange(len(values)), np.minimum(counts, LABELS_SHOWN))
         rows = [int(values[i]) if typed else values[i] for i in which.tolist()]
@@ -288,7 +312,6 @@ class _Merge:
             data["pass"] = passed
         frame: Any = nw.from_native(_frame(data), eager_only=True)
         path = Path("labels.parquet" if typed or kinds == {"text"} else "labels.csv")
-        reading = {k: v for k, v in self.work.reading.items() if k != "duplicates"}
         table = table_of_frame(frame, path, **reading)
         class_of = np.full(len(values), -1, dtype=np.int64)
         class_of[which[table.instance]] = table.label

@@ -11,8 +11,10 @@ import numpy as np
 from manyhands.annotations import PASSES, SOURCES, AnnotationTable
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.encoding import encode, make_vocabulary, missing_mask, tidy
+from manyhands.annotations.frames import columns_of_frame
 from manyhands.annotations.label_sets import Multilabel, one_label_per_row
 from manyhands.annotations.passes import check_no_class, pass_kinds
+from manyhands.annotations.scales import Scale, check_scale, read_scale
 from manyhands.annotations.target import as_one_kind, over
 from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import Frame, find_column, preview, with_types
@@ -28,6 +30,7 @@ from manyhands.io.label_values import (
     written_marks,
 )
 from manyhands.io.sheets import UNSTATED, Stated
+from manyhands.io.spellings import Spellings, with_meanings
 from manyhands.typing import AnyArray
 
 
@@ -48,18 +51,26 @@ def read_table(
     multilabel: Multilabel = "error",
     option: str | None = None,
     stated: Stated = UNSTATED,
+    scale: Scale | None = None,
+    mapping: Any = None,
+    lowercase: bool = False,
 ) -> AnnotationTable:
     """Read a long table or a dense matrix; see `manyhands.io.read_annotations`."""
     path = existing_file(path)
+    read_scale(scale)
     with naming(path):
-        marks = written_marks(abstain, skip, classes)
         if suffix_of(path) == ".npy":
+            if mapping is not None or lowercase:
+                raise AnnotationError(
+                    "mapping= and lowercase= are for labels that are text; a matrix holds numbers"
+                )
+            marks = written_marks(abstain, skip, classes)
             if group is not None:
                 raise AnnotationError(
                     f"group={group!r} names a column, which a matrix does not have; store a long "
                     "table (.csv, .parquet), or declare families with AnnotationTable.with_groups"
                 )
-            return _from_dense(path, classes, tasks, integer_marks(marks))
+            return _from_dense(path, classes, tasks, integer_marks(marks), scale)
         table = table_of_frame(
             read_frame(path, stated),
             path,
@@ -75,6 +86,9 @@ def read_table(
             duplicates=duplicates,
             multilabel=multilabel,
             option=option,
+            scale=scale,
+            mapping=mapping,
+            lowercase=lowercase,
         )
         return table if tasks is None else over_tasks(table, make_vocabulary(tasks, "tasks"))
 
@@ -95,8 +109,15 @@ def table_of_frame(
     duplicates: Duplicates = "error",
     multilabel: Multilabel = "error",
     option: str | None = None,
+    scale: Scale | None = None,
+    mapping: Any = None,
+    lowercase: bool = False,
 ) -> AnnotationTable:
     """Read the frame of a long table; the suffix of the path tells whether its columns are text."""
+    spellings = Spellings.of(mapping, lowercase)
+    if spellings is not None:
+        classes = spellings.read_classes(classes)
+        abstain, skip = spellings.read_marks(abstain), spellings.read_marks(skip)
     names = {
         "task": find_column(frame, "task", task),
         "worker": find_column(frame, "worker", worker),
@@ -110,6 +131,9 @@ def table_of_frame(
         names["passes"] = passes or "pass"
     if "source" in frame.columns and set(frame["source"].to_list()) <= set(SOURCES):
         names["source"] = "source"
+    if spellings is not None:
+        frame = with_meanings(frame, names["label"], spellings)
+        spellings.report()
     frame, classes = one_label_per_row(
         frame,
         names["label"],
@@ -127,14 +151,18 @@ def table_of_frame(
     frame, values, code_names = label_values(frame, names["label"], classes)
     if code_names is not None:
         check_no_class(integer_marks(marks), range(len(code_names)))
-    table = AnnotationTable.from_frame(
+    columns = columns_of_frame(
         frame,
-        **names,
+        names,
         classes=values,
         duplicates=duplicates,
         multilabel="error" if multilabel == "error" else "none",
+        scale=scale,
+        asks=True,
     )
+    table = AnnotationTable(*columns)
     if code_names is not None:
+        check_scale(code_names, "given", scale or "nominal")
         table = replace(table, classes=code_names)
     return table
 
@@ -147,7 +175,9 @@ def _marks_passes(frame: Frame) -> bool:
     return set(values[~missing_mask(values)].tolist()) <= set(PASSES)
 
 
-def _from_dense(path: Path, classes: Any, tasks: Any, marks: dict[int, int]) -> AnnotationTable:
+def _from_dense(
+    path: Path, classes: Any, tasks: Any, marks: dict[int, int], scale: Scale | None
+) -> AnnotationTable:
     matrix = read_array(path)
     if matrix.dtype.kind not in "iufb":
         raise AnnotationError(
@@ -164,7 +194,8 @@ def _from_dense(path: Path, classes: Any, tasks: Any, marks: dict[int, int]) -> 
             f"the matrix has {len(matrix)} rows for {len(tasks)} tasks (rows of X); its rows must "
             "match those of X, in the same order. Fill rows without annotations with -1"
         )
-    options = dict(zip(PASSES, by_kind(marks), strict=True)) | {"instances": tasks}
+    options = dict(zip(PASSES, by_kind(marks), strict=True))
+    options |= {"instances": tasks, "scale": scale}
     if classes is None or make_vocabulary(classes, "classes").dtype.kind not in "UT":
         return AnnotationTable.from_matrix(matrix, classes, **options)
     names = make_vocabulary(classes, "classes")

@@ -261,7 +261,7 @@ def _digest(estimator: Any, X: Any, table: AnnotationTable, folds: IntArray, see
     columns = {
         field.name: getattr(table, field.name)
         for field in fields(table)
-        if field.name != "instance_order"
+        if field.name not in ("instance_order", "class_order")
     }
     kind = f"{type(estimator).__module__}.{type(estimator).__qualname__}"
     try:

@@ -185,7 +185,7 @@ def aggregate(
 
     out = how.out
     within = [] if out is None else [out / name for name in (*OUTPUTS, tool_file(how.to.value))]
-    read = [*tables, how.gold, how.known, how.history, reading.classes]
+    read = [*tables, how.gold, how.known, how.history, *reading.files]
     refuse_overwriting([out, *within], read)
     how.check(reading, {"--checkpoint": checkpoint, "--dask": dask})
     store = open_store(tables)

@@ -138,7 +138,7 @@ def convert(
     if not inputs:
         raise AnnotationError(f"only {str(out)!r} is given; name what to read, and what to write")
     check_target(out, to.value)
-    refuse_overwriting([out], [*inputs, reading.classes, labels])
+    refuse_overwriting([out], [*inputs, *reading.files, labels])
     options = reading.arguments()
     source = one_or_all(inputs)
     table, export = read_with_account(source, **options)

@@ -32,7 +32,7 @@ from manyhands.cli.output import (
 )
 from manyhands.cli.params import Scale
 from manyhands.cli.reading import Reading, grouped
-from manyhands.exceptions import AnnotationError, DataNotFoundError
+from manyhands.exceptions import DataNotFoundError
 
 if TYPE_CHECKING:
     from manyhands.io import Export
@@ -41,6 +41,14 @@ REQUIREMENT = re.compile(
     r"^(?P<name>[\w.-]+)(\[(?P<extras>[^]]*)\])?[^;]*(;.*extra == .(?P<of>\w+).)?"
 )
 """A requirement in a package's metadata: name, the extras asked for, and the extra that asks."""
+
+ORDERS = {
+    "given": "as they are named",
+    "numbers": "by their numbers",
+    "known": "a known scale",
+    "sorted": "sorted as text, which need not be their order",
+}
+"""What the order of the classes rests on, for readers."""
 
 LONGEST_LINE = 400
 """Maximal length of a line about an export."""
@@ -119,10 +127,6 @@ def _print_account(export: Export, paths: list[Path]) -> None:
 def agreement(
     *,
     tables: TablePaths,
-    scale: Annotated[
-        Scale,
-        typer.Option(help="Scale of the classes; they are ordered as in --classes, or sorted."),
-    ] = Scale.nominal,
     resamples: Annotated[int, typer.Option(min=1, help="Bootstrap resamples.")] = 1000,
     reading: Reading,
     json: Json = False,
@@ -132,16 +136,16 @@ def agreement(
     Example: manyhands agreement annotations.csv --scale ordinal
     """
     from manyhands.agreement import summary
+    from manyhands.annotations.class_order import order_of, shown_order
+    from manyhands.annotations.scales import check_scale
     from manyhands.io import read_annotations
 
     options = reading.arguments()
-    read = open_store(tables) or read_annotations(one_or_all(tables), **options)
-    if scale is Scale.interval and read.classes.dtype.kind not in "iu":
-        raise AnnotationError(
-            f"--scale interval needs classes that are numbers, and these are such as "
-            f"{read.classes[0].item()!r}; use --scale ordinal"
-        )
-    found = summary(read, scale=scale.value, n_resamples=resamples)
+    store = open_store(tables)
+    read = store or read_annotations(one_or_all(tables), **options)
+    scale = (reading.scale or Scale.nominal).value
+    check_scale(read.classes, read.class_order, scale)
+    found = summary(read, scale=scale, n_resamples=resamples)
     rows = {
         name: {
             bound: None if math.isnan(value := getattr(interval, bound)) else value
@@ -149,14 +153,18 @@ def agreement(
         }
         for name, interval in found.items()
     }
+    order = [] if scale == "nominal" else [str(value) for value in read.classes.tolist()]
     if json:
-        print_json(rows)
+        print_json(rows if not order else rows | {"order": order})
         return
     print_table(
-        f"Agreement, {scale.value} classes",
+        f"Agreement, {scale} classes",
         ["measure", "value", "from", "to"],
         [[name.replace("_", " "), *row.values()] for name, row in rows.items()],
     )
+    if order:
+        basis = ORDERS[order_of(read.classes) if store else read.class_order]
+        say(f"order of the classes: {shown_order(read.classes)} ({basis})")
     if any(row["value"] is None for row in rows.values()):
         say(
             "empty: undefined (no instance has two annotations, there is nothing to disagree on, "

@@ -82,9 +82,7 @@ def explore(
     if out is not None:
         check_target(out, to.value)
         kept = (*OUTPUTS, "corrections.jsonl")
-        refuse_overwriting(
-            [out], [*annotations, reading.classes, *(folder / name for name in kept)]
-        )
+        refuse_overwriting([out], [*annotations, *reading.files, *(folder / name for name in kept)])
     options = reading.arguments()
     shown = {"texts": texts, "images": images, "by": by or _user()}
     with open_desk(folder, one_or_all(annotations), **shown, **options) as desk:  # type: ignore[arg-type]

@@ -170,7 +170,7 @@ def fit(
     """
     from manyhands.jobs import OUTPUTS
 
-    read = [*inputs.files, *annotations, how.gold, how.known, reading.classes]
+    read = [*inputs.files, *annotations, how.gold, how.known, *reading.files]
     refuse_overwriting([out / name for name in OUTPUTS], read)
     files = Files(inputs, annotations, how.gold, out, reading.arguments(), keep_formulas)
     beside = {**how.from_the_start, **on.given}

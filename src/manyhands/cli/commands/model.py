@@ -70,7 +70,7 @@ def predict(
     from manyhands.jobs import OUTPUTS, predict_file
 
     read = [features, None if texts is None else Path(texts), *(annotations or [])]
-    refuse_overwriting([out], [*read, reading.classes, *(folder / name for name in OUTPUTS)])
+    refuse_overwriting([out], [*read, *reading.files, *(folder / name for name in OUTPUTS)])
     result = predict_file(
         folder,
         features,

@@ -84,7 +84,7 @@ def select(
     Example: manyhands select --texts reviews.csv --annotations A.csv --out model
     Example: ... --methods conal,agg-net,trace-reg --cv 3 --jobs 2
     """
-    refuse_overwriting(_outputs(out), [*inputs.files, *annotations, gold, reading.classes])
+    refuse_overwriting(_outputs(out), [*inputs.files, *annotations, gold, *reading.files])
     choose(
         None if methods is None else [name.strip() for name in methods.split(",")],
         Files(inputs, annotations, gold, out, reading.arguments(), keep_formulas),

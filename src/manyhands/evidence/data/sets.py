@@ -135,7 +135,10 @@ def _is_later(table: AnnotationTable, name: str) -> bool:
 
     Records are found by the checksum of their data: a new field must not change that of old data.
     """
-    return name == "instance_order" or (name in ("groups", "group_rho") and table.groups is None)
+    if name == "scale":
+        return table.scale == "nominal"
+    is_order = name in ("instance_order", "class_order")
+    return is_order or (name in ("groups", "group_rho") and table.groups is None)
 
 
 def _add(digest: hashlib._Hash, value: Any) -> None:

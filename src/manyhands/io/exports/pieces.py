@@ -171,6 +171,7 @@ class Conversion:
         if self.done[0]["format"] in FIRST_COUNTS:
             tables.reverse()  # Of repeated pairs in different tables the last is kept.
         reading = {"classes": self._classes(), "abstain": None, "skip": None}
+        reading |= {"scale": self.choices.scale, "mapping": None, "lowercase": False}
         return Converted(tables, {**reading, "duplicates": repeats})
 
     def _place(self, number: int) -> Path:
@@ -194,7 +195,7 @@ class Conversion:
         documents, form, is_whole = self._documents(path, piece, earlier, form)
         choices = replace(self.choices, anonymise=False, piece=True)
         meta: dict[str, Any] = {"format": form, "question": "", "rows": 0}
-        meta |= {"classes": [], "occurring": []}
+        meta |= {"classes": [], "occurring": [], "order": "sorted"}
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # What they say of all pieces counts.
@@ -296,7 +297,7 @@ class Conversion:
                 f"{len(unseen)} classes of the configuration never occur: "
                 f"{preview(np.array(unseen))}"
             )
-        elif all(classes == sorted(classes) for classes in found):
+        elif all(meta["order"] != "given" for meta in self.done):
             return None
         return together
 
@@ -328,5 +329,6 @@ def _facts(export: Export) -> dict[str, Any]:
         "question": export.question,
         "rows": table.n_annotations + (0 if table.passes is None else len(table.passes)),
         "classes": table.classes.tolist(),
+        "order": table.class_order,
         "occurring": table.classes[np.unique(table.label)].tolist(),
     }

@@ -15,7 +15,7 @@ from manyhands.annotations import PASSES, AnnotationTable
 from manyhands.annotations.encoding import encode, make_vocabulary
 from manyhands.annotations.ids import in_natural_order, sorted_order
 from manyhands.annotations.label_sets import NO_YES, Multilabel, check_choice, check_option
-from manyhands.annotations.suspicious import check_classes
+from manyhands.annotations.scales import Coded, Scale, check_scale, read_classes, read_scale
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.io.columns import canonical, preview, with_missing
 from manyhands.io.exports.documents import open_documents
@@ -51,6 +51,7 @@ from manyhands.io.exports.records import (
 from manyhands.io.files import PathLike
 from manyhands.io.gold import GoldFile
 from manyhands.io.label_values import check_codes, written_marks
+from manyhands.io.spellings import Spellings
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 _LOG = logging.getLogger("manyhands")
@@ -77,6 +78,9 @@ class Choices:
     annotator_from: Literal["file", "folder"] | None = None
     anonymise: bool = False
     label_config: PathLike | None = None
+    scale: Scale | None = None
+    mapping: Any = None
+    lowercase: bool = False
     piece: bool = False
 
 
@@ -219,6 +223,7 @@ def _export(gathered: Gathered, found: Recognised, asked: Asked, choices: Choice
         question = ""
     answers = [a for a in gathered.answers if a.question in (question, None)]
     gold = [g for g in gathered.gold if g.question in (question, None)]
+    choices = _with_meanings(gathered, question, answers, gold, choices)
     if found.form.name not in ("long", "wide", "lists"):  # They read the column itself.
         own_ids(gathered, answers, gold, choices.task)
     answers = accepted(gathered, answers, drop=choices.drop_rejected)
@@ -260,6 +265,34 @@ def _export(gathered: Gathered, found: Recognised, asked: Asked, choices: Choice
         names,
         tables,
         Origin(gathered.controls.get(question, {}), choices.multilabel == "join", gathered.sets),
+    )
+
+
+def _with_meanings(
+    gathered: Gathered,
+    question: str,
+    answers: list[Answer],
+    gold: list[Gold],
+    choices: Choices,
+) -> Choices:
+    """Give labels, known classes and marks the spelling that they mean."""
+    spellings = Spellings.of(choices.mapping, choices.lowercase)
+    if spellings is None:
+        return choices
+    for answer in answers:
+        answer.labels = tuple(dict.fromkeys(spellings.read(answer.labels)))
+    if not choices.piece:
+        spellings.report()
+    for known in gold:
+        known.labels = tuple(dict.fromkeys(spellings.read(known.labels)))
+    configured = spellings.read_classes(gathered.classes.get(question))
+    if configured is not None:
+        gathered.classes[question] = configured
+    return replace(
+        choices,
+        classes=spellings.read_classes(choices.classes),
+        abstain=spellings.read_marks(choices.abstain),
+        skip=spellings.read_marks(choices.skip),
     )
 
 
@@ -305,8 +338,10 @@ def _table(
     ordered = given + passed
     rows, instances = _ids([a.task for a in ordered])
     columns, annotators = _ids([a.worker for a in ordered])
-    codes, classes = _classes(gathered, [a.labels[0] for a in given], choices, known)
     n = len(given)
+    codes, classes, order = _classes(
+        gathered, [a.labels[0] for a in given], choices, known, rows[:n]
+    )
     kinds = np.array([PASSES.index(str(a.passed)) for a in passed], dtype=np.int64)
     table = AnnotationTable(
         rows[:n],
@@ -317,6 +352,8 @@ def _table(
         classes,
         passes=np.column_stack([rows[n:], columns[n:], kinds]) if passed else None,
         instance_order=sorted_order(instances),
+        scale=choices.scale or "nominal",
+        class_order=order,
     )
     codes_of_models = columns[[row for row, a in enumerate(ordered) if a.is_predicted]]
     if len(codes_of_models):
@@ -332,19 +369,26 @@ def _ids(values: Iterable[Any]) -> tuple[IntArray, AnyArray]:
 
 
 def _classes(
-    gathered: Gathered, labels: list[Any], choices: Choices, known: list[Any] | None
-) -> tuple[IntArray, AnyArray]:
-    """Codes of the labels, and the classes: as given, as configured, or sorted."""
+    gathered: Gathered,
+    labels: list[Any],
+    choices: Choices,
+    known: list[Any] | None,
+    instance: IntArray,
+) -> Coded:
+    """Codes of the labels, and the classes: as given, as configured, or in their own order."""
+    scale = read_scale(choices.scale)
+    if choices.piece and scale is not None:
+        scale = "nominal"  # All pieces are judged together.
     values = canonical(np.array([str(v) for v in labels], dtype=str), floats=True)
     if choices.classes is not None:
         names = make_vocabulary(choices.classes, "classes")
         if names.dtype.kind in "UT" and values.dtype.kind == "i":
             if not np.isin(values.astype(str), names).all():
                 check_codes(values, names)
-                return values, names
+                check_scale(names, "given", scale or "nominal")
+                return Coded(values, names, "given")
             values = values.astype(str)
-        codes, _ = encode(values, names, argument="the labels", vocabulary_name="classes")
-        return codes, names
+        return read_classes(values, names, argument="the labels", scale=scale)
     if known:
         order = canonical(np.array([str(v) for v in known], dtype=str), floats=True)
         if order.dtype.kind == values.dtype.kind or not len(values):
@@ -358,13 +402,17 @@ def _classes(
             if len(extra):
                 gathered.note(f"labels outside the configuration became classes: {preview(extra)}")
             names = np.concatenate([order, extra.astype(order.dtype)]) if len(extra) else order
-            codes, _ = encode(values, names, argument="the labels", vocabulary_name="classes")
-            return codes, names
-    codes, names = encode(values, None, argument="the labels", vocabulary_name="classes")
-    if len(values):
-        is_open = choices.multilabel == "error"
-        check_classes(names, codes, "the question", matrix=False, sets=is_open)
-    return codes, names
+            return read_classes(values, names, argument="the labels", scale=scale)
+    judged = len(values) and not choices.piece
+    return read_classes(
+        values,
+        None,
+        argument="the question",
+        scale=scale,
+        instance=instance if judged else None,
+        asks=True,
+        sets=choices.multilabel == "error",
+    )
 
 
 def _times(answers: list[Answer], name: str) -> FloatArray:

@@ -1,0 +1,362 @@
+"""What labels are: names, grades or numbers; and the question to a caller where that is open.
+
+Small whole numbers are codes of classes in most files, and are read as such. Many numbers,
+fractions and free text are not: whoever reads them as names gets labels that nobody gave.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final, Literal, NamedTuple
+
+import numpy as np
+
+from manyhands.annotations.class_order import (
+    check_order,
+    in_class_order,
+    number_of,
+    numbers_of,
+    order_of,
+)
+from manyhands.annotations.encoding import (
+    as_values,
+    check_no_mixture,
+    encode,
+    is_text,
+    missing_mask,
+    tidy,
+)
+from manyhands.annotations.suspicious import MARKS, check_classes
+from manyhands.exceptions import AnnotationError, warn_caller
+from manyhands.typing import AnyArray, FloatArray, IntArray
+
+_LOG = logging.getLogger("manyhands")
+
+Scale = Literal["nominal", "ordinal", "interval"]
+
+SCALES: Final = ("nominal", "ordinal", "interval")
+
+MANY_NUMBERS = 12
+"""So many different whole numbers are taken for codes of classes without a question."""
+
+MANY_TEXTS = 25
+"""So many different texts are taken for names of classes, however few instances there are."""
+
+NUMERIC = 0.9
+"""Share of the annotations from which labels are numbers, and the others are slips."""
+
+EXACT, FAR, ENOUGH = 0.3, 0.7, 20
+"""Annotators of codes agree exactly in at least this share of pairs, beyond chance; and where they
+differ, by at least this share of what chance gives, in so many pairs. Annotators of grades differ
+by little."""
+
+WAYS = (
+    "Say what they are: scale='nominal' (names of classes), scale='ordinal' (grades, in their "
+    "order) or scale='interval' (numbers)"
+)
+"""What to do about numbers that look like ratings."""
+
+NAMES = "Give the labels instead; if these are names of classes, say so: scale='nominal'"
+"""What to do about texts that look like free text."""
+
+NO_METHOD = (
+    "the labels are {scale}, and no method for such labels is in this version: one for names would "
+    "choose labels that nobody gave. Measure their agreement (manyhands agreement, "
+    "manyhands.agreement), which knows all scales, or read them by scale='nominal' if any two "
+    "labels are equally far apart"
+)
+"""What inference says of labels that are grades or numbers."""
+
+
+class Coded(NamedTuple):
+    """Codes of labels, the classes, and what the order of these rests on."""
+
+    codes: IntArray
+    classes: AnyArray
+    order: str
+
+
+class Question(NamedTuple):
+    """What was seen that makes labels hardly names of classes, and what to say about it."""
+
+    seen: str
+    mend: str
+
+
+def read_scale(scale: Any) -> Scale | None:
+    """Check a scale.
+
+    Raises
+    ------
+    AnnotationError
+        If it is neither None nor one of `SCALES`.
+    """
+    if scale is not None and scale not in SCALES:
+        raise AnnotationError(
+            f"scale={scale!r} is unknown; use one of {', '.join(map(repr, SCALES))}"
+        )
+    return scale  # type: ignore[no-any-return]
+
+
+def check_nominal(scale: str) -> None:
+    """Refuse to infer labels that are grades or numbers.
+
+    Raises
+    ------
+    AnnotationError
+    """
+    if scale != "nominal":
+        raise AnnotationError(NO_METHOD.format(scale=scale))
+
+
+def as_labels(values: Any, scale: Scale | None) -> AnyArray:
+    """Read labels as an array; on a scale that is given, fractions are labels, as text.
+
+    On an ordinal or interval scale each number has one form: "0.50" and "0,5" are "0.5".
+    """
+    labels = as_values(values)
+    if scale is None or not labels.size:
+        return labels
+    gaps = missing_mask(labels)
+    given = labels[~gaps].tolist()
+    if is_text(labels) and scale != "nominal":
+        different = {text: number_of(text) for text in dict.fromkeys(given)}
+        if all(number is not None and np.isfinite(number) for number in different.values()):
+            written = {text: _written(number) for text, number in different.items()}
+            return _replaced(labels, gaps, [written[text] for text in given])
+    floats = all(isinstance(v, float) and np.isfinite(v) for v in given)
+    if floats and not all(v.is_integer() for v in given):
+        return _replaced(labels, gaps, [_written(v) for v in given])
+    return labels
+
+
+def _written(number: float | None) -> str:
+    return repr(float(number)).removesuffix(".0") if number is not None else ""
+
+
+def _replaced(labels: AnyArray, gaps: AnyArray, given: list[str]) -> AnyArray:
+    found = np.full(labels.shape, None, dtype=object)
+    found[~gaps] = given
+    return found
+
+
+def read_classes(
+    labels: Any,
+    given: AnyArray | None,
+    declared: AnyArray | None = None,
+    *,
+    argument: str,
+    scale: Scale | None = None,
+    matrix: bool = False,
+    instance: IntArray | None = None,
+    asks: bool = False,
+    sets: bool = True,
+) -> Coded:
+    """Encode labels by the classes that a caller names, or by those that are found.
+
+    Classes that are found come in their order, and are refused or warned about where they may be
+    none.
+
+    Parameters
+    ----------
+    labels : array
+        One label per annotation, none missing.
+    given, declared : array, optional
+        Classes that the caller names; or that a categorical column declares.
+    argument : str
+        Where they come from, for messages.
+    scale : {"nominal", "ordinal", "interval"}, optional
+        What they are said to be.
+    matrix : bool
+        As in `check_classes`.
+    instance : integer array, optional
+        Code of each label's instance, by which codes of classes are told from ratings. None: whole
+        numbers are codes of classes.
+    asks : bool
+        Whether labels that are hardly names of classes are an error, which asks for ``scale``. If
+        not, they are read as names, with a warning.
+    sets : bool
+        As in `check_classes`.
+
+    Raises
+    ------
+    AnnotationError
+        If a label is not among the classes, the labels cannot be classes, or to ask for ``scale``.
+    """
+    labels = as_labels(labels, scale)
+    if given is not None:
+        codes, classes = encode(labels, given, argument=argument, vocabulary_name="classes")
+        order = "given"
+    else:
+        check_no_mixture(labels, argument)
+        _refuse_fractions(labels, argument)
+        codes, classes = encode(labels, declared, argument=argument, vocabulary_name="classes")
+        order = "given"
+        if declared is None:
+            codes, classes, order = in_class_order(codes, classes)
+        elif is_text(classes) and classes.tolist() == sorted(classes.tolist()):
+            order = order_of(classes)  # As pandas makes categories of any texts.
+        question = None
+        if scale is None and instance is not None:
+            question = scale_question(classes, codes, instance, argument, untyped=asks)
+        if question is not None and asks:
+            raise AnnotationError(f"{question.seen}. {question.mend}")
+        named = scale is not None
+        check_classes(classes, codes, argument, matrix=matrix, named=named, sets=sets)
+        if question is not None:
+            _warn(question)
+    check_scale(classes, order, scale or "nominal")
+    return Coded(codes, classes, order)
+
+
+def warn_of_scale(classes: AnyArray, codes: IntArray, instance: IntArray, argument: str) -> None:
+    """Warn of labels that are hardly names of classes, and are read as such."""
+    question = scale_question(classes, codes, instance, argument)
+    if question is not None:
+        _warn(question)
+
+
+def _warn(question: Question) -> None:
+    warn_caller(f"{question.seen}; they are read as names of classes. {question.mend}")
+
+
+def _refuse_fractions(labels: AnyArray, argument: str) -> None:
+    """Ask what fractions are, which no code of a class is."""
+    values = as_values(labels)
+    if values.dtype.kind != "f" or not np.isfinite(values).all():
+        return
+    try:
+        tidy(values, argument)
+    except AnnotationError as error:
+        raise AnnotationError(f"{error}. {WAYS}") from error
+
+
+def check_scale(classes: AnyArray, order: str, scale: str) -> None:
+    """Refuse classes that have no order, or are no numbers, if they are said to.
+
+    Raises
+    ------
+    AnnotationError
+    """
+    if scale == "nominal":
+        return
+    check_order(classes, order, f"scale={scale!r}")
+    if scale == "interval" and numbers_of(classes) is None:
+        odd = next(v for v in classes.tolist() if number_of(v) is None)
+        raise AnnotationError(
+            f"scale='interval' needs labels that are numbers, and {odd!r} is none; use "
+            "scale='ordinal' if they are grades in an order"
+        )
+
+
+# -- the question ---------------------------------------------------------------------------------
+
+
+def scale_question(
+    classes: AnyArray,
+    codes: IntArray,
+    instance: IntArray,
+    argument: str,
+    *,
+    untyped: bool = False,
+) -> Question | None:
+    """Say why labels are hardly names of classes; None if they may well be.
+
+    Parameters
+    ----------
+    classes : array of shape (C,)
+        In their order.
+    codes, instance : integer arrays of shape (n_annotations,)
+    argument : str
+        Where they come from.
+    untyped : bool
+        Whether they are from a file, in which a few fractions are numbers. In a data frame, a few
+        that are text are names.
+    """
+    counts = np.bincount(codes, minlength=len(classes))
+    seen = np.flatnonzero(counts)
+    if not len(seen):
+        return None
+    names = classes[seen].tolist()
+    numbers = [number_of(name) for name in names]
+    marks = np.array([str(name).strip().casefold() in MARKS for name in names])
+    are = np.array([number is not None for number in numbers])
+    share = counts[seen][are].sum() / max(counts[seen][~marks].sum(), 1)
+    if share >= NUMERIC and are.any():
+        values = np.full(len(classes), np.nan)
+        values[seen] = [np.nan if v is None else v for v in numbers]
+        return _question_of_numbers(values, codes, instance, argument, untyped=untyped)
+    n, items = int(counts.sum()), len(np.unique(instance))
+    if len(seen) > MANY_TEXTS and len(seen) > items / 2:
+        shown = ", ".join(repr(_short(name)) for name in names[:3])
+        return Question(
+            f"{argument} holds {len(seen):,} different texts in {n:,} annotations of {items:,} "
+            f"instances ({shown}, ...), which look like free text",
+            NAMES,
+        )
+    return None
+
+
+def _question_of_numbers(
+    values: FloatArray, codes: IntArray, instance: IntArray, argument: str, *, untyped: bool
+) -> Question | None:
+    """Ask about fractions, and about whole numbers that are many or far apart."""
+    given = values[codes]
+    found = np.unique(given[~np.isnan(given)])
+    listed = f"{_written(found[0])} to {_written(found[-1])}"
+    fractions = found[found != np.floor(found)]
+    few = len(found) <= MANY_NUMBERS
+    if few and not (untyped and (len(fractions) or _are_scattered(found, len(given)))):
+        return None
+    if len(fractions):
+        return Question(
+            f"{argument} holds {_numbers(len(found))}, {listed}, with fractions such as "
+            f"{_written(fractions[0])}, which look like scores",
+            WAYS,
+        )
+    if not few and len(found) == len(given):
+        return None  # These are ids (`check_classes`).
+    if not few and _are_codes(given, instance):
+        _LOG.info(
+            "%s: %s, %s, are read as names of classes, because annotators who differ do so "
+            "whatever the numbers; scale='ordinal' or scale='interval' reads them otherwise",
+            argument, _numbers(len(found)), listed,
+        )  # fmt: skip
+        return None
+    return Question(
+        f"{argument} holds {_numbers(len(found), 'whole ')}, {listed}, which look like ratings",
+        WAYS,
+    )
+
+
+def _are_scattered(found: FloatArray, n: int) -> bool:
+    """Whether a few whole numbers are so far apart, and so seldom repeated, that they count."""
+    apart = found[-1] - found[0] > MANY_NUMBERS and (np.diff(found) > 1).mean() > 0.5
+    return bool(apart and len(found) > 4 and len(found) > n / 2)
+
+
+def _numbers(n: int, kind: str = "") -> str:
+    return f"{n:,} different {kind}numbers"
+
+
+def _short(text: str, limit: int = 40) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def _are_codes(given: FloatArray, instance: IntArray) -> bool:
+    """Whether annotators agree exactly or by chance, rather than nearly, on whole numbers."""
+    kept = ~np.isnan(given)
+    given, instance = given[kept], instance[kept]
+    order = np.lexsort((np.random.default_rng(0).permutation(len(given)), instance))
+    row, value = instance[order], given[order]
+    same = row[1:] == row[:-1]  # Neighbours on an instance are pairs, in O(annotations).
+    distance = np.abs(np.diff(value))[same]
+    if not len(distance):
+        return False
+    shuffled = np.abs(given - np.random.default_rng(1).permutation(given))
+    by_chance = (shuffled == 0).mean()
+    exact = ((distance == 0).mean() - by_chance) / max(1 - by_chance, 1e-9)
+    unequal, apart = distance[distance > 0], shuffled[shuffled > 0]
+    if exact < EXACT or len(unequal) < ENOUGH or not len(apart):
+        return False
+    return bool(unequal.mean() >= FAR * apart.mean())
