@@ -9,12 +9,16 @@ import pytest
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
 
 from manyhands import (
     AggNetClassifier,
     AggregatedClassifier,
+    CrowdStackingClassifier,
     DawidSkene,
+    ICEDClassifier,
     MajorityVote,
+    NeuCrowdClassifier,
     decide,
     load,
     make_crowd,
@@ -22,9 +26,10 @@ from manyhands import (
 from manyhands.annotations import AnnotationTable
 from manyhands.decision.rules import apply_rule, check_rule
 from manyhands.estimator_checks import make_crowd_problem
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, ModelChoiceWarning
 from manyhands.fitting import Watch
 from manyhands.fitting.latent import SoftTargets, balancing_weights, class_shares
+from manyhands.linear.ridge import SoftRidge
 from manyhands.metrics import accuracy, balanced_accuracy, macro_f1, minority_recall
 from manyhands.sampling.class_balance import make_balance
 
@@ -367,3 +372,81 @@ def test_a_second_stage_by_hand():
         model = AggregatedClassifier(backbone=Fixed(), targets="hard", decision=rule).fit(X, A)
         np.testing.assert_allclose(model.class_prior_, [0.75, 0.25])
         assert model.predict(X).tolist() == [expected] * 4
+
+
+# -- the share that "balanced" divides by ----------------------------------------------------------
+
+
+def rare(n, seed=0):
+    """A class of 5 %, and three annotations of each instance, 7 of 10 right in either class."""
+    rng = np.random.default_rng(seed)
+    y = (rng.random(n) < 0.05).astype(int)
+    X = rng.normal(size=(n, 6)).astype(np.float32) + y[:, None].astype(np.float32)
+    annotators = np.argsort(rng.random((n, 30)), axis=1)[:, :3]
+    given = np.where(rng.random((n, 3)) < 0.7, y[:, None], 1 - y[:, None])
+    table = AnnotationTable.from_arrays(
+        np.repeat(np.arange(n), 3), annotators.ravel(), given.ravel()
+    )
+    return X, table, y
+
+
+@pytest.fixture(scope="module")
+def stack_of_a_rare_class():
+    X, table, _ = rare(3000)
+    members = [("lr", LogisticRegression())]
+    with pytest.warns(ModelChoiceWarning, match="features tell less"):
+        return CrowdStackingClassifier(members, decision="balanced", random_state=0).fit(X, table)
+
+
+def test_a_stack_divides_by_the_mean_of_its_own_predictions(stack_of_a_rare_class):
+    model = stack_of_a_rare_class
+    X, y = rare(3000)[0], rare(4000, seed=1)
+    np.testing.assert_allclose(model.prediction_prior_, model.predict_proba(X).mean(axis=0))
+    new, gold = y[0], y[2]
+    assert balanced_accuracy(gold, model.predict(new)) > 0.7
+    proba = model.predict_proba(new)
+    by_labels = decide(proba, "balanced", class_prior=model.class_prior_)
+    assert balanced_accuracy(gold, by_labels) < 0.55  # So the test can fail.
+    expected = decide(proba, "balanced", class_prior=model.prediction_prior_)
+    np.testing.assert_array_equal(model.predict(new), expected)
+
+
+def test_labels_of_a_stack_are_the_most_probable_whatever_the_decision(stack_of_a_rare_class):
+    model = stack_of_a_rare_class
+    np.testing.assert_array_equal(model.labels_, model.posterior_.argmax(axis=1))
+    assert (model.labels_ != model.predict(rare(3000)[0])).any()
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.ModelChoiceWarning")
+def test_the_share_is_saved_and_is_that_of_a_sample(tmp_path, monkeypatch):
+    X, table, _ = rare(600)
+    monkeypatch.setattr("manyhands.classifiers.stacking.course.N_SAMPLED", 100)
+    model = CrowdStackingClassifier([("ridge", SoftRidge())], random_state=0).fit(X, table)
+    mean = model.predict_proba(X).mean(axis=0)
+    assert 0 < np.abs(model.prediction_prior_ - mean).max() < 0.1
+    model.save(tmp_path)
+    again = load(tmp_path).set_params(decision="balanced")
+    np.testing.assert_array_equal(again.prediction_prior_, model.prediction_prior_)
+    expected = decide(model.predict_proba(X), "balanced", class_prior=model.prediction_prior_)
+    np.testing.assert_array_equal(again.predict(X), expected)
+
+
+@pytest.mark.parametrize("balance", [None, "reweight"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        AggregatedClassifier(DawidSkene(), LogisticRegression()),
+        AggregatedClassifier(DawidSkene(), LogisticRegression(), targets="hard"),
+        AggregatedClassifier(DawidSkene(), GaussianNB()),
+        AggregatedClassifier(DawidSkene(), max_epochs=5),
+        ICEDClassifier(max_epochs=5, decoder_epochs=2),
+        NeuCrowdClassifier(max_epochs=2, aggregator=DawidSkene()),
+    ],
+    ids=str,
+)
+def test_others_are_trained_on_the_shares_that_they_divide_by(model, balance):
+    """Weighted as they were in training, their predictions have the shares of the targets."""
+    X, table, _ = rare(2000)
+    model = clone(model).set_params(class_balance=balance, random_state=0).fit(X, table)
+    mean = model.predict_proba(X).mean(axis=0)
+    assert np.abs(mean - model.class_prior_).max() < 0.06

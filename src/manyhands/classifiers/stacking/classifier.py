@@ -99,7 +99,10 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
     n_folds : int, default=5
         Folds of members without closed-form leave-one-out predictions.
     decision : {"posterior", "balanced"} or array of shape (n_classes, n_classes)
-        How `predict` decides; see `manyhands.decide`.
+        How `predict` decides about new instances; see `manyhands.decide`. "balanced" divides the
+        probabilities by ``prediction_prior_``. ``labels_`` are the most probable classes whatever
+        ``decision`` says, as the probabilities beside them are; for another rule, use
+        ``decide(model.posterior_, ...)``.
     random_state : int, RandomState or None
         Draws folds and landmarks.
     verbose : int, default=0
@@ -132,6 +135,9 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
     prediction_exponent_ : float
         Power of the probabilities of new instances, at most 1, so that they are no surer than the
         annotations confirm.
+    prediction_prior_ : array of shape (n_classes,)
+        Mean of `predict_proba` over the annotated training instances, or over 20,000 of them. New
+        instances are predicted without annotations, so it may be far from ``class_prior_``.
     prior_shrinkage_ : float or None
         How far the classes were taken to be equally frequent (:math:`\kappa`), from 0 to 1. None
         if ``class_prior`` gives their shares.
@@ -318,7 +324,7 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         return cast(AnyArray, self.classes_[self._decide(proba)])
 
     def _decide(self, proba: FloatArray) -> IntArray:
-        return apply_rule(proba, self.decision, self.class_prior_)
+        return apply_rule(proba, self.decision, self.prediction_prior_)
 
     @property
     def _rule(self) -> Any:

@@ -33,6 +33,9 @@ from manyhands.typing import AnyArray, FloatArray, IntArray
 LATER_ROUNDS = 2
 """Rounds of a partial fit."""
 
+N_SAMPLED = 20_000
+"""Training instances whose predictions are averaged, at most."""
+
 MANY_CLASSES = 10
 """Classes above which the first round's stack, not the last one's, joins the annotators in the
 posterior (see `_witness`)."""
@@ -196,6 +199,7 @@ def set_fitted(model: Any, course: Course, X: Any, table: AnnotationTable) -> No
         model.abstention_[:, seen] = abstention
     model.class_prior_ = belief[course.annotated].mean(axis=0)
     model.stack_ = replace(course.stack, exponent=out.new_exponent)
+    model.prediction_prior_ = _mean_prediction(model.stack_, X, course.annotated)
     rest = np.setdiff1d(np.arange(n), course.annotated)
     if len(rest):
         belief[rest] = model.stack_.predict_proba(take_rows(X, rest))
@@ -207,6 +211,13 @@ def set_fitted(model: Any, course: Course, X: Any, table: AnnotationTable) -> No
     parts = {member.name: part for member, part in zip(course.members, last.members, strict=True)}
     model.member_weights_ = {name: part.weight for name, part in parts.items()}
     model.member_temperatures_ = {name: part.temperature for name, part in parts.items()}
+
+
+def _mean_prediction(stack: Any, X: Any, rows: IntArray) -> FloatArray:
+    """Mean of what a stack predicts for some rows of X, shape (n_classes,); a sample of many."""
+    if len(rows) > N_SAMPLED:
+        rows = np.sort(np.random.default_rng(0).choice(rows, N_SAMPLED, replace=False))
+    return np.asarray(stack.predict_proba(take_rows(X, rows)).mean(axis=0))
 
 
 def _witness(course: Course) -> Round:

@@ -35,6 +35,7 @@ from manyhands.typing import AnyArray
 
 FITTED = (
     "posterior_", "confusion_", "pooled_confusion_", "heard_", "abstention_", "class_prior_",
+    "prediction_prior_",
 )  # fmt: skip
 PLAIN = (
     "n_annotations_",
