@@ -19,6 +19,7 @@ from manyhands.metrics.gold import (
     macro_f1,
     minority_recall,
 )
+from manyhands.metrics.levels import Level, accuracy_of_labels, accuracy_on_new_items
 from manyhands.metrics.scorers import (
     VOTE_SCORERS,
     GoldScorer,
@@ -46,9 +47,12 @@ __all__ = [
     "CoverageRisk",
     "Estimate",
     "GoldScorer",
+    "Level",
     "ReliabilityCurve",
     "VoteScorer",
     "accuracy",
+    "accuracy_of_labels",
+    "accuracy_on_new_items",
     "annotation_log_likelihood_scorer",
     "annotator_reliability",
     "balanced_accuracy",

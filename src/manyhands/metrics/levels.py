@@ -1,0 +1,260 @@
+"""How many labels are right, and how many predictions of new items will be: one figure each.
+
+A figure comes with its interval and with its source, because they differ in what they are worth: a
+measurement on gold labels, an estimate from a random sample that people checked, a cross-validated
+estimate against the annotators, or what a model of the annotators expects. Whatever tells a person
+how good labels or predictions are takes its figure from here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from scipy.special import expit, logit
+from scipy.stats import norm
+
+from manyhands.annotations import AnnotationTable
+from manyhands.annotations.encoding import missing_mask
+from manyhands.decision.labels import as_posterior
+from manyhands.exceptions import AnnotationError
+from manyhands.metrics.accuracy_estimate import estimate_accuracy
+from manyhands.metrics.intervals import beta_interval
+from manyhands.typing import BoolArray, FloatArray
+
+__all__ = ["Level", "accuracy_of_labels", "accuracy_on_new_items"]
+
+Source = Literal["gold", "sample", "cross-validation", "model"]
+
+MODEL_ERROR = 0.55
+"""Standard deviation of what a model's expectation is off by, as a difference of logits. The root
+mean square of `DawidSkene` over the real tables of docs/results/aggregation.md is just below; a
+test compares."""
+
+LEAST_EXPECTED = 1e-3
+"""Expected share of wrong labels below which a model is not believed to be surer."""
+
+LEAST_GOLD = 10
+"""Known labels below which nothing is measured with them."""
+
+
+class Level(NamedTuple):
+    """A share of right labels.
+
+    Attributes
+    ----------
+    value, low, high : float
+        Share, and the bounds of its 95 % interval.
+    source : {"gold", "sample", "cross-validation", "model"}
+        Measured on gold labels; estimated from a random sample that people checked; out of fold,
+        against the annotators; or as a model of the annotators expects, which nobody measured.
+    n : int
+        Labels that it rests on: gold labels, checked labels, or annotated instances.
+    """
+
+    value: float
+    low: float
+    high: float
+    source: Source
+    n: int
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it rests on labels that are known to be right."""
+        return self.source in ("gold", "sample")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain values."""
+        return self._asdict()
+
+
+def accuracy_of_labels(
+    table: AnnotationTable,
+    labels: Any,
+    posterior: Any = None,
+    *,
+    gold: Any = None,
+    sample: Any = None,
+    known: Any = None,
+) -> Level | None:
+    r"""Return the share of a table's labels that are right, from the best source there is.
+
+    With at least 10 gold labels, it is measured on them (Jeffreys interval). Else, with at least
+    10 randomly drawn labels that people checked, it is estimated from these, which a model's
+    expectation makes more precise (`mean_estimate`). Else it is the mean probability of the labels,
+    whose interval allows for what such expectations were off by on real tables: 1.96 times .55 in
+    logits.
+
+    Parameters
+    ----------
+    table : AnnotationTable
+        Instances without annotations do not count.
+    labels : array-like of shape (n_instances,)
+        Inferred class values.
+    posterior : array-like of shape (n_instances, n_classes), optional
+        Calibrated class probabilities, as of `DawidSkene` or `CrowdStackingClassifier`, in the
+        order of ``table.classes``. Not needed if gold or a sample measures; without all of them
+        there is no answer.
+    gold : array-like of shape (n_instances,), optional
+        True class values of instances that are like the others; None or NaN where unknown.
+    sample : array-like of shape (n_instances,), optional
+        True class values of instances that were drawn at random and checked; None or NaN elsewhere.
+    known : boolean array of shape (n_instances,), optional
+        Instances whose labels were given to the method that inferred the others. They are right,
+        and measure nothing: ``gold`` and the expectation leave them out; a random sample may be
+        known.
+
+    Returns
+    -------
+    Level or None
+        None if nothing tells: fewer than half of the annotated instances have two annotations,
+        and nothing was measured.
+
+    Raises
+    ------
+    AnnotationError
+        If an argument does not have one row per instance.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manyhands import DawidSkene, make_crowd
+    >>> y = np.tile([0, 1, 2], 200)
+    >>> table = make_crowd(y, annotations_per_instance=4, random_state=0)
+    >>> model = DawidSkene().fit(table)
+    >>> level = accuracy_of_labels(table, model.labels_, model.posterior_)
+    >>> level.source, bool(level.low < np.mean(model.labels_ == y) < level.high)
+    ('model', True)
+    """
+    given = _values(table, labels, "labels")
+    annotated = table.annotations_per_instance() > 0
+    free = annotated if known is None else annotated & ~_mask(table, known)
+    if gold is not None:
+        true, has = _truth(table, gold, "gold")
+        has &= free
+        if has.sum() >= LEAST_GOLD:
+            return _measured(given[has] == true[has], "gold")
+    proba = None if posterior is None else _probabilities(table, posterior)
+    expected = None if proba is None else _of_labels(table, given, proba)
+    if sample is not None:
+        true, has = _truth(table, sample, "sample")
+        has &= annotated
+        if has.sum() >= LEAST_GOLD:
+            return _sampled(given == true, has, expected, free)
+    several = np.mean(table.annotations_per_instance()[annotated] > 1) if annotated.any() else 0.0
+    if expected is None or several < 0.5 or not free.any():
+        return None
+    return _expected(float(expected[free].mean()), int(free.sum()))
+
+
+def accuracy_on_new_items(
+    table: AnnotationTable | None = None,
+    out_of_fold: Any = None,
+    *,
+    gold: Any = None,
+    predicted: Any = None,
+) -> Level | None:
+    """Return the share of new items that a classifier predicts rightly.
+
+    With at least 10 gold labels of items that it was not trained on, it is measured on them
+    (Jeffreys interval). Else it is `estimate_accuracy` of out-of-fold predictions, against the
+    annotators. Never of training rows: what a classifier says of these is about the past.
+
+    Parameters
+    ----------
+    table : AnnotationTable, optional
+    out_of_fold : array-like of shape (n_instances,) or (n_instances, n_classes), optional
+        What models that were trained on other instances predict for the table's, as of
+        `cross_predict`.
+    gold, predicted : array-like of shape (n_new,), optional
+        True and predicted class values of items outside the training data; None or NaN where the
+        truth is unknown.
+
+    Returns
+    -------
+    Level or None
+        None if neither is given.
+
+    Raises
+    ------
+    AnnotationError
+        If gold and predictions differ in length, or the predictions do not fit the table.
+    """
+    if gold is not None:
+        true, given = np.asarray(gold, dtype=object), np.asarray(predicted)
+        if true.shape != given.shape:
+            raise AnnotationError(
+                f"gold has shape {true.shape} and predicted {given.shape}; give one of each per "
+                "item"
+            )
+        has = ~missing_mask(true)
+        if has.sum() >= LEAST_GOLD:
+            return _measured(given[has] == true[has], "gold")
+    if table is None or out_of_fold is None:
+        return None
+    found = estimate_accuracy(out_of_fold, table)
+    n = int((table.annotations_per_instance() > 0).sum())
+    return Level(found.value, found.low, found.high, "cross-validation", n)
+
+
+def _measured(right: Any, source: Source) -> Level:
+    """Share of right labels, and its Jeffreys interval."""
+    right = np.asarray(right, dtype=bool)
+    n, k = len(right), int(right.sum())
+    low, high = beta_interval(k + 0.5, n - k + 0.5, level=0.95)
+    return Level(k / n, float(low), float(high), source, n)
+
+
+def _sampled(right: BoolArray, has: BoolArray, expected: Any, free: BoolArray) -> Level:
+    """Estimate from a random sample of all labels, and what a model expects of all."""
+    from manyhands.metrics import mean_estimate
+
+    among = free | has
+    everywhere = np.zeros(int(among.sum())) if expected is None else expected[among]
+    predicted = np.zeros(int(has.sum())) if expected is None else expected[has]
+    found = mean_estimate(right[has].astype(np.float64), predicted, everywhere)
+    return Level(*(float(value) for value in found[:3]), "sample", int(has.sum()))
+
+
+def _expected(value: float, n: int) -> Level:
+    """Level that a model expects, with what such expectations are off by."""
+    value = float(np.clip(value, LEAST_EXPECTED, 1 - LEAST_EXPECTED))
+    apart = norm.ppf(0.975) * MODEL_ERROR
+    low, high = expit(logit(value) + np.array([-apart, apart]))
+    return Level(value, float(low), float(high), "model", n)
+
+
+def _of_labels(table: AnnotationTable, labels: Any, proba: FloatArray) -> FloatArray:
+    """Probability that each label is right, shape (n_instances,)."""
+    codes = {value: code for code, value in enumerate(table.classes.tolist())}
+    place = np.array([codes.get(value, -1) for value in labels.tolist()])
+    return np.where(place >= 0, proba[np.arange(len(place)), place], 0.0)
+
+
+def _values(table: AnnotationTable, values: Any, argument: str) -> Any:
+    values = np.asarray(values, dtype=object)
+    if values.shape != (table.n_instances,):
+        raise AnnotationError(
+            f"{argument} has shape {values.shape}, but the table has {table.n_instances} "
+            "instances; give one value per instance, in the order of table.instances"
+        )
+    return values
+
+
+def _truth(table: AnnotationTable, values: Any, argument: str) -> tuple[Any, BoolArray]:
+    values = _values(table, values, argument)
+    return values, ~missing_mask(values)
+
+
+def _mask(table: AnnotationTable, known: Any) -> BoolArray:
+    return _values(table, known, "known").astype(bool)
+
+
+def _probabilities(table: AnnotationTable, posterior: Any) -> FloatArray:
+    proba = as_posterior(posterior)
+    if proba.shape != (table.n_instances, table.n_classes):
+        raise AnnotationError(
+            f"posterior has shape {proba.shape}; the table has {table.n_instances} instances and "
+            f"{table.n_classes} classes"
+        )
+    return proba

@@ -1,0 +1,110 @@
+"""What a person is told of the share of right labels: its source, its interval, and the truth."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.special import logit
+
+from manyhands import AnnotationTable, DawidSkene, make_crowd
+from manyhands.exceptions import AnnotationError
+from manyhands.metrics import Level, accuracy_of_labels, accuracy_on_new_items
+from manyhands.metrics.intervals import beta_interval
+from manyhands.metrics.levels import MODEL_ERROR
+
+ROOT = Path(__file__).parents[2]
+
+
+def crowd(n=400, seed=0, each=4.0, noise=0.3):
+    y = np.random.default_rng(seed).integers(3, size=n)
+    return y, make_crowd(
+        y, annotations_per_instance=each, noise="uniform", noise_strength=noise, random_state=seed
+    )
+
+
+def test_gold_measures_before_anything_else():
+    y, table = crowd()
+    labels = np.where(np.arange(400) < 40, (y + 1) % 3, y)
+    gold = np.full(400, None, dtype=object)
+    gold[20:70] = y[20:70]
+    level = accuracy_of_labels(table, labels, np.eye(3)[labels], gold=gold, sample=y)
+    low, high = beta_interval(30.5, 20.5, level=0.95)
+    assert level == Level(0.6, float(low), float(high), "gold", 50)
+    assert level.is_measured
+
+
+def test_too_little_gold_measures_nothing():
+    y, table = crowd()
+    model = DawidSkene().fit(table)
+    gold = np.full(400, None, dtype=object)
+    gold[:9] = y[:9]
+    level = accuracy_of_labels(table, model.labels_, model.posterior_, gold=gold)
+    assert level.source == "model"
+    assert not level.is_measured
+
+
+def test_labels_that_were_given_measure_nothing():
+    y, table = crowd()
+    known = np.arange(400) < 100
+    model = DawidSkene().fit(table, gold={i: y[i] for i in range(100)})
+    gold = np.where(known, y, None)
+    level = accuracy_of_labels(table, model.labels_, model.posterior_, gold=gold, known=known)
+    assert level.source == "model"
+    assert level.n == 300
+    assert level.value == pytest.approx(model.posterior_[100:].max(axis=1).mean())
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
+def test_one_annotation_each_says_nothing_of_the_labels():
+    _, table = crowd(each=1.0)
+    model = DawidSkene().fit(table)
+    assert accuracy_of_labels(table, model.labels_, model.posterior_) is None
+
+
+def test_what_a_model_expects_holds_on_real_tables():
+    """The interval of `DawidSkene`'s own expectation, on all tables of the committed benchmark."""
+    tables = json.loads((ROOT / "docs" / "results" / "aggregation.json").read_text())
+    cells = [methods["DawidSkene"] for methods in tables.values()]
+    apart = np.array([logit(cell["accuracy"]) - logit(cell["confidence"]) for cell in cells])
+    assert len(apart) > 20
+    assert np.sqrt((apart**2).mean()) == pytest.approx(MODEL_ERROR, abs=0.05)
+    assert np.mean(np.abs(apart) < 1.96 * MODEL_ERROR) >= 0.9
+
+
+@pytest.mark.parametrize("noise", [0.1, 0.25, 0.4])
+def test_what_a_model_expects_of_simulated_crowds_is_true(noise):
+    for seed in range(5):
+        y, table = crowd(n=300, seed=seed, noise=noise)
+        model = DawidSkene().fit(table)
+        level = accuracy_of_labels(table, model.labels_, model.posterior_)
+        assert level.low < np.mean(model.labels_ == y) < level.high
+
+
+def test_new_items_are_measured_on_gold_or_out_of_fold_and_never_in_sample():
+    y, table = crowd(n=600)
+    predicted = np.where(np.random.default_rng(1).random(600) < 0.8, y, (y + 1) % 3)
+    level = accuracy_on_new_items(table, predicted)
+    assert level.source == "cross-validation"
+    assert level.low < np.mean(predicted == y) < level.high
+    measured = accuracy_on_new_items(table, predicted, gold=y[:50], predicted=predicted[:50])
+    assert measured.source == "gold"
+    assert measured.value == np.mean(predicted[:50] == y[:50])
+    assert accuracy_on_new_items() is None
+
+
+def test_bad_arguments_are_named():
+    y, table = crowd()
+    with pytest.raises(AnnotationError, match="labels has shape"):
+        accuracy_of_labels(table, y[:5])
+    with pytest.raises(AnnotationError, match="posterior has shape"):
+        accuracy_of_labels(table, y, np.ones((400, 2)) / 2)
+    with pytest.raises(AnnotationError, match="gold has shape"):
+        accuracy_on_new_items(gold=y, predicted=y[:5])
+
+
+def test_instances_without_annotations_do_not_count():
+    table = AnnotationTable.from_matrix(np.array([[0, 0, 0], [1, 1, 1], [-1, -1, -1]]))
+    level = accuracy_of_labels(table, [0, 1, 0], [[0.9, 0.1], [0.3, 0.7], [0.5, 0.5]])
+    assert level.value == pytest.approx(0.8)
+    assert level.n == 2
