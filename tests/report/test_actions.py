@@ -30,6 +30,7 @@ from manyhands.report import (
 from manyhands.report.actions import OUTVOTED, find_answers
 from manyhands.report.html import SECTIONS
 from manyhands.report.items import IMAGE_BYTES
+from manyhands.report.levels import headline, n_wrong
 from manyhands.report.limits import LIMITS
 from manyhands.report.planning import FORESEEN
 from manyhands.report.warnings import SHARED
@@ -98,11 +99,11 @@ def test_shared_mistakes_come_before_the_people_whom_they_outvote(tmp_path):
     assert warning == str(told[0].message)
     assert warning.startswith("Annotators 3, 4, 5, 6 agree with one another more than")
     first = summary["actions"][0]
-    assert first["title"] == "Find out who shares mistakes before you talk to 3 annotators"
+    assert first["title"] == "Find out who shares mistakes before you judge 3 annotators"
     assert OUTVOTED in first["text"]
     text = " ".join("".join(Page(render_report(summary)).text).split())
     assert text.count(warning) == text.count(OUTVOTED) == 1
-    assert "Talk to" not in text
+    assert "closer look" not in text
     measured = doubts(summarize(table, gold=truth))["shared-mistakes"]
     assert "fit GoldCorrected with the 400 gold labels" in measured
     store = AnnotationStore.create(tmp_path / "store", table)
@@ -142,8 +143,9 @@ def test_independent_annotators_get_no_warning_of_shared_mistakes():
     A = np.stack([np.where(rng.random(400) < p, truth, 1 - truth) for p in skills], axis=1)
     summary = summarize(A, aggregator=DawidSkene().fit(A))
     assert doubts(summary) == {}
-    assert summary["actions"][0]["title"].startswith("Talk to")
-    assert OUTVOTED not in summary["actions"][0]["text"]
+    talk = step(summary, "talk")
+    assert talk["title"] == "2 annotators need a closer look"
+    assert OUTVOTED not in talk["text"]
 
 
 def test_labels_to_check_are_those_that_look_wrong():
@@ -402,7 +404,38 @@ def test_steps_say_how_to_go_on(full):
     assert "manyhands explore" in step(full, "check")["advice"][0]
     text, rows = step(full, "explain")["text"], step(full, "explain")["rows"]
     n, n_wrong = sum(row["n"] for row in rows), full["confusions"]["n_wrong"]
-    assert (f"all {n}" if n == n_wrong else f"{n} of the {n_wrong}") in text
+    assert f"({n} of {n_wrong})" in text
+
+
+def test_at_most_four_steps_by_the_mistakes_that_they_avoid(full):
+    avoided = [each["avoided"] for each in full["actions"]]
+    assert 1 < len(avoided) <= 4
+    assert avoided == sorted(avoided, reverse=True)
+
+
+def test_the_headline_is_measured_where_gold_measures_and_says_so():
+    A, gold = with_spammers()
+    model = DawidSkene().fit(A)
+    right = np.mean(model.labels_ == gold)
+    measured = summarize(A, aggregator=model, gold=gold)
+    assert headline(measured).endswith("of the labels are right, measured on 200\xa0gold labels.")
+    assert measured["levels"]["labels"]["value"] == right
+    assert n_wrong(measured) == pytest.approx(np.sum(model.labels_ != gold))
+    expected = summarize(A, aggregator=model)
+    assert headline(expected).endswith("estimated from how annotators agree, not measured.")
+    level = expected["levels"]["labels"]
+    assert level["low"] < right < level["high"]
+    assert headline(measured) in "".join(Page(render_report(measured)).text)
+
+
+def test_gold_that_most_annotators_contradict_is_not_called_wrong():
+    """Then the annotators err: nobody is sent to check thousands of right gold labels."""
+    rng = np.random.default_rng(0)
+    gold = rng.integers(3, size=200)
+    A = np.tile(np.where(rng.random(200) < 0.3, gold, (gold + 1) % 3)[:, None], 4)
+    summary = summarize(A, gold=gold)
+    assert "gold" not in {each["code"] for each in summary["actions"]}
+    assert summary["gold"]["doubts"]["total"] > 100
 
 
 def test_the_guide_names_every_question_and_anchors_that_exist(full, full_page):

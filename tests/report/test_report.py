@@ -29,8 +29,8 @@ def test_the_dict_is_plain_json(full):
     assert json.loads(text) == full
     assert full["version"] == 1
     assert list(full) == [
-        *("version", "generator", "title", "limits", "methods", "data", "agreement", "classes"),
-        *("confusions", "labels", "review", "annotators", "time", "plan", "unexpected"),
+        *("version", "generator", "title", "limits", "levels", "methods", "data", "agreement"),
+        *("classes", "confusions", "labels", "review", "annotators", "time", "plan", "unexpected"),
         *("common_confusions", "learnt_confusion", "training", "gold", "selection", "items"),
         *("warnings", "actions"),
     ]
@@ -341,7 +341,8 @@ def test_passes_are_counted_and_change_nothing_else():
     assert sum(rate > 0 for rate in rates) == len(np.unique(rest[:, 1]))
     assert not any(row.pop("pass_rate") for row in plain["annotators"]["rows"])
     for summary in (passed, plain):
-        del summary["plan"]  # Nobody is asked again who passed.
+        # Nobody is asked again who passed, and what is passed on says something of the class.
+        del summary["plan"], summary["levels"]
         del summary["actions"]
         del summary["items"]
     assert [passed["data"].pop(name) for name in ("n_abstentions", "n_skips")] == [3, 7]

@@ -110,6 +110,10 @@ class BaseAggregator(BaseEstimator):
     _takes_stores = False
     """Whether the method counts shard by shard, and so takes an `AnnotationStore`."""
 
+    _knows_its_accuracy = False
+    """Whether the mean probability of the labels is about their accuracy on real tables, so that it
+    may be told as such (`manyhands.metrics.levels`)."""
+
     _warns_of_shared_mistakes = True
     """Whether shared mistakes of undeclared families would mislead the method."""
 

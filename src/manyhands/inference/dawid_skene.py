@@ -134,6 +134,8 @@ class DawidSkene(TakesHistory):
     array([0, 1, 0, 1])
     """
 
+    _knows_its_accuracy = True
+
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,
         "max_iter": [COUNT],

@@ -116,6 +116,8 @@ class GoldCorrected(BaseAggregator):
     _warns_of_shared_mistakes = False
     _needs_gold = True
 
+    _knows_its_accuracy = True
+
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,
         "dependence": DEPENDENCE,

@@ -82,8 +82,8 @@ def accuracy_of_labels(
     With at least 10 gold labels, it is measured on them (Jeffreys interval). Else, with at least
     10 randomly drawn labels that people checked, it is estimated from these, which a model's
     expectation makes more precise (`mean_estimate`). Else it is the mean probability of the labels,
-    whose interval allows for what such expectations were off by on real tables: 1.96 times .55 in
-    logits.
+    whose interval allows for what such expectations were off by on real tables, and for chance:
+    1.96 standard deviations in logits, of variance .55² + 1 / (n p (1 - p)).
 
     Parameters
     ----------
@@ -219,7 +219,8 @@ def _sampled(right: BoolArray, has: BoolArray, expected: Any, free: BoolArray) -
 def _expected(value: float, n: int) -> Level:
     """Level that a model expects, with what such expectations are off by."""
     value = float(np.clip(value, LEAST_EXPECTED, 1 - LEAST_EXPECTED))
-    apart = norm.ppf(0.975) * MODEL_ERROR
+    # Which of n labels are wrong is chance, too: of few labels, or where few are wrong.
+    apart = norm.ppf(0.975) * np.sqrt(MODEL_ERROR**2 + 1 / (n * value * (1 - value)))
     low, high = expit(logit(value) + np.array([-apart, apart]))
     return Level(value, float(low), float(high), "model", n)
 

@@ -59,6 +59,10 @@ class Stopping:
     accuracy, low, high : float or None
         Share of right labels in the audit, with a 95 % interval (Jeffreys).
     n_audited : int
+    n : int
+        Annotations of the next batch.
+    n_warm_up : int
+        Those of them that only spread over the instances, before anybody can be judged.
     """
 
     stop: bool
@@ -69,6 +73,8 @@ class Stopping:
     low: float | None = None
     high: float | None = None
     n_audited: int = 0
+    n: int = 0
+    n_warm_up: int = 0
 
 
 class AnnotationPlanner(BaseEstimator):
@@ -283,12 +289,13 @@ class AnnotationPlanner(BaseEstimator):
         gain = float(batch.expected_gain.mean())
         if batch.n_warm_up:
             reason = f"the warm-up needs {self.warm_up:g} annotations per instance first"
-            return Stopping(False, reason, gain, expected, *level)
+            return Stopping(False, reason, gain, expected, *level, len(batch), batch.n_warm_up)
         stop = gain < min_gain
-        next_ones = "annotation adds" if len(batch) == 1 else f"{len(batch):,} annotations add"
-        reason = f"the next {next_ones} {gain:.3f} right labels{' each' * (len(batch) > 1)}"
-        comparison = "below" if stop else "not below"
-        return Stopping(stop, f"{reason}, {comparison} {min_gain:g}", gain, expected, *level)
+        reason = (
+            f"each of the next {counted(len(batch), 'annotation')} corrects {gain:.3f} labels on "
+            f"average; below {min_gain:g} we suggest to stop"
+        )
+        return Stopping(stop, reason, gain, expected, *level, len(batch))
 
     # -- parts ------------------------------------------------------------------------------------
 

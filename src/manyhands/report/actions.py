@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from manyhands.report.levels import n_wrong
 from manyhands.report.limits import LIMITS
 from manyhands.report.warnings import SHARED, count, shorten
 from manyhands.report.words import percent
 
 Step = dict[str, Any]
+
+MOST_DOUBTED = 0.1
+"""Share of the gold labels that may be doubted; where annotators contradict more, they err."""
 
 OUTVOTED = (
     "This depends on who shares mistakes (the warning under “Worth a look”): annotators who share "
@@ -17,23 +21,34 @@ OUTVOTED = (
 )
 
 
-def find_actions(summary: Mapping[str, Any]) -> list[Step]:
-    """List the steps that a summary leads to, in the order in which to take them.
+MOST_ACTIONS = 4
+"""Actions on the first screen."""
 
-    Each step has a code for programs ("talk", "check", "explain", "buy", "ask", "gold"), a title
-    and a text for readers, the section that holds the evidence, and the first rows of it.
+
+def find_actions(summary: Mapping[str, Any]) -> list[Step]:
+    """List the steps that a summary leads to: at most four, by the mistakes that each avoids.
+
+    Each step has a code for programs ("talk", "check", "explain", "buy", "gold"), a title and a
+    text for readers, the section that holds the evidence, the first rows of it, and the number of
+    wrong labels that it may put right ("avoided"), which is a rough figure and only orders them.
+    While it is open who shares mistakes, that comes first.
     """
     if not summary["data"]["n_annotations"]:
         return []
-    steps = (_talk, _check, _explain, _gold, _buy, _ask)
-    return [{"code": step.__name__[1:], **found} for step in steps for found in step(summary)]
+    steps = (_talk, _check, _explain, _gold, _buy)
+    found = [{"code": step.__name__[1:], **each} for step in steps for each in step(summary)]
+    found.sort(key=lambda each: -each["avoided"])
+    return found[:MOST_ACTIONS]
 
 
-def _step(section: str, title: str, text: str, rows: Any = (), advice: Any = ()) -> Step:
+def _step(
+    section: str, title: str, text: str, avoided: float, rows: Any = (), advice: Any = ()
+) -> Step:
     return {
         "section": section,
         "title": title,
         "text": text,
+        "avoided": float(avoided),
         "rows": list(rows),
         "advice": list(advice),
     }
@@ -43,18 +58,32 @@ def _talk(summary: Mapping[str, Any]) -> Iterator[Step]:
     found = summary["annotators"]
     if found is None:
         return
-    rows = [row for row in found["rows"] if row["screen"]["flags"]][: LIMITS["actions"]]
-    is_open = any(warning["code"] in SHARED for warning in summary["warnings"])
-    caveat = f" {OUTVOTED}" if is_open else ""
+    rows = [row for row in found["rows"] if row["screen"]["flags"]]
     if not rows:
-        text = f"Nobody’s annotations call for a talk.{caveat}"
-        yield _step("annotators", "No annotator stands out", text)
         return
-    whom = count(found["n_flagged"], "annotator")
+    is_open = any(warning["code"] in SHARED for warning in summary["warnings"])
+    n, wrong = found["n_flagged"], _wrong_annotations(rows)
+    of_all = _wrong_annotations(found["rows"])
+    need = "One annotator needs" if n == 1 else f"{n:,} annotators need"
+    title = f"{need} a closer look"
+    text = (
+        f"{'It accounts' if n == 1 else 'Together they account'} for about {wrong:,.0f} of the "
+        f"about {of_all:,.0f} wrong annotations. Look at examples before you draw conclusions."
+    )
+    if is_open:
+        whom = "this annotator" if n == 1 else f"{n:,} annotators"
+        title, text = f"Find out who shares mistakes before you judge {whom}", OUTVOTED
+    excess = sum(
+        row["n_annotations"] * max(found["median_accuracy"] - row["accuracy"], 0.0)
+        for row in rows
+        if row["accuracy"] is not None
+    )
+    rows = rows[: LIMITS["actions"]]
     yield _step(
         "annotators",
-        f"Find out who shares mistakes before you talk to {whom}" if is_open else f"Talk to {whom}",
-        f"A flag is a reason to look, not to dismiss.{caveat}",
+        title,
+        text,
+        float("1e12") if is_open else excess / _each(summary),
         [
             {
                 "id": row["id"],
@@ -70,24 +99,45 @@ def _talk(summary: Mapping[str, Any]) -> Iterator[Step]:
     )
 
 
+def _wrong_annotations(rows: list[Mapping[str, Any]]) -> float:
+    """How many annotations of these annotators are wrong, as the labels have it."""
+    return sum(
+        row["n_annotations"] * (1 - row["accuracy"]) for row in rows if row["accuracy"] is not None
+    )
+
+
+def _each(summary: Mapping[str, Any]) -> float:
+    """Annotations of an instance: so many wrong ones make about one wrong label."""
+    return max(summary["data"]["per_instance"]["mean"] or 1.0, 1.0)
+
+
 def _check(summary: Mapping[str, Any]) -> Iterator[Step]:
     found = summary["review"]
     if found is None:
         return
     rows = found["labels"]["rows"][: LIMITS["actions"]]
     if not rows:
-        yield _step(
-            "review",
-            "No label is in doubt",
-            f"{found['source']} is sure of all labels. Mistakes that most annotators share look "
-            "sure, too: check some labels at random.",
-        )
         return
+    wrong = n_wrong(summary)
+    wrong = found["n_expected_wrong"] if wrong is None else wrong
+    text = (
+        f"The model expects about {_number(found['n_expected_wrong'])} wrong among "
+        f"{count(found['n'], 'label')}; the {len(rows)} most doubtful are listed. It may be too "
+        "confident: also check a random sample."
+    )
+    level = (summary.get("levels") or {}).get("labels")
+    if level and level["source"] == "gold":
+        text = (
+            f"By your gold labels, about {_number(wrong)} of the {count(found['n'], 'label')} are "
+            f"wrong; the model expects {_number(found['n_expected_wrong'])}. The {len(rows)} that "
+            "it doubts most are listed."
+        )
     yield _step(
         "review",
-        f"Check {count(found['half'], 'label')} first",
-        f"Half of the wrong labels that {found['source']} itself expects are there: "
-        f"{found['n_expected_wrong']:,.1f} in all among {found['n']:,}. Nobody measured it.",
+        "Review these labels first",
+        text,
+        # Of labels in this order, half of the expected mistakes come first.
+        0.5 * found["n_expected_wrong"],
         rows,
         [
             "correct them on the page of 'manyhands explore', with one key per label; what you "
@@ -96,73 +146,77 @@ def _check(summary: Mapping[str, Any]) -> Iterator[Step]:
     )
 
 
+def _number(value: float) -> str:
+    return "one" if 0.5 <= value < 1.5 else "none" if value < 0.5 else f"{value:,.0f}"
+
+
 def _explain(summary: Mapping[str, Any]) -> Iterator[Step]:
     found = summary["confusions"]
     if found is None or not found["pairs"]:
         return
     rows = found["pairs"][: LIMITS["actions"]]
-    most = sum(row["n"] for row in rows)
-    of = f"all {most:,}" if most == found["n_wrong"] else f"{most:,} of the {found['n_wrong']:,}"
+    most, total = sum(row["n"] for row in rows), found["n_wrong"]
+    share = "All" if most == total else percent(most / total)
+    pairs = "one pair" if len(rows) == 1 else f"{len(rows)} pairs"
     truth = "gold labels" if found["truth"] == "gold" else "the inferred labels"
     yield _step(
         "confusions",
-        "Explain these classes better" if len(rows) > 1 else "Explain this class better",
-        f"{'These confusions are' if len(rows) > 1 else 'This confusion is'} {of} annotations that "
-        f"differ from {truth}.",
+        "Clarify the guidelines for these classes",
+        f"{share} of the annotations that differ from {truth} ({most:,} of {total:,}) are between "
+        f"{pairs} of classes.",
+        most / _each(summary) / 2,  # Guidelines prevent some of them.
         rows,
     )
 
 
 def _gold(summary: Mapping[str, Any]) -> Iterator[Step]:
-    doubts = (summary["gold"] or {}).get("doubts")
-    if doubts and doubts["rows"]:
-        yield _step(
-            "gold-doubts",
-            f"Check {count(doubts['total'], 'gold label')}",
-            "Annotators of at least median accuracy contradict them with one and the same class.",
-            doubts["rows"][: LIMITS["actions"]],
-        )
+    gold = summary["gold"] or {}
+    doubts = gold.get("doubts")
+    if not doubts or not doubts["rows"]:
+        return
+    n, of = doubts["total"], gold["n"]
+    if n > MOST_DOUBTED * of:
+        return  # So much gold is not wrong: the annotators are.
+    yield _step(
+        "gold-doubts",
+        f"Check {count(n, 'gold label')}",
+        f"Several good annotators agree on another class than {count(n, 'gold label')} of "
+        f"{of:,}. Either the gold label or the guideline may be wrong.",
+        n / 2,
+        doubts["rows"][: LIMITS["actions"]],
+    )
 
 
 def _buy(summary: Mapping[str, Any]) -> Iterator[Step]:
     plan = summary["plan"]
-    if plan is None:
+    if plan is None or plan["stop"]:
         return
-    who = " of a newcomer (everybody has annotated everything)" if plan["newcomer"] else ""
-    if plan["n_warm_up"]:
-        yield _step(
-            "plan",
-            "Buy more annotations",
-            f"There are too few per instance to tell good annotators from bad ones; the next "
-            f"{plan['n']:,} spread over the instances.",
-        )
-    elif plan["stop"]:
-        price = plan["per_right_label"]
-        rate = "none" if price is None or price > 10_000 else f"one right label per {price:,.0f}"
-        yield _step(
-            "plan",
-            "More annotations are hardly worth their price",
-            f"The next {count(plan['n'], 'annotation')}{who} would add {rate}; we advise to stop "
-            f"below one per {1 / plan['min_gain']:.0f}. Checking the labels above helps more.",
-        )
-    else:
-        yield _step(
-            "plan",
-            "Buy more annotations",
-            f"The next {count(plan['n'], 'annotation')}{who} would add about one right label per "
-            f"{plan['per_right_label']:,.0f}. Compare with their price.",
-        )
+    rows = [] if plan["newcomer"] else plan["next"]["rows"][: LIMITS["actions"]]
+    yield _step(
+        "plan-next" if rows else "plan",
+        "Ask these annotators about these items next" if rows else "Buy more annotations",
+        "Each pair is chosen to correct as many labels as it can." if rows else enough(summary),
+        max(plan["gain"], 0.0) * plan["n"],
+        rows,
+    )
 
 
-def _ask(summary: Mapping[str, Any]) -> Iterator[Step]:
+def enough(summary: Mapping[str, Any]) -> str:
+    """Answer whether more annotations are needed, in a sentence or two."""
     plan = summary["plan"]
-    if plan is not None and plan["next"]["rows"] and not plan["newcomer"] and not plan["stop"]:
-        yield _step(
-            "plan-next",
-            "Ask these next",
-            "Instance and annotator that tell most, one annotation of each instance at a time.",
-            plan["next"]["rows"][: LIMITS["actions"]],
-        )
+    if plan is None:
+        return ""
+    price = plan["per_right_label"]
+    if plan["n_warm_up"]:
+        return "You need more annotations: with so few per item, nobody can be told good from bad."
+    rate = "hardly any label"
+    if price is not None and price < 10_000:
+        rate = f"about one label in {price:,.0f} bought"
+    who = ", from a new annotator," if plan["newcomer"] else ""
+    n = count(plan["n"], "further annotation")
+    if plan["stop"]:
+        return f"You have enough annotations: {n}{who} would correct {rate}."
+    return f"More annotations help: {n}{who} would correct {rate}. Compare with their price."
 
 
 # -- the questions of those who answer for the quality ---------------------------------------------
@@ -269,19 +323,17 @@ def _review(s: Mapping[str, Any]) -> Answer:
     found = s.get("review")
     if not found:
         return None, "there is one class only"
-    wrong = f"{found['n_expected_wrong']:,.1f} of {found['n']:,}"
-    return "review", f"{wrong} are expected to be wrong; the most doubtful come first"
+    wrong = n_wrong(s)
+    if wrong is None:
+        return "review", "the most doubtful come first"
+    return "review", f"about {_number(wrong)} of {found['n']:,} are wrong; the doubtful come first"
 
 
 def _more(s: Mapping[str, Any]) -> Answer:
     plan = s.get("plan")
     if not plan:
         return None, "there is one class only"
-    price = plan["per_right_label"]
-    if plan["n_warm_up"]:
-        return "plan", "more: there are too few per instance to judge"
-    rate = "" if price is None else f": one right label per {price:,.0f} annotations"
-    return "plan", ("stop" if plan["stop"] else "go on") + rate
+    return "plan", enough(s).removesuffix(".")
 
 
 def _trend(s: Mapping[str, Any]) -> Answer:

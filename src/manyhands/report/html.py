@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from manyhands.exceptions import WriteError, raise_missing_extra
 from manyhands.io.files import write_atomically
-from manyhands.report.actions import find_answers
+from manyhands.report.actions import enough, find_answers
 from manyhands.report.items import Contents
+from manyhands.report.levels import headline, headline_of_new_items
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -256,6 +257,9 @@ def _environment_of_templates() -> Environment:
         share_bars=charts.share_bars,
         curves=charts.curves,
         gain_curve=charts.gain_curve,
+        enough=enough,
+        headline=headline,
+        headline_of_new_items=headline_of_new_items,
         questions_of=find_answers,
         rest_lines=words.rest_lines,
     )

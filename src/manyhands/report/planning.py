@@ -157,26 +157,30 @@ def plan_section(
     n = min(n, table.n_instances)
     warm_up = 1.5 if _is_inferred(inputs) else 0.0
     planner = AnnotationPlanner(random_state=0, warm_up=warm_up, load=MOST)
+    # Whether to stop is what 'manyhands next' answers, which spares nobody by default.
+    asked = AnnotationPlanner(random_state=0, warm_up=warm_up)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        planner.fit(table, gold=known or None, model=basis.model)
-        newcomer = None
+        for each in (planner, asked):
+            each.fit(table, gold=known or None, model=basis.model)
+        newcomer = pairs = None
         try:
             batch = planner.suggest(n)
         except AnnotationError:
             newcomer = _newcomer(table.annotators)
             pairs = [(instance, newcomer) for instance in table.instances.tolist()]
             batch = planner.suggest(n, pairs)
-    gain = float(batch.expected_gain.mean())
-    curve = _curve(batch)
+        advice = asked.stopping(MIN_GAIN, pairs=pairs)
+        curve = _curve(asked.suggest(advice.n, pairs))
+    gain = advice.marginal_gain
     return {
         "source": basis.name,
         "newcomer": newcomer is not None,
-        "n": len(batch),
-        "n_warm_up": batch.n_warm_up,
+        "n": advice.n,
+        "n_warm_up": advice.n_warm_up,
         "gain": gain,
         "min_gain": MIN_GAIN,
-        "stop": bool(gain < MIN_GAIN and not batch.n_warm_up),
+        "stop": advice.stop,
         "per_right_label": 1 / gain if gain > 1e-6 else None,
         "curve": curve,
         "rounds": _rounds(table) if ahead and newcomer is None else None,

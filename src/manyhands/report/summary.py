@@ -10,6 +10,7 @@ import numpy as np
 from manyhands._version import __version__
 from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.exceptions import AnnotationError
+from manyhands.metrics import Level
 from manyhands.report.actions import find_actions
 from manyhands.report.agreement import agreement_section
 from manyhands.report.annotators import annotators_section
@@ -19,6 +20,7 @@ from manyhands.report.gold import gold_section
 from manyhands.report.inputs import Inputs, describe_estimator, read_inputs
 from manyhands.report.items import items_section
 from manyhands.report.labels import labels_section
+from manyhands.report.levels import levels_section
 from manyhands.report.limits import LIMITS
 from manyhands.report.planning import basis_of, plan_section, review_section, screening_of
 from manyhands.report.timing import time_section
@@ -45,6 +47,7 @@ def summarize(
     posterior: Any = None,
     gold: Any = None,
     selection: Any = None,
+    new_items: Level | None = None,
     seconds: Any = None,
     ended: Any = None,
     title: str | None = None,
@@ -72,6 +75,9 @@ def summarize(
         Gold class values; None, NaN or -1 where unknown. The sections that use them say so.
     selection : Selection or its ``to_dict()``, optional
         Result of `manyhands.select`, for the comparison of methods.
+    new_items : Level, optional
+        How often the classifier is right on new items, as `manyhands.metrics.accuracy_on_new_items`
+        returns it; the report has no other figure of it.
     seconds, ended : arrays of shape (n_annotations,), optional
         How long each annotation took, and when it was given (seconds since 1970), as an export's
         ``seconds`` and ``ended``; NaN where unknown.
@@ -116,6 +122,7 @@ def summarize(
         "generator": f"manyhands {__version__}",
         "title": UNTITLED if title is None else str(title),
         "limits": dict(LIMITS),
+        "levels": levels_section(inputs, new_items),
         **_sections(inputs),
         "selection": _selection_section(selection),
     }

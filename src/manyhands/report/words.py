@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping
+from math import ceil, floor
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -117,6 +118,18 @@ def fine_percent(share: float | None) -> str:
 def interval(lower: float, upper: float) -> str:
     """Write an interval of shares in percent, simply rounded: its bounds are not exact."""
     return f"{100 * lower:.0f}{DASH}{100 * upper:.0f}\u202f%"
+
+
+def percent_range(level: Mapping[str, Any]) -> str:
+    r"""Write a share and its interval in percent; ends are rounded outwards.
+
+    Examples
+    --------
+    >>> percent_range({"value": 0.934, "low": 0.887, "high": 0.962})
+    '93\u202f% (88 to 97\u202f%)'
+    """
+    low, high = floor(100 * level["low"] + 1e-9), ceil(100 * level["high"] - 1e-9)
+    return f"{percent(level['value'])} ({low} to {high}\u202f%)"
 
 
 def cell(share: float | None) -> str:

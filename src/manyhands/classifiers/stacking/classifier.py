@@ -188,6 +188,7 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         "verbose": ["verbose"],
     }
     _continue_refusal: ClassVar[str | None] = None
+    _knows_its_accuracy: ClassVar[bool] = True
     # No published protocol is about it.
     _protocol_parameters: ClassVar[Sequence[str]] = ()
     _crowd_check_exemptions: ClassVar[Mapping[str, str]] = {

@@ -168,7 +168,7 @@ def next_(
         may = list(zip(*read_columns(pairs, "task", "worker", options=options), strict=True))
     batch = planner.suggest(n, may)
     checked = read_known(audit, read.table, options, "--audit")
-    stopping = planner.stopping(min_gain, checked, n=n, pairs=may)
+    stopping = planner.stopping(min_gain, checked, pairs=may)
     columns = batch.to_columns()
     if out is not None and to is Batch.label_studio:
         _write_tasks(out, batch, read.export)
