@@ -52,7 +52,7 @@ def test_the_next_batch_as_a_table_and_as_json(pilot):
     assert "on 60 audited labels" in shown
     one = done("next", "A.csv", "-n", 1, "--warm-up", 0, "--explore").stdout
     assert one.startswith("Next annotation\n")
-    assert "go on: the next annotation adds" in one
+    assert "go on: each of the next " in one
     known = done_json("next", "A.csv", "-n", 20, "--known", "few.csv")
     assert min(row["task"] for row in known["pairs"]) >= 5
 

@@ -22,6 +22,7 @@ from manyhands.jobs.gold import match_gold, note_unused_gold
 from manyhands.jobs.outputs import keep_labels, label_rows, times_of
 from manyhands.models import load
 from manyhands.report import annotator_columns, summarize
+from manyhands.report.levels import level_of_labels, told
 from manyhands.typing import AnyArray, IntArray
 
 METRIC_NAMES = {
@@ -74,7 +75,9 @@ def aggregate_table(
     -------
     dict
         ``method``, ``n_instances``, ``n_undecided``, ``labels`` (task, label, probability),
-        ``actions`` (number of instances per recommended action), ``files`` (what was written), and
+        ``actions`` (number of instances per recommended action), ``level`` (share of right labels,
+        with interval and source; see `manyhands.metrics.Level`) and ``headline`` (the same in
+        words), ``files`` (what was written), and
         ``gold``: metrics on the annotated instances that have gold and are not in ``known``, or
         None.
     """
@@ -183,6 +186,8 @@ def _concluded(
         annotated = table.annotations_per_instance() > 0
         rows = np.flatnonzero((truth >= 0) & annotated & ~is_known)
         metrics = measure(table, posterior, codes, truth, rows)
+    level = level_of_labels(table, aggregator, codes, posterior, gold=truth)
+    n = int((table.annotations_per_instance() > 0).sum())
     found = consensus(table, posterior, values[codes], known=is_known)
     files: list[Path] = []
     if place is not None and place.suffix:
@@ -197,6 +202,8 @@ def _concluded(
         "n_undecided": int((codes < 0).sum()),
         "labels": label_rows(codes, posterior, table.instances, table.classes),
         "actions": found.count_actions(),
+        "level": None if level is None else level.to_dict(),
+        "headline": told(level, n, table.n_classes),
         "files": [str(path) for path in files],
         "gold": metrics,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from inspect import signature
@@ -15,6 +16,7 @@ from sklearn.pipeline import Pipeline
 
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError, DivergenceError
+from manyhands.fitting.reading import take_rows
 from manyhands.jobs.gold import (
     TRAIN,
     GoldRows,
@@ -23,7 +25,9 @@ from manyhands.jobs.gold import (
     warn_of_unannotated_rows,
 )
 from manyhands.jobs.outputs import job_folder, keep_model, publish
-from manyhands.metrics import accuracy, macro_f1
+from manyhands.metrics import Level, accuracy, accuracy_on_new_items, macro_f1
+from manyhands.report.levels import headline, headline_of_new_items
+from manyhands.selection import cross_predict
 from manyhands.training.seeding import (
     in_first_process,
     joined_if_any,
@@ -37,6 +41,10 @@ if TYPE_CHECKING:
     from manyhands.fitting import BaseCrowdClassifier
 
     Classifier: TypeAlias = BaseCrowdClassifier | CrowdStackingClassifier
+
+
+QUICK, QUICK_FOLDS = 60.0, 3
+"""Seconds of a fit up to which it is cross-validated unasked, and in how many folds."""
 
 
 def run_job(
@@ -53,6 +61,7 @@ def run_job(
     encoder: Any = None,
     export: Any = None,
     restart: bool = False,
+    folds: int | None = None,
     on_seed: Callable[[dict[str, Any]], None] = lambda record: None,
 ) -> dict[str, Any]:
     """Fit with every seed, evaluate each fit, and save the model of the first seed in a folder.
@@ -89,16 +98,21 @@ def run_job(
         What the annotations were read from, for the times in the report.
     restart : bool
         Whether to start over: checkpoints of an interrupted job in the folder are deleted.
+    folds : int, optional
+        Folds of the cross-validation against the annotators that tells how often the classifier is
+        right on new items, unless gold labels of a test part do; 0 for none. Default: 3, and none
+        after a fit of more than a minute.
     on_seed : callable
         Called with the record of each seed.
 
     Returns
     -------
     dict
-        ``method``, ``data`` (counts of the training data), ``seeds``, ``left_out`` (number of
-        annotations of rows outside the train split), ``known`` (number of known labels, if there
-        are some), ``records`` (one dict per seed: protocol ->
-        split -> metrics) and ``table`` (protocol -> split -> mean and sd over seeds).
+        ``levels`` (shares of right labels and of right predictions of new items, with intervals and
+        sources), ``headline`` (the same in words), ``method``, ``data`` (counts of the training
+        data), ``seeds``, ``left_out`` (number of annotations of rows outside the train split),
+        ``known`` (number of known labels, if there are some), ``records`` (one dict per seed:
+        protocol -> split -> metrics) and ``table`` (protocol -> split -> mean and sd over seeds).
 
     Raises
     ------
@@ -120,6 +134,7 @@ def run_job(
     X = encode_rows(encoder, X, train)
     protocols = _protocols(estimator, holdout, train)
     records: list[dict[str, Any]] = []
+    summary: Any = {}
     with joined_if_any(estimator), _own_folder(folder) as (place, is_first):
         if restart:
             made_by_first(lambda: _clear_checkpoints(place))
@@ -140,12 +155,14 @@ def run_job(
                 }
                 if i == j == 0 and is_first:
                     with working_alone():
-                        keep_model(
+                        n_folds = QUICK_FOLDS if folds is None and seconds < QUICK else folds or 0
+                        summary = keep_model(
                             *(model, X, train, place),
                             gold=gold,
                             keep_formulas=keep_formulas,
                             encoder=encoder,
                             export=export,
+                            new_items=level_on_new_items(model, X, table, train, gold, n_folds),
                         )
             records.append(record)
             on_seed(record)
@@ -153,8 +170,49 @@ def run_job(
             publish(place)
             # Cleared only at the end, so that a job killed after some seeds resumes from them.
             _clear_checkpoints(place)
-    counts = {} if known is None else {"known": sum(label is not None for label in options["gold"])}
-    return _result(estimator, table, train, records) | counts
+    more: dict[str, Any] = {"levels": summary.get("levels")}
+    lines = (headline(summary), headline_of_new_items(summary))
+    more["headline"] = [line for line in lines if line]
+    more |= {} if known is None else {"known": sum(label is not None for label in options["gold"])}
+    return _result(estimator, table, train, records) | more
+
+
+def level_on_new_items(
+    model: Any,
+    X: Any,
+    table: AnnotationTable,
+    train: AnnotationTable,
+    gold: GoldRows | None,
+    folds: int,
+) -> Level | None:
+    """How often a classifier is right on items that it was not trained on.
+
+    Measured on gold labels of rows without annotations in the training part; else, with ``folds``,
+    out of fold against the annotators.
+    """
+    annotated = train.annotations_per_instance() > 0
+    if gold is not None:
+        rows = np.flatnonzero((gold.codes >= 0) & ~annotated)
+        if len(rows):
+            found = accuracy_on_new_items(
+                gold=table.classes[gold.codes[rows]], predicted=model.predict(X)[rows]
+            )
+            if found is not None:
+                return found
+    if not folds or annotated.sum() < 10 * folds:
+        return None
+    fresh = clone(model)
+    for name in ("checkpoint", "verbose"):
+        if name in fresh.get_params(deep=False):
+            fresh.set_params(**{name: None if name == "checkpoint" else 0})
+    rows = np.flatnonzero(annotated)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # They were shown when the model was fitted.
+        try:
+            found = cross_predict(fresh, take_rows(X, rows), train[rows], cv=folds)
+        except (AnnotationError, DivergenceError):
+            return None  # Such as a class that a fold does not have.
+    return accuracy_on_new_items(train[rows], found.proba)
 
 
 def continue_job(

@@ -42,6 +42,7 @@ from manyhands.io.files import check_writable, explain, file_lock
 from manyhands.io.frames import check_table_path, write_table
 from manyhands.io.gold import REVIEWED
 from manyhands.jobs.gold import GoldRows, note_unused_gold
+from manyhands.metrics import Level
 from manyhands.models import load, save
 from manyhands.report import (
     annotator_columns,
@@ -137,11 +138,12 @@ def keep_model(
     selection: dict[str, Any] | None = None,
     encoder: Any = None,
     export: Export | None = None,
-) -> None:
+    new_items: Level | None = None,
+) -> dict[str, Any]:
     """Write model, inferred labels, annotators and summary into a job's folder, for `publish`.
 
     An encoder, which made X of texts or images, is saved in front of the model. An export has the
-    times of its annotations.
+    times of its annotations. Returns the summary.
     """
     # posterior_ combines annotations and features, if the method infers it.
     proba = model.posterior_ if hasattr(model, "posterior_") else model.predict_proba(X)
@@ -164,6 +166,7 @@ def keep_model(
         gold=gold_values,
         title=title,
         selection=selection,
+        new_items=new_items,
         **times_of(export, train),
     )
     note_unused_gold(summary, export)
@@ -177,6 +180,7 @@ def keep_model(
     write_atomically(staged / LABELS, content)
     write_atomically(staged / ANNOTATORS, profiles)
     write_atomically(staged / SUMMARY, described)
+    return summary
 
 
 def times_of(export: Export | None, table: AnnotationTable) -> dict[str, FloatArray]:

@@ -90,7 +90,7 @@ def accuracy_of_labels(
     table : AnnotationTable
         Instances without annotations do not count.
     labels : array-like of shape (n_instances,)
-        Inferred class values.
+        Inferred class values; None or NaN where no label was decided, which does not count.
     posterior : array-like of shape (n_instances, n_classes), optional
         Calibrated class probabilities, as of `DawidSkene` or `CrowdStackingClassifier`, in the
         order of ``table.classes``. Not needed if gold or a sample measures; without all of them
@@ -127,7 +127,7 @@ def accuracy_of_labels(
     ('model', True)
     """
     given = _values(table, labels, "labels")
-    annotated = table.annotations_per_instance() > 0
+    annotated = (table.annotations_per_instance() > 0) & ~missing_mask(given)
     free = annotated if known is None else annotated & ~_mask(table, known)
     if gold is not None:
         true, has = _truth(table, gold, "gold")

@@ -83,7 +83,7 @@ def _talk(summary: Mapping[str, Any]) -> Iterator[Step]:
         "annotators",
         title,
         text,
-        float("1e12") if is_open else excess / _each(summary),
+        float("1e12") if is_open else _share_of_wrong(summary, excess / of_all if of_all else 0.0),
         [
             {
                 "id": row["id"],
@@ -106,9 +106,10 @@ def _wrong_annotations(rows: list[Mapping[str, Any]]) -> float:
     )
 
 
-def _each(summary: Mapping[str, Any]) -> float:
-    """Annotations of an instance: so many wrong ones make about one wrong label."""
-    return max(summary["data"]["per_instance"]["mean"] or 1.0, 1.0)
+def _share_of_wrong(summary: Mapping[str, Any], share: float) -> float:
+    """Wrong labels that a share of the wrong annotations is to blame for."""
+    wrong = n_wrong(summary)
+    return share * (summary["data"]["n_instances"] if wrong is None else wrong)
 
 
 def _check(summary: Mapping[str, Any]) -> Iterator[Step]:
@@ -136,8 +137,7 @@ def _check(summary: Mapping[str, Any]) -> Iterator[Step]:
         "review",
         "Review these labels first",
         text,
-        # Of labels in this order, half of the expected mistakes come first.
-        0.5 * found["n_expected_wrong"],
+        wrong / 2,  # Half of the expected mistakes come first in this order.
         rows,
         [
             "correct them on the page of 'manyhands explore', with one key per label; what you "
@@ -164,7 +164,7 @@ def _explain(summary: Mapping[str, Any]) -> Iterator[Step]:
         "Clarify the guidelines for these classes",
         f"{share} of the annotations that differ from {truth} ({most:,} of {total:,}) are between "
         f"{pairs} of classes.",
-        most / _each(summary) / 2,  # Guidelines prevent some of them.
+        _share_of_wrong(summary, most / total / 2),  # Guidelines prevent some of them.
         rows,
     )
 

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.inference import DawidSkene
 from manyhands.metrics import Level, accuracy_of_labels
 from manyhands.report.inputs import Inputs
 from manyhands.report.words import count, percent_range
-from manyhands.typing import FloatArray
+from manyhands.typing import FloatArray, IntArray
 
 Summary = Mapping[str, Any]
 
@@ -27,44 +28,81 @@ def levels_section(inputs: Inputs, new_items: Level | None = None) -> dict[str, 
     inferred = inputs.inferred
     if inferred is None:
         return None
-    table = inputs.table
-    values = np.array([*table.classes.tolist(), None], dtype=object)
-    gold = None if inputs.gold is None else values[inputs.gold]
-    known = getattr(inputs.aggregator, "is_known_", None)
-    labels = accuracy_of_labels(
-        table,
-        values[inferred.codes],
-        expected_probabilities(inputs),
-        gold=gold,
-        known=None if known is None or len(known) != table.n_instances else known,
+    model = {"aggregator": inputs.aggregator, "classifier": inputs.classifier}.get(inferred.kind)
+    own = (
+        inferred.posterior if inferred.probable and inferred.name == type(model).__name__ else None
+    )
+    level = level_of_labels(
+        inputs.table, model, inferred.codes, own, gold=inputs.gold, fitted=inputs.aggregator
     )
     return {
         "n": int(inputs.annotated.sum()),
-        "labels": None if labels is None else labels.to_dict(),
+        "labels": None if level is None else level.to_dict(),
         "new_items": None if new_items is None else new_items.to_dict(),
         "has_classifier": inputs.classifier is not None,
     }
 
 
-def expected_probabilities(inputs: Inputs) -> FloatArray | None:
-    """Class probabilities whose mean says how many labels are right, if any method's do.
+def level_of_labels(
+    table: AnnotationTable,
+    model: Any,
+    codes: IntArray,
+    posterior: FloatArray | None = None,
+    *,
+    gold: IntArray | None = None,
+    fitted: Any = None,
+) -> Level | None:
+    """Level of inferred labels (`accuracy_of_labels`), whatever method inferred them.
 
-    Those of `DawidSkene` and of the stack do on real tables (docs/results/aggregation.md and
-    docs/results/stack_labels.md); other methods are too sure, or their shares mean something else.
+    The mean probability of `DawidSkene`'s labels and of the stack's is about their accuracy on real
+    tables (docs/results/aggregation.md, docs/results/stack_labels.md). Other methods are too sure,
+    or their shares mean something else: then `DawidSkene` says what it thinks of their labels.
+
+    Parameters
+    ----------
+    table : AnnotationTable
+    model : the method that inferred the labels, or None
+    codes : integer array of shape (n_instances,)
+        Labels, -1 where undecided.
+    posterior : array of shape (n_instances, n_classes), optional
+        The model's own.
+    gold : integer array of shape (n_instances,), optional
+        True classes, -1 where unknown.
+    fitted : aggregator, optional
+        Whose ``is_known_`` marks labels that were given.
     """
-    inferred, table = inputs.inferred, inputs.table
-    if inferred is None or table.n_classes < 2:
+    values = np.array([*table.classes.tolist(), None], dtype=object)
+    known = getattr(model if fitted is None else fitted, "is_known_", None)
+    if known is not None and len(known) != table.n_instances:
+        known = None
+    if posterior is None or not getattr(model, "_knows_its_accuracy", False):
+        posterior = _expected(table, known, codes)
+    return accuracy_of_labels(
+        table,
+        values[codes],
+        posterior,
+        gold=None if gold is None else values[gold],
+        known=known,
+    )
+
+
+def _expected(table: AnnotationTable, known: Any, codes: IntArray) -> FloatArray | None:
+    if table.n_classes < 2:
         return None
-    model = {"aggregator": inputs.aggregator, "classifier": inputs.classifier}.get(inferred.kind)
-    own = getattr(model, "_knows_its_accuracy", False)
-    if own and inferred.probable and inferred.name == type(model).__name__:
-        return inferred.posterior
+    gold = None if known is None or not known.any() else np.where(known, codes, -1)
+    values = np.array([*table.classes.tolist(), None], dtype=object)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # The report has warnings of its own.
+        warnings.simplefilter("ignore")  # Whoever inferred the labels has been warned.
         try:
-            return DawidSkene().fit(table).posterior_
+            return DawidSkene().fit(table, gold=None if gold is None else values[gold]).posterior_
         except AnnotationError:
             return None
+
+
+def told(level: Level | None, n: int, n_classes: int) -> str:
+    """Say a level of labels as the report's headline does."""
+    labels = None if level is None else level.to_dict()
+    return headline({"levels": {"n": n, "labels": labels}, "data": {"n_classes": n_classes}})
 
 
 def headline(summary: Summary) -> str:

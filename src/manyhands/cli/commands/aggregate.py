@@ -299,6 +299,8 @@ def _print_result(result: dict[str, Any], out: Path | None) -> None:
     print_labels(title, result, out, "labels.csv")
     if result["n_undecided"]:
         say(f"left open: {count_with_share(result['n_undecided'], result['n_instances'])}")
+    if "headline" in result:  # Not of a store.
+        say(result["headline"])
     for name, value in (result["gold"] or {}).items():
         say(f"{name}: {value:.4f}" if isinstance(value, float) else f"{name}: {value:,}")
     actions = (f"{name} {count:,}" for name, count in result["actions"].items())

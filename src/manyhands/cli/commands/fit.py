@@ -77,6 +77,14 @@ Holdout = Annotated[
         "epoch; the model kept is still the other.",
     ),
 ]
+Folds = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option(
+        min=0,
+        help="Folds of the cross-validation that tells how often the classifier is right on new "
+        "items, without gold labels of a test part; 0: none. Default: 3, if a fit is quick.",
+    ),
+]
 Restart = Annotated[
     bool,
     typer.Option(
@@ -108,6 +116,7 @@ class Training:
     seed: Seed = 0
     seeds: Seeds = 1
     holdout: Holdout = None
+    folds: Folds = None
     restart: Restart = False
 
     @property
@@ -119,6 +128,7 @@ class Training:
             "--set": self.settings,
             "--known": self.known,
             "--holdout": self.holdout,
+            "--folds": self.folds is not None,
             "--restart": self.restart,
         }
 
@@ -233,6 +243,7 @@ def _train(how: Training, files: Files, on: DeviceOptions, *, json: bool) -> Non
             encoder=encoder,
             export=files.export(),
             restart=how.restart,
+            folds=how.folds,
         )
     except KeyboardInterrupt:
         resumes = "checkpoint" in estimator.get_params(deep=False)
@@ -278,6 +289,8 @@ def _print_job(result: dict[str, Any]) -> None:
         if seeds == [None]:
             title = "continued"
         print_table(title, ["protocol, split (instances)", "accuracy", "macro-F1"], rows)
+    for line in result.get("headline", ()):
+        say(line)
 
 
 @reported
