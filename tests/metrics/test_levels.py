@@ -81,6 +81,20 @@ def test_what_a_model_expects_of_simulated_crowds_is_true(noise):
         assert level.low < np.mean(model.labels_ == y) < level.high
 
 
+def test_a_random_sample_measures_with_an_interval_that_covers():
+    y, table = crowd(n=600, noise=0.4)
+    model, hits = DawidSkene().fit(table), 0
+    right = np.mean(model.labels_ == y)
+    for seed in range(40):
+        drawn = np.random.default_rng(seed).choice(600, 60, replace=False)
+        sample = np.full(600, None, dtype=object)
+        sample[drawn] = y[drawn]
+        level = accuracy_of_labels(table, model.labels_, model.posterior_, sample=sample)
+        assert (level.source, level.n) == ("sample", 60)
+        hits += level.low < right < level.high
+    assert hits >= 35
+
+
 def test_new_items_are_measured_on_gold_or_out_of_fold_and_never_in_sample():
     y, table = crowd(n=600)
     predicted = np.where(np.random.default_rng(1).random(600) < 0.8, y, (y + 1) % 3)

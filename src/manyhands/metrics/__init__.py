@@ -20,6 +20,7 @@ from manyhands.metrics.gold import (
     minority_recall,
 )
 from manyhands.metrics.levels import Level, accuracy_of_labels, accuracy_on_new_items
+from manyhands.metrics.mean_estimate import MeanEstimate, mean_estimate
 from manyhands.metrics.scorers import (
     VOTE_SCORERS,
     GoldScorer,
@@ -48,6 +49,7 @@ __all__ = [
     "Estimate",
     "GoldScorer",
     "Level",
+    "MeanEstimate",
     "ReliabilityCurve",
     "VoteScorer",
     "accuracy",
@@ -65,6 +67,7 @@ __all__ = [
     "expected_calibration_error",
     "gold_scorer",
     "macro_f1",
+    "mean_estimate",
     "minority_recall",
     "paired_z",
     "reliability_curve",

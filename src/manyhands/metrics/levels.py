@@ -20,6 +20,7 @@ from manyhands.decision.labels import as_posterior
 from manyhands.exceptions import AnnotationError
 from manyhands.metrics.accuracy_estimate import estimate_accuracy
 from manyhands.metrics.intervals import beta_interval
+from manyhands.metrics.mean_estimate import mean_estimate
 from manyhands.typing import BoolArray, FloatArray
 
 __all__ = ["Level", "accuracy_of_labels", "accuracy_on_new_items"]
@@ -207,12 +208,10 @@ def _measured(right: Any, source: Source) -> Level:
 
 def _sampled(right: BoolArray, has: BoolArray, expected: Any, free: BoolArray) -> Level:
     """Estimate from a random sample of all labels, and what a model expects of all."""
-    from manyhands.metrics import mean_estimate
-
     among = free | has
     everywhere = np.zeros(int(among.sum())) if expected is None else expected[among]
     predicted = np.zeros(int(has.sum())) if expected is None else expected[has]
-    found = mean_estimate(right[has].astype(np.float64), predicted, everywhere)
+    found = mean_estimate(right[has], predicted, everywhere)
     return Level(*(float(value) for value in found[:3]), "sample", int(has.sum()))
 
 
