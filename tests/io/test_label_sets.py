@@ -180,3 +180,15 @@ def test_gold_is_read_as_the_annotations_are(tmp_path):
     task = studio(made(1, "policy"), made(2, "policy", "safety"), truth)
     export = read_export(write(tmp_path / "p.json", [task]), multilabel="split", option="safety")
     assert export.gold.labels.tolist() == ["yes"]
+
+
+def test_labels_within_sets_have_meanings(tmp_path):
+    answers = [
+        (t, w, [label.upper() if w == "a" else label for label in ls]) for t, w, ls in ANSWERS
+    ]
+    path = csv(tmp_path / "a.csv", long(";".join, answers))
+    assert cells(read_annotations(path, multilabel="join", lowercase=True)) == SETS
+    assert cells(read_export(path, multilabel="join", lowercase=True).annotations) == SETS
+    mapping = {"POLICY": "policy", "SAFETY": "safety"}
+    assert cells(read_annotations(path, multilabel="join", mapping=mapping)) == SETS
+    assert cells(read_export(path, multilabel="join", mapping=mapping).annotations) == SETS

@@ -176,10 +176,10 @@ def summary(
     -------
     dict
         ``percent_agreement``, ``mean_cohen_kappa``, ``fleiss_kappa``, ``krippendorff_alpha`` and
-        ``gwet_ac1`` or ``gwet_ac2``. ``mean_cohen_kappa`` is NaN for a store of more than a million
-        annotations, whose pairs of annotators do not fit in memory. Its bounds are NaN if pairs of
-        annotators share fewer than ten instances on average: with so few, the resampled means are
-        biased away from the value.
+        ``gwet_ac1`` or ``gwet_ac2``. ``mean_cohen_kappa`` is NaN if the annotators are not known,
+        and for a store of more than a million annotations, whose pairs of annotators do not fit in
+        memory. Its bounds are NaN if pairs of annotators share fewer than ten instances on average:
+        with so few, the resampled means are biased away from the value.
 
     Raises
     ------
@@ -196,7 +196,7 @@ def summary(
     paired = table
     if isinstance(table, ShardedAnnotations) and table.n_annotations <= _MOST_PAIRED:
         paired = table[:]
-    if not isinstance(paired, ShardedAnnotations):
+    if not isinstance(paired, ShardedAnnotations) and paired.annotators_known:
         pairs = cohen_kappa(paired, weights=weights)
         cohen = Interval(pairs.mean, np.nan, np.nan)
         if pairs.n_shared.sum() >= _MIN_SHARED * len(pairs.n_shared):

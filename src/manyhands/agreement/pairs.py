@@ -19,6 +19,7 @@ from manyhands.agreement.weighted import (
     sparse,
 )
 from manyhands.annotations import AnnotationTable
+from manyhands.annotations.columns import require_annotators
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 KappaWeights = Literal["identity", "quadratic"]
@@ -238,6 +239,7 @@ class SharedAnnotations(NamedTuple):
 
 def shared_annotations(table: AnnotationTable) -> SharedAnnotations:
     """Collect the observed annotations of instances that at least two annotators annotated."""
+    require_annotators(table, "comparing annotators")
     observed = table.observed
     n_annotators, n_classes = max(observed.n_annotators, 1), max(observed.n_classes, 1)
     visits = np.unique(observed.instance.astype(np.int64) * n_annotators + observed.annotator)

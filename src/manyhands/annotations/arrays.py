@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from manyhands.annotations.class_order import in_class_order
 from manyhands.annotations.columns import Columns, read_sources
 from manyhands.annotations.duplicates import (
     Duplicates,
@@ -39,11 +40,14 @@ from manyhands.annotations.ids import (
     sorted_order,
 )
 from manyhands.annotations.passes import check_marks, pass_kinds, read_marks
-from manyhands.annotations.scales import Scale, read_classes, read_scale
+from manyhands.annotations.scales import Scale, check_scale, read_classes, read_scale
 from manyhands.exceptions import AnnotationError, NoGoldError
 from manyhands.typing import MISSING, AnyArray, IntArray
 
 Table = TypeVar("Table")
+
+MOST_VOTES = 10**9
+"""More votes are a mistake: each takes ten bytes."""
 
 MEASURES = ("sklearn.metrics._classification", "sklearn.metrics._ranking")
 """Modules of scikit-learn whose functions compare predictions with gold labels."""
@@ -222,6 +226,118 @@ def from_arrays(
         class_order=class_order,
     )
     return cls(*without_duplicates(table_columns, duplicates, ages_of(given, passed)))
+
+
+def from_counts(
+    cls: Callable[..., Table],
+    counts: Any,
+    classes: Any = None,
+    *,
+    instances: Any = None,
+    abstain: Any = None,
+    skip: Any = None,
+    scale: Scale | None = None,
+) -> Table:
+    """Read how many votes each class received, where nobody knows who gave them.
+
+    This is the input of Fleiss' kappa [1]_. The table has ``annotators_known=False``: agreement,
+    `MajorityVote` and the shares of the votes take it, and whatever compares annotators refuses it.
+
+    Parameters
+    ----------
+    counts : array-like or data frame of shape (n, C)
+        Whole numbers from 0; missing: 0. The columns of a frame are the classes, and its ids are
+        found as in `from_matrix`.
+    classes : sequence of shape (C,), optional
+        The class of each column, in the desired order; default: the names of the columns, ordered
+        as in `from_frame`, or 0..C-1.
+    instances : sequence of shape (n,), optional
+        Ids of the rows; default: those of the frame, or their numbers.
+    abstain, skip : str, int or sequence of these, optional
+        Classes that mean a pass, as in `from_frame`.
+    scale : {"nominal", "ordinal", "interval"}, optional
+        As in `from_frame`.
+
+    Raises
+    ------
+    AnnotationError
+        If counts are negative, not whole or not two-dimensional, or there are more than
+        `MOST_VOTES`.
+
+    References
+    ----------
+    .. [1] J. L. Fleiss. Measuring nominal scale agreement among many raters. Psychological
+       Bulletin 76(5), 1971.
+
+    Examples
+    --------
+    >>> from manyhands import AnnotationTable, MajorityVote
+    >>> table = AnnotationTable.from_counts([[3, 0], [1, 2]], classes=["cat", "dog"])
+    >>> table
+    AnnotationTable(6 annotations: 2 instances x up to 3 votes of unknown annotators, 2 classes)
+    >>> MajorityVote().fit(table).posterior_.round(2).tolist()
+    [[1.0, 0.0], [0.33, 0.67]]
+    """
+    read_scale(scale)
+    named, basis = instances is not None, "given"
+    values, instances, names = read_wide(counts, instances, classes)
+    found = _whole_counts(values)
+    n, c = found.shape
+    vocabulary = _ids(names, c, "classes")
+    if classes is None:
+        codes, sorted_names = encode(
+            vocabulary, None, argument="counts", vocabulary_name="the columns"
+        )
+        codes, vocabulary, basis = in_class_order(codes, sorted_names)
+        found = found[:, np.argsort(codes)]
+    check_scale(vocabulary, basis, scale or "nominal")
+    kinds = pass_kinds(vocabulary, read_marks(abstain, skip))
+    flat = found.ravel()
+    label = np.repeat(np.tile(np.arange(c), n), flat)
+    total = found.sum(axis=1)
+    instance = np.repeat(np.arange(n), total)
+    place = np.arange(len(instance)) - np.repeat(np.cumsum(total) - total, total)
+    passed = kinds[label] >= 0
+    code = np.cumsum(kinds < 0) - 1
+    order = NUMBERED if instances is None else given_order(instances, named)
+    return cls(
+        instance[~passed],
+        place[~passed],
+        code[label[~passed]],
+        _ids(instances, n, "instances"),
+        np.arange(total.max(initial=0)),
+        vocabulary[kinds < 0],
+        passes=np.column_stack([instance, place, kinds[label]])[passed],
+        instance_order=order,
+        scale=scale or "nominal",
+        class_order=basis,
+        annotators_known=False,
+    )
+
+
+def _whole_counts(values: Any) -> IntArray:
+    """Counts as integers of shape (n, C); missing ones are 0."""
+    given = as_values(values)
+    if given.ndim != 2:
+        raise AnnotationError(f"counts must have two dimensions (n, C), got shape {given.shape}")
+    gaps = missing_mask(given)
+    filled = np.where(gaps, 0, given)
+    try:
+        numbers = filled.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise AnnotationError(f"counts hold something that is no number ({error})") from error
+    odd = (numbers < 0) | (numbers != np.floor(numbers))
+    if odd.any():
+        raise AnnotationError(
+            f"counts hold {numbers[odd][0].item()!r}, which is no number of votes; give whole "
+            "numbers from 0 (shares of votes do not say how many there were)"
+        )
+    if numbers.sum() > MOST_VOTES:
+        raise AnnotationError(
+            f"counts sum to {numbers.sum():,.0f} votes, more than {MOST_VOTES:,}; is each column "
+            "the number of votes for a class?"
+        )
+    return numbers.astype(np.int64)
 
 
 def to_matrix(columns: Columns, *, codes: bool) -> AnyArray:

@@ -37,6 +37,7 @@ class Columns(NamedTuple):
     group_rho: float = RHO
     scale: str = "nominal"
     class_order: str = "given"
+    annotators_known: bool = True
 
     @property
     def pass_rows(self) -> IntArray:
@@ -93,6 +94,7 @@ def checked(columns: Columns) -> Columns:
         group_rho=check_rho(columns.group_rho),
         scale=columns.scale,
         class_order=columns.class_order,
+        annotators_known=bool(columns.annotators_known),
     )
 
 
@@ -159,6 +161,28 @@ def _groups(columns: Columns) -> AnyArray:
             f"each annotator's family, shape ({n},), and '' for none (with_groups reads others)"
         )
     return frozen(groups, None)
+
+
+def require_annotators(table: Any, what: str) -> None:
+    """Refuse votes of nobody in particular where annotators are compared or judged.
+
+    Parameters
+    ----------
+    table : AnnotationTable, or its columns
+    what : str
+        What needs annotators, for the message.
+
+    Raises
+    ------
+    AnnotationError
+        If the annotators are not known.
+    """
+    if not getattr(table, "annotators_known", True):
+        raise AnnotationError(
+            f"these votes do not say who gave them, so {what} is not possible. Without annotators "
+            "there are agreement (alpha, Fleiss' kappa), the majority vote and the shares of the "
+            "votes; for more, give one row per annotation, with its annotator"
+        )
 
 
 def frozen(values: AnyArray, dtype: Any) -> AnyArray:

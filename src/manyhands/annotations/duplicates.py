@@ -85,6 +85,12 @@ def _pairs_and_passes(columns: Columns) -> IntArray:
 
 
 def _repeated(columns: Columns, pairs: IntArray) -> AnnotationError:
+    if not columns.annotators_known:
+        first = columns.instances[int(pairs[0]) // max(len(columns.annotators), 1)].item()
+        return AnnotationError(
+            f"instance {first!r} has votes in both tables, and nobody can tell whether they are "
+            'the same ones. Leave them out of one table, or say duplicates="keep" to count both'
+        )
     instance, annotator = divmod(int(pairs[0]), max(len(columns.annotators), 1))
     passes = ", counting abstentions and skips," if len(columns.pass_rows) else ","
     advice = _advice_on_ticks(columns, pairs) or (

@@ -214,6 +214,7 @@ def from_lists(
     annotators: str | None = "annotators",
     labels: str = "annotations",
     task: str | None = None,
+    annotators_known: bool = True,
     classes: Any = None,
     abstain: Any = None,
     skip: Any = None,
@@ -233,6 +234,9 @@ def from_lists(
     task : str, optional
         Name of the column with the ids; default: the instances are the rows 0..n-1. Either way
         instance i of the table is row i.
+    annotators_known : bool, default=True
+        False, with ``annotators=None``: a position is nobody in particular, as where each instance
+        was labelled by other people. Agreement and the majority vote need no more.
     classes, abstain, skip, duplicates, scale
         As in `from_frame`.
 
@@ -249,6 +253,11 @@ def from_lists(
     >>> AnnotationTable.from_lists(rows)
     AnnotationTable(3 annotations: 2 instances x 2 annotators, 2 classes)
     """
+    if annotators is not None and not annotators_known:
+        raise AnnotationError(
+            f"annotators={annotators!r} names the annotators, and annotators_known=False says that "
+            "nobody knows them; give annotators=None, or leave annotators_known out"
+        )
     given = _lists(df, labels, "labels")
     named = [list(range(len(row))) for row in given]
     if annotators is not None:
@@ -267,8 +276,12 @@ def from_lists(
     found = encode(workers, None, argument="annotators", vocabulary_name="annotators")
     codes, people = in_natural_order(*found)
     ids = range(len(given)) if task is None else _column_of(df, task, "task")
+
+    def make(*columns: Any) -> Table:
+        return cls(*Columns(*columns)._replace(annotators_known=annotators_known))
+
     table = from_arrays(
-        cls,
+        make,
         rows[~gaps],
         codes[~gaps],
         np.array(values[~gaps].tolist()),
@@ -335,6 +348,8 @@ def _as_frame(df: Any) -> Any:
 
 def to_frame(columns: Columns, backend: Backend) -> Any:
     """Return a long data frame; see `AnnotationTable.to_frame`."""
+    if not columns.annotators_known:  # Places of votes are nobody's names.
+        columns = columns._replace(annotators=np.full(len(columns.annotators), None))
     values: dict[str, AnyArray] = {
         "task": columns.instances[columns.instance],
         "worker": columns.annotators[columns.annotator],

@@ -387,7 +387,11 @@ def check_option(option: str | None, names: Iterable[str]) -> str:
 
 
 def read_cells(
-    counts: Mapping[Any, int], multilabel: Multilabel, argument: str, known: Iterable[Any] = ()
+    counts: Mapping[Any, int],
+    multilabel: Multilabel,
+    argument: str,
+    known: Iterable[Any] = (),
+    meaning: Callable[[str], str] | None = None,
 ) -> Cells | None:
     """Labels in each distinct cell; None if each cell is one label, as it stands.
 
@@ -401,12 +405,23 @@ def read_cells(
         Where the cells come from, for messages.
     known : iterable
         Named classes: a cell that is one of them is not cut.
+    meaning : function, optional
+        What each label of a set stands for, if it may be spelt in several ways.
 
     Raises
     ------
     AnnotationError
         With "error", if cells hold several labels, or it cannot be told.
     """
+    cells = _read_cells(counts, multilabel, argument, known)
+    if cells is None or meaning is None:
+        return cells
+    return {c: tuple(dict.fromkeys(map(meaning, labels))) for c, labels in cells.items()}
+
+
+def _read_cells(
+    counts: Mapping[Any, int], multilabel: Multilabel, argument: str, known: Iterable[Any]
+) -> Cells | None:
     if multilabel == "none":
         return None
     lists = {c: listed_labels(c) for c in counts}
@@ -464,6 +479,7 @@ def one_label_per_row(
     option: str | None = None,
     classes: Any = None,
     marks: Iterable[Any] = (),
+    meaning: Callable[[str], str] | None = None,
     merged: bool = True,
 ) -> tuple[Any, Any]:
     """Replace the sets in a column of a frame by one label each, as ``multilabel`` says.
@@ -482,6 +498,8 @@ def one_label_per_row(
         As in `AnnotationTable.from_frame`.
     marks : iterable
         Labels that mean a pass; a cell that holds nothing else stays as it is.
+    meaning : function, optional
+        As in `read_cells`.
     merged : bool
         Whether repeated pairs may be ticks.
 
@@ -515,7 +533,7 @@ def one_label_per_row(
         if not any(listed_labels(c) is not None for c in counts):
             return frame, classes
         counts = Counter(values[~gaps].tolist())
-    cells = read_cells(counts, multilabel, f"column {label!r}", known)
+    cells = read_cells(counts, multilabel, f"column {label!r}", known, meaning)
     if cells is None:
         return frame, classes
     passing = {str(mark) for mark in marks}

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from manyhands.annotations.columns import Columns
+from manyhands.annotations.columns import Columns, require_annotators
 from manyhands.annotations.duplicates import Duplicates, check_no_clash, without_duplicates
 from manyhands.annotations.encoding import merge_vocabularies
 from manyhands.annotations.groups import merged_groups
@@ -93,6 +93,13 @@ def merged(columns: Columns, added: Columns, duplicates: Duplicates) -> Columns:
             f"the added table has classes {added.classes.tolist()}, this one "
             f"{columns.classes.tolist()}; build both with the same classes="
         )
+    if columns.annotators_known != added.annotators_known:
+        raise AnnotationError(
+            "one table knows its annotators and the other holds votes of nobody in particular; "
+            "keep them apart, or give both with annotators"
+        )
+    if not columns.annotators_known and duplicates == "last":
+        require_annotators(columns, "duplicates='last'")
     rows, instances = merge_vocabularies(columns.instances, added.instances)
     new_annotator_codes, annotators = merge_vocabularies(columns.annotators, added.annotators)
     passes = recode_passes(added.pass_rows, instance=rows, annotator=new_annotator_codes)
@@ -113,6 +120,7 @@ def merged(columns: Columns, added: Columns, duplicates: Duplicates) -> Columns:
         added.group_rho if columns.groups is None else columns.group_rho,
         columns.scale,
         columns.class_order,
+        columns.annotators_known,
     )
     if duplicates == "error":
         # Pairs repeated within one table were kept on purpose; only pairs in both tables clash.

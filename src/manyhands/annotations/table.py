@@ -9,7 +9,14 @@ from typing import Any, Concatenate, ParamSpec
 import numpy as np
 
 from manyhands.annotations import arrays, frames, html
-from manyhands.annotations.columns import SOURCES, Columns, checked, frozen, read_sources
+from manyhands.annotations.columns import (
+    SOURCES,
+    Columns,
+    checked,
+    frozen,
+    read_sources,
+    require_annotators,
+)
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.encoding import check_positions, resolve
 from manyhands.annotations.groups import ALONE, RHO, read_groups
@@ -67,6 +74,9 @@ class AnnotationTable:
     class_order : {"given", "numbers", "known", "sorted"}
         Where the order of the classes comes from: the caller, the numbers that the classes are or
         begin with, a known scale such as low < medium < high, or sorting, which says nothing.
+    annotators_known : bool
+        False if the votes do not say who gave them (see `from_counts`): then the annotators are
+        places, vote 0, 1, ... of an instance, and whatever compares annotators refuses the table.
 
     Notes
     -----
@@ -87,6 +97,7 @@ class AnnotationTable:
     group_rho: float = RHO
     scale: str = "nominal"
     class_order: str = "given"
+    annotators_known: bool = True
 
     def __post_init__(self) -> None:
         for name, value in checked(self._columns)._asdict().items():
@@ -109,6 +120,7 @@ class AnnotationTable:
     from_lists = _maker(frames.from_lists)
     from_matrix = _maker(arrays.from_matrix)
     from_arrays = _maker(arrays.from_arrays)
+    from_counts = _maker(arrays.from_counts)
 
     # -- size and shape -------------------------------------------------------------------------
 
@@ -164,9 +176,12 @@ class AnnotationTable:
         )
         named = set() if self.groups is None else set(self.groups.tolist()) - {ALONE}
         families = f" ({len(named)} {'family' if len(named) == 1 else 'families'})" if named else ""
+        who = f"{self.n_annotators} annotators{families}"
+        if not self.annotators_known:
+            who = f"up to {self.n_annotators} votes of unknown annotators"
         return (
             f"AnnotationTable({self.n_annotations} annotations{added}{passed}: {self.n_instances} "
-            f"instances x {self.n_annotators} annotators{families}, {self.n_classes} classes)"
+            f"instances x {who}, {self.n_classes} classes)"
         )
 
     def _repr_html_(self) -> str:
@@ -350,7 +365,8 @@ class AnnotationTable:
         Raises
         ------
         AnnotationError
-            If classes differ, or a pair is in both tables (see ``duplicates``).
+            If classes differ, a pair is in both tables (see ``duplicates``), or only one table
+            knows its annotators.
         """
         return AnnotationTable(*merged(self._columns, other._columns, duplicates))
 
@@ -380,6 +396,7 @@ class AnnotationTable:
         AnnotationError
             If an annotator is unknown, a sequence has another length, or ``rho`` is outside [0, 1].
         """
+        require_annotators(self, "a family of annotators")
         names = None if groups is None else read_groups(groups, self.annotators)
         return AnnotationTable(*self._columns._replace(groups=names, group_rho=rho))
 
@@ -387,6 +404,8 @@ class AnnotationTable:
         """Whether both tables hold the same rows in the same order over the same vocabularies."""
         names = ("instance", "annotator", "label", "weight", "source", "passes")
         vocabularies = ("instances", "annotators", "classes", "groups", "group_rho")
+        if self.annotators_known != other.annotators_known:
+            return False
         return all(
             np.array_equal(getattr(self, name), getattr(other, name))
             for name in (*names, *vocabularies)

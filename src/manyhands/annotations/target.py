@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from manyhands.annotations.columns import require_annotators
 from manyhands.annotations.encoding import as_values, encode, missing_mask
 from manyhands.annotations.ids import (
     GIVEN,
@@ -22,12 +23,18 @@ from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.typing import AnyArray, IntArray
 
 
-def as_table(y: Any, *, argument: str = "y") -> AnnotationTable:
+def as_table(
+    y: Any, *, argument: str = "y", what: str | None = "learning about annotators"
+) -> AnnotationTable:
     """Read the target of ``fit``: a table, a matrix (n, R), or labels (n,) of a single annotator.
 
-    In one dimension each value, including -1, is a class (scikit-learn's convention).
+    In one dimension each value, including -1, is a class (scikit-learn's convention). A table whose
+    annotators are unknown is refused, unless ``what`` is to be done, which the message names, is
+    None.
     """
     if isinstance(y, AnnotationTable):
+        if what is not None:
+            require_annotators(y, what)
         return y
     if hasattr(y, "toarray"):
         raise AnnotationError(

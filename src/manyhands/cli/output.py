@@ -187,9 +187,10 @@ def print_labels(title: str, result: dict[str, Any], out: Path | None, example: 
 
 def data_rows(data: dict[str, Any]) -> list[tuple[str, str]]:
     """Facts of ``summary["data"]`` as pairs (name, value); rare ones only if they are not 0."""
+    is_open = data["n_annotators"] is None  # Votes of nobody in particular.
     rows = [
         ("Instances", number(data["n_instances"])),
-        ("Annotators", number(data["n_annotators"])),
+        ("Annotators", "unknown" if is_open else number(data["n_annotators"])),
         ("Annotations", number(data["n_annotations"])),
         ("Classes", number(data["n_classes"])),
         ("Annotations per annotated instance", spread(data["per_instance"])),
@@ -204,6 +205,8 @@ def data_rows(data: dict[str, Any]) -> list[tuple[str, str]]:
         ),
         ("Empty cells (instance, annotator)", percent(data["sparsity"])),
     ]
+    if is_open:
+        rows = [row for row in rows if "nnotator" not in row[0] or row[1] == "unknown"]
     agreement = data["agreement"]
     if agreement["n_instances"]:
         alpha = agreement["alpha"]

@@ -53,7 +53,9 @@ def as_target(X: Any, y: Any, name: str) -> AnnotationTable:
 
 def table_of(X: Any, y: Any) -> AnnotationTable:
     """Read annotations of the rows of X, matched with them by id if both have ids."""
-    return matched(y, X) if isinstance(y, AnnotationTable) else as_table(in_order_of_rows(X, y))
+    if isinstance(y, AnnotationTable):
+        return matched(as_table(y, what="training a classifier of crowds"), X)
+    return as_table(in_order_of_rows(X, y))
 
 
 def drop_weightless(table: AnnotationTable) -> AnnotationTable:

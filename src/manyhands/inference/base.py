@@ -14,6 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations import as_table
+from manyhands.annotations.columns import require_annotators
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.annotations.target import refuse_swapped
@@ -117,6 +118,11 @@ class BaseAggregator(BaseEstimator):
     _warns_of_shared_mistakes = True
     """Whether shared mistakes of undeclared families would mislead the method."""
 
+    @property
+    def _needs_annotators(self) -> str | None:
+        """What the method does with annotators; None if votes of nobody in particular will do."""
+        return type(self).__name__ if self._compares_annotators else None
+
     def fit(
         self,
         table: Any,
@@ -161,7 +167,7 @@ class BaseAggregator(BaseEstimator):
         self._validate_params()
         refuse_swapped(table, y, takes="annotations")
         if not isinstance(table, ShardedAnnotations):
-            table = as_table(table, argument="table")
+            table = as_table(table, argument="table", what=self._needs_annotators)
             if engine is not None:
                 raise AnnotationError(
                     "engine= counts the shards of a store; write the table as one "
@@ -222,7 +228,7 @@ class BaseAggregator(BaseEstimator):
                 "store and fit that, from start=posterior_ if the instances are the same"
             )
         self._validate_params()
-        given = as_table(table, argument="table")
+        given = as_table(table, argument="table", what=self._needs_annotators)
         if gold is None and holds_nothing(given):
             return self
         given = recode_classes(given, self.classes_, argument="table")
@@ -284,6 +290,8 @@ class BaseAggregator(BaseEstimator):
             read_out_lone(given, self.posterior_, self._posterior)
         self.labels_ = labels_of(votes, self.posterior_, self.classes_, self.ties, rng)
         self.annotator_accuracy_ = expected_accuracy(votes.answers, self.posterior_)
+        if not getattr(table, "annotators_known", True):
+            self.annotator_accuracy_ = np.full(table.n_annotators, np.nan)
         votes.checkpoint.finish()
 
     def _measure_dependence(self, votes: AllVotes, start: Any) -> None:
@@ -338,7 +346,7 @@ class BaseAggregator(BaseEstimator):
         if isinstance(table, ShardedAnnotations):
             parts = (self.predict_proba(table.table(k)) for k in range(table.n_shards))
             return filled(votes_of(table), len(self.classes_), parts)
-        given = as_table(table, argument="table")
+        given = as_table(table, argument="table", what=self._needs_annotators)
         if given is not table:
             if given.n_annotators != self.n_annotators_:
                 raise AnnotationError(
@@ -349,7 +357,8 @@ class BaseAggregator(BaseEstimator):
                 )
             given = replace(given, annotators=self.annotators_)
         given = recode_classes(given, self.classes_, argument="table")
-        given = recode_annotators(given, self.annotators_)
+        if given.annotators_known and self.table_.annotators_known:
+            given = recode_annotators(given, self.annotators_)
         given = replace(given, groups=self.table_.groups, group_rho=self.table_.group_rho)
         votes = self._votes(given)
         if votes.n_responses > self._n_responses:
@@ -384,6 +393,7 @@ class BaseAggregator(BaseEstimator):
     def confusion_(self) -> FloatArray:
         """Annotations counted against the posterior, for models without confusion matrices."""
         check_is_fitted(self, "posterior_")
+        require_annotators(self.table_, "a confusion matrix of each annotator")
         return estimate_confusions(votes_of(self.table_), self.posterior_)
 
     posterior_: FloatArray

@@ -427,7 +427,7 @@ def is_export(path: PathLike) -> bool:
 
 def _is_named(task: str, document: Document) -> bool:
     """Whether a column named by hand makes a table of integers a long one."""
-    return task in document.header and not any(form.sure for form in matching(document))
+    return task in document.header and not any(f.is_sure(document) for f in matching(document))
 
 
 def _one(path: PathLike | Sequence[PathLike]) -> Path:

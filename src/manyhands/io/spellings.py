@@ -80,6 +80,10 @@ class Spellings:
         """Return what labels mean, counting those that change; others are returned as they are."""
         return [self.read_counted(value, 1) for value in values]
 
+    def read_label(self, value: str) -> str:
+        """Return what a label means, as text, counting it."""
+        return str(self.read_counted(value, 1))
+
     def read_counted(self, value: Any, n: int) -> Any:
         """Return what a label that occurs n times means; as it is, if that is what it says."""
         meaning, text = self.meaning(value), str(value)

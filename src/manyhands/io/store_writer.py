@@ -15,7 +15,7 @@ import numpy as np
 
 from manyhands._version import __version__
 from manyhands.annotations import AnnotationTable
-from manyhands.annotations.columns import SOURCES
+from manyhands.annotations.columns import SOURCES, require_annotators
 from manyhands.annotations.sharded import Shard, n_passes
 from manyhands.exceptions import AnnotationError, WriteError
 from manyhands.io import remote
@@ -162,6 +162,7 @@ def _storable(values: Any) -> AnyArray:
 
 def check_carried(table: AnnotationTable) -> None:
     """Refuse a table with families, or with annotations that were not observed."""
+    require_annotators(table, "a store")
     if table.groups is not None:
         raise AnnotationError(
             "the table declares families of annotators, which a store does not carry; give "

@@ -131,9 +131,9 @@ def table_of_frame(
         names["passes"] = passes or "pass"
     if "source" in frame.columns and set(frame["source"].to_list()) <= set(SOURCES):
         names["source"] = "source"
-    if spellings is not None:
+    is_cut = multilabel in ("join", "split")
+    if spellings is not None and not is_cut:
         frame = with_meanings(frame, names["label"], spellings)
-        spellings.report()
     frame, classes = one_label_per_row(
         frame,
         names["label"],
@@ -143,8 +143,11 @@ def table_of_frame(
         option=option,
         classes=classes,
         marks=written_marks(abstain, skip, None),
+        meaning=spellings.read_label if spellings is not None and is_cut else None,
         merged=duplicates == "error",
     )
+    if spellings is not None:
+        spellings.report()
     marks = written_marks(abstain, skip, classes)
     frame = with_passes(frame, names, marks)
     frame = with_types(frame, names, path)

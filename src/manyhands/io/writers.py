@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from manyhands.annotations import PASSES, SOURCES, AnnotationTable
+from manyhands.annotations.columns import require_annotators
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.io.consensus_labels import ACCEPT, ENOUGH, Consensus, consensus
 from manyhands.io.exports.records import Export
@@ -188,6 +189,7 @@ def write_annotations(
     ['task,worker,label', '0,0,0', '0,1,1', '1,0,1']
     """
     path = check_target(path, to)
+    require_annotators(table, "writing annotations")
     if to == "doccano":
         raise AnnotationError(
             "to='doccano' has no place for annotators: doccano takes all that is imported for one "

@@ -82,6 +82,11 @@ def aggregate_table(
         None.
     """
     place = None if out is None else check_output(Path(out), to)
+    if place is not None and not place.suffix and not table.annotators_known:
+        raise AnnotationError(
+            f"out={str(out)!r} names a folder, whose report judges annotators, and these votes do "
+            "not say who gave them; name a file for the labels, such as labels.csv"
+        )
     own = {} if history is None else {"history": history}
     own |= {} if checkpoint is None else {"checkpoint": checkpoint}
     aggregator.fit(table, gold=_known_values(known, table), **own)

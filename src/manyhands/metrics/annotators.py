@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
+from manyhands.annotations.columns import require_annotators
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.inputs import frame_in_order
 from manyhands.metrics.intervals import beta_interval
@@ -109,6 +110,7 @@ def annotator_reliability(
     >>> found.lower.round(3), found.upper.round(3)
     (array([0.555, 0.123]), array([1.   , 0.877]))
     """
+    require_annotators(table, "the reliability of annotators")
     observed = table.observed
     posterior = _checked(posterior, observed)
     r = observed.n_annotators

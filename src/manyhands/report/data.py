@@ -25,15 +25,15 @@ def data_section(inputs: Inputs) -> dict[str, Any]:
     table = inputs.table
     per_instance = table.annotations_per_instance()
     per_annotator = table.annotations_per_annotator()
-    cells = len(distinct_pairs(table))
+    cells, no_counts = len(distinct_pairs(table)), np.zeros(0, dtype=np.int64)
     return {
         "n_instances": table.n_instances,
-        "n_annotators": table.n_annotators,
+        "n_annotators": table.n_annotators if table.annotators_known else None,
         "n_annotations": table.n_annotations,
         "n_classes": table.n_classes,
         "n_unannotated": int((per_instance == 0).sum()),
         "n_single": int((per_instance == 1).sum()),
-        "n_silent": int((per_annotator == 0).sum()),
+        "n_silent": int((per_annotator == 0).sum()) if table.annotators_known else 0,
         "n_added": inputs.whole.n_annotations - table.n_annotations,
         "n_repeated": table.n_annotations - cells,
         "n_abstentions": len(table.abstentions),
@@ -41,7 +41,7 @@ def data_section(inputs: Inputs) -> dict[str, Any]:
         "weighted": inputs.whole.weights is not None,
         "sparsity": 1 - cells / max(table.n_instances * table.n_annotators, 1),
         "per_instance": spread_of_counts(per_instance),
-        "per_annotator": spread_of_counts(per_annotator),
+        "per_annotator": spread_of_counts(per_annotator if table.annotators_known else no_counts),
         "imbalance": _imbalance(inputs),
         "agreement": _agreement(inputs, per_instance),
         "ties": {"n": int(inputs.tied.sum()), "share": _share(inputs.tied, inputs.annotated)},

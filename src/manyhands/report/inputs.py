@@ -99,7 +99,7 @@ def read_inputs(
     ended: Any = None,
 ) -> Inputs:
     """Check every argument of `summarize` against the table."""
-    whole = as_table(table, argument="table")
+    whole = as_table(table, argument="table", what=None)
     observed = replace(whole.observed, weights=None)
     if X is not None and classifier is None:
         raise AnnotationError("X is only used with a classifier; pass classifier= as well")

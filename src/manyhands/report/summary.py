@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from manyhands._version import __version__
+from manyhands.annotations import AnnotationTable
+from manyhands.annotations.columns import require_annotators
 from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.exceptions import AnnotationError
 from manyhands.metrics import Level
@@ -57,8 +59,9 @@ def summarize(
     Parameters
     ----------
     table : AnnotationTable, or anything that ``fit`` accepts in its place
-        Of an AnnotationStore, there are the sections on data and classes only, and no other
-        argument. Only observed annotations are counted, each once, whatever its weight.
+        Of an AnnotationStore, and of votes whose annotators are unknown, there are the sections on
+        data and classes only, and no other argument. Only observed annotations are counted, each
+        once, whatever its weight.
     aggregator : fitted truth-inference method, optional
         Must have ``posterior_``; may have ``labels_`` and ``confusion_``.
     classifier : fitted crowd classifier, optional
@@ -113,9 +116,11 @@ def summarize(
     >>> summary["data"]["n_annotations"], summary["labels"]["source"]
     (8, 'DawidSkene')
     """
+    others = (aggregator, classifier, X, labels, posterior, gold, selection, seconds, ended)
     if isinstance(table, ShardedAnnotations):
-        others = (aggregator, classifier, X, labels, posterior, gold, selection, seconds, ended)
         return _of_store(table, others)
+    if not getattr(table, "annotators_known", True):
+        return _of_votes(table, others)
     inputs = read_inputs(table, aggregator, classifier, X, labels, posterior, gold, seconds, ended)
     summary = {
         "version": VERSION,
@@ -146,6 +151,23 @@ def _of_store(store: ShardedAnnotations, others: tuple[Any, ...]) -> Summary:
             "generator": f"manyhands {__version__}",
             **sections,
             "warnings": find_store_warnings(store, sections),
+        }
+    )
+    return summary
+
+
+def _of_votes(table: AnnotationTable, others: tuple[Any, ...]) -> Summary:
+    """What can be said of votes of unknown annotators."""
+    if any(other is not None for other in others):
+        require_annotators(table, "a report")
+    inputs = read_inputs(table, *[None] * 6)
+    sections = {"data": data_section(inputs), "classes": classes_section(inputs)}
+    summary: Summary = plain_values(
+        {
+            "version": VERSION,
+            "generator": f"manyhands {__version__}",
+            **sections,
+            "warnings": find_store_warnings(None, sections),
         }
     )
     return summary

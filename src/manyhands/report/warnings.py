@@ -38,13 +38,16 @@ def find_warnings(inputs: Inputs, summary: dict[str, Any]) -> list[dict[str, str
     return _listed_once(found)
 
 
-def find_store_warnings(store: ShardedAnnotations, summary: dict[str, Any]) -> list[dict[str, str]]:
-    """List the warnings of a store: those that need no annotator's reliability."""
+def find_store_warnings(
+    store: ShardedAnnotations | None, summary: dict[str, Any]
+) -> list[dict[str, str]]:
+    """List the warnings that need no annotator's reliability: of a store, or of nobody's votes."""
     data, classes = summary["data"], summary["classes"]
     if not data["n_annotations"]:
         return [{"code": "empty", "text": "There are no observed annotations to report on."}]
     never = [row["name"] for row in classes["rows"] if not row["n_annotations"]]
-    found = [*_shared_mistakes(store), *_about_agreement(data), *_about_classes(never, data)]
+    shared = () if store is None else _shared_mistakes(store)
+    found = [*shared, *_about_agreement(data), *_about_classes(never, data)]
     return _listed_once([*found, *_about_coverage(data), *_about_counting(data)])
 
 

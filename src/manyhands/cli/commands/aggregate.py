@@ -22,6 +22,7 @@ from manyhands.cli.options import (
 )
 from manyhands.cli.output import (
     count_with_share,
+    note,
     print_json,
     print_labels,
     print_table,
@@ -255,6 +256,7 @@ def _of_tables(
     keep_formulas: bool,
 ) -> dict[str, Any]:
     """Aggregate tables or exports, compare methods on them, or add them to an aggregator."""
+    from manyhands.inference import MajorityVote
     from manyhands.io import read_history
     from manyhands.io.annotations import read_items, read_with_account
     from manyhands.io.exports.reading import report_losses
@@ -275,6 +277,9 @@ def _of_tables(
         export = read_items(path, table, **options)
     if how.compare:
         return compare_methods(table, gold)
+    if not table.annotators_known and how.method is None and how.continue_ is None:
+        note("note: the votes do not say who gave them, so the labels are those of the majority")
+        aggregator = MajorityVote()
     shared: dict[str, Any] = {**how.decision, "known": known, "to": how.to.value, "export": export}
     shared |= {"title": f"Labels of {tables[0].name}", "keep_formulas": keep_formulas}
     if how.continue_ is not None:

@@ -168,7 +168,7 @@ def agreement(
     if any(row["value"] is None for row in rows.values()):
         say(
             "empty: undefined (no instance has two annotations, there is nothing to disagree on, "
-            "or a store has too many pairs of annotators)"
+            "the votes do not say who gave them, or a store has too many pairs of annotators)"
         )
 
 

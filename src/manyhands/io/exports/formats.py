@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from manyhands.exceptions import AnnotationError
-from manyhands.io.exports import folders, json_tools, label_studio, layouts, platforms
+from manyhands.io.exports import folders, json_tools, label_studio, layouts, platforms, votes
 from manyhands.io.exports.parsing import Document
 from manyhands.io.exports.records import Asked, Gathered
 
-JSON, TABLE = "JSON", "table"
+JSON, TABLE, ANY = "JSON", "table", "any"
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,16 @@ class Format:
     ----------
     name, title : str
         For arguments, and for people.
-    kind : {"JSON", "table"}
+    kind : {"JSON", "table", "any"}
     matches : function of a document
         Whether the content is of this format; its docstring is the rule in words.
     read : function
     sure : bool
         If False, the content may mean something else, and the format must be named.
+    certain : function of a document, optional
+        Whether this document is sure to be of the format, though others that match are not.
+    or_else : str
+        What else to pass if the content means something else.
     """
 
     name: str
@@ -37,6 +41,12 @@ class Format:
     matches: Callable[[Document], bool]
     read: Callable[[Document, Gathered, Asked], None]
     sure: bool = True
+    certain: Callable[[Document], bool] | None = None
+    or_else: str = ""
+
+    def is_sure(self, document: Document) -> bool:
+        """Whether the content of a document that matches means nothing else."""
+        return self.sure or (self.certain is not None and self.certain(document))
 
     @property
     def rule(self) -> str:
@@ -138,6 +148,26 @@ FORMATS = (
         layouts.is_triples,
         layouts.read_triples,
     ),
+    Format(
+        "counts",
+        "numbers of votes per class, without annotators",
+        ANY,
+        votes.is_counts,
+        votes.read_counts,
+        sure=False,
+        certain=votes.certainly_counts,
+        or_else="or format='wide' if every column is an annotator",
+    ),
+    Format(
+        "label-lists",
+        "labels of each task, without annotators",
+        ANY,
+        votes.is_label_lists,
+        votes.read_label_lists,
+        sure=False,
+        certain=votes.certainly_label_lists,
+        or_else="or format='wide' if every column is an annotator",
+    ),
     Format("mace", "MACE, without a header", TABLE, layouts.is_mace, layouts.read_mace),
     Format(
         "wide",
@@ -150,7 +180,12 @@ FORMATS = (
 )
 """The first that matches wins."""
 
-SIMPLE = frozenset({"long", "lists", "wide", "mace", "get-another-label", "peerannot"})
+SIMPLE = frozenset(
+    {
+        *("long", "lists", "wide", "mace", "get-another-label", "peerannot"),
+        *("counts", "label-lists"),
+    }
+)
 """Layouts without times, in which a repeated pair is probably a mistake."""
 
 BY_NAME = {form.name: form for form in FORMATS}
@@ -181,7 +216,9 @@ def named(name: str) -> Format:
 def matching(document: Document) -> list[Format]:
     """List the formats that a document may have, the most probable first."""
     kind = TABLE if document.kind == "table" else JSON if document.kind != "other" else None
-    found = [form for form in FORMATS if form.kind == kind and form.matches(document)]
+    if kind is None:
+        return []
+    found = [form for form in FORMATS if form.kind in (kind, ANY) and form.matches(document)]
     if kind == JSON and layouts.is_long(document):
         found.append(BY_NAME["long"])
     return found
@@ -206,7 +243,7 @@ def recognise(documents: list[Document], name: str = "auto") -> Recognised:
         return Recognised(form, (), fitting, others)
     found = [(document, matching(document)) for document in documents]
     known = [(document, forms) for document, forms in found if forms]
-    sure = [(document, forms) for document, forms in known if forms[0].sure] or known
+    sure = [(d, forms) for d, forms in known if forms[0].is_sure(d)] or known
     if not sure:
         raise _unknown(documents)
     firsts = {forms[0].name: document for document, forms in sure}
@@ -217,11 +254,12 @@ def recognise(documents: list[Document], name: str = "auto") -> Recognised:
             f"format={next(iter(firsts))!r}"
         )
     form, *alternatives = sure[0][1]
-    if not form.sure:
+    if not form.is_sure(sure[0][0]):
+        or_else = form.or_else and f", {form.or_else}"
         raise AnnotationError(
             f"{sure[0][0].name}: this looks like {form.title}, but could be something else; pass "
-            f"format={form.name!r} if it is, or name the columns (task=, worker=, label=) of a "
-            "table with one row per annotation"
+            f"format={form.name!r} if it is{or_else}, or name the columns (task=, worker=, label=) "
+            "of a table with one row per annotation"
         )
     kept = [document for document, _ in sure]
     others = [document for document in documents if not any(document is k for k in kept)]

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
+from manyhands.annotations.columns import require_annotators
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.io.annotations import requested
 from manyhands.io.columns import preview
@@ -261,6 +262,7 @@ class Conversion:
     def _named(self, export: Export) -> AnnotationTable:
         """Return the table, with its annotators numbered in order of appearance if asked."""
         table = export.annotations
+        require_annotators(table, "a store")
         if table.groups is not None:
             raise AnnotationError(
                 "a store holds no families of annotators; leave predictions_as_annotators out"

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from manyhands.annotations import PASSES, AnnotationTable
+from manyhands.annotations.class_order import in_class_order, order_of
 from manyhands.annotations.encoding import encode, make_vocabulary
 from manyhands.annotations.ids import in_natural_order, sorted_order
 from manyhands.annotations.label_sets import NO_YES, Multilabel, check_choice, check_option
@@ -47,6 +48,7 @@ from manyhands.io.exports.records import (
     Items,
     LeftOut,
     Origin,
+    VoteCounts,
 )
 from manyhands.io.files import PathLike
 from manyhands.io.gold import GoldFile
@@ -215,6 +217,8 @@ def _without_unnamed(
 
 
 def _export(gathered: Gathered, found: Recognised, asked: Asked, choices: Choices) -> Export:
+    if gathered.counts is not None:
+        return _of_counts(gathered, gathered.counts, found, choices)
     try:
         question = choose_question(gathered, asked.question)
     except NoAnswers:
@@ -224,7 +228,8 @@ def _export(gathered: Gathered, found: Recognised, asked: Asked, choices: Choice
     answers = [a for a in gathered.answers if a.question in (question, None)]
     gold = [g for g in gathered.gold if g.question in (question, None)]
     choices = _with_meanings(gathered, question, answers, gold, choices)
-    if found.form.name not in ("long", "wide", "lists"):  # They read the column itself.
+    reads_tasks = found.form.name in ("long", "wide", "lists", "label-lists")
+    if not reads_tasks:
         own_ids(gathered, answers, gold, choices.task)
     answers = accepted(gathered, answers, drop=choices.drop_rejected)
     repeats = choices.duplicates
@@ -239,6 +244,8 @@ def _export(gathered: Gathered, found: Recognised, asked: Asked, choices: Choice
         whole=not choices.piece,
         rows=repeats == "error",
     )
+    if choices.multilabel in ("join", "split"):
+        _read_meanings(answers, choices)
     _mark_passes(answers, choices)
     answers = once(gathered, answers, repeats)
     names = anonymised(gathered, answers) if choices.anonymise else {}
@@ -279,10 +286,8 @@ def _with_meanings(
     spellings = Spellings.of(choices.mapping, choices.lowercase)
     if spellings is None:
         return choices
-    for answer in answers:
-        answer.labels = tuple(dict.fromkeys(spellings.read(answer.labels)))
-    if not choices.piece:
-        spellings.report()
+    if choices.multilabel not in ("join", "split"):  # Labels of sets are read once they are cut.
+        _read_meanings(answers, choices)
     for known in gold:
         known.labels = tuple(dict.fromkeys(spellings.read(known.labels)))
     configured = spellings.read_classes(gathered.classes.get(question))
@@ -293,6 +298,66 @@ def _with_meanings(
         classes=spellings.read_classes(choices.classes),
         abstain=spellings.read_marks(choices.abstain),
         skip=spellings.read_marks(choices.skip),
+    )
+
+
+def _read_meanings(answers: list[Answer], choices: Choices) -> None:
+    """Give the labels of answers the spelling that they mean."""
+    spellings = Spellings.of(choices.mapping, choices.lowercase)
+    if spellings is None:
+        return
+    for answer in answers:
+        answer.labels = tuple(dict.fromkeys(spellings.read(answer.labels)))
+    if not choices.piece:
+        spellings.report()
+
+
+def _of_counts(
+    gathered: Gathered, votes: VoteCounts, found: Recognised, choices: Choices
+) -> Export:
+    """Make votes of nobody in particular from counts, whose columns are the classes."""
+    if choices.multilabel in ("join", "split"):
+        raise AnnotationError(
+            f"multilabel={choices.multilabel!r}: counts of votes hold one label per vote; leave it "
+            "out"
+        )
+    names, passes = votes.classes, {"abstain": choices.abstain, "skip": choices.skip}
+    known, spellings = choices.classes, Spellings.of(choices.mapping, choices.lowercase)
+    if spellings is not None:
+        names, known = spellings.read(names), spellings.read_classes(known)
+        passes = {kind: spellings.read_marks(marks) for kind, marks in passes.items()}
+        spellings.report()
+    if known is None:
+        codes, classes = encode(
+            canonical(np.array(names, dtype=str)), None, argument="counts", vocabulary_name="names"
+        )
+        _, classes, _ = in_class_order(codes, classes)
+    else:
+        classes = make_vocabulary(known, "classes")
+    given = np.array(names, dtype=str) if classes.dtype.kind == "U" else canonical(np.array(names))
+    codes, _ = encode(given, classes, argument="the counts", vocabulary_name="classes")
+    counts = np.zeros((len(votes.tasks), len(classes)), dtype=np.int64)
+    np.add.at(counts.T, codes, votes.counts.T)  # Spellings of one class are counted together.
+    instances = canonical(np.array([str(task) for task in votes.tasks], dtype=str))
+    table = AnnotationTable.from_counts(
+        counts, classes, instances=instances, scale=choices.scale, **passes
+    )
+    if known is None:
+        order = order_of(table.classes)
+        check_scale(table.classes, order, choices.scale or "nominal")
+        table = replace(table, class_order=order)
+    unknown = np.full(table.n_annotations, np.nan)
+    return Export(
+        table,
+        _gold_file(gathered, [], table.instances),
+        _items(gathered.items, table.instances),
+        tuple(LeftOut(reason, tuple(where)) for reason, where in gathered.lost.items()),
+        tuple(gathered.notes),
+        unknown,
+        unknown,
+        found.form.name,
+        "label",
+        tuple(form.name for form in found.alternatives),
     )
 
 
@@ -354,6 +419,7 @@ def _table(
         instance_order=sorted_order(instances),
         scale=choices.scale or "nominal",
         class_order=order,
+        annotators_known=not gathered.unnamed,
     )
     codes_of_models = columns[[row for row, a in enumerate(ordered) if a.is_predicted]]
     if len(codes_of_models):

@@ -14,7 +14,7 @@ from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import preview
 from manyhands.io.gold import GoldFile
 from manyhands.io.sheets import UNSTATED, Stated
-from manyhands.typing import AnyArray, FloatArray
+from manyhands.typing import AnyArray, FloatArray, IntArray
 
 ABSTAIN, SKIP = "abstain", "skip"
 
@@ -207,6 +207,22 @@ class Asked:
     stated: Stated = UNSTATED
 
 
+@dataclass(frozen=True, eq=False)
+class VoteCounts:
+    """How many votes each class received, from nobody in particular.
+
+    Attributes
+    ----------
+    tasks : list of length n
+    classes : list of length C
+    counts : integer array of shape (n, C)
+    """
+
+    tasks: list[Any]
+    classes: list[str]
+    counts: IntArray
+
+
 @dataclass
 class Gathered:
     """Everything that was read, before a question is chosen.
@@ -214,6 +230,7 @@ class Gathered:
     `items` maps tasks to their own data; `candidates` are columns that may hold the answers,
     and `default_question` is the one that a file calls its own among several. `controls` says of a
     question of Label Studio what its "type" and "to_name" are, `sets` what labels a class joins.
+    With `unnamed`, annotators are places in lists; `counts` take the place of answers.
     """
 
     answers: list[Answer] = field(default_factory=list)
@@ -226,6 +243,8 @@ class Gathered:
     controls: dict[str, dict[str, str]] = field(default_factory=dict)
     sets: dict[str, list[str]] = field(default_factory=dict)
     keep_first: bool = False
+    unnamed: bool = False
+    counts: VoteCounts | None = None
     default_question: str | None = None
     _origin: dict[Any, str] = field(default_factory=dict)
 

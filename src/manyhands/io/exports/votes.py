@@ -1,0 +1,268 @@
+"""Votes of nobody in particular: counts per class, and lists of labels without annotators."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from manyhands.annotations.ids import is_id_name
+from manyhands.annotations.label_sets import CLEAR, cut, listed_labels
+from manyhands.exceptions import AnnotationError
+from manyhands.io.columns import preview
+from manyhands.io.exports.layouts import LABEL_LISTS, SHOWN, TASKS, long_columns
+from manyhands.io.exports.parsing import Document
+from manyhands.io.exports.records import Asked, Gathered, Malformed, VoteCounts, plain
+
+_COUNT = re.compile(
+    r"(?:(?:counts?|n|num|votes?|freq)[ _.:-]+(?P<after>.+)"
+    r"|(?P<before>.+)[ _.-]+(?:counts?|votes?))",
+    re.IGNORECASE,
+)
+"""Names of columns of counts: "count_cat", "n_cat", "cat_votes"."""
+
+_TOTAL = frozenset({"total", "sum", "all", "n", "annotations", "annotators", "votes", "raters"})
+
+_PLACE = re.compile(
+    r"(label|answer|rating|vote|response|annotation|score|choice|class|judge?ment)s?[ _.-]?\d+",
+    re.IGNORECASE,
+)
+"""Names of columns that hold an item's first, second, ... label: "label1", "rating_2"."""
+
+VOTES = (*LABEL_LISTS, "votes", "ratings", "judgements", "judgments")
+"""Names of a column of lists."""
+
+LEAST_ROWS = 3
+"""Rows of the same sum below which a table of numbers is not taken for counts."""
+
+
+# -- counts ---------------------------------------------------------------------------------------
+
+
+class _Columns(NamedTuple):
+    """Places of the columns of a table of counts, and the class that each of these counts."""
+
+    task: int | None
+    counts: list[int]
+    classes: list[str]
+    totals: list[int]
+    others: list[int]
+    named: bool
+
+
+def is_counts(document: Document) -> bool:
+    """Table with the number of votes per class: columns such as "count_cat", or of a common sum."""
+    document = _as_table(document)
+    found = _count_columns(document, Asked())
+    return found is not None and (found.named or _have_one_sum(document, found))
+
+
+def certainly_counts(document: Document) -> bool:
+    """Whether the names of the columns say that they are counts, and no other column may be."""
+    found = _count_columns(_as_table(document), Asked())
+    return found is not None and found.named and not found.others
+
+
+def _as_table(document: Document) -> Document:
+    """Records with columns of counts, such as those of Parquet, as rows of text."""
+    names = list(document.first)
+    if document.kind != "records" or sum(map(bool, map(_COUNT.fullmatch, names))) < 2:
+        return document
+    rows = [
+        (at, ["" if plain(value) is None else str(plain(value)) for value in row.values()])
+        for at, row in document.records
+        if isinstance(row, dict)
+    ]
+    return replace(document, kind="table", header=names, rows=rows)
+
+
+def _count_columns(document: Document, asked: Asked) -> _Columns | None:
+    header = document.header
+    if document.kind != "table" or len(header) < 2 or not document.rows:
+        return None
+    if long_columns(header) is not None:
+        return None
+    task = _task_column(header, asked)
+    numeric = [i for i in range(len(header)) if i != task and _are_counts(document, i)]
+    named = {i: _COUNT.fullmatch(header[i].strip()) for i in numeric}
+    several = [i for i, name in named.items() if name is not None]
+    if len(several) > 1:
+        chosen, names = several, {i: (m["after"] or m["before"]) for i, m in named.items() if m}
+    else:
+        chosen, names = numeric, {i: header[i] for i in numeric}
+    totals = _totals(document, chosen, names)
+    chosen = [i for i in chosen if i not in totals]
+    totals += [i for i in numeric if i not in (*chosen, *totals) and _is_sum(document, i, chosen)]
+    if len(chosen) < 2:
+        return None
+    known = {task, *chosen, *totals}
+    others = [i for i, n in enumerate(header) if i not in known and n.lower() not in SHOWN]
+    classes = [names[i].strip() for i in chosen]
+    return _Columns(task, chosen, classes, totals, others, len(several) > 1)
+
+
+def _task_column(header: list[str], asked: Asked) -> int | None:
+    if asked.task in header:
+        return header.index(asked.task)
+    return next((i for i, name in enumerate(header) if is_id_name(name)), None)
+
+
+def _cells(document: Document, column: int) -> list[str]:
+    return [row[column].strip() for _, row in document.rows if len(row) == len(document.header)]
+
+
+def _are_counts(document: Document, column: int) -> bool:
+    cells = [cell.removesuffix(".0") for cell in _cells(document, column)]
+    return any(cells) and all(not cell or cell.isdecimal() for cell in cells)
+
+
+def _number(cell: str) -> int:
+    return int(cell.strip().removesuffix(".0") or 0)
+
+
+def _sums(document: Document, columns: list[int]) -> list[int]:
+    rows = (row for _, row in document.rows if len(row) == len(document.header))
+    return [sum(_number(row[i]) for i in columns) for row in rows]
+
+
+def _is_sum(document: Document, column: int, others: list[int]) -> bool:
+    return [_number(cell) for cell in _cells(document, column)] == _sums(document, others)
+
+
+def _totals(document: Document, columns: list[int], names: dict[int, str]) -> list[int]:
+    """Columns that are called a total and are the sum of the others."""
+    called = [i for i in columns if names[i].strip().lower() in _TOTAL]
+    return [i for i in called if _is_sum(document, i, [j for j in columns if j not in called])]
+
+
+def _have_one_sum(document: Document, found: _Columns) -> bool:
+    """Whether every row has the same number of votes, two or more, as in Fleiss' table."""
+    if found.others:
+        return False
+    sums = set(_sums(document, found.counts))
+    return len(document.rows) >= LEAST_ROWS and len(sums) == 1 and min(sums) > 1
+
+
+def read_counts(document: Document, into: Gathered, asked: Asked) -> None:
+    """Read one row per task and one column of counts per class."""
+    document = _as_table(document)
+    found = _count_columns(document, asked)
+    if found is None:
+        raise AnnotationError(
+            f"{document.name}: no two columns hold counts, whole numbers from 0, among "
+            f"{preview(document.header)}; name them after the classes, such as count_cat"
+        )
+    tasks: list[Any] = []
+    rows: list[list[int]] = []
+    shown = [i for i, name in enumerate(document.header) if name.lower() in SHOWN]
+    for number, (at, row) in enumerate(document.rows, start=document.earlier):
+        if len(row) != len(document.header):
+            continue
+        task = number if found.task is None else plain(row[found.task])
+        if task is None:
+            into.lose("the record names no task", at)
+            continue
+        tasks.append(task)
+        rows.append([_number(row[i]) for i in found.counts])
+        into.item(task, {document.header[i]: row[i] for i in shown}, document.name)
+    left = [document.header[i] for i in (*found.totals, *found.others)]
+    if left:
+        into.note(f"not read as counts: {preview(left)}")
+    if into.counts is not None:
+        raise AnnotationError(
+            f"{document.name}: counts are read from one file; put all rows into one"
+        )
+    into.note(f"the columns count the votes for {preview(found.classes)}")
+    matrix = np.array(rows, dtype=np.int64).reshape(-1, len(found.classes))
+    into.counts = VoteCounts(tasks, found.classes, matrix)
+
+
+# -- lists ----------------------------------------------------------------------------------------
+
+
+def is_label_lists(document: Document) -> bool:
+    """Records with a list of labels, or columns "label1", "label2", ..., and no annotators."""
+    names = document.header or list(document.first)
+    if document.kind == "object" or not names or long_columns(names) is not None:
+        return False
+    if any(name.lower().startswith(("worker", "annotator", "rater", "turk")) for name in names):
+        return False
+    if document.kind == "table" and len(_places(names)) > 1:
+        return True
+    column = _list_column(names, Asked())
+    if column is None:
+        return False
+    lists = [_labels(value) for value in _values(document, column)]
+    return any(len(labels) > 1 for labels in lists)
+
+
+def certainly_label_lists(document: Document) -> bool:
+    """Whether a list holds a label twice, so that it can be no set of one annotator."""
+    names = document.header or list(document.first)
+    if document.kind == "table" and len(_places(names)) > 1:
+        return False
+    lists = (_labels(value) for value in _values(document, str(_list_column(names, Asked()))))
+    return any(max(Counter(labels).values(), default=0) > 1 for labels in lists)
+
+
+def _places(names: list[str]) -> list[str]:
+    return [name for name in names if _PLACE.fullmatch(name.strip())]
+
+
+def _list_column(names: list[str], asked: Asked) -> str | None:
+    wanted = VOTES if asked.label is None else (asked.label,)
+    return next((name for name in names if name in wanted or name.lower() in wanted), None)
+
+
+def _values(document: Document, column: str) -> list[Any]:
+    if document.kind == "table":
+        place = document.header.index(column)
+        return [row[place] for _, row in document.rows if len(row) == len(document.header)]
+    return [value.get(column) for _, value in document.records if isinstance(value, dict)]
+
+
+def _labels(value: Any) -> list[str]:
+    """Labels of a list, or of text with a separator between them."""
+    found = listed_labels(value)
+    if found is None and isinstance(value, str):
+        mark = max((*CLEAR, ","), key=value.count)
+        found = cut(value, mark)
+    return found or []
+
+
+def read_label_lists(document: Document, into: Gathered, asked: Asked) -> None:
+    """Read one row per task, with the labels that it received from nobody in particular."""
+    names = document.header or list(document.first)
+    column = _list_column(names, asked)
+    places = _places(names) if column is None else []
+    if column is None and len(places) < 2:
+        raise AnnotationError(
+            f"{document.name}: no column of lists, and no columns such as label1, label2, among "
+            f"{preview(names)}; name the column of lists by label="
+        )
+    task = asked.task if asked.task in names else None
+    task = task or next((n for n in names if n in TASKS or is_id_name(n)), None)
+    rows: Any = document.dicts() if document.kind == "table" else document.records
+    into.unnamed = True
+    seen: set[str] = set()
+    for number, (at, row) in enumerate(rows, start=document.earlier):
+        if not isinstance(row, dict):
+            document.broken.append((at, Malformed("it is no object", at).reason))
+            continue
+        own = number if task is None else plain(row.get(task))
+        if str(own) in seen:
+            raise AnnotationError(
+                f"{at}: task {own!r} occurs again, and there is one row of labels per task; put "
+                "its labels into one row"
+            )
+        seen.add(str(own))
+        into.item(own, {n: v for n, v in row.items() if n.lower() in SHOWN}, document.name)
+        labels = [row.get(n) for n in places] if column is None else _labels(row.get(column))
+        given = [label for label in map(plain, labels) if label is not None]
+        for place, label in enumerate(given):
+            into.answer(own, place, "label", (label,), at)
+        if not given:
+            into.lose("no label was given", at)
