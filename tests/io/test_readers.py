@@ -747,7 +747,7 @@ def test_options_reach_the_annotations(tmp_path, write):
 
 
 def test_sparse_features_stay_sparse(tmp_path):
-    X = sparse.random_array((6, 9), density=0.3, rng=np.random.default_rng(0))
+    X = sparse.random_array((6, 9), density=0.3, random_state=np.random.default_rng(0))
     for kind in ("csr", "csc", "coo"):
         sparse.save_npz(tmp_path / "X.npz", X.asformat(kind))
         found = read_features(tmp_path / "X.npz")
