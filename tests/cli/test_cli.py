@@ -290,6 +290,28 @@ def test_fit_predict_report(home):
     assert "Unexpected annotations" in page
 
 
+@pytest.mark.filterwarnings("always:48 of 48 gold")
+def test_predictions_are_measured_on_new_items_alone(home):
+    """Gold labels of the rows that the model was trained on say nothing of new ones."""
+    files = ["--features", "ids.npz", "--annotations", "A_ids.csv", "--out", "out"]
+    fitted = done_json("fit", *files, "--folds", 2)
+    assert fitted["levels"]["new_items"]["source"] == "cross-validation"
+    assert any("cross-validated" in line for line in fitted["headline"])
+    rows = done_json("predict", "out", "ids.npz")["labels"]
+    old = [(row["task"], row["label"]) for row in rows]
+    write_csv(home / "old.csv", [("task", "label"), *old])
+    found = done("predict", "out", "ids.npz", "--gold", "old.csv")
+    assert "48 of 48 gold labels are of items that the model was trained on" in found.stderr
+    assert "0 gold labels of new items are too few" in found.stdout
+    X = np.load(home / "X.npy")
+    np.savez("new.npz", X=X, task=np.array([f"u{i}" for i in range(len(X))]))
+    new = [(f"u{i}", label) for i, (_, label) in enumerate(old)]
+    write_csv(home / "new.csv", [("task", "label"), *new])
+    level = done_json("predict", "out", "new.npz", "--gold", "new.csv")["level"]
+    assert (level["value"], level["source"], level["n"]) == (1.0, "gold", 48)
+    refused(3, "predict", "out", "new.npz", "--gold", "old.csv", says=["use the same ids in both"])
+
+
 def write_named_features(home):
     """Features with names and ids: as fitted, in another order, and what is wrong with such."""
     X = pd.DataFrame(np.load(home / "X.npy"), columns=list("abcd"))

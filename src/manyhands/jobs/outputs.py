@@ -6,6 +6,7 @@ place when all are complete, so a failure at any moment leaves the files of an e
 
 from __future__ import annotations
 
+import csv
 import errno
 import json
 import os
@@ -19,6 +20,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from manyhands.annotations import AnnotationTable
+from manyhands.annotations.encoding import missing_mask
 from manyhands.exceptions import (
     AnnotationError,
     MissingExtraError,
@@ -31,18 +33,20 @@ from manyhands.fitting.saved_aggregators import holds_aggregator
 from manyhands.inference.base import BaseAggregator
 from manyhands.io import (
     Export,
+    GoldFile,
     read_features,
     read_images,
     read_raw_aligned,
     read_texts,
     write_atomically,
 )
+from manyhands.io.columns import preview
 from manyhands.io.csv_files import csv_text
 from manyhands.io.files import check_writable, explain, file_lock
 from manyhands.io.frames import check_table_path, write_table
 from manyhands.io.gold import REVIEWED
 from manyhands.jobs.gold import GoldRows, note_unused_gold
-from manyhands.metrics import Level
+from manyhands.metrics import Level, accuracy_on_new_items
 from manyhands.models import load, save
 from manyhands.report import (
     annotator_columns,
@@ -52,6 +56,7 @@ from manyhands.report import (
     write_report,
 )
 from manyhands.report.inputs import class_positions
+from manyhands.report.levels import headline_of_new_items
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 LABELS, ANNOTATORS, SUMMARY = "labels.csv", "annotators.csv", "summary.json"
@@ -254,6 +259,7 @@ def predict_file(
     images: str | Path | None = None,
     annotations: Path | list[Path] | None = None,
     options: dict[str, Any] | None = None,
+    gold: GoldFile | None = None,
     keep_formulas: bool = False,
 ) -> dict[str, Any]:
     """Predict the rows of a file with a saved model, and write them if ``out`` is given.
@@ -261,6 +267,9 @@ def predict_file(
     The file holds features (`manyhands.io.read_features`) or texts (`read_texts`); ``images`` is a
     folder (`read_images`). With ``annotations``, a table or an export that is read with
     ``options``, texts and images may also be its column or field (`read_raw_aligned`).
+
+    With ``gold``, true classes of some rows, the share of right predictions is measured on those
+    that the model was not trained on (``level``, and in words ``headline``).
 
     See `manyhands.io.frames.write_table` for the formats of ``out``, and ``keep_formulas``.
     """
@@ -285,7 +294,58 @@ def predict_file(
     if out is not None:
         columns = label_columns(codes, proba, tasks, model.classes_)
         write_table(out, columns, keep_formulas=keep_formulas)
-    return {"n_instances": len(data), "labels": label_rows(codes, proba, tasks, model.classes_)}
+    found = {"n_instances": len(data), "labels": label_rows(codes, proba, tasks, model.classes_)}
+    return found if gold is None else found | _measured(folder, gold, tasks, model.classes_[codes])
+
+
+def _measured(
+    folder: str | Path, gold: GoldFile, tasks: AnyArray, predicted: AnyArray
+) -> dict[str, Any]:
+    """Measure predictions of items that a folder's model was not trained on, by gold labels."""
+    given = dict(zip(map(str, gold.tasks.tolist()), gold.labels.tolist(), strict=True))
+    true = np.array([given.get(str(task)) for task in tasks.tolist()], dtype=object)
+    has = ~missing_mask(true)
+    if not has.any():
+        raise AnnotationError(
+            f"none of the {len(gold):,} tasks with gold labels (such as "
+            f"{preview(gold.tasks.tolist())}) is among the {len(tasks):,} items (such as "
+            f"{preview(tasks.tolist())}); use the same ids in both"
+        )
+    trained = _trained_on(Path(folder))
+    seen = np.array([str(task) in trained for task in tasks.tolist()], dtype=bool)
+    if not trained:
+        warn_caller(
+            "the model was fitted to items without ids, so that nothing tells whether it was "
+            "trained on some of these: the measurement only holds for new ones"
+        )
+    elif (has & seen).any():
+        warn_caller(
+            f"{int((has & seen).sum()):,} of {int(has.sum()):,} gold labels are of items that the "
+            "model was trained on, which say nothing of new items, and are left out"
+        )
+        true[seen] = None
+    level = accuracy_on_new_items(gold=true, predicted=predicted)
+    n = int((~missing_mask(true)).sum())
+    if level is None:
+        line = f"{n} gold labels of new items are too few to measure with; give at least 10"
+    else:
+        levels = {"n": n, "labels": None, "new_items": level.to_dict(), "has_classifier": True}
+        line = headline_of_new_items({"levels": levels})
+    return {"level": None if level is None else level.to_dict(), "headline": line}
+
+
+def _trained_on(folder: Path) -> set[str]:
+    """Ids of the items with annotations that a folder's model was fitted to; none if rows are.
+
+    A folder that holds a model alone, and one whose items are only numbered, has none.
+    """
+    if not (folder / LABELS).is_file():
+        return set()
+    with (folder / LABELS).open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    tasks = [row.get("task", "") for row in rows if row.get("n_annotations") != "0"]
+    numbered = [row.get("task") for row in rows] == [str(k) for k in range(len(rows))]
+    return set() if numbered else set(tasks)
 
 
 def load_classifier(folder: str | Path) -> Any:

@@ -218,8 +218,9 @@ def _make_model(cls: type[Any], description: dict[str, Any], arrays: dict[str, A
         for found in description["rounds"]
     ]
     seen = np.array(description["seen"], dtype=np.int64)
-    # Folders of before 2026-11-28 lack the exponent, which was 1.
+    # Folders of before 2026-11-28 lack the exponent, which was 1, and the mean prediction.
     exponent = getattr(model, "prediction_exponent_", 1.0)
+    model.prediction_prior_ = getattr(model, "prediction_prior_", model.class_prior_)
     model.stack_ = FittedStack(parts, rounds, seen, len(model.classes_), exponent)
     return model
 

@@ -19,6 +19,7 @@ from manyhands.cli.options import (
     OutFile,
     Texts,
     one_or_all,
+    read_gold_option,
 )
 from manyhands.cli.output import print_json, print_labels, print_table, say
 from manyhands.cli.params import (
@@ -34,6 +35,18 @@ class CacheAction(StrEnum):
 
     info = "info"
     clear = "clear"
+
+
+NewGold = Annotated[
+    Optional[Path],  # noqa: UP045
+    typer.Option(
+        "--gold",
+        parser=some_path,
+        metavar="FILE",
+        help="Table task,label of true classes of new items: measures how many are predicted "
+        "rightly. Items that the model was trained on do not count.",
+    ),
+]
 
 
 @reported
@@ -56,12 +69,13 @@ def predict(
             "field. Repeat it to read several as one.",
         ),
     ] = None,
+    gold: NewGold = None,
     reading: Reading,
     out: OutFile = None,
     keep_formulas: KeepFormulas = False,
     json: Json = False,
 ) -> None:
-    """Predict the true class of new instances.
+    """Predict the true class of new instances; with --gold, measure how many are right.
 
     Example: manyhands predict model X_new.npy --out predictions.csv
     Example: manyhands predict model --texts new.csv --out predictions.csv
@@ -69,7 +83,8 @@ def predict(
     """
     from manyhands.jobs import OUTPUTS, predict_file
 
-    read = [features, None if texts is None else Path(texts), *(annotations or [])]
+    read = [features, None if texts is None else Path(texts), gold, *(annotations or [])]
+    options = reading.arguments()
     refuse_overwriting([out], [*read, *reading.files, *(folder / name for name in OUTPUTS)])
     result = predict_file(
         folder,
@@ -78,7 +93,8 @@ def predict(
         texts=texts,
         images=images,
         annotations=one_or_all(annotations) if annotations else None,
-        options=reading.arguments(),
+        options=options,
+        gold=read_gold_option(gold, options),
         keep_formulas=keep_formulas,
     )
     if json:
@@ -86,6 +102,8 @@ def predict(
         return
     title = f"{result['n_instances']:,} instances"
     print_labels(title, result, out, "predictions.csv")
+    if "headline" in result:
+        say(result["headline"])
     if out:
         say(f"written: {out}")
 
