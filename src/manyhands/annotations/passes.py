@@ -5,14 +5,18 @@ Passes are integer rows [instance code, annotator code, kind]; the kind is a pos
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+import logging
+from collections.abc import Container, Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
+from manyhands.annotations.class_order import close_to
 from manyhands.annotations.encoding import is_text, make_vocabulary
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.typing import AnyArray, IntArray
+
+_LOG = logging.getLogger("manyhands")
 
 PASSES = ("abstain", "skip")
 """Kinds of passes in the order of their codes: looked and declined to choose, or passed on."""
@@ -56,7 +60,7 @@ def check_no_class(marks: Mapping[Any, int], classes: Container[Any]) -> None:
 
 
 def check_marks(marks: Mapping[Any, int], labels: AnyArray, argument: str) -> None:
-    """Refuse a mark whose type no label has, because it would never match."""
+    """Refuse a mark whose type no label has; warn of one that is written otherwise in labels."""
     if not labels.size:
         return
     objects = labels.dtype.kind == "O"
@@ -68,6 +72,47 @@ def check_marks(marks: Mapping[Any, int], labels: AnyArray, argument: str) -> No
                 f"{argument} holds {names[True in kinds]} (such as {labels.ravel()[0]!r}) but "
                 f"{PASSES[kind]} holds {value!r}; write it as {argument} has it"
             )
+    warn_of_unused(marks, marks, labels, argument)
+
+
+def warn_of_unused(
+    marks: Mapping[Any, int],
+    forms: Mapping[Any, Any],
+    labels: AnyArray,
+    argument: str,
+) -> None:
+    """Say which values stand for a pass and are no label: a warning if a label is like one.
+
+    Otherwise it is a line in the log, as the same values may be given with many tables.
+
+    Parameters
+    ----------
+    marks : dict {value: kind}
+    forms : dict
+        In what forms a value may be among the labels, each with the value; or ``marks`` themselves.
+    labels : array
+    argument : str
+        Where the labels come from.
+    """
+    if not labels.size or not marks:
+        return
+    texts = labels.ravel().tolist() if labels.dtype.kind == "O" else np.unique(labels).tolist()
+    found = {value for value in texts if isinstance(value, Hashable) and value is not None}
+    used = {forms[value] if forms is not marks else value for value in found if value in forms}
+    for value, kind in marks.items():
+        if value in used:
+            continue
+        known = sorted(found, key=str)
+        near = close_to(value, known)
+        said = f"no label of {argument} is {value!r}, which {PASSES[kind]} names"
+        if near:
+            warn_caller(f"{said}; did you mean {', '.join(map(repr, near[:3]))}?")
+        else:
+            _LOG.info("%s; the labels are %s", said, _shown(known))
+
+
+def _shown(values: list[Any]) -> str:
+    return ", ".join(map(repr, values[:5])) + (" ..." if len(values) > 5 else "")
 
 
 def pass_kinds(labels: AnyArray, marks: Mapping[Any, int]) -> IntArray:

@@ -92,7 +92,7 @@ def read_annotations(
     abstain, skip : str, int or sequence of these, optional
         Values in the label column which mean that the annotator looked but declined to choose
         ("unsure"), or skipped the instance ("broken image"). A number and its digits are the same,
-        and a value need not occur in the file.
+        and a warning names a value that no label is.
     duplicates : {"auto", "error", "last", "keep"}
         How to treat repeated (instance, annotator) pairs, whether annotated or passed. "auto":
         "last" (by time) in exports, "error" in tables.

@@ -8,7 +8,7 @@ import numpy as np
 
 from manyhands.annotations import PASSES
 from manyhands.annotations.encoding import make_vocabulary, missing_mask, tidy
-from manyhands.annotations.passes import pass_kinds, read_marks
+from manyhands.annotations.passes import pass_kinds, read_marks, warn_of_unused
 from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import (
     Frame,
@@ -86,10 +86,13 @@ def with_passes(frame: Frame, names: dict[str, str], marks: dict[str, int]) -> F
     used = {name for argument, name in names.items() if argument in ("label", "passes")}
     if not marks or not used <= set(frame.columns):
         return frame
-    forms: dict[Any, int] = dict(marks)
-    for value, kind in integer_marks(marks).items():
-        forms |= {value: kind, f"{value}.0": kind}  # in a label column, "3.0" counts as 3
+    written: dict[Any, str] = {text: text for text in marks}
+    for value in integer_marks(marks):
+        # In a label column, "3.0" counts as 3.
+        written |= {value: str(value), f"{value}.0": str(value)}
+    forms = {form: marks[text] for form, text in written.items()}
     labels = np.array(frame[names["label"]].to_list(), dtype=object)
+    warn_of_unused(marks, written, labels, f"column {names['label']!r}")
     passes = np.full(len(labels), None)
     if "passes" in names:
         passes = np.array(frame[names["passes"]].to_list(), dtype=object)

@@ -16,6 +16,7 @@ from manyhands.annotations.class_order import in_class_order, order_of
 from manyhands.annotations.encoding import encode, make_vocabulary
 from manyhands.annotations.ids import in_natural_order, sorted_order
 from manyhands.annotations.label_sets import NO_YES, Multilabel, check_choice, check_option
+from manyhands.annotations.passes import warn_of_unused
 from manyhands.annotations.scales import Coded, Scale, check_scale, read_classes, read_scale
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.io.columns import canonical, preview, with_missing
@@ -385,6 +386,9 @@ def _split(
 def _mark_passes(answers: list[Answer], choices: Choices) -> None:
     """Make passes of the answers whose label means one."""
     marks = written_marks(choices.abstain, choices.skip, choices.classes)
+    if marks and not choices.piece:
+        texts = np.array([str(v) for a in answers for v in a.labels], dtype=str)
+        warn_of_unused(marks, marks, texts, "the question")
     for answer in answers:
         if len(answer.labels) == 1 and str(answer.labels[0]) in marks:
             answer.passed, answer.labels = PASSES[marks[str(answer.labels[0])]], ()
