@@ -44,6 +44,7 @@ from manyhands.planning.beliefs import (
     right_labels,
     tempered,
 )
+from manyhands.planning.screening import informedness
 
 
 def crowd(n=40, per_instance=2, n_classes=3, seed=0, n_annotators=8):
@@ -711,6 +712,70 @@ def test_screening_says_who_needs_a_look_and_why():
     assert "drift" not in without[9].flags
     with pytest.raises(AnnotationError, match="times has shape"):
         screen_annotators(table, times=[1.0])
+
+
+def flagged(found, flag="no better than chance"):
+    return {row.annotator for row in found if flag in row.flags}
+
+
+def rare_crowd(n, votes, share, n_random=0, seed=0):
+    """50 annotators who are right in 70 % of each class; the first ones answer at random."""
+    rng = np.random.default_rng(seed)
+    y = (rng.random(n) < share).astype(int)
+    annotator = np.argsort(rng.random((n, 50)), axis=1)[:, :votes]
+    given = np.where(rng.random((n, votes)) < 0.7, y[:, None], 1 - y[:, None])
+    given = np.where(annotator < n_random, rng.random((n, votes)) < 0.3, given)
+    instance = np.repeat(np.arange(n), votes)
+    return AnnotationTable.from_arrays(instance, annotator.ravel(), given.ravel().astype(int)), y
+
+
+@pytest.mark.parametrize(("n", "votes"), [(33_333, 3), (20_000, 5)])
+def test_nobody_guesses_because_a_class_is_rare(n, votes):
+    table, y = rare_crowd(n, votes, 0.05)
+    assert len(flagged(screen_annotators(table))) <= 1
+    assert not flagged(screen_annotators(table, np.eye(2)[y]))
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5])
+def test_who_answers_at_random_is_flagged_where_the_class_is_known(share):
+    table, y = rare_crowd(33_333, 3, share, n_random=10)
+    assert flagged(screen_annotators(table, np.eye(2)[y])) == set(range(10))
+
+
+def test_who_answers_at_random_is_flagged_where_classes_are_common():
+    # Of a rare class three votes say too little to tell random answers apart.
+    table, _ = rare_crowd(5_000, 5, 0.5, n_random=10)
+    found = screen_annotators(table)
+    assert flagged(found) <= set(range(10))
+    assert len(flagged(found)) >= 9
+    row = next(row for row in found if row.annotator == 0)
+    at = row.flags.index("no better than chance")
+    assert "as well as somebody who is never wrong" in row.evidence[at]
+
+
+def test_informedness_by_hand():
+    label, truth = np.repeat([0, 1, 0, 1], [8, 2, 3, 7]), np.repeat([0, 1], 10)
+    found = informedness(label, np.eye(3)[truth])
+    assert found.value == pytest.approx(0.8 + 0.7 - 1)
+    rates = np.array([8.5, 7.5]) / 11
+    assert found.error == pytest.approx(np.sqrt((rates * (1 - rates) / 11).sum()))
+    assert found.upper == pytest.approx(found.value + 1.64 * found.error)
+
+
+def test_answers_outside_the_known_classes_are_wrong():
+    label, truth = np.repeat([0, 2, 1, 2], [6, 4, 6, 4]), np.repeat([0, 1], 10)
+    found = informedness(label, np.eye(3)[truth])
+    # The mean row of both classes gives them .3 + .3 = .6, and the diagonal .6 + .6.
+    assert found.value == pytest.approx((1.2 - 0.6) / (2 - 0.6))
+
+
+def test_informedness_does_not_depend_on_shares_and_needs_two_classes():
+    rng = np.random.default_rng(0)
+    for share in (0.5, 0.1):
+        truth = (rng.random(40_000) < share).astype(int)
+        label = np.where(rng.random(len(truth)) < 0.7, truth, 1 - truth)
+        assert informedness(label, np.eye(2)[truth]).value == pytest.approx(0.4, abs=0.02)
+    assert informedness(np.zeros(20, int), np.eye(2)[np.zeros(20, int)]) is None
 
 
 def test_tasks_in_an_order_of_classes_are_no_pattern():

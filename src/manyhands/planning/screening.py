@@ -2,12 +2,14 @@
 
 .. [1] V. C. Raykar and S. Yu. Eliminating spammers and ranking annotators for crowdsourced labeling
    tasks. JMLR 13, 2012: a spammer's answers do not depend on the class.
+.. [2] D. M. W. Powers. Evaluation: from precision, recall and F-measure to ROC, informedness,
+   markedness and correlation. Journal of Machine Learning Technologies 2(1), 2011.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import binom
@@ -25,6 +27,13 @@ LEVEL = 0.9
 
 LEAST, FEW = 5, 10
 """Annotations below which nobody is judged at all, and below which answers are not tested."""
+
+LEAST_EXPECTED = 3.0
+"""Expected annotations of a class below which it is left out of an annotator's informedness."""
+
+GUESSING, OF_MEDIAN = 0.25, 0.5
+"""Informedness that is hardly more than guessing: the upper end lies below this, and below this
+share of the crowd's median."""
 
 LAGS = 8
 """Longest period of a repeating pattern that is looked for."""
@@ -131,13 +140,13 @@ def screen_annotators(table: Any, model: Any = None, *, times: Any = None) -> Sc
     accuracy = annotator_reliability(table, found.posterior, level=LEVEL)
     active = accuracy.n_annotations > 0
     median = float(np.median(accuracy.accuracy[active])) if active.any() else 0.0
+    guessing = _guessing(table, found.posterior)
     rows = []
-    order = np.argsort(table.annotator, kind="stable")
-    ends = np.cumsum(table.annotations_per_annotator())
-    for r, own in enumerate(np.split(order, ends[:-1])):
+    for r, own in enumerate(_of_annotators(table)):
         if when is not None:
             own = own[np.argsort(when[own], kind="stable")]
         marks = _marks(table, found, own, None if when is None else when[own])
+        marks |= guessing.get(r, {})
         # In hundredths: an interval near 1 may end a hair below the accuracy itself.
         at_most = max(accuracy.upper[r], accuracy.accuracy[r])
         if accuracy.n_annotations[r] >= LEAST and round(at_most, 2) < round(median, 2):
@@ -194,12 +203,6 @@ def _marks(
             f"{share[top]:.0%} are {table.classes[top].item()!r}; "
             f"of others {crowd[:, top].mean():.0%} would be"
         )
-    excess = q[np.arange(len(q)), label] - q @ share
-    error = excess.std(ddof=1) / np.sqrt(len(excess))
-    if excess.mean() + 1.64 * error < 0.25 * (1.0 - float((q @ share).mean())):
-        marks["no better than chance"] = (
-            f"right in {excess.mean():+.2f} ± {error:.2f} beyond chance"
-        )
     pattern = None if is_one_label else _pattern(label, crowd)
     if pattern is not None:
         marks["repeating pattern"] = pattern
@@ -210,6 +213,84 @@ def _marks(
         if abs(late.mean() - early.mean()) > max(3 * error, 0.05):
             marks["drift"] = f"right in {early.mean():.2f} early, {late.mean():.2f} late"
     return marks
+
+
+def _of_annotators(table: AnnotationTable) -> list[IntArray]:
+    """Rows of each annotator's annotations, in their order."""
+    order = np.argsort(table.annotator, kind="stable")
+    return np.split(order, np.cumsum(table.annotations_per_annotator())[:-1])
+
+
+def _guessing(table: AnnotationTable, posterior: FloatArray) -> dict[int, dict[str, str]]:
+    """Flag annotators whose answers hardly depend on the class, by their informedness."""
+    found = {
+        r: informedness(table.label[own], posterior[table.instance[own]])
+        for r, own in enumerate(_of_annotators(table))
+        if len(own) >= FEW
+    }
+    known = {r: of for r, of in found.items() if of is not None}
+    if not known:
+        return {}
+    median = float(np.median([of.value for of in known.values()]))
+    return {
+        r: {
+            "no better than chance": f"tells the classes apart {max(of.value, 0.0):.0%} as well "
+            f"as somebody who is never wrong, at most {max(of.upper, 0.0):.0%}; the typical "
+            f"annotator {max(median, 0.0):.0%}"
+        }
+        for r, of in known.items()
+        if of.upper < min(GUESSING, OF_MEDIAN * median)
+    }
+
+
+class Informedness(NamedTuple):
+    """Informedness of an annotator, its standard error, and the upper end of a 90 % interval."""
+
+    value: float
+    error: float
+
+    @property
+    def upper(self) -> float:
+        """End of the interval above which one in twenty lies."""
+        return self.value + 1.64 * self.error
+
+
+def informedness(label: IntArray, q: FloatArray) -> Informedness | None:
+    r"""Informedness of one annotator: how much better than guessing, all classes counted equally.
+
+    With P the distribution of the answers in each of the K classes that at least three annotations
+    are expected of, and h the sum of the mean row of P over these classes,
+
+    .. math:: J = (\sum_c P_{cc} - h) / (K - h).
+
+    It is 1 for somebody who is never wrong, and 0 for answers that do not depend on the class,
+    whatever the classes' shares [2]_.
+
+    Parameters
+    ----------
+    label : integer array of shape (n,)
+    q : array of shape (n, n_classes)
+        Class probabilities of the annotated instances.
+
+    Returns
+    -------
+    Informedness, or None with fewer than two such classes
+    """
+    mass = q.sum(axis=0)
+    seen = np.flatnonzero(mass >= LEAST_EXPECTED)
+    if len(seen) < 2:
+        return None
+    place = np.full(q.shape[1], -1)
+    place[seen] = np.arange(len(seen))
+    named = np.flatnonzero(place[label] >= 0)
+    shares, given = q[named][:, seen] / mass[seen], place[label[named]]
+    right = np.bincount(given, shares[np.arange(len(given)), given], minlength=len(seen))
+    by_chance = float(shares.sum()) / len(seen)
+    n = mass[seen] ** 2 / (q[:, seen] ** 2).sum(axis=0)
+    rate = (right * n + 0.5) / (n + 1.0)
+    scale = len(seen) - by_chance
+    error = np.sqrt((rate * (1.0 - rate) / (n + 1.0)).sum()) / scale
+    return Informedness(float((right.sum() - by_chance) / scale), float(error))
 
 
 def _pattern(label: IntArray, crowd: FloatArray) -> str | None:
