@@ -367,11 +367,14 @@ def picture(path: Path) -> None:
     from PIL import Image
 
     from manyhands import CrowdStackingClassifier, load_demo
+    from manyhands.metrics import accuracy_on_new_items
     from manyhands.report import summarize, write_report
 
     demo = load_demo()
     model = CrowdStackingClassifier(random_state=0).fit(demo.X_train, demo.annotations)
-    summary = summarize(demo.annotations, classifier=model, X=demo.X_train, title="Digits")
+    new = accuracy_on_new_items(gold=demo.y_test, predicted=model.predict(demo.X_test))
+    shown = {"X": demo.X_train, "title": "Digits", "new_items": new}
+    summary = summarize(demo.annotations, classifier=model, **shown)
     with tempfile.TemporaryDirectory() as folder:
         report = write_report(summary, Path(folder, "report.html"))
         command = [browser, "--headless", "--no-sandbox", "--hide-scrollbars"]

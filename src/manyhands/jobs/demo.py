@@ -16,7 +16,7 @@ from manyhands.classifiers import (
 from manyhands.datasets import load_demo
 from manyhands.inference import DawidSkene, MajorityVote
 from manyhands.jobs.outputs import job_folder, keep_model, publish
-from manyhands.metrics import accuracy
+from manyhands.metrics import accuracy, accuracy_on_new_items
 
 
 def run_demo(
@@ -68,7 +68,10 @@ def run_demo(
             )
             if isinstance(estimator, CrowdStackingClassifier):
                 title = f"Demo: digits by {crowd.n_annotators} annotators"
-                keep_model(estimator, demo.X_train, crowd, place, title=title)
+                new = accuracy_on_new_items(
+                    gold=demo.y_test, predicted=estimator.predict(demo.X_test)
+                )
+                keep_model(estimator, demo.X_train, crowd, place, title=title, new_items=new)
         publish(place)
     data = {
         "instances": crowd.n_instances,
