@@ -39,7 +39,7 @@ def test_describe_names_the_format_and_the_explicit_command(export):
     shown = done("describe", "project.json", "--question", "mood").stdout
     assert "format: Label Studio, JSON" in shown
     command = "manyhands describe project.json --format label-studio --question mood"
-    assert f"the same, explicitly: {command}" in shown
+    assert f"To read this file the same way in a script: {command}" in shown
     assert "in the table as passes (skip)" in shown
     explicit = done_json(*command.split()[1:])
     assert explicit["export"]["format"] == "label-studio"

@@ -177,7 +177,7 @@ def test_suspicious_labels_of_a_file_are_warned_about(write):
 
 def test_a_wide_file_is_told_apart(write):
     path = write("a.csv", "task,u,v\na,1,0\nb,0,1\n")
-    with pytest.raises(AnnotationError, match=r"'u', 'v'; one column per annotator.*from_matrix"):
+    with pytest.raises(AnnotationError, match=r"one column per annotator.*annotators=\['u', 'v'\]"):
         read_annotations(path)
 
 

@@ -23,6 +23,7 @@ from manyhands.annotations.label_sets import Multilabel, one_label_per_row
 from manyhands.annotations.passes import PASSES, check_marks, pass_kinds, read_marks
 from manyhands.annotations.scales import Scale, read_classes, read_scale, warn_of_scale
 from manyhands.annotations.suspicious import refuse_copies
+from manyhands.annotations.wide import with_joined_task
 from manyhands.exceptions import AnnotationError, raise_missing_extra, warn_caller
 from manyhands.typing import AnyArray, BoolArray, IntArray
 
@@ -37,7 +38,7 @@ def from_frame(
     cls: Callable[..., Table],
     df: Any,
     *,
-    task: str = "task",
+    task: str | Sequence[str] = "task",
     worker: str = "worker",
     label: str = "label",
     weight: str | None = None,
@@ -62,7 +63,9 @@ def from_frame(
     task, worker, label, weight, source, group, passes : str
         Names of the columns with the instance, the annotator, the class and, optionally, the
         weight, the source, the annotator's family (empty: none; see `AnnotationTable.with_groups`)
-        and the pass (one of `PASSES`, in rows without a label).
+        and the pass (one of `PASSES`, in rows without a label). Several columns that together are
+        the id of an instance are given as a list, ``task=["system", "doc", "seg"]``; the ids are
+        their values with "|" between.
     classes : sequence, optional
         All classes, in the desired order; default: the categories of a categorical column, in
         their order, else the labels: numbers, and texts that begin with one, by size; those of a
@@ -109,11 +112,12 @@ def from_frame(
         from the labels, a row has both a label and a pass, or the labels have no order or are no
         numbers, as their ``scale`` needs.
     """
+    data, task = with_joined_task(_as_frame(df), task)
     named = {"task": task, "worker": worker, "label": label}
     optional = {"weight": weight, "source": source, "group": group, "passes": passes}
     named |= {argument: name for argument, name in optional.items() if name is not None}
     columns = columns_of_frame(
-        df,
+        data,
         named,
         classes=classes,
         tasks=tasks,

@@ -15,12 +15,13 @@ from manyhands.cli.commands.fit import demo, fit
 from manyhands.cli.commands.model import cache, predict, report
 from manyhands.cli.commands.planning import annotators, budget, next_, review
 from manyhands.cli.commands.select import select
-from manyhands.cli.errors import EXIT_CODES
+from manyhands.cli.errors import EXIT_CODES, Remembering
 from manyhands.cli.evidence import register
 from manyhands.cli.output import say
 
 app = typer.Typer(
     name="manyhands",
+    cls=Remembering,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -5,14 +5,19 @@ from __future__ import annotations
 import errno
 import functools
 import re
+import shlex
 from collections.abc import Callable
-from typing import Final, ParamSpec, TypeVar
+from contextvars import ContextVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 import typer
 from rich.console import Console
 from rich.text import Text
+from typer.core import TyperGroup
 
+from manyhands.annotations.wide import UnclearColumnsError
 from manyhands.cli.output import note, notes_on_stderr, visible, with_options
+from manyhands.cli.reading import FamilyReading, as_arguments
 from manyhands.exceptions import (
     DivergenceError,
     MissingExtraError,
@@ -37,8 +42,29 @@ EXIT_CODES = (
 LONGEST_WORD: Final = 120
 """Maximal length of a word (such as a name in the data) in an error message."""
 
+_GIVEN: ContextVar[tuple[str, ...]] = ContextVar("given", default=())
+"""Arguments of the command that is running."""
+
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class Remembering(TyperGroup):
+    """The command line, which remembers its arguments for messages that mend them."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Keep the arguments, and parse them."""
+        _GIVEN.set(tuple(args))
+        return super().parse_args(ctx, args)
+
+
+def mended(options: dict[str, Any]) -> str:
+    """Write the command that is running, with further options of reading."""
+    given = _GIVEN.get()
+    more = as_arguments(FamilyReading(), options)
+    pairs = zip(more[::2], more[1::2], strict=True)
+    new = [word for pair in pairs if pair[0] not in given for word in pair]
+    return shlex.join(["manyhands", *given, *new])
 
 
 def exit_code(error: BaseException) -> int:
@@ -60,12 +86,19 @@ def exit_code(error: BaseException) -> int:
 
 def message_of(error: BaseException) -> str:
     """Write an exception as one paragraph that is safe for a terminal, with long names cut."""
-    text = str(error)
+    text, command = str(error), ""
+    if isinstance(error, UnclearColumnsError):
+        text = (
+            f"{error.seen}. If each row is one annotation, name its columns with --task, --worker "
+            "and --label. If some columns are annotators, name them with --annotators. "
+            "The likeliest command is"
+        )
+        command = f": {visible(mended(error.options))}"
     if isinstance(error, OSError) and error.strerror:
         text = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
     text = visible(re.sub(r"\s*[\r\n]+\s*", " ", text).strip())
     text = re.sub(rf"\S{{{LONGEST_WORD},}}", lambda word: _shorten(word[0]), text)
-    return with_options(text)
+    return with_options(text) + command
 
 
 def _shorten(word: str) -> str:

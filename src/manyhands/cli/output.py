@@ -87,6 +87,8 @@ def with_options(text: str) -> str:
     text = STATED.sub(lambda hit: f"--{hit[1]}" + (f" {hit[2]}" if hit[2] else ""), text)
     text = WRITTEN.sub(lambda found: f"--{found[1]} {shlex.quote(found[2].strip(QUOTES))}", text)
     text = text.replace("lowercase=True", "--lowercase").replace("mapping=", "--map FILE")
+    text = re.sub(r"\bannotators=(?=\S)", "--annotators ", text)
+    text = re.sub(r"\bannotators=", "--annotators", text)
     found = ["".join(groups) for groups in RECOMMENDED.findall(text)]
     if text.startswith("--gold") or not found:
         return text

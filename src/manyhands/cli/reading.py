@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Optional, TypeVar, get_type_hints
+from typing import Annotated, Any, Optional, TypeVar, get_args, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 from manyhands.cli.params import (
     Duplicates,
@@ -37,9 +38,22 @@ OptionalScale = Optional[Scale]  # noqa: UP045
 class Reading:
     """How annotations are read."""
 
-    task: Annotated[str, typer.Option(help="Column with the instance's id.")] = "task"
+    task: Annotated[
+        str,
+        typer.Option(
+            help="Column with the instance's id, or several, such as system,doc,seg.",
+        ),
+    ] = "task"
     worker: Annotated[str, typer.Option(help="Column with the annotator's id.")] = "worker"
     label: Annotated[str, typer.Option(help="Column with the annotation.")] = "label"
+    annotators: Annotated[
+        OptionalText,
+        typer.Option(
+            metavar="COLUMNS",
+            help="Columns of a wide table (one row per instance) that are annotators: a1,a2 or "
+            "'worker_*'; default: recognised.",
+        ),
+    ] = None
     duplicates: Annotated[
         Duplicates,
         typer.Option(
@@ -157,6 +171,7 @@ class Reading:
             "task": self.task,
             "worker": self.worker,
             "label": self.label,
+            "annotators": self.annotators,
             "duplicates": self.duplicates.value,
             "scale": None if self.scale is None else self.scale.value,
             "classes": read_classes(self.classes),
@@ -187,6 +202,45 @@ class FamilyReading(Reading):
     def arguments(self) -> dict[str, Any]:
         """Those of `manyhands.io.read_annotations`."""
         return super().arguments() | {"group": self.groups}
+
+
+def as_arguments(reading: Reading, found: Mapping[str, Any]) -> list[str]:
+    """Write a reading as options and their values: what was given, else what was found.
+
+    Parameters
+    ----------
+    reading : Reading
+        Every field is an option; those at their defaults are not written, unless found.
+    found : dict {field: value}
+        See `manyhands.io.exports.records.Export.reading`.
+    """
+    hints = get_type_hints(type(reading), include_extras=True)
+    words: list[str] = []
+    for field in fields(reading):
+        value = getattr(reading, field.name)
+        if value == field.default:
+            value = _as_text(found.get(field.name, field.default))
+        if value == field.default:
+            continue
+        option = _option_of(field.name, hints[field.name])
+        for each in value if isinstance(value, list | tuple) else [value]:
+            words += [option] if each is True else [option, str(getattr(each, "value", each))]
+    return words
+
+
+def _as_text(value: Any) -> Any:
+    """Columns as one text; a comma within a name becomes a pattern that fits it."""
+    if not isinstance(value, list | tuple):
+        return value
+    names = [str(name) for name in value]
+    return names[0] if len(names) == 1 else ",".join(name.replace(",", "?") for name in names)
+
+
+def _option_of(name: str, hint: Any) -> str:
+    """Name of a field's option on the command line."""
+    (info,) = [part for part in get_args(hint) if isinstance(part, OptionInfo)]
+    declared = [text for text in info.param_decls or () if text.startswith("--")]
+    return declared[0].split("/")[0] if declared else f"--{name.replace('_', '-')}"
 
 
 def grouped(command: Callable[..., T]) -> Callable[..., T]:

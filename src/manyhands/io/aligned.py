@@ -15,6 +15,7 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import missing_mask
 from manyhands.annotations.ids import are_shuffled, first_and_last, id_column
+from manyhands.annotations.wide import with_joined_task
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.io.annotations import read_annotations, read_with_account
 from manyhands.io.columns import canonical, find_column, preview
@@ -266,13 +267,17 @@ def _local(value: str, beside: Path) -> Path:
 
 
 def _columns_by_task(
-    annotations: Any, table: AnnotationTable, task: str, wanted: str, stated: Stated
+    annotations: Any,
+    table: AnnotationTable,
+    task: str | Sequence[str],
+    wanted: str,
+    stated: Stated,
 ) -> tuple[AnyArray, dict[str, list[Any]]]:
     """Columns of a long table that say one thing of every task, as the wanted one must."""
     path = Path(str(annotations))
     if suffix_of(path) == ".npy":
         return table.instances, {}
-    frame = read_frame(path, stated)
+    frame, task = with_joined_task(read_frame(path, stated), task)
     names = find_column(frame, "task", task)
     ids = _ids_of(frame, names, path)
     first = {key: row for row, key in reversed(list(enumerate(ids.astype(str).tolist())))}

@@ -12,9 +12,11 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import make_vocabulary
 from manyhands.annotations.label_sets import Multilabel, check_option
 from manyhands.annotations.scales import Scale
+from manyhands.annotations.wide import task_columns
 from manyhands.exceptions import AnnotationError
+from manyhands.io.columns import find_name
 from manyhands.io.exports.documents import open_documents
-from manyhands.io.exports.formats import SIMPLE, matching
+from manyhands.io.exports.formats import SIMPLE, is_paired, matching
 from manyhands.io.exports.parsing import Document
 from manyhands.io.exports.policy import Repeats
 from manyhands.io.exports.reading import Choices, items_of_table, read_documents, report_losses
@@ -39,9 +41,10 @@ def read_annotations(
     format: str = "auto",
     question: str | None = None,
     *,
-    task: str = "task",
+    task: str | Sequence[str] = "task",
     worker: str = "worker",
     label: str = "label",
+    annotators: str | Sequence[str] | None = None,
     weight: str | None = None,
     group: str | None = None,
     classes: Any = None,
@@ -80,7 +83,15 @@ def read_annotations(
         another common name (``instance``, ``annotator``, ``user_id``, ``answer``, ...), that
         column is used and the choice is logged. ``group`` needs a long table; the others have no
         effect on a matrix. In an export, ``task`` may name the field with your own ids, such as
-        "data.id" or "Input.id"; default: the platform's ids.
+        "data.id" or "Input.id"; default: the platform's ids. If several columns together are the
+        id, give their names: ``task=["system", "doc", "seg"]``. In a wide table with the
+        annotators' ids beside their labels, ``worker`` and ``label`` are patterns such as
+        "TurkId*" and "Score*".
+    annotators : str or sequence of str, optional
+        Columns of a wide table (one row per instance) that are annotators: names, or patterns such
+        as "worker_*". Default, with ``format="wide"``: they are recognised, by their names or as
+        the columns that share one small vocabulary, and the other columns are named with the
+        reason.
     classes : sequence, optional
         All classes, in the desired order; default: those of the tool's configuration if the
         export holds it, else the labels, ordered as in `AnnotationTable.from_frame`. If these are
@@ -164,6 +175,7 @@ def read_annotations(
         task=task,
         worker=worker,
         label=label,
+        annotators=annotators,
         weight=weight,
         group=group,
         classes=classes,
@@ -242,9 +254,10 @@ def read_export(
     format: str = "auto",
     question: str | None = None,
     *,
-    task: str = "task",
+    task: str | Sequence[str] = "task",
     worker: str = "worker",
     label: str = "label",
+    annotators: str | Sequence[str] | None = None,
     classes: Any = None,
     abstain: Any = None,
     skip: Any = None,
@@ -271,7 +284,7 @@ def read_export(
 
     Parameters
     ----------
-    path, format, question, task, worker, label, classes, abstain, skip, duplicates
+    path, format, question, task, worker, label, annotators, classes, abstain, skip, duplicates
         As in `read_annotations`; so are ``encoding``, ``separator`` and ``sheet``.
     scale, mapping, lowercase
         As in `read_annotations`.
@@ -325,6 +338,7 @@ def read_export(
         task=task,
         worker=worker,
         label=label,
+        annotators=annotators,
         classes=classes,
         abstain=abstain,
         skip=skip,
@@ -368,9 +382,8 @@ def requested(**options: Any) -> tuple[Asked, Choices]:
     options = {name: value for name, value in options.items() if name not in STATED}
     asked = {each.name: options[each.name] for each in fields_of(Asked) if each.name in options}
     asked["fields"] = tuple(asked.get("fields", ()))
-    choices = {name: value for name, value in options.items() if name not in asked}
-    if "task" in options:
-        choices["task"] = options["task"]
+    shared = ("task", "classes")
+    choices = {k: value for k, value in options.items() if k not in asked or k in shared}
     return Asked(**asked, stated=stated), Choices(**choices)
 
 
@@ -396,6 +409,8 @@ def is_plain(
     suffix = suffix_of(path)
     if path.is_dir():
         return False
+    if is_paired(options.get("worker"), options.get("label")):
+        return False
     by_hand = any(options.get(name, name) != name for name in ("worker", "label"))
     by_hand = by_hand or any(name is not None for name in columns.values())
     if suffix == ".npy" or not path.exists():
@@ -409,9 +424,17 @@ def is_plain(
     if format == "long" or by_hand:
         return True
     forms = matching(document)
-    if not forms:
-        return suffix in TABLES
-    return forms[0].name == "long" or _is_named(options.get("task", ""), document)
+    named = _is_named(options.get("task", ""), document)
+    if not forms or not forms[0].is_sure(document):
+        return named or (not (forms or _may_be_wide(document.header)) and suffix in TABLES)
+    return forms[0].name == "long" or named
+
+
+def _may_be_wide(header: list[str]) -> bool:
+    """Whether no column is called as those of a table with one row per annotation are."""
+    if len(set(header)) < max(len(header), 3):
+        return False
+    return all(find_name(header, name, name) not in header for name in ("worker", "label"))
 
 
 def is_export(path: PathLike) -> bool:
@@ -425,9 +448,14 @@ def is_export(path: PathLike) -> bool:
     return any(form.sure and form.name not in SIMPLE for form in forms)
 
 
-def _is_named(task: str, document: Document) -> bool:
-    """Whether a column named by hand makes a table of integers a long one."""
-    return task in document.header and not any(f.is_sure(document) for f in matching(document))
+def _is_named(task: str | Sequence[str], document: Document) -> bool:
+    """Whether columns named by hand, beside one of annotators, make a table a long one."""
+    header = document.header
+    if any(form.is_sure(document) for form in matching(document)):
+        return False
+    return set(task_columns(task, header)) <= set(header) and (
+        find_name(header, "worker", "worker") in header
+    )
 
 
 def _one(path: PathLike | Sequence[PathLike]) -> Path:

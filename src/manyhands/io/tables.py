@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from manyhands.annotations.label_sets import Multilabel, one_label_per_row
 from manyhands.annotations.passes import check_no_class, pass_kinds
 from manyhands.annotations.scales import Scale, check_scale, read_scale
 from manyhands.annotations.target import as_one_kind, over
+from manyhands.annotations.wide import with_joined_task
 from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import Frame, find_column, preview, with_types
 from manyhands.io.features import read_array
@@ -37,7 +39,7 @@ from manyhands.typing import AnyArray
 def read_table(
     path: PathLike,
     *,
-    task: str = "task",
+    task: str | Sequence[str] = "task",
     worker: str = "worker",
     label: str = "label",
     weight: str | None = None,
@@ -97,7 +99,7 @@ def table_of_frame(
     frame: Frame,
     path: Path,
     *,
-    task: str = "task",
+    task: str | Sequence[str] = "task",
     worker: str = "worker",
     label: str = "label",
     weight: str | None = None,
@@ -118,6 +120,7 @@ def table_of_frame(
     if spellings is not None:
         classes = spellings.read_classes(classes)
         abstain, skip = spellings.read_marks(abstain), spellings.read_marks(skip)
+    frame, task = with_joined_task(frame, task)
     names = {
         "task": find_column(frame, "task", task),
         "worker": find_column(frame, "worker", worker),

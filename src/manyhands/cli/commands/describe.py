@@ -31,7 +31,7 @@ from manyhands.cli.output import (
     with_options,
 )
 from manyhands.cli.params import Scale
-from manyhands.cli.reading import Reading, grouped
+from manyhands.cli.reading import Reading, as_arguments, grouped
 from manyhands.exceptions import DataNotFoundError
 
 if TYPE_CHECKING:
@@ -73,13 +73,14 @@ def describe(
     store = open_store(tables)
     read, export = (store, None) if store else read_with_account(one_or_all(tables), **options)
     summary = summarize(read)
+    command = "" if export is None else _command(tables, reading, export)
     if json:
         shown = {name: summary[name] for name in ("data", "classes", "warnings")}
-        print_json(shown if export is None else shown | {"export": _account(export)})
+        print_json(shown if export is None else shown | {"export": _account(export, command)})
         return
     print_table(", ".join(map(str, tables)), ["", ""], data_rows(summary["data"]))
     if export is not None:
-        _print_account(export, tables)
+        _print_account(export, command)
     found = summary["classes"]
     title = "Classes" if found["shown"] == found["total"] else "Most frequent classes"
     columns = ["class", "annotations", "share", "instances by majority vote"]
@@ -88,12 +89,13 @@ def describe(
         say(f"! {warning['text']}")
 
 
-def _account(export: Export) -> dict[str, Any]:
+def _account(export: Export, command: str) -> dict[str, Any]:
     """What was recognised, and what was left out, for people who read JSON."""
     return {
         "format": export.format,
         "question": export.question,
         "alternatives": list(export.alternatives),
+        "command": command,
         "gold": len(export.gold),
         "items": {"count": len(export.items), "columns": list(export.items.columns)},
         "notes": list(export.notes),
@@ -104,16 +106,21 @@ def _account(export: Export) -> dict[str, Any]:
     }
 
 
-def _print_account(export: Export, paths: list[Path]) -> None:
+def _command(paths: list[Path], reading: Reading, export: Export) -> str:
+    """Write the command that reads the same again, with every option that was given or found."""
+    # A name that begins with a dash would be an option.
+    files = [str(path) if str(path)[:1] != "-" else f"./{path}" for path in paths]
+    return shlex.join(["manyhands", "describe", *files, *as_arguments(reading, export.reading)])
+
+
+def _print_account(export: Export, command: str) -> None:
     """Print the format and its alternatives, the explicit command, and what was left out."""
     from manyhands.io.exports.formats import named
 
     form = named(export.format)
     others = ", ".join(export.alternatives) or "none"
     say(visible(f"format: {form.title} ({form.rule}); other formats that match: {others}"))
-    named_paths = " ".join(shlex.quote(str(path)) for path in paths)
-    command = f"manyhands describe {named_paths} --format {form.name}"
-    say(visible(f"the same, explicitly: {command} --question {shlex.quote(export.question)}"))
+    say(visible(f"To read this file the same way in a script: {command}"))
     columns = ", ".join(export.items.columns) or "nothing"
     say(visible(f"gold labels: {len(export.gold):,}; items have: {columns}", LONGEST_LINE))
     for note in export.notes:

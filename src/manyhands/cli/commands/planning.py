@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as json_format
 import shlex
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Optional
@@ -65,7 +65,7 @@ def _file(text: str) -> Any:
 
 
 ByCriterion = Annotated[Criterion, typer.Option(help="What pairs are chosen by.")]
-Annotators = Annotated[
+AskWhom = Annotated[
     Who, typer.Option(help="choose: the best for each; arriving: as they came so far; any: random.")
 ]
 WarmUp = Annotated[
@@ -122,7 +122,7 @@ def next_(
     tables: TablePaths,
     n: Size = 100,
     criterion: ByCriterion = Criterion.information,
-    annotators: Annotators = Who.choose,
+    who: AskWhom = Who.choose,
     warm_up: WarmUp = 1.5,
     explore: Explore = False,
     load: Load = None,
@@ -152,11 +152,13 @@ def next_(
     refuse_overwriting([out], [*tables, cost, pairs, known, audit, *inputs.files])
     if to is Batch.label_studio and (out is None or out.suffix.lower() != ".json"):
         raise AnnotationError("--to label-studio writes tasks; name a .json file with --out")
+    if reading.annotators in list(Who):  # What --who was called before wide tables were read.
+        who, reading = Who(reading.annotators), replace(reading, annotators=None)
     options = reading.arguments()
     read = read_planned(tables, options, inputs, seed)
     planner = AnnotationPlanner(
         criterion=criterion.value,
-        annotators=annotators.value,
+        annotators=who.value,
         warm_up=warm_up,
         explore=explore,
         load=load,

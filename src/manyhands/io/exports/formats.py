@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from manyhands.annotations.wide import UnclearColumnsError, find_roles, guess_long, task_columns
 from manyhands.exceptions import AnnotationError
 from manyhands.io.exports import folders, json_tools, label_studio, layouts, platforms, votes
 from manyhands.io.exports.parsing import Document
@@ -221,17 +222,25 @@ def matching(document: Document) -> list[Format]:
     found = [form for form in FORMATS if form.kind in (kind, ANY) and form.matches(document)]
     if kind == JSON and layouts.is_long(document):
         found.append(BY_NAME["long"])
+    if kind == JSON and not found and layouts.is_wide(document):
+        found.append(BY_NAME["wide"])
     return found
 
 
-def recognise(documents: list[Document], name: str = "auto") -> Recognised:
+def recognise(
+    documents: list[Document], name: str = "auto", asked: Asked | None = None
+) -> Recognised:
     """Find the one format of all documents, among which some may hold no annotations.
+
+    Columns that are named make a table a wide or a long one.
 
     Raises
     ------
     AnnotationError
         If none is known, the documents have several formats, or the content may mean two things.
     """
+    asked = asked or Asked()
+    name = _as_named(documents, name, asked)
     if name != "auto":
         form = named(name)
         fitting = [d for d in documents if d.kind != "other"]
@@ -239,13 +248,13 @@ def recognise(documents: list[Document], name: str = "auto") -> Recognised:
             fitting = [d for d in fitting if form in matching(d)] or fitting
         others = [d for d in documents if not any(d is f for f in fitting)]
         if not fitting:
-            raise _unknown(documents)
+            raise _unknown(documents, asked)
         return Recognised(form, (), fitting, others)
     found = [(document, matching(document)) for document in documents]
     known = [(document, forms) for document, forms in found if forms]
     sure = [(d, forms) for d, forms in known if forms[0].is_sure(d)] or known
     if not sure:
-        raise _unknown(documents)
+        raise _unknown(documents, asked)
     firsts = {forms[0].name: document for document, forms in sure}
     if len(firsts) > 1:
         shown = "; ".join(f"{document.name} is {name}" for name, document in firsts.items())
@@ -255,22 +264,70 @@ def recognise(documents: list[Document], name: str = "auto") -> Recognised:
         )
     form, *alternatives = sure[0][1]
     if not form.is_sure(sure[0][0]):
-        or_else = form.or_else and f", {form.or_else}"
-        raise AnnotationError(
-            f"{sure[0][0].name}: this looks like {form.title}, but could be something else; pass "
-            f"format={form.name!r} if it is{or_else}, or name the columns (task=, worker=, label=) "
-            "of a table with one row per annotation"
-        )
+        raise _unsure(sure[0][0], form)
     kept = [document for document, _ in sure]
     others = [document for document in documents if not any(document is k for k in kept)]
     return Recognised(form, tuple(alternatives), kept, others)
 
 
-def _unknown(documents: list[Document]) -> AnnotationError:
+def _as_named(documents: list[Document], name: str, asked: Asked) -> str:
+    """Format that the columns which were named belong to; ``name`` if none were."""
+    if asked.annotators is not None or is_paired(asked.worker, asked.label):
+        if name not in ("auto", "wide"):
+            raise AnnotationError(
+                f"annotators= names columns of a table with one column per annotator, and "
+                f"format={name!r} has none; leave one of them out"
+            )
+        return "wide"
+    if name == "auto" and asked.worker and asked.label:
+        columns = [document.header or list(document.first) for document in documents]
+        if any({asked.worker, asked.label} <= set(names) for names in columns) and not any(
+            matching(document) for document in documents
+        ):
+            return "long"
+    return name
+
+
+def is_paired(worker: str | None, label: str | None) -> bool:
+    """Whether columns are named by patterns of a paired layout, ``TurkId*`` and ``Score*``."""
+    return "*" in (worker or "") and "*" in (label or "")
+
+
+def _unsure(document: Document, form: Format) -> AnnotationError:
+    """Ask whether a table is what it looks like, and show what it would be read as."""
+    or_else = form.or_else and f", {form.or_else}"
+    problem = f"{document.name}: this looks like {form.title}, but could be something else"
+    mend = (
+        f"pass format={form.name!r} if it is{or_else}, or name the columns (task=, worker=, "
+        "label=) of a table with one row per annotation"
+    )
+    try:
+        columns = layouts.wide_columns(document, layouts.HEAD)
+    except AnnotationError:
+        return AnnotationError(f"{problem}; {mend}")
+    named = find_roles(columns).named if form.name == "wide" else {}
+    return UnclearColumnsError(problem, columns, {"format": form.name} | named, mend)
+
+
+def _unknown(documents: list[Document], asked: Asked) -> AnnotationError:
     first = next((d for d in documents if d.kind != "other"), documents[0])
     names = first.header or list(first.first)
+    problem = f"{first.name}: no format is recognised"
+    try:
+        columns = layouts.wide_columns(first, layouts.HEAD)
+        if len(columns) > 2:
+            find_roles(columns, task=asked.task and task_columns(asked.task, names))
+    except UnclearColumnsError as error:
+        return UnclearColumnsError(
+            f"{problem}, and it cannot be told which columns are annotators ({error.problem})",
+            columns,
+            guess_long(columns) or error.options,
+            "if each row is an annotation, name its columns with task=, worker= and label=",
+        )
+    except AnnotationError:
+        pass
     holds = f"; it holds {json.dumps(names[:8], ensure_ascii=False)[:200]}" if names else ""
     return AnnotationError(
-        f"{first.name}: no format is recognised{holds}. Pass format=NAME (one of "
-        f"{', '.join(BY_NAME)}), or name the columns of a table with task=, worker= and label="
+        f"{problem}{holds}. Pass format=NAME (one of {', '.join(BY_NAME)}), or name the columns of "
+        "a table with task=, worker= and label="
     )

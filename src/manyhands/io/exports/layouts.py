@@ -12,12 +12,30 @@ from typing import Any
 
 from manyhands.annotations import PASSES
 from manyhands.annotations.ids import is_id_name
+from manyhands.annotations.wide import (
+    Cells,
+    Roles,
+    UnclearColumnsError,
+    as_cell,
+    find_roles,
+    joined_id,
+    kind_of,
+    task_columns,
+)
 from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import find_name, preview
 from manyhands.io.csv_files import released
 from manyhands.io.exports.json_tools import each
 from manyhands.io.exports.parsing import Document
-from manyhands.io.exports.records import Asked, Gathered, Malformed, listed, mapping, plain
+from manyhands.io.exports.records import (
+    Asked,
+    Gathered,
+    Gold,
+    Malformed,
+    listed,
+    mapping,
+    plain,
+)
 
 WORKER_LISTS = ("annotators", "workers", "annotator_ids", "annotators_id", "worker_ids", "users")
 LABEL_LISTS = ("annotations", "labels", "answers", "responses")
@@ -152,34 +170,141 @@ def read_mace(document: Document, into: Gathered, asked: Asked) -> None:
 # -- wide tables ----------------------------------------------------------------------------------
 
 
+HEAD = 1000
+"""Rows by which a wide table is recognised."""
+
+
 def is_wide(document: Document) -> bool:
-    """Table whose columns, all but the first, hold small integers or nothing."""
-    if len(document.header) < 3 or not document.rows or is_mace(document):
+    """Table of one row per task, with columns that are called alike or share a few values."""
+    if document.kind == "table" and (len(document.header) < 3 or is_mace(document)):
         return False
-    cells = {cell.strip().removesuffix(".0") for _, row in document.rows for cell in row[1:]}
-    return cells != {""} and all(
-        not cell or (cell.lstrip("-").isdigit() and abs(int(cell)) < FEW) for cell in cells
-    )
+    if is_long(document):
+        return False
+    try:
+        columns = wide_columns(document, HEAD)
+        roles = find_roles(columns)
+    except AnnotationError:
+        return False
+    return bool(roles.pairs) or len(roles.annotators) > 1
+
+
+def wide_columns(document: Document, most: int | None = None) -> dict[str, list[str]]:
+    """Cells of the columns of a table, or of records without lists and objects, as text.
+
+    Raises
+    ------
+    AnnotationError
+        If two columns have one name, or the records hold lists or objects.
+    """
+    if document.kind == "table":
+        header = document.header
+        rows = [row for _, row in document.rows[:most] if len(row) == len(header)]
+        columns = {
+            name: [as_cell(released(row[place])) for row in rows]
+            for place, name in enumerate(header)
+        }
+        unnamed = [name for name in columns if not name and not any(columns[name])]
+        filled = [name for name in header if name not in unnamed]
+        if len(set(filled)) < len(filled):
+            twice = next(name for name in filled if filled.count(name) > 1)
+            raise AnnotationError(
+                f"{document.name}: the column {twice!r} occurs twice in the header; rename one"
+            )
+        return {name: columns[name] for name in filled}
+    records = [row for _, row in document.records[:most] if isinstance(row, dict)]
+    names = list(dict.fromkeys(name for row in records for name in row))
+    if any(isinstance(value, list | dict) for row in records for value in row.values()):
+        raise AnnotationError(f"{document.name}: records with lists or objects are no wide table")
+    return {name: [as_cell(plain(row.get(name))) for row in records] for name in names}
 
 
 def read_wide(document: Document, into: Gathered, asked: Asked) -> None:
-    """Read one row per task and one column per annotator.
+    """Read one row per task and one column per annotator, or a pair of columns per annotation.
 
-    Ids are in the column named by ``task``, else in the first column if it is called as ids are or
-    all its values differ; without either, rows are numbered from 0.
+    Ids are in the columns named by ``task``, else in a column that is called as ids are, else in
+    the first if its values are ids; without either, rows are numbered from 0.
     """
-    named = asked.task if asked.task in document.header else None
-    first = [row[0] for _, row in document.rows if row]
-    has_ids = is_id_name(document.header[0]) or (len(first) > FEW and len(set(first)) == len(first))
-    column = document.header.index(named) if named else 0 if has_ids else None
-    for number, (at, row) in enumerate(document.rows):
-        if len(row) != len(document.header):
-            continue
-        task = number if column is None else row[column]
-        for position, cell in enumerate(row):
-            if position != column and cell.strip() not in ("", "-1", "-1.0", "nan", "NaN"):
-                label = re.sub(r"\.0$", "", cell.strip())
-                into.answer(task, document.header[position], "label", [label], at)
+    columns = wide_columns(document)
+    task = None if asked.task is None else task_columns(asked.task, list(columns))
+    both = asked.worker is not None and asked.label is not None
+    try:
+        roles = find_roles(
+            columns,
+            task=task,
+            annotators=asked.annotators,
+            worker=asked.worker if both else None,
+            label=asked.label if both else None,
+        )
+    except UnclearColumnsError as error:
+        raise error.of(document.name) from error
+    _account_for(roles, columns, into, named=not roles.why)
+    kept = [
+        name
+        for name, reason in roles.others.items()
+        if name in asked.fields or (kind_of(name) not in NO_ITEM_DATA and any(columns[name]))
+    ]
+    kept = [*(roles.task if len(roles.task) > 1 else ()), *kept]
+    whole = {str(value) for value in (() if asked.classes is None else asked.classes)}
+    gaps = {""} if "-1" in whole else {"", "-1"}
+    n_marked = 0
+    for number, at in enumerate(_positions(document)):
+        row = {name: cells[number] for name, cells in columns.items()}
+        key = joined_id([row[name] for name in roles.task]) if roles.task else number
+        if roles.task and not all(row[name] for name in roles.task):
+            key = ""
+        if key != "":
+            into.item(key, {name: row[name] or None for name in kept}, document.name)
+        for name in roles.annotators:
+            n_marked += row[name] == "-1"
+            if row[name] not in gaps:
+                into.answer(key, name, "label", [row[name]], at)
+        for worker, label in roles.pairs:
+            if not row[worker] and row[label] not in gaps:
+                into.lose(f"the column {worker!r} names no annotator", at)
+            elif row[worker]:
+                found = [] if row[label] in gaps else [row[label]]
+                into.answer(key, row[worker], "label", found, f"{at}, column {label!r}")
+        if roles.gold is not None and row[roles.gold]:
+            into.gold.append(Gold(str(key), "label", (plain(row[roles.gold]),), at))
+    if n_marked and "-1" in gaps:
+        into.note(
+            f"{n_marked:,} cells hold -1, which stands for no annotation; if it is a class, name "
+            "all classes in classes="
+        )
+
+
+NO_ITEM_DATA = frozenset({"gold", "aggregate", "confidence"})
+"""Kinds of columns that are kept as data of the items only if ``fields`` names them."""
+
+
+def _positions(document: Document) -> list[str]:
+    if document.kind == "table":
+        return [at for at, row in document.rows if len(row) == len(document.header)]
+    return [at for at, row in document.records if isinstance(row, dict)]
+
+
+def _account_for(roles: Roles, columns: Cells, into: Gathered, *, named: bool) -> None:
+    """Say which columns are what, and why; what was found becomes part of the explicit command."""
+    into.found_as("task", ",".join(roles.task) or None)
+    for option, value in roles.named.items():
+        into.found_as(option, value)
+    labels = [*roles.annotators, *(label for _, label in roles.pairs)]
+    shown = ", ".join(map(repr, labels[:6]))
+    shown += f" and {len(labels) - 6:,} more columns" if len(labels) > 6 else ""
+    if roles.why:
+        into.note(
+            f"{shown} are read as {'labels' if roles.pairs else 'annotators'}, {roles.why}; "
+            + ("worker= and label= name others" if roles.pairs else "annotators= names others")
+        )
+    if not roles.task:
+        into.note("no column holds ids, so the rows are numbered from 0; task= names one")
+    if roles.gold is not None:
+        into.note(f"{roles.gold!r} is read as the gold labels, because of its name")
+    for name, reason in roles.others.items():
+        if named:
+            into.note(f"{name!r} is no annotator's column: {reason}")
+        else:
+            into.lose(f"not an annotator's column: {reason}", f"column {name!r}")
 
 
 # -- long tables ----------------------------------------------------------------------------------
@@ -214,35 +339,41 @@ def read_long(document: Document, into: Gathered, asked: Asked) -> None:
     column of labels answers.
     """
     names = document.header or list(document.first)
-    task = find_name(names, "task", asked.task or "task")
+    keys = task_columns(asked.task or find_name(names, "task", "task"), names)
     worker = find_name(names, "worker", asked.worker or "worker")
     if document.kind == "table":
         document.records = [
             (at, {n: released(cell) if document.separator else cell for n, cell in row.items()})
             for at, row in document.dicts()
         ]
-    question = None if "question" in (task, worker) else _question_of(document)
+    question = None if "question" in (*keys, worker) else _question_of(document)
     label = asked.label if asked.question in (None, question) else asked.question
     label = label or find_name(names, "label", "label")
     question = question if asked.question in (None, question) else label
-    into.candidates = [name for name in names if name not in (task, worker)]
+    into.candidates = [name for name in names if name not in (*keys, worker)]
     shown = [n for n in into.candidates if n in asked.fields or (n.lower() in SHOWN and n != label)]
     lost = [n for n in into.candidates if n not in (label, *shown, *_OF_ANNOTATIONS)]
     if lost:
         into.note(f"not kept as data of the items: {preview(lost)}; fields= takes their names")
-    if not {task, worker, label} <= set(names):
+    if not {*keys, worker, label} <= set(names):
         document.records = []
+    for option, name in (("task", ",".join(keys)), ("worker", worker), ("label", label)):
+        into.found_as(option, name)
 
     def read(row: dict[str, Any], at: str) -> None:
         if plain(row.get(worker)) is None:
             raise Malformed(f"the column {worker!r} is empty", at)
-        into.item(row.get(task), {n: row.get(n) for n in shown}, document.name)
+        parts = [row.get(name) for name in keys]
+        task = parts[0] if len(parts) == 1 else joined_id(parts)
+        if len(parts) > 1 and None in map(plain, parts):
+            raise Malformed(f"a part of the task is empty ({', '.join(keys)})", at)
+        into.item(task, {n: row.get(n) for n in shown}, document.name)
         # An empty list is an answer where labels are sets, and none elsewhere.
         labels = ["[]"] if row.get(label) == [] else listed(row.get(label))
         passed = plain(row.get("pass"))
         if passed not in PASSES or any(plain(value) is not None for value in labels):
             passed = None
-        into.answer(row.get(task), row[worker], question or label, labels, at, passed=passed)
+        into.answer(task, row[worker], question or label, labels, at, passed=passed)
 
     each(document, read)
 

@@ -21,6 +21,7 @@ from manyhands.annotations.label_sets import (
     ticked_advice,
     ways_on,
 )
+from manyhands.annotations.wide import joined_id
 from manyhands.exceptions import AnnotationError
 from manyhands.io.exports.records import NO_ANSWER, REPEATED, Answer, Gathered, Gold
 
@@ -93,11 +94,16 @@ def _counted(values: Counter[Any]) -> str:
     return most + (f", and {len(values) - 4:,} more values" if len(values) > 4 else "")
 
 
-def own_ids(gathered: Gathered, answers: list[Answer], gold: list[Gold], task: str | None) -> None:
-    """Replace the platform's ids by a field of the items."""
+def own_ids(
+    gathered: Gathered,
+    answers: list[Answer],
+    gold: list[Gold],
+    task: str | Sequence[str] | None,
+) -> None:
+    """Replace the platform's ids by a field of the items, or by several fields together."""
     if task is None:
         return
-    values = {key: _field(data, task) for key, data in gathered.items.items()}
+    values = {key: _own_id(data, task) for key, data in gathered.items.items()}
     known = sorted({name for data in gathered.items.values() for name in data})
     if not any(value is not None for value in values.values()):
         fields = f"they have {', '.join(map(repr, known))}" if known else "they have none"
@@ -116,6 +122,16 @@ def own_ids(gathered: Gathered, answers: list[Answer], gold: list[Gold], task: s
     gathered.items = {
         str(values[key]): data for key, data in gathered.items.items() if values[key] is not None
     }
+
+
+def _own_id(data: dict[str, Any], task: str | Sequence[str]) -> Any:
+    """Look up the fields that make up an id; None if one is absent."""
+    whole = _field(data, task) if isinstance(task, str) else None
+    if whole is not None or (isinstance(task, str) and "," not in task):
+        return whole
+    names = task.split(",") if isinstance(task, str) else task
+    parts = [_field(data, name.strip()) for name in names]
+    return None if None in parts else joined_id(parts)
 
 
 def _field(data: dict[str, Any], path: str) -> Any:

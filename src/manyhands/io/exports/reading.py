@@ -70,7 +70,7 @@ class Choices:
     In a `piece` of a file, passes without answers are enough: other pieces answer the question.
     """
 
-    task: str | None = None
+    task: str | Sequence[str] | None = None
     classes: Any = None
     abstain: Any = None
     skip: Any = None
@@ -106,7 +106,7 @@ def read_opened(
     documents: list[Document], name: str, form: str, asked: Asked, choices: Choices
 ) -> Export:
     """Recognise, read and tabulate documents, which errors call ``name``."""
-    found = recognise(documents, form)
+    found = recognise(documents, form, asked)
     gathered = _gather(found, asked, choices, several=len(documents) > 1)
     if choices.label_config is not None:
         gathered.classes |= read_config(choices.label_config)
@@ -273,6 +273,7 @@ def _export(gathered: Gathered, found: Recognised, asked: Asked, choices: Choice
         names,
         tables,
         Origin(gathered.controls.get(question, {}), choices.multilabel == "join", gathered.sets),
+        _reading(gathered, found.form, question),
     )
 
 
@@ -359,7 +360,15 @@ def _of_counts(
         found.form.name,
         "label",
         tuple(form.name for form in found.alternatives),
+        reading=_reading(gathered, found.form, "label"),
     )
+
+
+def _reading(gathered: Gathered, form: Format, question: str) -> dict[str, Any]:
+    """Options that read the same again: the format, and what was found in it."""
+    found = {name: value for name, value in gathered.found.items() if value is not None}
+    asks = {} if form.name in SIMPLE else {"question": question}
+    return {"format": form.name} | asks | found
 
 
 # -- the table ------------------------------------------------------------------------------------

@@ -160,6 +160,8 @@ class Export:
         With ``multilabel="split"``, one table of "no" and "yes" per label.
     origin : Origin
         What writing labels back needs to know.
+    reading : dict {option: value}
+        What was found where nothing was named: the options that read the same again.
     """
 
     table: AnnotationTable | None
@@ -175,6 +177,7 @@ class Export:
     annotator_names: dict[str, str] = field(default_factory=dict)
     tables: dict[str, AnnotationTable] = field(default_factory=dict)
     origin: Origin = field(default_factory=lambda: Origin())
+    reading: dict[str, Any] = field(default_factory=dict)
 
     @property
     def annotations(self) -> AnnotationTable:
@@ -198,9 +201,11 @@ class Asked:
     """What the caller chose, for readers that need to know; see `manyhands.io.read_export`."""
 
     question: str | None = None
-    task: str | None = None
+    task: str | Sequence[str] | None = None
     worker: str | None = None
     label: str | None = None
+    annotators: str | Sequence[str] | None = None
+    classes: Any = None
     items: str | None = None
     fields: tuple[str, ...] = ()
     predictions_as_annotators: bool = False
@@ -230,7 +235,8 @@ class Gathered:
     `items` maps tasks to their own data; `candidates` are columns that may hold the answers,
     and `default_question` is the one that a file calls its own among several. `controls` says of a
     question of Label Studio what its "type" and "to_name" are, `sets` what labels a class joins.
-    With `unnamed`, annotators are places in lists; `counts` take the place of answers.
+    With `unnamed`, annotators are places in lists; `counts` take the place of answers. `found` are
+    the options that name what the reader found by itself.
     """
 
     answers: list[Answer] = field(default_factory=list)
@@ -242,6 +248,7 @@ class Gathered:
     candidates: list[str] = field(default_factory=list)
     controls: dict[str, dict[str, str]] = field(default_factory=dict)
     sets: dict[str, list[str]] = field(default_factory=dict)
+    found: dict[str, Any] = field(default_factory=dict)
     keep_first: bool = False
     unnamed: bool = False
     counts: VoteCounts | None = None
@@ -256,6 +263,11 @@ class Gathered:
         """Record something worth knowing, once."""
         if text not in self.notes:
             self.notes.append(text)
+
+    def found_as(self, option: str, value: Any) -> None:
+        """Record an option that a reader found; documents that differ leave it to be found."""
+        if self.found.setdefault(option, value) != value:
+            self.found[option] = None
 
     def item(self, task: Any, data: dict[str, Any], origin: str) -> None:
         """Keep an item's own data.

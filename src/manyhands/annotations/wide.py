@@ -1,0 +1,888 @@
+"""Wide tables: which columns are annotators, which hold gold labels, and what the others are.
+
+A column is judged by its name first, because values alone cannot tell a gold column from an
+annotator, and then by its values. Annotators are columns of one kind of name (``ann1, ann2``) or of
+one small vocabulary. What cannot be told is asked about, never guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, TypeAlias
+
+import narwhals as nw
+
+from manyhands.annotations.ids import is_id_name
+from manyhands.exceptions import AnnotationError
+
+Frame: TypeAlias = nw.DataFrame[Any]
+
+Cells: TypeAlias = Mapping[str, Sequence[str]]
+"""Cells of each column as text, as `as_cell` gives them; "" where there is none."""
+
+FEW = 20
+"""Columns that share a vocabulary are annotators only if it has at most so many values."""
+
+PROSE_WORDS, PROSE_LETTERS = 3.0, 30.0
+"""Cells that are longer than one of these on average are texts, not labels."""
+
+SHARED = 0.5
+"""Two columns share a vocabulary if so many of the cells of each hold a value of the other."""
+
+CONTESTED = 10
+"""A column that sides with the majority in so many contested rows is computed from the others."""
+
+FEW_CELLS = 4
+"""A column of fewer cells says little about its vocabulary."""
+
+SHOWN = 20
+"""Columns that a message shows."""
+
+MISSING_CELLS = frozenset({"", "nan", "NaN", "None", "<NA>", "NaT"})
+"""Cells of a wide table without an annotation; and -1, unless it is a class."""
+
+# -- what names say -------------------------------------------------------------------------------
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+ANNOTATOR_WORDS = _set(
+    "ann anno annotator annotators worker workers turk turker rater coder judge labeler labeller "
+    "user reviewer assessor crowdworker expert person participant"
+)
+LABEL_WORDS = _set(
+    "label labels answer response rating score vote annotation judgment judgement class category "
+    "grade choice code decision"
+)
+QUESTION_WORDS = _set("q question item feature f x v var col column aspect attribute")
+
+_KINDS: dict[str, tuple[str, frozenset[str]]] = {
+    kind: (reason, _set(words))
+    for kind, reason, words in (
+        ("flag", "it is called like a mark of the item", "is has was held heldout flag flagged"),
+        (
+            "gold",
+            "it is called like gold labels",
+            "gold truth true groundtruth gt goldstandard correct solution reference adjudicated "
+            "adjudication expert official",
+        ),
+        (
+            "aggregate",
+            "it is called like something computed from the annotations",
+            "majority mv majorityvote mode consensus final aggregate aggregated agree agreement "
+            "agreed unanimous mean average avg median std sd stdev var variance entropy kappa sum "
+            "disagreement merged",
+        ),
+        (
+            "confidence",
+            "it is called like a confidence",
+            "confidence confidences conf certainty certain sure prob probs probability "
+            "probabilities proba weight weights difficulty",
+        ),
+        (
+            "time",
+            "it is called like a time",
+            "time date datetime timestamp day created updated started finished submitted duration "
+            "seconds secs sec minutes ms year month",
+        ),
+        (
+            "text",
+            "it is called like a text",
+            "text texts sentence tweet content title body comment comments note notes remark "
+            "remarks reason rationale explanation description utterance premise hypothesis "
+            "context passage url link image file filename path",
+        ),
+        ("count", "it is called like a count", "n count counts num number total nr votes length"),
+        (
+            "id",
+            "it is called like an id",
+            "id ids guid uuid index idx key hash row line hit hitid assignment",
+        ),
+        (
+            "item",
+            "it is called like a property of the item",
+            "round batch split fold subset set source domain topic genre lang language session "
+            "seed author age gender country status page position",
+        ),
+    )
+}
+"""Kinds of columns that are no annotators: the reason, and the words of their names."""
+
+
+def words_of(name: str) -> list[str]:
+    """Words and numbers of a column name, in lower case: "TurkId1" is turk, id, 1.
+
+    Examples
+    --------
+    >>> words_of("TurkId1"), words_of("worker_0"), words_of("y_true")
+    (['turk', 'id', '1'], ['worker', '0'], ['y', 'true'])
+    """
+    apart = re.sub(r"(?<=[^\W\d_])(?=[A-Z][^\W\d_A-Z])|(?<=[a-z])(?=[A-Z])", "_", name)
+    return [word.lower() for word in re.findall(r"[^\W\d_]+|\d+", apart)]
+
+
+def kind_of(name: str) -> str:
+    """What a name says that a column is, if it says that it is no annotator; else ""."""
+    words = words_of(name)
+    if words[:1] in (["is"], ["has"], ["was"]):
+        return "flag"
+    if words[-1:] and words[-1] in ("id", "ids", "guid", "uuid"):
+        return "id"
+    joined = "".join(word for word in words if not word.isdigit())
+    for kind, (_, known) in _KINDS.items():
+        if kind == "count" and joined == "n" and len(words) > 1 and words[0] != "n":
+            continue
+        if joined in known or any(word in known for word in words):
+            return kind
+    return ""
+
+
+@dataclass(frozen=True)
+class _Family:
+    """Columns whose names differ in one number, letter or word."""
+
+    pattern: str
+    members: dict[str, str]
+
+    @property
+    def words(self) -> list[str]:
+        return [word for word in words_of(self.pattern) if not word.isdigit()]
+
+    def says(self, known: frozenset[str]) -> bool:
+        return any(word in known for word in self.words)
+
+
+def _families(names: Sequence[str]) -> list[_Family]:
+    """Columns that are numbered or lettered alike, or share a word that says what they hold."""
+    found: dict[str, dict[str, str]] = {}
+    for name in names:
+        for pattern, part in _patterns(name):
+            found.setdefault(pattern, {})[part] = name
+    families = [_Family(*pair) for pair in found.items() if len(pair[1]) > 1]
+    taken: set[str] = set()
+    kept = []
+    for family in sorted(families, key=lambda f: -len(f.members)):
+        if not taken & set(family.members.values()):
+            kept.append(family)
+            taken |= set(family.members.values())
+    return sorted(kept, key=lambda f: names.index(next(iter(f.members.values()))))
+
+
+def _patterns(name: str) -> Iterable[tuple[str, str]]:
+    if re.fullmatch(r"[^\W\d_]", name):
+        yield "*", name
+        return
+    *_, last = [None, *re.finditer(r"\d+", name)]
+    if last is not None:
+        yield f"{name[: last.start()]}*{name[last.end() :]}", last.group()
+        return
+    lettered = re.fullmatch(r"(.*[^\W_])([\s_.-]+[A-Za-z]|(?<=[a-z])[A-Z])", name)
+    if lettered:
+        yield f"{lettered[1]}*", lettered[2]
+    parts = re.fullmatch(r"([^\W\d_]+)([\s_.:-]+)(.+)", name)
+    if parts and parts[1].lower() in ANNOTATOR_WORDS | LABEL_WORDS:
+        yield f"{parts[1]}{parts[2]}*", parts[3]
+    parts = re.fullmatch(r"(.+?)([\s_.:-]+)([^\W\d_]+)", name)
+    if parts and parts[3].lower() in ANNOTATOR_WORDS | LABEL_WORDS:
+        yield f"*{parts[2]}{parts[3]}", parts[1]
+
+
+# -- what was found -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What the columns of a wide table are.
+
+    Attributes
+    ----------
+    task : tuple of str
+        Columns that together are the id of the instance; none: rows are numbered from 0.
+    annotators : tuple of str
+        Columns of labels, one per annotator.
+    pairs : tuple of (str, str)
+        In a paired layout: columns of an annotator's id and of the label; then ``annotators`` is
+        empty.
+    gold : str or None
+        Column of gold labels.
+    others : dict {column: reason}
+        Columns that are none of these, and why.
+    why : str
+        How the annotators were found; empty if they were named.
+    named : dict
+        The options that name what was found: ``annotators``, or ``worker`` and ``label``.
+    """
+
+    task: tuple[str, ...]
+    annotators: tuple[str, ...]
+    pairs: tuple[tuple[str, str], ...] = ()
+    gold: str | None = None
+    others: dict[str, str] = field(default_factory=dict)
+    why: str = ""
+    named: dict[str, Any] = field(default_factory=dict)
+
+
+class UnclearColumnsError(AnnotationError):
+    """It cannot be told which columns of a table are the annotators'.
+
+    Attributes
+    ----------
+    problem : str
+        What cannot be told, in one sentence.
+    columns : list of (name, values)
+        The columns, with up to three values each.
+    options : dict
+        The options that would settle it, if the best guess is right.
+    mend : str
+        What else to do, in Python's words.
+    """
+
+    def __init__(
+        self, problem: str, columns: Cells, options: Mapping[str, Any], mend: str = ""
+    ) -> None:
+        self.problem, self.mend = problem, mend
+        self.columns = [(name, distinct(cells)[:3]) for name, cells in columns.items()]
+        self.options = dict(options)
+        super().__init__(problem)
+
+    @property
+    def seen(self) -> str:
+        """What cannot be told, and the columns with three values each."""
+        shown = [
+            f"{name!r} ({', '.join(value[:40] for value in values) or 'empty'})"
+            for name, values in self.columns[:SHOWN]
+        ]
+        more = len(self.columns) - SHOWN
+        last = [f"and {more:,} more"] * (more > 0)
+        return f"{self.problem}. The columns are {', '.join(shown + last)}"
+
+    def __str__(self) -> str:
+        named = {name: value for name, value in self.options.items() if name != "format"}
+        options = ", ".join(f"{name}={value!r}" for name, value in named.items())
+        mend = f"; {self.mend}" if self.mend else ""
+        return f"{self.seen}{mend}" + (f". The likeliest are {options}" if named else "")
+
+    def of(self, name: str) -> UnclearColumnsError:
+        """Return the same error, which names a file."""
+        found = UnclearColumnsError(f"{name}: {self.problem}", {}, self.options, self.mend)
+        found.columns = self.columns
+        return found
+
+
+def as_cell(value: Any) -> str:
+    """Write a cell as text: "" if it is missing, "1" for 1.0.
+
+    Examples
+    --------
+    >>> as_cell(1.0), as_cell(" yes "), as_cell(float("nan")), as_cell(None)
+    ('1', 'yes', '', '')
+    """
+    text = "" if value is None else str(value).strip()
+    if text in MISSING_CELLS:
+        return ""
+    return re.sub(r"^([+-]?\d+)\.0$", r"\1", text)
+
+
+def distinct(cells: Iterable[str]) -> list[str]:
+    """Values of a column in order of appearance, without gaps."""
+    return [value for value in dict.fromkeys(cells) if value]
+
+
+# -- naming columns -------------------------------------------------------------------------------
+
+
+def task_columns(task: str | Sequence[str], names: Sequence[str]) -> list[str]:
+    """Columns that make up the id of an instance: one name, several, or names with commas between.
+
+    Examples
+    --------
+    >>> task_columns("system,doc", ["system", "doc"]), task_columns("a,b", ["a,b"])
+    (['system', 'doc'], ['a,b'])
+    """
+    if not isinstance(task, str):
+        return list(task)
+    parts = [part.strip() for part in task.split(",")]
+    return parts if task not in names and set(parts) <= set(names) else [task]
+
+
+def joined_id(parts: Sequence[Any]) -> str:
+    r"""Join the parts of an id with "|"; a "|" within a part is written as "\|".
+
+    Examples
+    --------
+    >>> joined_id(["A", "news", 7])
+    'A|news|7'
+    """
+    texts = [as_cell(part) for part in parts]
+    if len(texts) == 1:
+        return texts[0]
+    return "|".join(text.replace("\\", "\\\\").replace("|", "\\|") for text in texts)
+
+
+def with_joined_task(frame: Frame, task: str | Sequence[str]) -> tuple[Frame, str]:
+    """Add the column of ids that several columns make up together; return its name, too.
+
+    Raises
+    ------
+    AnnotationError
+        If one of several columns does not exist.
+    """
+    names = task_columns(task, frame.columns)
+    if len(names) == 1:
+        return frame, names[0]
+    for name in names:
+        if name not in frame.columns:
+            raise AnnotationError(
+                f"task={task!r}: {name!r} is not a column; the columns are "
+                f"{', '.join(map(repr, frame.columns))}"
+            )
+    rows = zip(*(map(as_cell, frame[name].to_list()) for name in names), strict=True)
+    ids = [joined_id(row) if all(row) else None for row in rows]
+    joined = ",".join(names)
+    return frame.with_columns(nw.new_series(joined, ids, backend=frame.implementation)), joined
+
+
+def chosen_columns(
+    patterns: str | Iterable[str], names: Sequence[str], argument: str = "annotators"
+) -> list[str]:
+    """Columns that are named, or match a pattern such as ``worker_*``, in the table's order.
+
+    Parameters
+    ----------
+    patterns : str or iterable of str
+        Names and patterns; a text may hold several, with commas between.
+    names : sequence of str
+    argument : str
+        For messages.
+
+    Raises
+    ------
+    AnnotationError
+        If a name or pattern fits no column.
+    """
+    listed = [patterns] if isinstance(patterns, str) else [str(p) for p in patterns]
+    found: set[str] = set()
+    for text in listed:
+        parts = [text] if text in names else [part.strip() for part in text.split(",")]
+        for part in filter(None, parts):
+            fitting = [part] if part in names else [n for n in names if fnmatchcase(n, part)]
+            if not fitting:
+                raise AnnotationError(
+                    f"{argument}={part!r} fits no column; the columns are {_shown(names)}"
+                )
+            found |= set(fitting)
+    if not found:
+        raise AnnotationError(f"{argument}={patterns!r} names no column")
+    return [name for name in names if name in found]
+
+
+def brief_names(chosen: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Patterns that fit exactly these columns, such as ``worker_*``, or their names.
+
+    Examples
+    --------
+    >>> brief_names(["w_1", "w_2", "w_3"], ["id", "w_1", "w_2", "w_3"])
+    ['w_*']
+    >>> brief_names(["ann", "bob"], ["ann", "bob", "gold"])
+    ['ann', 'bob']
+    """
+    for family in _families(list(chosen)):
+        fitting = [name for name in names if fnmatchcase(name, family.pattern)]
+        if len(chosen) > 2 and fitting == list(chosen) and not set("[]?,") & set(family.pattern):
+            return [family.pattern]
+    return list(chosen)
+
+
+def _matched(pattern: str, names: Sequence[str], argument: str) -> dict[str, str]:
+    """Columns that a pattern with one star fits, by what the star stands for."""
+    before, star, after = pattern.partition("*")
+    if not star or "*" in after:
+        raise AnnotationError(
+            f"{argument}={pattern!r} must be a pattern with one *, such as '{argument}_*'"
+        )
+    fitting = {
+        name[len(before) : len(name) - len(after)]: name
+        for name in names
+        if name.startswith(before) and name.endswith(after) and len(name) > len(before) + len(after)
+    }
+    if not fitting:
+        raise AnnotationError(f"{argument}={pattern!r} fits no column")
+    return fitting
+
+
+def paired(worker: str, label: str, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Pair the columns of two patterns such as ``TurkId*`` and ``Score*`` by their stars.
+
+    Raises
+    ------
+    AnnotationError
+        If a pattern fits no column, or a column has no partner.
+    """
+    workers, labels = _matched(worker, names, "worker"), _matched(label, names, "label")
+    lonely = [*(labels[k] for k in labels if k not in workers)]
+    lonely += [workers[k] for k in workers if k not in labels]
+    if lonely:
+        raise AnnotationError(
+            f"worker={worker!r} and label={label!r}: the column {lonely[0]!r} has no partner"
+        )
+    return [(name, labels[key]) for key, name in workers.items()]
+
+
+# -- judging --------------------------------------------------------------------------------------
+
+
+def find_roles(
+    columns: Cells,
+    *,
+    task: Sequence[str] | None = None,
+    annotators: str | Iterable[str] | None = None,
+    worker: str | None = None,
+    label: str | None = None,
+) -> Roles:
+    """Find out what the columns of a wide table are.
+
+    Parameters
+    ----------
+    columns : mapping from str to cells
+    task : sequence of str, optional
+        Columns of the ids; default: found by name and values.
+    annotators : str or iterable of str, optional
+        Names or patterns of the annotators' columns; default: recognised.
+    worker, label : str, optional
+        Patterns of paired columns.
+
+    Raises
+    ------
+    UnclearColumnsError
+        If it cannot be told which columns are the annotators'.
+    AnnotationError
+        If a column that is named does not exist.
+    """
+    names = list(columns)
+    for name in task or ():
+        if name not in columns:
+            raise AnnotationError(f"task={name!r} is not a column; the columns are {_shown(names)}")
+    judged = _Judged(columns, tuple(task) if task is not None else _find_ids(columns))
+    if worker is not None and label is not None:
+        pairs = paired(worker, label, names)
+        return judged.roles(pairs=pairs, named={"worker": worker, "label": label})
+    if annotators is not None:
+        chosen = chosen_columns(annotators, names)
+        if task is not None and (both := [name for name in chosen if name in task]):
+            raise AnnotationError(
+                f"the column {both[0]!r} is named by task= and by annotators=; it is one of both"
+            )
+        judged = _Judged(columns, tuple(n for n in judged.task if n not in chosen))
+        return judged.roles(chosen, named={"annotators": brief_names(chosen, names)})
+    return judged.recognised()
+
+
+def guess_long(columns: Cells) -> dict[str, str]:
+    """Guess the columns of a table with one row per annotation; empty if none is a good guess.
+
+    Examples
+    --------
+    >>> cells = {"prompt": ["p", "p", "q"], "judge": ["j", "k", "j"], "verdict": ["1", "2", "1"]}
+    >>> guess_long(cells)
+    {'task': 'prompt', 'worker': 'judge', 'label': 'verdict'}
+    """
+    people = [name for name in columns if set(words_of(name)) & ANNOTATOR_WORDS]
+    others = {name: len(set(cells)) for name, cells in columns.items() if name not in people}
+    others = {name: n for name, n in others.items() if kind_of(name) in ("", "id") and n > 1}
+    if len(people) != 1 or len(others) < 2 or _all_differ(columns[people[0]]):
+        return {}
+    label = min(reversed(others), key=others.__getitem__)
+    task = max((name for name in others if name != label), key=others.__getitem__)
+    return {"task": task, "worker": people[0], "label": label}
+
+
+def _find_ids(columns: Cells) -> tuple[str, ...]:
+    """Column of the ids, by its name, or the first by its values; none if rows have no ids."""
+    names = list(columns)
+    if not names or is_id_name(names[0]):
+        return tuple(names[:1])
+    for name in names:
+        called = is_id_name(name) or kind_of(name) == "id"
+        if called and not _in_family(name, names) and _all_differ(columns[name]):
+            return (name,)
+    first, cells = names[0], columns[names[0]]
+    if not _all_differ(cells) or _in_family(first, names):
+        return ()
+    if _counts_rows(cells):
+        return (first,)
+    if _is_prose(cells) or any(map(_is_fraction, cells)) or kind_of(first) in ("text", "time"):
+        return ()
+    elsewhere = {cell for name in names[1:] for cell in columns[name]}
+    alone = len(cells) > 2 and not elsewhere & set(cells)
+    return (first,) if alone or len(cells) > FEW else ()
+
+
+def _in_family(name: str, names: Sequence[str]) -> bool:
+    return any(name in family.members.values() for family in _families(names))
+
+
+def _all_differ(cells: Sequence[str]) -> bool:
+    return len(cells) > 1 and "" not in cells and len(set(cells)) == len(cells)
+
+
+def _counts_rows(cells: Sequence[str]) -> bool:
+    """Whether a column numbers the rows: 1, 2, 3, ... in the file's order."""
+    if len(cells) < 4 or not all(cell.isdecimal() for cell in cells):
+        return False
+    start = int(cells[0])
+    return all(int(cell) == start + k for k, cell in enumerate(cells))
+
+
+def _is_prose(cells: Iterable[str]) -> bool:
+    values = distinct(cells)
+    if not values:
+        return False
+    n_words = sum(len(value.split()) for value in values) / len(values)
+    n_letters = sum(map(len, values)) / len(values)
+    return n_words > PROSE_WORDS or n_letters > PROSE_LETTERS
+
+
+def _is_fraction(cell: str) -> bool:
+    return re.fullmatch(r"[+-]?\d*[.,]\d+(e[+-]?\d+)?", cell, re.IGNORECASE) is not None
+
+
+def _is_number(cell: str) -> bool:
+    return re.fullmatch(r"[+-]?\d+", cell) is not None or _is_fraction(cell)
+
+
+_DATE = re.compile(r"\d{4}-\d\d?-\d\d?|\d\d?[./]\d\d?[./]\d{2,4}|\d\d?:\d\d(:\d\d)?")
+
+
+class _Judged:
+    """The columns of a table beside its ids, judged one by one and together."""
+
+    def __init__(self, columns: Cells, task: tuple[str, ...]) -> None:
+        self.columns, self.task = columns, task
+        self.names = [name for name in columns if name not in task]
+        self.counts = {name: Counter(filter(None, columns[name])) for name in self.names}
+
+    # -- one by one -----------------------------------------------------------------------------
+
+    def by_values(self, name: str) -> str:
+        """Why the values of a column cannot be labels; "" if they can."""
+        cells, counts = self.columns[name], self.counts[name]
+        if not counts:
+            return "it is empty"
+        if all(_DATE.match(value) for value in counts):
+            return "it holds times"
+        if _is_prose(cells):
+            return "it holds texts"
+        if len(counts) == sum(counts.values()) > 3 and len(counts) > len(set(self.values(name))):
+            return "every row has another value"
+        return ""
+
+    def values(self, name: str) -> list[str]:
+        """Values of a column that another column holds, too."""
+        others = [counts for other, counts in self.counts.items() if other != name]
+        return [v for v in self.counts[name] if any(v in counts for counts in others)]
+
+    def has_fractions(self, name: str) -> bool:
+        return any(map(_is_fraction, self.counts[name]))
+
+    # -- together -------------------------------------------------------------------------------
+
+    def vocabulary(self, names: Iterable[str]) -> set[str]:
+        return {value for name in names for value in self.counts[name]}
+
+    def within(self, name: str, vocabulary: set[str]) -> float:
+        """Share of the cells of a column whose values are in a vocabulary."""
+        counts = self.counts[name]
+        total = sum(counts.values())
+        return sum(n for v, n in counts.items() if v in vocabulary) / total if total else 0.0
+
+    def alike(self, name: str, others: Sequence[str]) -> bool:
+        """Whether a column may hold labels of the vocabulary of others."""
+        vocabulary, own = self.vocabulary(others), set(self.counts[name])
+        shared = [self.within(other, own) for other in others]
+        return self.within(name, vocabulary) >= SHARED and max(shared, default=0) >= SHARED
+
+    def share_vocabulary(self, names: Sequence[str]) -> bool:
+        """Whether each of the columns, but for nearly empty ones, holds values of the others."""
+        return all(
+            self.counts[name].total() < FEW_CELLS
+            or self.within(name, self.vocabulary(n for n in names if n != name)) >= SHARED
+            for name in names
+        )
+
+    def clusters(self, names: Sequence[str]) -> list[list[str]]:
+        """Groups of columns that share a vocabulary, directly or through others."""
+        groups: list[list[str]] = []
+        for name in names:
+            near = [group for group in groups if any(self.alike(name, [o]) for o in group)]
+            groups = [group for group in groups if group not in near]
+            groups.append([*(other for group in near for other in group), name])
+        return [[name for name in names if name in group] for group in groups]
+
+    def sides_with_majority(self, name: str, others: Sequence[str]) -> int:
+        """Number of contested rows if a column is the majority of others wherever there is one."""
+        contested = 0
+        for row, cell in enumerate(self.columns[name]):
+            votes = Counter(filter(None, (self.columns[other][row] for other in others)))
+            most = votes.most_common(2)
+            if not most or (len(most) > 1 and most[0][1] == most[1][1]):
+                continue
+            if cell != most[0][0]:
+                return 0
+            contested += len(most) > 1
+        return contested
+
+    # -- the answer -----------------------------------------------------------------------------
+
+    def roles(
+        self,
+        annotators: Sequence[str] = (),
+        pairs: Sequence[tuple[str, str]] = (),
+        *,
+        why: str = "",
+        named: Mapping[str, Any],
+    ) -> Roles:
+        """Roles once the annotators are known: gold, and the reason for each other column."""
+        labels = [*annotators, *(label for _, label in pairs)]
+        taken = {*labels, *(worker for worker, _ in pairs)}
+        vocabulary = self.vocabulary(labels)
+        others = {name: self.reason(name, vocabulary) for name in self.names if name not in taken}
+        golden = [
+            name
+            for name in others
+            if kind_of(name) == "gold"
+            and self.counts[name]
+            and self.within(name, vocabulary) >= SHARED
+        ]
+        if len(golden) == 1:
+            del others[golden[0]]
+        for name in golden[1:] and golden:
+            others[name] = "several columns are called like gold labels"
+        gold = golden[0] if len(golden) == 1 else None
+        return Roles(self.task, tuple(annotators), tuple(pairs), gold, others, why, dict(named))
+
+    def reason(self, name: str, vocabulary: set[str]) -> str:
+        """Why a column is no annotator."""
+        found = self.by_values(name)
+        if not self.counts[name]:
+            return found
+        if kind := kind_of(name):
+            return _KINDS[kind][0]
+        if found:
+            return found
+        if self.has_fractions(name):
+            return "it holds fractions, as scores and shares do"
+        if self.within(name, vocabulary) < SHARED:
+            return "its values are not those of the annotators"
+        return "it is not among the annotators"
+
+    def recognised(self) -> Roles:
+        """Recognise the annotators.
+
+        Raises
+        ------
+        UnclearColumnsError
+        """
+        pairs = self.found_pairs()
+        if pairs is not None:
+            return pairs
+        left = [n for n in self.names if not self.by_values(n) and not self.is_called_other(n)]
+        families = [
+            family
+            for family in _families(left)
+            if self.share_vocabulary(list(family.members.values()))
+            or family.says(ANNOTATOR_WORDS | LABEL_WORDS)
+        ]
+        whole = [f for f in families if not any(map(self.has_fractions, f.members.values()))]
+        families = whole or families
+        left = [n for n in left if not self.has_fractions(n) or self.is_in(n, families)]
+        if len(families) > 1:
+            called = [f for f in families if f.says(ANNOTATOR_WORDS)]
+            called = called or [f for f in families if f.says(LABEL_WORDS)]
+            if len(called) != 1:
+                raise self.unclear("several groups of columns could be the annotators", left)
+            families = called
+        if families:
+            return self.from_family(families[0], left)
+        return self.from_vocabulary(left)
+
+    def is_called_other(self, name: str) -> bool:
+        """Whether a name says that a column is no annotator: "expert" does, "expert_1" does not.
+
+        Properties of items in numbered columns, and ids that repeat, may be something else.
+        """
+        kind = kind_of(name)
+        family = next((f for f in _families(self.names) if self.is_in(name, [f])), None)
+        if kind == "gold" and family is not None and "expert" in words_of(name):
+            return False
+        if kind == "item":
+            return family is None
+        if kind == "id":
+            return 2 * len(self.counts[name]) > self.counts[name].total()
+        return bool(kind)
+
+    @staticmethod
+    def is_in(name: str, families: Sequence[_Family]) -> bool:
+        return any(name in family.members.values() for family in families)
+
+    def from_family(self, family: _Family, left: Sequence[str]) -> Roles:
+        """Roles if the annotators are the columns of one kind of name."""
+        members = list(family.members.values())
+        if family.says(QUESTION_WORDS) and not family.says(ANNOTATOR_WORDS | LABEL_WORDS):
+            raise self.unclear(
+                f"the columns {family.pattern!r} may be questions rather than annotators", members
+            )
+        vocabulary = self.vocabulary(members)
+        if len(vocabulary) > FEW and not all(map(_is_number, vocabulary)):
+            given = sum(sum(self.counts[name].values()) for name in members)
+            if len(vocabulary) > given / 2:
+                raise self.unclear(
+                    f"the columns {family.pattern!r} hold {len(vocabulary):,} different values, "
+                    "which are hardly labels",
+                    members,
+                )
+        outside = [name for name in left if name not in members]
+        doubtful = [
+            name
+            for name in outside
+            if self.alike(name, members) and self.sides_with_majority(name, members) < CONTESTED
+        ]
+        if doubtful:
+            raise self.unclear(
+                f"{_listed(doubtful)} could be annotators like {_listed(members)}, or something "
+                "else, as gold labels are",
+                members,
+            )
+        found = self.roles(
+            members,
+            why="because they are called alike",
+            named={"annotators": brief_names(members, list(self.columns))},
+        )
+        return self.with_computed(found, [n for n in outside if self.alike(n, members)])
+
+    def are_codes(self, names: Sequence[str]) -> bool:
+        """Whether columns of few cells, which need not share values, hold codes 0, 1, 2, ..."""
+        found = self.vocabulary(names)
+        if len(names) < 2 or not all(value.isdecimal() for value in found):
+            return False
+        codes = sorted(map(int, found))
+        counted = codes[0] in (0, 1) and codes == list(range(codes[0], codes[-1] + 1))
+        return counted and all(self.counts[name].total() < FEW_CELLS for name in names)
+
+    def from_vocabulary(self, left: Sequence[str]) -> Roles:
+        """Roles if the annotators are the columns of one small vocabulary."""
+        groups = [group for group in self.clusters(left) if len(group) > 1]
+        if not groups and self.are_codes(left):
+            groups = [list(left)]
+        if not groups:
+            raise self.unclear("no two columns share a small vocabulary, as annotators do", left)
+        if len(groups) > 1:
+            raise self.unclear("several groups of columns could be the annotators", left)
+        group = groups[0]
+        if len(self.vocabulary(group)) > FEW:
+            raise self.unclear(
+                f"{_listed(group)} hold {len(self.vocabulary(group)):,} different values, which "
+                "may be something else than labels",
+                group,
+            )
+        sided = {
+            name: self.sides_with_majority(name, [other for other in group if other != name])
+            for name in group
+            if len(group) > 2
+        }
+        computed = [name for name, rows in sided.items() if rows >= CONTESTED]
+        if len(computed) == 1:
+            group = [name for name in group if name not in computed]
+        elif sum(rows > 2 for rows in sided.values()) == 1:
+            name = max(sided, key=sided.__getitem__)
+            raise self.unclear(
+                f"{name!r} may be an annotator, or the majority of the others, which it equals in "
+                f"all rows ({sided[name]} of them contested)",
+                [other for other in group if other != name],
+            )
+        called = [name for name in group if set(words_of(name)) & LABEL_WORDS]
+        people = [name for name in group if name not in called]
+        if called and people:
+            raise self.unclear(
+                f"{_listed(called)} could be annotators like {_listed(people)}, or the labels "
+                "decided for the items",
+                people,
+            )
+        few = _listed(sorted(self.vocabulary(group)))
+        found = self.roles(
+            group,
+            why=f"because their values are the same few ({few})",
+            named={"annotators": brief_names(group, list(self.columns))},
+        )
+        return self.with_computed(found, computed if len(computed) == 1 else [])
+
+    @staticmethod
+    def with_computed(found: Roles, names: Sequence[str]) -> Roles:
+        for name in names:
+            found.others[name] = "it is the majority of the annotators in every row"
+        return found
+
+    def found_pairs(self) -> Roles | None:
+        """Roles of a paired layout: numbered columns of annotators' ids beside numbered labels."""
+        families = _families(self.names)
+        ids = [
+            f
+            for f in families
+            if f.says(ANNOTATOR_WORDS) and ("id" in f.words or not kind_of(f.pattern))
+        ]
+        for worker in ids:
+            others = [
+                f
+                for f in families
+                if f is not worker
+                and f.members.keys() == worker.members.keys()
+                and not kind_of(f.pattern)
+            ]
+            labels = [f for f in others if f.says(LABEL_WORDS)]
+            if not labels and "id" in worker.words:
+                labels = others
+            if not labels or not self.differ_in_rows(list(worker.members.values())):
+                continue
+            if len(labels) > 1:
+                raise self.unclear(
+                    f"{worker.pattern!r} names the annotators of each row, and several groups of "
+                    "columns could be their labels",
+                    [],
+                    {"worker": worker.pattern, "label": labels[0].pattern},
+                )
+            named = {"worker": worker.pattern, "label": labels[0].pattern}
+            pairs = paired(named["worker"], named["label"], self.names)
+            return self.roles(
+                pairs=pairs, why="because each label stands beside its annotator", named=named
+            )
+        return None
+
+    def differ_in_rows(self, names: Sequence[str]) -> bool:
+        """Whether no row holds a value in two of the columns, as one annotator labels once."""
+        for row in zip(*(self.columns[name] for name in names), strict=True):
+            given = [cell for cell in row if cell]
+            if len(set(given)) < len(given):
+                return False
+        return True
+
+    def unclear(
+        self, problem: str, guess: Sequence[str], options: Mapping[str, Any] | None = None
+    ) -> UnclearColumnsError:
+        """Say what cannot be told, with the options that would settle it."""
+        likely = list(guess) or [name for name in self.names if self.counts[name]]
+        options = options or {"annotators": brief_names(likely, list(self.columns))}
+        return UnclearColumnsError(problem, self.columns, options)
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:SHOWN])) + (" ..." if len(names) > SHOWN else "")
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:3]))
+    return shown + (f" and {len(names) - 3:,} more" if len(names) > 3 else "")
