@@ -14,6 +14,7 @@ from manyhands import AnnotationTable, CrowdStackingClassifier, DawidSkene, load
 from manyhands.classifiers.stacking import automatic
 from manyhands.io import read_annotations, read_export
 from manyhands.io.annotations import read_items
+from manyhands.io.frames import read_frame
 from manyhands.jobs.outputs import times_of
 from manyhands.registry import all_aggregators
 from manyhands.report import planning
@@ -516,3 +517,60 @@ def test_samples_from_the_export_to_a_classifier_and_back(data_home, home, name,
     tasks = [row[0] for row in read_rows(Path("model/labels.csv"))[1:]]
     assert len(tasks) >= counts[1]
     assert ids_in(OWN.get(tool, "datasets/data.jsonl")) == set(tasks)
+
+
+# -- spreadsheets -----------------------------------------------------------------------------
+
+SHEETS = [
+    ["aggregate", "A.csv"],
+    ["next", "A.csv", "-n", "5"],
+    ["review", "A.csv", "-n", "5"],
+    ["annotators", "A.csv"],
+    ["budget", "A.csv", "--budget", "3.5", "--runs", "1"],
+]
+"""Commands that write a table."""
+
+
+@pytest.mark.parametrize("command", [*SHEETS, ["convert", "A.csv"]], ids=lambda c: c[0])
+def test_every_table_is_written_as_a_workbook_and_for_excel(home, command):
+    pytest.importorskip("openpyxl", reason="pip install 'manyhands[xlsx]'")
+    out = [] if command[0] == "convert" else ["--out"]
+    done(*command, *out, "out.xlsx")
+    done(*command, *out, "out.csv", "--excel")
+    done(*command, *out, "plain.csv")
+    book, excel, plain = (read_frame(Path(n)) for n in ("out.xlsx", "out.csv", "plain.csv"))
+    assert book.columns == excel.columns == plain.columns
+    assert len(book) == len(plain) == len(excel) > 0
+    first = plain.columns[0]
+    assert book[first].to_list() == excel[first].to_list() == plain[first].to_list()
+    assert Path("out.csv").read_bytes() == b"\xef\xbb\xbf" + Path("plain.csv").read_bytes()
+
+
+@pytest.mark.parametrize("command", SHEETS, ids=lambda c: c[0])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_read(home, command):
+    command = [command[0], "not there.csv", *command[2:]]
+    refused(3, *command, "--out", "x.xls", says=["'.xls'", ".xlsx"])
+    refused(4, *command, "--out", "A.csv/x.csv", says=["a file exists where a folder is needed"])
+
+
+def test_labels_of_a_folder_are_written_for_excel_and_read_again(home):
+    done("aggregate", "A.csv", "--out", "labels", "--excel")
+    for name in ("labels.csv", "annotators.csv"):
+        assert Path("labels", name).read_bytes().startswith(b"\xef\xbb\xbf")
+    done("convert", "A.csv", "found.xlsx", "--labels", "labels/labels.csv")
+    done("convert", "A.csv", "again.csv", "--labels", "found.xlsx")
+    assert read_rows(Path("again.csv"))[0][:2] == ["task", "label"]
+
+
+def test_votes_as_people_keep_them_are_read_on_the_command_line(home):
+    rows = "\r\n".join(["Item;Person;Urteil", "1;Jörg;0", "", "1;Zoë;1", "2;Jörg;1", "2;Zoë;1"])
+    Path("v.csv").write_bytes(rows.encode("cp1252"))
+    names = ["--task", "Item", "--worker", "Person", "--label", "Urteil"]
+    result = run("describe", "v.csv", *names)
+    assert result.exit_code == 0
+    assert "read as cp1252, because it is not valid UTF-8 (line 2 has 'Jörg')" in result.stderr
+    assert "state another with --encoding" in result.stderr
+    assert "row 3 is blank and was skipped" in result.stderr
+    refused(3, "describe", "v.csv", *names, "--sheet", "x", says=["--sheet 'x' names a sheet"])
+    Path("v.csv").write_text("task;a,worker;b,label\n1;a,w;b,x\n1;a,v;b,x\n")
+    refused(3, "describe", "v.csv", says=["cannot be told", "--separator ','"])

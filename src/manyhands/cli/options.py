@@ -26,7 +26,7 @@ OutFile = Annotated[
         "--out",
         parser=some_path,
         metavar="FILE",
-        help="File to write: .csv, .tsv, .parquet, .json or .jsonl.",
+        help="File to write: .csv, .tsv, .xlsx, .parquet, .json or .jsonl.",
     ),
 ]
 
@@ -38,6 +38,28 @@ KeepFormulas = Annotated[
         "them keeps spreadsheets from running them.",
     ),
 ]
+
+
+def _write_for_excel(context: typer.Context, wanted: bool) -> bool:
+    """Write all CSV of the command for Excel."""
+    from manyhands.io.csv_files import for_excel
+
+    if wanted and not context.resilient_parsing:
+        context.with_resource(for_excel())
+    return wanted
+
+
+Excel = Annotated[
+    bool,
+    typer.Option(
+        "--excel",
+        callback=_write_for_excel,
+        help="Write CSV that Excel opens on a double-click: with a byte order mark, and with "
+        "semicolons and decimal commas where this computer's settings have them. A name that ends "
+        "in .xlsx opens everywhere.",
+    ),
+]
+"""Its callback does all; commands only declare it."""
 
 OutFolder = Annotated[
     Path,

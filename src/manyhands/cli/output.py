@@ -300,6 +300,14 @@ def records_of(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
+def check_out(path: Path | None) -> None:
+    """Check, before any work, that `write_columns` can write a file of this name."""
+    from manyhands.io.frames import check_table_path
+
+    if path is not None:
+        check_table_path(path)
+
+
 def write_columns(path: Path | None, columns: dict[str, list[Any]], keep_formulas: bool) -> None:
     """Write columns if there is a path, and say so on standard error."""
     from manyhands.io.frames import write_table

@@ -1,11 +1,14 @@
-"""Writing CSV that no spreadsheet runs."""
+"""Writing CSV that no spreadsheet runs, and that Excel opens on a double-click."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
-from typing import Any
+import locale
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final
 
 FORMULA_STARTS = tuple("=+-@\t\r\n＝＋－＠")
 """A spreadsheet takes a cell that begins with one of these as a formula, if it is no number."""
@@ -28,8 +31,40 @@ def released(cell: str) -> str:
     return cell[1:] if cell.startswith("'") and is_formula(cell) else cell
 
 
+MARK: Final = "\ufeff"
+"""Byte order mark, without which Excel takes UTF-8 for the system's code page."""
+
+_FOR_EXCEL: ContextVar[bool] = ContextVar("for_excel", default=False)
+
+
+@contextmanager
+def for_excel() -> Iterator[None]:
+    """Write every CSV file for Excel within this context, as one option of a command asks."""
+    token = _FOR_EXCEL.set(True)
+    try:
+        yield
+    finally:
+        _FOR_EXCEL.reset(token)
+
+
+def decimal_mark() -> str:
+    """Decimal mark of this computer's settings, by which Excel reads CSV: a point, or a comma."""
+    before = locale.setlocale(locale.LC_NUMERIC)
+    try:
+        locale.setlocale(locale.LC_NUMERIC, "")
+        return "," if locale.localeconv()["decimal_point"] == "," else "."
+    except locale.Error:  # Settings that this system does not know.
+        return "."
+    finally:
+        locale.setlocale(locale.LC_NUMERIC, before)
+
+
 def csv_text(
-    columns: Mapping[str, Sequence[Any]], *, separator: str = ",", keep_formulas: bool = False
+    columns: Mapping[str, Sequence[Any]],
+    *,
+    separator: str = ",",
+    keep_formulas: bool = False,
+    excel: bool = False,
 ) -> str:
     """Write columns as CSV.
 
@@ -41,11 +76,19 @@ def csv_text(
     keep_formulas : bool
         Write text such as ``=SUM(A1)`` as it is. By default an apostrophe before it keeps
         spreadsheets from running it; `read_frame` removes the apostrophe.
+    excel : bool
+        Write what Excel opens on a double-click on a computer with the settings of this one: with
+        a byte order mark, and where the settings have decimal commas, with these, and semicolons
+        in place of commas between the cells. Also within `for_excel`.
     """
+    excel = excel or _FOR_EXCEL.get()
+    decimal = decimal_mark() if excel else "."
+    if decimal == "," == separator:
+        separator = ";"
 
     def cell(value: Any) -> Any:
         if isinstance(value, float):
-            return f"{value:.6f}"
+            return f"{value:.6f}".replace(".", decimal)
         unsafe = isinstance(value, str) and not keep_formulas and is_formula(value)
         return f"'{value}" if unsafe else value
 
@@ -53,6 +96,7 @@ def csv_text(
     # The csv module does not quote a lone carriage return, at which readers end the row.
     quote_all = any(isinstance(v, str) and "\r" in v for row in rows for v in row)
     text = io.StringIO()
+    text.write(MARK if excel else "")
     writer = csv.writer(
         text,
         delimiter=separator,

@@ -134,7 +134,11 @@ def _pyarrow() -> Any:
 
 
 def write_table(
-    path: PathLike, columns: Mapping[str, Sequence[Any]], *, keep_formulas: bool = False
+    path: PathLike,
+    columns: Mapping[str, Sequence[Any]],
+    *,
+    keep_formulas: bool = False,
+    excel: bool = False,
 ) -> Path:
     """Write columns atomically; the suffix determines the format (see `WRITTEN`).
 
@@ -145,6 +149,8 @@ def write_table(
     keep_formulas : bool
         As in `csv_text`; the other formats are never changed: in a workbook, text is stored as
         text, which Excel does not run.
+    excel : bool
+        As in `csv_text`; has no effect on the other formats.
 
     Raises
     ------
@@ -158,7 +164,8 @@ def write_table(
     path = check_table_path(path)
     suffix = path.suffix.lower()
     if suffix in SEPARATORS:
-        text = csv_text(columns, separator=SEPARATORS[suffix], keep_formulas=keep_formulas)
+        separator = SEPARATORS[suffix]
+        text = csv_text(columns, separator=separator, keep_formulas=keep_formulas, excel=excel)
         return write_atomically(path, text)
     if suffix == ".xlsx":
         return write_atomically(path, write_workbook(columns))

@@ -349,17 +349,12 @@ def write_workbook(columns: Mapping[str, Sequence[Any]], title: str = "manyhands
     from openpyxl.cell import WriteOnlyCell  # type: ignore[import-untyped]
     from openpyxl.styles import Font  # type: ignore[import-untyped]
 
-    n = len(next(iter(columns.values()), ()))
-    if n >= MOST_ROWS:
-        raise AnnotationError(
-            f"{n:,} rows are more than a sheet of Excel holds ({MOST_ROWS - 1:,}); write .csv or "
-            ".parquet"
-        )
+    _check_fits(columns)
     book = openpyxl.Workbook(write_only=True)
     sheet = book.create_sheet(title)
     sheet.freeze_panes = "A2"
 
-    def cell(value: Any, row: int, name: str) -> Any:
+    def cell(value: Any) -> Any:
         if hasattr(value, "item"):
             value = value.item()
         if value is None or (isinstance(value, float) and value != value):
@@ -368,26 +363,37 @@ def write_workbook(columns: Mapping[str, Sequence[Any]], title: str = "manyhands
             return value
         if isinstance(value, int | float) and abs(value) < LARGEST_NUMBER:
             return value
-        return _text_cell(WriteOnlyCell(sheet, None), str(value), f"column {name!r}, row {row}")
+        return _as_text_cell(WriteOnlyCell(sheet, None), str(value))
 
-    head = [_text_cell(WriteOnlyCell(sheet, None), name, "a name") for name in columns]
+    head = [_as_text_cell(WriteOnlyCell(sheet, None), name) for name in columns]
     for each in head:
         each.font = Font(bold=True)
     sheet.append(head)
-    for number, values in enumerate(zip(*columns.values(), strict=True), start=2):
-        sheet.append([cell(v, number, name) for name, v in zip(columns, values, strict=True)])
+    for values in zip(*columns.values(), strict=True):
+        sheet.append([cell(value) for value in values])
     content = io.BytesIO()
     book.save(content)
     return content.getvalue()
 
 
-def _text_cell(cell: Any, text: str, where: str) -> Any:
-    """Store text that no program takes for a formula, a number or an error."""
-    if len(text) > LONGEST_CELL:
+def _check_fits(columns: Mapping[str, Sequence[Any]]) -> None:
+    n = len(next(iter(columns.values()), ()))
+    if n >= MOST_ROWS:
         raise AnnotationError(
-            f"{where} has a text of {len(text):,} characters, and a cell of Excel holds "
-            f"{LONGEST_CELL:,}; write .csv or .parquet"
+            f"{n:,} rows are more than a sheet of Excel holds ({MOST_ROWS - 1:,}); write .csv or "
+            ".parquet"
         )
+    for name, values in columns.items():
+        for row, value in enumerate(values, start=2):
+            if isinstance(value, str) and len(value) > LONGEST_CELL:
+                raise AnnotationError(
+                    f"column {name!r}, row {row} has a text of {len(value):,} characters, and a "
+                    f"cell of Excel holds {LONGEST_CELL:,}; write .csv or .parquet"
+                )
+
+
+def _as_text_cell(cell: Any, text: str) -> Any:
+    """Store text that no program takes for a formula, a number or an error."""
     text = _ESCAPED.sub(lambda found: f"_x005F{found[0]}", text)
     text = _CONTROLS.sub(lambda found: f"_x{ord(found[0]):04X}_", text)
     cell.value = text

@@ -43,6 +43,7 @@ def write_labels(
     enough: int = ENOUGH,
     method: str = "manyhands",
     keep_formulas: bool = False,
+    excel: bool = False,
 ) -> Path:
     """Write the label of every instance, how sure it is, and what to do about it.
 
@@ -54,7 +55,7 @@ def write_labels(
     posterior, labels, known, accept, enough
         As in `manyhands.io.consensus`, whose actions are written.
     to : str
-        "table": .csv, .tsv, .parquet, .json or .jsonl, by the suffix of the path.
+        "table": .csv, .tsv, .xlsx, .parquet, .json or .jsonl, by the suffix of the path.
         "label-studio": tasks with predictions, to import (.json).
         "prodigy": tasks of the choice interface, the least certain first (.jsonl).
         "argilla": records with suggestions, for ``Record.from_dict`` (.json).
@@ -65,7 +66,7 @@ def write_labels(
         Without it, an item has its id only.
     method : str
         Name of what made the labels, such as "DawidSkene".
-    keep_formulas : bool
+    keep_formulas, excel : bool
         As in `manyhands.io.frames.write_table`.
 
     Returns
@@ -79,7 +80,7 @@ def write_labels(
     WriteError
         If the path cannot be written.
     MissingExtraError
-        If the format is Parquet and the extra 'io' is not installed.
+        If the format is Parquet or .xlsx, and the extra 'io' or 'xlsx' is not installed.
 
     Examples
     --------
@@ -96,7 +97,8 @@ def write_labels(
     check_target(path, to)
     found = consensus(table, posterior, labels, known=known, accept=accept, enough=enough)
     options: dict[str, Any] = {"to": to, "export": export, "method": method}
-    return write_consensus(path, found, keep_formulas=keep_formulas, **options)
+    options |= {"keep_formulas": keep_formulas, "excel": excel}
+    return write_consensus(path, found, **options)
 
 
 def write_consensus(
@@ -107,11 +109,12 @@ def write_consensus(
     export: Export | None = None,
     method: str = "manyhands",
     keep_formulas: bool = False,
+    excel: bool = False,
 ) -> Path:
     """Write what `manyhands.io.consensus` returned; see `write_labels`."""
     path = check_target(path, to)
     if to == "table":
-        return write_table(path, found.columns(), keep_formulas=keep_formulas)
+        return write_table(path, found.columns(), keep_formulas=keep_formulas, excel=excel)
     items = ItemFields(export, to)
     if to == "datasets":
         columns = found.columns()
@@ -159,12 +162,13 @@ def write_annotations(
     to: str = "table",
     export: Export | None = None,
     keep_formulas: bool = False,
+    excel: bool = False,
 ) -> Path:
     """Write annotations, one row for each, or as the annotations of a labelling tool.
 
     Parameters
     ----------
-    path, to, export, keep_formulas
+    path, to, export, keep_formulas, excel
         As in `write_labels`.
     table : AnnotationTable
         Weights, sources other than "observed" and families are columns of a long table; the
@@ -202,7 +206,7 @@ def write_annotations(
             columns["question"] = [items.question] * len(columns["task"])
         columns |= items.columns(columns["task"], {*columns, "question"})
         if to == "table":
-            return write_table(path, columns, keep_formulas=keep_formulas)
+            return write_table(path, columns, keep_formulas=keep_formulas, excel=excel)
         return _write_dataset(path, columns, f"{table.n_annotations:,} annotations")
     _warn_of_what_is_lost(table, to)
     return _write_records(path, ANNOTATIONS[to](table, by_task(table, export), items))

@@ -10,6 +10,7 @@ import typer
 
 from manyhands.cli.errors import reported
 from manyhands.cli.options import (
+    Excel,
     Gold,
     Json,
     KeepFormulas,
@@ -75,8 +76,8 @@ Out = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE|DIR",
-        help="File for the labels: .csv, .tsv, .parquet, .json or .jsonl; or a folder (a name "
-        "without a suffix) for model, labels.csv, annotators.csv, summary.json and report.html.",
+        help="File for the labels: .csv, .tsv, .xlsx, .parquet, .json or .jsonl; or a folder (a "
+        "name without a suffix) for model, labels.csv, annotators.csv, summary.json, report.html.",
     ),
 ]
 Target = Annotated[
@@ -168,6 +169,7 @@ def aggregate(
     checkpoint: Checkpoint = None,
     dask: Dask = None,
     keep_formulas: KeepFormulas = False,
+    excel: Excel = False,
     json: Json = False,
 ) -> None:
     """Infer the true label of each instance from the annotations alone.

@@ -10,6 +10,7 @@ import typer
 from manyhands.cli.errors import reported
 from manyhands.cli.options import (
     ANNOTATIONS,
+    Excel,
     Json,
     KeepFormulas,
     TablePaths,
@@ -30,8 +31,8 @@ Target = Annotated[
     Tool,
     typer.Option(
         "--to",
-        help="table: .csv, .tsv, .parquet, .json or .jsonl, one row per annotation, by the suffix "
-        "of OUT; or a tool's own format.",
+        help="table: .csv, .tsv, .xlsx, .parquet, .json or .jsonl, one row per annotation, by the "
+        "suffix of OUT; or a tool's own format.",
     ),
 ]
 
@@ -118,6 +119,7 @@ def convert(
     labels: Labels = None,
     reading: FamilyReading,
     keep_formulas: KeepFormulas = False,
+    excel: Excel = False,
     json: Json = False,
 ) -> None:
     """Convert annotations, or the labels found for them, to a table or for a labelling tool.

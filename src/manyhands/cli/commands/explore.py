@@ -12,6 +12,7 @@ import typer
 from manyhands.cli.errors import reported
 from manyhands.cli.options import (
     Annotations,
+    Excel,
     Json,
     KeepFormulas,
     ModelFolder,
@@ -61,6 +62,7 @@ def explore(
     reviewed: Only = False,
     reading: FamilyReading,
     keep_formulas: KeepFormulas = False,
+    excel: Excel = False,
     json: Json = False,
 ) -> None:
     """Review and correct labels on a page of this machine.

@@ -12,6 +12,7 @@ from manyhands.cli.commands.select import choose, say_data, say_written
 from manyhands.cli.errors import reported
 from manyhands.cli.options import (
     Annotations,
+    Excel,
     Files,
     Gold,
     Inputs,
@@ -158,6 +159,7 @@ def fit(
     how: Training,
     reading: FamilyReading,
     keep_formulas: KeepFormulas = False,
+    excel: Excel = False,
     on: DeviceOptions,
     json: Json = False,
 ) -> None:

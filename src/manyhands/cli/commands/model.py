@@ -12,6 +12,7 @@ from manyhands.cli.errors import reported
 from manyhands.cli.options import (
     FEATURES,
     TEXT_FILE,
+    Excel,
     Images,
     Json,
     KeepFormulas,
@@ -73,6 +74,7 @@ def predict(
     reading: Reading,
     out: OutFile = None,
     keep_formulas: KeepFormulas = False,
+    excel: Excel = False,
     json: Json = False,
 ) -> None:
     """Predict the true class of new instances; with --gold, measure how many are right.
@@ -140,6 +142,7 @@ def report(
         ),
     ] = None,
     keep_formulas: KeepFormulas = False,
+    excel: Excel = False,
     json: Json = False,
 ) -> None:
     """Write one self-contained HTML page: what to do next, annotators, confusions, labels.

@@ -15,6 +15,7 @@ import typer
 from manyhands.cli.errors import reported
 from manyhands.cli.options import (
     FEATURES,
+    Excel,
     Inputs,
     Json,
     KeepFormulas,
@@ -27,6 +28,7 @@ from manyhands.cli.options import (
     read_planned,
 )
 from manyhands.cli.output import (
+    check_out,
     note,
     print_columns,
     print_json,
@@ -137,6 +139,7 @@ def next_(
     seed: Seed = 0,
     reading: FamilyReading,
     keep_formulas: KeepFormulas = False,
+    excel: Excel = False,
     json: Json = False,
 ) -> None:
     """Say which annotations to buy next, by whom, and whether it is worth it.
@@ -150,6 +153,7 @@ def next_(
     from manyhands.planning.pool import counted
 
     refuse_overwriting([out], [*tables, cost, pairs, known, audit, *inputs.files])
+    check_out(out)
     if to is Batch.label_studio and (out is None or out.suffix.lower() != ".json"):
         raise AnnotationError("--to label-studio writes tasks; name a .json file with --out")
     if reading.annotators in list(Who):  # What --who was called before wide tables were read.
@@ -231,6 +235,7 @@ def review(
     seed: Seed = 0,
     reading: FamilyReading,
     keep_formulas: KeepFormulas = False,
+    excel: Excel = False,
     json: Json = False,
 ) -> None:
     """List the labels, or annotations, that are most probably wrong.
@@ -243,6 +248,7 @@ def review(
     from manyhands.planning.pool import counted
 
     refuse_overwriting([out], [*tables, *inputs.files, known])
+    check_out(out)
     options = reading.arguments()
     read = read_planned(tables, options, inputs, seed)
     gold = read_known(known, read.table, options, "--known")
@@ -285,6 +291,7 @@ def annotators(
     out: OutFile = None,
     reading: FamilyReading,
     keep_formulas: KeepFormulas = False,
+    excel: Excel = False,
     json: Json = False,
 ) -> None:
     """Say who needs a look and why, or what to show one annotator.
@@ -297,6 +304,7 @@ def annotators(
     from manyhands.planning import screen_annotators
 
     refuse_overwriting([out], [*tables, known])
+    check_out(out)
     books = [path for path in tables if path.is_file() and is_workbook(path)]
     if reading.sheet is not None and not books:
         raise AnnotationError(
@@ -359,6 +367,7 @@ def budget(
     seed: Seed = 0,
     reading: FamilyReading,
     keep_formulas: KeepFormulas = False,
+    excel: Excel = False,
     json: Json = False,
 ) -> None:
     """Estimate accuracy against annotations bought, from a pilot; with --gold, replay it.
@@ -369,6 +378,7 @@ def budget(
     from manyhands.planning import AnnotationPlanner, forecast, replay
 
     refuse_overwriting([out], [*tables, gold])
+    check_out(out)
     options = reading.arguments()
     table = read_planned(tables, options, None, seed).table
     planner = AnnotationPlanner(criterion=criterion.value)

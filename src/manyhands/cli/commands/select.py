@@ -11,6 +11,7 @@ import typer
 from manyhands.cli.errors import reported
 from manyhands.cli.options import (
     Annotations,
+    Excel,
     Files,
     Gold,
     Inputs,
@@ -71,6 +72,7 @@ def select(
     jobs: Jobs = 1,
     reading: FamilyReading,
     keep_formulas: KeepFormulas = False,
+    excel: Excel = False,
     json: Json = False,
 ) -> None:
     """Choose among methods without gold labels, and keep the best.
