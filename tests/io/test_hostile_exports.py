@@ -11,7 +11,7 @@ from datetime import datetime
 import pytest
 
 from manyhands.exceptions import AnnotationError
-from manyhands.io import read_annotations, read_export, sheets
+from manyhands.io import encodings, read_annotations, read_export
 from manyhands.io.exports import documents, parsing
 from tests.io.test_exports import argilla, cells, doccano, labelbox, made, reasons, studio, write
 
@@ -72,7 +72,7 @@ def test_an_open_quotation_mark_is_no_row(tmp_path, refused):
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
 def test_a_very_long_line_is_refused_before_it_is_held(tmp_path, refused, monkeypatch, name):
-    monkeypatch.setattr(sheets, "LONGEST_LINE", 2000)
+    monkeypatch.setattr(encodings, "LONGEST_LINE", 2000)
     first = doccano([(1, ["x"])]) if name == "a.jsonl" else "HITId,WorkerId,Answer.q\n"
     path = write(tmp_path / name, first + '{"id": "' + "x" * 5000)
     options = {} if name == "a.jsonl" else {"format": "mturk"}
@@ -93,7 +93,7 @@ def test_a_line_of_500_mb_is_refused_before_it_is_held(tmp_path, refused, name):
 
 
 def test_compressed_files_expand_no_further_than_others(tmp_path, refused, monkeypatch):
-    monkeypatch.setattr(sheets, "LONGEST_LINE", 2000)
+    monkeypatch.setattr(encodings, "LONGEST_LINE", 2000)
     monkeypatch.setattr(parsing, "LARGEST_DOCUMENT", 5000)
     refused(write(tmp_path / "a.json.gz", gzip.compress(b"[" + b" " * 10**7)), "more than")
     lines = doccano([(1, ["x"])]).encode() + b" " * 10**7

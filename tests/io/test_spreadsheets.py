@@ -19,7 +19,6 @@ from manyhands.io import (
     read_features,
     read_gold,
     read_texts,
-    sheets,
     workbooks,
 )
 from manyhands.io.columns import as_numbers
@@ -479,7 +478,7 @@ def test_a_workbook_becomes_a_store(tmp_path):
 
 
 def test_the_longest_line_is_limited_within_quotes(tmp_path, monkeypatch):
-    monkeypatch.setattr(sheets, "LONGEST_LINE", 500)
+    monkeypatch.setattr(encodings, "LONGEST_LINE", 500)
     path = tmp_path / "a.csv"
     path.write_text('task,worker,label\nr1,ann,"' + "x\n" * 600 + '"\n')
     refused(path, "after row 1: field larger than field limit")

@@ -15,10 +15,9 @@ from manyhands.annotations import PASSES, SOURCES
 from manyhands.exceptions import AnnotationError, raise_missing_extra
 from manyhands.io.columns import find_name
 from manyhands.io.csv_files import released
-from manyhands.io.encodings import find_encoding, marked_encoding
+from manyhands.io.encodings import LONGEST_LINE, find_encoding, marked_encoding
 from manyhands.io.files import is_typed
 from manyhands.io.sheets import (
-    LONGEST_LINE,
     TITLES,
     UNSTATED,
     Stated,

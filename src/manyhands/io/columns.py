@@ -148,7 +148,9 @@ def as_numbers(texts: Sequence[str], *, decimal_commas: bool = False) -> FloatAr
     ([0.5, 2.0], [1.5])
     """
     try:
-        return np.array([float(text) for text in texts], dtype=np.float64)
+        if "_" in "".join(texts):  # Python's own way to write thousands.
+            raise ValueError(f"{next(text for text in texts if '_' in text)!r} is no number")
+        return np.array(list(map(float, texts)), dtype=np.float64)
     except ValueError:
         with_comma = [text for text in texts if "," in text]
         if not with_comma:

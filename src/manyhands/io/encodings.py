@@ -11,7 +11,7 @@ import codecs
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import IO, Final
 
 from manyhands.exceptions import AnnotationError, raise_missing_extra
@@ -32,8 +32,10 @@ CODE_PAGES: Final = (
 )
 """Code pages that Excel saves CSV in, the most common first."""
 
-BLOCK: Final = 2**20
-"""Bytes that are read at a time."""
+MIB: Final = 2**20
+
+LONGEST_LINE = 16 * MIB
+"""Longest line of a table or of JSON Lines, in characters."""
 
 SAMPLE: Final = 2**14
 """Bytes of words beyond ASCII from which a code page is told."""
@@ -54,10 +56,20 @@ three, and Cyrillic read as Latin has nothing else."""
 
 @dataclass(frozen=True)
 class Encoding:
-    """The encoding of a file, and what to say about it if it was assumed."""
+    """The encoding of a file.
+
+    Attributes
+    ----------
+    name : str
+    note : str or None
+        What to say about it if it was assumed.
+    checked : bool
+        Whether all lines were seen, and are text of limited length.
+    """
 
     name: str
     note: str | None = None
+    checked: bool = False
 
 
 @dataclass
@@ -130,16 +142,32 @@ def find_encoding(file: IO[bytes], stated: str | None = None, *, whole: bool = T
     scan = _scanned(file, whole=whole)
     file.seek(0)
     if scan.invalid is None:
-        return Encoding("utf-8-sig")
+        return Encoding("utf-8-sig", checked=whole)
     if stated is not None:
-        return Encoding(stated)
+        return Encoding(stated, checked=whole)
     if scan.valid is not None:
         raise AnnotationError(
             f"line {scan.invalid:,} is not UTF-8 text (byte {scan.byte:#04x}), and line "
             f"{scan.valid:,} is: the file mixes two encodings. Save the whole file in UTF-8, or "
             "state its one encoding, such as encoding='cp1252'"
         )
-    return _code_page(scan)
+    return replace(_code_page(scan), checked=whole)
+
+
+def too_long(line: int) -> AnnotationError:
+    """Return the error of a line that would fill the memory."""
+    return AnnotationError(
+        f"line {line:,} is longer than {LONGEST_LINE // MIB} MiB; the file is damaged, or not what "
+        "it is called. Export it again"
+    )
+
+
+def holds_nul(line: int) -> AnnotationError:
+    """Return the error of a line with a NUL character."""
+    return AnnotationError(
+        f"line {line:,} holds a NUL character, so this is no table of text; the file is damaged, "
+        "or not what it is called. Save it as UTF-8, or check its name"
+    )
 
 
 def check_encoding(name: str) -> str:
@@ -163,6 +191,10 @@ def _scanned(file: IO[bytes], *, whole: bool) -> _Scan:
     """Look for what is not UTF-8, and collect the words that tell a code page."""
     scan, size, number = _Scan(), 0, 1
     for block in _blocks(file, whole=whole):
+        if len(block) > LONGEST_LINE and b"\n" not in block and b"\r" not in block:
+            raise too_long(number)
+        if b"\0" in block:
+            raise holds_nul(number + block.count(b"\n", 0, block.index(b"\0")))
         if block.isascii():
             number += block.count(b"\n")
             continue
@@ -183,12 +215,12 @@ def _scanned(file: IO[bytes], *, whole: bool) -> _Scan:
 
 
 def _blocks(file: IO[bytes], *, whole: bool) -> Iterator[bytes]:
-    """Blocks of whole lines; a very long line is cut where ASCII allows it."""
+    """Blocks of whole lines; a line that is too long is a block, although it has no end."""
     rest = b""
-    while block := file.read(BLOCK):
+    while block := file.read(min(MIB, LONGEST_LINE)):
         block = rest + block
         end = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
-        if not end and len(block) > 16 * BLOCK:
+        if not end and len(block) > LONGEST_LINE:
             end = len(block)
         yield block[:end]
         rest = block[end:]

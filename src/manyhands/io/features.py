@@ -202,6 +202,8 @@ def _from_columns(
 
 def _numeric(cells: Sequence[str], *, decimal_commas: bool) -> FloatArray:
     """Numbers of a column; NaN where there is none; yes and no as 1 and 0."""
+    if _MISSING_NUMBERS.isdisjoint(cells) and cells[0].lower() not in _TRUTH:
+        return as_numbers(cells, decimal_commas=decimal_commas)
     given = [cell for cell in cells if cell not in _MISSING_NUMBERS]
     if given and {cell.lower() for cell in given} <= set(_TRUTH):
         numbers = np.array([_TRUTH[cell.lower()] for cell in given])

@@ -54,7 +54,7 @@ def read_frame(path: Path, stated: Stated = UNSTATED) -> Frame:
 
 
 def _released(cells: tuple[str, ...]) -> tuple[str, ...]:
-    if any(cell[:1] == "'" for cell in cells):
+    if "'" in "".join(cells):
         return tuple(map(released, cells))
     return cells
 

@@ -7,6 +7,7 @@ still one row, and blank rows count although they are skipped.
 from __future__ import annotations
 
 import csv
+import gc
 import gzip
 import io
 import re
@@ -20,13 +21,9 @@ from typing import IO, Any, Final
 
 from manyhands.annotations.frames import row_numbers
 from manyhands.exceptions import AnnotationError
-from manyhands.io.encodings import check_encoding, find_encoding
+from manyhands.io import encodings
+from manyhands.io.encodings import check_encoding, find_encoding, holds_nul, too_long
 from manyhands.io.workbooks import is_workbook, refuse_other_programs, workbook_rows
-
-MIB: Final = 2**20
-
-LONGEST_LINE = 16 * MIB
-"""Longest line of a table or of JSON Lines, in characters."""
 
 MARKS: Final = ",\t;|"
 """Separators that are recognised."""
@@ -134,6 +131,8 @@ class Sheet:
             If a row has more cells than the header names.
         """
         n = len(self.header)
+        if self.rows and all(map(n.__eq__, map(len, self.rows))):
+            return list(zip(*self.rows, strict=True))
         full = []
         for number, row in zip(self.numbers, self.rows, strict=True):
             if len(row) > n:
@@ -230,7 +229,8 @@ def read_text(file: IO[bytes], stated: Stated = UNSTATED, most: int | None = Non
     with decoded(file, encoding.name) as text:
         separator, skipped = separator_of(list(sampled(limited_lines(text))), stated.separator)
         text.seek(0)
-        lines = limited_lines(text)
+        # Lines that were checked need not be limited one by one.
+        lines = iter(text) if encoding.checked else limited_lines(text)
         for _ in range(skipped):
             next(lines)
         sheet = sheet_of(cells_of(lines, separator), most=most, separator=separator)
@@ -265,7 +265,9 @@ def _undecodable_line(file: IO[bytes], encoding: str) -> str:
     if encoding.startswith("utf-16"):
         return "1 or a later one"
     file.seek(0)
-    for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), start=1):
+    for number, line in enumerate(
+        iter(lambda: file.readline(encodings.LONGEST_LINE), b""), start=1
+    ):
         try:
             line.decode(encoding)
         except UnicodeDecodeError:
@@ -275,17 +277,12 @@ def _undecodable_line(file: IO[bytes], encoding: str) -> str:
 
 def limited_lines(text: io.TextIOWrapper, name: str = "") -> Iterator[str]:
     """Lines of limited length, which hold no NUL."""
-    for number, line in enumerate(iter(lambda: text.readline(LONGEST_LINE + 1), ""), start=1):
-        if len(line) > LONGEST_LINE:
-            raise AnnotationError(
-                f"{_of(name)}line {number:,} is longer than {LONGEST_LINE // MIB} MiB; the file is "
-                "damaged, or not what it is called. Export it again"
-            )
+    longest = encodings.LONGEST_LINE
+    for number, line in enumerate(iter(lambda: text.readline(longest + 1), ""), start=1):
+        if len(line) > longest:
+            raise AnnotationError(f"{_of(name)}{too_long(number)}")
         if "\0" in line:
-            raise AnnotationError(
-                f"{_of(name)}line {number:,} holds a NUL character, so this is no table of text; "
-                "the file is damaged, or not what it is called. Save it as UTF-8, or check its name"
-            )
+            raise AnnotationError(f"{_of(name)}{holds_nul(number)}")
         yield line
 
 
@@ -295,7 +292,7 @@ def limited_lines(text: io.TextIOWrapper, name: str = "") -> Iterator[str]:
 @contextmanager
 def long_fields() -> Iterator[None]:
     """Let the csv module read cells as long as the longest line."""
-    before = csv.field_size_limit(LONGEST_LINE)
+    before = csv.field_size_limit(encodings.LONGEST_LINE)
     try:
         yield
     finally:
@@ -431,15 +428,16 @@ def sheet_of(
     """
     sheet = Sheet(separator=separator)
     blank: list[int] = []
-    for number, row in enumerate(rows, start=first):
-        if not "".join(row).strip():
-            blank.append(number)
-            continue
-        if most is not None and len(sheet.rows) > most:
-            sheet.complete = False
-            break
-        sheet.numbers.append(number)
-        sheet.rows.append(row)
+    with _no_collection():
+        for number, row in enumerate(rows, start=first):
+            if not (row and row[0].strip()) and not "".join(row).strip():
+                blank.append(number)
+                continue
+            if most is not None and len(sheet.rows) > most:
+                sheet.complete = False
+                break
+            sheet.numbers.append(number)
+            sheet.rows.append(row)
     if not sheet.rows:
         return sheet
     above = _titles(sheet)
@@ -464,6 +462,18 @@ def sheet_of(
     if sheet.complete:
         _refuse_totals(sheet)
     return sheet
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Let Python look for no garbage while it makes many lists, which takes most of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _rows(numbers: Sequence[int], one: str, several: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from manyhands.exceptions import AnnotationError
-from manyhands.io.encodings import find_encoding
+from manyhands.io.encodings import LONGEST_LINE, find_encoding
 from manyhands.io.exports.documents import parquet_pieces, unpacking
 from manyhands.io.exports.parsing import (
     BRAT,
@@ -27,7 +27,6 @@ from manyhands.io.exports.parsing import (
 )
 from manyhands.io.files import existing_file
 from manyhands.io.sheets import (
-    LONGEST_LINE,
     TITLES,
     UNSTATED,
     Stated,

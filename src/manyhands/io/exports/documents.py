@@ -16,9 +16,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from manyhands.exceptions import AnnotationError, raise_missing_extra
+from manyhands.io.encodings import MIB
 from manyhands.io.exports.parsing import INCEPTION, LARGEST_DOCUMENT, Document, as_table, parse
 from manyhands.io.files import PathLike, existing_file, naming
-from manyhands.io.sheets import MIB, UNSTATED, Stated, read_sheet
+from manyhands.io.sheets import UNSTATED, Stated, read_sheet
 from manyhands.io.workbooks import refuse_other_programs
 
 LARGEST_RATIO = 200

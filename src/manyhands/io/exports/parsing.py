@@ -15,9 +15,8 @@ from typing import IO, Any
 from xml.etree import ElementTree
 
 from manyhands.exceptions import AnnotationError
-from manyhands.io.encodings import marked_encoding
+from manyhands.io.encodings import MIB, marked_encoding
 from manyhands.io.sheets import (
-    MIB,
     UNSTATED,
     Sheet,
     Stated,
