@@ -409,8 +409,9 @@ def _named_groups(groups: AnyArray) -> AnyArray:
 def rows_of(data: Any, positions: AnyArray) -> str:
     """Name rows as a spreadsheet numbers them if they come from one, else by position from 0."""
     index = nw.maybe_get_index(data)
-    numbered = index is not None and index.name == SHEET_ROWS
-    return row_numbers((index[positions] if numbered else positions).tolist())
+    if index is None or index.name != SHEET_ROWS:
+        return row_numbers(positions.tolist())
+    return row_numbers(index[positions].tolist())
 
 
 def row_numbers(numbers: Sequence[int]) -> str:

@@ -305,7 +305,7 @@ def read_gold_option(
     multilabel = options.get("multilabel", "error")
     classes = options["classes"] if multilabel in ("error", "none") else None
     try:
-        stated = {name: options.get(name) for name in ("encoding", "separator")}
+        stated: dict[str, Any] = {name: options.get(name) for name in ("encoding", "separator")}
         spelled = {name: options[name] for name in ("mapping", "lowercase")}
         gold = read_gold(path, classes=classes, **stated, **spelled)
         found = gold.of_sets(multilabel, options.get("option"))

@@ -70,7 +70,7 @@ def read_aligned(
     if isinstance(features_path, FeatureFile):
         features, name = features_path, "the texts"
     else:
-        own = {name: options.get(name) for name in ("encoding", "separator")}
+        own: dict[str, Any] = {name: options.get(name) for name in ("encoding", "separator")}
         features, name = read_features(features_path, **own), str(features_path)
     is_matrix = (
         isinstance(annotations_path, str | os.PathLike)

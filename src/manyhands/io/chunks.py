@@ -229,7 +229,7 @@ def _head(file: IO[bytes], path: Path, stated: Stated) -> _Head:
 
 def _without_blank(table: Any, names: dict[str, str], path: Path) -> Any:
     """Leave out rows that say nothing of a task, an annotator or a label."""
-    import pyarrow.compute as pc
+    import pyarrow.compute as pc  # type: ignore[import-untyped]
 
     filled = [pc.is_valid(table[names[name]]) for name in ("task", "worker", "label")]
     kept = pc.or_(pc.or_(filled[0], filled[1]), filled[2])
@@ -270,7 +270,7 @@ def _parquet_tables(
 
 def _chunk(table: Any, names: dict[str, str], end: int, share: float, *, is_text: bool) -> Chunk:
     import pyarrow as pa
-    import pyarrow.compute as pc  # type: ignore[import-untyped]
+    import pyarrow.compute as pc
 
     if "source" in names:
         _check_sources(table["source"])

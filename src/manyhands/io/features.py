@@ -180,24 +180,25 @@ def _from_columns(
 ) -> tuple[AnyArray, AnyArray | None, list[str], list[int] | None]:
     """Return the features, the ids, the names of the columns, and the numbers of the rows."""
     if is_typed(path):
-        X, ids, columns = _from_typed(read_parquet(path), known)
-        return X, ids, columns, None
+        return *_from_typed(read_parquet(path), known), None
     sheet = read_checked(path, stated)
     id_name = id_column(name for name in sheet.header if name not in known)
-    values, other = {}, []
-    ids: AnyArray = np.array([])
+    values: dict[str, FloatArray] = {}
+    other: dict[str, ValueError] = {}
+    ids: AnyArray | None = None
     for name, cells in zip(sheet.header, sheet.columns(), strict=True):
         if name == id_name:
-            ids = np.array(cells, dtype=str)
+            ids = canonical(np.array(cells, dtype=str))
             continue
         try:
             values[name] = _numeric(cells, decimal_commas=sheet.separator == ";")
         except ValueError as error:
-            other.append((name, error))
-    _check_numeric([name for name, _ in other], len(other) + len(values))
+            other[name] = error
+    why = f" ({next(iter(other.values()))})" if other else ""
+    _check_numeric(list(other), len(other) + len(values), why)
     with np.errstate(over="ignore"):
         X = np.column_stack(list(values.values())).astype(np.float32)
-    return X, None if id_name is None else canonical(ids), list(values), sheet.numbers
+    return X, ids, list(values), sheet.numbers
 
 
 def _numeric(cells: Sequence[str], *, decimal_commas: bool) -> FloatArray:
@@ -226,10 +227,10 @@ def _from_typed(
     return X, None if id_name is None else frame[id_name].to_numpy(), columns
 
 
-def _check_numeric(other: list[str], n: int) -> None:
+def _check_numeric(other: list[str], n: int, why: str = "") -> None:
     if other:
         raise AnnotationError(
-            f"{len(other)} of {n} columns are not numeric: {preview(other)}. Encode "
+            f"{len(other)} of {n} columns are not numeric: {preview(other)}{why}. Encode "
             "or drop them, or fit a data frame in Python, which may hold them; put ids into a "
             "column named 'task'"
         )

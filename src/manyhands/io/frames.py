@@ -50,7 +50,7 @@ def read_frame(path: Path, stated: Stated = UNSTATED) -> Frame:
     rows = pd.Index(sheet.numbers, name=SHEET_ROWS)
     cells = {name: [cell or None for cell in column] for name, column in columns.items()}
     frame = pd.DataFrame(cells, index=rows, dtype=str, columns=list(cells))
-    return cast(Frame, nw.from_native(frame, eager_only=True))
+    return nw.from_native(frame, eager_only=True)
 
 
 def _released(cells: tuple[str, ...]) -> tuple[str, ...]:

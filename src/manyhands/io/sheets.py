@@ -248,7 +248,9 @@ def decoded(file: IO[bytes], encoding: str, name: str = "") -> Iterator[io.TextI
         yield text
     except UnicodeError as error:
         line = _undecodable_line(file, encoding)
-        byte = f" (byte {error.object[error.start]:#04x})" if hasattr(error, "object") else ""
+        byte = ""
+        if isinstance(error, UnicodeDecodeError):
+            byte = f" (byte {error.object[error.start]:#04x})"
         raise AnnotationError(
             f"{_of(name)}line {line} is not {encoding.removesuffix('-sig').upper()} text{byte}. "
             "Save the whole file in UTF-8"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from manyhands.exceptions import AnnotationError
 from manyhands.io.encodings import LONGEST_LINE, find_encoding
@@ -87,7 +87,7 @@ class Cutting:
             if start == b"PAR1":
                 yield from (Piece(*piece) for piece in parquet_pieces(self.path, self.size))
                 return
-            file = gzip.GzipFile(fileobj=raw) if start[:2] == b"\x1f\x8b" else raw
+            file: Any = gzip.GzipFile(fileobj=raw) if start[:2] == b"\x1f\x8b" else raw
             start = file.read(4096)
             encoding = encoding_of(start)
             if encoding is None:
@@ -97,7 +97,7 @@ class Cutting:
                 encoding = find_encoding(file, self.stated.encoding).name
             file.seek(0)
             total = max(self.path.stat().st_size, 1)
-            with decoded(file, encoding, str(self.path)) as text:  # type: ignore[arg-type]
+            with decoded(file, encoding, str(self.path)) as text:
                 for piece in self._pieces(text):
                     share = 1.0 if piece.parse is None else min(raw.tell() / total, 1.0)
                     yield piece._replace(share=share)
