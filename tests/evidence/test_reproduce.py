@@ -123,10 +123,22 @@ def figures(results):
     return {(r.row, r.seed): (r.metrics, r.extra) for r in read_records(results)}
 
 
+@pytest.mark.slow
+def test_a_worker_has_one_thread_however_many_its_caller_has(mine, tmp_path, monkeypatch):
+    started_anew = multiprocessing.context._default_context.get_context
+    monkeypatch.setattr(multiprocessing, "get_context", started_anew)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    row = write_row(mine, "good", seeds=[0], extra=[f"of_{tmp_path.name}:threads"])
+    reproduce([row], tmp_path / "results", jobs=1)
+    (record,) = read_records(tmp_path / "results")
+    assert record.extra == {"threads": 1.0, "known": 1.0}
+    assert os.environ["OMP_NUM_THREADS"] == "3"
+
+
 def test_failures_stay_alone_and_finished_cells_are_not_run_again(mine, tmp_path):
     results = tmp_path / "results"
     rows = [
-        write_row(mine, "good", extra=[f"of_{tmp_path.name}:threads"]),
+        write_row(mine, "good"),
         write_row(mine, "bad", then="raise", seeds=[0]),
         write_row(mine, "mortal", then="die", seeds=[0]),
     ]
@@ -142,7 +154,6 @@ def test_failures_stay_alone_and_finished_cells_are_not_run_again(mine, tmp_path
     records = {(r.row, r.seed): r for r in read_records(results)}
     assert "ZeroDivisionError: on purpose" in records["mine/bad", 0].trace
     assert "SIGKILL" in records["mine/mortal", 0].reason
-    assert records["mine/good", 0].extra == {"threads": 1.0, "known": 1.0}
     before = figures(results)
     assert before["mine/good", 0] != before["mine/good", 1]
 
