@@ -261,3 +261,18 @@ def test_one_cell():
 def test_joined_sets_are_read_as_they_were_written():
     table = AnnotationTable.from_frame(long(";".join), multilabel="join")
     assert AnnotationTable.from_frame(table.to_frame()).equals(table)
+
+
+def test_many_sets_are_sets_and_no_free_text():
+    rng = np.random.default_rng(3)
+    options = [f"topic {i}" for i in range(8)]
+    answers = [
+        (i, w, [*rng.choice(options, rng.integers(1, 5), replace=False)])
+        for i in range(30)
+        for w in "abc"
+    ]
+    frame = long("; ".join, answers)
+    with pytest.raises(AnnotationError, match=r"several labels.*multilabel='split'"):
+        AnnotationTable.from_frame(frame)
+    joined = AnnotationTable.from_frame(frame, multilabel="join")
+    assert joined.n_classes == len({frozenset(labels) for _, _, labels in answers})

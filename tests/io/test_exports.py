@@ -149,7 +149,7 @@ def test_samples_left_out_and_gold(data_home):
     [
         ("sagemaker_ground_truth/output_documented.manifest", "merged already.*worker-response"),
         ("doccano_new/all_collaborative.jsonl", "does not name annotators.*joins everybody"),
-        ("toloka/crowdspeech-dev-clean-crowd.tsv", "look like ids or free text"),
+        ("toloka/crowdspeech-dev-clean-crowd.tsv", "look like free text"),
         ("appen_figure_eight/relex-sparse-multiple-choice.csv", "2 questions.*'output_relations'"),
         ("appen_figure_eight/relex-multiple-choice.csv", "several labels.*multilabel='join'"),
         ("potato", "2 questions; choose one with question=: 'sentiment' \\('positive': 5"),

@@ -292,11 +292,11 @@ def from_counts(
         found = found[:, np.argsort(codes)]
     check_scale(vocabulary, basis, scale or "nominal")
     kinds = pass_kinds(vocabulary, read_marks(abstain, skip))
-    flat = found.ravel()
-    label = np.repeat(np.tile(np.arange(c), n), flat)
+    label = np.repeat(np.tile(np.arange(c, dtype=np.int32), n), found.ravel())
     total = found.sum(axis=1)
-    instance = np.repeat(np.arange(n), total)
-    place = np.arange(len(instance)) - np.repeat(np.cumsum(total) - total, total)
+    instance = np.repeat(np.arange(n, dtype=np.int32), total)
+    place = np.arange(len(instance), dtype=np.int32)
+    place -= np.repeat((np.cumsum(total) - total).astype(np.int32), total)
     passed = kinds[label] >= 0
     code = np.cumsum(kinds < 0) - 1
     order = NUMBERED if instances is None else given_order(instances, named)

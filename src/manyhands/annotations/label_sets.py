@@ -276,7 +276,7 @@ def check_choice(multilabel: Any, option: Any) -> None:
         )
 
 
-def refuse_sets(counts: Mapping[str, int], argument: str, known: Iterable[Any] = ()) -> None:
+def refuse_sets(counts: Mapping[str, int], argument: str, known: Iterable[Any] = ()) -> bool:
     """Refuse texts that hold several labels each, or may do so, while one label is expected.
 
     Sets that are all named as by `name_of`, so that their order cannot matter, were joined before.
@@ -288,6 +288,11 @@ def refuse_sets(counts: Mapping[str, int], argument: str, known: Iterable[Any] =
         Where the texts come from, for the message.
     known : iterable
         Named classes, if there are some.
+
+    Returns
+    -------
+    bool
+        Whether the texts are joined sets.
 
     Raises
     ------
@@ -302,10 +307,10 @@ def refuse_sets(counts: Mapping[str, int], argument: str, known: Iterable[Any] =
     named = {str(value) for value in known}
     found = _of_known(counts, named) if named else best_evidence(counts)
     if found is None or found.verdict == "classes":
-        return
+        return False
     if all(cell == name_of(found.cells[cell]) for cell in found.several) and found.several:
         _LOG.info("%s holds joined sets such as %r; each is one class", argument, found.several[0])
-        return
+        return True
     mark, shown = found.separator, repr(next(iter(found.several), next(iter(counts))))
     if found.verdict == "sets":
         raise AnnotationError(sets_found(found.cells, counts, f"{argument} holds", f"as {shown}"))
@@ -325,6 +330,7 @@ def refuse_sets(counts: Mapping[str, int], argument: str, known: Iterable[Any] =
         f"{argument} holds {shown}: {n:,} of {total:,} annotations contain {mark!r}, and each such "
         f"text counts as one class. {mend}"
     )
+    return False
 
 
 def sets_found(

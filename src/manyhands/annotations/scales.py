@@ -26,6 +26,7 @@ from manyhands.annotations.encoding import (
     missing_mask,
     tidy,
 )
+from manyhands.annotations.label_sets import refuse_sets
 from manyhands.annotations.suspicious import MARKS, check_classes
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.typing import AnyArray, FloatArray, IntArray
@@ -176,7 +177,8 @@ def read_classes(
         Whether labels that are hardly names of classes are an error, which asks for ``scale``. If
         not, they are read as names, with a warning.
     sets : bool
-        As in `check_classes`.
+        Whether texts may hold several labels each, and are judged. If not, the caller said that
+        each text is a class, such as a joined set.
 
     Raises
     ------
@@ -196,13 +198,17 @@ def read_classes(
             codes, classes, order = in_class_order(codes, classes)
         elif is_text(classes) and classes.tolist() == sorted(classes.tolist()):
             order = order_of(classes)  # As pandas makes categories of any texts.
+        if sets and is_text(classes):  # Sets may be many, and are no free text.
+            counts = np.bincount(codes, minlength=len(classes))
+            pairs = zip(classes.tolist(), counts.tolist(), strict=True)
+            sets = not refuse_sets({name: n for name, n in pairs if n}, argument)
         question = None
-        if scale is None and instance is not None:
+        if scale is None and sets and instance is not None:
             question = scale_question(classes, codes, instance, argument, untyped=asks)
         if question is not None and asks:
             raise AnnotationError(f"{question.seen}. {question.mend}")
-        named = scale is not None
-        check_classes(classes, codes, argument, matrix=matrix, named=named, sets=sets)
+        named = scale is not None or not sets
+        check_classes(classes, codes, argument, matrix=matrix, named=named)
         if question is not None:
             _warn(question)
     check_scale(classes, order, scale or "nominal")

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from manyhands.annotations.label_sets import refuse_sets
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.typing import MISSING, AnyArray, IntArray
 
@@ -43,7 +42,6 @@ def check_classes(
     *,
     matrix: bool,
     named: bool = False,
-    sets: bool = True,
 ) -> None:
     """Refuse classes that must be a mistake, and warn about those that may be one.
 
@@ -58,23 +56,18 @@ def check_classes(
     matrix : bool
         Whether the values are from a matrix, where -1 means missing, so that no other negative
         number can be a class.
-    sets : bool
-        Whether texts that may hold several labels each are judged, too.
     named : bool
         Whether the caller says what the labels are, so that their number is not judged.
 
     Raises
     ------
     AnnotationError
-        If texts hold several labels each, there are nearly as many classes as annotations, an
-        unsigned type holds its largest value (-1 read as unsigned), or a negative number is not
-        part of a scale.
+        If there are nearly as many classes as annotations, an unsigned type holds its largest
+        value (-1 read as unsigned), or a negative number is not part of a scale.
     """
     found, tally = np.unique(codes, return_counts=True)
     classes = classes[found]
     counts: Counts = dict(zip(classes.tolist(), tally.tolist(), strict=True))
-    if sets and classes.dtype.kind in "UT":
-        refuse_sets(counts, argument)
     if not named:
         _refuse_ids(counts, argument)
     if classes.dtype.kind == "u":
