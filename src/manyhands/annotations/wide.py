@@ -483,6 +483,12 @@ def find_roles(
     return judged.recognised()
 
 
+def may_be_wide(columns: Cells) -> bool:
+    """Whether two columns or more share a vocabulary, as annotators do."""
+    judged = _Judged(columns, _find_ids(columns))
+    return any(len(group) > 1 for group in judged.clusters(judged.possible()))
+
+
 def guess_long(columns: Cells) -> dict[str, str]:
     """Guess the columns of a table with one row per annotation; empty if none is a good guess.
 
@@ -691,7 +697,7 @@ class _Judged:
         pairs = self.found_pairs()
         if pairs is not None:
             return pairs
-        left = [n for n in self.names if not self.by_values(n) and not self.is_called_other(n)]
+        left = self.possible()
         families = [
             family
             for family in _families(left)
@@ -710,6 +716,10 @@ class _Judged:
         if families:
             return self.from_family(families[0], left)
         return self.from_vocabulary(left)
+
+    def possible(self) -> list[str]:
+        """Columns whose names and values may be those of annotators."""
+        return [n for n in self.names if not self.by_values(n) and not self.is_called_other(n)]
 
     def is_called_other(self, name: str) -> bool:
         """Whether a name says that a column is no annotator: "expert" does, "expert_1" does not.

@@ -36,6 +36,9 @@ SETS = re.compile(r"multilabel='(\w+)'(?:, option=('[^']*'|\"[^\"]*\"))?|\boptio
 STATED = re.compile(r"\b(encoding|separator|sheet)=('[^']*'|\"[^\"]*\")?")
 """Arguments of functions whose options on the command line take the same values."""
 
+FRAMES = "one column per annotator is what AnnotationTable.from_matrix(frame) reads"
+"""What messages say of frames, where a command reads a file."""
+
 OPTIONS = {
     "group": "--groups COLUMN",
     "checkpoint": "--restart, or another --out",
@@ -87,6 +90,7 @@ def with_options(text: str) -> str:
     text = STATED.sub(lambda hit: f"--{hit[1]}" + (f" {hit[2]}" if hit[2] else ""), text)
     text = WRITTEN.sub(lambda found: f"--{found[1]} {shlex.quote(found[2].strip(QUOTES))}", text)
     text = text.replace("lowercase=True", "--lowercase").replace("mapping=", "--map FILE")
+    text = text.replace(FRAMES, "--format wide reads one column per annotator")
     text = re.sub(r"\bannotators=(?=\S)", "--annotators ", text)
     text = re.sub(r"\bannotators=", "--annotators", text)
     found = ["".join(groups) for groups in RECOMMENDED.findall(text)]

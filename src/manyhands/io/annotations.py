@@ -12,11 +12,12 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import make_vocabulary
 from manyhands.annotations.label_sets import Multilabel, check_option
 from manyhands.annotations.scales import Scale
-from manyhands.annotations.wide import task_columns
+from manyhands.annotations.wide import may_be_wide, task_columns
 from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import find_name
 from manyhands.io.exports.documents import open_documents
 from manyhands.io.exports.formats import SIMPLE, is_paired, matching
+from manyhands.io.exports.layouts import wide_columns
 from manyhands.io.exports.parsing import Document
 from manyhands.io.exports.policy import Repeats
 from manyhands.io.exports.reading import Choices, items_of_table, read_documents, report_losses
@@ -234,6 +235,30 @@ def read_with_account(
     return table, export
 
 
+def reading_of(
+    path: PathLike | Sequence[PathLike], export: Export | None, options: dict[str, Any]
+) -> dict[str, Any]:
+    """Options that name what was found in a file, so that it is read the same again.
+
+    Parameters
+    ----------
+    path, options
+        What `read_with_account` was given.
+    export : Export or None
+        What it returned.
+    """
+    if export is not None:
+        return export.reading
+    if suffix_of(_one(path)) == ".npy":
+        return {}
+    document, *_ = open_documents(_one(path), most=1, stated=stated_of(options))
+    names = document.header or list(document.first)
+    asked = ["task", "worker", *(["label"] if options.get("question") is None else [])]
+    given = {argument: options.get(argument, argument) for argument in asked}
+    found = {argument: find_name(names, argument, name) for argument, name in given.items()}
+    return {"format": "long"} | found
+
+
 def read_items(
     path: PathLike | Sequence[PathLike], table: AnnotationTable, **options: Any
 ) -> Export | None:
@@ -426,15 +451,17 @@ def is_plain(
     forms = matching(document)
     named = _is_named(options.get("task", ""), document)
     if not forms or not forms[0].is_sure(document):
-        return named or (not (forms or _may_be_wide(document.header)) and suffix in TABLES)
+        return named or (not (forms or _may_be_wide(document)) and suffix in TABLES)
     return forms[0].name == "long" or named
 
 
-def _may_be_wide(header: list[str]) -> bool:
-    """Whether no column is called as those of a table with one row per annotation are."""
+def _may_be_wide(document: Document) -> bool:
+    """Whether no column names annotators, and some may be annotators."""
+    header = document.header
     if len(set(header)) < max(len(header), 3):
         return False
-    return all(find_name(header, name, name) not in header for name in ("worker", "label"))
+    worker, label = (find_name(header, name, name) in header for name in ("worker", "label"))
+    return not worker and (not label or may_be_wide(wide_columns(document)))
 
 
 def is_export(path: PathLike) -> bool:

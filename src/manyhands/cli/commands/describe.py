@@ -24,6 +24,7 @@ from manyhands.cli.options import (
 from manyhands.cli.output import (
     class_rows,
     data_rows,
+    note,
     print_json,
     print_table,
     say,
@@ -50,6 +51,9 @@ ORDERS = {
 }
 """What the order of the classes rests on, for readers."""
 
+SAME_WAY = "To read this file the same way in a script: "
+"""Begins the line with the command that was found."""
+
 LONGEST_LINE = 400
 """Maximal length of a line about an export."""
 
@@ -66,14 +70,16 @@ def describe(
 
     Example: manyhands describe annotations.csv --worker annotator
     """
-    from manyhands.io.annotations import read_with_account
+    from manyhands.io.annotations import read_with_account, reading_of
     from manyhands.report import summarize
 
-    options = reading.arguments()
+    options, path = reading.arguments(), one_or_all(tables)
     store = open_store(tables)
-    read, export = (store, None) if store else read_with_account(one_or_all(tables), **options)
+    read, export = (store, None) if store else read_with_account(path, **options)
     summary = summarize(read)
-    command = "" if export is None else _command(tables, reading, export)
+    found = {} if store else reading_of(path, export, options)
+    command = f"{shlex.join(['manyhands', 'describe', *_files(tables)])} "
+    command += shlex.join(as_arguments(reading, found))
     if json:
         shown = {name: summary[name] for name in ("data", "classes", "warnings")}
         print_json(shown if export is None else shown | {"export": _account(export, command)})
@@ -81,10 +87,14 @@ def describe(
     print_table(", ".join(map(str, tables)), ["", ""], data_rows(summary["data"]))
     if export is not None:
         _print_account(export, command)
-    found = summary["classes"]
-    title = "Classes" if found["shown"] == found["total"] else "Most frequent classes"
+    elif found and any(
+        found.get(name, name) != options[name] for name in ("task", "worker", "label")
+    ):
+        note(f"{SAME_WAY}{command}")
+    classes = summary["classes"]
+    title = "Classes" if classes["shown"] == classes["total"] else "Most frequent classes"
     columns = ["class", "annotations", "share", "instances by majority vote"]
-    print_table(title, columns, class_rows(found))
+    print_table(title, columns, class_rows(classes))
     for warning in summary["warnings"]:
         say(f"! {warning['text']}")
 
@@ -106,25 +116,23 @@ def _account(export: Export, command: str) -> dict[str, Any]:
     }
 
 
-def _command(paths: list[Path], reading: Reading, export: Export) -> str:
-    """Write the command that reads the same again, with every option that was given or found."""
-    # A name that begins with a dash would be an option.
-    files = [str(path) if str(path)[:1] != "-" else f"./{path}" for path in paths]
-    return shlex.join(["manyhands", "describe", *files, *as_arguments(reading, export.reading)])
+def _files(paths: list[Path]) -> list[str]:
+    """Write paths as arguments; a name that begins with a dash would be an option."""
+    return [str(path) if str(path)[:1] != "-" else f"./{path}" for path in paths]
 
 
 def _print_account(export: Export, command: str) -> None:
-    """Print the format and its alternatives, the explicit command, and what was left out."""
+    """Print the format and its alternatives, the whole command, and what was left out."""
     from manyhands.io.exports.formats import named
 
     form = named(export.format)
     others = ", ".join(export.alternatives) or "none"
     say(visible(f"format: {form.title} ({form.rule}); other formats that match: {others}"))
-    say(visible(f"To read this file the same way in a script: {command}"))
+    say(visible(f"{SAME_WAY}{command}"))
     columns = ", ".join(export.items.columns) or "nothing"
     say(visible(f"gold labels: {len(export.gold):,}; items have: {columns}", LONGEST_LINE))
-    for note in export.notes:
-        say(with_options(visible(f"note: {note}")))
+    for text in export.notes:
+        say(with_options(visible(f"note: {text}")))
     for lost in export.left_out:
         say(visible(f"left out: {lost}", LONGEST_LINE))
 
