@@ -117,10 +117,10 @@ def test_aggregate_writes_what_the_library_infers(home):
     assert result["gold"]["accuracy"] == (expected.labels_ == y).mean()
     header, *rows = read_rows(home / "new" / "labels.csv")
     more = ["n_annotations", "agreement", "action"]
-    assert header == ["task", "label", "probability", *more, "p(0)", "p(1)", "p(2)"]
+    assert header == ["task", "label", "probability", *more, "p(0)", "p(1)", "p(2)", "reviewed"]
     assert [row[0] for row in rows] == [str(i) for i in range(len(y))]
     np.testing.assert_allclose(
-        np.array([row[6:] for row in rows], float), expected.posterior_, atol=1e-6
+        np.array([row[6:9] for row in rows], float), expected.posterior_, atol=1e-6
     )
 
 
@@ -278,7 +278,11 @@ def test_fit_predict_report(home):
     assert names == {"annotators.csv", "labels.csv", "model.json", "summary.json", "weights"}
 
     done("predict", "out", "X.npy", "--out", "predicted.csv")
-    assert read_rows(home / "predicted.csv") == read_rows(home / "out" / "labels.csv")
+    predicted, labels = (read_rows(home / n) for n in ("predicted.csv", "out/labels.csv"))
+    own = [labels[0].index(name) for name in predicted[0]]  # The rest is about annotations.
+    assert predicted == [[row[k] for k in own] for row in labels]
+    assert set(labels[0]) - {*predicted[0]} == {"n_annotations", "agreement", "action"}
+    assert "recommended: accept" in result.stdout
     assert {row[1] for row in read_rows(home / "predicted.csv")[1:]} <= {"cat", "dog", "eel"}
     predicted = done_json("predict", "out", "ids.npz")["labels"]
     assert [row["task"] for row in predicted] == [f"t{i}" for i in range(48)]

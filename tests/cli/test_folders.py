@@ -249,13 +249,13 @@ def test_the_suffix_decides_what_is_written(model, suffix):
         done(*arguments, "--out", "expected.csv")
         found, expected = read("labels" + suffix), pd.read_csv("expected.csv")
         for each in (found, expected):  # Nobody reviewed them: pandas reads empty cells as NaN.
-            assert set(each.pop("reviewed").fillna("")) == {""}
+            assert set(each.pop("reviewed").astype(object).fillna("")) == {""}
         pd.testing.assert_frame_equal(found, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["labels.xlsx", "labels", "labels.csv.gz"])
+@pytest.mark.parametrize("name", ["labels.ods", "labels", "labels.csv.gz"])
 def test_an_unknown_suffix_is_refused(model, name):
-    says = [name, ".csv, .tsv, .parquet, .json or .jsonl"]
+    says = [name, ".csv, .tsv, .xlsx, .parquet, .json or .jsonl"]
     if name != "labels":  # For aggregate, a name without a suffix is a folder.
         refused(3, "aggregate", "A.csv", "--out", name, says=says)
     refused(3, "predict", "model", "X.npy", "--out", name, says=says)

@@ -401,7 +401,7 @@ def test_labels_of_any_command_go_back_to_the_tool(project):
         task["predictions"][0]["model_version"] = "manyhands"
     assert out == own
     text = Path("labels.csv").read_text()
-    Path("more.csv").write_text(text + "4,bad,0.9,0,,collect more,0.9,0.1\n")
+    Path("more.csv").write_text(text + "4,New.,bad,0.9,0,,collect more,0.9,0.1,\n")
     done("convert", "project.json", "more.tsv", "--labels", "more.csv")
     assert pd.read_csv("more.tsv", sep="\t")["n_annotations"].tolist() == [3, 3, 1, 0]
     Path("one.csv").write_text("task,label,p(good)\n" + "".join(f"{k},good,1\n" for k in (1, 2, 3)))

@@ -99,7 +99,7 @@ def test_shared_mistakes_come_before_the_people_whom_they_outvote(tmp_path):
     assert warning == str(told[0].message)
     assert warning.startswith("Annotators 3, 4, 5, 6 agree with one another more than")
     first = summary["actions"][0]
-    assert first["title"] == "Find out who shares mistakes before you judge 3 annotators"
+    assert first["title"] == "Find out who shares mistakes before you judge this annotator"
     assert OUTVOTED in first["text"]
     text = " ".join("".join(Page(render_report(summary)).text).split())
     assert text.count(warning) == text.count(OUTVOTED) == 1
@@ -326,7 +326,7 @@ def test_every_annotator_is_reachable_and_the_worst_are_first():
         row["id"] for row in section["rest"]["rows"]
     }
     tables = summary_tables(summary)
-    assert len(tables["annotators"]["id"]) + len(tables["annotators_rest"]["id"]) == 300
+    assert len(tables["annotators"]["annotator"]) + len(tables["annotators_rest"]["id"]) == 300
     assert "agreement_pairs" in tables
     assert tables["actions"]["code"] == [each["code"] for each in summary["actions"]]
     matrix = {key: tables["agreement_matrix"][key][0] for key in ("first", "second", "n")}
@@ -393,7 +393,7 @@ def test_answers_count_whom_the_page_flags_and_compare_two_windows(full):
 
     same, trend = "Who answers at random, or always the same?", "Is it getting better or worse?"
     assert said(same)["answer"] == "nobody with such a flag"
-    rows[0]["flags"], rows[1]["screen"]["flags"] = ["always the same class"], ["one label"]
+    rows[0]["screen"]["flags"], rows[1]["screen"]["flags"] = ["repeating pattern"], ["one label"]
     assert said(same)["answer"].startswith("2 annotators")
     assert said(trend)["anchor"] == "time-windows"
     del summary["time"]["windows"]["rows"][1:]

@@ -229,6 +229,17 @@ class Files:
         """Read the export that the annotations are from; None for a plain table."""
         return read_export_of(one_or_all(self.annotations), self.options)
 
+    def shown(self, rows: Any, table: Any, export: Any) -> Any:
+        """What the table of labels says of the items: the texts or images that are read."""
+        from manyhands.io.annotations import read_shown
+        from manyhands.io.contents import Shown
+
+        name = "text" if self.inputs.texts is not None else "image"
+        if self.inputs.features is None:
+            values = [str(value) if name == "text" else Path(str(value)).name for value in rows.X]
+            return Shown.of(name, table.instances.tolist(), values)
+        return read_shown(one_or_all(self.annotations), export, **self.options)
+
 
 def open_store(paths: list[Path]) -> Any:
     """Open the store that a command is given in place of a table; None if it is given others."""

@@ -19,6 +19,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from manyhands.wording import percent
+
 HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Categories of invisible characters that may control a terminal: escapes, direction marks."""
 
@@ -182,6 +184,12 @@ class _Notes(logging.Handler):
             note(f"note: {with_options(message)}")
 
 
+def say_actions(result: dict[str, Any]) -> None:
+    """Print how many labels every action is recommended for."""
+    actions = (f"{name} {count:,}" for name, count in result.get("actions", {}).items())
+    say(f"recommended: {', '.join(actions)}")
+
+
 def print_labels(title: str, result: dict[str, Any], out: Path | None, example: str) -> None:
     """Print the first labels, and how to get the others."""
     rows = [[r["task"], r["label"], r["probability"]] for r in result["labels"][:10]]
@@ -259,23 +267,6 @@ def number(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{int(value):,}" if float(value).is_integer() else f"{value:,.2f}"
-
-
-def percent(share: float | None) -> str:
-    """Write a share in percent; a share that is almost 0 or 1 is not rounded to it.
-
-    Examples
-    --------
-    >>> percent(0.614), percent(0.9999), percent(0.0001), percent(1.0)
-    ('61.4 %', '>99.9 %', '<0.1 %', '100.0 %')
-    """
-    if share is None:
-        return "-"
-    if 0 < share < 0.0005:
-        return "<0.1 %"
-    if 0.9995 <= share < 1:
-        return ">99.9 %"
-    return f"{100 * share:.1f} %"
 
 
 def count_with_share(n: int, total: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
 from http import HTTPStatus
 from importlib.resources import files
@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlencode
 from manyhands.exceptions import WriteError, raise_missing_extra
 from manyhands.explore.desk import STATES, Choice, Conflict, Desk
 from manyhands.explore.guard import Guard
-from manyhands.explore.inputs import SHOWN, review_sheet, reviewed
+from manyhands.explore.inputs import SHOWN, review_sheet, reviewed, shown_on
 from manyhands.explore.plans import Plans
 from manyhands.io.corrections import FIELDS
 from manyhands.io.frames import write_table
@@ -357,12 +357,11 @@ def query_of(choice: Choice) -> dict[str, str]:
 def write_reviewed(desk: Desk, path: Path, to: str, *, only: bool, **options: Any) -> Path:
     """Write the labels as they stand in a format of `manyhands.io.write_labels`."""
     found = reviewed(desk, only=only)
-    return write_consensus(
-        path, found, to=to, export=desk.contents.export, method=desk.model.name, **options
-    )
+    options |= {"export": desk.contents.export, "shown": shown_on(desk)}
+    return write_consensus(path, found, to=to, method=desk.model.name, **options)
 
 
-def corrections(desk: Desk) -> dict[str, Sequence[Any]]:
+def corrections(desk: Desk) -> dict[str, list[Any]]:
     """Columns of the corrections that stand."""
     records = desk.standing.decisions()
     return {name: [getattr(record, name) for record in records] for name in FIELDS}

@@ -20,7 +20,8 @@ from manyhands.io.exports.records import Export
 from manyhands.typing import BoolArray, FloatArray, IntArray
 
 OPEN, DONE, SKIPPED = 0, 1, 2
-STATES: Final = {"open": OPEN, "done": DONE, "skipped": SKIPPED, "all": None}
+STATES: Final = {"review": OPEN, "open": OPEN, "done": DONE, "skipped": SKIPPED, "all": None}
+"""What can be shown: of the labels that nobody decided, those "to review", or all that are open."""
 
 Order = Literal["doubt", "random"]
 
@@ -168,8 +169,11 @@ class Desk:
 
     def counts(self) -> dict[str, int]:
         """Count the annotated instances in every state."""
-        states = self._states[self.figures.order]
-        return {name: int((states == code).sum()) for name, code in STATES.items() if name != "all"}
+        order = self.figures.order
+        states = self._states[order]
+        counts = {n: int((states == code).sum()) for n, code in STATES.items() if n != "all"}
+        to_review = self.figures.to_review[order] & (states == OPEN)
+        return counts | {"review": int(to_review.sum())}
 
     def rows(self, choice: Choice) -> IntArray:
         """Rows of the items that are chosen, in their order."""
@@ -186,6 +190,8 @@ class Desk:
         mask = np.ones(self.table.n_instances, dtype=bool)
         if STATES[choice.state] is not None:
             mask &= self._states == STATES[choice.state]
+        if choice.state == "review":
+            mask &= self.figures.to_review
         if choice.label is not None:
             mask &= self.codes == choice.label
         if choice.given is not None or choice.annotator is not None:

@@ -14,15 +14,14 @@ from scipy.special import softmax
 from manyhands.annotations import AnnotationTable
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.dawid_skene import DawidSkene
+from manyhands.io import consensus
 from manyhands.metrics import annotator_reliability
 from manyhands.planning import AnnotatorScreen, review_queue
+from manyhands.planning.screening import LEVEL
 from manyhands.registry import find_aggregator
 from manyhands.report.inputs import Inferred, Inputs
 from manyhands.report.planning import Basis, basis_of, screening_of
 from manyhands.typing import BoolArray, FloatArray, IntArray
-
-LEVEL = 0.9
-"""Of the intervals of annotators' accuracy."""
 
 FLOOR = 1e-6
 """Probabilities below are not told apart when a classifier's evidence is kept."""
@@ -42,8 +41,10 @@ class Figures:
         Annotated instances, the most doubtful label first.
     suggestion : integer array of shape (n,)
         The most probable other class; -1 without annotations.
+    to_review : boolean array of shape (n,)
+        Labels whose action is "review" (`manyhands.io.consensus`).
     n_annotations, accuracy, low, high : arrays of shape (R,)
-        Annotations of each annotator, and the expected accuracy with a 90 % interval.
+        Annotations of each annotator, and the expected accuracy with a 95 % interval.
     n_checked, n_right : integer arrays of shape (R,)
         Annotations of labels that a person gave or confirmed, and how many of them were the same.
     pairs : integer array of shape (C, C)
@@ -63,6 +64,7 @@ class Figures:
     posterior: FloatArray
     order: IntArray
     suggestion: IntArray
+    to_review: BoolArray
     n_annotations: IntArray
     accuracy: FloatArray
     low: FloatArray
@@ -208,6 +210,7 @@ def compute(table: AnnotationTable, model: Model, known: IntArray, n_records: in
         posterior,
         order,
         suggestion,
+        _to_review(table, posterior, known),
         reliability.n_annotations,
         reliability.accuracy,
         reliability.lower,
@@ -221,6 +224,12 @@ def compute(table: AnnotationTable, model: Model, known: IntArray, n_records: in
         basis,
         {place[each.annotator]: each for each in screening if each.n_annotations},
     )
+
+
+def _to_review(table: AnnotationTable, posterior: FloatArray, known: IntArray) -> BoolArray:
+    """Labels whose action is "review", as in every table of labels."""
+    mask: BoolArray = consensus(table, posterior, known=known >= 0).actions == "review"
+    return mask
 
 
 def _count(table: AnnotationTable, mask: BoolArray) -> IntArray:

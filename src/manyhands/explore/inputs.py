@@ -18,7 +18,7 @@ from manyhands.explore.figures import Model
 from manyhands.io import read_raw_aligned, read_texts
 from manyhands.io.annotations import read_items, read_with_account
 from manyhands.io.consensus_labels import Consensus, consensus, read_consensus
-from manyhands.io.contents import Content, content_of, with_content
+from manyhands.io.contents import Shown, shown_of, with_shown
 from manyhands.io.corrections import Correction, Journal, matched, open_journal
 from manyhands.io.exports.reading import report_losses
 from manyhands.io.exports.records import Export
@@ -216,7 +216,7 @@ def reviewed(desk: Desk, *, only: bool = False) -> Consensus:
     return found.take(known) if only else found
 
 
-def review_sheet(desk: Desk) -> dict[str, Sequence[Any]]:
+def review_sheet(desk: Desk) -> dict[str, list[Any]]:
     """Columns of ``review.csv``: what somebody decided, then what is open, most doubtful first.
 
     They are those of `manyhands.planning.ReviewQueue.to_sheet`, with the content of the items.
@@ -232,16 +232,15 @@ def review_sheet(desk: Desk) -> dict[str, Sequence[Any]]:
                 row["probability_wrong"] = 1.0 - decided.certainty
     rows.sort(key=lambda row: not row["reviewed"])
     columns = {name: [row[name] for row in rows] for name in sheet}
-    return with_content(columns, _shown(desk, columns["task"]))
+    return with_shown(columns, shown_on(desk))
 
 
-def _shown(desk: Desk, tasks: Sequence[Any]) -> Content:
-    """Text or image of the tasks, from where the page has it."""
-    contents = desk.contents
-    rows = [desk.row_of[task] for task in tasks]
+def shown_on(desk: Desk) -> Shown | None:
+    """Texts or images of the items, from where the page has them."""
+    contents, tasks = desk.contents, desk.table.instances
     if contents.texts:
-        return {"text": [contents.texts.get(row) for row in rows]}
+        return Shown.of("text", tasks[[*contents.texts]].tolist(), contents.texts.values())
     if contents.images:
-        names = {row: path.name for row, path in contents.images.items()}
-        return {"image": [names.get(row) for row in rows]}
-    return content_of(contents.export, tasks)
+        names = (path.name for path in contents.images.values())
+        return Shown.of("image", tasks[[*contents.images]].tolist(), names)
+    return shown_of(contents.export)

@@ -15,6 +15,7 @@ from manyhands.annotations.scales import Scale
 from manyhands.annotations.wide import may_be_wide, task_columns
 from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import find_name
+from manyhands.io.contents import Shown, shown_beside, shown_of
 from manyhands.io.exports.documents import open_documents
 from manyhands.io.exports.formats import SIMPLE, is_paired, matching
 from manyhands.io.exports.layouts import wide_columns
@@ -257,6 +258,17 @@ def reading_of(
     given = {argument: options.get(argument, argument) for argument in asked}
     found = {argument: find_name(names, argument, name) for argument, name in given.items()}
     return {"format": "long"} | found
+
+
+def read_shown(
+    path: PathLike | Sequence[PathLike], export: Export | None, **options: Any
+) -> Shown | None:
+    """Return what shows a person the items of annotations that were read with these options."""
+    if export is not None or not isinstance(path, str | os.PathLike):
+        return shown_of(export)
+    stated = stated_of(options)
+    taken = [name for key in ("worker", "label", "question", "group") if (name := options.get(key))]
+    return shown_beside(_one(path), options.get("task") or "task", taken, stated)
 
 
 def read_items(

@@ -1,16 +1,23 @@
-"""What stands in a file of labels so that a person knows the item: its text, or its file's name."""
+"""What stands beside a label so that a person knows the item: its text, or its file's name."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
+from manyhands.io.columns import find_column
+from manyhands.io.exports.documents import open_documents
 from manyhands.io.exports.layouts import SHOWN
 from manyhands.io.exports.records import Export
-
-Content = Mapping[str, Sequence[Any]]
-"""One column beside the ids, by its name; empty if nothing is known of the items."""
+from manyhands.io.files import PathLike, is_typed, suffix_of
+from manyhands.io.frames import read_frame
+from manyhands.io.sheets import UNSTATED, Stated
 
 KEYS: Final = ("task", "worker", "annotator")
 """Columns that stand before the content."""
@@ -19,56 +26,121 @@ EMBEDDED: Final = "data:"
 """How the address of a file begins that is in the address itself, which no table has room for."""
 
 
-def content_of(export: Export | None, tasks: Iterable[Any]) -> Content:
-    """Return the field of an export's items that shows a person what they are, in task order.
+LONGEST: Final = 32_000
+"""Characters of a text that are shown: a cell of a workbook holds 32,767."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The field of the items that is shown beside their labels.
+
+    Attributes
+    ----------
+    name : str
+        Of the column.
+    values : dict {str: str, number or None}
+        By the id of the item, as text.
+    """
+
+    name: str
+    values: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, name: str, tasks: Iterable[Any], values: Iterable[Any]) -> Shown:
+        """Take a value for every item."""
+        return cls(name, dict(zip(map(str, tasks), map(_scalar, values), strict=True)))
+
+
+def shown_of(export: Export | None) -> Shown | None:
+    """Return the field of an export's items that shows a person what they are, if there is one.
 
     It is the first field with a name such as "text" or "image"; without one, the longest text.
+    """
+    columns = {} if export is None else export.items.columns
+    name = next((name for name in columns if name.lower() in SHOWN), None) or _longest(columns)
+    if export is None or name is None:
+        return None
+    return Shown.of(name, export.items.ids.tolist(), columns[name])
+
+
+def shown_beside(
+    path: PathLike, task: str = "task", taken: Iterable[str] = (), stated: Stated = UNSTATED
+) -> Shown | None:
+    """Return the column of a plain long table that shows what the items are, if it has one.
 
     Parameters
     ----------
-    export : Export or None
-    tasks : iterable of ids
-        In the order of the values to return.
-
-    Returns
-    -------
-    dict {name: list}
-        Of one field, or empty.
+    path : str or Path
+        A table that was read before. A matrix has none.
+    task : str
+        Column of the ids, or "task", for which other common names stand.
+    taken : iterable of str
+        Columns that mean something else, such as the one of labels.
+    stated : Stated
+        How the table was read.
     """
-    name = None if export is None else _field(export)
-    if export is None or name is None:
-        return {}
-    values = dict(zip(map(str, export.items.ids.tolist()), export.items.columns[name], strict=True))
-    found = [_scalar(values.get(str(task))) for task in tasks]
-    return {name: found} if any(value is not None for value in found) else {}
+    path = Path(path)
+    if suffix_of(path) in (".npy", ".npz"):
+        return None
+    if not is_typed(path):  # Whole tables are read only if there is something to find.
+        (document, *_) = open_documents(path, most=1, stated=stated)
+        if not _shown_names(document.header, (task, *taken)):
+            return None
+    with _quiet():
+        frame = read_frame(path, stated)
+        key = find_column(frame, "task", task)
+    names = _shown_names(frame.columns, (key, *taken))
+    if not names or key not in frame.columns:
+        return None
+    first: dict[str, Any] = {}
+    for item, value in zip(frame[key].to_list(), frame[names[0]].to_list(), strict=True):
+        if value is not None:
+            first.setdefault(str(item), value)
+    return Shown.of(names[0], first, first.values())
 
 
-def with_content(
-    columns: Mapping[str, Sequence[Any]], content: Content
-) -> dict[str, Sequence[Any]]:
-    """Insert the content behind the ids; a name that is taken becomes "item.<name>".
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Say nothing: what is read was read before, and its notes were shown."""
+    log = logging.getLogger("manyhands")
+    before, log.disabled = log.disabled, True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.disabled = before
+
+
+def with_shown(columns: Mapping[str, list[Any]], shown: Shown | None) -> dict[str, list[Any]]:
+    """Insert what is shown behind the ids; a name that is taken becomes "item.<name>".
 
     Examples
     --------
-    >>> with_content({"task": [1], "label": ["a"]}, {"text": ["Fine."]})
-    {'task': [1], 'text': ['Fine.'], 'label': ['a']}
+    >>> with_shown({"task": [1, 2], "label": ["a", "b"]}, Shown("text", {"1": "Fine."}))
+    {'task': [1, 2], 'text': ['Fine.', None], 'label': ['a', 'b']}
     """
     keys = {name: columns[name] for name in KEYS if name in columns}
-    named = {f"item.{n}" if n in columns else n: values for n, values in content.items()}
-    return keys | named | {name: v for name, v in columns.items() if name not in keys}
+    more: dict[str, list[Any]] = {}
+    if shown is not None:
+        values = [shown.values.get(str(task)) for task in columns["task"]]
+        if any(value is not None for value in values):
+            more[f"item.{shown.name}" if shown.name in columns else shown.name] = values
+    return keys | more | {name: v for name, v in columns.items() if name not in keys}
 
 
-def _field(export: Export) -> str | None:
-    columns = export.items.columns
-    named = next((name for name in columns if name.lower() in SHOWN), None)
-    if named is not None:
-        return named
+def _shown_names(names: Iterable[str], taken: Iterable[str]) -> list[str]:
+    used = set(taken)
+    return [name for name in names if name.strip().lower() in SHOWN and name not in used]
+
+
+def _longest(columns: Mapping[str, Sequence[Any]]) -> str | None:
+    """The field of the longest texts, on average; None if no field has texts of several words."""
     lengths = {name: _mean_length(values) for name, values in columns.items()}
     return max(lengths, key=lengths.__getitem__) if any(lengths.values()) else None
 
 
 def _mean_length(values: Sequence[Any]) -> float:
-    """Mean length of the texts of a field; 0 if no entry has several words."""
     texts = [value for value in values if isinstance(value, str)]
     if not any(" " in text.strip() for text in texts):
         return 0.0
@@ -78,5 +150,8 @@ def _mean_length(values: Sequence[Any]) -> float:
 def _scalar(value: Any) -> Any:
     if isinstance(value, list | dict):
         value = json.dumps(value, ensure_ascii=False)
-    embedded = isinstance(value, str) and value.startswith(EMBEDDED)
-    return None if embedded else value
+    if not isinstance(value, str):
+        return value
+    if value.startswith(EMBEDDED):
+        return None
+    return value if len(value) <= LONGEST else f"{value[:LONGEST]}…"

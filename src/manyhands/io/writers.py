@@ -13,6 +13,7 @@ from manyhands.annotations import PASSES, SOURCES, AnnotationTable
 from manyhands.annotations.columns import require_annotators
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.io.consensus_labels import ACCEPT, ENOUGH, Consensus, consensus
+from manyhands.io.contents import Shown, shown_of, with_shown
 from manyhands.io.exports.records import Export
 from manyhands.io.files import PathLike, refuse_foreign, write_atomically
 from manyhands.io.frames import check_table_path, write_table
@@ -110,11 +111,16 @@ def write_consensus(
     method: str = "manyhands",
     keep_formulas: bool = False,
     excel: bool = False,
+    shown: Shown | None = None,
 ) -> Path:
-    """Write what `manyhands.io.consensus` returned; see `write_labels`."""
+    """Write what `manyhands.io.consensus` returned; see `write_labels`.
+
+    A table has what is ``shown`` of the items, by default that of the export.
+    """
     path = check_target(path, to)
     if to == "table":
-        return write_table(path, found.columns(), keep_formulas=keep_formulas, excel=excel)
+        columns = with_shown(found.columns(), shown or shown_of(export))
+        return write_table(path, columns, keep_formulas=keep_formulas, excel=excel)
     items = ItemFields(export, to)
     if to == "datasets":
         columns = found.columns()

@@ -1,6 +1,7 @@
 from .aggregation import aggregate_table as aggregate_table
 from .aggregation import compare_methods as compare_methods
 from .aggregation import continue_aggregation as continue_aggregation
+from .aggregation import profile_annotators as profile_annotators
 from .demo import run_demo as run_demo
 from .fit import continue_job as continue_job
 from .fit import run_job as run_job

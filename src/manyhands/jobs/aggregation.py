@@ -16,12 +16,13 @@ from manyhands.inference.base import BaseAggregator
 from manyhands.inference.comparison import against_gold, compare_aggregators
 from manyhands.inference.inputs import recode_classes, without_known
 from manyhands.io import Consensus, Export, GoldFile, consensus
+from manyhands.io.contents import Shown, shown_of
 from manyhands.io.store import AnnotationStore
 from manyhands.io.writers import SUFFIXES, check_target, write_consensus
 from manyhands.jobs.gold import match_gold, note_unused_gold
 from manyhands.jobs.outputs import keep_labels, label_rows, times_of
 from manyhands.models import load
-from manyhands.report import annotator_columns, summarize
+from manyhands.report import read_inputs, summarize_annotators, summarize_inputs
 from manyhands.report.levels import level_of_labels, told
 from manyhands.typing import AnyArray, IntArray
 
@@ -48,6 +49,7 @@ def aggregate_table(
     export: Export | None = None,
     title: str | None = None,
     keep_formulas: bool = False,
+    shown: Shown | None = None,
 ) -> dict[str, Any]:
     """Aggregate a table, and write all labels if ``out`` is given.
 
@@ -70,6 +72,8 @@ def aggregate_table(
     to, export, keep_formulas : as in `manyhands.io.write_labels`
     title : str, optional
         Heading of the report.
+    shown : Shown, optional
+        What the table of labels says of the items; default: that of the export.
 
     Returns
     -------
@@ -91,6 +95,7 @@ def aggregate_table(
     own |= {} if checkpoint is None else {"checkpoint": checkpoint}
     aggregator.fit(table, gold=_known_values(known, table), **own)
     options: dict[str, Any] = {"to": to, "export": export, "keep_formulas": keep_formulas}
+    options["shown"] = shown
     return _concluded(aggregator, gold, place, rule, threshold, title, **options)
 
 
@@ -108,6 +113,7 @@ def continue_aggregation(
     export: Export | None = None,
     title: str | None = None,
     keep_formulas: bool = False,
+    shown: Shown | None = None,
 ) -> dict[str, Any]:
     """Add annotations to an aggregator of a folder, and write the labels of all instances.
 
@@ -123,7 +129,7 @@ def continue_aggregation(
         `BaseAggregator.partial_fit`.
     known : GoldFile, optional
         Known classes of old and new instances. Those known earlier remain so.
-    gold, out, rule, threshold, to, export, title, keep_formulas
+    gold, out, rule, threshold, to, export, title, keep_formulas, shown
         As in `aggregate_table`.
 
     Returns
@@ -162,6 +168,7 @@ def continue_aggregation(
         "repeated": new.n_annotations - n_unlike,
     }
     options: dict[str, Any] = {"to": to, "export": export, "keep_formulas": keep_formulas}
+    options["shown"] = shown
     return _concluded(aggregator, gold, place, rule, threshold, title, **options) | {"added": added}
 
 
@@ -253,6 +260,7 @@ def _write_folder(
     to: str,
     export: Export | None,
     keep_formulas: bool,
+    shown: Shown | None,
 ) -> list[Path]:
     """Write model, labels, annotators and a report, and the labels in the format of a tool."""
     table = aggregator.table_
@@ -261,18 +269,30 @@ def _write_folder(
     if decided.all() and (found.codes != found.posterior.argmax(axis=1)).any():
         given = {"labels": found.labels, "posterior": found.posterior}
     given |= times_of(export, table)
-    summary = summarize(table, aggregator=aggregator, gold=gold, title=title, **given)
+    inputs = read_inputs(table, aggregator, gold=gold, **given)
+    summary, profiles = summarize_inputs(inputs, title=title)
     note_unused_gold(summary, export)
-    seconds = None if export is None else export.seconds
-    profiles = annotator_columns(table, found.posterior, seconds=seconds)
+    shown = shown or shown_of(export)
     files = keep_labels(
-        folder, aggregator, found.columns(), profiles, summary, keep_formulas=keep_formulas
+        folder, aggregator, found, profiles, summary, shown, keep_formulas=keep_formulas
     )
     if to != "table":
         path = folder / tool_file(to)
         method = type(aggregator).__name__
         files.append(write_consensus(path, found, to=to, export=export, method=method))
     return files
+
+
+def profile_annotators(
+    table: AnnotationTable,
+    aggregator: BaseAggregator,
+    export: Export | None = None,
+    *,
+    joined: bool = True,
+) -> dict[str, list[Any]]:
+    """Columns of ``annotators.csv`` for a fitted aggregator, without the rest of a report."""
+    inputs = read_inputs(table, aggregator, **times_of(export, table))
+    return summarize_annotators(inputs, joined=joined)
 
 
 def measure(

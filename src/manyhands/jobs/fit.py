@@ -17,6 +17,7 @@ from sklearn.pipeline import Pipeline
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError, DivergenceError
 from manyhands.fitting.reading import take_rows
+from manyhands.io import Consensus
 from manyhands.jobs.gold import (
     TRAIN,
     GoldRows,
@@ -60,6 +61,7 @@ def run_job(
     keep_formulas: bool = False,
     encoder: Any = None,
     export: Any = None,
+    shown: Any = None,
     restart: bool = False,
     folds: int | None = None,
     on_seed: Callable[[dict[str, Any]], None] = lambda record: None,
@@ -96,6 +98,8 @@ def run_job(
         in front of the model.
     export : Export, optional
         What the annotations were read from, for the times in the report.
+    shown : Shown, optional
+        What ``labels.csv`` says of the items.
     restart : bool
         Whether to start over: checkpoints of an interrupted job in the folder are deleted.
     folds : int, optional
@@ -109,7 +113,8 @@ def run_job(
     -------
     dict
         ``levels`` (shares of right labels and of right predictions of new items, with intervals and
-        sources), ``headline`` (the same in words), ``method``, ``data`` (counts of the training
+        sources), ``headline`` (the same in words), ``actions`` (number of labels per recommended
+        action; these three in the first process only), ``method``, ``data`` (counts of the training
         data), ``seeds``, ``left_out`` (number of annotations of rows outside the train split),
         ``known`` (number of known labels, if there are some), ``records`` (one dict per seed:
         protocol -> split -> metrics) and ``table`` (protocol -> split -> mean and sd over seeds).
@@ -129,12 +134,17 @@ def run_job(
     warn_of_unannotated_rows(table, gold)
     if gold is not None:
         warn_of_columns_of_gold(X, table, gold)
-    options = {} if known is None else {"gold": _certain(estimator, train, known, gold)}
+    options: dict[str, Any] = {}
+    is_known = None
+    if known is not None:
+        options["gold"] = _certain(estimator, train, known, gold)
+        is_known = np.array([label is not None for label in options["gold"]], dtype=bool)
     seeds = _check_seeds(seeds)
     X = encode_rows(encoder, X, train)
     protocols = _protocols(estimator, holdout, train)
     records: list[dict[str, Any]] = []
     summary: Any = {}
+    found: Consensus | None = None
     with joined_if_any(estimator), _own_folder(folder) as (place, is_first):
         if restart:
             made_by_first(lambda: _clear_checkpoints(place))
@@ -156,12 +166,14 @@ def run_job(
                 if i == j == 0 and is_first:
                     with working_alone():
                         n_folds = QUICK_FOLDS if folds is None and seconds < QUICK else folds or 0
-                        summary = keep_model(
+                        summary, found = keep_model(
                             *(model, X, train, place),
                             gold=gold,
+                            known=is_known,
                             keep_formulas=keep_formulas,
                             encoder=encoder,
                             export=export,
+                            shown=shown,
                             new_items=level_on_new_items(model, X, table, train, gold, n_folds),
                         )
             records.append(record)
@@ -170,11 +182,10 @@ def run_job(
             publish(place)
             # Cleared only at the end, so that a job killed after some seeds resumes from them.
             _clear_checkpoints(place)
-    more: dict[str, Any] = {"levels": summary.get("levels")}
     lines = (headline(summary), headline_of_new_items(summary))
-    more["headline"] = [line for line in lines if line]
-    more |= {} if known is None else {"known": sum(label is not None for label in options["gold"])}
-    return _result(estimator, table, train, records) | more
+    more = {"levels": summary.get("levels"), "headline": [line for line in lines if line]}
+    more |= {} if is_known is None else {"known": int(is_known.sum())}
+    return _result(estimator, table, train, records, found) | more
 
 
 def level_on_new_items(
@@ -224,6 +235,7 @@ def continue_job(
     gold: GoldRows | None = None,
     keep_formulas: bool = False,
     export: Any = None,
+    shown: Any = None,
 ) -> dict[str, Any]:
     """Go on with a saved model on everything there is, evaluate it, and save it in a folder.
 
@@ -233,7 +245,7 @@ def continue_job(
         As loaded. It is changed.
     X, table
         Features and annotations of all instances, those of the model's fit included.
-    folder, gold, keep_formulas, export
+    folder, gold, keep_formulas, export, shown
         See `run_job`.
 
     Returns
@@ -269,10 +281,11 @@ def continue_job(
         }
         train = model.seen_.table  # With the annotators in the order of the model's.
         options: Any = {"gold": gold, "keep_formulas": keep_formulas, "encoder": encoder}
-        options["export"] = export
-        keep_model(model, X, train, place, **options)
+        options |= {"export": export, "shown": shown}
+        _, found = keep_model(model, X, train, place, **options)
         publish(place)
-    return _result(model, table, train, [{"seed": None, "protocols": {"continued": run}}])
+    records = [{"seed": None, "protocols": {"continued": run}}]
+    return _result(model, table, train, records, found)
 
 
 @contextmanager
@@ -286,9 +299,14 @@ def _own_folder(folder: str | Path) -> Iterator[tuple[Path, bool]]:
 
 
 def _result(
-    estimator: Any, table: AnnotationTable, train: AnnotationTable, records: list[dict[str, Any]]
+    estimator: Any,
+    table: AnnotationTable,
+    train: AnnotationTable,
+    records: list[dict[str, Any]],
+    found: Consensus | None,
 ) -> dict[str, Any]:
-    return {
+    actions = {} if found is None else {"actions": found.count_actions()}
+    return actions | {
         "method": type(estimator).__name__,
         "data": count_data(train),
         "seeds": [record["seed"] for record in records],

@@ -32,8 +32,10 @@ from manyhands.fitting.folders import current_weights, remove_weights
 from manyhands.fitting.saved_aggregators import holds_aggregator
 from manyhands.inference.base import BaseAggregator
 from manyhands.io import (
+    Consensus,
     Export,
     GoldFile,
+    consensus,
     read_features,
     read_images,
     read_raw_aligned,
@@ -41,7 +43,7 @@ from manyhands.io import (
     write_atomically,
 )
 from manyhands.io.columns import preview
-from manyhands.io.csv_files import csv_text
+from manyhands.io.contents import Shown, with_shown
 from manyhands.io.files import check_writable, explain, file_lock
 from manyhands.io.frames import check_table_path, write_table
 from manyhands.io.gold import REVIEWED
@@ -49,15 +51,15 @@ from manyhands.jobs.gold import GoldRows, note_unused_gold
 from manyhands.metrics import Level, accuracy_on_new_items
 from manyhands.models import load, save
 from manyhands.report import (
-    annotator_columns,
     read_contents,
-    summarize,
+    read_inputs,
+    summarize_inputs,
     summary_tables,
     write_report,
 )
 from manyhands.report.inputs import class_positions
 from manyhands.report.levels import headline_of_new_items
-from manyhands.typing import AnyArray, FloatArray, IntArray
+from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 LABELS, ANNOTATORS, SUMMARY = "labels.csv", "annotators.csv", "summary.json"
 OUTPUTS = ("model.json", LABELS, ANNOTATORS, SUMMARY, "report.html")
@@ -138,54 +140,61 @@ def keep_model(
     folder: Path,
     *,
     gold: GoldRows | None = None,
+    known: BoolArray | None = None,
     title: str | None = None,
     keep_formulas: bool = False,
     selection: dict[str, Any] | None = None,
     encoder: Any = None,
     export: Export | None = None,
+    shown: Shown | None = None,
     new_items: Level | None = None,
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], Consensus]:
     """Write model, inferred labels, annotators and summary into a job's folder, for `publish`.
 
     An encoder, which made X of texts or images, is saved in front of the model. An export has the
-    times of its annotations. Returns the summary.
+    times of its annotations. ``known`` masks the instances whose label is known, and ``shown`` is
+    what the table of labels says of the items. Returns the summary and the labels.
     """
     # posterior_ combines annotations and features, if the method infers it.
     proba = model.posterior_ if hasattr(model, "posterior_") else model.predict_proba(X)
     codes = proba.argmax(axis=1)
     if not hasattr(model, "posterior_") and hasattr(model, "_decide"):
         codes = model._decide(proba)
-    columns = label_columns(codes, proba, train.instances, model.classes_)
-    content = csv_text(columns, keep_formulas=keep_formulas)
+    positions = class_positions(model, train, "classifier")
+    over_classes = np.zeros((train.n_instances, train.n_classes))
+    over_classes[:, positions] = proba
+    values = np.array([*train.classes.tolist(), None], dtype=object)
+    labels = values[np.where(codes < 0, -1, positions[codes])]
+    found = consensus(train, over_classes, labels, known=known)
     gold_values = None
     if gold is not None:
         # The report covers annotated rows only, so gold of test rows is left out.
         annotated = train.annotations_per_instance() > 0
-        codes = np.where(annotated, gold.codes, -1)
-        values = np.array([*train.classes.tolist(), None], dtype=object)
-        gold_values = values[codes]
-    summary = summarize(
-        train,
-        classifier=model,
-        X=X,
-        gold=gold_values,
-        title=title,
-        selection=selection,
-        new_items=new_items,
-        **times_of(export, train),
-    )
+        gold_values = values[np.where(annotated, gold.codes, -1)]
+    inputs = read_inputs(train, classifier=model, X=X, gold=gold_values, **times_of(export, train))
+    summary, profiles = summarize_inputs(inputs, selection, title, new_items)
     note_unused_gold(summary, export)
-    described = json.dumps(summary, indent=1, allow_nan=False)
-    over_classes = np.zeros((train.n_instances, train.n_classes))
-    over_classes[:, class_positions(model, train, "classifier")] = proba
-    profiles = csv_text(annotator_columns(train, over_classes), keep_formulas=keep_formulas)
     staged = folder / STAGING
     if any(hasattr(model, name) for name in ("module_", "estimators_", "stack_")):
         save(model if encoder is None else make_pipeline(encoder, model), staged)
-    write_atomically(staged / LABELS, content)
-    write_atomically(staged / ANNOTATORS, profiles)
-    write_atomically(staged / SUMMARY, described)
-    return summary
+    keep_tables(staged, found, profiles, summary, shown, keep_formulas=keep_formulas)
+    return summary, found
+
+
+def keep_tables(
+    staged: Path,
+    found: Consensus,
+    annotators: dict[str, list[Any]],
+    summary: dict[str, Any],
+    shown: Shown | None = None,
+    *,
+    keep_formulas: bool = False,
+) -> None:
+    """Write ``labels.csv``, ``annotators.csv`` and ``summary.json``, as every job does."""
+    labels = with_shown(found.columns(), shown)
+    write_table(staged / LABELS, labels, keep_formulas=keep_formulas)
+    write_table(staged / ANNOTATORS, annotators, keep_formulas=keep_formulas)
+    write_atomically(staged / SUMMARY, json.dumps(summary, indent=1, allow_nan=False))
 
 
 def times_of(export: Export | None, table: AnnotationTable) -> dict[str, FloatArray]:
@@ -219,9 +228,10 @@ def _pairs(table: AnnotationTable) -> Iterator[tuple[str, str]]:
 def keep_labels(
     folder: Path,
     model: BaseAggregator,
-    labels: dict[str, list[Any]],
+    found: Consensus,
     annotators: dict[str, list[Any]],
     summary: dict[str, Any],
+    shown: Shown | None = None,
     *,
     keep_formulas: bool = False,
 ) -> list[Path]:
@@ -238,9 +248,7 @@ def keep_labels(
             )
         staged = place / STAGING
         save(model, staged)
-        write_table(staged / LABELS, labels, keep_formulas=keep_formulas)
-        write_table(staged / ANNOTATORS, annotators, keep_formulas=keep_formulas)
-        write_atomically(staged / SUMMARY, json.dumps(summary, indent=1, allow_nan=False))
+        keep_tables(staged, found, annotators, summary, shown, keep_formulas=keep_formulas)
         try:
             write_report(staged / SUMMARY, staged / "report.html")
         except MissingExtraError as error:
@@ -413,6 +421,9 @@ def report_folder(
             _check_tables(Path(tables), found)
             for name, columns in found.items():
                 write_table(Path(tables) / f"{name}.csv", columns, keep_formulas=keep_formulas)
+            for name in (LABELS, ANNOTATORS):  # Complete, as the job wrote them.
+                if (Path(folder) / name).is_file():
+                    write_atomically(Path(tables) / name, (Path(folder) / name).read_bytes())
         return written
     except (WriteError, MissingExtraError):
         raise

@@ -32,6 +32,7 @@ def run_selection(
     keep_formulas: bool = False,
     encoder: Any = None,
     export: Any = None,
+    shown: Any = None,
     **options: Any,
 ) -> dict[str, Any]:
     """Choose among candidates with `manyhands.select`, and save the chosen model in a folder.
@@ -39,14 +40,15 @@ def run_selection(
     Parameters
     ----------
     candidates, **options : as in `manyhands.select`
-    X, table, folder, gold, keep_formulas, encoder, export : as in `run_job`
+    X, table, folder, gold, keep_formulas, encoder, export, shown : as in `run_job`
         An interrupted job goes on from its finished folds when it is run again.
 
     Returns
     -------
     dict
-        ``data`` and ``left_out`` as `run_job` returns them, ``selection`` (`Selection.to_dict`),
-        and ``splits`` (split -> metrics of the chosen model; empty without gold).
+        ``data``, ``actions`` and ``left_out`` as `run_job` returns them, ``selection``
+        (`Selection.to_dict`), and ``splits`` (split -> metrics of the chosen model; empty without
+        gold).
 
     Raises
     ------
@@ -63,7 +65,7 @@ def run_selection(
     with job_folder(folder) as place:
         found = select(candidates, X, train, folder=place / FOLDS, **options)
         chosen = found.to_dict()
-        keep_model(
+        _, labels = keep_model(
             found.estimator_,
             X,
             train,
@@ -73,11 +75,13 @@ def run_selection(
             selection=chosen,
             encoder=encoder,
             export=export,
+            shown=shown,
         )
         publish(place)
         shutil.rmtree(place / FOLDS, ignore_errors=True)
     return {
         "data": count_data(train),
+        "actions": labels.count_actions(),
         "left_out": table.n_annotations - train.n_annotations,
         "selection": chosen,
         "splits": measure_splits(found.estimator_, X, table, gold, train),

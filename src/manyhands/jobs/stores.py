@@ -21,6 +21,7 @@ from manyhands.io.store import AnnotationStore
 from manyhands.jobs.aggregation import known_codes, measure
 from manyhands.jobs.gold import match_gold
 from manyhands.jobs.outputs import label_rows
+from manyhands.report import annotator_columns
 from manyhands.typing import AnyArray, IntArray
 
 
@@ -170,9 +171,13 @@ class _StoreLabels:
 
 
 def _annotator_profiles(aggregator: BaseAggregator) -> dict[str, list[Any]]:
-    given = aggregator.table_.annotations_per_annotator()
-    return {
-        "annotator": aggregator.annotators_.tolist(),
-        "n_annotations": given.tolist(),
-        "accuracy": aggregator.annotator_accuracy_.tolist(),
-    }
+    """Columns of ``annotators.csv``; what takes all annotations at once to find out is empty."""
+    given = aggregator.table_.annotations_per_annotator().tolist()
+    rows = zip(aggregator.annotators_.tolist(), given, aggregator.annotator_accuracy_, strict=True)
+    unknown = dict.fromkeys(("lower", "upper", "abstentions", "skips", "gold", "mistake", "times"))
+    screen: dict[str, Any] = {"flags": [], "evidence": [], "advice": None}
+    profiles = [
+        {"id": each, "n_annotations": n, "accuracy": float(accuracy), "screen": screen} | unknown
+        for each, n, accuracy in rows
+    ]
+    return annotator_columns(profiles)

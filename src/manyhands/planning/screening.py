@@ -18,15 +18,22 @@ from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.frames import Backend
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.dawid_skene import DawidSkene
+from manyhands.inference.inputs import gold_codes
 from manyhands.metrics import AnnotatorReliability, annotator_reliability
+from manyhands.metrics.intervals import beta_interval
 from manyhands.planning.beliefs import Beliefs, beliefs_of
-from manyhands.typing import FloatArray, IntArray
+from manyhands.typing import BoolArray, FloatArray, IntArray
+from manyhands.wording import percent
 
-LEVEL = 0.9
-"""Of the intervals; their upper ends are compared with the crowd's median."""
+LEVEL = 0.95
+"""Of all intervals of annotators; their upper ends are compared with the crowd's median."""
 
 LEAST, FEW = 5, 10
-"""Annotations below which nobody is judged at all, and below which answers are not tested."""
+"""Annotations below which nobody is judged at all, and below which answers, times and annotations
+of known class are not tested."""
+
+HURRIED = 1 / 3
+"""Share of the crowd's median time below which an annotation counts as fast."""
 
 LEAST_EXPECTED = 3.0
 """Expected annotations of a class below which it is left out of an annotator's informedness."""
@@ -51,9 +58,9 @@ class AnnotatorScreen:
     annotator : id
     n_annotations : int
     accuracy, low, high : float or None
-        Expected accuracy with a 90 % interval; None without annotations.
+        Expected accuracy with a 95 % interval; None without annotations.
     flags : tuple of str
-        "below the median", "no better than chance", "one label", "repeating pattern", "drift".
+        Of `ADVICE`, the most serious first.
     evidence : tuple of str
         What each flag rests on.
     advice : str
@@ -75,12 +82,16 @@ class AnnotatorScreen:
 
 
 ADVICE = {
+    "below the median on gold": "go through their wrong answers with them",
+    "significantly below chance": "ask whether the task was understood, or two classes swapped; "
+    "what they gave still counts, and the model reads it as it is",
     "no better than chance": "read 20 of their annotations, and ask gold questions; until then "
     "leave them out of the next batch, and keep what they gave: the model weighs it",
     "one label": "ask whether the task was understood; their annotations cease to count by "
     "themselves where the model has confusion matrices",
     "repeating pattern": "compare with the times of their annotations; do not judge if tasks came "
     "in an order of classes",
+    "too fast": "read 20 of their annotations before judging: some tasks are easy",
     "drift": "compare early and late annotations of one class; ask about fatigue or new "
     "instructions",
     "below the median": "read 20 of their annotations and teach the class pairs that 'manyhands "
@@ -107,11 +118,15 @@ class Screening(tuple[AnnotatorScreen, ...]):
         return nw.from_dict(columns, backend=backend).to_native()
 
 
-def screen_annotators(table: Any, model: Any = None, *, times: Any = None) -> Screening:
+def screen_annotators(
+    table: Any, model: Any = None, *, times: Any = None, seconds: Any = None, gold: Any = None
+) -> Screening:
     """Say how accurate annotators are, who needs a look and why.
 
-    A flag is a reason to look, not to dismiss: of the annotators whose interval ends below the
-    crowd's median, about half are among the worst tenth.
+    This is the one rule by which annotators are flagged: the report, the explorer, the command
+    line and every ``annotators.csv`` have their flags from here. A flag is a reason to look, not to
+    dismiss: of the annotators whose interval ends below the crowd's median, about half are among
+    the worst tenth.
 
     Parameters
     ----------
@@ -122,6 +137,11 @@ def screen_annotators(table: Any, model: Any = None, *, times: Any = None) -> Sc
     times : array of shape (n_annotations,), optional
         When each annotation was given, such as an export's ``ended``; NaN: unknown. Without it no
         drift is looked for.
+    seconds : array of shape (n_annotations,), optional
+        How long each annotation took, such as an export's ``seconds``; NaN: unknown. Without it
+        nobody is too fast.
+    gold : dict {instance id: class}, or array-like of shape (n_instances,), optional
+        Known classes, as in `DawidSkene.fit`, which the annotators are measured by.
 
     Returns
     -------
@@ -131,31 +151,115 @@ def screen_annotators(table: Any, model: Any = None, *, times: Any = None) -> Sc
     Raises
     ------
     AnnotationError
-        If the model or ``times`` does not fit the table.
+        If the model, ``times``, ``seconds`` or ``gold`` does not fit the table.
     """
     table = as_table(table, argument="table")
-    when = _times(times, table)
+    when, spent = (_times(each, table, name) for each, name in ((times, "times"),
+                                                                (seconds, "seconds")))  # fmt: skip
+    measured = None if gold is None else right_by_gold(table, gold_codes(gold, table))
     model = DawidSkene().fit(table) if model is None else model
     found, _ = beliefs_of(model, table)
     accuracy = annotator_reliability(table, found.posterior, level=LEVEL)
     active = accuracy.n_annotations > 0
     median = float(np.median(accuracy.accuracy[active])) if active.any() else 0.0
     guessing = _guessing(table, found.posterior)
+    paces = None if spent is None else paces_of(table, spent)
     rows = []
     for r, own in enumerate(_of_annotators(table)):
         if when is not None:
             own = own[np.argsort(when[own], kind="stable")]
         marks = _marks(table, found, own, None if when is None else when[own])
         marks |= guessing.get(r, {})
-        # In hundredths: an interval near 1 may end a hair below the accuracy itself.
-        at_most = max(accuracy.upper[r], accuracy.accuracy[r])
-        if accuracy.n_annotations[r] >= LEAST and round(at_most, 2) < round(median, 2):
-            text = f"at most {at_most:.2f}, the crowd's median is {median:.2f}"
-            marks["below the median"] = text
+        marks |= _by_accuracy(accuracy, r, median, 1.0 / table.n_classes)
+        if measured is not None:
+            marks |= _by_gold(measured, r)
+        if paces is not None and spent is not None and paces.too_fast[r]:
+            text = f"takes {paces.median[r]:.1f} s, the crowd {np.nanmedian(spent):.1f} s"
+            marks["too fast"] = text
         rows.append(_screened(table, accuracy, r, marks))
     return Screening(
         sorted(rows, key=lambda row: (not row.flags, 2.0 if row.high is None else row.high))
     )
+
+
+class RightByGold(NamedTuple):
+    """How often each annotator was right where the class is known; arrays of shape (R,).
+
+    ``low`` and ``high`` are Jeffreys' interval of level `LEVEL`.
+    """
+
+    n: IntArray
+    right: IntArray
+    low: FloatArray
+    high: FloatArray
+
+    @property
+    def accuracy(self) -> FloatArray:
+        """Share of right annotations; NaN without any of known class."""
+        shares = np.full(len(self.n), np.nan)
+        return np.divide(self.right, self.n, out=shares, where=self.n > 0)
+
+    @property
+    def median(self) -> float | None:
+        """Median accuracy of those with enough annotations of known class; None without any."""
+        enough = self.n >= FEW
+        return float(np.median(self.accuracy[enough])) if enough.any() else None
+
+
+def right_by_gold(table: AnnotationTable, codes: IntArray) -> RightByGold:
+    """Count right annotations by known classes (codes, -1 unknown), for every annotator."""
+    rows = np.flatnonzero(codes[table.instance] >= 0)
+    who, right = table.annotator[rows], table.label[rows] == codes[table.instance[rows]]
+    n = np.bincount(who, minlength=table.n_annotators)
+    k = np.bincount(who[right], minlength=table.n_annotators)
+    return RightByGold(n, k, *beta_interval(k + 0.5, n - k + 0.5, level=LEVEL))
+
+
+class Paces(NamedTuple):
+    """Annotations with a time, their median seconds, and the share of fast ones, shape (R,)."""
+
+    n: IntArray
+    median: FloatArray
+    fast: FloatArray
+    too_fast: BoolArray
+
+
+def paces_of(table: AnnotationTable, seconds: FloatArray) -> Paces:
+    """Say how fast every annotator is; NaN without times."""
+    limit = HURRIED * float(np.nanmedian(seconds))
+    known = np.flatnonzero(~np.isnan(seconds))
+    rows = known[np.argsort(table.annotator[known], kind="stable")]
+    n = np.bincount(table.annotator[known], minlength=table.n_annotators)
+    parts = np.split(seconds[rows], n.cumsum()[:-1])
+    median = np.array([np.median(own) if len(own) else np.nan for own in parts])
+    fast = np.array([(own < limit).mean() if len(own) else np.nan for own in parts])
+    return Paces(n, median, fast, (n >= FEW) & (median < limit))
+
+
+def _by_accuracy(
+    found: AnnotatorReliability, r: int, median: float, chance: float
+) -> dict[str, str]:
+    """Flags of the expected accuracy itself."""
+    if found.n_annotations[r] < LEAST:
+        return {}
+    marks = {}
+    # In hundredths: an interval near 1 may end a hair below the accuracy itself.
+    at_most = max(found.upper[r], found.accuracy[r])
+    if at_most < chance:
+        text = f"right in at most {percent(at_most)} of cases, guessing in {percent(chance)}"
+        marks["significantly below chance"] = text
+    if round(at_most, 2) < round(median, 2):
+        text = f"right in at most {percent(at_most)} of cases, the typical annotator in "
+        marks["below the median"] = text + percent(median)
+    return marks
+
+
+def _by_gold(found: RightByGold, r: int) -> dict[str, str]:
+    median = found.median
+    if median is None or found.n[r] < FEW or found.high[r] >= median:
+        return {}
+    text = f"right in {found.right[r]:,} of {found.n[r]:,} annotations with gold; the median "
+    return {"below the median on gold": f"{text}annotator in {percent(median)}"}
 
 
 def _screened(
@@ -173,16 +277,17 @@ def _screened(
     return AnnotatorScreen(annotator, n, accuracy, low, high, flags, evidence, advice)
 
 
-def _times(times: Any, table: AnnotationTable) -> FloatArray | None:
+def _times(times: Any, table: AnnotationTable, argument: str) -> FloatArray | None:
+    """Read one number per annotation; None if none is known."""
     if times is None:
         return None
     when = np.asarray(times, dtype=np.float64)
     if when.shape != (table.n_annotations,):
         raise AnnotationError(
-            f"times has shape {when.shape}; give one time per annotation, shape "
+            f"{argument} has shape {when.shape}; give one time per annotation, shape "
             f"({table.n_annotations},), with NaN where unknown"
         )
-    return when
+    return None if np.isnan(when).all() else when
 
 
 def _marks(

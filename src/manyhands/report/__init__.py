@@ -3,17 +3,22 @@
 `summarize` needs no optional dependency; rendering needs the extra 'report'.
 """
 
+from manyhands.report.annotators import annotator_columns
 from manyhands.report.html import render_report, write_report
+from manyhands.report.inputs import read_inputs
 from manyhands.report.items import Contents, read_contents
-from manyhands.report.summary import summarize
-from manyhands.report.tables import annotator_columns, summary_tables
+from manyhands.report.summary import summarize, summarize_annotators, summarize_inputs
+from manyhands.report.tables import summary_tables
 
 __all__ = [
     "Contents",
     "annotator_columns",
     "read_contents",
+    "read_inputs",
     "render_report",
     "summarize",
+    "summarize_annotators",
+    "summarize_inputs",
     "summary_tables",
     "write_report",
 ]

@@ -310,8 +310,8 @@ def _spams(s: Mapping[str, Any]) -> Answer:
     rows = s.get("annotators", {}).get("rows")
     if not rows or "screen" not in rows[0]:
         return None, "there are no annotators to screen"
-    kinds = {"no better than chance", "one label", "repeating pattern", "always the same class"}
-    n = sum(bool(kinds & {*row["flags"], *row["screen"]["flags"]}) for row in rows)
+    kinds = {"no better than chance", "one label", "repeating pattern"}
+    n = sum(bool(kinds & {*row["screen"]["flags"]}) for row in rows)
     return "annotators-each", f"{_nobody(n)} with such a flag"
 
 
@@ -325,8 +325,14 @@ def _review(s: Mapping[str, Any]) -> Answer:
         return None, "there is one class only"
     wrong = n_wrong(s)
     if wrong is None:
-        return "review", "the most doubtful come first"
-    return "review", f"about {_number(wrong)} of {found['n']:,} are wrong; the doubtful come first"
+        return "review", f"{_to_review(found)}the most doubtful come first"
+    wrong_of = f"about {_number(wrong)} of {found['n']:,} are wrong"
+    return "review", f"{_to_review(found)}{wrong_of}; the doubtful come first"
+
+
+def _to_review(found: Mapping[str, Any]) -> str:
+    n = found.get("n_to_review")
+    return "" if n is None else f"{count(n, 'label')} to review; "
 
 
 def _more(s: Mapping[str, Any]) -> Answer:

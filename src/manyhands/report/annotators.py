@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.metrics import AnnotatorReliability, annotator_reliability
 from manyhands.planning import AnnotatorScreen, Screening
-from manyhands.planning.screening import NOTHING, TOO_FEW
+from manyhands.planning.screening import ADVICE, LEVEL, NOTHING, TOO_FEW
 from manyhands.report.agreement import agreement_with_others
 from manyhands.report.confusions import (
     count_mistakes,
@@ -24,69 +23,130 @@ from manyhands.report.labels import most_doubtful
 from manyhands.report.limits import FEW, FEW_TIMED, LIMITS
 from manyhands.report.timing import seconds_by_annotator
 from manyhands.report.unexpected import unexpected_by_annotator
-from manyhands.typing import BoolArray, FloatArray, IntArray
+from manyhands.typing import FloatArray, IntArray
 
-LEVEL = 0.95
+Profile = dict[str, Any]
+"""All that is known of one annotator."""
 
-FLAGS = ("fewer than 5", "significantly below chance", "always the same class")
 
+def annotators_section(
+    inputs: Inputs, profiles: list[Profile], screening: Screening | None
+) -> dict[str, Any] | None:
+    """Reliability, flags and confusion matrices; those to look at first come first.
 
-def annotators_section(inputs: Inputs, screening: Screening | None) -> dict[str, Any] | None:
-    """Reliability, flags and confusion matrices; those to look at first come first."""
+    ``profiles`` are those of `annotator_profiles`, and are completed for the annotators shown.
+    """
     table, inferred = inputs.table, inputs.inferred
     if inferred is None:
         return None
-    found = annotator_reliability(table, inferred.posterior, level=LEVEL)
-    flags = flags_of(table, found)
-    profiles = _profiles(inputs, found, flags, screening)
-    order = order_of(inputs, profiles, found)
-    shown, rest = order[: LIMITS["annotators"]], order[LIMITS["annotators"] :]
-    active = found.n_annotations > 0
+    place = {annotator: r for r, annotator in enumerate(table.annotators.tolist())}
+    order = np.array([place[row["id"]] for row in profiles], dtype=np.int64)
+    shown = order[: LIMITS["annotators"]]
     counts = count_mistakes(table, inferred.codes, shown)
     note, matrices = matrices_section(inputs, inferred, shown, counts)
     scores = spammer_scores(inputs, inferred, shown)
-    rows = [profiles[r] for r in shown.tolist()]
+    rows, rest = profiles[: len(shown)], profiles[len(shown) :]
     doubtful = most_doubtful(inputs, shown)
     for k, row in enumerate(rows):
-        row["mistake"] = top_mistake(table, counts[k])
         row["matrix"] = matrices[k] if k < len(matrices) else None
         row["instances"] = doubtful[k]
         row["spammer_score"] = None if scores is None else scores[k]
+    active = [row for row in profiles if row["n_annotations"]]
     measured = [row["gold"]["accuracy"] for row in profiles if row["gold"] is not None]
+    names = [] if screening is None else [*ADVICE]
+    flagged = {name: [row["id"] for row in profiles if name in row["flags"]] for name in names}
+    few = [row["id"] for row in active if row["n_annotations"] < FEW]
     return {
         "total": table.n_annotators,
-        "n_active": int(active.sum()),
-        "n_flagged": sum(bool(row["screen"]["flags"]) for row in profiles),
+        "n_active": len(active),
+        "n_flagged": sum(bool(row["flags"]) for row in profiles),
+        "n_few": len(few),
         "shown": len(shown),
         "level": LEVEL,
         "chance": 1.0 / table.n_classes,
         "source": inferred.name,
-        "median_accuracy": float(np.median(found.accuracy[active])),
+        "median_accuracy": float(np.median([row["accuracy"] for row in active])),
         "median_gold": float(np.median(measured)) if measured else None,
         "n_with_gold": len(measured),
         "n_at_or_below_chance": _count_at_or_below(1.0 / table.n_classes, profiles),
         "n_judged_by_gold": sum(map(_has_gold, profiles)),
-        "flag_counts": {name: int(marks.sum()) for name, marks in flags.items()},
-        "flagged": {name: _first_ids(table, order[marks[order]]) for name, marks in flags.items()},
-        "histogram": _accuracy_histogram(found.accuracy[active]),
+        "flag_counts": {name: len(ids) for name, ids in flagged.items()},
+        "flagged": {name: ids[: LIMITS["named"]] for name, ids in flagged.items()},
+        "histogram": _accuracy_histogram(np.array([row["accuracy"] for row in active])),
         "rows": rows,
-        "rest": _rest(found, flags, rest, [profiles[r] for r in rest.tolist()]),
+        "rest": _rest(rest),
         "matrices": note,
     }
 
 
-SERIOUS = frozenset(
-    {
-        *("no better than chance", "one label", "repeating pattern", "too fast"),
-        *("significantly below chance", "always the same class", "below the median on gold"),
+def annotator_profiles(inputs: Inputs, screening: Screening | None) -> list[Profile]:
+    """Profile of every annotator, those to look at first first.
+
+    The flags are those of `manyhands.planning.screen_annotators`.
+    """
+    if inputs.inferred is None:
+        return []
+    table = inputs.table
+    found = annotator_reliability(table, inputs.inferred.posterior, level=LEVEL)
+    profiles = _profiles(inputs, found, screening)
+    everybody = np.arange(table.n_annotators)
+    counts = count_mistakes(table, inputs.inferred.codes, everybody)
+    for row, own in zip(profiles, counts, strict=True):
+        row["mistake"] = top_mistake(table, own)
+    return [profiles[r] for r in order_of(profiles, found).tolist()]
+
+
+def annotator_columns(profiles: list[Profile], *, joined: bool = True) -> dict[str, list[Any]]:
+    """Columns of ``annotators.csv``, from every command that writes it.
+
+    Parameters
+    ----------
+    profiles : list of dict
+        Those of `annotator_profiles`, or the rows of ``summary["annotators"]``.
+    joined : bool
+        Whether flags and evidence are texts, or else lists.
+
+    Returns
+    -------
+    dict {column: list}
+        ``annotator``, ``n_annotations``, ``n_abstentions``, ``n_skips``; ``accuracy``, the expected
+        one, with its 95 % interval ``low_95`` to ``high_95``; ``n_gold`` and ``accuracy_on_gold``,
+        measured; ``flags`` with their ``evidence`` and an ``advice``; the most frequent
+        ``mistake``; and ``median_seconds``. What is not known is None.
+    """
+    return {
+        "annotator": [row["id"] for row in profiles],
+        "n_annotations": [row["n_annotations"] for row in profiles],
+        "n_abstentions": [row["abstentions"] for row in profiles],
+        "n_skips": [row["skips"] for row in profiles],
+        "accuracy": [row["accuracy"] if row["n_annotations"] else None for row in profiles],
+        "low_95": [row["lower"] if row["n_annotations"] else None for row in profiles],
+        "high_95": [row["upper"] if row["n_annotations"] else None for row in profiles],
+        "n_gold": [row["gold"]["n"] if row["gold"] else 0 for row in profiles],
+        "accuracy_on_gold": [row["gold"]["accuracy"] if row["gold"] else None for row in profiles],
+        "flags": [_joined(row["screen"]["flags"], joined) for row in profiles],
+        "evidence": [_joined(row["screen"]["evidence"], joined) for row in profiles],
+        "advice": [row["screen"]["advice"] for row in profiles],
+        "mistake": [_mistake(row["mistake"]) for row in profiles],
+        "median_seconds": [row["times"]["median"] if row["times"] else None for row in profiles],
     }
-)
+
+
+def _joined(texts: list[str], joined: bool) -> Any:
+    return "; ".join(texts) if joined else texts
+
+
+def _mistake(found: dict[str, Any] | None) -> str | None:
+    if found is None:
+        return None
+    return f"{found['true']} -> {found['given']} ({found['n']} of {found['of']})"
+
+
+SERIOUS = frozenset(ADVICE) - {"drift", "below the median"}
 """Flags that come before others."""
 
 
-def order_of(
-    inputs: Inputs, profiles: list[dict[str, Any]], found: AnnotatorReliability
-) -> IntArray:
+def order_of(profiles: list[Profile], found: AnnotatorReliability) -> IntArray:
     """Order annotators: serious flags, other flags, no flags, too few annotations to judge.
 
     Within each of these, the one comes first whose accuracy is the lowest at best, by gold if there
@@ -104,10 +164,9 @@ def order_of(
 
 
 def _severity(row: dict[str, Any]) -> int:
-    marks = {*row["flags"], *row["screen"]["flags"]}
     if row["n_annotations"] < FEW:
         return 3 if row["n_annotations"] else 4
-    return 0 if marks & SERIOUS else 1 if marks else 2
+    return 0 if SERIOUS & {*row["flags"]} else 1 if row["flags"] else 2
 
 
 def _has_gold(row: dict[str, Any]) -> bool:
@@ -123,24 +182,6 @@ def _count_at_or_below(chance: float, profiles: list[dict[str, Any]]) -> int:
     return sum(row["accuracy"] <= chance for row in best)
 
 
-def flags_of(table: AnnotationTable, found: AnnotatorReliability) -> dict[str, BoolArray]:
-    """Mask of the annotators with each of the `FLAGS`.
-
-    Significantly below chance means that the whole interval is.
-    """
-    n = found.n_annotations
-    pairs = np.unique(table.annotator.astype(np.int64) * table.n_classes + table.label)
-    n_given = np.bincount(pairs // table.n_classes, minlength=table.n_annotators)
-    chance = 1.0 / table.n_classes
-    marks = ((n > 0) & (n < FEW), found.upper < chance, (n >= FEW) & (n_given == 1))
-    return dict(zip(FLAGS, marks, strict=True))
-
-
-def _first_ids(table: AnnotationTable, annotators: IntArray) -> list[Any]:
-    ids: list[Any] = table.annotators[annotators[: LIMITS["named"]]].tolist()
-    return ids
-
-
 def _accuracy_histogram(accuracy: FloatArray) -> list[dict[str, float]]:
     edges = np.linspace(0.0, 1.0, 21)
     counts, _ = np.histogram(accuracy.clip(0.0, 1.0), bins=edges)
@@ -151,11 +192,8 @@ def _accuracy_histogram(accuracy: FloatArray) -> list[dict[str, float]]:
 
 
 def _profiles(
-    inputs: Inputs,
-    found: AnnotatorReliability,
-    flags: dict[str, BoolArray],
-    screening: Screening | None,
-) -> list[dict[str, Any]]:
+    inputs: Inputs, found: AnnotatorReliability, screening: Screening | None
+) -> list[Profile]:
     """All that is known of every annotator, in the order of the vocabulary."""
     table = inputs.table
     gold, times = gold_by_annotator(inputs), seconds_by_annotator(inputs)
@@ -163,7 +201,7 @@ def _profiles(
     passes = [np.bincount(p[:, 1], minlength=table.n_annotators)
               for p in (table.abstentions, table.skips)]  # fmt: skip
     proportion, unexpected = _common_proportion(inputs), unexpected_by_annotator(inputs)
-    screened = {} if screening is None else {row.annotator: row for row in screening}
+    screens = {} if screening is None else {row.annotator: row for row in screening}
     rows = [
         {
             "id": table.annotators[r].item(),
@@ -171,7 +209,6 @@ def _profiles(
             "accuracy": float(found.accuracy[r]),
             "lower": float(found.lower[r]),
             "upper": float(found.upper[r]),
-            "flags": [name for name, marks in flags.items() if marks[r]],
             "gold": None if gold is None else gold[r],
             "others": others[r],
             "abstentions": int(passes[0][r]),
@@ -183,11 +220,9 @@ def _profiles(
         }
         for r in range(table.n_annotators)
     ]
-    measured = [row["gold"]["accuracy"] for row in rows if _has_gold(row)]
-    median = float(np.median(measured)) if measured else None
-    spent = None if inputs.seconds is None else float(np.nanmedian(inputs.seconds))
     for row in rows:
-        row["screen"] = _screen(row, screened.get(row["id"]), median, spent)
+        row["screen"] = _screen(row, screens.get(row["id"]))
+        row["flags"] = row["screen"]["flags"]
     return rows
 
 
@@ -195,55 +230,32 @@ def _share(n: int, others: int) -> float | None:
     return n / (n + others) if n + others else None
 
 
-def _screen(
-    row: dict[str, Any], found: AnnotatorScreen | None, median: float | None, spent: float | None
-) -> dict[str, Any]:
-    """Flags with their evidence and an advice; what was measured comes first."""
-    marks: dict[str, tuple[str, str]] = {}
-    if median is not None and _has_gold(row) and row["gold"]["upper"] < median:
-        gold = row["gold"]
-        marks["below the median on gold"] = (
-            f"right in {gold['right']:,} of {gold['n']:,} annotations with gold; the median "
-            f"annotator in {median:.0%}",
-            "go through their wrong answers with them",
-        )
-    if row["times"] is not None and row["times"]["too_fast"]:
-        marks["too fast"] = (
-            f"takes {row['times']['median']:.1f} s, the crowd {spent:.1f} s",
-            "read 20 of their annotations before judging: some tasks are easy",
-        )
-    if found is not None:
-        marks |= {
-            name: (text, found.advice)
-            for name, text in zip(found.flags, found.evidence, strict=True)
-        }
-    advice = next((advice for _, advice in marks.values()), None)
-    if advice is None:
+def _screen(row: Profile, found: AnnotatorScreen | None) -> dict[str, Any]:
+    """Flags with their evidence and an advice."""
+    if found is None:
         advice = NOTHING if row["n_annotations"] >= FEW else TOO_FEW
+        return {"flags": [], "evidence": [], "advice": advice}
     return {
-        "flags": list(marks),
-        "evidence": [evidence for evidence, _ in marks.values()],
-        "advice": advice,
+        "flags": list(found.flags),
+        "evidence": list(found.evidence),
+        "advice": found.advice,
     }
 
 
-def _rest(
-    found: AnnotatorReliability,
-    flags: dict[str, BoolArray],
-    rest: IntArray,
-    profiles: list[dict[str, Any]],
-) -> dict[str, Any] | None:
+def _rest(rest: list[Profile]) -> dict[str, Any] | None:
     """Summarise the annotators that the table leaves out, and list them briefly."""
-    if not len(rest):
+    if not rest:
         return None
-    n = found.n_annotations[rest]
-    active = found.accuracy[rest][n > 0]
+    n = [row["n_annotations"] for row in rest]
+    active = [row["accuracy"] for row in rest if row["n_annotations"]]
     return {
         "n": len(rest),
-        "n_annotations": int(n.sum()),
-        "most": int(n.max()),
-        "median_accuracy": float(np.median(active)) if len(active) else None,
-        "flag_counts": {name: int(marks[rest].sum()) for name, marks in flags.items()},
+        "n_annotations": sum(n),
+        "most": max(n),
+        "median_accuracy": float(np.median(active)) if active else None,
+        "flag_counts": {
+            name: count for name in ADVICE if (count := sum(name in row["flags"] for row in rest))
+        },
         "rows": [
             {
                 "id": row["id"],
@@ -252,9 +264,9 @@ def _rest(
                 "lower": row["lower"],
                 "upper": row["upper"],
                 "gold": None if row["gold"] is None else row["gold"]["accuracy"],
-                "flags": [*row["flags"], *row["screen"]["flags"]],
+                "flags": row["flags"],
             }
-            for row in profiles[: LIMITS["more_annotators"]]
+            for row in rest[: LIMITS["more_annotators"]]
         ],
     }
 

@@ -16,7 +16,7 @@ from manyhands.metrics import (
     minority_recall,
 )
 from manyhands.metrics.gold import rarer_half
-from manyhands.metrics.intervals import beta_interval
+from manyhands.planning.screening import right_by_gold
 from manyhands.report.inputs import Inputs
 from manyhands.report.limits import FEW, LIMITS
 from manyhands.typing import BoolArray, FloatArray, IntArray
@@ -104,25 +104,20 @@ def gold_by_annotator(inputs: Inputs) -> list[dict[str, Any] | None] | None:
     """Measured accuracy of every annotator on instances with gold, with a 95 % interval."""
     if inputs.gold is None:
         return None
-    table = inputs.table
-    rows = np.flatnonzero(inputs.gold[table.instance] >= 0)
-    if not len(rows):
+    found = right_by_gold(inputs.table, inputs.gold)
+    if not found.n.any():
         return None
-    right = table.label[rows] == inputs.gold[table.instance[rows]]
-    n = np.bincount(table.annotator[rows], minlength=table.n_annotators)
-    k = np.bincount(table.annotator[rows], weights=right, minlength=table.n_annotators)
-    low, high = beta_interval(k + 0.5, n - k + 0.5, level=0.95)
     return [
         None
-        if not n[r]
+        if not found.n[r]
         else {
-            "n": int(n[r]),
-            "right": int(k[r]),
-            "accuracy": float(k[r] / n[r]),
-            "lower": float(low[r]),
-            "upper": float(high[r]),
+            "n": int(found.n[r]),
+            "right": int(found.right[r]),
+            "accuracy": float(found.accuracy[r]),
+            "lower": float(found.low[r]),
+            "upper": float(found.high[r]),
         }
-        for r in range(table.n_annotators)
+        for r in range(inputs.table.n_annotators)
     ]
 
 

@@ -89,12 +89,12 @@ class Inputs:
 
 def read_inputs(
     table: Any,
-    aggregator: Any,
-    classifier: Any,
-    X: Any,
-    labels: Any,
-    posterior: Any,
-    gold: Any,
+    aggregator: Any = None,
+    classifier: Any = None,
+    X: Any = None,
+    labels: Any = None,
+    posterior: Any = None,
+    gold: Any = None,
     seconds: Any = None,
     ended: Any = None,
 ) -> Inputs:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from manyhands.planning import screening
+
 LIMITS: Final[dict[str, int]] = {
     "annotators": 200,
     "more_annotators": 20_000,
@@ -41,8 +43,8 @@ MATRIX_CELLS: Final = 9_000
 CELL_TEXT: Final = 80_000
 """Characters of the instances behind cells of annotators' matrices; later annotators show none."""
 
-FEW: Final = 5
-"""An annotator with fewer annotations than this is flagged: too few for a meaningful rate."""
+FEW: Final = screening.LEAST
+"""An annotator with fewer annotations than this is not judged: too few for a meaningful rate."""
 
 IMBALANCED: Final = 10.0
 """Ratio of the most to the least frequent class from which the report warns of imbalance."""
@@ -53,8 +55,5 @@ OVERCONFIDENT: Final = 0.05
 MIN_GAIN: Final = 0.02
 """Right labels per further annotation below which the report advises to stop."""
 
-HURRIED: Final = 1 / 3
-"""Share of the crowd's median time below which an annotation counts as fast."""
-
-FEW_TIMED: Final = 10
+FEW_TIMED: Final = screening.FEW
 """Timed annotations, and annotations with gold, below which nothing is said of an annotator."""

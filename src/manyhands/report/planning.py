@@ -15,6 +15,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.inference import DawidSkene, MajorityVote
 from manyhands.inference.base import BaseAggregator
+from manyhands.io import consensus
 from manyhands.planning import (
     AnnotationPlanner,
     ReviewQueue,
@@ -97,8 +98,14 @@ def _filled(posterior: FloatArray) -> FloatArray:
 
 
 def screening_of(inputs: Inputs, basis: Basis) -> Screening:
-    """Screen the annotators against the labels of the plan."""
-    return screen_annotators(inputs.table, basis.model, times=inputs.ended)
+    """Screen the annotators against the labels that are given, else those of the plan."""
+    table, model, gold = inputs.table, basis.model, None
+    if inputs.inferred is not None and not inputs.inferred.probable:
+        model = _filled(inputs.inferred.posterior)
+    if inputs.gold is not None:
+        gold = np.array([*table.classes.tolist(), None], dtype=object)[inputs.gold]
+    seen = {"times": inputs.ended, "seconds": inputs.seconds, "gold": gold}
+    return screen_annotators(table, model, **seen)
 
 
 def review_section(inputs: Inputs, basis: Basis | None) -> dict[str, Any] | None:
@@ -111,11 +118,23 @@ def review_section(inputs: Inputs, basis: Basis | None) -> dict[str, Any] | None
     return {
         "source": basis.name,
         "n": len(queue),
+        "n_to_review": _n_to_review(inputs),
         "n_expected_wrong": float(queue.scores.sum()),
         "half": _until(queue.scores, 0.5),
         "labels": _queue_rows(queue, doubtful),
         "annotations": _queue_rows(single, len(single)),
     }
+
+
+def _n_to_review(inputs: Inputs) -> int:
+    """Count the labels whose action is "review", as in every table of labels."""
+    inferred, table = inputs.inferred, inputs.table
+    if inferred is None:
+        return 0
+    labels = np.array([*table.classes.tolist(), None], dtype=object)[inferred.codes]
+    known = getattr(inputs.aggregator, "is_known_", None) if inferred.kind == "aggregator" else None
+    found = consensus(inputs.whole.observed, _filled(inferred.posterior), labels, known=known)
+    return int((found.actions == "review").sum())
 
 
 def _until(scores: FloatArray, share: float) -> int:

@@ -15,7 +15,11 @@ from manyhands.exceptions import AnnotationError
 from manyhands.metrics import Level
 from manyhands.report.actions import find_actions
 from manyhands.report.agreement import agreement_section
-from manyhands.report.annotators import annotators_section
+from manyhands.report.annotators import (
+    annotator_columns,
+    annotator_profiles,
+    annotators_section,
+)
 from manyhands.report.confusions import common_section, confusions_section, learnt_section
 from manyhands.report.data import classes_section, data_section, store_sections
 from manyhands.report.gold import gold_section
@@ -24,7 +28,13 @@ from manyhands.report.items import items_section
 from manyhands.report.labels import labels_section
 from manyhands.report.levels import levels_section
 from manyhands.report.limits import LIMITS
-from manyhands.report.planning import basis_of, plan_section, review_section, screening_of
+from manyhands.report.planning import (
+    Basis,
+    basis_of,
+    plan_section,
+    review_section,
+    screening_of,
+)
 from manyhands.report.timing import time_section
 from manyhands.report.training import training_section
 from manyhands.report.unexpected import unexpected_section
@@ -116,26 +126,51 @@ def summarize(
     >>> summary["data"]["n_annotations"], summary["labels"]["source"]
     (8, 'DawidSkene')
     """
-    others = (aggregator, classifier, X, labels, posterior, gold, selection, seconds, ended)
+    others = (aggregator, classifier, X, labels, posterior, gold)
     if isinstance(table, ShardedAnnotations):
-        return _of_store(table, others)
+        return _of_store(table, (*others, selection, seconds, ended))
     if not getattr(table, "annotators_known", True):
-        return _of_votes(table, others)
-    inputs = read_inputs(table, aggregator, classifier, X, labels, posterior, gold, seconds, ended)
+        return _of_votes(table, (*others, selection, seconds, ended))
+    inputs = read_inputs(table, *others, seconds, ended)
+    return summarize_inputs(inputs, selection, title, new_items)[0]
+
+
+def summarize_inputs(
+    inputs: Inputs,
+    selection: Any = None,
+    title: str | None = None,
+    new_items: Level | None = None,
+) -> tuple[Summary, dict[str, list[Any]]]:
+    """Return the summary of checked inputs, and the columns of ``annotators.csv``.
+
+    The summary lists the first annotators, and the columns have all of them.
+    """
+    basis = basis_of(inputs)
+    screening = None if basis is None else screening_of(inputs, basis)
+    profiles = annotator_profiles(inputs, screening)
+    columns = plain_values(annotator_columns(profiles))
     summary = {
         "version": VERSION,
         "generator": f"manyhands {__version__}",
         "title": UNTITLED if title is None else str(title),
         "limits": dict(LIMITS),
         "levels": levels_section(inputs, new_items),
-        **_sections(inputs),
+        **_sections(inputs, basis, annotators_section(inputs, profiles, screening)),
         "selection": _selection_section(selection),
     }
     summary["items"] = items_section(inputs, summary)
     summary["warnings"] = find_warnings(inputs, summary)
     summary["actions"] = find_actions(summary)
-    plain: Summary = plain_values(summary)
-    return plain
+    return plain_values(summary), columns
+
+
+def summarize_annotators(inputs: Inputs, *, joined: bool = True) -> dict[str, list[Any]]:
+    """Return the columns of ``annotators.csv`` alone; see `annotator_columns`."""
+    basis = basis_of(inputs)
+    screening = None if basis is None else screening_of(inputs, basis)
+    profiles = annotator_profiles(inputs, screening)
+    columns: dict[str, list[Any]] = plain_values(annotator_columns(profiles, joined=joined))
+    return columns
 
 
 def _of_store(store: ShardedAnnotations, others: tuple[Any, ...]) -> Summary:
@@ -173,10 +208,7 @@ def _of_votes(table: AnnotationTable, others: tuple[Any, ...]) -> Summary:
     return summary
 
 
-def _sections(inputs: Inputs) -> Summary:
-    basis = basis_of(inputs)
-    screening = None if basis is None else screening_of(inputs, basis)
-    annotators = annotators_section(inputs, screening)
+def _sections(inputs: Inputs, basis: Basis | None, annotators: dict[str, Any] | None) -> Summary:
     return {
         "methods": {
             "inferred": None if inputs.inferred is None else inputs.inferred.name,

@@ -1,4 +1,4 @@
-"""Tables of a report as columns: those of a summary, and the profile of every annotator."""
+"""Tables of a report as columns."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
-from manyhands.annotations import AnnotationTable
-from manyhands.metrics import annotator_reliability
-from manyhands.report.annotators import flags_of
-from manyhands.report.confusions import count_mistakes, top_mistake
-from manyhands.typing import AnyArray, FloatArray, IntArray
+from manyhands.report.annotators import annotator_columns
 
 Columns = dict[str, list[Any]]
+
+_IN_PROFILES = frozenset(
+    {"id", "lower", "upper", "abstentions", "skips", "gold_n", "gold_accuracy", "times_median"}
+    | {f"mistake_{part}" for part in ("true", "given", "n", "of")}
+    | {f"screen_{part}" for part in ("flags", "evidence", "advice")}
+    | {"mistake", "gold", "times", "screen", "n_annotations", "accuracy", "flags"}
+)
+"""Entries of a row that the columns of ``annotators.csv`` hold."""
 
 _NO_SECTIONS = frozenset({"version", "limits"})
 
@@ -57,6 +59,11 @@ def summary_tables(summary: Mapping[str, Any]) -> dict[str, Columns]:
                     name = ".".join(path[1:]) or section
                     facts.append({"section": section, "name": name, "value": _text(value)})
     tables |= {name: _columns(rows) for name, rows in _others(summary) if rows}
+    profiles = (summary.get("annotators") or {}).get("rows")
+    if profiles and "screen" in profiles[0]:
+        own, more = annotator_columns(profiles), tables["annotators"]
+        more = {name: values for name, values in more.items() if name not in _IN_PROFILES}
+        tables["annotators"] = own | more
     return {"facts": _columns(facts), **tables}
 
 
@@ -142,73 +149,3 @@ def _text(value: Any) -> Any:
     return "; ".join(
         ": ".join(map(str, part)) if isinstance(part, list) else str(part) for part in value
     )
-
-
-def annotator_columns(
-    table: AnnotationTable,
-    posterior: FloatArray,
-    codes: IntArray | None = None,
-    seconds: FloatArray | None = None,
-) -> Columns:
-    """Profile of every annotator, the most active first.
-
-    Parameters
-    ----------
-    table : AnnotationTable
-    posterior : array of shape (n_instances, n_classes)
-    codes : integer array of shape (n_instances,), optional
-        Codes of the labels against which mistakes are counted; default: the most probable classes.
-    seconds : array of shape (n_annotations,), optional
-        How long each annotation took; NaN: unknown.
-
-    Returns
-    -------
-    dict {column: list}
-        ``accuracy`` with its interval as in `manyhands.metrics.annotator_reliability`, ``flags``
-        as in the report, the most frequent mistake, and the median of the seconds, if any is known.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> table = AnnotationTable.from_matrix(np.array([[0, 1], [0, 0], [1, 1]]))
-    >>> found = annotator_columns(table, np.array([[1, 0], [1, 0], [0, 1]]))
-    >>> found["accuracy"], found["mistake"]
-    ([1.0, 0.6666666666666666], [None, '0 -> 1 (1 of 2)'])
-    """
-    observed = table.observed
-    found = annotator_reliability(observed, posterior)
-    order = np.argsort(-found.n_annotations, kind="stable")
-    flags = flags_of(observed, found)
-    codes = posterior.argmax(axis=1) if codes is None else codes
-    mistakes = [top_mistake(observed, counts) for counts in count_mistakes(observed, codes, order)]
-    columns = {
-        "annotator": table.annotators[order].tolist(),
-        "n_annotations": found.n_annotations[order].tolist(),
-        "n_abstentions": _count(table.abstentions, table.n_annotators)[order].tolist(),
-        "n_skips": _count(table.skips, table.n_annotators)[order].tolist(),
-        "accuracy": _known(found.accuracy[order]),
-        "lower": found.lower[order].tolist(),
-        "upper": found.upper[order].tolist(),
-        "flags": ["; ".join(name for name, marks in flags.items() if marks[r]) for r in order],
-        "mistake": [
-            None if m is None else f"{m['true']} -> {m['given']} ({m['n']} of {m['of']})"
-            for m in mistakes
-        ],
-    }
-    if seconds is not None and len(seconds) == table.n_annotations and not np.isnan(seconds).all():
-        rows = np.flatnonzero(~np.isnan(seconds))
-        rows = rows[np.argsort(table.annotator[rows], kind="stable")]
-        ends = np.bincount(table.annotator[rows], minlength=table.n_annotators).cumsum()
-        spent = np.split(seconds[rows], ends[:-1])
-        columns["median_seconds"] = [
-            float(np.median(spent[r])) if len(spent[r]) else None for r in order
-        ]
-    return columns
-
-
-def _count(passes: IntArray, n: int) -> IntArray:
-    return np.bincount(passes[:, 1], minlength=n)
-
-
-def _known(values: AnyArray) -> list[float | None]:
-    return [None if np.isnan(value) else value for value in values.tolist()]

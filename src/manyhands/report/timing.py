@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from manyhands.planning.screening import HURRIED, paces_of
 from manyhands.report.inputs import Inputs
 from manyhands.report.labels import most_doubtful
-from manyhands.report.limits import FEW_TIMED, HURRIED, LIMITS
+from manyhands.report.limits import FEW_TIMED, LIMITS
 from manyhands.typing import FloatArray, IntArray
 
 
@@ -30,18 +31,14 @@ def seconds_by_annotator(inputs: Inputs) -> list[dict[str, Any]] | None:
     """Median seconds and share of fast annotations of every annotator."""
     if inputs.seconds is None:
         return None
-    limit = HURRIED * float(np.nanmedian(inputs.seconds))
-    known = np.flatnonzero(~np.isnan(inputs.seconds))
-    who = inputs.table.annotator[known]
-    rows = known[np.argsort(who, kind="stable")]
-    ends = np.bincount(who, minlength=inputs.table.n_annotators).cumsum()
-    found = []
-    for own in np.split(inputs.seconds[rows], ends[:-1]):
-        median = float(np.median(own)) if len(own) else None
-        hurries = median is not None and len(own) >= FEW_TIMED and median < limit
-        fast = float((own < limit).mean()) if len(own) else None
-        found.append({"n": len(own), "median": median, "fast": fast, "too_fast": hurries})
-    return found
+    found = paces_of(inputs.table, inputs.seconds)
+    names = ("n", "median", "fast", "too_fast")
+    return [dict(zip(names, row, strict=True)) for row in zip(*map(_plain, found), strict=True)]
+
+
+def _plain(values: Any) -> list[Any]:
+    """Values of an array, None for NaN."""
+    return [None if value != value else value for value in values.tolist()]
 
 
 def _right(inputs: Inputs) -> FloatArray:

@@ -169,20 +169,23 @@ def _about_coverage(data: dict[str, Any]) -> Warnings:
 
 
 def _about_annotators(summary: dict[str, Any]) -> Warnings:
-    flags = summary["annotators"]["flag_counts"]
-    few, chance, same = flags.values()
-    _, chance_ids, same_ids = summary["annotators"]["flagged"].values()
+    found = summary["annotators"]
+    names = ("significantly below chance", "one label")
+    chance, same = (found["flag_counts"].get(name, 0) for name in names)
+    few = found["n_few"]
     if chance:
         verb = "is" if chance == 1 else "are"
         yield (
             "below-chance",
             f"{count(chance, 'annotator')} {verb} significantly below chance (the whole interval "
-            f"lies below 1 in {summary['data']['n_classes']}): {listed(chance_ids, chance)}.",
+            f"lies below 1 in {summary['data']['n_classes']}): "
+            f"{listed(found['flagged']['significantly below chance'], chance)}.",
         )
     if same:
         yield (
             "always-the-same-class",
-            f"{count(same, 'annotator')} always gave the same class: {listed(same_ids, same)}.",
+            f"{count(same, 'annotator')} gave the same class nearly every time, where others would "
+            f"not: {listed(found['flagged']['one label'], same)}.",
         )
     if few:
         yield (

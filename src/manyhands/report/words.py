@@ -168,7 +168,7 @@ def rest_lines(rows: list[Mapping[str, Any]]) -> str:
             "" if row[name] is None or not known else f"{100 * row[name]:.0f}"
             for name in ("accuracy", "lower", "upper", "gold")
         ]
-        flags = ", ".join(flag for flag in row["flags"] if flag != "fewer than 5")
+        flags = ", ".join(row["flags"])
         fields = (clipped(row["id"]), f"{row['n_annotations']}", *shares, flags)
         lines.append("\t".join(fields).rstrip())
     return "\n".join(lines)

@@ -28,6 +28,7 @@ from manyhands.cli.output import (
     print_labels,
     print_table,
     say,
+    say_actions,
     with_options,
 )
 from manyhands.cli.params import (
@@ -260,7 +261,7 @@ def _of_tables(
     """Aggregate tables or exports, compare methods on them, or add them to an aggregator."""
     from manyhands.inference import MajorityVote
     from manyhands.io import read_history
-    from manyhands.io.annotations import read_items, read_with_account
+    from manyhands.io.annotations import read_items, read_shown, read_with_account
     from manyhands.io.exports.reading import report_losses
     from manyhands.jobs import aggregate_table, compare_methods, continue_aggregation
     from manyhands.jobs.aggregation import check_output
@@ -284,6 +285,8 @@ def _of_tables(
         aggregator = MajorityVote()
     shared: dict[str, Any] = {**how.decision, "known": known, "to": how.to.value, "export": export}
     shared |= {"title": f"Labels of {tables[0].name}", "keep_formulas": keep_formulas}
+    if how.out is not None:
+        shared["shown"] = read_shown(path, export, **options)
     if how.continue_ is not None:
         policy = reading.duplicates
         shared["duplicates"] = "last" if policy is Duplicates.auto else policy.value
@@ -310,8 +313,7 @@ def _print_result(result: dict[str, Any], out: Path | None) -> None:
         say(result["headline"])
     for name, value in (result["gold"] or {}).items():
         say(f"{name}: {value:.4f}" if isinstance(value, float) else f"{name}: {value:,}")
-    actions = (f"{name} {count:,}" for name, count in result["actions"].items())
-    say(f"recommended: {', '.join(actions)}")
+    say_actions(result)
     if out:
         say(f"written: {', '.join(result['files'])}")
 

@@ -24,7 +24,7 @@ from manyhands.cli.options import (
     Settings,
     read_gold_option,
 )
-from manyhands.cli.output import print_json, print_table, say, show_spread, visible
+from manyhands.cli.output import print_json, print_table, say, say_actions, show_spread, visible
 from manyhands.cli.params import (
     merge_settings,
     parse_settings,
@@ -202,6 +202,7 @@ def _go_on(folder: Path, files: Files, *, json: bool) -> None:
     from manyhands.jobs import continue_job, load_classifier
 
     rows, table = files.read()
+    export = files.export()
     result = continue_job(
         load_classifier(folder),
         rows.frame,
@@ -209,7 +210,8 @@ def _go_on(folder: Path, files: Files, *, json: bool) -> None:
         files.out,
         gold=files.gold_of(table),
         keep_formulas=files.keep_formulas,
-        export=files.export(),
+        export=export,
+        shown=files.shown(rows, table, export),
     )
     _say_job(result, files.out, json=json)
 
@@ -226,6 +228,7 @@ def _train(how: Training, files: Files, on: DeviceOptions, *, json: bool) -> Non
     gold = files.gold_of(table)
     known = read_gold_option(how.known, files.options, "--known")
     encoder = files.inputs.encoder(how.seed)
+    export = files.export()
     if not is_quiet:
         if how.method is None:
             say(WHY_DEFAULT)
@@ -243,7 +246,8 @@ def _train(how: Training, files: Files, on: DeviceOptions, *, json: bool) -> Non
             holdout=how.holdout,
             keep_formulas=files.keep_formulas,
             encoder=encoder,
-            export=files.export(),
+            export=export,
+            shown=files.shown(rows, table, export),
             restart=how.restart,
             folds=how.folds,
         )
@@ -260,6 +264,7 @@ def _say_job(result: dict[str, Any], out: Path, *, json: bool) -> None:
         print_json(result)
         return
     _print_job(result)
+    say_actions(result)
     say_written(out)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json as json_format
 import shlex
-import warnings
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -60,6 +59,10 @@ By = StrEnum("By", ["label", "annotation"])
 
 Batch = StrEnum("Batch", {"table": "table", "label_studio": "label-studio"})
 """Formats of the next batch."""
+
+
+LISTS = ("flags", "evidence")
+"""Columns of annotators that are lists in JSON."""
 
 
 def _file(text: str) -> Any:
@@ -244,7 +247,9 @@ def review(
     Example: manyhands review project-1.json --texts text
     """
     from manyhands import DawidSkene, review_queue
-    from manyhands.io.contents import content_of, with_content
+    from manyhands.io import consensus
+    from manyhands.io.annotations import read_shown
+    from manyhands.io.contents import with_shown
     from manyhands.planning.pool import counted
 
     refuse_overwriting([out], [*tables, *inputs.files, known])
@@ -254,31 +259,27 @@ def review(
     gold = read_known(known, read.table, options, "--known")
     model = DawidSkene().fit(read.table, gold=gold)
     queue = review_queue(model, read.table, read.proba, by=by.value, n=n)
-    sheet = queue.to_sheet()
-    content = content_of(read.export or _items(tables, read.table, options), sheet["task"])
-    columns = with_content(sheet, content)
+    n_review = consensus(read.table, model.posterior_, known=model.is_known_).count_actions()
+    shown = read_shown(one_or_all(tables), read.export, **options)
+    columns = with_shown(queue.to_sheet(), shown)
     write_columns(out, columns, keep_formulas)
     if json:
         weight = queue.classifier_weight
         print_json({"by": by.value, "classifier_weight": weight, "queue": records_of(columns)})
         return
-    shown = {name: values for name, values in columns.items() if name not in ("was", "reviewed")}
-    print_columns(f"{counted(len(queue), by.value)} to check", shown)
+    brief = {name: values for name, values in columns.items() if name not in ("was", "reviewed")}
+    print_columns(f"{counted(len(queue), by.value)} to check", brief)
     if out is not None and by is By.label:
         say(
             f"next: in {out}, correct the column 'label', write your name into 'reviewed' of every "
             f"row that you looked at, and give the file to aggregate or fit as --known {out}"
         )
+    if by is By.label:
+        say(
+            f"{n_review['review']:,} of the {read.table.n_instances:,} labels are to review: "
+            "further annotations would hardly settle them"
+        )
     say("mistakes that most annotators share look sure: check some labels at random, too")
-
-
-def _items(tables: list[Path], table: Any, options: dict[str, Any]) -> Any:
-    """What a long table says of its instances beside the annotations, if anything."""
-    from manyhands.io.annotations import read_items
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # What was left out was said already.
-        return read_items(one_or_all(tables), table, **options)
 
 
 @reported
@@ -301,7 +302,8 @@ def annotators(
     """
     from manyhands import DawidSkene
     from manyhands.io.workbooks import is_workbook
-    from manyhands.planning import screen_annotators
+    from manyhands.jobs import profile_annotators
+    from manyhands.planning.screening import LEVEL
 
     refuse_overwriting([out], [*tables, known])
     check_out(out)
@@ -317,19 +319,18 @@ def annotators(
     if teach is not None:
         _sheet(model, table, teach, json)
         return
-    times = None if export is None or len(export.ended) != table.n_annotations else export.ended
-    rows = [row.to_dict() for row in screen_annotators(table, model, times=times)]
-    names = ("annotator", "n_annotations", "accuracy", "low", "high", "flags", "evidence", "advice")
-    lists = ("flags", "evidence")
-    columns = {
-        name: ["; ".join(row[name]) if name in lists else row[name] for row in rows]
-        for name in names
-    }
+    lists = profile_annotators(table, model, export, joined=False)
+    columns = lists | {name: ["; ".join(each) for each in lists[name]] for name in LISTS}
     write_columns(out, columns, keep_formulas)
     if json:
-        print_json({"annotators": rows})
+        print_json({"level": LEVEL, "annotators": records_of(lists)})
         return
-    print_columns("Annotators", {name: columns[name] for name in names[:6]})
+    names = ("annotator", "n_annotations", "accuracy", "low_95", "high_95", "flags")
+    print_columns("Annotators", {name: columns[name] for name in names})
+    say(
+        "accuracy: the share of right annotations that the model expects, from low_95 to high_95 "
+        "with a probability of 95 %"
+    )
     say("a flag is a reason to look, not to dismiss; --out and --json have the evidence")
 
 

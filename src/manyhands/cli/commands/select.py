@@ -20,7 +20,7 @@ from manyhands.cli.options import (
     OutFolder,
     Seed,
 )
-from manyhands.cli.output import print_json, print_table, say, show, visible
+from manyhands.cli.output import print_json, print_table, say, say_actions, show, visible
 from manyhands.cli.params import refuse_overwriting
 from manyhands.cli.reading import FamilyReading, grouped
 
@@ -112,6 +112,7 @@ def choose(methods: list[str] | None, files: Files, *, json: bool, **options: An
 
     rows, table = files.read()
     encoder = files.inputs.encoder(options["random_state"])
+    export = files.export()
     if encoder is not None and not json:
         say(files.inputs.why(encoder))
     try:
@@ -123,7 +124,8 @@ def choose(methods: list[str] | None, files: Files, *, json: bool, **options: An
             gold=files.gold_of(table),
             keep_formulas=files.keep_formulas,
             encoder=encoder,
-            export=files.export(),
+            export=export,
+            shown=files.shown(rows, table, export),
             verbose=0 if json else 1,
             **options,
         )
@@ -133,6 +135,7 @@ def choose(methods: list[str] | None, files: Files, *, json: bool, **options: An
         print_json(result)
         return
     _print_selection(result)
+    say_actions(result)
     say_written(files.out)
 
 

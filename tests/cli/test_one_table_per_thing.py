@@ -1,0 +1,174 @@
+"""Tables of labels, of annotators and for review: the same from every command that writes them."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from manyhands import make_crowd
+from manyhands.explore.app import write_reviewed
+from manyhands.explore.desk import Choice
+from manyhands.explore.inputs import open_desk
+from manyhands.planning import screen_annotators
+from manyhands.report import planning
+from tests.cli.conftest import QUICK, done, done_json, read_rows, write_csv
+
+N = 90
+CLASSES = ["bad", "fair", "good"]
+pytestmark = [
+    pytest.mark.filterwarnings("default"),
+    pytest.mark.usefixtures("crowd"),
+]
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch, short):
+    monkeypatch.setitem(planning.FORESEEN, "annotators", 0)
+
+
+@pytest.fixture
+def crowd(tmp_path, monkeypatch):
+    """Six honest annotators, one who guesses, and one who always says the same; features, texts."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 3, N)
+    table = make_crowd(truth, n_annotators=6, annotations_per_instance=5, random_state=3)
+    rows = list(zip(table.instance.tolist(), table.annotator.tolist(), table.label.tolist()))  # noqa: B905
+    rows += [(i, 6, int(rng.integers(3))) for i in range(N)] + [(i, 7, 2) for i in range(N)]
+    cells = [(f"t{i}", f"w{r}", CLASSES[c], f"text {i}") for i, r, c in rows]
+    write_csv(Path("A.csv"), [("task", "worker", "label", "text"), *cells])
+    X = np.eye(3)[truth] + rng.normal(0, 0.3, (N, 3))
+    np.savez("X.npz", X=X, task=np.array([f"t{i}" for i in range(N)]))
+    write_csv(
+        Path("gold.csv"), [("task", "label"), *((f"t{i}", CLASSES[truth[i]]) for i in range(N))]
+    )
+
+
+def read(path):
+    with Path(path).open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+LABELS = [
+    *("task", "text", "label", "probability", "n_annotations", "agreement", "action"),
+    *(f"p({name})" for name in CLASSES),
+    "reviewed",
+]
+ANNOTATORS = [
+    *("annotator", "n_annotations", "n_abstentions", "n_skips", "accuracy", "low_95", "high_95"),
+    *("n_gold", "accuracy_on_gold", "flags", "evidence", "advice", "mistake", "median_seconds"),
+]
+
+
+def test_labels_have_the_same_columns_from_every_command():
+    features = ("--features", "X.npz", "--annotations", "A.csv")
+    done("aggregate", "A.csv", "--out", "labels.csv")
+    done("aggregate", "A.csv", "--out", "labels")
+    done("fit", *features, "--out", "model", *QUICK)
+    done("fit", *features, "--known", "gold.csv", "--out", "stack")
+    done("select", *features, "--methods", "crowd-stacking,raykar", "--cv", 2, "--out", "chosen")
+    done("report", "labels", "--tables", "tables")
+    done("explore", "labels", "--annotations", "A.csv", "--out", "explored.csv")
+    folders = ("labels", "model", "stack", "chosen", "tables")
+    files = ["labels.csv", "explored.csv", *(f"{folder}/labels.csv" for folder in folders)]
+    found = {name: read(name) for name in files}
+    for name, rows in found.items():
+        assert list(rows[0]) == LABELS, name
+        assert len(rows) == N
+        assert all(row["text"] == f"text {row['task'][1:]}" for row in rows), name
+        counted = [(row["task"], row["n_annotations"]) for row in rows]
+        assert sorted(counted) == sorted((r["task"], r["n_annotations"]) for r in found[files[0]])
+    own = {row["task"]: row for row in found["labels.csv"]}
+    for name in ("explored.csv", "labels/labels.csv", "tables/labels.csv"):
+        for row in found[name]:
+            assert row["action"] == own[row["task"]]["action"]
+    assert {row["reviewed"] for row in found["stack/labels.csv"]} == {"yes"}
+    assert {row["action"] for row in found["stack/labels.csv"]} == {"accept"}
+
+
+def test_annotators_have_the_same_columns_flags_and_interval_from_every_command():
+    done("aggregate", "A.csv", "--out", "labels")
+    done("annotators", "A.csv", "--out", "annotators.csv")
+    done("report", "labels", "--tables", "tables")
+    done("fit", "--features", "X.npz", "--annotations", "A.csv", "--out", "model")
+    names = ("labels/annotators.csv", "annotators.csv", "tables/annotators.csv")
+    found = {name: read(name) for name in (*names, "model/annotators.csv")}
+    for name, rows in found.items():
+        assert list(rows[0]) == ANNOTATORS, name
+        flags = {row["annotator"]: row["flags"] for row in rows}
+        assert "no better than chance" in flags["w6"], name
+        assert "one label" in flags["w7"], name
+        assert rows[0]["annotator"] in ("w6", "w7")  # Those to look at first come first.
+        for row in rows:
+            assert bool(row["flags"]) == bool(row["evidence"]), name
+            assert row["advice"]
+    assert found[names[0]] == found[names[1]] == found[names[2]]
+    said = done_json("annotators", "A.csv")
+    assert said["level"] == 0.95
+    for row, line in zip(said["annotators"], found[names[1]], strict=True):
+        assert len(row["flags"]) == len(row["evidence"])
+        assert "; ".join(row["flags"]) == line["flags"]
+        assert "; ".join(row["evidence"]) == line["evidence"]
+    with open_desk(Path("labels"), Path("A.csv"), by="anna") as desk:
+        screens = desk.figures.screens
+        flags = {desk.table.annotators[r].item(): screens[r].flags for r in screens}
+        high = dict(zip(desk.table.annotators.tolist(), desk.figures.high.tolist(), strict=True))
+    for row in found[names[1]]:
+        assert "; ".join(flags[row["annotator"]]) == row["flags"]
+        assert float(row["high_95"]) == pytest.approx(high[row["annotator"]], abs=1e-5)
+    page = json.loads(Path("labels/summary.json").read_text())["annotators"]
+    assert page["level"] == 0.95
+    assert ["; ".join(row["flags"]) for row in page["rows"]] == [
+        r["flags"] for r in found[names[0]]
+    ]
+
+
+def test_gold_and_times_make_flags_in_python_as_in_a_report():
+    rows = read("A.csv")
+    gold = {row["task"]: row["label"] for row in read("gold.csv")}
+    from manyhands.io import read_annotations
+
+    table = read_annotations("A.csv")
+    seconds = np.where(table.annotators[table.annotator] == "w0", 1.0, 9.0)
+    found = {row.annotator: row for row in screen_annotators(table, seconds=seconds, gold=gold)}
+    assert "too fast" in found["w0"].flags
+    assert (
+        found["w0"].evidence[found["w0"].flags.index("too fast")] == "takes 1.0 s, the crowd 9.0 s"
+    )
+    assert found["w6"].flags[0] == "below the median on gold"
+    done("aggregate", "A.csv", "--gold", "gold.csv", "--out", "labels")
+    written = {row["annotator"]: row for row in read("labels/annotators.csv")}
+    right = [r["label"] == gold[r["task"]] for r in rows if r["worker"] == "w6"]
+    assert float(written["w6"]["accuracy_on_gold"]) == pytest.approx(np.mean(right), abs=1e-6)
+    assert written["w6"]["flags"].startswith("below the median on gold")
+
+
+def test_to_review_means_the_same_everywhere():
+    result = done_json("aggregate", "A.csv", "--out", "labels")
+    n = sum(row["action"] == "review" for row in read("labels/labels.csv"))
+    assert result["actions"]["review"] == n > 0
+    summary = json.loads(Path("labels/summary.json").read_text())
+    assert summary["review"]["n_to_review"] == n
+    with open_desk(Path("labels"), Path("A.csv"), by="anna") as desk:
+        assert desk.counts()["review"] == len(desk.rows(Choice(state="review"))) == n
+        write_reviewed(desk, Path("explored.csv"), "table", only=False)
+    assert sum(row["action"] == "review" for row in read("explored.csv")) == n
+    assert f"{n} of the {N} labels are to review" in done("review", "A.csv").stdout
+    page = Path("labels/report.html").read_text(encoding="utf-8")
+    assert f"{n}\u00a0labels are to review" in page
+
+
+def test_what_is_reviewed_has_the_same_columns_with_and_without_a_page():
+    done("aggregate", "A.csv", "--out", "labels")
+    done("review", "A.csv", "-n", N, "--out", "review.csv")
+    assert read_rows(Path("review.csv"))[0] == [
+        *("task", "text", "label", "was", "suggestion", "probability_wrong", "reviewed")
+    ]
+    labels = {row["task"]: row for row in read("labels/labels.csv")}
+    for row in read("review.csv"):
+        own = labels[row["task"]]
+        assert (row["label"], row["text"]) == (own["label"], own["text"])
+        wrong = 1 - float(own["probability"])
+        assert float(row["probability_wrong"]) == pytest.approx(wrong, abs=1e-5)
