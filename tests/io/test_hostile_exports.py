@@ -11,8 +11,16 @@ from datetime import datetime
 import pytest
 
 from manyhands.exceptions import AnnotationError
-from manyhands.io import encodings, read_annotations, read_export
-from manyhands.io.exports import documents, parsing
+from manyhands.io import (
+    archives,
+    encodings,
+    read_annotations,
+    read_export,
+    read_features,
+    read_gold,
+    read_texts,
+)
+from manyhands.io.exports import parsing
 from tests.io.test_exports import argilla, cells, doccano, labelbox, made, reasons, studio, write
 
 
@@ -144,9 +152,9 @@ def test_members_that_lead_out_of_an_archive_are_refused(tmp_path, refused, name
 
 def test_bombs_are_refused_by_what_they_claim(tmp_path, refused, monkeypatch):
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("ann.jsonl", b"0" * (documents.HARMLESS + 1))
+        archive.writestr("ann.jsonl", b"0" * (archives.HARMLESS + 1))
     refused(tmp_path / "a.zip", r"expands [0-9,]+ times.*unpack it yourself")
-    monkeypatch.setattr(documents, "LARGEST_DOCUMENT", 100)
+    monkeypatch.setattr(archives, "LARGEST_CONTENT", 100)
     with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
         for name in ("a.jsonl", "b.jsonl"):
             archive.writestr(name, doccano([(1, ["x"]), (2, ["y"])]))
@@ -252,6 +260,21 @@ def test_formulas_in_workbooks_are_refused(tmp_path, refused):
     refused(workbook(tmp_path / "a.xlsx", HEADER, (1, "a", "=1+1")), says)
     empty = workbook(tmp_path / "b.xlsx")
     refused(empty, "empty|no format is recognised")
+
+
+def test_workbooks_that_are_bombs_are_refused_by_every_reader(tmp_path, refused):
+    path = workbook(tmp_path / "a.xlsx", HEADER, (1, "a", "x"))
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    name = "xl/worksheets/sheet1.xml"
+    parts[name] = parts[name].replace(b"<sheetData>", b"<sheetData>" + b" " * archives.HARMLESS)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for part, content in parts.items():
+            archive.writestr(part, content)
+    refused(path, r"sheet1.xml' expands [0-9,]+ times")
+    for read in (read_gold, read_features, read_texts):
+        with pytest.raises(AnnotationError, match=r"a\.xlsx.*sheet1.xml' expands [0-9,]+ times"):
+            read(path)
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00" * 500, b"<html><body/></html>", b"{}", b"[]"])

@@ -182,8 +182,8 @@ def letters_of(position: int) -> str:
     return name
 
 
-def read_sheet(path: Path, stated: Stated = UNSTATED) -> Sheet:
-    """Read a table of text, compressed or not, or a workbook.
+def read_sheet(path: Path, stated: Stated = UNSTATED, most: int | None = None) -> Sheet:
+    """Read a table of text, compressed or not, or a workbook; or about so many of its first rows.
 
     Raises
     ------
@@ -195,12 +195,12 @@ def read_sheet(path: Path, stated: Stated = UNSTATED) -> Sheet:
     """
     refuse_other_programs(path)
     if is_workbook(path):
-        rows, notes = workbook_rows(path, stated.sheet)
-        sheet = sheet_of(rows, separator="")
+        rows, notes = workbook_rows(path, stated.sheet, most)
+        sheet = sheet_of(rows, separator="", most=None if most is None else most - 2)
         sheet.notes[:0] = notes
         return sheet
     with opened(path) as file:
-        return read_text(file, stated)
+        return read_text(file, stated, most)
 
 
 @contextmanager

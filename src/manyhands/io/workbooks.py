@@ -7,11 +7,13 @@ import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, time
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 from xml.etree import ElementTree
 
 from manyhands.exceptions import AnnotationError, raise_missing_extra
+from manyhands.io.archives import check_members
 
 MOST_ROWS: Final = 1_048_576
 """Rows of a sheet in Excel."""
@@ -73,24 +75,30 @@ def refuse_other_programs(path: Path) -> None:
         )
 
 
-def workbook_rows(path: Path, sheet: str | None = None) -> tuple[Iterator[list[str]], list[str]]:
+def workbook_rows(
+    path: Path, sheet: str | None = None, most: int | None = None
+) -> tuple[Iterator[list[str]], list[str]]:
     """Rows of a sheet as text, and notes; see `manyhands.io.sheets.read_sheet`.
 
     Raises
     ------
     AnnotationError
-        If it is damaged, several sheets hold data and none is named, a formula has no stored
-        value, or cells below the first rows are merged across columns.
+        If it is damaged or hostile, several sheets hold data and none is named, a formula has no
+        stored value, or cells below the first rows are merged across columns.
     MissingExtraError
         If openpyxl is not installed.
     """
     openpyxl = _openpyxl("Reading an Excel workbook")
+    with zipfile.ZipFile(path) as archive:
+        check_members(Path("this workbook"), archive.infolist())
     try:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)
     except Exception as error:
         raise AnnotationError(f"this is no Excel workbook ({error}); save it again") from error
     try:
         chosen, notes = _choose(book, sheet)
+        if most is not None:
+            return iter(list(islice(_texts(chosen), most))), notes
         markup = _Markup.of(path, chosen.title)
         unknown = _uncomputed(openpyxl, path, chosen.title) if markup.has_formulas else {}
         rows = list(_texts(chosen))

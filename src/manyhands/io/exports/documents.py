@@ -16,18 +16,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from manyhands.exceptions import AnnotationError, raise_missing_extra
-from manyhands.io.encodings import MIB
-from manyhands.io.exports.parsing import INCEPTION, LARGEST_DOCUMENT, Document, as_table, parse
+from manyhands.io.archives import MOST_FILES, bomb, check_members
+from manyhands.io.exports.parsing import INCEPTION, Document, as_table, parse
 from manyhands.io.files import PathLike, existing_file, naming
 from manyhands.io.sheets import UNSTATED, Stated, read_sheet
 from manyhands.io.workbooks import refuse_other_programs
-
-LARGEST_RATIO = 200
-"""A member of an archive may expand so many times, if it is larger than `HARMLESS`."""
-
-HARMLESS = 4 * MIB
-
-MOST_FILES = 100_000
 
 DATA = frozenset({".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".zip", ".xlsx", ".parquet", ".pq"})
 """Of a folder or archive, files called so must be readable; others are left out and named."""
@@ -63,7 +56,7 @@ def open_documents(
         with naming(path):
             refuse_other_programs(path)
     if start == b"PK\x03\x04":
-        return _archive(path, stated)
+        return _archive(path, stated, most)
     if start == b"PAR1":
         return [_parquet(path, most)]
     opener: Any = gzip.open if start[:2] == b"\x1f\x8b" else open
@@ -134,14 +127,14 @@ def _is_hidden(path: Path, root: Path) -> bool:
 # -- archives -------------------------------------------------------------------------------------
 
 
-def _archive(path: Path, stated: Stated) -> list[Document]:
+def _archive(path: Path, stated: Stated, most: int | None) -> list[Document]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = [m for m in archive.infolist() if not m.is_dir()]
             check_members(path, members)
             names = {m.filename for m in members}
             if "xl/workbook.xml" in names:
-                return [_workbook(path, stated)]
+                return [_workbook(path, stated, most)]
             if "mimetype" in names and "content.xml" in names:
                 with naming(path):
                     refuse_other_programs(path)
@@ -160,42 +153,6 @@ def _is_content(name: str) -> bool:
     return not any(part[:1] in "._" for part in PurePosixPath(name).parts)
 
 
-def check_members(path: Path, members: list[zipfile.ZipInfo]) -> None:
-    """Refuse names that lead out of the archive, and contents that are too large.
-
-    Raises
-    ------
-    AnnotationError
-    """
-    if len(members) > MOST_FILES:
-        raise AnnotationError(f"{path} holds {len(members):,} members; unpack it, and give parts")
-    for member in members:
-        name = member.filename.replace("\\", "/")
-        if name.startswith("/") or ":" in name.split("/")[0] or ".." in name.split("/"):
-            raise AnnotationError(
-                f"{path}: member {member.filename!r} leads out of the archive; do not trust this "
-                "file, and export it again"
-            )
-        if member.flag_bits & 1:
-            raise AnnotationError(
-                f"{path}: member {member.filename!r} is encrypted; unpack it with its password"
-            )
-        ratio = member.file_size / max(member.compress_size, 1)
-        if member.file_size > HARMLESS and ratio > LARGEST_RATIO:
-            raise _bomb(path, member.filename, f"expands {ratio:,.0f} times")
-    total = sum(m.file_size for m in members)
-    if total > LARGEST_DOCUMENT:
-        raise _bomb(path, members[0].filename, f"and the others expand to {total // MIB:,} MiB")
-
-
-def _bomb(path: Path, member: str, what: str) -> AnnotationError:
-    return AnnotationError(
-        f"{path}: member {member!r} {what}, more than is read from an archive "
-        f"({LARGEST_DOCUMENT // MIB} MiB, {LARGEST_RATIO} times). If you trust it, unpack it "
-        "yourself, and give the folder"
-    )
-
-
 def _member(
     path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, stated: Stated
 ) -> Document:
@@ -203,7 +160,7 @@ def _member(
         # The size that an archive states may be a lie.
         content = file.read(member.file_size + 1)
     if len(content) > member.file_size:
-        raise _bomb(path, member.filename, "is larger than the archive says")
+        raise bomb(path, member.filename, "is larger than the archive says")
     name = PurePosixPath(member.filename)
     document = Document(f"{path}, member {member.filename!r}", name, archive=path.stem)
     if content[:4] == b"PK\x03\x04":
@@ -276,11 +233,11 @@ def _as_json(value: Any) -> Any:
     return f"<{len(value):,} bytes>" if isinstance(value, bytes) else str(value)
 
 
-def _workbook(path: Path, stated: Stated) -> Document:
+def _workbook(path: Path, stated: Stated, most: int | None) -> Document:
     """Read a sheet of an Excel workbook."""
-    document = Document(str(path), PurePosixPath(path.name), beside=path.parent)
+    document = Document(str(path), PurePosixPath(path.name), beside=path.parent, most=most)
     try:
-        as_table(document, read_sheet(path, stated))
+        as_table(document, read_sheet(path, stated, most))
     except AnnotationError as error:
         raise AnnotationError(f"{path}: {error}") from error
     return document

@@ -28,7 +28,7 @@ from manyhands.io.sheets import (
 )
 
 LARGEST_DOCUMENT = 256 * MIB
-"""Largest JSON document, and largest content of an archive, in bytes."""
+"""Largest JSON document, in bytes."""
 
 INCEPTION = (
     "documents of INCEpTION (UIMA CAS) are not read; load each annotator's file with dkpro-cassis, "
