@@ -259,7 +259,7 @@ def test_formulas_in_workbooks_are_refused(tmp_path, refused):
     says = r"cell C2 holds a formula \('=1\+1'\).*paste it as values"
     refused(workbook(tmp_path / "a.xlsx", HEADER, (1, "a", "=1+1")), says)
     empty = workbook(tmp_path / "b.xlsx")
-    refused(empty, "empty|no format is recognised")
+    refused(empty, "empty|no format is recognised|web page")
 
 
 def test_workbooks_that_are_bombs_are_refused_by_every_reader(tmp_path, refused):
@@ -279,7 +279,7 @@ def test_workbooks_that_are_bombs_are_refused_by_every_reader(tmp_path, refused)
 
 @pytest.mark.parametrize("content", [b"", b"\x00" * 500, b"<html><body/></html>", b"{}", b"[]"])
 def test_what_is_no_export_is_refused(tmp_path, refused, content):
-    refused(write(tmp_path / "a.json", content), "empty|no format is recognised")
+    refused(write(tmp_path / "a.json", content), "empty|no format is recognised|web page")
 
 
 ODD = (None, 5, -1.5, "x", "", [], {}, [None], {"a": 1}, True, [[]], "a,b", [{}])

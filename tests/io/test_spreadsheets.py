@@ -212,10 +212,19 @@ def test_two_rows_of_totals_and_a_wide_average(tmp_path):
     refused(path, r"rows 11 and 12 hold totals", format="wide")
 
 
+def test_totals_of_groups_are_refused_with_that_of_all(tmp_path):
+    rows = [*ROWS[:2], ("Subtotal", "", 1), *ROWS[2:], ("Subtotal", "", 2), ("Total", "", 3)]
+    path = write_csv(tmp_path / "a.csv", HEADER, *rows)
+    refused(path, "rows 4, 7 and 1 more hold totals")
+
+
 def test_an_item_called_total_is_an_item(tmp_path):
     rows = [(word, who, n) for n, word in enumerate(["count", "sum", "total"]) for who in "ab"]
     path = write_csv(tmp_path / "a.csv", HEADER, *rows)
     assert read_annotations(path).instances.tolist() == ["count", "sum", "total"]
+    wide = [("word", "a", "b"), ("count", 1, 0), ("red", 1, 1), ("blue", 1, 1), ("total", 1, 1)]
+    table = read_annotations(write_csv(tmp_path / "w.csv", *wide), format="wide")
+    assert table.n_instances == 4
 
 
 # -- workbooks --------------------------------------------------------------------------------
@@ -376,6 +385,43 @@ def test_commas_that_may_mean_something_else(cells, says):
 
 
 # -- what people do to spreadsheets -----------------------------------------------------------
+
+
+def test_text_that_became_dates_and_errors_of_formulas_are_said(tmp_path, notes):
+    day = datetime(2026, 2, 1)
+    rows = [("r1", "ann", "1-2"), ("r1", "bob", day), ("r2", "ann", "3-4"), ("r2", "bob", "#REF!")]
+    path = write_xlsx(tmp_path / "a.xlsx", HEADER, *rows)
+    with pytest.warns(UserWarning, match=r"column 'label' holds '#REF!' \(1\)"):
+        read_annotations(path)
+    assert "cell C3 holds a date, 2026-02-01, and other cells of its column do not" in notes()
+
+
+def test_ids_that_a_spreadsheet_shortened_are_said(tmp_path, notes):
+    rows = [("1.23457E+15", "ann", "x"), ("1.23457E+15", "ann", "y")]
+    refused(write_csv(tmp_path / "a.csv", HEADER, *rows), "repeated")
+    assert "column 'task' holds '1.23457E+15' (row 2), to which spreadsheets shorten" in notes()
+
+
+def test_rows_that_were_saved_as_one_quoted_cell_are_cut(tmp_path, notes):
+    path = write_csv(tmp_path / "a.csv", *((";".join(row),) for row in (HEADER, *ROWS)), end="\n")
+    path.write_text("".join(f'"{line}"\n' for line in path.read_text().split()))
+    assert cells(read_annotations(path)) == EXPECTED
+    assert "every row was one cell in quotes, and is cut by ';' into 3 columns" in notes()
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_what_qualtrics_puts_below_the_header_is_no_answer(tmp_path, notes, suffix):
+    described = [("Which item?", "Who?", "How is it?"), tuple('{"ImportId":"q"}' for _ in HEADER)]
+    path = WRITERS[suffix](tmp_path / f"a.{suffix}", HEADER, *described, *ROWS)
+    assert cells(read_annotations(path)) == EXPECTED
+    assert "rows 2 and 3 describe the columns (Qualtrics) and were skipped" in notes()
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_line_breaks_in_names_are_blanks(tmp_path, suffix):
+    header = ("task", "worker", "Label\n(1-5)")
+    path = WRITERS[suffix](tmp_path / f"a.{suffix}", header, *ROWS)
+    assert cells(read_annotations(path, label="Label (1-5)")) == EXPECTED
 
 
 def test_trailing_separators_are_no_columns(tmp_path):

@@ -26,9 +26,10 @@ SHOWN = 5
 
 MARKS = frozenset(
     {"", "-", "--", ".", "?", "n/a", "#n/a", "n.a.", "na", "<na>", "nan", "null", "nil", "missing"}
+    | {"#ref!", "#name?", "#value!", "#div/0!", "#null!", "#num!", "#spill!", "#calc!"}
 )
-"""Texts that mean a missing value. Words such as "none" or "unknown" are classes in many sets,
-except "None" (see `_is_mark`)."""
+"""Texts that mean a missing value, or an error of a spreadsheet. Words such as "none" or "unknown"
+are classes in many sets, except "None" (see `_is_mark`)."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 

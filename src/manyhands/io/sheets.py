@@ -452,8 +452,10 @@ def sheet_of(
             f"{sheet.numbers[above]}) and {'was' if above == 1 else 'were'} skipped: {shown}"
         )
     sheet.top = sheet.numbers[above]
-    sheet.header = [name.strip().strip("\ufeff") for name in sheet.rows[above]]
+    sheet.header = [_LINES.sub(" ", name.strip().strip("\ufeff")) for name in sheet.rows[above]]
     del sheet.rows[: above + 1], sheet.numbers[: above + 1]
+    _unquote_rows(sheet)
+    _drop_repeated_header(sheet)
     last = sheet.numbers[-1] if sheet.numbers else sheet.top
     blank = [number for number in blank if sheet.top < number < last]
     if blank:
@@ -461,6 +463,7 @@ def sheet_of(
             f"{_rows(blank, 'is', 'are')} blank and {'was' if len(blank) == 1 else 'were'} skipped"
         )
     _trim(sheet)
+    _note_shortened(sheet)
     if sheet.complete:
         _refuse_totals(sheet)
     return sheet
@@ -522,6 +525,55 @@ def _is_single(row: Sequence[str]) -> bool:
     return len(row) == 1 and bool(_NAMES.search(row[0].strip()))
 
 
+_LINES = re.compile(r"\s*[\r\n]+\s*")
+
+_SHORTENED = re.compile(r"\d(\.\d+)?E\+\d\d")
+
+
+def _note_shortened(sheet: Sheet) -> None:
+    """Say that a spreadsheet shortened long numbers, of which other rows may be the same."""
+    for number, row in zip(sheet.numbers[:50], sheet.rows[:50], strict=True):
+        for name, cell in zip(sheet.header, row, strict=False):
+            if _SHORTENED.fullmatch(cell.strip()):
+                sheet.notes.append(
+                    f"column {name!r} holds {cell!r} (row {number}), to which spreadsheets shorten "
+                    "long numbers: the last digits of ids are lost. Export the original again, "
+                    "and open it with that column as text"
+                )
+                return
+
+
+def _unquote_rows(sheet: Sheet) -> None:
+    """Cut rows that were saved as one quoted cell each, with the separators inside."""
+    if len(sheet.header) != 1 or any(len(row) != 1 for row in sheet.rows):
+        return
+    lines = [sheet.header[0], *(row[0] for row in sheet.rows)]
+    for mark in MARKS:
+        if mark in lines[0]:
+            rows = list(csv.reader(lines, delimiter=mark))
+            if len({len(row) for row in rows}) == 1 and len(rows) == len(lines):
+                sheet.header, sheet.rows, sheet.separator = rows[0], rows[1:], mark
+                sheet.notes.append(
+                    f"every row was one cell in quotes, and is cut by {mark!r} into {len(rows[0])} "
+                    "columns"
+                )
+                return
+
+
+def _drop_repeated_header(sheet: Sheet) -> None:
+    """Leave out the rows in which Qualtrics describes its columns below their names."""
+    for i in range(min(2, len(sheet.rows))):
+        cells = _filled(sheet.rows[i])
+        if cells and all(cell.startswith('{"ImportId"') for cell in cells):
+            described = sheet.numbers[: i + 1]
+            sheet.notes.append(
+                f"{_rows(described, 'describes', 'describe')} the columns (Qualtrics) and "
+                f"{'was' if i == 0 else 'were'} skipped"
+            )
+            del sheet.rows[: i + 1], sheet.numbers[: i + 1]
+            return
+
+
 def _trim(sheet: Sheet) -> None:
     """Drop empty cells at the ends of rows that no column of the header stands for."""
     n = len(sheet.header)
@@ -551,13 +603,17 @@ def _refuse_totals(sheet: Sheet) -> None:
         found += 1
     if not found:
         return
-    body = sheet.rows[: len(sheet.rows) - found]
-    totals = sheet.rows[len(body) :]
-    position = next(i for i, cell in enumerate(totals[0]) if cell.strip())
-    words = {cell.strip().casefold() for row in body for cell in row[position : position + 1]}
-    if any(_first(row).strip().casefold() in words for row in totals):
-        return  # An item of this name, which was annotated more than once.
-    if not any(_sums_up(row, body, position) for row in totals):
+    above = len(sheet.rows) - found
+    # Below groups of rows stand totals of the same name, or subtotals.
+    names = {_first(row).strip().casefold() for row in sheet.rows[above:]}
+    looking = [i for i in range(above) if _looks_total(sheet.rows[i])]
+    titles = {i: _first(sheet.rows[i]).strip().casefold() for i in looking}
+    inner = [i for i, title in titles.items() if title in names or title.startswith("sub")]
+    places = [*inner, *range(above, len(sheet.rows))]
+    body = [row for i, row in enumerate(sheet.rows[:above]) if i not in set(inner)]
+    totals = [sheet.rows[i] for i in places]
+    position = next(i for i, cell in enumerate(totals[-1]) if cell.strip())
+    if not body or not any(_sums_up(row, body, position) for row in totals):
         sheet.notes.append(
             f"the last row ({sheet.numbers[-1]}) begins with {_first(totals[-1])!r} and is read "
             "as data; if it sums up the rows above, delete it"
@@ -565,8 +621,9 @@ def _refuse_totals(sheet: Sheet) -> None:
         return
     shown = ", ".join(repr(cell) for cell in totals[0][:4])
     raise AnnotationError(
-        f"{_rows(sheet.numbers[len(body) :], 'holds', 'hold')} totals of the rows above ({shown}), "
-        f"not an annotation; delete {'it' if found == 1 else 'them'}, and save the file again"
+        f"{_rows([sheet.numbers[i] for i in places], 'holds', 'hold')} totals of the rows above "
+        f"({shown}), not an annotation; delete {'it' if len(places) == 1 else 'them'}, and save "
+        "the file again"
     )
 
 
@@ -576,6 +633,8 @@ def _first(row: Sequence[str]) -> str:
 
 def _looks_total(row: Sequence[str]) -> bool:
     """Whether the first cell of a row names a total, and the others are numbers or empty."""
+    if row[0].strip() and row[0].strip()[:1].isdigit():  # As most ids do; this is quick.
+        return False
     name, *others = _filled(row)
     words = re.split(r"[\s:/]+", name.strip().casefold().strip(":*() "))
     named = bool(TOTALS & {words[0], words[-1], "".join(words)}) and len(words) <= 3
@@ -583,28 +642,32 @@ def _looks_total(row: Sequence[str]) -> bool:
 
 
 def _sums_up(row: Sequence[str], body: Sequence[Sequence[str]], position: int) -> bool:
-    """Whether a row lacks cells that others have, or holds a statistic of a column."""
+    """Whether a row lacks cells that others have, or holds nothing but statistics of columns."""
     n = len(row)
+    matches = []
     for i in range(max(map(len, body))):
         cell = row[i].strip() if i < n else ""
         column = [other[i].strip() if i < len(other) else "" for other in body]
+        is_full = sum(map(bool, column)) > 0.9 * len(column)
         if i == position:
             continue
-        if not cell:
-            if sum(map(bool, column)) > 0.9 * len(column):
-                return True
-            continue
         values = [float(v) for v in map(_plain, column) if v is not None]
+        if is_full and (not cell or not values):
+            return True  # Nothing where others have something; or a number below texts.
         total = _plain(cell)
-        if total is None or not values:
-            if any(column) and not values and sum(map(bool, column)) > 0.9 * len(column):
-                return True  # A number below a column of texts, such as their count.
-            continue
-        digits = len(total.partition(".")[2])
-        known = (sum(values), sum(values) / len(values), len(values), len(column))
-        if len(body) > 1 and any(abs(v - float(total)) <= 0.51 * 10**-digits for v in known):
-            return True
-    return False
+        if total is not None and values:
+            matches.append(_is_statistic(total, values, len(column)))
+    return len(body) > 1 and bool(matches) and all(matches)
+
+
+def _is_statistic(total: str, values: Sequence[float], n: int) -> bool:
+    """Whether a number is the sum, the count or, to its decimals, the mean of others."""
+    digits = len(total.partition(".")[2])
+    near = 0.51 * 10**-digits if digits else 1e-9
+    known = [sum(values), len(values), n]
+    if len(set(values)) > 1:  # The mean of equal numbers is one more of them.
+        known.append(sum(values) / len(values))
+    return any(abs(value - float(total)) <= near for value in known)
 
 
 def _plain(cell: str) -> str | None:

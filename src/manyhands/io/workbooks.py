@@ -101,7 +101,9 @@ def workbook_rows(
             return iter(list(islice(_texts(chosen), most))), notes
         markup = _Markup.of(path, chosen.title)
         unknown = _uncomputed(openpyxl, path, chosen.title) if markup.has_formulas else {}
-        rows = list(_texts(chosen))
+        dates: list[str] = []
+        rows = list(_texts(chosen, dates))
+        notes += dates
     except AnnotationError:
         raise
     except Exception as error:  # openpyxl raises what it likes on damaged files.
@@ -182,9 +184,14 @@ def _size(sheet: Any) -> tuple[int, int]:
     return rows, widest
 
 
-def _texts(sheet: Any) -> Iterator[list[str]]:
-    """Rows of a sheet as text; a row ends with its last cell that holds something."""
+def _texts(sheet: Any, notes: list[str] | None = None) -> Iterator[list[str]]:
+    """Rows of a sheet as text; a row ends with its last cell that holds something.
+
+    Notes tell of columns in which some cells are dates, and others are not.
+    """
     cells = 0
+    dates: dict[int, tuple[int, Any]] = {}
+    others: dict[int, int] = {}
     for number, row in enumerate(sheet.iter_rows(values_only=True), start=1):
         cells += len(row) + 1
         if number > MOST_ROWS or cells > MOST_CELLS:
@@ -195,7 +202,20 @@ def _texts(sheet: Any) -> Iterator[list[str]]:
         end = len(row)
         while end and row[end - 1] in (None, ""):
             end -= 1
+        for column, value in enumerate(row[:end]):
+            if isinstance(value, datetime | date):
+                dates.setdefault(column, (number, value))
+            elif dates and value not in (None, "") and number > 1:
+                others.setdefault(column, number)
         yield [as_text(value) for value in row[:end]]
+    for column in dates.keys() & others.keys():
+        if notes is not None:
+            number, value = dates[column]
+            notes.append(
+                f"cell {_letters(column + 1)}{number} holds a date, {as_text(value)}, and other "
+                f"cells of its column do not: Excel turns text such as 1-2 into dates. If these "
+                "are no dates, format the column as text, and type them again"
+            )
 
 
 def as_text(value: Any) -> str:

@@ -52,7 +52,7 @@ def open_documents(
     path = existing_file(path)
     with path.open("rb") as file:
         start = file.read(4)
-    if start == b"\xd0\xcf\x11\xe0":
+    if start == b"\xd0\xcf\x11\xe0" or start.lstrip()[:1] == b"<":
         with naming(path):
             refuse_other_programs(path)
     if start == b"PK\x03\x04":
