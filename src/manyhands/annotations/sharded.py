@@ -64,6 +64,7 @@ class ShardedAnnotations(ABC):
 
     scale = "nominal"
     class_order = "given"
+    annotators_known = True
     """As in `AnnotationTable`; shards do not carry them."""
 
     ndim = 2
