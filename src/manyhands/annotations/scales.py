@@ -96,7 +96,7 @@ def read_scale(scale: Any) -> Scale | None:
         raise AnnotationError(
             f"scale={scale!r} is unknown; use one of {', '.join(map(repr, SCALES))}"
         )
-    return scale  # type: ignore[no-any-return]
+    return scale
 
 
 def check_nominal(scale: str) -> None:

@@ -200,7 +200,7 @@ def _from_dense(
             f"the matrix has {len(matrix)} rows for {len(tasks)} tasks (rows of X); its rows must "
             "match those of X, in the same order. Fill rows without annotations with -1"
         )
-    options = dict(zip(PASSES, by_kind(marks), strict=True))
+    options: dict[str, Any] = dict(zip(PASSES, by_kind(marks), strict=True))
     options |= {"instances": tasks, "scale": scale}
     if classes is None or make_vocabulary(classes, "classes").dtype.kind not in "UT":
         return AnnotationTable.from_matrix(matrix, classes, **options)

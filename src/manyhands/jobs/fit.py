@@ -220,10 +220,10 @@ def level_on_new_items(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # They were shown when the model was fitted.
         try:
-            found = cross_predict(fresh, take_rows(X, rows), train[rows], cv=folds)
+            out = cross_predict(fresh, take_rows(X, rows), train[rows], cv=folds)
         except (AnnotationError, DivergenceError):
             return None  # Such as a class that a fold does not have.
-    return accuracy_on_new_items(train[rows], found.proba)
+    return accuracy_on_new_items(train[rows], out.proba)
 
 
 def continue_job(

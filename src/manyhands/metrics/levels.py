@@ -212,7 +212,8 @@ def _sampled(right: BoolArray, has: BoolArray, expected: Any, free: BoolArray) -
     everywhere = np.zeros(int(among.sum())) if expected is None else expected[among]
     predicted = np.zeros(int(has.sum())) if expected is None else expected[has]
     found = mean_estimate(right[has], predicted, everywhere)
-    return Level(*(float(value) for value in found[:3]), "sample", int(has.sum()))
+    n = int(has.sum())
+    return Level(float(found.estimate), float(found.low), float(found.high), "sample", n)
 
 
 def _expected(value: float, n: int) -> Level:

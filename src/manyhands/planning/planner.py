@@ -289,13 +289,14 @@ class AnnotationPlanner(BaseEstimator):
         gain = float(batch.expected_gain.mean())
         if batch.n_warm_up:
             reason = f"the warm-up needs {self.warm_up:g} annotations per instance first"
-            return Stopping(False, reason, gain, expected, *level, len(batch), batch.n_warm_up)
+            waiting = Stopping(False, reason, gain, expected, *level)
+            return replace(waiting, n=len(batch), n_warm_up=batch.n_warm_up)
         stop = gain < min_gain
         reason = (
             f"each of the next {counted(len(batch), 'annotation')} corrects {gain:.3f} labels on "
             f"average; below {min_gain:g} we suggest to stop"
         )
-        return Stopping(stop, reason, gain, expected, *level, len(batch))
+        return replace(Stopping(stop, reason, gain, expected, *level), n=len(batch))
 
     # -- parts ------------------------------------------------------------------------------------
 

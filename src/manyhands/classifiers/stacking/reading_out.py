@@ -98,9 +98,9 @@ class Judges:
         usable = np.ones(votes.n_annotations, dtype=bool)
         if votes.gold is not None:
             usable = votes.gold[votes.instance] < 0
-        parts = []
+        parts: list[IntArray] = []
         for part in (np.flatnonzero(usable & others), np.flatnonzero(usable & ~others)):
-            room = MOST_JUDGES - sum(map(len, parts))
+            room = MOST_JUDGES - sum(len(each) for each in parts)
             parts.append(part if len(part) <= room else np.sort(rng.permutation(part)[:room]))
         return cls(np.concatenate(parts), len(parts[0]))
 
@@ -254,7 +254,7 @@ def _exponent_of_new(told: FloatArray, evidence: FloatArray, weight: FloatArray)
     return min(1.0, float(np.exp(found.x)))
 
 
-def annotators_of(votes: Votes) -> FloatArray:
+def annotators_of(votes: Votes) -> IntArray:
     """Number of annotators of each instance, shape (n,)."""
     if not len(votes.uneven):
         return np.diff(votes.start)

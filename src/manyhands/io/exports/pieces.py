@@ -171,7 +171,7 @@ class Conversion:
         tables = [self._place(i) for i, meta in enumerate(self.done) if meta["rows"]]
         if self.done[0]["format"] in FIRST_COUNTS:
             tables.reverse()  # Of repeated pairs in different tables the last is kept.
-        reading = {"classes": self._classes(), "abstain": None, "skip": None}
+        reading: dict[str, Any] = {"classes": self._classes(), "abstain": None, "skip": None}
         reading |= {"scale": self.choices.scale, "mapping": None, "lowercase": False}
         return Converted(tables, {**reading, "duplicates": repeats})
 
