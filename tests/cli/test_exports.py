@@ -155,8 +155,26 @@ def raw(tmp_path, monkeypatch):
     splits = [(f"t{n}", c, "train" if n < 30 else "test") for n, c in enumerate(y)]
     write_csv(tmp_path / "gold.csv", [(*header[::2], "split"), *splits])
     write(tmp_path / "project.json", projects)
+    votes = np.array([row[2] for row in rows]).reshape(40, 4).tolist()
+    told = [(f"t{n}", texts[n], y[n], *votes[n]) for n in range(40)]
+    write_csv(tmp_path / "beside.csv", [("id", "body", "truth", "ann", "bob", "cy", "di"), *told])
     monkeypatch.chdir(tmp_path)
     return y
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.ModelChoiceWarning")
+def test_texts_and_gold_of_a_wide_table(raw):
+    wide = ("--annotations", "beside.csv", "--annotators", "ann,bob,cy,di")
+    said = done("fit", "--texts", "body", "--gold", "beside.csv", *wide, "--out", "model")
+    assert "encoded by TextEncoder" in said.stdout
+    rows = done_json("predict", "model", "--texts", "reviews.csv")["labels"]
+    assert np.mean([int(row["label"]) == raw[int(row["task"][1:])] for row in rows]) > 0.9
+    summary = json.loads(Path("model/summary.json").read_text())
+    assert "gold" in json.dumps(summary)
+    found = ("--annotators", "ann,bob,cy,di")
+    done("aggregate", "beside.csv", *found, "--known", "beside.csv", "--out", "a.csv")
+    assert [row[1] for row in read_rows(Path("a.csv"))[1:]] == [str(c) for c in raw]
+    done("aggregate", "beside.csv", *found, "--gold", "gold.csv", "--out", "b.csv")
 
 
 @pytest.mark.parametrize(

@@ -327,3 +327,34 @@ def test_columns_that_are_named_make_records_a_long_table(tmp_path):
     table = read_annotations(path, **caught.value.options)
     assert table.shape == (3, 2)
     assert table.equals(read_annotations(path, format="long", **caught.value.options))
+
+
+# -- frames ---------------------------------------------------------------------------------------
+
+
+def frames_of(rows):
+    import polars as pl
+    import pyarrow as pa
+
+    frame = pd.DataFrame(rows)
+    return frame, pl.from_pandas(frame), pa.Table.from_pandas(frame)
+
+
+def test_columns_of_frames_are_named_or_left_out_by_the_same_rules():
+    rows = {"id": [7, 8, 9], "ann1": [0, 1, 1], "ann2": [0, 0, 1], "gold": [0, 1, 0]}
+    rows |= {"text": ["a cat sat down here", "no", "yes"], "conf": [0.5, 0.25, 1.0]}
+    for frame in frames_of(rows):
+        with pytest.warns(UserWarning, match=r"'text'.*'conf'.*'gold': it holds gold.*annotators="):
+            table = AnnotationTable.from_matrix(frame)
+        assert table.annotators.tolist() == ["ann1", "ann2"]
+        assert table.instances.tolist() == [7, 8, 9]
+        for named in ("ann*", ["ann1", "ann2"], "ann1,ann2"):
+            assert AnnotationTable.from_matrix(frame, annotators=named).equals(table)
+        assert AnnotationTable.from_matrix(frame, annotators=["gold"]).n_annotators == 1
+        with pytest.raises(AnnotationError, match="annotators='bob' fits no column"):
+            AnnotationTable.from_matrix(frame, annotators=["ann1", "bob"])
+    with pytest.raises(UnclearColumnsError, match="'key2' could be"):
+        AnnotationTable.from_matrix(pd.DataFrame(rows | {"key2": [0, 1, 0]}))
+    plain = pd.DataFrame({"ann1": [0, 1], "ann2": [1, 1]})
+    renamed = AnnotationTable.from_matrix(plain, annotators=["x", "y"])
+    assert renamed.annotators.tolist() == ["x", "y"]

@@ -41,6 +41,7 @@ from manyhands.annotations.ids import (
 )
 from manyhands.annotations.passes import check_marks, pass_kinds, read_marks
 from manyhands.annotations.scales import Scale, check_scale, read_classes, read_scale
+from manyhands.annotations.wide import annotators_of_frame
 from manyhands.exceptions import AnnotationError, NoGoldError
 from manyhands.typing import MISSING, AnyArray, IntArray
 
@@ -73,15 +74,17 @@ def from_matrix(
     ----------
     A : array-like or data frame of shape (n, R)
         Missing: NaN or None, and -1 unless ``classes``, ``abstain`` or ``skip`` names it. The
-        columns of a frame (pandas, polars, pyarrow) are the annotators. A pandas index other than
-        the default, or else a column called "task", "instance", "id" or the like, holds the ids of
-        the instances.
+        columns of a frame (pandas, polars, pyarrow) are the annotators, but for those whose names
+        or values say that they hold something else (gold labels, confidences, texts, ...), which a
+        warning names. A pandas index other than the default, or else a column called "task",
+        "instance", "id" or the like, holds the ids of the instances.
     classes : sequence, optional
         All classes, in the desired order; default: the categories of categorical columns, in
         their order, else the values, ordered as in `from_frame`. Found values that are probably no
         classes (ids, -7, 255 in an unsigned type) are refused or warned about; named ones are not.
     instances, annotators : sequence, optional
-        Ids of the rows and columns; default: those of the frame, or their numbers.
+        Ids of the rows and columns; default: those of the frame, or their numbers. Names of
+        columns of a frame, or patterns such as "worker_*", choose the annotators.
     abstain, skip : str, int or sequence of these, optional
         Values that mean a pass, as in `from_frame`.
     scale : {"nominal", "ordinal", "interval"}, optional
@@ -91,11 +94,13 @@ def from_matrix(
     ------
     AnnotationError
         If A is not two-dimensional, holds a value outside ``classes`` or values that cannot be
-        classes, if a column of a frame looks like ids and is not called so, or if ``abstain`` or
+        classes, if a column of a frame looks like ids and is not called so, if it cannot be told
+        which of its columns are the annotators, or if ``abstain`` or
         ``skip`` is invalid, as in `from_frame`.
     """
     read_scale(scale)
     given_A, are_named = A, instances is not None
+    A, annotators = annotators_of_frame(A, annotators)
     A, instances, annotators = read_wide(A, instances, annotators)
     if isinstance(A, np.ma.MaskedArray):
         A = np.ma.filled(A.astype(object), None)

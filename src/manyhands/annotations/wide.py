@@ -16,8 +16,8 @@ from typing import Any, TypeAlias
 
 import narwhals as nw
 
-from manyhands.annotations.ids import is_id_name
-from manyhands.exceptions import AnnotationError
+from manyhands.annotations.ids import as_frame, id_column, is_id_name
+from manyhands.exceptions import AnnotationError, warn_caller
 
 Frame: TypeAlias = nw.DataFrame[Any]
 
@@ -38,6 +38,9 @@ CONTESTED = 10
 
 FEW_CELLS = 4
 """A column of fewer cells says little about its vocabulary."""
+
+HEAD = 200
+"""Rows by which a column of a frame is judged first."""
 
 SHOWN = 20
 """Columns that a message shows."""
@@ -432,6 +435,83 @@ def paired(worker: str, label: str, names: Sequence[str]) -> list[tuple[str, str
             f"worker={worker!r} and label={label!r}: the column {lonely[0]!r} has no partner"
         )
     return [(name, labels[key]) for key, name in workers.items()]
+
+
+# -- frames ---------------------------------------------------------------------------------------
+
+
+def annotators_of_frame(A: Any, annotators: Any) -> tuple[Any, Any]:
+    """Keep the columns of a wide frame that are ids or annotators; anything else stays as it is.
+
+    Columns whose names or values say that they hold something else are left out with a warning.
+
+    Returns
+    -------
+    A : the frame, or what was given
+    annotators : what was given, or None if it named columns
+
+    Raises
+    ------
+    AnnotationError
+        If ``annotators`` names some columns of the frame, and others that it lacks.
+    UnclearColumnsError
+        If some columns are no annotators, and it cannot be told which are.
+    """
+    frame = as_frame(A)
+    if frame is None:
+        return A, annotators
+    # A narwhals frame reads frame[0] as a row.
+    columns = {str(n): c for n, c in zip(frame.columns, frame.iter_columns(), strict=True)}
+    ids = id_column(frame.columns)
+    names = [name for name in columns if name != ids]
+    if annotators is not None:
+        listed = [annotators] if isinstance(annotators, str) else list(annotators)
+        if not any(
+            name in names or any(fnmatchcase(n, name) for n in names)
+            for text in map(str, listed)
+            for name in (text, *text.split(","))
+        ):
+            return A, annotators  # Ids of the columns, in their order.
+        chosen = chosen_columns(listed, names)
+        return _with_columns(A, columns, [ids, *chosen]), None
+    heads = {name: list(map(as_cell, columns[name].head(HEAD).to_list())) for name in names}
+    if not any(_is_plainly_other(name, heads) for name in names):
+        return A, None
+    cells = {name: list(map(as_cell, columns[name].to_list())) for name in names}
+    roles = find_roles(cells, task=())
+    if roles.pairs:
+        raise AnnotationError(
+            f"A has a column of ids beside each column of labels ({roles.named}); write it as a "
+            "file, which read_annotations(format='wide') reads, or as a long table"
+        )
+    reasons = roles.others | ({} if roles.gold is None else {roles.gold: "it holds gold labels"})
+    shown = "; ".join(f"{name!r}: {reason}" for name, reason in reasons.items())
+    warn_caller(
+        f"A has columns that are no annotators' and are left out ({shown}). annotators= names the "
+        "columns of the annotators"
+    )
+    return _with_columns(A, columns, [ids, *roles.annotators]), None
+
+
+def _is_plainly_other(name: str, heads: Cells) -> bool:
+    """Whether a column certainly holds no labels, and is no column of ids without a name."""
+    cells = heads[name]
+    if _is_prose(cells):
+        return True
+    if _all_differ(cells) and len(cells) > 3:
+        return False
+    others = [other for other in heads if other != name and not kind_of(other)]
+    fractions = any(map(_is_fraction, cells))
+    alone = fractions and not any(_is_fraction(c) for other in others for c in heads[other])
+    return alone or (bool(kind_of(name)) and not _in_family(name, list(heads)))
+
+
+def _with_columns(A: Any, columns: Mapping[str, Any], kept: Sequence[str | None]) -> Any:
+    """Select columns of a frame by their names as text; an index stays."""
+    places = [place for place, name in enumerate(columns) if name in kept]
+    if hasattr(A, "iloc"):
+        return A.iloc[:, places]
+    return A.select([list(columns)[place] for place in places])
 
 
 # -- judging --------------------------------------------------------------------------------------

@@ -272,6 +272,20 @@ def read_export_of(path: Path | list[Path], options: dict[str, Any]) -> Any:
         return read_with_account(path, **options)[1]
 
 
+def _gold_of_wide(path: Path, options: dict[str, Any]) -> Any:
+    """Known labels of a wide table, if the annotations are in such; None if it holds none."""
+    from manyhands.io.annotations import is_wide_reading, read_export
+
+    if not path.exists() or not is_wide_reading(options):
+        return None
+    own = {name: value for name, value in options.items() if name != "group"}
+    try:
+        export = read_export(path, **own)
+    except AnnotationError:
+        return None  # A table of known labels alone, whose reader says what is wrong with it.
+    return export.gold if len(export.gold) else None
+
+
 def read_gold_option(
     path: Path | None,
     options: dict[str, Any],
@@ -298,6 +312,9 @@ def read_gold_option(
 
     if path is None:
         return None
+    wide = _gold_of_wide(path, options)
+    if wide is not None:
+        return wide
     if path.exists() and is_export(path):
         own = {name: value for name, value in options.items() if name not in ("group", "format")}
         # A sheet is named of the annotations; what else a command reads has its own.

@@ -434,6 +434,12 @@ _OWN = frozenset(
 """Options of `read_export` that tables have, too."""
 
 
+def is_wide_reading(options: dict[str, Any]) -> bool:
+    """Whether options say that annotations are in a table with one row per instance."""
+    paired = is_paired(options.get("worker"), options.get("label"))
+    return options.get("format") == "wide" or options.get("annotators") is not None or paired
+
+
 def is_plain(
     path: PathLike | Sequence[PathLike], columns: dict[str, Any], options: dict[str, Any]
 ) -> bool:
