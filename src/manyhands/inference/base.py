@@ -290,7 +290,7 @@ class BaseAggregator(BaseEstimator):
             read_out_lone(given, self.posterior_, self._posterior)
         self.labels_ = labels_of(votes, self.posterior_, self.classes_, self.ties, rng)
         self.annotator_accuracy_ = expected_accuracy(votes.answers, self.posterior_)
-        if not getattr(table, "annotators_known", True):
+        if not table.annotators_known:
             self.annotator_accuracy_ = np.full(table.n_annotators, np.nan)
         votes.checkpoint.finish()
 
