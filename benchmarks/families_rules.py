@@ -36,7 +36,7 @@ from sklearn.model_selection import cross_val_predict
 
 from manyhands import AnnotationTable, DawidSkene, GoldCorrected
 from manyhands.annotations.groups import RHO
-from manyhands.inference import gold_corrected, shared_mistakes
+from manyhands.inference import gold_corrected, gold_regression, shared_mistakes
 from manyhands.inference.confusion_em import OwnRemoved
 from manyhands.inference.dependence import DEFAULT_EM
 from manyhands.inference.em import normalise_joint
@@ -574,11 +574,11 @@ def least_gold_cell(
     tables = {"": problem.table.with_groups({})}
     if has_families:
         tables[", families"] = problem.declared
-    always = dict.fromkeys(LEAST_GOLD, 0)
+    always = dict.fromkeys([*LEAST_GOLD, "LEAST_GOLD_PER_CLASS"], 0)
     found = {}
     for mark, table in tables.items():
         plain = DawidSkene().fit(table, gold=gold).posterior_
-        with mock.patch.multiple(gold_corrected, **always):
+        with mock.patch.multiple(gold_regression, **always):
             corrected = GoldCorrected().fit(table, gold=gold).posterior_
         found[f"plain{mark}"] = figures(plain, problem.y, rest)
         found[f"corrected{mark}"] = figures(corrected, problem.y, rest)
@@ -682,7 +682,7 @@ def least_values(found: Any) -> Iterator[str]:
 
     for name in LEAST_GOLD:
         yield f"**`{name}`**: log loss, means over {', '.join(map(str, FEW_GOLD))} gold labels.\n"
-        yield from lines(gold_values(found, name), getattr(gold_corrected, name))
+        yield from lines(gold_values(found, name), getattr(gold_regression, name))
     yield (
         "Thresholds: share of wrong answers. Where families have a reason, a wrong answer is that "
         "no searched set is warned of, or that a declared family is said to show no shared "

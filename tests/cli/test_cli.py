@@ -133,6 +133,7 @@ def test_aggregate_prints_the_first_labels_and_where_the_others_are(home):
 
 
 @pytest.mark.filterwarnings("ignore:All annotators belong to one family")
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
 def test_a_column_of_families_reaches_aggregate_and_fit(home):
     """Four copies of one annotator outvote three others, unless they are a family."""
     rows = [(i, f"copy {k}", i % 2, "copies") for i in range(40) for k in range(4)]
@@ -826,3 +827,22 @@ def test_parts_that_are_models_are_named(method, settings, home):
         ([settings[1]], "needs the method too"),
     ):
         refused(3, *command, *set_options(wrong), says=[message])
+
+
+@pytest.mark.parametrize("method", ["dawid-skene", "majority-vote", "mace"])
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
+def test_constant_annotators_are_told_of_and_nothing_is_accepted(home, method):
+    """Two who always say pos, and a good one: all 200 labels were once accepted."""
+    rng = np.random.default_rng(0)
+    y = np.where(rng.random(200) < 0.275, "pos", "neg")
+    good = np.where(rng.random(200) < 0.9, y, np.where(y == "pos", "neg", "pos"))
+    rows = [(i, "a", good[i]) for i in range(200)]
+    rows += [(i, worker, "pos") for i in range(200) for worker in ("z1", "z2")]
+    write_csv(home / "V.csv", [("task", "worker", "label"), *rows])
+    found = done_json("aggregate", "V.csv", "--method", method, "--out", "labels")
+    assert found["actions"]["accept"] == 0
+    summary = json.loads((home / "labels" / "summary.json").read_text())
+    said = [each["text"] for each in summary["warnings"] if each["code"] == "not-identifiable"]
+    text = "nnotators z1, z2 gave the same answer every time"
+    assert any(text in each for each in said)
+    assert text in done("aggregate", "V.csv", "--method", method).stderr

@@ -109,6 +109,7 @@ def test_options_of_reading(export):
     refused(3, "describe", "project.json", *options[:2], *split, says=says)
 
 
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
 def test_wide_tables_and_hostile_names(home):
     write(home / "wide.csv", "id,ann,bob\nx,0,1\ny,1,1\n")
     refused(3, "describe", "wide.csv", says=["one column per annotator", "--format"])

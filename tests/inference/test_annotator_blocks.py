@@ -109,6 +109,7 @@ def test_a_killed_fit_resumes_to_the_same_bits(method, tmp_path, small, monkeypa
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
 def test_tables_have_the_size_of_a_block_in_memory(tmp_path, monkeypatch):
     """Rows of all annotators are never in memory at once, nor counted by a run."""
     rng = np.random.default_rng(0)

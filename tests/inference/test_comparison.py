@@ -80,6 +80,7 @@ def test_what_is_held_out():
         hold_out(table, 2, 0)
 
 
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
 def test_a_method_that_cannot_stands_last():
     A, y = crowd(30)
 

@@ -196,7 +196,7 @@ def test_refine_minimises_the_loss_of_gold():
     votes = make_votes(AnnotationTable.from_matrix([[0, 0, 0]] * 20, classes=[0, 1]))
     gold = np.repeat([0, 1], [14, 6])
     joint = np.tile([4.0, 0.0], (20, 1))
-    found = refine(Dependence(0.2, 0.1), replace(votes, gold=gold), lambda _: joint.copy())
+    found = refine(Dependence(0.2, 0.1), votes, lambda _: joint.copy(), gold)
 
     def loss(rho):
         log_p = log_softmax(joint / (1 + 2 * rho), axis=1)

@@ -107,6 +107,7 @@ def test_rounding_errors_are_no_shared_mistakes():
         for cls in (DawidSkene, OneCoinDawidSkene):
             with warnings.catch_warnings():
                 warnings.simplefilter("error")
+                warnings.simplefilter("ignore", NotIdentifiableWarning)  # Of the constant ones.
                 cls().fit(table)
 
 
@@ -462,8 +463,8 @@ def test_one_family_of_everybody_says_that_nothing_is_known_of_it():
         DawidSkene().fit(A, groups=everybody)
     assert len(messages_of(DawidSkene(), A, groups=everybody)) == 1
     (told,) = messages_of(DawidSkene(), A, groups=everybody, gold=some_gold(y, 20))
-    assert told.endswith("50 or more instances drawn at random in all (20 so far).")
-    assert not messages_of(DawidSkene(), A, groups=everybody, gold=some_gold(y, 50))
+    assert told.startswith("On 95 % of the instances only the family x annotated. Their labels are")
+    assert told.endswith("as gold to GoldCorrected, with no family declared.")
 
 
 @pytest.mark.parametrize("names", [{0: "a"}, {r: f"m{r}" for r in range(8)}])
@@ -493,6 +494,7 @@ def test_the_page_quotes_the_messages():
     quoted = [
         re.sub(r"z = [\d.-]+", "z", " ".join(each.replace("> ", "").split())) for each in quoted
     ]
+    quoted = [each for each in quoted if not each.startswith("On 94 %")]  # test_lone_families.py
     A, _ = with_machines(0)
     (undeclared,) = messages_of(DawidSkene(), A[:, [0, 1, 2, 3, 4, 5, 6]])
     A, _ = independent(0)

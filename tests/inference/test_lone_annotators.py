@@ -92,7 +92,7 @@ def test_what_is_assumed_is_said():
 def test_only_gold_labels_correct():
     table, y = make_lone(10)
     assert not fitted(GoldCorrected, table).corrected_
-    few, many = ({int(i): int(y[i]) for i in range(n)} for n in (5, 30))
+    few, many = ({int(i): int(y[i]) for i in range(n)} for n in (49, 50))
     assert not fitted(GoldCorrected, table, few).corrected_
     assert fitted(GoldCorrected, table, many).corrected_
 

@@ -132,6 +132,7 @@ def test_a_small_store_is_read_once_and_a_large_one_is_mapped(tmp_path, monkeypa
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc tells resident pages")
 @pytest.mark.parametrize("method", [MajorityVote(), DawidSkene(max_iter=2)], ids=repr)
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
 def test_a_fit_keeps_no_pages_of_the_arrays_that_it_has_gone_through(method, tmp_path):
     n = 200_000
     table = AnnotationTable.from_arrays(np.arange(n).repeat(2), [0, 1] * n, [0, 1, 1, 0] * (n // 2))
@@ -384,6 +385,7 @@ def bucket(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", [str, Path], ids=["text", "path"])  # The shell's are paths.
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
 def test_a_remote_store_gives_what_a_local_one_gives(kind, bucket, table, tmp_path):
     frame, local = long_frame(), tmp_path / "local"
     frame.to_csv(tmp_path / "a.csv", index=False)
@@ -640,6 +642,7 @@ def rounded(value):
     return round(value, 12) if isinstance(value, float) else value
 
 
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
 def test_commands_take_a_store_in_place_of_a_table(tmp_path):
     frame = long_frame(n=600)
     frame["label"] = frame.label.str[:2]

@@ -102,6 +102,7 @@ def test_the_interval_covers_as_often_as_it_says():
 @pytest.mark.parametrize(
     ("n_classes", "prior"), [(2, [0.5, 0.5]), (2, [0.9, 0.1]), (4, [0.25] * 4)]
 )
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
 def test_the_interval_covers_where_labels_are_inferred(n_classes, prior):
     inside = []
     for seed in range(10):

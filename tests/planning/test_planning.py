@@ -195,6 +195,7 @@ def test_models_without_matrices_get_smoothed_ones():
     assert found.confusion.min() > 0  # Nobody is taken for infallible after a few annotations.
 
 
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
 def test_what_cannot_be_believed_is_refused():
     _, table = crowd()
     with pytest.raises(AnnotationError, match="DawidSkene has no posterior_"):
@@ -370,6 +371,7 @@ def test_arrivals_come_as_often_as_before():
     assert newcomers["arriving"] < 0.3 < newcomers["any"] * 2
 
 
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
 def test_gold_is_not_asked_and_nobody_is_asked_again_after_a_pass():
     A = np.array([[0, 1, -1], [0, 1, -1], [1, 0, -1], [0, 1, -1]])
     planner = AnnotationPlanner(warm_up=0, random_state=0).fit(A, gold={0: 1, 1: 0})
@@ -583,6 +585,7 @@ def test_a_killed_replay_goes_on_and_gives_the_same_curves(tmp_path, monkeypatch
     assert len(list(tmp_path.iterdir())) == 9  # Other gold is another study.
 
 
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
 def test_a_forecast_follows_the_pilot():
     _y, table = crowd(60, 3, 2, n_annotators=10)
     found = forecast(table, budget=5, batch=1, n_runs=2)
@@ -786,6 +789,7 @@ def test_tasks_in_an_order_of_classes_are_no_pattern():
     assert not any("repeating pattern" in each for each in flags)
 
 
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
 def test_of_few_annotations_nothing_is_said():
     A = np.full((40, 4), -1)
     A[:, :3] = (np.arange(40) % 2)[:, None]

@@ -513,6 +513,7 @@ def hostile():
     return [full, *(summarize(small, title=title) for title in EVIL)]
 
 
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
 def test_hostile_names_are_harmless():
     for summary in hostile():
         html = render_report(summary)

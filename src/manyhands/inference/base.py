@@ -24,6 +24,7 @@ from manyhands.inference.clusters import cluster_of
 from manyhands.inference.dependence import dependence_of, exponents
 from manyhands.inference.em import estimate_confusions
 from manyhands.inference.family_warnings import warn_of_shared_mistakes
+from manyhands.inference.identifiability import decided, unidentified, warn_of_unidentified
 from manyhands.inference.inputs import (
     check_annotations,
     checked_posterior,
@@ -40,6 +41,13 @@ from manyhands.inference.lone_annotators import (
     comparisons,
     read_out_lone,
     warn_of_lone_annotators,
+)
+from manyhands.inference.lone_families import (
+    LoneFamilies,
+    lone_families,
+    read_out_families,
+    set_apart,
+    warn_of_lone_families,
 )
 from manyhands.inference.probability import normalise_rows
 from manyhands.inference.stored_votes import ORDINARY, Course, filled, labels_of, votes_of
@@ -76,6 +84,9 @@ class BaseAggregator(BaseEstimator):
         Most probable class value; ``ties`` decides between equal maxima. For other rules see
         `manyhands.decide`.
     class_prior_ : array of shape (n_classes,)
+    identified_ : boolean array of shape (n_instances,)
+        Whether the annotations, or gold, decide the label (see
+        `manyhands.inference.identifiability`); where they do not, ``posterior_`` is no evidence.
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
         Indexed [annotator, true, given]; rows sum to 1. If the model has none, each annotator's
         annotations are counted against ``posterior_`` (on first access).
@@ -122,6 +133,9 @@ class BaseAggregator(BaseEstimator):
     def _needs_annotators(self) -> str | None:
         """What the method does with annotators; None if votes of nobody in particular will do."""
         return type(self).__name__ if self._compares_annotators else None
+
+    _labels_families = True
+    """Whether the fit labels the instances that one family alone annotated."""
 
     def fit(
         self,
@@ -274,29 +288,49 @@ class BaseAggregator(BaseEstimator):
         rng = self._generator()
         votes = course.of(self, self._votes(table, gold), table, start)
         self._n_responses = votes.n_responses
+        everything, lone = votes, self._lone_families(votes)
+        self._labels_families = lone.enough
+        votes = set_apart(votes, lone)
         given, found = votes, comparisons(votes) if self._compares_annotators else None
-        if found is not None and (found.are_none or found.are_few):
+        if found is not None and not lone.are_all and (found.are_none or found.are_few):
             warn_of_lone_annotators(found)
             votes = believed(votes)
         if found is not None and self._warns_of_shared_mistakes:
-            warn_of_shared_mistakes(table, n_gold=found.known)
+            warn_of_shared_mistakes(table, n_gold=0 if lone.are_all else found.known)
+        warn_of_lone_families(lone)
         first: Any = starting_shares(votes) if start is None else start
         if start is not None and votes.gold is not None:
             clamp_to_gold(votes, start)
         self.log_likelihood_: FloatArray = np.zeros(0)
         self.n_iter_ = 0
         self._infer(votes, first, rng)
-        if found is not None and found.are_few and not found.are_none:
+        if found is not None and not lone.are_all and found.are_few and not found.are_none:
             read_out_lone(given, self.posterior_, self._posterior)
+        if lone.n:
+            model = self._posterior if lone.enough else None
+            read_out_families(everything, lone.alone, self.posterior_, model)
+        reason = None if lone.are_all else self._unidentified(given)
+        if self._compares_annotators:
+            warn_of_unidentified(reason)
+        self.identified_ = decided(reason, lone, self.is_known_)
         self.labels_ = labels_of(votes, self.posterior_, self.classes_, self.ties, rng)
         self.annotator_accuracy_ = expected_accuracy(votes.answers, self.posterior_)
         if not table.annotators_known:
             self.annotator_accuracy_ = np.full(table.n_annotators, np.nan)
         votes.checkpoint.finish()
 
+    def _lone_families(self, votes: Any) -> LoneFamilies:
+        """Instances that one family alone annotated, which take no part in the fit."""
+        return lone_families(votes, self.table_.groups)
+
+    def _unidentified(self, votes: Any) -> str | None:
+        """Why the annotations decide no label; None if they do."""
+        is_known = getattr(self.table_, "annotators_known", True)
+        return unidentified(votes, self.annotators_ if is_known else None, self.posterior_)
+
     def _measure_dependence(self, votes: AllVotes, start: Any) -> None:
         """Set ``dependence_`` and ``dependence_se_``."""
-        found = dependence_of(self.dependence, votes, start)
+        found = dependence_of(self.dependence, votes, start, self._gold)
         self.dependence_, self.dependence_se_ = found.rho, found.se
 
     def _exponent(self, shard: Votes) -> FloatArray | None:
@@ -363,7 +397,11 @@ class BaseAggregator(BaseEstimator):
         votes = self._votes(given)
         if votes.n_responses > self._n_responses:
             votes = votes.answers  # Nobody abstained in fit, so abstentions are not modelled.
-        return self._posterior(replace(votes, n_responses=self._n_responses))
+        votes = replace(votes, n_responses=self._n_responses)
+        posterior = self._posterior(votes)
+        if not self._labels_families:
+            read_out_families(votes, self._lone_families(votes).alone, posterior, None)
+        return posterior
 
     def predict(self, table: Any) -> AnyArray:
         """Most probable class of (new) instances, shape (n_instances,); see `predict_proba`."""
@@ -394,9 +432,15 @@ class BaseAggregator(BaseEstimator):
         """Annotations counted against the posterior, for models without confusion matrices."""
         check_is_fitted(self, "posterior_")
         require_annotators(self.table_, "a confusion matrix of each annotator")
-        return estimate_confusions(votes_of(self.table_), self.posterior_)
+        return estimate_confusions(self._fitted_votes(), self.posterior_)
+
+    def _fitted_votes(self) -> Any:
+        """The answers that took part in the fit, without abstentions."""
+        votes: Any = votes_of(self.table_, self._gold)
+        return set_apart(votes, self._lone_families(votes))
 
     posterior_: FloatArray
+    identified_: BoolArray
     dependence_: float
     class_prior_: FloatArray
 

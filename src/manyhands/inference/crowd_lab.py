@@ -23,6 +23,7 @@ from manyhands.annotations.ids import GIVEN, as_frame
 from manyhands.exceptions import AnnotationError, all_or_nothing
 from manyhands.inference.base import BaseAggregator, known_prior
 from manyhands.inference.inputs import checked_posterior, probabilities_of, recode_classes
+from manyhands.inference.lone_families import LoneFamilies
 from manyhands.inference.stored_votes import ORDINARY, Course
 from manyhands.inference.vote_sums import (
     by_annotator,
@@ -229,6 +230,11 @@ class CrowdLab(BaseAggregator):
             self._proba = probabilities_of(table, self._proba, "proba")
             table = replace(table, instance_order=GIVEN)  # From now on, it is that of proba.
         return super()._fit(table, gold, start, course)
+
+    def _lone_families(self, votes: Any) -> LoneFamilies:
+        found = super()._lone_families(votes)
+        # With the classifier's probabilities, no family is alone.
+        return found if self._proba is None else LoneFamilies.none(votes.n_instances)
 
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
         posterior = vote_shares(votes)

@@ -221,7 +221,7 @@ class DawidSkene(TakesHistory):
         """Set the posterior, which is written into ``out``."""
         joint = OwnRemoved(run)
         if self.dependence == "auto":
-            found = refine(found, votes, joint)
+            found = refine(found, votes, joint, self._gold)
         self.dependence_, self.dependence_se_ = found.rho, found.se
         if self.dependence == 0:
             fill_rows(out, shards, posterior_of, run.parameters)

@@ -114,13 +114,17 @@ UNKNOWN = Dependence(PRIOR_MEAN, PRIOR_SD, is_plausible=False)
 """Of tables whose confusion matrices say nothing, and which have no use for subtypes."""
 
 
-def dependence_of(setting: float | str, votes: AllVotes, start: Any) -> Dependence:
+def dependence_of(
+    setting: float | str, votes: AllVotes, start: Any, gold: IntArray | None = None
+) -> Dependence:
     """Dependence as set, or estimated with the default `DawidSkene` without subtypes.
 
     Parameters
     ----------
     setting : float or "auto"
     votes : Votes
+    gold : integer array of shape (n,), optional
+        As in `refine`.
     start : array of shape (n, C)
         Posterior that EM starts from.
     """
@@ -130,7 +134,7 @@ def dependence_of(setting: float | str, votes: AllVotes, start: Any) -> Dependen
     if not _is_measurable(answers):
         return UNKNOWN
     run = Fits(DEFAULT_EM, answers, answers.shards(), start, "dependence").run()
-    return refine(estimate(answers, run, DEFAULT_EM), answers, OwnRemoved(run))
+    return refine(estimate(answers, run, DEFAULT_EM), answers, OwnRemoved(run), gold)
 
 
 def estimate(votes: AllVotes, run: Run, em: ConfusionEM) -> Dependence:
@@ -176,7 +180,10 @@ def measure(votes: AllVotes, run: Run, em: ConfusionEM) -> tuple[float, float]:
 
 
 def refine(
-    found: Dependence, votes: AllVotes, log_joint: Callable[[Votes], FloatArray]
+    found: Dependence,
+    votes: AllVotes,
+    log_joint: Callable[[Votes], FloatArray],
+    gold: IntArray | None,
 ) -> Dependence:
     """Fit rho to the gold labels, with the estimate as the mean of its prior.
 
@@ -191,11 +198,14 @@ def refine(
     log_joint : callable
         From votes (n instances) to log p(class, annotations), shape (n, C), without the instances'
         own part in the parameters. (With gold this part is that of the known class.)
+    gold : integer array of shape (n,) or None
+        Known classes, -1 where unknown. (Those of ``votes`` may only be believed.)
     """
-    if votes.gold is None:
+    if gold is None:
         return found
-    known = votes.select(np.flatnonzero(votes.gold >= 0))
-    joint, gold = log_joint(known), known.gold
+    rows = np.flatnonzero(gold >= 0)
+    known, gold = votes.select(rows), gold[rows]
+    joint = log_joint(known)
     rows = np.arange(known.n_instances)
 
     def loss(rho: float) -> float:

@@ -10,7 +10,8 @@ import numpy as np
 from manyhands.annotations.groups import ALONE, in_families
 from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.exceptions import NotIdentifiableWarning, SharedMistakesWarning, warn_caller
-from manyhands.inference.gold_regression import LEAST_GOLD, LEAST_GOLD_WITH_FAMILIES
+from manyhands.inference.gold_regression import least_gold
+from manyhands.inference.lone_families import lone_families
 from manyhands.inference.shared_mistakes import (
     LEAST_DECLARED_Z,
     LEAST_Z,
@@ -22,6 +23,7 @@ from manyhands.inference.shared_mistakes import (
     not_measured,
     searched_sets,
 )
+from manyhands.inference.votes import make_votes
 from manyhands.typing import AnyArray
 
 _LOG = logging.getLogger("manyhands")
@@ -64,8 +66,7 @@ def warn_of_shared_mistakes(table: Any, *, n_gold: int = 0) -> None:
 
 def _gold(table: Any, n_gold: int) -> str:
     """The gold that would help, as the end of a sentence; `GoldCorrected` has its own threshold."""
-    declared = in_families(table.groups, table.n_annotators)
-    least = LEAST_GOLD_WITH_FAMILIES if declared.any() else LEAST_GOLD
+    least = _least_gold(table)
     if n_gold >= least:
         return f"fit GoldCorrected with the {n_gold} gold labels if they were drawn at random."
     if n_gold:
@@ -74,6 +75,13 @@ def _gold(table: Any, n_gold: int) -> str:
             f"({n_gold} so far)."
         )
     return f"give GoldCorrected gold for {least} or more instances drawn at random."
+
+
+def _least_gold(table: Any) -> int:
+    """Gold from which on `GoldCorrected` corrects, which may ignore the families."""
+    declared = bool(in_families(table.groups, table.n_annotators).any())
+    ignored = declared and lone_families(make_votes(table), table.groups).are_most
+    return least_gold(table.n_classes, families=declared and not ignored)
 
 
 def _declaration(table: Any, n_gold: int) -> str:
@@ -98,7 +106,7 @@ def _tell_of_declared(
     supported = [one for one in found if one.z >= LEAST_DECLARED_Z]
     unknown = [one for one in found if not one.measurable]
     names = np.unique(table.groups[table.annotator])
-    only = len(names) < 3 and ALONE not in names and n_gold < LEAST_GOLD_WITH_FAMILIES
+    only = len(names) < 3 and ALONE not in names and n_gold < _least_gold(table)
     if innocent and not only:
         warn_caller(
             f"{_first(innocent)} {BETTER} {COST}: declare only annotators who have a reason to "
@@ -129,8 +137,8 @@ def _of_one(table: Any, name: str, n_gold: int) -> str:
     """What is unknown if all annotators belong to one family."""
     return (
         f"All annotators belong to one family, {name}. Nobody outside it could show the mistakes "
-        "that its members share, and its weights only make the labels less sure. Leave the "
-        f"declaration out, add annotators outside the family, or {_gold(table, n_gold)}"
+        "that its members share, so the labels are its vote shares. Leave the declaration out, "
+        f"add annotators outside the family, or {_gold(table, n_gold)}"
     )
 
 
@@ -146,7 +154,8 @@ def _of_two(table: Any, names: AnyArray, innocent: list[SharedMistakes], n_gold:
     if not both.any():
         return (
             f"{there_are}, and no instance has annotations of both, so the groups cannot be "
-            f"compared. To tell which is right, {_gold(table, n_gold)}"
+            "compared, and the labels are the vote shares of the one that annotated. To tell which "
+            f"is right, {_gold(table, n_gold)}"
         )
     one, other = counts[:, both].argmax(axis=2)
     share = f"{(one != other).mean():.0%} of the instances that both annotated"

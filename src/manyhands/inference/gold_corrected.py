@@ -14,6 +14,7 @@ from scipy.sparse import csr_matrix, hstack
 from scipy.special import log_softmax, softmax
 
 from manyhands.annotations.groups import RHO, in_families
+from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.exceptions import NotIdentifiableWarning, warn_caller
 from manyhands.inference.base import BaseAggregator, known_prior
 from manyhands.inference.confusion_em import Fits, OwnRemoved, Parameters
@@ -22,18 +23,17 @@ from manyhands.inference.dependence import DEFAULT_EM, DEPENDENCE, exponents
 from manyhands.inference.families import family_codes, member_weights
 from manyhands.inference.family_warnings import warn_of_shared_mistakes
 from manyhands.inference.gold_regression import (
-    LEAST_GOLD,
-    LEAST_GOLD_WITH_FAMILIES,
     Design,
     features_of,
+    least_gold,
     maximum_a_posteriori,
     priors,
 )
+from manyhands.inference.lone_families import lone_families
 from manyhands.inference.probability import LOG_FLOOR
 from manyhands.inference.shared_mistakes import DENSE, MOST_CUT, partitions
-from manyhands.inference.vote_sums import (
-    clamp_to_gold,
-)
+from manyhands.inference.stored_votes import Course
+from manyhands.inference.vote_sums import clamp_to_gold
 from manyhands.inference.votes import SHARD, Votes, concatenate_rows, zip_shards
 from manyhands.typing import FloatArray, IntArray
 
@@ -72,8 +72,9 @@ class GoldCorrected(BaseAggregator):
     Attributes
     ----------
     corrected_ : bool
-        Whether there was enough gold: 10 annotated instances, or 50 if families are declared. If
-        not, the result is that of `DawidSkene` with the gold.
+        Whether there was enough gold: 10 annotated instances and 5 per class, or 50 if families
+        are declared. If not, the result is that of `DawidSkene` with the gold. Families are
+        ignored, with a warning, if on most instances one of them alone annotated.
     base_weights_ : dict {str: float}
         Weight of each base in the mean ("Dawid-Skene", "tempered", "votes", and
         "families: 0+1, 2+3+4" by annotator ids); empty unless corrected.
@@ -117,6 +118,8 @@ class GoldCorrected(BaseAggregator):
     _needs_gold = True
 
     _knows_its_accuracy = True
+    _ignores_families = False
+    """Whether most instances have one family alone, so that gold is the better guide."""
 
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,
@@ -134,15 +137,41 @@ class GoldCorrected(BaseAggregator):
         self.ties = ties
         self.random_state = random_state
 
+    def _refit(
+        self, table: Any, gold: IntArray | None, start: FloatArray | None, course: Course
+    ) -> None:
+        self._ignores_families = False
+        if gold is not None and not isinstance(table, ShardedAnnotations):
+            votes = super()._votes(table)
+            lone = lone_families(votes, table.groups)
+            n_known = int(np.count_nonzero((np.diff(votes.start) > 0) & (gold >= 0)))
+            self._ignores_families = lone.are_most and n_known >= least_gold(table.n_classes)
+            if self._ignores_families:
+                warn_caller(
+                    f"on {lone.share} of the instances only one declared family annotated, so "
+                    f"the families are ignored: the {n_known} gold labels say whom to believe",
+                    NotIdentifiableWarning,
+                )
+        super()._refit(table, gold, start, course)
+
+    def _votes(self, table: Any, gold: IntArray | None = None) -> Any:
+        if self._ignores_families:
+            table = table.with_groups(None)
+        return super()._votes(table, gold)
+
+    def _unidentified(self, votes: Any) -> str | None:
+        return None if self.corrected_ else super()._unidentified(votes)
+
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
         # The gold of the votes also holds labels of lone annotators, which are only believed.
         gold = np.full(votes.n_instances, -1) if self._gold is None else self._gold
         known = np.flatnonzero((np.diff(votes.start) > 0) & (gold >= 0))
-        families = self.table_.groups
+        families = None if self._ignores_families else self.table_.groups
         has_families = bool(in_families(families, self.table_.n_annotators).any())
-        least = LEAST_GOLD_WITH_FAMILIES if has_families else LEAST_GOLD
+        least = least_gold(votes.n_classes, families=has_families)
         self.corrected_ = len(known) >= least
         self._plain = DawidSkene(dependence=self.dependence, abstentions="ignore")
+        self._plain._gold = self._gold
         self._plain._infer(votes, start.copy(), rng)
         self.log_likelihood_ = self._plain.log_likelihood_
         self.n_iter_ = self._plain.n_iter_
@@ -150,7 +179,7 @@ class GoldCorrected(BaseAggregator):
         self.base_weights_: dict[str, float] = {}
         if not self.corrected_:
             self.posterior_, self.class_prior_ = self._plain.posterior_, self._plain.class_prior_
-            self._warn_of_too_little_gold(len(known), least)
+            self._warn_of_too_little_gold(len(known), least, has_families)
             return
         self._families = None if families is None or not has_families else family_codes(families)
         self._annotators = np.unique(votes.annotator[np.isin(votes.instance, known)])
@@ -183,8 +212,8 @@ class GoldCorrected(BaseAggregator):
                 rows += one.weight * softmax(one.coefficients[0] * joint + scores, axis=1)
         return out
 
-    def _warn_of_too_little_gold(self, n_gold: int, least: int) -> None:
-        declared = " with the families" if least > LEAST_GOLD else ""
+    def _warn_of_too_little_gold(self, n_gold: int, least: int, has_families: bool) -> None:
+        declared = " with the families" if has_families else ""
         where = "; where families are declared, " if declared else ", and "
         warn_caller(
             f"{n_gold} annotated {'instance has' if n_gold == 1 else 'instances have'} gold labels"

@@ -13,8 +13,14 @@ from manyhands.inference.vote_sums import weighted_votes
 from manyhands.inference.votes import Votes
 from manyhands.typing import FloatArray, IntArray
 
-LEAST_GOLD, LEAST_GOLD_WITH_FAMILIES = 10, 50
-"""Annotated gold instances from which on `GoldCorrected` corrects."""
+LEAST_GOLD, LEAST_GOLD_PER_CLASS, LEAST_GOLD_WITH_FAMILIES = 10, 5, 50
+"""Annotated gold instances from which on `GoldCorrected` corrects; see `least_gold`."""
+
+
+def least_gold(n_classes: int, *, families: bool = False) -> int:
+    """Number of annotated gold instances from which on `GoldCorrected` corrects."""
+    least = max(LEAST_GOLD, LEAST_GOLD_PER_CLASS * n_classes)
+    return max(least, LEAST_GOLD_WITH_FAMILIES) if families else least
 
 
 @dataclass(frozen=True)

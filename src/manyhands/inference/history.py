@@ -182,7 +182,7 @@ def _from_rows(history: Any, classes: AnyArray) -> History:
 def _from_fit(model: BaseAggregator, classes: AnyArray) -> History:
     """Expected counts of an aggregator, with its own history."""
     check_is_fitted(model, "posterior_")
-    counts = total_em_counts(votes_of(model.table_).shards(), model.posterior_).confusion
+    counts = total_em_counts(model._fitted_votes().shards(), model.posterior_).confusion
     annotators = model.annotators_.tolist()
     earlier = getattr(model, "_history", None)
     if earlier is not None:

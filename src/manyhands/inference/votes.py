@@ -27,7 +27,7 @@ from manyhands.inference.checkpoints import NO_CHECKPOINT, Checkpoint
 from manyhands.inference.engines import Engine, grown, rows_at
 from manyhands.inference.families import abstention_weights, family_codes, family_weights
 from manyhands.io.mapped import release
-from manyhands.typing import FloatArray, IntArray
+from manyhands.typing import AnyArray, FloatArray, IntArray
 
 SHARD = 100_000
 """Annotations per shard: enough to hide Python's overhead, few enough for the processor's cache."""
@@ -205,14 +205,16 @@ class Votes:
         """The annotations without abstentions."""
         if self.n_responses == self.n_classes:
             return self
-        kept = self.response < self.n_classes
+        return replace(self.keep(self.response < self.n_classes), n_responses=self.n_classes)
+
+    def keep(self, kept: AnyArray) -> Votes:
+        """Return some annotations, under a mask; all instances and annotators are kept."""
         counts = np.bincount(self.instance[kept], minlength=self.n_instances)
         return replace(
             self,
             annotator=self.annotator[kept],
             response=self.response[kept],
             start=np.concatenate([[0], np.cumsum(counts)]),
-            n_responses=self.n_classes,
             weight=None if self.weight is None else self.weight[kept],
             ones=None,
         )

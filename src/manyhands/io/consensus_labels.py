@@ -122,6 +122,7 @@ def consensus(
     labels: Any = None,
     *,
     known: Any = None,
+    identified: Any = None,
     accept: float = ACCEPT,
     enough: int = ENOUGH,
 ) -> Consensus:
@@ -138,6 +139,9 @@ def consensus(
         Series is matched by its index, here and for ``known``.
     known : boolean array of shape (n_instances,), optional
         Instances whose label is known, such as gold questions; they are accepted.
+    identified : boolean array of shape (n_instances,), optional
+        Instances whose label the annotations decide, such as an aggregator's ``identified_``;
+        others are not accepted. Default: as `manyhands.inference.identifiability` finds.
     accept : float in (0, 1], default=0.95
     enough : int, default=5
 
@@ -155,8 +159,8 @@ def consensus(
     -----
     The recommended action is
 
-    - "accept": the label is known, or it has a probability of at least ``accept`` and at least two
-      annotators gave it (no method doubts a single annotation);
+    - "accept": the label is known, or it has a probability of at least ``accept``, at least two
+      annotators gave it (no method doubts a single annotation), and the annotations decide it;
     - "review": otherwise, if the instance has at least ``enough`` annotations, or if at least two
       annotators abstained, and at least as many as annotated it. One more annotation will hardly
       settle it, so a person who knows the subject should decide;
@@ -189,6 +193,13 @@ def consensus(
     certain = np.zeros(len(n), dtype=bool)
     if known is not None:
         certain = np.asarray(series_in_order(table, known, "known"), dtype=bool)
+    if identified is None and sure.any():
+        # Here, as inference reads files through this package.
+        from manyhands.inference import identifiability
+
+        identified = identifiability.identified(table, posterior, certain)
+    if identified is not None:
+        sure &= np.asarray(identified, dtype=bool)
     declined = np.bincount(table.abstentions[:, 0], minlength=table.n_instances)
     open_ = (n >= enough) | ((declined >= FEWEST) & (declined >= n))
     actions = np.where(sure | certain, ACTIONS[0], np.where(open_, ACTIONS[2], ACTIONS[1]))

@@ -40,6 +40,7 @@ def write_labels(
     to: str = "table",
     export: Export | None = None,
     known: Any = None,
+    identified: Any = None,
     accept: float = ACCEPT,
     enough: int = ENOUGH,
     method: str = "manyhands",
@@ -53,7 +54,7 @@ def write_labels(
     path : str or Path
         A file whose suffix fits the format, or (``to="datasets"``) a folder.
     table : AnnotationTable
-    posterior, labels, known, accept, enough
+    posterior, labels, known, identified, accept, enough
         As in `manyhands.io.consensus`, whose actions are written.
     to : str
         "table": .csv, .tsv, .xlsx, .parquet, .json or .jsonl, by the suffix of the path.
@@ -96,7 +97,8 @@ def write_labels(
     <BLANKLINE>
     """
     check_target(path, to)
-    found = consensus(table, posterior, labels, known=known, accept=accept, enough=enough)
+    judged: dict[str, Any] = {"known": known, "identified": identified}
+    found = consensus(table, posterior, labels, accept=accept, enough=enough, **judged)
     options: dict[str, Any] = {"to": to, "export": export, "method": method}
     options |= {"keep_formulas": keep_formulas, "excel": excel}
     return write_consensus(path, found, **options)

@@ -14,7 +14,9 @@ from manyhands.decision import decide
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.comparison import against_gold, compare_aggregators
+from manyhands.inference.identifiability import warn_of_unidentified
 from manyhands.inference.inputs import recode_classes, without_known
+from manyhands.inference.stored_votes import votes_of
 from manyhands.io import Consensus, Export, GoldFile, consensus
 from manyhands.io.contents import Shown, shown_of
 from manyhands.io.store import AnnotationStore
@@ -200,7 +202,10 @@ def _concluded(
         metrics = measure(table, posterior, codes, truth, rows)
     level = level_of_labels(table, aggregator, codes, posterior, gold=truth)
     n = int((table.annotations_per_instance() > 0).sum())
-    found = consensus(table, posterior, values[codes], known=is_known)
+    if not aggregator._compares_annotators:  # Others have said it in their fit.
+        warn_of_unidentified(aggregator._unidentified(votes_of(table, aggregator._gold)))
+    judged: dict[str, Any] = {"known": is_known, "identified": aggregator.identified_}
+    found = consensus(table, posterior, values[codes], **judged)
     files: list[Path] = []
     if place is not None and place.suffix:
         name = type(aggregator).__name__

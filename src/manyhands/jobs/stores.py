@@ -159,7 +159,9 @@ class _StoreLabels:
             )
             self.codes[own] = codes
             known = None if self.clamped is None else self.clamped[own] >= 0
-            found = consensus(store.table(number), rows, values[codes], known=known)
+            judged: dict[str, Any] = {"known": known}
+            judged["identified"] = self.aggregator.identified_[own]
+            found = consensus(store.table(number), rows, values[codes], **judged)
             for name, n in found.count_actions().items():
                 self.actions[name] = self.actions.get(name, 0) + n
             yield found.arrays()

@@ -18,6 +18,7 @@ from manyhands.annotations.encoding import encode, equal_mask, missing_mask
 from manyhands.annotations.ids import as_frame, is_default_index
 from manyhands.annotations.target import matched, rows_of, same_ids
 from manyhands.exceptions import AnnotationError
+from manyhands.inference.identifiability import identified
 from manyhands.inference.inputs import probabilities_of, rows_of_fitted
 from manyhands.inference.vote_sums import vote_shares
 from manyhands.inference.votes import make_votes
@@ -62,6 +63,15 @@ class Inputs:
     def annotated(self) -> BoolArray:
         """Mask of the instances with an observed annotation, shape (n_instances,)."""
         return self.table.annotations_per_instance() > 0
+
+    @cached_property
+    def identified(self) -> BoolArray:
+        """Mask of the instances whose label the annotations (or gold of the fit) decide."""
+        own = getattr(self.aggregator, "identified_", None)
+        if own is not None and len(own) == self.table.n_instances:
+            return np.asarray(own, dtype=bool)
+        posterior = None if self.inferred is None else self.inferred.posterior
+        return identified(self.whole, posterior)
 
     @cached_property
     def votes(self) -> tuple[IntArray, IntArray, IntArray]:

@@ -9,10 +9,10 @@ import numpy as np
 from manyhands.annotations.groups import ALONE
 from manyhands.report.inputs import Inferred, Inputs
 from manyhands.report.limits import LIMITS
-from manyhands.typing import FloatArray, IntArray
+from manyhands.typing import BoolArray, FloatArray, IntArray
 
 CERTAIN = 0.95
-"""Labels with at least this probability count as certain."""
+"""Labels with at least this probability count as certain, where the annotations decide them."""
 
 
 def labels_section(inputs: Inputs) -> dict[str, Any] | None:
@@ -28,7 +28,7 @@ def labels_section(inputs: Inputs) -> dict[str, Any] | None:
         "n": len(rows),
         "n_ties_decided": int(inputs.tied.sum()),
         "n_against_majority": int((against > 0).sum()),
-        "confidence": _confidence_section(inferred, rows),
+        "confidence": _confidence_section(inferred, rows, inputs.identified),
         "dependence": _dependence(inputs, inferred),
         "all": _listing(inputs, rows, "all_labels") if len(rows) <= LIMITS["all_labels"] else None,
         "uncertain": _uncertain(inputs, inferred, rows),
@@ -56,7 +56,9 @@ def _dependence(inputs: Inputs, inferred: Inferred) -> dict[str, Any] | None:
     }
 
 
-def _confidence_section(inferred: Inferred, rows: IntArray) -> dict[str, Any] | None:
+def _confidence_section(
+    inferred: Inferred, rows: IntArray, identified: BoolArray
+) -> dict[str, Any] | None:
     if not inferred.probable:
         return None
     values = confidence(inferred)[rows]
@@ -65,7 +67,7 @@ def _confidence_section(inferred: Inferred, rows: IntArray) -> dict[str, Any] | 
     return {
         "mean": float(values.mean()),
         "certain": CERTAIN,
-        "n_certain": int((values >= CERTAIN).sum()),
+        "n_certain": int((identified[rows] & (values >= CERTAIN)).sum()),
         "n_below_half": int((values < 0.5).sum()),
         "histogram": [
             {"from": float(low), "to": float(high), "count": int(n)}

@@ -231,7 +231,7 @@ def _curve(batch: Suggestion) -> list[dict[str, float]]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the runs of a forecast out of the log, which is about the job of the report."""
+    """Keep the runs of a forecast out of log and warnings, which are about the report's job."""
 
     def other(record: logging.LogRecord) -> bool:
         return record.module != "replay"
@@ -239,7 +239,9 @@ def _quiet() -> Iterator[None]:
     log = logging.getLogger("manyhands")
     log.addFilter(other)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         log.removeFilter(other)
 

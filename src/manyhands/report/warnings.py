@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from manyhands.annotations.groups import in_families
 from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.exceptions import NotIdentifiableWarning, SharedMistakesWarning
 from manyhands.inference.family_warnings import warn_of_shared_mistakes
+from manyhands.inference.identifiability import warn_of_all
 from manyhands.inference.shared_mistakes import gold_can_choose
 from manyhands.report.inputs import Inputs
 from manyhands.report.limits import FEW, IMBALANCED, LIMITS, OVERCONFIDENT
@@ -33,7 +35,8 @@ def find_warnings(inputs: Inputs, summary: dict[str, Any]) -> list[dict[str, str
     counts = np.bincount(table.label, minlength=table.n_classes)
     never = table.classes[counts == 0].tolist()
     parts = (_about_agreement(data), _about_classes(never, data), _about_coverage(data))
-    found = [*_about_gold(summary), *_about_shared_mistakes(inputs), *_about_classifier(inputs)]
+    found = [*_about_gold(summary), *_about_identification(inputs), *_about_shared_mistakes(inputs)]
+    found += _about_classifier(inputs)
     found += [*parts[0], *parts[1], *parts[2], *_about_annotators(summary), *_about_counting(data)]
     return _listed_once(found)
 
@@ -46,7 +49,7 @@ def find_store_warnings(
     if not data["n_annotations"]:
         return [{"code": "empty", "text": "There are no observed annotations to report on."}]
     never = [row["name"] for row in classes["rows"] if not row["n_annotations"]]
-    shared = () if store is None else _shared_mistakes(store)
+    shared = () if store is None else (*_identification(store), *_shared_mistakes(store))
     found = [*shared, *_about_agreement(data), *_about_classes(never, data)]
     return _listed_once([*found, *_about_coverage(data), *_about_counting(data)])
 
@@ -90,6 +93,32 @@ def _about_gold(summary: dict[str, Any]) -> Warnings:
                 f"against gold, {100 * row['accuracy']:.0f}\u202f% are. Its probabilities, and "
                 "everything derived from them, are too high.",
             )
+
+
+def _about_identification(inputs: Inputs) -> Warnings:
+    """What `fit` says where the annotations do not decide the labels."""
+    fitted, inferred = inputs.aggregator, inputs.inferred
+    if getattr(fitted, "corrected_", False):
+        return  # Gold decides.
+    table = getattr(fitted, "table_", inputs.whole)
+    known = np.broadcast_to(getattr(fitted, "is_known_", False), table.n_instances)
+    posterior = None if inferred is None or not inferred.probable else inferred.posterior
+    yield from _identification(table, posterior, known)
+    if inferred is not None and in_families(table.groups, table.n_annotators).any():
+        yield (
+            "own-votes",
+            "Families of annotators are declared. Those who stand outside them, such as people, "
+            "help to decide the labels that they are judged by, so their accuracy looks better "
+            "than that of a family's members.",
+        )
+
+
+def _identification(table: Any, posterior: Any = None, known: Any = None) -> Warnings:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_of_all(table, posterior, known)
+    for warning in caught:
+        yield "not-identifiable", _sentence(str(warning.message))
 
 
 def _about_shared_mistakes(inputs: Inputs) -> Warnings:

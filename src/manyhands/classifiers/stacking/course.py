@@ -180,7 +180,7 @@ def set_fitted(model: Any, course: Course, X: Any, table: AnnotationTable) -> No
     """
     rounds, last, seen = course.rounds, course.last, course.seen
     n, n_annotators, n_classes = table.n_instances, table.n_annotators, table.n_classes
-    found = dependence_of(model.dependence, rounds.votes, rounds.vote_shares)
+    found = dependence_of(model.dependence, rounds.votes, rounds.vote_shares, rounds.votes.gold)
     belief = np.zeros((n, n_classes))
     out = rounds.read_out(_witness(course), found.rho)
     belief[np.ix_(course.annotated, seen)] = out.posterior

@@ -301,6 +301,7 @@ def annotators(
     Example: manyhands annotators annotations.csv --teach alice
     """
     from manyhands import DawidSkene
+    from manyhands.annotations.groups import in_families
     from manyhands.io.workbooks import is_workbook
     from manyhands.jobs import profile_annotators
     from manyhands.planning.screening import LEVEL
@@ -332,6 +333,11 @@ def annotators(
         "with a probability of 95 %"
     )
     say("a flag is a reason to look, not to dismiss; --out and --json have the evidence")
+    if in_families(table.groups, table.n_annotators).any():
+        say(
+            "Families are declared. Annotators outside them, such as people, help to decide the "
+            "labels that they are judged by: their own votes count in their accuracy."
+        )
 
 
 def _sheet(model: Any, table: Any, annotator: str, json: bool) -> None:

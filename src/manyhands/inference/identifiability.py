@@ -1,0 +1,325 @@
+"""Whether the annotations decide the labels: where they do not, no label should be accepted.
+
+Truth inference learns who is right from how annotators agree. Where they agree no better than by
+chance, or only because some give the same answer every time, agreement says nothing, and a model
+that believes it is as sure as it is wrong: EM gives one class the whole prior, and every instance
+that class. Labels are *not identified* where
+
+- one family alone annotated the instance, and there are too few others to tell how good it is
+  (`manyhands.inference.lone_families`);
+- Krippendorff's alpha [1]_ between the units of the instances (families, and annotators without
+  one) is not above 0 with 95 % confidence, and neither is Cohen's kappa [2]_ of any two of the
+  busiest annotators (a few good ones among many poor ones do decide);
+- without the annotators who give the same answer every time, hardly an instance has two annotators
+  left to compare; or
+- the fit gives more than .99 of the instances to one class, which has fewer than .9 of the votes.
+
+The second does not hold against a class with .9 of the votes: nearly all its labels may be right,
+and hardly any instance shows whether annotators agree on the others.
+
+.. [1] K. Krippendorff. Content Analysis. 4th edition, Sage, 2019, chapter 12.
+.. [2] J. L. Fleiss, J. Cohen and B. S. Everitt. Large sample standard errors of kappa and weighted
+   kappa. Psychological Bulletin 72(5), 1969, Eq. 14: its standard error if there is no agreement.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import binom, norm, t
+
+from manyhands.annotations.sharded import ShardedAnnotations
+from manyhands.exceptions import NotIdentifiableWarning, warn_caller
+from manyhands.inference.gold_regression import least_gold
+from manyhands.inference.lone_annotators import Comparisons, comparisons
+from manyhands.inference.lone_families import LoneFamilies, lone_families, warn_of_lone_families
+from manyhands.inference.stored_votes import votes_of
+from manyhands.inference.votes import Votes
+from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
+
+MOST_INSTANCES = 10_000
+"""Instances of a large table, drawn at random, on which agreement is measured."""
+
+LEAST_INSTANCES = 30
+"""Instances with two units below which agreement is not judged."""
+
+MOST_ANNOTATORS = 30
+"""Busiest annotators whose pairs are tested."""
+
+FREQUENT = 0.9
+"""Share of the votes from which one class may well be the label of nearly all instances."""
+
+WHOLE = 0.99
+"""Share of the instances in one class that a fit has collapsed from."""
+
+SAME, SURPRISE = 0.95, 1e-4
+"""Least share of one answer, and its probability if others had answered, of an annotator who gives
+the same answer every time."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Krippendorff's nominal alpha between units, with a 95 % interval; NaN if not measured."""
+
+    alpha: float
+    low: float
+    high: float
+
+    @property
+    def is_chance(self) -> bool:
+        """Whether it may be no better than chance."""
+        return bool(self.low <= 0)
+
+
+def unidentified(votes: Any, annotators: AnyArray | None, posterior: Any = None) -> str | None:
+    """Say why the annotations do not decide the labels of any instance; None if they do.
+
+    Parameters
+    ----------
+    votes : Votes or StoredVotes
+        Without the instances that one family alone annotated.
+    annotators : array of shape (R,) or None
+        Their ids; None where nobody knows who gave which vote.
+    posterior : array of shape (n, C), optional
+        Of a fit, whose collapse into one class is looked for.
+    """
+    sample = _sample(votes.answers)
+    if not sample.n_annotations:
+        return None
+    if annotators is not None and (same := constant_annotators(sample)).any():
+        before, after = comparisons(sample), comparisons(sample.keep(~same[sample.annotator]))
+        if _is_nothing(after) and not _is_nothing(before):
+            return _of_constant(annotators[same], _gold(votes))
+    share = np.bincount(sample.response, minlength=sample.n_classes) / sample.n_annotations
+    if share.max() >= FREQUENT:
+        return None
+    found = agreement_between_units(sample)
+    if found.is_chance and not (annotators is not None and some_agree(sample)):
+        return (
+            "nothing shows that the annotators agree better than by chance (Krippendorff's alpha "
+            f"{found.alpha:.2f}, 95 % interval {found.low:.2f} to {found.high:.2f}), so their "
+            f"annotations decide no label. Check that they understood the task, and {_gold(votes)}"
+        )
+    if posterior is None:
+        return None
+    mean = _mean_of_unknown(votes, posterior)
+    if mean.max() > WHOLE and _n_compared(sample) >= LEAST_INSTANCES:
+        top = int(mean.argmax())
+        return (
+            f"the fit puts {mean[top]:.0%} of the instances into one class, which has "
+            f"{share[top]:.0%} of the annotations: it has collapsed, and its certainty means "
+            f"nothing. Compare with MajorityVote, and {_gold(votes)}"
+        )
+    return None
+
+
+def warn_of_unidentified(reason: str | None) -> None:
+    """Warn that the annotations decide no label."""
+    if reason is not None:
+        warn_caller(f"{reason}. Until then, accept no label unseen", NotIdentifiableWarning)
+
+
+def identified(table: Any, posterior: Any = None, known: Any = None) -> BoolArray:
+    """Mask of the instances whose label the annotations decide, shape (n_instances,).
+
+    Parameters
+    ----------
+    table : AnnotationTable or store
+    posterior : array of shape (n_instances, n_classes), optional
+        Of a fit to the table.
+    known : boolean array of shape (n_instances,), optional
+        Instances with gold, whose labels are decided.
+    """
+    reason, lone = _found(table, posterior, known)
+    return decided(
+        reason, lone, np.broadcast_to(False if known is None else known, lone.alone.shape)
+    )
+
+
+def warn_of_all(table: Any, posterior: Any = None, known: Any = None) -> None:
+    """Warn of everything that the annotations do not decide; arguments as in `identified`."""
+    reason, lone = _found(table, posterior, known)
+    warn_of_lone_families(lone)
+    warn_of_unidentified(reason)
+
+
+def _found(table: Any, posterior: Any, known: Any) -> tuple[str | None, LoneFamilies]:
+    gold = None if known is None else np.where(known, 0, MISSING)  # Classes do not matter here.
+    stored = isinstance(table, ShardedAnnotations)
+    votes: Any = votes_of(table if stored else table.observed, gold)
+    lone = lone_families(votes, table.groups)
+    if lone.n:
+        votes = votes.keep(~lone.alone[votes.instance])
+    names = table.annotators if getattr(table, "annotators_known", True) else None
+    return None if lone.are_all else unidentified(votes, names, posterior), lone
+
+
+def decided(reason: str | None, lone: LoneFamilies, known: BoolArray) -> BoolArray:
+    """Mask of the instances whose label is known or decided by the annotations, shape (n,)."""
+    if reason is not None:
+        return known.copy()
+    return np.asarray(known | ~lone.alone | lone.enough)
+
+
+def constant_annotators(votes: Votes) -> BoolArray:
+    """Mask of the annotators who give the same answer every time where others would not, (R,)."""
+    n_annotators, n_classes = votes.n_annotators, votes.n_classes
+    cells, given = np.unique(
+        votes.annotator * np.int64(n_classes) + votes.response, return_counts=True
+    )
+    order = np.lexsort((given, cells // n_classes))
+    top, most = np.full(n_annotators, MISSING), np.zeros(n_annotators, dtype=np.int64)
+    top[cells[order] // n_classes] = cells[order] % n_classes  # The last one stays.
+    most[cells[order] // n_classes] = given[order]
+    n = np.bincount(votes.annotator, minlength=n_annotators)
+    candidates = (n > 0) & (most >= SAME * n)
+    rows = candidates[votes.annotator]
+    # What others answered on the same instances.
+    mine = top[votes.annotator[rows]]
+    instance, n_on = votes.instance[rows], np.diff(votes.start)
+    flat, given = np.unique(
+        votes.instance * np.int64(n_classes) + votes.response, return_counts=True
+    )
+    place = np.searchsorted(flat, instance * np.int64(n_classes) + mine).clip(0, len(flat) - 1)
+    is_given = flat[place] == instance * np.int64(n_classes) + mine
+    others = n_on[instance] - 1
+    same = np.where(is_given, given[place], 0) - (votes.response[rows] == mine)
+    who, seen = votes.annotator[rows], others > 0
+    total = np.bincount(who[seen], minlength=n_annotators)
+    sums = np.bincount(who[seen], same[seen] / others[seen], minlength=n_annotators)
+    share = sums / np.maximum(total, 1)
+    p_value = binom.sf(most - 1, n, share)
+    found: BoolArray = candidates & (total > 0) & (p_value < SURPRISE)
+    return found
+
+
+def agreement_between_units(votes: Votes) -> Agreement:
+    """Krippendorff's nominal alpha of pairs of annotations by different units.
+
+    The interval is by the jackknife over instances.
+    """
+    unit = votes.annotator if votes.family is None else votes.family[votes.annotator]
+    n, n_classes = votes.n_instances, votes.n_classes
+    unit_cells = votes.instance * np.int64(int(unit.max(initial=0)) + 1) + unit
+    size = np.diff(votes.start).astype(np.float64)
+    pairs = size * (size - 1) / 2 - _pairs_within(unit_cells, votes.instance, n)
+    cells = votes.instance * np.int64(n_classes) + votes.response
+    same = _pairs_within(cells, votes.instance, n)
+    same -= _pairs_within(unit_cells * n_classes + votes.response, votes.instance, n)
+    rows = np.flatnonzero(pairs > 0)
+    if len(rows) < LEAST_INSTANCES:
+        return Agreement(np.nan, np.nan, np.nan)
+    part = votes.select(rows)
+    shares = (
+        np.bincount(
+            part.instance * np.int64(n_classes) + part.response, minlength=len(rows) * n_classes
+        )
+        .reshape(len(rows), n_classes)
+        .astype(np.float64)
+    )
+    weight = size[rows]
+    differ = weight * (1.0 - same[rows] / pairs[rows])
+    whole = float(_alpha(differ.sum(), shares.sum(axis=0), weight.sum()))
+    each = _alpha(differ.sum() - differ, shares.sum(axis=0) - shares, weight.sum() - weight)
+    k = len(rows)
+    error = float(np.sqrt((k - 1) / k * ((each - each.mean()) ** 2).sum()))
+    half = float(t.ppf(0.975, k - 1)) * error
+    return Agreement(whole, whole - half, whole + half)
+
+
+def some_agree(votes: Votes) -> bool:
+    """Whether any two busy annotators of different units agree beyond chance.
+
+    One-sided tests of Cohen's kappa at .025 in all (Bonferroni), over instances both annotated.
+    """
+    n = np.bincount(votes.annotator, minlength=votes.n_annotators)
+    busy = np.argsort(-n, kind="stable")[:MOST_ANNOTATORS]
+    busy = busy[n[busy] >= LEAST_INSTANCES]
+    unit = busy if votes.family is None else votes.family[busy]
+    labels = np.full((len(busy), votes.n_instances), MISSING)
+    place = np.full(votes.n_annotators, MISSING)
+    place[busy] = np.arange(len(busy))
+    rows = place[votes.annotator] >= 0
+    labels[place[votes.annotator[rows]], votes.instance[rows]] = votes.response[rows]
+    z = [
+        _z_of_kappa(one[both], other[both], votes.n_classes)
+        for k, one in enumerate(labels)
+        for j, other in enumerate(labels[:k])
+        if unit[j] != unit[k] and (both := (one >= 0) & (other >= 0)).sum() >= LEAST_INSTANCES
+    ]
+    return bool(z and max(z) > norm.isf(0.025 / len(z)))
+
+
+def _z_of_kappa(one: IntArray, other: IntArray, n_classes: int) -> float:
+    """Cohen's kappa over its standard error if there is no agreement; 0 for constant answers."""
+    n = len(one)
+    p, q = (np.bincount(codes, minlength=n_classes) / n for codes in (one, other))
+    chance = float(p @ q)
+    variance = chance + chance**2 - float((p * q * (p + q)).sum())
+    return ((one == other).mean() - chance) / np.sqrt(variance / n) if variance > 1e-12 else 0.0
+
+
+def _alpha(differ: Any, counts: FloatArray, weight: Any) -> Any:
+    """1 - observed / expected disagreement, from sums over instances; counts are (..., C)."""
+    n = counts.sum(axis=-1)
+    expected = (n**2 - (counts**2).sum(axis=-1)) / np.maximum(n * (n - 1), 1.0)
+    observed = differ / np.maximum(weight, 1.0)
+    # Without any difference in the answers, they agree.
+    return 1.0 - np.divide(observed, expected, out=np.zeros_like(observed), where=expected > 0)
+
+
+def _pairs_within(cells: IntArray, instance: IntArray, n: int) -> FloatArray:
+    """Pairs of annotations of the same cell, by instance, shape (n,)."""
+    _, first, counts = np.unique(cells, return_index=True, return_counts=True)
+    found = np.bincount(instance[first], counts * (counts - 1) / 2, minlength=n)
+    return np.asarray(found, dtype=np.float64)
+
+
+def _sample(votes: Any) -> Votes:
+    """At most `MOST_INSTANCES` random instances."""
+    if votes.n_instances <= MOST_INSTANCES:
+        rows = np.arange(votes.n_instances)
+        return votes if isinstance(votes, Votes) else votes.select(rows)
+    rng = np.random.RandomState(0)
+    rows = np.sort(rng.choice(votes.n_instances, MOST_INSTANCES, replace=False))
+    found: Votes = votes.select(rows)
+    return found
+
+
+def _n_compared(votes: Votes) -> int:
+    return comparisons(votes).compared
+
+
+def _is_nothing(found: Comparisons) -> bool:
+    return not found.compared or found.are_few
+
+
+def _of_constant(names: AnyArray, gold: str) -> str:
+    shown = ", ".join(map(str, names[:5].tolist()))
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    gave = "gave" if len(names) > 1 else "who gave"
+    return (
+        f"annotators {shown}{more} {gave} the same answer every time, and without them hardly any "
+        "instance has two annotators who could be compared: who is right cannot be told. Have "
+        f"more instances annotated by others, or {gold}"
+    )
+
+
+def _gold(votes: Any) -> str:
+    least = least_gold(votes.n_classes)
+    return f"give GoldCorrected gold for {least} or more instances drawn at random (gold=)"
+
+
+def _mean_of_unknown(votes: Any, posterior: Any) -> FloatArray:
+    """Mean posterior of the annotated instances without gold, shape (C,)."""
+    *total, n = votes.total(_summed, rows=(posterior,))
+    return np.array(total) / max(n, 1.0)
+
+
+def _summed(shard: Votes, rows: FloatArray) -> FloatArray:
+    unknown = np.diff(shard.start) > 0
+    if shard.gold is not None:
+        unknown &= shard.gold < 0
+    return np.append(unknown.astype(np.float64) @ rows, unknown.sum())
