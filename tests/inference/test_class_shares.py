@@ -161,6 +161,7 @@ def test_where_everything_is_known_or_nobody_votes_nothing_is_asked():
         (crowd(2000, 5)[0], {"prior_strength": 0}),
     ],
 )
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
 def test_elsewhere_the_fit_is_as_it_was(table, parameters):
     assert is_as_before(table, **parameters)
 
