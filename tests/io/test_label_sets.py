@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import openpyxl
 import pandas as pd
 import pytest
@@ -106,11 +107,31 @@ def test_parquet(tmp_path):
 
 def test_wide_tables(tmp_path):
     path = wide(tmp_path / "w.csv")
+    named = {"format": "wide", "annotators": ["a", "b", "c"]}
     with pytest.raises(AnnotationError, match=r"several labels in 3 of 6.*multilabel='split'"):
-        read_annotations(path, format="wide")
-    assert cells(read_annotations(path, format="wide", multilabel="join")) == SETS
-    split = read_annotations(path, format="wide", multilabel="split", option="billing")
+        read_annotations(path, **named)
+    assert cells(read_annotations(path, **named, multilabel="join")) == SETS
+    split = read_annotations(path, **named, multilabel="split", option="billing")
     assert split.classes[split.label].tolist().count("yes") == 1
+
+
+def test_annotators_who_tick_are_recognised_by_their_labels(tmp_path):
+    rng = np.random.default_rng(0)
+    people = ["ann", "bob", "cy"]
+    answers = [
+        (i, w, [*rng.choice([*"pqrst"], rng.integers(1, 4), replace=False)])
+        for i in range(40)
+        for w in people
+    ]
+    for separator in (";", ", ", "|"):
+        frame = long(separator.join, answers).pivot(index="task", columns="worker", values="label")
+        frame["note"] = "seen"
+        path = csv(tmp_path / "w.csv", frame.reset_index())
+        with pytest.raises(AnnotationError, match="several labels"):
+            read_annotations(path, format="wide")
+        table = read_annotations(path, format="wide", multilabel="split", option="p")
+        assert table.annotators.tolist() == people
+        assert table.n_annotations == 120
 
 
 @pytest.mark.data

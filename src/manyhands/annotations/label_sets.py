@@ -260,6 +260,16 @@ def _of_known(counts: Mapping[str, int], known: set[str]) -> Evidence | None:
     return None
 
 
+def labels_of_sets(counts: Mapping[str, int]) -> Cells:
+    """Labels of every cell that is certainly a set; empty if the cells are no sets."""
+    lists = {cell: listed_labels(cell) for cell in counts}
+    listed = {c: tuple(dict.fromkeys(labels)) for c, labels in lists.items() if labels is not None}
+    if listed:
+        return listed
+    found = best_evidence(counts)
+    return found.cells if found is not None and found.verdict == "sets" else {}
+
+
 # -- what is done with them -----------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import narwhals as nw
 
 from manyhands.annotations.ids import as_frame, id_column, is_id_name
+from manyhands.annotations.label_sets import labels_of_sets
 from manyhands.exceptions import AnnotationError, warn_caller
 
 Frame: TypeAlias = nw.DataFrame[Any]
@@ -645,24 +646,36 @@ def _is_number(cell: str) -> bool:
 _DATE = re.compile(r"\d{4}-\d\d?-\d\d?|\d\d?[./]\d\d?[./]\d{2,4}|\d\d?:\d\d(:\d\d)?")
 
 
+def _labels_in(counts: Counter[str], cut: Mapping[Any, tuple[str, ...]]) -> Counter[str]:
+    """Count labels, of which a cell may hold several."""
+    found: Counter[str] = Counter()
+    for cell, n in counts.items():
+        for label in cut.get(cell, (cell,)):
+            found[label] += n
+    return found
+
+
 class _Judged:
     """The columns of a table beside its ids, judged one by one and together."""
 
     def __init__(self, columns: Cells, task: tuple[str, ...]) -> None:
         self.columns, self.task = columns, task
         self.names = [name for name in columns if name not in task]
-        self.counts = {name: Counter(filter(None, columns[name])) for name in self.names}
+        cells = {name: Counter(filter(None, columns[name])) for name in self.names}
+        own = [counts for name, counts in cells.items() if not kind_of(name)]
+        cut = labels_of_sets(sum(own, Counter()))  # Annotators share labels, though not sets.
+        self.counts = {name: _labels_in(counts, cut) for name, counts in cells.items()}
 
     # -- one by one -----------------------------------------------------------------------------
 
     def by_values(self, name: str) -> str:
         """Why the values of a column cannot be labels; "" if they can."""
-        cells, counts = self.columns[name], self.counts[name]
+        counts = self.counts[name]
         if not counts:
             return "it is empty"
         if all(_DATE.match(value) for value in counts):
             return "it holds times"
-        if _is_prose(cells):
+        if _is_prose(counts):
             return "it holds texts"
         if len(counts) == sum(counts.values()) > 3 and len(counts) > len(set(self.values(name))):
             return "every row has another value"
