@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple, Optional
@@ -188,6 +190,16 @@ class Inputs:
         assert self.features is not None
         return read_aligned(self.features, annotations, **options)
 
+    def shown(self, rows: Any, table: Any) -> Any:
+        """Texts or names of images, for tables; None for features."""
+        from manyhands.io.contents import Shown
+
+        if self.features is not None:
+            return None
+        name = "text" if self.texts is not None else "image"
+        values = [str(value) if name == "text" else Path(str(value)).name for value in rows.X]
+        return Shown.of(name, table.instances.tolist(), values)
+
     def encoder(self, random_state: int) -> Any:
         """Encoder of texts or images; None for features."""
         from manyhands.encoders import ImageEncoder, TextEncoder
@@ -232,12 +244,10 @@ class Files:
     def shown(self, rows: Any, table: Any, export: Any) -> Any:
         """What the table of labels says of the items: the texts or images that are read."""
         from manyhands.io.annotations import read_shown
-        from manyhands.io.contents import Shown
 
-        name = "text" if self.inputs.texts is not None else "image"
-        if self.inputs.features is None:
-            values = [str(value) if name == "text" else Path(str(value)).name for value in rows.X]
-            return Shown.of(name, table.instances.tolist(), values)
+        found = self.inputs.shown(rows, table)
+        if found is not None:
+            return found
         return read_shown(one_or_all(self.annotations), export, **self.options)
 
 
@@ -356,6 +366,7 @@ class ReadTable(NamedTuple):
     table: Any
     export: Any
     proba: Any = None
+    shown: Any = None
 
 
 def read_planned(
@@ -377,8 +388,22 @@ def read_planned(
     rows, table = inputs.read(path, options)
     X = encode_rows(inputs.encoder(seed), rows.X, table)
     model = CrowdStackingClassifier(random_state=seed)
-    proba = cross_predict(model, X, table, random_state=seed, verbose=1).proba
-    return ReadTable(table, read_items(path, table, **options), proba)
+    with warned_once():
+        proba = cross_predict(model, X, table, random_state=seed, verbose=1).proba
+    return ReadTable(table, read_items(path, table, **options), proba, inputs.shown(rows, table))
+
+
+@contextmanager
+def warned_once() -> Iterator[None]:
+    """Give a warning that several folds give, with other figures, once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    first: dict[tuple[type[Warning], str], warnings.WarningMessage] = {}
+    for each in caught:
+        first.setdefault((each.category, re.sub(r"[\d.]+", "", str(each.message))), each)
+    for each in first.values():
+        warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
 
 def read_known(path: Path | None, table: Any, options: dict[str, Any], name: str) -> Any:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
-import shlex
 import unicodedata
 import warnings
 from collections.abc import Iterator, Sequence
@@ -19,42 +17,17 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from manyhands.cli.translation import with_options
 from manyhands.wording import percent
 
 HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Categories of invisible characters that may control a terminal: escapes, direction marks."""
 
-QUOTES = "'\""
-
-RECOMMENDED = re.compile(
-    r"\b(?:Pass (task|worker|label|group)|(classes|duplicates|abstain|skip|format|question)"
-    r"|another (checkpoint)|named in (methods)"
-    r"|(anonymise|annotator_from|drop_rejected|label_config|predictions_as_annotators))="
+SHARES = frozenset(
+    {"accuracy", "accuracy_on_gold", "agreement", "high_95", "low_95", "probability"}
+    | {"probability_wrong", "rate"}
 )
-"""Arguments of functions that the library's messages recommend."""
-
-SETS = re.compile(r"multilabel='(\w+)'(?:, option=('[^']*'|\"[^\"]*\"))?|\boption=('[^']*')")
-"""Arguments for answers of several labels, which messages show as they are typed."""
-STATED = re.compile(r"\b(encoding|separator|sheet)=('[^']*'|\"[^\"]*\")?")
-"""Arguments of functions whose options on the command line take the same values."""
-
-FRAMES = "one column per annotator is what AnnotationTable.from_matrix(frame) reads"
-"""What messages say of frames, where a command reads a file."""
-
-OPTIONS = {
-    "group": "--groups COLUMN",
-    "checkpoint": "--restart, or another --out",
-    "methods": "--method NAME instead of --compare",
-    "anonymise": "--read anonymise=true",
-    "annotator_from": "--read annotator_from=file (or folder)",
-    "drop_rejected": "--read drop_rejected=true",
-    "label_config": "--read label_config=FILE",
-    "predictions_as_annotators": "--read predictions_as_annotators=true",
-}
-"""What to give on the command line, where it is not the option of the same name."""
-
-WRITTEN = re.compile(r"\b(scale|abstain|skip)=('[^']*'|\"[^\"]*\"|-?[0-9]+)")
-"""Arguments with their values, which are written as options."""
+"""Columns that hold shares or probabilities: in percent for people, as they are in files."""
 
 LONGEST = 60
 """Maximal length of a name in a table."""
@@ -74,41 +47,6 @@ def visible(value: Any, limit: int | None = None) -> str:
     if limit is not None and len(text) > limit:
         text = text[: limit - 1] + "…"
     return "".join(repr(c)[1:-1] if unicodedata.category(c) in HIDDEN else c for c in text)
-
-
-def with_options(text: str) -> str:
-    """Show in a message of the library the options for the arguments that it recommends.
-
-    Examples
-    --------
-    >>> with_options("say so by multilabel='split', option='a b'")
-    "say so by --multilabel split --option 'a b'"
-    >>> with_options("name all classes in classes=")
-    'name all classes in classes= (on the command line: --classes ...)'
-    >>> with_options("if it means that nobody could tell, pass abstain='not sure'")
-    "if it means that nobody could tell, pass --abstain 'not sure'"
-    """
-    text = SETS.sub(_typed, text)
-    text = STATED.sub(lambda hit: f"--{hit[1]}" + (f" {hit[2]}" if hit[2] else ""), text)
-    text = WRITTEN.sub(lambda found: f"--{found[1]} {shlex.quote(found[2].strip(QUOTES))}", text)
-    text = text.replace("lowercase=True", "--lowercase").replace("mapping=", "--map FILE")
-    text = text.replace(FRAMES, "--format wide reads one column per annotator")
-    text = re.sub(r"\bannotators=(?=\S)", "--annotators ", text)
-    text = re.sub(r"\bannotators=", "--annotators", text)
-    found = ["".join(groups) for groups in RECOMMENDED.findall(text)]
-    if text.startswith("--gold") or not found:
-        return text
-    shown = ", ".join(OPTIONS.get(name, f"--{name} ...") for name in dict.fromkeys(found))
-    return f"{text} (on the command line: {shown})"
-
-
-def _typed(found: re.Match[str]) -> str:
-    """What to type for a choice among labels, or for an option."""
-    choice, option, alone = found.groups()
-    name = option or alone
-    words = [] if choice is None else ["--multilabel", choice]
-    words += [] if name is None else ["--option", shlex.quote(name[1:-1])]
-    return " ".join(words)
 
 
 def print_json(result: Any) -> None:
@@ -143,23 +81,23 @@ def show(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
-        return f"{value:.4f}"
+        return f"{value:.3f}"
     return str(value)
 
 
-def show_spread(spread: dict[str, Any], digits: int = 4) -> str:
-    """Show mean ± sd, or the mean alone for a single run."""
-    mean = f"{spread['mean']:.{digits}f}"
-    return mean if spread["sd"] is None else f"{mean} ± {spread['sd']:.{digits}f}"
+def show_spread(spread: dict[str, Any]) -> str:
+    """Show a share as mean ± sd in percent, or the mean alone for a single run."""
+    mean = percent(spread["mean"])
+    return mean if spread["sd"] is None else f"{mean} ± {percent(spread['sd'])}"
 
 
 @contextmanager
 def notes_on_stderr() -> Iterator[None]:
-    """Show the library's warnings and log messages as plain lines on standard error."""
+    """Show the library's warnings and log messages as plain lines on standard error, each once."""
     logger = logging.getLogger("manyhands")
     handler, level = _Notes(), logger.level
     with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_: note(f"warning: {with_options(str(message))}")
+        warnings.showwarning = lambda message, *_: handler.tell("warning", str(message))
         logger.addHandler(handler)
         logger.setLevel(logging.INFO)
         try:
@@ -170,18 +108,25 @@ def notes_on_stderr() -> Iterator[None]:
 
 
 class _Notes(logging.Handler):
-    """Log records as lines on standard error, each message once."""
+    """Log records and warnings as lines on standard error, each message once."""
 
     def __init__(self) -> None:
         super().__init__()
         self.told: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print the message, unless it was printed before."""
-        message = record.getMessage()
-        if message not in self.told:
-            self.told.add(message)
-            note(f"note: {with_options(message)}")
+        """Print the message; progress is no note, and a step may look like the one before."""
+        if record.name.startswith("manyhands.progress"):
+            note(record.getMessage())
+        else:
+            self.tell("note", record.getMessage())
+
+    def tell(self, kind: str, message: str) -> None:
+        """Print a message with the options for the arguments that it names, unless it was told."""
+        line = f"{kind}: {with_options(message)}"
+        if line not in self.told:
+            self.told.add(line)
+            note(line)
 
 
 def say_actions(result: dict[str, Any]) -> None:
@@ -192,7 +137,7 @@ def say_actions(result: dict[str, Any]) -> None:
 
 def print_labels(title: str, result: dict[str, Any], out: Path | None, example: str) -> None:
     """Print the first labels, and how to get the others."""
-    rows = [[r["task"], r["label"], r["probability"]] for r in result["labels"][:10]]
+    rows = [[r["task"], r["label"], percent(r["probability"])] for r in result["labels"][:10]]
     print_table(title, ["task", "label", "probability"], rows)
     more = result["n_instances"] - len(rows)
     if more > 0:
@@ -283,8 +228,12 @@ def spread(counts: dict[str, Any]) -> str:
 
 
 def print_columns(title: str, columns: dict[str, list[Any]], shown: int = 10) -> None:
-    """Print the first rows of columns, and how to get the others."""
-    rows = [list(row) for row in zip(*columns.values(), strict=True)]
+    """Print the first rows of columns, and how to get the others; shares are in percent."""
+    written = {
+        name: [show(v) if v is None else percent(v) for v in values] if name in SHARES else values
+        for name, values in columns.items()
+    }
+    rows = [list(row) for row in zip(*written.values(), strict=True)]
     print_table(title, list(columns), rows[:shown])
     if len(rows) > shown:
         say(f"... and {len(rows) - shown:,} more (--out FILE writes all)")

@@ -15,6 +15,9 @@ import yaml
 from manyhands.exceptions import AnnotationError
 from manyhands.registry import all_classifiers, all_wrappers, find
 
+TABLES = (".csv", ".tsv", ".xlsx", ".parquet", ".pq", ".gz")
+"""How names of tables end."""
+
 
 class Duplicates(StrEnum):
     """What to do with repeated (task, worker) pairs; auto: last in exports, error in tables."""
@@ -362,3 +365,46 @@ def reading_options(settings: list[str]) -> dict[str, Any]:
         else:
             found[name] = value.split(",") if name == "fields" else value
     return found
+
+
+NO_GROUPS = "none"
+"""What --groups says where nobody shares mistakes."""
+
+
+def read_groups_option(text: str | None) -> str | dict[Any, Any] | None:
+    """Read --groups: a column, a table of annotators and their families, or that there are none.
+
+    Returns
+    -------
+    str, dict {annotator: family}, or None
+        As ``group`` of `manyhands.io.read_annotations`.
+
+    Raises
+    ------
+    AnnotationError
+        If a table has other columns, or names an annotator twice.
+    """
+    if text is None or (text != NO_GROUPS and not Path(text).is_file()):
+        if text is not None and Path(text).suffix.lower() in TABLES:
+            raise AnnotationError(
+                f"--groups {text}: there is no such file; give a table with the columns "
+                "'annotator' and 'group', the name of a column of the annotations, or none"
+            )
+        return text
+    if text == NO_GROUPS:
+        return {}
+    from manyhands.io.frames import read_frame
+
+    frame = read_frame(Path(text))
+    who = next((name for name in frame.columns if name.lower() in ("annotator", "worker")), None)
+    family = next((name for name in frame.columns if name.lower() in ("group", "family")), None)
+    if who is None or family is None:
+        raise AnnotationError(
+            f"--groups {text}: a table of families has the columns 'annotator' and 'group', and "
+            f"this one has {', '.join(map(repr, frame.columns))}"
+        )
+    names = frame[who].to_list()
+    twice = [name for name in names if names.count(name) > 1] if len({*names}) < len(names) else []
+    if twice:
+        raise AnnotationError(f"--groups {text}: {twice[0]!r} occurs twice; name everybody once")
+    return dict(zip(names, frame[family].to_list(), strict=True))

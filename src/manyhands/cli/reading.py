@@ -21,6 +21,7 @@ from manyhands.cli.params import (
     Multilabel,
     Scale,
     read_classes,
+    read_groups_option,
     read_mapping_option,
     reading_options,
     some_path,
@@ -194,14 +195,21 @@ class FamilyReading(Reading):
     groups: Annotated[
         OptionalText,
         typer.Option(
-            metavar="COLUMN",
-            help="Column with the annotator's family, if any: annotators who share mistakes.",
+            metavar="COLUMN|FILE|none",
+            help="Families of annotators who share mistakes: a column of a long table, a table "
+            "annotator,group, or none if nobody does.",
         ),
     ] = None
 
+    @property
+    def files(self) -> list[Path]:
+        """Files that are read beside the annotations."""
+        named = [] if self.groups is None or not Path(self.groups).is_file() else [self.groups]
+        return [*super().files, *map(Path, named)]
+
     def arguments(self) -> dict[str, Any]:
         """Those of `manyhands.io.read_annotations`."""
-        return super().arguments() | {"group": self.groups}
+        return super().arguments() | {"group": read_groups_option(self.groups)}
 
 
 def as_arguments(reading: Reading, found: Mapping[str, Any]) -> list[str]:

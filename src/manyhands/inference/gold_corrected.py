@@ -219,7 +219,7 @@ class GoldCorrected(BaseAggregator):
             f"{n_gold} annotated {'instance has' if n_gold == 1 else 'instances have'} gold labels"
             f"{where}{least} are needed to correct Dawid-Skene, so the result is that of "
             f"DawidSkene{declared}. Give "
-            f"{'more ' if n_gold else ''}gold (gold=, on the command line --known)",
+            f"{'more ' if n_gold else ''}gold (gold=)",
             NotIdentifiableWarning,
         )
         warn_of_shared_mistakes(self.table_, n_gold=n_gold)

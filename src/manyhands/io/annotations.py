@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import Any, Literal
@@ -48,7 +48,7 @@ def read_annotations(
     label: str = "label",
     annotators: str | Sequence[str] | None = None,
     weight: str | None = None,
-    group: str | None = None,
+    group: str | Mapping[Any, Any] | None = None,
     classes: Any = None,
     tasks: Any = None,
     abstain: Any = None,
@@ -83,7 +83,8 @@ def read_annotations(
         Names of the columns of a table (``group``, the annotator's family, and ``passes``: see
         `AnnotationTable.from_frame`). If a default name is absent and exactly one column has
         another common name (``instance``, ``annotator``, ``user_id``, ``answer``, ...), that
-        column is used and the choice is logged. ``group`` needs a long table; the others have no
+        column is used and the choice is logged. ``group`` needs a long table, or may be a dict
+        {annotator id: family} with any file (``{}``: there are no families); the others have no
         effect on a matrix. In an export, ``task`` may name the field with your own ids, such as
         "data.id" or "Input.id"; default: the platform's ids. If several columns together are the
         id, give their names: ``task=["system", "doc", "seg"]``. In a wide table with the
@@ -205,6 +206,12 @@ def read_with_account(
     path: PathLike | Sequence[PathLike], *, tasks: Any = None, **options: Any
 ) -> tuple[AnnotationTable, Export | None]:
     """Read as `read_annotations` does; return the export, too, or None for a table or matrix."""
+    if isinstance(families := options.get("group"), Mapping):
+        table, export = read_with_account(path, tasks=tasks, **(options | {"group": None}))
+        names = dict(zip(table.annotators.astype(str).tolist(), table.annotators.tolist(),
+                         strict=True))  # fmt: skip
+        own = {names.get(str(who), who): family for who, family in families.items()}
+        return table.with_groups(own), export
     columns = {name: options.pop(name, None) for name in ("weight", "group", "passes")}
     stated = stated_of(options)
     if is_plain(path, columns, options):
@@ -267,7 +274,8 @@ def read_shown(
     if export is not None or not isinstance(path, str | os.PathLike):
         return shown_of(export)
     stated = stated_of(options)
-    taken = [name for key in ("worker", "label", "question", "group") if (name := options.get(key))]
+    keys = ("worker", "label", "question", "group")
+    taken = [name for key in keys if isinstance(name := options.get(key), str)]
     return shown_beside(_one(path), options.get("task") or "task", taken, stated)
 
 
@@ -276,6 +284,8 @@ def read_items(
 ) -> Export | None:
     """Read the items' own data beside a table read with these options; None beside a matrix."""
     columns = {name: options.pop(name, None) for name in ("weight", "group", "passes")}
+    if isinstance(columns["group"], Mapping):
+        columns["group"] = None
     if not is_plain(path, columns, options):
         return read_export(path, **options)
     if suffix_of(_one(path)) == ".npy":

@@ -30,8 +30,9 @@ from manyhands.planning.choosing import Rule, Suggestion, fill
 from manyhands.planning.planner import AnnotationPlanner
 from manyhands.planning.pool import Pool, Recorded, Source, Worlds, generator_of
 from manyhands.typing import FloatArray, IntArray
+from manyhands.wording import percent
 
-_LOG = logging.getLogger("manyhands")
+_PROGRESS = logging.getLogger("manyhands.progress")
 
 BATCH = 0.25
 """Annotations per instance that are bought at a time, unless told."""
@@ -263,9 +264,9 @@ def _play(
             steps = list(_run(planner, source, sizes, proba, path, (seed, run)))
             steps += [steps[-1]] * (len(sizes) - len(steps))
             runs.append([[step[measure] for measure in MEASURES] for step in steps])
-            _LOG.info(
-                "%s, run %d of %d: %.3f at %.2f annotations per instance",
-                name, run + 1, n_runs, steps[-1]["accuracy"], sizes[-1],
+            _PROGRESS.info(
+                "%s, run %d of %d: %s right at %.2f annotations per instance",
+                name, run + 1, n_runs, percent(steps[-1]["accuracy"]), sizes[-1],
             )  # fmt: skip
         values = np.array(runs, dtype=np.float64)
         curves[name] = Curves(*(values[:, :, k] for k in range(len(MEASURES))))

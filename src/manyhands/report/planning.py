@@ -231,19 +231,15 @@ def _curve(batch: Suggestion) -> list[dict[str, float]]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the runs of a forecast out of log and warnings, which are about the report's job."""
-
-    def other(record: logging.LogRecord) -> bool:
-        return record.module != "replay"
-
-    log = logging.getLogger("manyhands")
-    log.addFilter(other)
+    """Say nothing of a forecast's progress and doubts: log and warnings are about the job."""
+    log = logging.getLogger("manyhands.progress")
+    before, log.disabled = log.disabled, True
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        log.removeFilter(other)
+        log.disabled = before
 
 
 def _rounds(table: AnnotationTable) -> dict[str, Any] | None:

@@ -24,6 +24,7 @@ from manyhands.cli.options import (
 from manyhands.cli.output import (
     count_with_share,
     note,
+    percent,
     print_json,
     print_labels,
     print_table,
@@ -312,10 +313,18 @@ def _print_result(result: dict[str, Any], out: Path | None) -> None:
     if "headline" in result:  # Not of a store.
         say(result["headline"])
     for name, value in (result["gold"] or {}).items():
-        say(f"{name}: {value:.4f}" if isinstance(value, float) else f"{name}: {value:,}")
+        say(f"{name}: {percent(value) if isinstance(value, float) else f'{value:,}'}")
     say_actions(result)
     if out:
         say(f"written: {', '.join(result['files'])}")
+
+
+def _score(name: str, value: float | None) -> str:
+    """Write a score: all are shares but two."""
+    if value is None:
+        return ""
+    numbers = ("held_out_log_likelihood", "seconds")
+    return f"{value:.3f}" if name in numbers else percent(value)
 
 
 def _print_comparison(result: dict[str, Any], json: bool) -> None:
@@ -337,10 +346,7 @@ def _print_comparison(result: dict[str, Any], json: bool) -> None:
     print_table(
         f"{len(scores)} methods on {result['n_instances']:,} instances",
         ["method", *(columns[key] for key in shown)],
-        [
-            [score["method"], *("" if score[k] is None else f"{score[k]:.3f}" for k in shown)]
-            for score in scores
-        ],
+        [[score["method"], *(_score(k, score[k]) for k in shown)] for score in scores],
     )
     if "accuracy_ties_shared" in shown:
         say("shared: accuracy if classes that tie share the instance; else the first is named")

@@ -25,6 +25,7 @@ from manyhands.cli.output import (
     class_rows,
     data_rows,
     note,
+    percent,
     print_json,
     print_table,
     say,
@@ -96,7 +97,7 @@ def describe(
     columns = ["class", "annotations", "share", "instances by majority vote"]
     print_table(title, columns, class_rows(classes))
     for warning in summary["warnings"]:
-        say(f"! {warning['text']}")
+        say(with_options(f"! {warning['text']}"))
 
 
 def _account(export: Export, command: str) -> dict[str, Any]:
@@ -175,7 +176,13 @@ def agreement(
     print_table(
         f"Agreement, {scale} classes",
         ["measure", "value", "from", "to"],
-        [[name.replace("_", " "), *row.values()] for name, row in rows.items()],
+        [
+            [
+                name.replace("_", " "),
+                *(map(percent, row.values()) if "percent" in name else row.values()),
+            ]
+            for name, row in rows.items()
+        ],
     )
     if order:
         basis = ORDERS[order_of(read.classes) if store else read.class_order]
@@ -240,7 +247,7 @@ def _examine() -> dict[str, Any]:
         "extras": {
             extra: {
                 "missing": sorted(name for name in needed if packages[name] is None),
-                "command": f"pip install 'manyhands[{extra}]'",
+                "command": _installing(needed, packages),
             }
             for extra, needed in extras.items()
             if extra
@@ -257,36 +264,46 @@ def _examine() -> dict[str, Any]:
     }
 
 
-def _extras(problems: list[str]) -> dict[str, set[str]]:
-    """Packages that every extra needs, those of other extras included; "" is the core."""
+def _installing(needed: dict[str, str], versions: dict[str, str | None]) -> str:
+    """The command that installs what an extra lacks: the packages, which are on the index."""
+    missing = [shlex.quote(needed[name]) for name in sorted(needed) if versions[name] is None]
+    return " ".join(["pip install", *missing]) if missing else ""
+
+
+def _extras(problems: list[str]) -> dict[str, dict[str, str]]:
+    """Packages that every extra needs, those of other extras included; "" is the core.
+
+    Each is a dict {name: requirement}, such as {"pandas": "pandas>=2.2"}.
+    """
     try:
         required = importlib.metadata.requires("manyhands") or []
     except importlib.metadata.PackageNotFoundError:
         problems.append("manyhands is imported from its sources; its extras are not known")
         core = ("numpy", "scipy", "scikit-learn", "narwhals", "safetensors", "torch")
-        return {"": set(core)}
+        return {"": {name: name for name in core}}
     installed = _version_of("manyhands")
     if installed not in (None, __version__):
         problems.append(
             f"the extras are those of manyhands {installed}, as it was installed; {__version__} is "
             "imported: install it again"
         )
-    packages: dict[str, set[str]] = {}
+    packages: dict[str, dict[str, str]] = {}
     nested: dict[str, set[str]] = {}
     for text in required:
         found = REQUIREMENT.match(text)
         if found is None:
             continue
         extra = found["of"] or ""
-        packages.setdefault(extra, set())
+        packages.setdefault(extra, {})
         if found["name"] == "manyhands":
             parts = {part.strip() for part in (found["extras"] or "").split(",")}
             nested.setdefault(extra, set()).update(parts)
         else:
-            packages[extra].add(found["name"].lower())
+            packages[extra][found["name"].lower()] = text.partition(";")[0].replace(" ", "")
     for _ in nested:  # As deep as extras can be nested.
         for extra, others in nested.items():
-            packages[extra].update(*(packages.get(other, set()) for other in others))
+            for other in others:
+                packages[extra].update(packages.get(other, {}))
     return {extra: names for extra, names in packages.items() if extra not in ("dev", "bench")}
 
 

@@ -24,7 +24,15 @@ from manyhands.cli.options import (
     Settings,
     read_gold_option,
 )
-from manyhands.cli.output import print_json, print_table, say, say_actions, show_spread, visible
+from manyhands.cli.output import (
+    percent,
+    print_json,
+    print_table,
+    say,
+    say_actions,
+    show_spread,
+    visible,
+)
 from manyhands.cli.params import (
     merge_settings,
     parse_settings,
@@ -323,7 +331,11 @@ def demo(
         f"{data['annotators']} simulated annotators; {data['test_instances']} test digits",
         ["method", "labels inferred right", "test accuracy", "seconds"],
         [
-            [r["method"], r["train_label_accuracy"], r["test_accuracy"], f"{r['seconds']:.1f}"]
+            [
+                r["method"],
+                *(percent(r[name]) for name in ("train_label_accuracy", "test_accuracy")),
+                f"{r['seconds']:.1f}",
+            ]
             for r in result["rows"]
         ],
     )

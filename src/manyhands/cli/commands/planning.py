@@ -29,6 +29,7 @@ from manyhands.cli.options import (
 from manyhands.cli.output import (
     check_out,
     note,
+    percent,
     print_columns,
     print_json,
     print_table,
@@ -189,10 +190,15 @@ def next_(
     print_columns(
         f"Next {'annotation' if len(batch) == 1 else f'{len(batch):,} annotations'}", columns
     )
+    say(
+        "expected_gain: right labels that the annotation is expected to add; score: what the pairs "
+        f"are ordered by ({criterion.value})"
+    )
     say(f"{'stop' if stopping.stop else 'go on'}: {stopping.reason}")
     if stopping.accuracy is not None:
         say(
-            f"accuracy {stopping.accuracy:.3f} ({stopping.low:.3f} to {stopping.high:.3f}) on "
+            f"accuracy {percent(stopping.accuracy)} ({percent(stopping.low)} to "
+            f"{percent(stopping.high)}) on "
             f"{counted(stopping.n_audited, 'audited label')}"
         )
 
@@ -260,7 +266,7 @@ def review(
     model = DawidSkene().fit(read.table, gold=gold)
     queue = review_queue(model, read.table, read.proba, by=by.value, n=n)
     n_review = consensus(read.table, model.posterior_, known=model.is_known_).count_actions()
-    shown = read_shown(one_or_all(tables), read.export, **options)
+    shown = read.shown or read_shown(one_or_all(tables), read.export, **options)
     columns = with_shown(queue.to_sheet(), shown)
     write_columns(out, columns, keep_formulas)
     if json:
@@ -269,6 +275,7 @@ def review(
         return
     brief = {name: values for name, values in columns.items() if name not in ("was", "reviewed")}
     print_columns(f"{counted(len(queue), by.value)} to check", brief)
+    say("probability_wrong: how probably the label is wrong, by the model; suggestion: what else")
     if out is not None and by is By.label:
         say(
             f"next: in {out}, correct the column 'label', write your name into 'reviewed' of every "
@@ -315,7 +322,8 @@ def annotators(
             f"show an annotator is --teach {shlex.quote(reading.sheet)}"
         )
     options = reading.arguments()
-    table, export, _ = read_planned(tables, options, None, 0)
+    read = read_planned(tables, options, None, 0)
+    table, export = read.table, read.export
     model = DawidSkene().fit(table, gold=read_known(known, table, options, "--known"))
     if teach is not None:
         _sheet(model, table, teach, json)
@@ -402,7 +410,7 @@ def budget(
         return
     curves = {name: each.accuracy.mean(axis=0) for name, each in found.curves.items()}
     rows = [
-        [f"{size:.2f}", *(f"{curve[k]:.3f}" for curve in curves.values())]
+        [f"{size:.2f}", *(percent(curve[k]) for curve in curves.values())]
         for k, size in enumerate(found.sizes.tolist())
     ]
     print_table("Accuracy", ["annotations per instance", *curves], rows)

@@ -20,7 +20,15 @@ from manyhands.cli.options import (
     OutFolder,
     Seed,
 )
-from manyhands.cli.output import print_json, print_table, say, say_actions, show, visible
+from manyhands.cli.output import (
+    percent,
+    print_json,
+    print_table,
+    say,
+    say_actions,
+    show,
+    visible,
+)
 from manyhands.cli.params import refuse_overwriting
 from manyhands.cli.reading import FamilyReading, grouped
 
@@ -32,6 +40,15 @@ class Criterion(StrEnum):
     balanced = "balanced"
     information = "information"
 
+
+BEHIND = "z behind: by how many standard errors a method is below the best"
+SCORES = {
+    "agreement": f"score: share of the annotations that its predictions agree with; {BEHIND}",
+    "balanced": "score: share of the annotations that its predictions agree with, every class "
+    f"counted the same; {BEHIND}",
+    "information": f"score: what its predictions tell about the annotations; {BEHIND}",
+}
+"""What the columns of candidates mean."""
 
 Methods = Annotated[
     Optional[str],  # noqa: UP045 - typer reads this at run time
@@ -167,6 +184,7 @@ def _print_selection(result: dict[str, Any]) -> None:
         ["method", "score", "z behind", "accuracy (estimated)", "epochs", "seconds"],
         [_cells(row) for row in chosen["candidates"]],
     )
+    say(SCORES[chosen["criterion"]])
     say(f"chosen: {visible(chosen['best'])}")
     if chosen["reason"] is not None:
         say(visible(chosen["reason"]))
@@ -174,11 +192,15 @@ def _print_selection(result: dict[str, Any]) -> None:
         say(f"tied with it (z at most 1): {visible(', '.join(chosen['tied'][1:]))}")
     say(f"{ABOUT_ACCURACY}; mistakes that most annotators share are not seen")
     rows = [
-        [f"{visible(split)} ({metrics['n']:,})", metrics["accuracy"], metrics["macro_f1"]]
+        [f"{visible(split)} ({metrics['n']:,})", *map(percent, _measures(metrics))]
         for split, metrics in result["splits"].items()
     ]
     if rows:
         print_table("against gold", ["split (instances)", "accuracy", "macro-F1"], rows)
+
+
+def _measures(metrics: dict[str, Any]) -> tuple[float, float]:
+    return metrics["accuracy"], metrics["macro_f1"]
 
 
 def _cells(row: dict[str, Any]) -> list[Any]:
@@ -188,7 +210,7 @@ def _cells(row: dict[str, Any]) -> list[Any]:
         row["candidate"],
         f"{row['score']:.3f}",
         f"{row['z']:.1f}",
-        f"{row['estimate']:.2f} ({row['low']:.2f} to {row['high']:.2f})",
+        f"{percent(row['estimate'])} ({percent(row['low'])} to {percent(row['high'])})",
         "all" if row["epoch"] is None else show(row["epoch"]),
         f"{row['seconds']:.1f}",
     ]

@@ -1,0 +1,133 @@
+"""Messages of the library, which speak Python, in the words of the command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+QUOTES: Final = "'\""
+
+OPTIONS: Final = {
+    **{
+        name: f"--{name}"
+        for name in (
+            *("task", "worker", "label", "annotators", "duplicates", "scale", "classes"),
+            *("abstain", "skip", "format", "question", "multilabel", "option", "encoding"),
+            *("separator", "sheet", "groups", "pairs", "load", "cost", "holdout", "seeds"),
+        )
+    },
+    "group": "--groups",
+    "gold": "--known",
+    "audited": "--audit",
+    "mapping": "--map",
+}
+"""Arguments, and the options that stand for them."""
+
+OF_READING: Final = (
+    *("anonymise", "annotator_from", "drop_rejected", "fields", "items", "label_config"),
+    "predictions_as_annotators",
+)
+"""Arguments that --read takes."""
+
+OF_METHODS: Final = (
+    *("abstentions", "backbone", "batch_size", "class_balance", "decision", "dependence"),
+    *("guard", "imbalance", "lr", "max_epochs", "max_iter", "monitor", "n_restarts", "n_rounds"),
+    *("patience", "prior", "random_state", "ties", "tol", "validation", "warm_start", "decision"),
+)
+"""Parameters of methods, which --set takes."""
+
+VALUES: Final = {"mapping": "FILE", "gold": "FILE", "audited": "FILE", "pairs": "FILE"}
+"""What an option takes where a message names none."""
+
+VALUE: Final = r"('[^']*'|\"[^\"]*\"|\{\}|<[^>]*>|-?\w[\w.-]*)?"
+
+PHRASES: Final[list[tuple[str, str]]] = [
+    (
+        r"\b(task|worker|label)=('[^']*'|\"[^\"]*\") is not a column",
+        r"there is no column \2 (--\1)",
+    ),
+    (r"\bgroup=('[^']*') is not a column", r"there is no column \1 (--groups)"),
+    (r"\blowercase=True\b", "--lowercase"),
+    (r"\(gold=, on the command line --known\)", "(--known FILE)"),
+    (r"\banother checkpoint=", "--restart, or another --out"),
+    (r"\bnamed in methods=", "named by --method instead of --compare"),
+    (r"\bclasses=, abstain= or skip=", "--classes, --abstain or --skip"),
+    (r"manyhands\.io\.read_export\(\.\.\.\)\.left_out", "manyhands describe"),
+    (r"read_export\(\.\.\.\)\.gold holds them", "give the file as --gold beside annotations"),
+    (r"read_export\(\.\.\.\)\.tables holds them", "--option names one of them"),
+    (r"\bwith_groups\(\) changes it", "--groups changes it"),
+    (r"declare families with AnnotationTable\.with_groups", "give a table of families as --groups"),
+    (r"\bgroups holds\b", "--groups holds"),
+    (
+        r"one column per annotator is what AnnotationTable\.from_matrix\(frame\) reads",
+        "--format wide reads one column per annotator",
+    ),
+    (r" \(parity_(?: is|:)? [-\d.]+\)", ""),
+]
+"""Whole phrases, as regular expressions."""
+
+OF_GOLD: Final = re.compile(r"^--(gold|known|audit)\b")
+"""Beginnings of messages about tables whose columns have fixed names."""
+
+
+def with_options(text: str) -> str:
+    """Write a message of the library with the options that stand for its arguments.
+
+    Examples
+    --------
+    >>> with_options("say so by multilabel='split', option='a b'")
+    "say so by --multilabel split --option 'a b'"
+    >>> with_options("name all classes in classes=")
+    'name all classes in --classes'
+    >>> with_options("if it means that nobody could tell, pass abstain='not sure'")
+    "if it means that nobody could tell, pass --abstain 'not sure'"
+    >>> with_options("declare them (groups=; groups={} if nobody shares mistakes)")
+    'declare them (--groups COLUMN or FILE; --groups none if nobody shares mistakes)'
+    """
+    for pattern, phrase in PHRASES:
+        text = re.sub(pattern, phrase, text)
+    if OF_GOLD.match(text):
+        text = re.sub(r"(there is no column '[^']*') \(--\w+\)", r"\1", text)
+        return re.sub(r"\. Pass \w+=<name of the column>", "", text)
+    text = re.sub(r"(multilabel='\w+'), (option=)", r"\1 \2", text)
+    for names, write in ((OPTIONS, _option), (OF_READING, _reading), (OF_METHODS, _setting)):
+        text = re.sub(rf"(?<![\w.=-])({'|'.join(names)})={VALUE}", _unless_typed(write), text)
+    return text
+
+
+def _unless_typed(write: Callable[[str, str | None], str]) -> Callable[[re.Match[str]], str]:
+    """Leave alone what stands behind --set or --read already."""
+
+    def replaced(found: re.Match[str]) -> str:
+        before = found.string[: found.start()]
+        if before.endswith(("--set ", "--read ", "--set '", "--read '")):
+            return found[0]
+        return write(found[1], found[2])
+
+    return replaced
+
+
+def _option(name: str, value: str | None) -> str:
+    option = OPTIONS[name]
+    if value == "{}":
+        value = "none"
+    elif value is None and option == "--groups":
+        value = "COLUMN or FILE"
+    elif value is None:
+        value = VALUES.get(name)
+    elif value.startswith("<"):
+        value = "COLUMN"
+    else:
+        bare = value.strip(QUOTES)
+        value = bare if re.fullmatch(r"[\w.-]+", bare) else f"'{bare}'"
+    return option if value is None else f"{option} {value}"
+
+
+def _reading(name: str, value: str | None) -> str:
+    shown = {None: "VALUE", "True": "true", "False": "false"}.get(value, value or "")
+    return f"--read {name}={shown.strip(QUOTES)}"
+
+
+def _setting(name: str, value: str | None) -> str:
+    return f"--set {name}={'VALUE' if value is None else value.strip(QUOTES)}"
