@@ -141,6 +141,12 @@ READ = {
         "a,w1,yes,w2,no,3,4\nb,w2,yes,w3,yes,1,2\n",
         {("a", "w1"): "yes", ("a", "w2"): "no", ("b", "w2"): "yes", ("b", "w3"): "yes"},
     ),
+    "labels before workers of the same name": (
+        "doc,worker1_label,worker1,worker2_label,worker2,gold\n"
+        "d1,0,a,1,b,0\nd2,1,b,1,c,1\nd3,0,c,0,a,0\n",
+        {("d1", "a"): 0, ("d1", "b"): 1, ("d2", "b"): 1, ("d2", "c"): 1, ("d3", "c"): 0,
+         ("d3", "a"): 0},
+    ),
     "names without a number": (
         "tweet_id,alice,bob,carol,url\n901,pos,neg,pos,http://a\n902,neg,neg,pos,http://b\n"
         "903,pos,pos,,http://c\n",

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import narwhals as nw
@@ -81,7 +82,7 @@ _KINDS: dict[str, tuple[str, frozenset[str]]] = {
             "it is called like something computed from the annotations",
             "majority mv majorityvote mode consensus final aggregate aggregated agree agreement "
             "agreed unanimous mean average avg median std sd stdev var variance entropy kappa sum "
-            "disagreement merged",
+            "disagreement merged pred preds predicted prediction predictions inferred mace",
         ),
         (
             "confidence",
@@ -163,6 +164,11 @@ class _Family:
 
 
 def _families(names: Sequence[str]) -> list[_Family]:
+    return _families_of(tuple(names))
+
+
+@lru_cache(maxsize=8)
+def _families_of(names: tuple[str, ...]) -> list[_Family]:
     """Columns that are numbered or lettered alike, or share a word that says what they hold."""
     found: dict[str, dict[str, str]] = {}
     for name in names:
@@ -290,7 +296,9 @@ def as_cell(value: Any) -> str:
     text = "" if value is None else str(value).strip()
     if text in MISSING_CELLS:
         return ""
-    return re.sub(r"^([+-]?\d+)\.0$", r"\1", text)
+    if text.endswith(".0") and re.fullmatch(r"[+-]?\d+", text[:-2]):
+        return text[:-2]
+    return text
 
 
 def distinct(cells: Iterable[str]) -> list[str]:
@@ -429,6 +437,10 @@ def paired(worker: str, label: str, names: Sequence[str]) -> list[tuple[str, str
         If a pattern fits no column, or a column has no partner.
     """
     workers, labels = _matched(worker, names, "worker"), _matched(label, names, "label")
+    # "worker*" fits "worker1_label", too, which is for "worker*_label".
+    wider, closer = (workers, labels) if len(worker) < len(label) else (labels, workers)
+    for key in [key for key, name in wider.items() if name in closer.values()]:
+        del wider[key]
     lonely = [*(labels[k] for k in labels if k not in workers)]
     lonely += [workers[k] for k in workers if k not in labels]
     if lonely:
@@ -826,7 +838,8 @@ class _Judged:
         if kind == "item":
             return family is None
         if kind == "id":
-            return 2 * len(self.counts[name]) > self.counts[name].total()
+            others = self.vocabulary(other for other in self.names if other != name)
+            return _all_differ(self.columns[name]) or self.within(name, others) < SHARED
         return bool(kind)
 
     @staticmethod
