@@ -125,7 +125,6 @@ def test_annotators_who_tick_are_recognised_by_their_labels(tmp_path):
     ]
     for separator in (";", ", ", "|"):
         frame = long(separator.join, answers).pivot(index="task", columns="worker", values="label")
-        frame["note"] = "seen"
         path = csv(tmp_path / "w.csv", frame.reset_index())
         with pytest.raises(AnnotationError, match="several labels"):
             read_annotations(path, format="wide")
