@@ -830,7 +830,7 @@ def test_parts_that_are_models_are_named(method, settings, home):
 
 
 @pytest.mark.parametrize("method", ["dawid-skene", "majority-vote", "mace"])
-@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
+@pytest.mark.filterwarnings("always::manyhands.exceptions.NotIdentifiableWarning")
 def test_constant_annotators_are_told_of_and_nothing_is_accepted(home, method):
     """Two who always say pos, and a good one: all 200 labels were once accepted."""
     rng = np.random.default_rng(0)
@@ -841,6 +841,8 @@ def test_constant_annotators_are_told_of_and_nothing_is_accepted(home, method):
     write_csv(home / "V.csv", [("task", "worker", "label"), *rows])
     found = done_json("aggregate", "V.csv", "--method", method, "--out", "labels")
     assert found["actions"]["accept"] == 0
+    assert found["level"] is None
+    assert "nothing in the annotations decides who is right" in found["headline"]
     summary = json.loads((home / "labels" / "summary.json").read_text())
     said = [each["text"] for each in summary["warnings"] if each["code"] == "not-identifiable"]
     text = "nnotators z1, z2 gave the same answer every time"

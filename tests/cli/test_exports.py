@@ -174,7 +174,8 @@ def test_texts_and_gold_of_a_wide_table(raw):
     assert "gold" in json.dumps(summary)
     found = ("--annotators", "ann,bob,cy,di")
     done("aggregate", "beside.csv", *found, "--known", "beside.csv", "--out", "a.csv")
-    assert [row[1] for row in read_rows(Path("a.csv"))[1:]] == [str(c) for c in raw]
+    header, *rows = read_rows(Path("a.csv"))
+    assert [row[header.index("label")] for row in rows] == [str(c) for c in raw]
     done("aggregate", "beside.csv", *found, "--gold", "gold.csv", "--out", "b.csv")
 
 

@@ -210,7 +210,7 @@ class _Pages:
         """Show what to ask next, and what more rounds would bring if this is asked for."""
         ahead = bool(request.query_params.get("ahead"))
         plan = self._plans.next(ahead=ahead)
-        command = None if plan is None else self._plans.command(plan["n"])
+        command = None if plan is None else self._plans.command(plan["next"]["total"])
         return self._render("next", plan=plan, ahead=ahead, command=command)
 
     def status(self, request: Request) -> Response:

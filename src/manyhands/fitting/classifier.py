@@ -132,6 +132,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     _start_refusal: ClassVar[str | None] = None
     """Why ``fit(start=...)`` is refused: what replaces the weights. None: it is supported."""
     _continue_refusal: ClassVar[str | None] = None
+    # Whether the mean probability of its labels is about their accuracy (`metrics.levels`).
+    _knows_its_accuracy: ClassVar[bool] = False
     """Why there is no ``partial_fit``. None: there is."""
     _repeats_small_trainings: ClassVar[bool] = False
     """Whether a partial fit of up to 1,000 instances, where pilots cost most, trains anew."""

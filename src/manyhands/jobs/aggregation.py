@@ -200,11 +200,13 @@ def _concluded(
         annotated = table.annotations_per_instance() > 0
         rows = np.flatnonzero((truth >= 0) & annotated & ~is_known)
         metrics = measure(table, posterior, codes, truth, rows)
-    level = level_of_labels(table, aggregator, codes, posterior, gold=truth)
-    n = int((table.annotations_per_instance() > 0).sum())
+    decided = aggregator.identified_
+    level = level_of_labels(table, aggregator, codes, posterior, gold=truth, identified=decided)
+    annotated = table.annotations_per_instance() > 0
+    n, is_decided = int(annotated.sum()), bool(np.mean(decided[annotated]) > 0.5)
     if not aggregator._compares_annotators:  # Others have said it in their fit.
         warn_of_unidentified(aggregator._unidentified(votes_of(table, aggregator._gold)))
-    judged: dict[str, Any] = {"known": is_known, "identified": aggregator.identified_}
+    judged: dict[str, Any] = {"known": is_known, "identified": decided}
     found = consensus(table, posterior, values[codes], **judged)
     files: list[Path] = []
     if place is not None and place.suffix:
@@ -220,7 +222,7 @@ def _concluded(
         "labels": label_rows(codes, posterior, table.instances, table.classes),
         "actions": found.count_actions(),
         "level": None if level is None else level.to_dict(),
-        "headline": told(level, n, table.n_classes),
+        "headline": told(level, n, table.n_classes, is_decided),
         "files": [str(path) for path in files],
         "gold": metrics,
     }

@@ -397,7 +397,7 @@ def next_annotations(
     Examples
     --------
     >>> from manyhands import make_crowd, next_annotations
-    >>> table = make_crowd([0, 1] * 30, annotations_per_instance=2, random_state=0)
+    >>> table = make_crowd([0, 1] * 30, noise_strength=0.1, random_state=0)
     >>> len(next_annotations(table, 4, criterion="accuracy", load=1, random_state=0))
     4
     """

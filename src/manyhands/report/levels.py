@@ -18,7 +18,7 @@ from manyhands.inference import DawidSkene
 from manyhands.metrics import Level, accuracy_of_labels
 from manyhands.report.inputs import Inputs
 from manyhands.report.words import count, percent_range
-from manyhands.typing import FloatArray, IntArray
+from manyhands.typing import BoolArray, FloatArray, IntArray
 
 Summary = Mapping[str, Any]
 
@@ -33,10 +33,17 @@ def levels_section(inputs: Inputs, new_items: Level | None = None) -> dict[str, 
         inferred.posterior if inferred.probable and inferred.name == type(model).__name__ else None
     )
     level = level_of_labels(
-        inputs.table, model, inferred.codes, own, gold=inputs.gold, fitted=inputs.aggregator
+        inputs.table,
+        model,
+        inferred.codes,
+        own,
+        gold=inputs.gold,
+        fitted=inputs.aggregator,
+        identified=inputs.identified,
     )
     return {
         "n": int(inputs.annotated.sum()),
+        "identified": bool(np.mean(inputs.identified[inputs.annotated]) > 0.5),
         "labels": None if level is None else level.to_dict(),
         "new_items": None if new_items is None else new_items.to_dict(),
         "has_classifier": inputs.classifier is not None,
@@ -51,6 +58,7 @@ def level_of_labels(
     *,
     gold: IntArray | None = None,
     fitted: Any = None,
+    identified: BoolArray | None = None,
 ) -> Level | None:
     """Level of inferred labels (`accuracy_of_labels`), whatever method inferred them.
 
@@ -70,12 +78,18 @@ def level_of_labels(
         True classes, -1 where unknown.
     fitted : aggregator, optional
         Whose ``is_known_`` marks labels that were given.
+    identified : boolean array of shape (n_instances,), optional
+        Instances whose label the annotations decide. Where most are not decided, no model's
+        expectation counts.
     """
     values = np.array([*table.classes.tolist(), None], dtype=object)
     known = getattr(model if fitted is None else fitted, "is_known_", None)
     if known is not None and len(known) != table.n_instances:
         known = None
-    if posterior is None or not getattr(model, "_knows_its_accuracy", False):
+    annotated = table.annotations_per_instance() > 0
+    if identified is not None and np.mean(identified[annotated]) <= 0.5:
+        posterior = None
+    elif posterior is None or not getattr(model, "_knows_its_accuracy", False):
         posterior = _expected(table, known, codes)
     return accuracy_of_labels(
         table,
@@ -99,10 +113,11 @@ def _expected(table: AnnotationTable, known: Any, codes: IntArray) -> FloatArray
             return None
 
 
-def told(level: Level | None, n: int, n_classes: int) -> str:
+def told(level: Level | None, n: int, n_classes: int, identified: bool = True) -> str:
     """Say a level of labels as the report's headline does."""
     labels = None if level is None else level.to_dict()
-    return headline({"levels": {"n": n, "labels": labels}, "data": {"n_classes": n_classes}})
+    levels = {"n": n, "labels": labels, "identified": identified}
+    return headline({"levels": levels, "data": {"n_classes": n_classes}})
 
 
 def headline(summary: Summary) -> str:
@@ -115,6 +130,8 @@ def headline(summary: Summary) -> str:
         why = "most items have one annotation, so that no two answers can be compared"
         if summary["data"]["n_classes"] < 2:
             why = "there is one class only"
+        elif not found.get("identified", True):
+            why = "nothing in the annotations decides who is right"
         return f"How many of the {count(n, 'label')} are right is not known: {why}."
     share = f"{percent_range(level)}"
     if level["source"] == "gold":
@@ -124,9 +141,10 @@ def headline(summary: Summary) -> str:
             f"{share} of the labels are right, estimated from {count(level['n'], 'label')} that "
             "people checked at random."
         )
+    about = f"More than {share[1:]}" if share.startswith(">") else f"About {share}"
     return (
-        f"About {share} of the {count(n, 'label')} are right: estimated from how annotators "
-        "agree, not measured."
+        f"{about} of the {count(n, 'label')} are right: estimated from how annotators agree, not "
+        "measured."
     )
 
 
