@@ -263,7 +263,9 @@ def _of_known(counts: Mapping[str, int], known: set[str]) -> Evidence | None:
 def labels_of_sets(counts: Mapping[str, int]) -> Cells:
     """Labels of every cell that is certainly a set; empty if the cells are no sets."""
     lists = {cell: listed_labels(cell) for cell in counts}
-    listed = {c: tuple(dict.fromkeys(labels)) for c, labels in lists.items() if labels is not None}
+    listed: Cells = {
+        cell: tuple(dict.fromkeys(labels)) for cell, labels in lists.items() if labels is not None
+    }
     if listed:
         return listed
     found = best_evidence(counts)

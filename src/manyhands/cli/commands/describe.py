@@ -159,7 +159,7 @@ def agreement(
     options = reading.arguments()
     store = open_store(tables)
     read = store or read_annotations(one_or_all(tables), **options)
-    scale = (reading.scale or Scale.nominal).value
+    scale: Any = (reading.scale or Scale.nominal).value
     check_scale(read.classes, read.class_order, scale)
     found = summary(read, scale=scale, n_resamples=resamples)
     rows = {
