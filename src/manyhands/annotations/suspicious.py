@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from manyhands.annotations.class_order import number_of
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.typing import MISSING, AnyArray, IntArray
 
@@ -76,7 +77,7 @@ def check_classes(
     if classes.dtype.kind in "iu":
         _check_numbers(counts, argument, matrix)
     elif classes.dtype.kind in "UT":
-        _check_texts(counts, argument)
+        _check_texts(counts, argument, fractions=named)
 
 
 def _refuse_ids(counts: Counts, argument: str) -> None:
@@ -160,7 +161,8 @@ def _far_from_the_others(values: list[int]) -> int | None:
     return largest if counted and largest >= FAR * codes[-1] else None
 
 
-def _check_texts(counts: Counts, argument: str) -> None:
+def _check_texts(counts: Counts, argument: str, *, fractions: bool) -> None:
+    """Check texts; if fractions are labels, too, they may be among whole numbers."""
     small = any(v.strip()[:1].islower() for v in counts if v.strip().lower() not in MARKS)
     marks = {value: count for value, count in counts.items() if _is_mark(value, small)}
     others = {value: count for value, count in counts.items() if value not in marks}
@@ -174,6 +176,8 @@ def _check_texts(counts: Counts, argument: str) -> None:
         )
     if len(numbers) > 1 and sum(numbers.values()) > sum(odd.values()):
         _check_numbers(_summed(numbers), argument, matrix=False)
+        if fractions:
+            odd = {value: count for value, count in odd.items() if number_of(value) is None}
         if odd:
             warn_caller(
                 f"{argument} holds {_listed(odd)} among whole numbers, so all labels are text. "

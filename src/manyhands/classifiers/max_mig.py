@@ -22,6 +22,7 @@ from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
 from manyhands.inference import MajorityVote
+from manyhands.inference.many_classes import as_dense
 from manyhands.inference.probability import normalise_rows
 from manyhands.nn import AggregatorModule, ScaledClassifier
 from manyhands.objectives import information_objective
@@ -146,7 +147,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         def column(values: Any, dtype: torch.dtype) -> Tensor:
             return torch.tensor(np.asarray(values)).to(fit.features.device, dtype)
 
-        posterior = MajorityVote().fit(table).posterior_
+        posterior = as_dense(MajorityVote().fit(table).posterior_)
         start = np.log(_count_confusions(table, posterior) + FLOOR)
         with torch.no_grad():
             module.tables.copy_(torch.from_numpy(start.transpose(0, 2, 1)))

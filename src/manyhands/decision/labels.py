@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array, issparse
 from sklearn.utils import check_random_state
 
 from manyhands.annotations.encoding import make_vocabulary
@@ -46,7 +47,7 @@ def decide(
 
     Parameters
     ----------
-    posterior : array-like of shape (n, n_classes)
+    posterior : array-like or scipy.sparse array of shape (n, n_classes)
         Class probabilities of each instance; rows sum to 1.
     rule : {"argmax", "balanced"} or cost matrix, default="argmax"
         "argmax": the most probable class, which minimises the expected number of errors.
@@ -120,7 +121,7 @@ def decide(
     codes = pick(gain, ties, generator(random_state))
     if refusal is None:
         return values[codes]
-    codes[~_reaches(gain.max(axis=1), refusal)] = len(values)
+    codes[~_reaches(row_max(gain), refusal)] = len(values)
     return _with_abstention(values, abstain)[codes]
 
 
@@ -133,6 +134,8 @@ def as_posterior(values: Any, *, argument: str = "posterior") -> FloatArray:
         If there are not two dimensions, or a row is not a distribution (up to 1e-3, which allows
         for single precision and three printed digits).
     """
+    if issparse(values):
+        return _sparse_posterior(values, argument)
     posterior: FloatArray = np.asarray(values, dtype=np.float64)
     if posterior.ndim != 2 or not posterior.shape[1]:
         raise AnnotationError(
@@ -149,6 +152,35 @@ def as_posterior(values: Any, *, argument: str = "posterior") -> FloatArray:
             "counts by their sum, apply a softmax to scores, or leave out rows without an answer"
         )
     return posterior
+
+
+def _sparse_posterior(values: Any, argument: str) -> Any:
+    """Check probabilities of many classes, as a CSR array."""
+    posterior: Any = csr_array(values, dtype=np.float64)
+    posterior.sum_duplicates()
+    posterior.sort_indices()
+    total = posterior @ np.ones(posterior.shape[1])
+    if (posterior.data < -1e-6).any() or (np.abs(total - 1) > 1e-3).any():
+        k = int(np.argmax(np.abs(total - 1)))
+        raise AnnotationError(
+            f"{argument} is not a distribution: row {k} sums to {total[k]:.6g}. Divide counts by "
+            "their sum, or leave out rows without an answer"
+        )
+    return posterior
+
+
+def row_max(values: Any) -> FloatArray:
+    """Largest entry of each row, shape (n,), of an array or of a CSR array without empty rows."""
+    if issparse(values):
+        rows: Any = values
+        return np.asarray(np.maximum.reduceat(rows.data, rows.indptr[:-1]))
+    return np.asarray(values.max(axis=1))
+
+
+def entries(values: Any, rows: IntArray, columns: IntArray) -> FloatArray:
+    """Entries at the given places, shape (k,), of an array or of a CSR array."""
+    found: Any = values[rows, columns]
+    return np.asarray(found.toarray() if hasattr(found, "toarray") else found).ravel()
 
 
 def _class_values(classes: Any, n_classes: int) -> AnyArray:
@@ -172,6 +204,11 @@ def _gains(
                 "abstaining as its last column"
             )
         n_classes = posterior.shape[1]
+        if issparse(posterior):
+            raise AnnotationError(
+                f"rule is a cost matrix, which {n_classes:,} classes do not take; use 'argmax' or "
+                "'balanced'"
+            )
         gain = -posterior @ _checked_costs(rule, n_classes)
         return gain[:, :n_classes], gain[:, n_classes] if gain.shape[1] > n_classes else None
     if rule not in ("argmax", "balanced"):
@@ -185,12 +222,24 @@ def _balanced(posterior: FloatArray, class_prior: Any) -> FloatArray:
     """Posterior if all classes were equally frequent; an absent class has probability 0."""
     n, n_classes = posterior.shape
     if class_prior is None:
-        prior = posterior.sum(axis=0) / max(n, 1)
+        total = np.ones(n) @ posterior if issparse(posterior) else posterior.sum(axis=0)
+        prior = np.asarray(total) / max(n, 1)
         prior[prior <= _NO_MASS] = 0
     else:
         prior = _checked_prior(class_prior, n_classes)
+    if issparse(posterior):
+        return _balanced_sparse(posterior, prior)
     ratio = np.divide(posterior, prior, out=np.zeros_like(posterior), where=prior > 0)
     return np.asarray(ratio / ratio.sum(axis=1, keepdims=True))
+
+
+def _balanced_sparse(posterior: Any, prior: FloatArray) -> Any:
+    """Balanced probabilities of a CSR array."""
+    own = np.asarray(prior)[posterior.indices]
+    data = np.divide(posterior.data, own, out=np.zeros_like(posterior.data), where=own > 0)
+    total = np.add.reduceat(data, posterior.indptr[:-1])
+    data = data / np.repeat(total, np.diff(posterior.indptr))
+    return csr_array((data, posterior.indices, posterior.indptr), shape=posterior.shape)
 
 
 def _checked_prior(class_prior: Any, n_classes: int) -> FloatArray:
@@ -246,6 +295,8 @@ def pick(gain: FloatArray, ties: str, rng: np.random.RandomState) -> IntArray:
     Gains that are equal up to rounding are ties. The first one is chosen, or a random one if
     ``ties`` is "random".
     """
+    if issparse(gain):
+        return _pick_sparse(gain, ties, rng)
     chosen = np.empty(len(gain), dtype=np.int64)
     for first in range(0, len(gain), BLOCK):
         rows = gain[first : first + BLOCK]
@@ -254,6 +305,17 @@ def pick(gain: FloatArray, ties: str, rng: np.random.RandomState) -> IntArray:
             tied = tied * rng.uniform(0.5, 1.0, size=tied.shape)
         chosen[first : first + BLOCK] = np.argmax(tied, axis=1)
     return chosen
+
+
+def _pick_sparse(gain: Any, ties: str, rng: np.random.RandomState) -> IntArray:
+    """Column of the largest entry in each row of a CSR array without empty rows."""
+    start, width = gain.indptr[:-1], np.diff(gain.indptr)
+    rank = _reaches(gain.data, np.repeat(row_max(gain), width)).astype(np.float64)
+    if ties == "random":
+        rank *= rng.uniform(0.5, 1.0, size=rank.shape)
+    is_best = rank == np.repeat(np.maximum.reduceat(rank, start), width)
+    columns = np.where(is_best, gain.indices, gain.shape[1])
+    return np.minimum.reduceat(columns, start).astype(np.int64)
 
 
 def share_ties(gain: FloatArray) -> FloatArray:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
@@ -15,6 +16,7 @@ from manyhands.fitting.context import Earlier, Fit
 from manyhands.fitting.latent import SoftTargets
 from manyhands.fitting.template import set_annotator_attributes
 from manyhands.inference import MajorityVote
+from manyhands.inference.many_classes import as_dense
 from manyhands.inference.vote_sums import vote_shares
 from manyhands.inference.votes import make_votes
 from manyhands.nn import FixedConfusionModule
@@ -51,6 +53,8 @@ def infer_targets(
     else:
         aggregator.fit(table, start=start)
     model.confusion_ = aggregator.confusion_
+    if issparse(aggregator.posterior_):
+        aggregator.posterior_ = as_dense(aggregator.posterior_)
     if model.targets == "soft":
         posterior: FloatArray = aggregator.posterior_
         return posterior

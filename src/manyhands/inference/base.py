@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from manyhands.annotations import as_table
+from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.columns import require_annotators
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.sharded import ShardedAnnotations
@@ -49,6 +49,7 @@ from manyhands.inference.lone_families import (
     set_apart,
     warn_of_lone_families,
 )
+from manyhands.inference.many_classes import as_dense, check_size
 from manyhands.inference.probability import normalise_rows
 from manyhands.inference.stored_votes import ORDINARY, Course, filled, labels_of, votes_of
 from manyhands.inference.vote_sums import (
@@ -115,6 +116,15 @@ class BaseAggregator(BaseEstimator):
 
     _compares_annotators = True
     """Whether the method learns about annotators from the annotations of others."""
+
+    _uses_start = True
+    """Whether the method starts from a posterior; if not, none is made for it."""
+
+    _counts_confusions = False
+    """Whether the method keeps a confusion matrix for each annotator while it fits."""
+
+    _takes_many_classes = False
+    """Whether the method's memory grows with the annotations, however many classes there are."""
 
     _needs_gold = False
     """Whether the method does nothing of its own without gold."""
@@ -253,8 +263,10 @@ class BaseAggregator(BaseEstimator):
         if duplicates == "error":  # Otherwise pairs are known to repeat: they are the same ones.
             warn_of_numbered_rows(self.table_, new)
         known = gold_of_both(self._gold, gold, new, merged)
-        start = vote_shares(self._votes(merged).answers)
-        start[: len(self.posterior_)] = self.posterior_
+        start = None
+        if self._uses_start:
+            start = vote_shares(self._votes(merged).answers)
+            start[: len(self.posterior_)] = self.posterior_
         return self._fit(merged, known, start)
 
     def _fit(
@@ -279,6 +291,8 @@ class BaseAggregator(BaseEstimator):
                 "DawidSkene, OneCoinDawidSkene, GLAD, MACE, IBCC, MajorityVote and "
                 "WeightedMajorityVote take a store and checkpoint="
             )
+        if not (self._takes_many_classes or isinstance(table, ShardedAnnotations)):
+            self._refuse_many_classes(table)
         self.__dict__.pop("confusion_", None)
         self.table_, self._gold = table, gold
         self.classes_ = table.classes
@@ -298,7 +312,9 @@ class BaseAggregator(BaseEstimator):
         if found is not None and self._warns_of_shared_mistakes:
             warn_of_shared_mistakes(table, n_gold=0 if lone.are_all else found.known)
         warn_of_lone_families(lone)
-        first: Any = starting_shares(votes) if start is None else start
+        first: Any = start
+        if start is None and self._uses_start:
+            first = starting_shares(votes)
         if start is not None and votes.gold is not None:
             clamp_to_gold(votes, start)
         self.log_likelihood_: FloatArray = np.zeros(0)
@@ -327,6 +343,13 @@ class BaseAggregator(BaseEstimator):
         """Why the annotations decide no label; None if they do."""
         is_known = getattr(self.table_, "annotators_known", True)
         return unidentified(votes, self.annotators_ if is_known else None, self.posterior_)
+
+    def _refuse_many_classes(self, table: Any) -> None:
+        """Refuse so many classes that the method's arrays do not fit in memory."""
+        name, votes = type(self).__name__, "Choose MajorityVote, which counts votes alone"
+        if self._counts_confusions:
+            votes += ", or OneCoinDawidSkene, which keeps one accuracy per annotator, if it fits"
+        check_size(table, name, confusions=self._counts_confusions, alternative=votes)
 
     def _measure_dependence(self, votes: AllVotes, start: Any) -> None:
         """Set ``dependence_`` and ``dependence_se_``."""
@@ -432,7 +455,10 @@ class BaseAggregator(BaseEstimator):
         """Annotations counted against the posterior, for models without confusion matrices."""
         check_is_fitted(self, "posterior_")
         require_annotators(self.table_, "a confusion matrix of each annotator")
-        return estimate_confusions(self._fitted_votes(), self.posterior_)
+        if isinstance(self.table_, AnnotationTable):
+            remains = "labels_ and annotator_accuracy_ remain"
+            check_size(self.table_, "confusion_", confusions=True, alternative=remains)
+        return estimate_confusions(self._fitted_votes(), as_dense(self.posterior_))
 
     def _fitted_votes(self) -> Any:
         """The answers that took part in the fit, without abstentions."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import clone
 
 from manyhands import inference
@@ -129,14 +130,17 @@ def against_gold(
     Returns
     -------
     dict
-        ``accuracy``, ``macro_f1``, ``minority_recall`` (None if gold has only one class), ``ece``.
+        ``accuracy``, ``macro_f1``, ``minority_recall`` (None if gold has only one class), ``ece``
+        (None of a sparse posterior).
     """
     y = classes[codes]
     return {
         "accuracy": accuracy(y, labels),
         "macro_f1": macro_f1(y, labels),
         "minority_recall": minority_recall(y, labels) if len(np.unique(y)) > 1 else None,
-        "ece": expected_calibration_error(posterior, y, classes=classes),
+        "ece": None
+        if issparse(posterior)
+        else expected_calibration_error(posterior, y, classes=classes),
     }
 
 

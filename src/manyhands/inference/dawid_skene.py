@@ -153,6 +153,8 @@ class DawidSkene(TakesHistory):
 
     _takes_stores = True
 
+    _counts_confusions = True
+
     def __init__(
         self,
         max_iter: int = 100,

@@ -133,6 +133,8 @@ class EBCC(BaseAggregator):
         "abstentions": [StrOptions({"model", "ignore"})],
     }
 
+    _counts_confusions = True
+
     def __init__(
         self,
         max_iter: int = 500,

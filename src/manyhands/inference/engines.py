@@ -46,6 +46,7 @@ from operator import iadd
 from typing import Any, Protocol
 
 import numpy as np
+from scipy.sparse import issparse
 
 from manyhands.io.mapped import release
 from manyhands.typing import AnyArray
@@ -168,4 +169,7 @@ def rows_at(array: Any, shard: OfInstances, place: slice) -> Any:
     """Rows of a shard: those of an array over all instances, or what a function of it returns."""
     if array is None:
         return None
-    return array(shard) if callable(array) else np.asarray(array[place])
+    if callable(array):
+        return array(shard)
+    rows = array[place]
+    return rows if issparse(rows) else np.asarray(rows)

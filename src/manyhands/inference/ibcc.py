@@ -128,6 +128,8 @@ class IBCC(TakesHistory):
 
     _takes_stores = True
 
+    _counts_confusions = True
+
     def __init__(
         self,
         max_iter: int = 100,

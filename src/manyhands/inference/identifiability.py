@@ -212,18 +212,19 @@ def agreement_between_units(votes: Votes) -> Agreement:
     if len(rows) < LEAST_INSTANCES:
         return Agreement(np.nan, np.nan, np.nan)
     part = votes.select(rows)
-    shares = (
-        np.bincount(
-            part.instance * np.int64(n_classes) + part.response, minlength=len(rows) * n_classes
-        )
-        .reshape(len(rows), n_classes)
-        .astype(np.float64)
+    k, total = len(rows), np.bincount(part.response, minlength=n_classes).astype(np.float64)
+    given, times = np.unique(
+        part.instance * np.int64(n_classes) + part.response, return_counts=True
     )
+    # Squares of all counts without those of each instance, in O(annotations).
+    less = 2 * total[given % n_classes] * times - times.astype(np.float64) ** 2
+    squares = (total**2).sum() - np.array([0.0, *np.bincount(given // n_classes, less, k)])
     weight = size[rows]
     differ = weight * (1.0 - same[rows] / pairs[rows])
-    whole = float(_alpha(differ.sum(), shares.sum(axis=0), weight.sum()))
-    each = _alpha(differ.sum() - differ, shares.sum(axis=0) - shares, weight.sum() - weight)
-    k = len(rows)
+    gone, left_out = np.array([0.0, *weight]), np.array([0.0, *differ])
+    n_left = total.sum() - np.array([0.0, *np.bincount(part.instance, minlength=k)])
+    whole, *others = _alpha(differ.sum() - left_out, n_left, squares, weight.sum() - gone).tolist()
+    each = np.array(others)
     error = float(np.sqrt((k - 1) / k * ((each - each.mean()) ** 2).sum()))
     half = float(t.ppf(0.975, k - 1)) * error
     return Agreement(whole, whole - half, whole + half)
@@ -261,10 +262,12 @@ def _z_of_kappa(one: IntArray, other: IntArray, n_classes: int) -> float:
     return ((one == other).mean() - chance) / np.sqrt(variance / n) if variance > 1e-12 else 0.0
 
 
-def _alpha(differ: Any, counts: FloatArray, weight: Any) -> Any:
-    """1 - observed / expected disagreement, from sums over instances; counts are (..., C)."""
-    n = counts.sum(axis=-1)
-    expected = (n**2 - (counts**2).sum(axis=-1)) / np.maximum(n * (n - 1), 1.0)
+def _alpha(differ: FloatArray, n: FloatArray, squares: FloatArray, weight: FloatArray) -> Any:
+    """1 - observed / expected disagreement, from sums over instances.
+
+    ``squares`` are the sums of the squared numbers of annotations of each class.
+    """
+    expected = (n**2 - squares) / np.maximum(n * (n - 1), 1.0)
     observed = differ / np.maximum(weight, 1.0)
     # Without any difference in the answers, they agree.
     return 1.0 - np.divide(observed, expected, out=np.zeros_like(observed), where=expected > 0)

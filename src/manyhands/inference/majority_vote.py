@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
-from manyhands.decision.labels import pick
+from manyhands.decision.labels import pick, row_max
 from manyhands.inference.base import BaseAggregator, known_prior
+from manyhands.inference.lone_families import LoneFamilies
+from manyhands.inference.many_classes import is_vast, sparse_shares
 from manyhands.inference.stored_votes import filled
 from manyhands.inference.vote_sums import starting_shares, vote_shares
 from manyhands.inference.votes import AllVotes, Votes, zip_shards
@@ -32,6 +35,10 @@ class MajorityVote(BaseAggregator):
     -----
     An instance without annotations gets the mean of the others.
 
+    With more than 1,000 classes and 2 million cells, ``posterior_`` is a
+    ``scipy.sparse.csr_array``: time and memory grow with the annotations, not with the classes.
+    Use ``posterior_.toarray()`` for a dense one.
+
     Examples
     --------
     >>> import numpy as np
@@ -49,13 +56,19 @@ class MajorityVote(BaseAggregator):
 
     _takes_stores = True
 
+    _uses_start = False
+
+    _takes_many_classes = True
+
     def __init__(self, *, soft: bool = True, ties: str = "first", random_state: Any = None) -> None:
         self.soft = soft
         self.ties = ties
         self.random_state = random_state
 
     def _infer(self, votes: AllVotes, start: Any, rng: np.random.RandomState) -> None:
-        if isinstance(votes, Votes):
+        if isinstance(votes, Votes) and is_vast(votes.n_instances, votes.n_classes):
+            self.posterior_ = self._sparse_posterior(sparse_shares(votes), rng)
+        elif isinstance(votes, Votes):
             self.posterior_ = self._winner_posterior(vote_shares(votes), rng)
         else:
             shares: Any = starting_shares(votes.answers)
@@ -64,9 +77,34 @@ class MajorityVote(BaseAggregator):
             self.posterior_ = filled(votes, votes.n_classes, winners)
         self.class_prior_ = known_prior(votes, self.posterior_)
 
+    def _sparse_posterior(self, shares: Any, rng: np.random.RandomState) -> Any:
+        """`_winner_posterior` of a sparse array."""
+        if self.soft:
+            return shares
+        width = np.diff(shares.indptr)
+        if self.ties == "distribute":
+            top = np.repeat(row_max(shares), width)
+            won = np.isclose(shares.data, top, atol=1e-12).astype(np.float64)
+            won /= np.repeat(np.add.reduceat(won, shares.indptr[:-1]), width)
+            found = csr_array((won, shares.indices, shares.indptr), shape=shares.shape)
+            found.eliminate_zeros()
+            return found
+        n = shares.shape[0]
+        winners = pick(shares, self.ties, rng)
+        return csr_array((np.ones(n), winners, np.arange(n + 1)), shape=shares.shape)
+
     def _posterior(self, votes: Votes) -> FloatArray:
+        if is_vast(votes.n_instances, votes.n_classes):
+            shares = sparse_shares(votes, empty=self.class_prior_)
+            sparse: FloatArray = self._sparse_posterior(shares, self._generator())
+            return sparse
         shares = vote_shares(votes, empty=self.class_prior_)
         return self._winner_posterior(shares, self._generator())
+
+    def _lone_families(self, votes: Any) -> LoneFamilies:
+        if is_vast(votes.n_instances, votes.n_classes):
+            return LoneFamilies.none(votes.n_instances)  # Their rows would have to be written.
+        return super()._lone_families(votes)
 
     def _winner_posterior(self, shares: FloatArray, rng: np.random.RandomState) -> FloatArray:
         if self.soft:

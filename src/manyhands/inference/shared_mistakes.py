@@ -37,6 +37,9 @@ LEAST_Z = 4.0
 LEAST_DECLARED_Z = 2.0
 """A declared family below it shows no shared mistakes."""
 
+MOST_COLUMNS = 256
+"""Columns of the indicators of annotations; more classes share them."""
+
 MOST_ANNOTATORS, MOST_INSTANCES = 30, 2000
 """The search looks at no more than these, so that it costs less than a fit."""
 
@@ -203,6 +206,7 @@ class Centred:
     table : AnnotationTable
         At most `MOST_INSTANCES` instances, one annotation of each pair.
     values : array of shape (m, C)
+        With many classes, a sketch of `MOST_COLUMNS` columns.
     draws : array of shape (B, n)
         How often each bootstrap sample holds each instance.
     """
@@ -221,11 +225,14 @@ class Centred:
         pairs = part.instance.astype(np.int64) * part.n_annotators + part.annotator
         rows = np.flatnonzero(part.weight > 0)
         part = part.take(rows[np.unique(pairs[rows], return_index=True)[1]])
-        cells = part.annotator * np.int64(part.n_classes) + part.label
-        counts = np.bincount(cells, minlength=part.n_annotators * part.n_classes)
-        counts = counts.reshape(part.n_annotators, part.n_classes)
-        own = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-        values = np.eye(part.n_classes)[part.label] - own[part.annotator]
+        bucket, sign, width = _sketch(part.n_classes)
+        cells = part.annotator * np.int64(width) + bucket[part.label]
+        counts = np.bincount(cells, sign[part.label], minlength=part.n_annotators * width)
+        counts = counts.reshape(part.n_annotators, width)
+        given = part.annotations_per_annotator()[:, None]
+        own = counts / np.maximum(given, 1)
+        values = -own[part.annotator]
+        values[np.arange(len(values)), bucket[part.label]] += sign[part.label]
         draws = rng.poisson(1.0, (N_RESAMPLES, part.n_instances)).astype(np.float64)
         return cls(part, values, draws)
 
@@ -238,6 +245,19 @@ class Centred:
             np.float64
         )
         return sums[:, :-2], sums[:, -2], sums[:, -1]
+
+
+def _sketch(n_classes: int) -> tuple[IntArray, FloatArray, int]:
+    """Column and sign of each class, and the number of columns: a column for each of few classes.
+
+    Many classes share columns by chance, with random signs, so that products of indicators keep
+    their expectation (count sketch: Charikar, Chen & Farach-Colton, ICALP 2002).
+    """
+    if n_classes <= MOST_COLUMNS:
+        return np.arange(n_classes), np.ones(n_classes), n_classes
+    rng = np.random.default_rng(0)
+    signs = rng.choice(np.array([-1.0, 1.0]), n_classes)
+    return rng.integers(MOST_COLUMNS, size=n_classes), signs, MOST_COLUMNS
 
 
 def _measure(

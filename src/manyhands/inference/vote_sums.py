@@ -6,7 +6,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
+from manyhands.decision.labels import entries
 from manyhands.inference.probability import normalise_rows
 from manyhands.inference.votes import (
     SHARD,
@@ -86,6 +88,8 @@ def _times(weight: FloatArray | None, value: FloatArray | None) -> FloatArray | 
 
 def probability_correct(votes: Votes, posterior: FloatArray) -> FloatArray:
     """Probability that each annotation is correct, shape (n_annotations,)."""
+    if issparse(posterior):
+        return entries(posterior, votes.instance, votes.response)
     flat = votes.instance * np.int64(votes.n_classes) + votes.response
     return posterior.ravel()[flat]
 

@@ -95,6 +95,8 @@ class WorkerClustering(BaseAggregator):
         "n_clusters": [COUNT],
     }
 
+    _counts_confusions = True
+
     def __init__(
         self,
         max_iter: int = 100,

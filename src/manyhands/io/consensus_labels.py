@@ -7,11 +7,12 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
+from scipy.sparse import issparse
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode, make_vocabulary, missing_mask
 from manyhands.annotations.target import as_one_kind, over
-from manyhands.decision.labels import as_posterior
+from manyhands.decision.labels import as_posterior, entries, generator, pick, row_max
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.inputs import frame_in_order, series_in_order
 from manyhands.io.columns import Frame, as_numbers, preview, with_types
@@ -45,7 +46,7 @@ class Consensus:
         Ids of the instances; class values.
     codes : integer array
         Class codes; -1 where the label was left open.
-    posterior : array of shape (n_instances, n_classes)
+    posterior : array of shape (n_instances, n_classes), sparse where classes are many
     n_annotations : integer array
     agreement : array
         Share of the instance's annotations that name its label; NaN without label or annotation.
@@ -82,13 +83,15 @@ class Consensus:
         -------
         dict {column: array of shape (n_instances,)}
             ``task``, ``label`` (None where it was left open), ``probability``, ``n_annotations``,
-            ``agreement`` (NaN where there is none), ``action``, the probability of every class,
-            and ``reviewed``: "yes" for a known label, else empty; see `manyhands.io.read_gold`.
+            ``agreement`` (NaN where there is none), ``action``, the probability of every class
+            (unless `posterior` is sparse), and ``reviewed``: "yes" for a known label, else empty;
+            see `manyhands.io.read_gold`.
         """
         values = np.array([*self.classes.tolist(), None], dtype=object)
-        shares = {
-            f"p({name})": self.posterior[:, c] for c, name in enumerate(self.classes.tolist())
-        }
+        shares = {}
+        if not issparse(self.posterior):  # Otherwise there would be thousands of columns.
+            names = enumerate(self.classes.tolist())
+            shares = {f"p({name})": self.posterior[:, c] for c, name in names}
         return {
             "task": self.tasks,
             "label": values[self.codes],
@@ -131,7 +134,7 @@ def consensus(
     Parameters
     ----------
     table : AnnotationTable
-    posterior : array-like or frame of shape (n_instances, n_classes)
+    posterior : array-like, sparse array or frame of shape (n_instances, n_classes)
         Class probabilities, as in an aggregator's ``posterior_``. Rows of a frame are matched with
         the instances by id, and its columns with the classes by name.
     labels : array-like of shape (n_instances,), optional
@@ -177,13 +180,15 @@ def consensus(
     """
     if not 0 < accept <= 1:
         raise AnnotationError(f"accept={accept!r} is no probability; give one in (0, 1]")
-    posterior = as_posterior(frame_in_order(table, posterior, "posterior"))
+    if not issparse(posterior):
+        posterior = frame_in_order(table, posterior, "posterior")
+    posterior = as_posterior(posterior)
     if posterior.shape != (table.n_instances, table.n_classes):
         raise AnnotationError(
             f"posterior has shape {posterior.shape}; it must have one row per instance and one "
             f"column per class of the table, {(table.n_instances, table.n_classes)}"
         )
-    codes = posterior.argmax(axis=1) if labels is None else _codes(labels, table)
+    codes = _codes(labels, table) if labels is not None else _most_probable(posterior)
     observed = table.observed
     n = observed.annotations_per_instance()
     same = codes[observed.instance] == observed.label
@@ -206,9 +211,18 @@ def consensus(
     return Consensus(table.instances, table.classes, codes, posterior, n, share, actions, certain)
 
 
-def _probability(posterior: FloatArray, codes: IntArray) -> FloatArray:
-    chosen = posterior[np.arange(len(codes)), codes]
-    found: FloatArray = np.where(codes >= 0, chosen, posterior.max(axis=1, initial=0.0))
+def _most_probable(posterior: Any) -> IntArray:
+    if not issparse(posterior):
+        return np.asarray(posterior.argmax(axis=1))
+    shares: Any = posterior
+    return pick(shares, "first", generator(0))
+
+
+def _probability(posterior: Any, codes: IntArray) -> FloatArray:
+    if not len(codes):
+        return np.zeros(0)
+    chosen = entries(posterior, np.arange(len(codes)), codes)
+    found: FloatArray = np.where(codes >= 0, chosen, row_max(posterior))
     return found
 
 

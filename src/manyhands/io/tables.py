@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +33,7 @@ from manyhands.io.label_values import (
     written_marks,
 )
 from manyhands.io.sheets import UNSTATED, Stated
-from manyhands.io.spellings import Spellings, with_meanings
+from manyhands.io.spellings import Spellings, read_mapping, with_meanings
 from manyhands.typing import AnyArray
 
 
@@ -60,6 +61,8 @@ def read_table(
     """Read a long table or a dense matrix; see `manyhands.io.read_annotations`."""
     path = existing_file(path)
     read_scale(scale)
+    if isinstance(mapping, str | os.PathLike):
+        mapping = read_mapping(mapping)
     with naming(path):
         if suffix_of(path) == ".npy":
             if mapping is not None or lowercase:

@@ -16,6 +16,7 @@ from manyhands.inference.base import BaseAggregator
 from manyhands.inference.comparison import against_gold, compare_aggregators
 from manyhands.inference.identifiability import warn_of_unidentified
 from manyhands.inference.inputs import recode_classes, without_known
+from manyhands.inference.many_classes import is_vast
 from manyhands.inference.stored_votes import votes_of
 from manyhands.io import Consensus, Export, GoldFile, consensus
 from manyhands.io.contents import Shown, shown_of
@@ -92,6 +93,11 @@ def aggregate_table(
         raise AnnotationError(
             f"out={str(out)!r} names a folder, whose report judges annotators, and these votes do "
             "not say who gave them; name a file for the labels, such as labels.csv"
+        )
+    if place is not None and not place.suffix and is_vast(table.n_instances, table.n_classes):
+        raise AnnotationError(
+            f"out={str(out)!r} names a folder for a model and a report, and these do not hold "
+            f"{table.n_classes:,} classes; name a file for the labels, such as labels.csv"
         )
     own = {} if history is None else {"history": history}
     own |= {} if checkpoint is None else {"checkpoint": checkpoint}

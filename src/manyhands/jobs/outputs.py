@@ -21,6 +21,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import missing_mask
+from manyhands.decision.labels import entries, row_max
 from manyhands.exceptions import (
     AnnotationError,
     MissingExtraError,
@@ -456,8 +457,9 @@ def label_rows(
     A code of -1 means undecided: the label is None and the probability is the largest one.
     """
     values = [*classes.tolist(), None]
-    top = proba.max(axis=1)
-    chosen = proba[range(len(codes)), codes]
+    if not len(codes):
+        return []
+    top, chosen = row_max(proba), entries(proba, np.arange(len(codes)), codes)
     shown = [float(p if code >= 0 else m) for code, p, m in zip(codes, chosen, top, strict=True)]
     return [
         {"task": task, "label": values[code], "probability": p}

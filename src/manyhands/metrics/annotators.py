@@ -10,12 +10,14 @@ References
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
+from scipy.sparse import issparse
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.columns import require_annotators
+from manyhands.decision.labels import entries
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.inputs import frame_in_order
 from manyhands.metrics.intervals import beta_interval
@@ -52,7 +54,7 @@ def annotator_reliability(
     ----------
     table : AnnotationTable
         Observed annotations only; each counts once, whatever its weight.
-    posterior : array-like or frame of shape (n_instances, n_classes)
+    posterior : array-like, sparse array or frame of shape (n_instances, n_classes)
         Class probabilities of each instance, as in an aggregator's ``posterior_``; gold labels
         enter as ones and zeros. Rows of a frame are matched with the instances by id, and its
         columns with the classes by name.
@@ -127,7 +129,7 @@ def annotator_reliability(
 
 def _probability_correct(posterior: FloatArray, table: AnnotationTable) -> FloatArray:
     """Probability that each annotation is correct, shape (n_annotations,)."""
-    p: FloatArray = posterior[table.instance, table.label]
+    p = entries(posterior, table.instance, table.label)
     bad = ~((p >= -1e-6) & (p <= 1 + 1e-6))
     if bad.any():
         raise AnnotationError(
@@ -139,12 +141,14 @@ def _probability_correct(posterior: FloatArray, table: AnnotationTable) -> Float
 
 
 def _checked(posterior: Any, table: AnnotationTable) -> FloatArray:
-    posterior = frame_in_order(table, posterior, "posterior")
-    checked: FloatArray = np.asarray(posterior, dtype=np.float64)
+    checked: Any = posterior
+    if not issparse(posterior):
+        posterior = frame_in_order(table, posterior, "posterior")
+        checked = np.asarray(posterior, dtype=np.float64)
     expected = (table.n_instances, table.n_classes)
     if checked.shape != expected:
         raise AnnotationError(
             f"posterior has shape {checked.shape}; it must have one row per instance and one "
             f"column per class of the table, {expected}"
         )
-    return checked
+    return cast(FloatArray, checked)

@@ -17,9 +17,11 @@ from manyhands.annotations.digests import InstanceDigests
 from manyhands.annotations.encoding import encode, equal_mask, missing_mask
 from manyhands.annotations.ids import as_frame, is_default_index
 from manyhands.annotations.target import matched, rows_of, same_ids
+from manyhands.decision.labels import pick
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.identifiability import identified
 from manyhands.inference.inputs import probabilities_of, rows_of_fitted
+from manyhands.inference.many_classes import sparse_shares
 from manyhands.inference.vote_sums import vote_shares
 from manyhands.inference.votes import make_votes
 from manyhands.report.expectations import Expectations, find_expectations
@@ -291,6 +293,15 @@ def _inferred(
     name: str, kind: str, posterior: FloatArray, codes: IntArray | None = None
 ) -> Inferred:
     return Inferred(name, kind, posterior.argmax(axis=1) if codes is None else codes, posterior)
+
+
+def majority_of(table: AnnotationTable) -> Inferred:
+    """Majority vote of a table with any number of classes; its shares are a sparse array."""
+    annotated = table.annotations_per_instance() > 0
+    shares = sparse_shares(make_votes(table), empty=np.zeros(table.n_classes))
+    codes = np.full(table.n_instances, MISSING, dtype=np.int64)
+    codes[annotated] = pick(shares[annotated], "first", np.random.RandomState(0))
+    return Inferred("majority vote", "majority", codes, shares)
 
 
 def _was_fitted_on(classifier: Any, table: AnnotationTable) -> bool:

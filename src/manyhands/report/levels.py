@@ -15,6 +15,7 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.inference import DawidSkene
+from manyhands.inference.many_classes import MANY
 from manyhands.metrics import Level, accuracy_of_labels
 from manyhands.report.inputs import Inputs
 from manyhands.report.words import count, percent_range
@@ -101,7 +102,7 @@ def level_of_labels(
 
 
 def _expected(table: AnnotationTable, known: Any, codes: IntArray) -> FloatArray | None:
-    if table.n_classes < 2:
+    if not 2 <= table.n_classes <= MANY:
         return None
     gold = None if known is None or not known.any() else np.where(known, codes, -1)
     values = np.array([*table.classes.tolist(), None], dtype=object)
@@ -132,6 +133,8 @@ def headline(summary: Summary) -> str:
             why = "there is one class only"
         elif not found.get("identified", True):
             why = "nothing in the annotations decides who is right"
+        elif summary["data"]["n_classes"] > MANY:
+            why = f"{summary['data']['n_classes']:,} classes are too many to compare annotators by"
         return f"How many of the {count(n, 'label')} are right is not known: {why}."
     share = f"{percent_range(level)}"
     if level["source"] == "gold":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,6 +13,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.columns import require_annotators
 from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.exceptions import AnnotationError
+from manyhands.inference.many_classes import MANY, check_size
 from manyhands.metrics import Level
 from manyhands.report.actions import find_actions
 from manyhands.report.agreement import agreement_section
@@ -23,7 +25,7 @@ from manyhands.report.annotators import (
 from manyhands.report.confusions import common_section, confusions_section, learnt_section
 from manyhands.report.data import classes_section, data_section, store_sections
 from manyhands.report.gold import gold_section
-from manyhands.report.inputs import Inputs, describe_estimator, read_inputs
+from manyhands.report.inputs import Inputs, describe_estimator, majority_of, read_inputs
 from manyhands.report.items import items_section
 from manyhands.report.labels import labels_section
 from manyhands.report.levels import levels_section
@@ -131,6 +133,9 @@ def summarize(
         return _of_store(table, (*others, selection, seconds, ended))
     if not getattr(table, "annotators_known", True):
         return _of_votes(table, (*others, selection, seconds, ended))
+    if isinstance(table, AnnotationTable):
+        shown = "manyhands describe counts the annotations of each class"
+        check_size(table, "a report", confusions=True, alternative=shown)
     inputs = read_inputs(table, *others, seconds, ended)
     return summarize_inputs(inputs, selection, title, new_items)[0]
 
@@ -171,6 +176,30 @@ def summarize_annotators(inputs: Inputs, *, joined: bool = True) -> dict[str, li
     profiles = annotator_profiles(inputs, screening)
     columns: dict[str, list[Any]] = plain_values(annotator_columns(profiles, joined=joined))
     return columns
+
+
+def has_many_classes(table: Any) -> bool:
+    """Whether a table has so many classes that `overview` says all that can be said of it."""
+    return isinstance(table, AnnotationTable) and table.n_classes > MANY
+
+
+def overview(table: AnnotationTable) -> Summary:
+    """Summarise data and classes only, in O(annotations), whatever the number of classes.
+
+    Returns
+    -------
+    dict
+        ``data``, ``classes`` and ``warnings`` of `summarize`; the warnings are those that judge no
+        single annotator.
+    """
+    observed = replace(table.observed, weights=None)
+    inferred = majority_of(observed) if observed.n_annotations else None
+    inputs = Inputs(table, observed, inferred)
+    sections = {"data": data_section(inputs), "classes": classes_section(inputs)}
+    known = observed if table.annotators_known else None
+    warnings = find_store_warnings(known, sections)
+    summary: Summary = plain_values(sections | {"warnings": warnings})
+    return summary
 
 
 def _of_store(store: ShardedAnnotations, others: tuple[Any, ...]) -> Summary:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from manyhands.annotations import AnnotationTable
 from manyhands.annotations.groups import in_families
 from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.exceptions import NotIdentifiableWarning, SharedMistakesWarning
@@ -42,7 +43,7 @@ def find_warnings(inputs: Inputs, summary: dict[str, Any]) -> list[dict[str, str
 
 
 def find_store_warnings(
-    store: ShardedAnnotations | None, summary: dict[str, Any]
+    store: AnnotationTable | ShardedAnnotations | None, summary: dict[str, Any]
 ) -> list[dict[str, str]]:
     """List the warnings that need no annotator's reliability: of a store, or of nobody's votes."""
     data, classes = summary["data"], summary["classes"]

@@ -73,11 +73,12 @@ def describe(
     """
     from manyhands.io.annotations import read_with_account, reading_of
     from manyhands.report import summarize
+    from manyhands.report.summary import has_many_classes, overview
 
     options, path = reading.arguments(), one_or_all(tables)
     store = open_store(tables)
     read, export = (store, None) if store else read_with_account(path, **options)
-    summary = summarize(read)
+    summary = overview(read) if has_many_classes(read) else summarize(read)
     found = {} if store else reading_of(path, export, options)
     command = f"{shlex.join(['manyhands', 'describe', *_files(tables)])} "
     command += shlex.join(as_arguments(reading, found))

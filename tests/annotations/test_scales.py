@@ -1,0 +1,169 @@
+"""Labels that are names, grades or numbers, and the question where that is open."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from manyhands import AnnotationTable, DawidSkene, MajorityVote, compare_aggregators
+from manyhands.agreement import krippendorff_alpha, summary
+from manyhands.exceptions import AnnotationError
+from manyhands.io import read_annotations
+
+
+def ratings(n=200, top=25, sd=2.0, seed=0, workers=3):
+    """Ratings of n items by three annotators, near one another."""
+    rng = np.random.default_rng(seed)
+    true = rng.uniform(3, top - 2, n)
+    values = np.clip(np.round(true[:, None] + rng.normal(0, sd, (n, workers))), 1, top)
+    return values.astype(int)
+
+
+def codes(n=300, n_classes=40, right=0.7, seed=0, workers=3):
+    """Codes of classes, whose mistakes may be any other class."""
+    rng = np.random.default_rng(seed)
+    true = rng.integers(n_classes, size=n)
+    other = rng.integers(n_classes, size=(n, workers))
+    return np.where(rng.random((n, workers)) < right, true[:, None], other)
+
+
+def frame_of(values):
+    n, r = values.shape
+    rows, columns = np.divmod(np.arange(n * r), r)
+    return pd.DataFrame({"task": rows, "worker": columns, "label": values.ravel()})
+
+
+def written(path, values):
+    frame_of(np.asarray(values)).to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        (ratings(), "different whole numbers.*look like ratings"),
+        (ratings(top=100, sd=8), "look like ratings"),
+        (ratings(40, sd=3) * 4, "look like ratings"),  # Every fourth number of a slider.
+        (np.random.default_rng(0).integers(0, 30, (60, 2)), "look like ratings"),  # Chance.
+        (np.arange(0, 1300, 100).repeat(2).reshape(-1, 2) + 5, "look like ratings"),
+        (np.array([[20, 35], [80, 75], [30, 22]]), "6 different whole numbers, 20 to 80"),
+        (ratings() / 2, r"with fractions such as 0\.5, which look like scores"),
+        (np.array([[0.25, 0.5], [0.5, 0.75], [1, 1]]), r"such as 0\.25"),
+        (np.array([["0,5", "0,25"], ["1,0", "0,5"]]), r"such as 0\.25"),
+        (np.array([["3.5", "4"], ["4.5", "n/a"], *[["4", "5"]] * 8]), r"such as 3\.5"),
+        (np.array([[f"the picture {i}", f"it shows {i}"] for i in range(40)]), "free text|ids"),
+        (np.array([[f"name {i}", f"name {i}", f"name {i + 1}"] for i in range(60)]), "free text"),
+    ],
+)
+def test_files_of_ratings_scores_and_texts_are_asked_about(tmp_path, values, says):
+    path = written(tmp_path / "votes.csv", values)
+    with pytest.raises(AnnotationError, match=says) as error:
+        read_annotations(path)
+    assert "scale='nominal'" in str(error.value)
+    as_names = read_annotations(path, scale="nominal", skip="n/a")
+    assert as_names.scale == "nominal"
+    assert as_names.n_annotations + len(as_names.skips) == np.asarray(values).size
+    MajorityVote().fit(as_names)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        codes(n_classes=10),
+        codes(n_classes=13),
+        codes(),
+        codes(500, 200, workers=4),
+        codes(right=0.95),
+        np.random.default_rng(0).integers(1, 11, (40, 3)),
+        np.array([[0, 1], [15, 17]]),
+        codes(n_classes=5) * 10,
+        np.array([f"class {k}" for k in range(90)])[codes(300, 90)],
+        np.array([f"{k}.0" for k in range(5)])[codes(n_classes=5)],
+        np.array(["5%", "50%", "100%"])[codes(n_classes=3)],
+    ],
+)
+def test_files_of_ordinary_classes_are_not(tmp_path, values):
+    table = read_annotations(written(tmp_path / "votes.csv", values))
+    assert table.n_annotations == values.size
+    assert table.scale == "nominal"
+
+
+def test_codes_told_from_ratings_are_noted(tmp_path, caplog):
+    caplog.set_level("INFO", "manyhands")
+    read_annotations(written(tmp_path / "votes.csv", codes()))
+    assert "40 different numbers, 0 to 39, are read as names of classes" in caplog.text
+
+
+def test_frames_are_warned_about(recwarn):
+    AnnotationTable.from_frame(frame_of(codes()))
+    AnnotationTable.from_frame(frame_of(np.array([["0.5", "1.5"], ["1.5", "2.5"]])))  # Names.
+    AnnotationTable.from_arrays(*np.indices((200, 3)).reshape(2, -1), ratings().ravel())
+    AnnotationTable.from_matrix(ratings())
+    assert not recwarn.list
+    with pytest.warns(UserWarning, match="look like ratings; they are read as names"):
+        AnnotationTable.from_frame(frame_of(ratings()))
+    with pytest.warns(UserWarning, match="look like ratings"):
+        AnnotationTable.from_matrix(pd.DataFrame(ratings(), columns=list("abc")))
+    lists = {"annotators": [list("abc")] * 200, "annotations": ratings().tolist()}
+    with pytest.warns(UserWarning, match="column 'annotations' holds .* look like ratings"):
+        AnnotationTable.from_lists(lists)
+    with pytest.warns(UserWarning, match="which look like scores"):
+        AnnotationTable.from_frame(frame_of((ratings() / 4).astype(str)))
+    with pytest.raises(AnnotationError, match=r"holds \d\.\d+; .*scale='interval'"):
+        AnnotationTable.from_frame(frame_of(ratings() / 7))
+    for scale in ("nominal", "ordinal", "interval"):
+        assert AnnotationTable.from_frame(frame_of(ratings()), scale=scale).scale == scale
+
+
+def test_fractions_are_labels_once_their_scale_is_said():
+    values = ratings() / 4
+    table = AnnotationTable.from_frame(frame_of(values), scale="interval")
+    numbers = table.classes.astype(float)
+    assert (np.diff(numbers) > 0).all()
+    assert np.array_equal(numbers[table.label].reshape(values.shape), values)
+    right = krippendorff_alpha(AnnotationTable.from_matrix(ratings()), level="interval")
+    assert krippendorff_alpha(table, level="interval") == pytest.approx(right, abs=1e-12)
+    assert (
+        summary(table, n_resamples=2).keys()
+        == summary(table, scale="interval", n_resamples=2).keys()
+    )
+    dense = AnnotationTable.from_matrix(values, scale="ordinal")
+    assert dense.classes.tolist() == table.classes.tolist()
+
+
+def test_one_number_is_one_label():
+    values = np.array([["0.50", "0,5"], ["1.0", "1"], [".25", "0.25"]], dtype=object)
+    table = AnnotationTable.from_matrix(values, scale="interval")
+    assert table.classes.tolist() == ["0.25", "0.5", "1"]
+    assert krippendorff_alpha(table, level="interval") == 1
+
+
+@pytest.mark.parametrize("scale", ["ordinal", "interval"])
+def test_inference_refuses_what_it_has_no_method_for(scale):
+    table = AnnotationTable.from_frame(frame_of(ratings()), scale=scale)
+    for fit in (DawidSkene().fit, MajorityVote().fit, compare_aggregators):
+        with pytest.raises(AnnotationError, match=f"the labels are {scale}, and no method"):
+            fit(table)
+
+
+def test_scales_that_the_labels_do_not_have_are_refused():
+    with pytest.raises(AnnotationError, match="scale='ratio' is unknown"):
+        AnnotationTable.from_frame(frame_of(codes()), scale="ratio")
+    words = np.array(["cat", "dog", "mouse"])[codes(n_classes=3)]
+    with pytest.raises(AnnotationError, match="scale='ordinal' needs the order"):
+        AnnotationTable.from_frame(frame_of(words), scale="ordinal")
+    grades = np.array(["low", "medium", "high"])[codes(n_classes=3)]
+    with pytest.raises(AnnotationError, match="needs labels that are numbers, and 'low' is none"):
+        AnnotationTable.from_frame(frame_of(grades), scale="interval")
+    assert AnnotationTable.from_frame(frame_of(grades), scale="ordinal").scale == "ordinal"
+    given = AnnotationTable.from_frame(
+        frame_of(words), scale="ordinal", classes=["mouse", "cat", "dog"]
+    )
+    assert given.classes.tolist() == ["mouse", "cat", "dog"]
+
+
+@pytest.mark.data
+def test_no_real_table_of_names_is_asked_about(data_home):
+    paths = [*data_home.glob("*/annotations.csv"), *data_home.glob("*/*/annotations.csv")]
+    assert len(paths) > 10
+    for path in paths:
+        assert read_annotations(path, duplicates="keep").n_classes >= 2
