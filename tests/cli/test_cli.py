@@ -538,7 +538,7 @@ def test_unusable_tables(unchanged, command, arguments, says):
     ("arguments", "says"),
     [
         (["A_one_class.csv"], ["one class only", "--classes"]),
-        (["A.csv", "--method", "nonsense"], ["--set backbone=nonsense", "dawid-skene"]),
+        (["A.csv", "--method", "nonsense"], ["--method nonsense is unknown", "dawid-skene"]),
         (["A.csv", "--gold", "nofile.csv"], ["nofile.csv does not exist"]),
         (["A.csv", "--gold", "gold_ids.csv"], ["'x0'"]),
         (["A.csv", "--gold", "gold_labels.csv"], ["gold", "7"]),
@@ -574,8 +574,12 @@ def test_unusable_arguments_of_aggregate(unchanged, arguments, says):
         ({"annotations": "A_twice.csv"}, [], ["A_twice.csv", "--duplicates"]),
         ({"annotations": "header.csv"}, [], ["header.csv", "no rows"]),
         ({"annotations": "A_one_class.csv"}, [], ["one class only"]),
-        ({}, ["--method", "nonsense"], ["--set backbone=nonsense", "conal"]),
-        ({}, ["--protocol", "nonsense"], ["--set backbone=nonsense", "default, conal_labelme"]),
+        ({}, ["--method", "nonsense"], ["--method nonsense is unknown", "conal"]),
+        (
+            {},
+            ["--protocol", "nonsense"],
+            ["--protocol nonsense is", "default, conal_labelme"],
+        ),
         ({}, ["--holdout", "0"], ["--holdout 0.0"]),
         ({}, ["--holdout", "1.5"], ["--holdout 1.5"]),
         ({}, ["--holdout", "nan"], ["--holdout nan"]),
@@ -591,7 +595,7 @@ def test_unusable_arguments_of_aggregate(unchanged, arguments, says):
         ({}, ["--set", "lr=nan"], ["'lr'", "nan"]),
         ({}, ["--set", "backbone=nonsense"], ["--set backbone=nonsense", "mlp"]),
         ({}, ["--set", "backbone.nonsense=3"], ["backbone", "nonsense"]),
-        ({}, ["--set", "device=nonsense"], ["--set backbone=nonsense"]),
+        ({}, ["--set", "device=nonsense"], ["--set device=nonsense is unknown"]),
         ({}, ["--method=aggregated", "--set=aggregator=foo"], ["'foo'", "majority-vote"]),
         ({}, ["--method", "aggregated", "--set", "aggregator.tol=1"], ["aggregator=dawid-skene"]),
         (

@@ -15,6 +15,7 @@ OPTIONS: Final = {
             *("task", "worker", "label", "annotators", "duplicates", "scale", "classes"),
             *("abstain", "skip", "format", "question", "multilabel", "option", "encoding"),
             *("separator", "sheet", "groups", "pairs", "load", "cost", "holdout", "seeds"),
+            *("method", "protocol", "criterion", "threshold", "by"),
         )
     },
     "group": "--groups",
@@ -31,7 +32,7 @@ OF_READING: Final = (
 """Arguments that --read takes."""
 
 OF_METHODS: Final = (
-    *("abstentions", "backbone", "batch_size", "class_balance", "decision", "dependence"),
+    *("abstentions", "backbone", "device", "batch_size", "class_balance", "decision", "dependence"),
     *("guard", "imbalance", "lr", "max_epochs", "max_iter", "monitor", "n_restarts", "n_rounds"),
     *("patience", "prior", "random_state", "ties", "tol", "validation", "warm_start", "decision"),
 )

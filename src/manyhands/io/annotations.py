@@ -210,8 +210,8 @@ def read_with_account(
         table, export = read_with_account(path, tasks=tasks, **(options | {"group": None}))
         names = dict(zip(table.annotators.astype(str).tolist(), table.annotators.tolist(),
                          strict=True))  # fmt: skip
-        own = {names.get(str(who), who): family for who, family in families.items()}
-        return table.with_groups(own), export
+        of_table = {names.get(str(who), who): family for who, family in families.items()}
+        return table.with_groups(of_table), export
     columns = {name: options.pop(name, None) for name in ("weight", "group", "passes")}
     stated = stated_of(options)
     if is_plain(path, columns, options):

@@ -24,13 +24,11 @@ from manyhands.cli.options import (
 from manyhands.cli.output import (
     count_with_share,
     note,
-    percent,
     print_json,
     print_labels,
     print_table,
     say,
     say_actions,
-    with_options,
 )
 from manyhands.cli.params import (
     Duplicates,
@@ -41,7 +39,9 @@ from manyhands.cli.params import (
     some_path,
 )
 from manyhands.cli.reading import FamilyReading, grouped
+from manyhands.cli.translation import with_options
 from manyhands.exceptions import AnnotationError
+from manyhands.wording import percent
 
 Method = Annotated[
     Optional[str],  # noqa: UP045

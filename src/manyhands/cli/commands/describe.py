@@ -21,20 +21,12 @@ from manyhands.cli.options import (
     one_or_all,
     open_store,
 )
-from manyhands.cli.output import (
-    class_rows,
-    data_rows,
-    note,
-    percent,
-    print_json,
-    print_table,
-    say,
-    visible,
-    with_options,
-)
+from manyhands.cli.output import class_rows, data_rows, note, print_json, print_table, say, visible
 from manyhands.cli.params import Scale
 from manyhands.cli.reading import Reading, as_arguments, grouped
+from manyhands.cli.translation import with_options
 from manyhands.exceptions import DataNotFoundError
+from manyhands.wording import percent
 
 if TYPE_CHECKING:
     from manyhands.io import Export

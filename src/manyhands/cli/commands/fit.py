@@ -24,15 +24,7 @@ from manyhands.cli.options import (
     Settings,
     read_gold_option,
 )
-from manyhands.cli.output import (
-    percent,
-    print_json,
-    print_table,
-    say,
-    say_actions,
-    show_spread,
-    visible,
-)
+from manyhands.cli.output import print_json, print_table, say, say_actions, show_spread, visible
 from manyhands.cli.params import (
     merge_settings,
     parse_settings,
@@ -45,6 +37,7 @@ from manyhands.cli.processes import (
 )
 from manyhands.cli.reading import FamilyReading, grouped
 from manyhands.exceptions import AnnotationError
+from manyhands.wording import percent
 
 RESERVED = {
     "random_state": "give the seed with --seed",

@@ -29,7 +29,6 @@ from manyhands.cli.options import (
 from manyhands.cli.output import (
     check_out,
     note,
-    percent,
     print_columns,
     print_json,
     print_table,
@@ -40,6 +39,7 @@ from manyhands.cli.output import (
 from manyhands.cli.params import refuse_overwriting, some_path
 from manyhands.cli.reading import FamilyReading, grouped
 from manyhands.exceptions import AnnotationError
+from manyhands.wording import percent
 
 
 class Criterion(StrEnum):

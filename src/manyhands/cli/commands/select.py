@@ -20,17 +20,10 @@ from manyhands.cli.options import (
     OutFolder,
     Seed,
 )
-from manyhands.cli.output import (
-    percent,
-    print_json,
-    print_table,
-    say,
-    say_actions,
-    show,
-    visible,
-)
+from manyhands.cli.output import print_json, print_table, say, say_actions, show, visible
 from manyhands.cli.params import refuse_overwriting
 from manyhands.cli.reading import FamilyReading, grouped
+from manyhands.wording import percent
 
 
 class Criterion(StrEnum):
