@@ -181,3 +181,10 @@ def test_near_values_are_found():
 def test_odd_ones_are_few():
     assert places_of(["low", "medium", "high", "n/a"]).odd == [3]
     assert places_of(["low", "cat", "dog", "n/a"]).odd == []
+
+
+def test_numbers_in_scientific_notation_have_their_place():
+    values = [0.9, 1e-5, 0.5, 2e-5, 0.4]
+    frame = pd.DataFrame({"task": range(5), "worker": "w", "label": values})
+    table = AnnotationTable.from_frame(frame, scale="ordinal")
+    assert [float(value) for value in table.classes] == sorted(values)

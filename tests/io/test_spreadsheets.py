@@ -533,3 +533,11 @@ def test_the_longest_line_is_limited_within_quotes(tmp_path, monkeypatch):
 def test_marks_of_encodings_are_told_from_the_first_bytes():
     assert encodings.marked_encoding("task;a\n1;b\n".encode("utf-16-be")) == "utf-16-be"
     assert encodings.marked_encoding(b"task;a\n1;b\n") is None
+
+
+def test_rows_whose_last_cells_are_empty_are_whole(tmp_path):
+    """Workbooks keep no empty cells at the ends of rows: nothing is lost with them."""
+    rows = [[f"t{i}", i % 2, (i + 1) % 2, i % 2, "hm" if i < 3 else None] for i in range(12)]
+    path = write_xlsx(tmp_path / "notes.xlsx", ["id", "A1", "A2", "A3", "Notes"], *rows)
+    table = read_annotations(path, format="wide", annotators="A*")
+    assert (table.n_instances, table.n_annotations) == (12, 36)

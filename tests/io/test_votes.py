@@ -294,3 +294,31 @@ def test_counts_of_grades_and_spellings(tmp_path):
     merged = read_annotations(spelt, lowercase=True)
     assert merged.classes.tolist() == ["no", "yes"]
     assert merged.vote_counts().tolist() == [[1, 3], [2, 2], [0, 4]]
+
+
+def test_classes_of_counts_find_columns_by_name_and_totals_are_no_class():
+    frame = pd.DataFrame({"pos": [3, 0, 1], "neg": [0, 2, 2]}, index=list("xyz"))
+    table = AnnotationTable.from_counts(frame, classes=["neg", "pos"])
+    assert MajorityVote().fit(table).labels_.tolist() == ["pos", "neg", "neg"]
+    with pytest.raises(AnnotationError, match="are not the columns of counts"):
+        AnnotationTable.from_counts(frame, classes=["neg", "other"])
+    with pytest.raises(AnnotationError, match="'Total votes' is the sum of the other columns"):
+        AnnotationTable.from_counts(frame.assign(**{"Total votes": [3, 2, 3]}))
+
+
+def test_a_workbook_of_counts_with_a_total_and_ids_that_are_called_something_else(tmp_path):
+    """Excel keeps no empty cells at the ends of rows: they are no votes, and no broken rows."""
+    book = openpyxl.Workbook()
+    rows = [("Photo", "cat", "dog", "bird"), *((f"img{i}", i, 7 - i, None) for i in range(1, 6))]
+    for row in rows:
+        book.active.append(row)
+    book.save(tmp_path / "photos.xlsx")
+    table = read_annotations(tmp_path / "photos.xlsx", format="counts")
+    assert table.instances.tolist() == [f"img{i}" for i in range(1, 6)]
+    assert table.n_annotations == 35
+    frame = pd.DataFrame(rows[1:], columns=rows[0]).fillna(0)
+    frame["Total votes"] = 7
+    frame.to_csv(tmp_path / "total.csv", index=False)
+    found = read_annotations(tmp_path / "total.csv", format="counts")
+    assert "Total votes" not in found.classes.tolist()
+    assert found.n_annotations == 35

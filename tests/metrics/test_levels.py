@@ -122,3 +122,13 @@ def test_instances_without_annotations_do_not_count():
     level = accuracy_of_labels(table, [0, 1, 0], [[0.9, 0.1], [0.3, 0.7], [0.5, 0.5]])
     assert level.value == pytest.approx(0.8)
     assert level.n == 2
+
+
+def test_gold_of_another_type_is_refused_rather_than_wrong():
+    y, table = crowd()
+    with pytest.raises(AnnotationError, match=r"gold holds '.' .* convert them to the type"):
+        accuracy_of_labels(table, y, gold=y.astype(str))
+    with pytest.raises(AnnotationError, match="none of the classes"):
+        accuracy_of_labels(table, y, gold=y + 5)
+    with pytest.raises(AnnotationError, match="of another type"):
+        accuracy_on_new_items(gold=y, predicted=y.astype(str))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -254,8 +255,9 @@ def from_counts(
         Whole numbers from 0; missing: 0. The columns of a frame are the classes, and its ids are
         found as in `from_matrix`.
     classes : sequence of shape (C,), optional
-        The class of each column, in the desired order; default: the names of the columns, ordered
-        as in `from_frame`, or 0..C-1.
+        The class of each column. If they are the names of a frame's columns, in any order, columns
+        are found by name, and this is the order of the classes. Default: the names of the columns,
+        ordered as in `from_frame`, or 0..C-1.
     instances : sequence of shape (n,), optional
         Ids of the rows; default: those of the frame, or their numbers.
     abstain, skip : str, int or sequence of these, optional
@@ -266,8 +268,9 @@ def from_counts(
     Raises
     ------
     AnnotationError
-        If counts are negative, not whole or not two-dimensional, or there are more than
-        `MOST_VOTES`.
+        If counts are negative, not whole or not two-dimensional, there are more than `MOST_VOTES`,
+        a column is called a total and is the sum of the others, or some classes are names of
+        columns and others are not.
 
     References
     ----------
@@ -285,8 +288,9 @@ def from_counts(
     """
     read_scale(scale)
     named, basis = instances is not None, "given"
-    values, instances, names = read_wide(counts, instances, classes)
+    values, instances, names = read_wide(counts, instances, None)
     found = _whole_counts(values)
+    found, names = _classes_of_counts(found, names, classes)
     n, c = found.shape
     vocabulary = _ids(names, c, "classes")
     if classes is None:
@@ -318,6 +322,34 @@ def from_counts(
         class_order=basis,
         annotators_known=False,
     )
+
+
+TOTALS = frozenset({"total", "totals", "sum", "all", "n"})
+"""Words in the name of a column that is the sum of others."""
+
+
+def _classes_of_counts(found: IntArray, names: Any, classes: Any) -> tuple[IntArray, Any]:
+    """Columns of counts in the order of the classes, and the class of each."""
+    if names is None:
+        return found, classes
+    own = [str(name) for name in names]
+    for place, name in enumerate(own):
+        rest = np.delete(found, place, axis=1).sum(axis=1)
+        if TOTALS & {*re.findall(r"[a-z]+", name.lower())} and (found[:, place] == rest).all():
+            raise AnnotationError(
+                f"column {name!r} is the sum of the other columns, not a class; drop it"
+            )
+    if classes is None:
+        return found, names
+    wanted = [str(value) for value in classes]
+    if sorted(wanted) == sorted(own):
+        return found[:, [own.index(value) for value in wanted]], classes
+    if len(wanted) != len(own) or {*wanted} & {*own}:
+        raise AnnotationError(
+            f"classes={list(classes)!r} are not the columns of counts, {own!r}; give the names of "
+            "all columns in the order of the classes, or drop the columns that are no classes"
+        )
+    return found, classes
 
 
 def _whole_counts(values: Any) -> IntArray:

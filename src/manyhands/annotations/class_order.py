@@ -255,6 +255,9 @@ def places_of(texts: Sequence[str]) -> Places:
 def _ordered(texts: list[str], natural: list[str]) -> tuple[Order, list[Any]] | None:
     if not texts:
         return None
+    whole = [number_of(text) for text in texts]  # Also 1e-05.
+    if all(number is not None for number in whole):
+        return "numbers", list(zip(whole, natural, strict=True))
     first = [_first_number(text) for text in texts]
     if all(number is not None for number in first):
         return "numbers", list(zip(first, natural, strict=True))

@@ -15,7 +15,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -198,7 +198,10 @@ def read_sheet(path: Path, stated: Stated = UNSTATED, most: int | None = None) -
         rows, notes = workbook_rows(path, stated.sheet, most)
         sheet = sheet_of(rows, separator="", most=None if most is None else most - 2)
         sheet.notes[:0] = notes
-        return sheet
+        # A workbook does not keep the empty cells at the ends of its rows.
+        n = len(sheet.header)
+        rows = [row + [""] * (n - len(row)) for row in sheet.rows]
+        return replace(sheet, rows=rows)
     with opened(path) as file:
         return read_text(file, stated, most)
 

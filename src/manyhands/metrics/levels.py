@@ -189,6 +189,7 @@ def accuracy_on_new_items(
                 "item"
             )
         has = ~missing_mask(true)
+        _refuse_other_types(true[has], given)
         if has.sum() >= LEAST_GOLD:
             return _measured(given[has] == true[has], "gold")
     if table is None or out_of_fold is None:
@@ -196,6 +197,17 @@ def accuracy_on_new_items(
     found = estimate_accuracy(out_of_fold, table)
     n = int((table.annotations_per_instance() > 0).sum())
     return Level(found.value, found.low, found.high, "cross-validation", n)
+
+
+def _refuse_other_types(true: Any, given: Any) -> None:
+    """Refuse 1 as the truth of "1": all predictions would count as mistakes."""
+    predicted = set(given.tolist())
+    strange = [value for value in set(true.tolist()) if value not in predicted]
+    if alike := [value for value in strange if str(value) in {str(each) for each in predicted}]:
+        raise AnnotationError(
+            f"gold holds {alike[0]!r} and predicted {str(alike[0])!r} of another type; convert "
+            "one to the other's type"
+        )
 
 
 def _measured(right: Any, source: Source) -> Level:
@@ -244,7 +256,21 @@ def _values(table: AnnotationTable, values: Any, argument: str) -> Any:
 
 def _truth(table: AnnotationTable, values: Any, argument: str) -> tuple[Any, BoolArray]:
     values = _values(table, values, argument)
-    return values, ~missing_mask(values)
+    has = ~missing_mask(values)
+    _refuse_strangers(values[has], table.classes.tolist(), argument)
+    return values, has
+
+
+def _refuse_strangers(values: Any, classes: list[Any], argument: str) -> None:
+    """Refuse true classes that are none of the classes: they would all count as mistakes."""
+    strange = [value for value in values.tolist() if value not in classes]
+    if strange:
+        as_text = {str(value) for value in strange} <= {str(value) for value in classes}
+        mend = "convert them to the type of the classes" if as_text else "name classes"
+        raise AnnotationError(
+            f"{argument} holds {strange[0]!r} ({len(strange):,} of {len(values):,} values), which "
+            f"is none of the classes {classes[:8]!r}; {mend}, and None where the truth is unknown"
+        )
 
 
 def _mask(table: AnnotationTable, known: Any) -> BoolArray:

@@ -86,6 +86,8 @@ def _count_columns(document: Document, asked: Asked) -> _Columns | None:
     if long_columns(header) is not None:
         return None
     task = _task_column(header, asked)
+    if task is None and _all_differ(document) and not _are_counts(document, 0):
+        task = 0
     numeric = [i for i in range(len(header)) if i != task and _are_counts(document, i)]
     named = {i: _COUNT.fullmatch(header[i].strip()) for i in numeric}
     several = [i for i, name in named.items() if name is not None]
@@ -108,6 +110,12 @@ def _task_column(header: list[str], asked: Asked) -> int | None:
     if asked.task in header:
         return header.index(asked.task)
     return next((i for i, name in enumerate(header) if is_id_name(name)), None)
+
+
+def _all_differ(document: Document) -> bool:
+    """Whether the first column may hold ids: no cell is empty, and none occurs twice."""
+    cells = _cells(document, 0)
+    return all(cells) and len(set(cells)) == len(cells)
 
 
 def _cells(document: Document, column: int) -> list[str]:
@@ -134,7 +142,8 @@ def _is_sum(document: Document, column: int, others: list[int]) -> bool:
 
 def _totals(document: Document, columns: list[int], names: dict[int, str]) -> list[int]:
     """Columns that are called a total and are the sum of the others."""
-    called = [i for i in columns if names[i].strip().lower() in _TOTAL]
+    words = {i: {*re.findall(r"[a-z]+", names[i].lower())} for i in columns}
+    called = [i for i in columns if words[i] & _TOTAL]
     return [i for i in called if _is_sum(document, i, [j for j in columns if j not in called])]
 
 
