@@ -188,3 +188,12 @@ def test_numbers_in_scientific_notation_have_their_place():
     frame = pd.DataFrame({"task": range(5), "worker": "w", "label": values})
     table = AnnotationTable.from_frame(frame, scale="ordinal")
     assert [float(value) for value in table.classes] == sorted(values)
+
+
+def test_alpha_is_of_the_scale_that_was_stated():
+    frame = pd.DataFrame(
+        {"task": [0, 0, 1, 1, 2, 2], "worker": list("ababab"), "label": [1, 2, 3, 3, 5, 4]}
+    )
+    for scale in ("nominal", "ordinal", "interval"):
+        table = AnnotationTable.from_frame(frame, scale=scale)
+        assert krippendorff_alpha(table) == krippendorff_alpha(table, level=scale)

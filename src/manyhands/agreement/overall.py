@@ -249,7 +249,7 @@ def _gwet_framework(
 
 
 def krippendorff_alpha(
-    table: Annotations, *, level: Level = "nominal", values: Any = None
+    table: Annotations, *, level: Level | None = None, values: Any = None
 ) -> float:
     """Krippendorff's alpha [1]_: 1 is full agreement, 0 is chance.
 
@@ -257,9 +257,10 @@ def krippendorff_alpha(
     ----------
     table : AnnotationTable or AnnotationStore
         Observed annotations only; instances with a single annotation do not count.
-    level : {"nominal", "ordinal", "interval"}, default="nominal"
+    level : {"nominal", "ordinal", "interval"}, optional
         Whether the classes are names; ranks, in the order of ``table.classes``, which something
-        must tell (`AnnotationTable.class_order`); or numbers.
+        must tell (`AnnotationTable.class_order`); or numbers. Default: the scale that was stated
+        when the table was read (``scale=``), else "nominal".
     values : sequence of n_classes numbers, optional
         The number each class stands for if ``level="interval"``, in the order of
         ``table.classes``; default: the classes themselves, as numbers or text such as "0.5".
@@ -295,7 +296,8 @@ def krippendorff_alpha(
     >>> round(krippendorff_alpha(table), 3), round(krippendorff_alpha(table, level="ordinal"), 3)
     (0.486, 0.85)
     """
-    return weighted_alpha(table, level=level, values=values).value()
+    stated: Any = getattr(table, "scale", None)
+    return weighted_alpha(table, level=level or stated or "nominal", values=values).value()
 
 
 def weighted_alpha(
