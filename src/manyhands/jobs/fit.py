@@ -105,7 +105,7 @@ def run_job(
     folds : int, optional
         Folds of the cross-validation against the annotators that tells how often the classifier is
         right on new items, unless gold labels of a test part do; 0 for none. Default: 3, and none
-        after a fit of more than a minute.
+        after a fit of more than a minute. Training on several devices has none.
     on_seed : callable
         Called with the record of each seed.
 
@@ -210,7 +210,7 @@ def level_on_new_items(
             )
             if found is not None:
                 return found
-    if not folds or annotated.sum() < 10 * folds:
+    if not folds or annotated.sum() < 10 * folds or _has_several_devices(model):
         return None
     fresh = clone(model)
     for name in ("checkpoint", "verbose"):
@@ -224,6 +224,11 @@ def level_on_new_items(
         except (AnnotationError, DivergenceError):
             return None  # Such as a class that a fold does not have.
     return accuracy_on_new_items(train[rows], out.proba)
+
+
+def _has_several_devices(model: Any) -> bool:
+    """Whether a model is trained by several processes, which the folds would have to share."""
+    return not isinstance(getattr(model, "device", None), str | None)
 
 
 def continue_job(
