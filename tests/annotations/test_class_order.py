@@ -98,7 +98,11 @@ def test_an_order_that_is_given_stays():
     assert (table.classes.tolist(), table.class_order) == (["low", "high", "medium"], "given")
     frame["label"] = frame["label"].astype(str).astype("category")  # Sorted, which says nothing.
     assert AnnotationTable.from_frame(frame).class_order == "sorted"
+    frame["label"] = pd.Categorical(["1 - a", "10 - b", "2 - c"] * 2)
+    assert AnnotationTable.from_frame(frame).class_order == "sorted"
     assert order_of(np.array(["agree", "disagree"])) == "known"
+    assert order_of(np.array(["cat", "dog", "mouse"])) == "sorted"
+    assert order_of(np.array(["dog", "cat", "mouse"])) == "given"
 
 
 def test_the_order_survives_selections_and_additions():

@@ -318,13 +318,13 @@ def in_class_order(codes: IntArray, classes: AnyArray) -> tuple[IntArray, AnyArr
 def order_of(classes: AnyArray) -> Order:
     """Tell what the order in which classes are rests on.
 
-    "numbers" or "known" if they are in that order, or in its reverse; else "sorted".
+    What `places_of` finds if they are in that order, or in its reverse; else "given".
     """
     if not is_text(classes):
         return "numbers"
     places = places_of(classes.tolist())
     ordered = sorted(places.keys)
-    return places.order if places.keys in (ordered, ordered[::-1]) else "sorted"
+    return places.order if places.keys in (ordered, ordered[::-1]) else "given"
 
 
 def shown_order(classes: AnyArray, limit: int = 12) -> str:

@@ -197,7 +197,8 @@ def read_classes(
         if declared is None:
             codes, classes, order = in_class_order(codes, classes)
         elif is_text(classes) and classes.tolist() == sorted(classes.tolist()):
-            order = order_of(classes)  # As pandas makes categories of any texts.
+            # As pandas makes categories of any texts.
+            order = "sorted" if order_of(classes) == "given" else order_of(classes)
         if sets and is_text(classes):  # Sets may be many, and are no free text.
             counts = np.bincount(codes, minlength=len(classes))
             pairs = zip(classes.tolist(), counts.tolist(), strict=True)

@@ -219,9 +219,9 @@ def _warn_of_spellings(counts: Counts, argument: str) -> None:
         warn_caller(
             f"{argument} holds classes that differ only in case, spaces or form: "
             f"{'; '.join(groups[:SHOWN])}{more}. They count as different classes. Write each class "
-            "in one way (read_annotations reads them so with lowercase=True, or with mapping= for "
-            "each; in pandas, .str.strip().str.lower()); if they are different, name all classes "
-            "in classes="
+            "in one way: read the file with lowercase=True or mapping=, or use "
+            ".str.strip().str.lower() in pandas; if they are different, name all classes in "
+            "classes="
         )
 
 
