@@ -200,8 +200,7 @@ def read_sheet(path: Path, stated: Stated = UNSTATED, most: int | None = None) -
         sheet.notes[:0] = notes
         # A workbook does not keep the empty cells at the ends of its rows.
         n = len(sheet.header)
-        rows = [row + [""] * (n - len(row)) for row in sheet.rows]
-        return replace(sheet, rows=rows)
+        return replace(sheet, rows=[row + [""] * (n - len(row)) for row in sheet.rows])
     with opened(path) as file:
         return read_text(file, stated, most)
 
