@@ -126,7 +126,7 @@ def store_sections(store: ShardedAnnotations) -> dict[str, Any]:
         "agreement": {
             "n_instances": n_pairable,
             "percent": percent_agreement(store) if n_pairable else None,
-            "alpha": krippendorff_alpha(store) if n_pairable else None,
+            "alpha": krippendorff_alpha(store, level="nominal") if n_pairable else None,
         },
         "ties": {"n": n_tied, "share": n_tied / n_annotated if n_annotated else None},
     }
@@ -212,7 +212,7 @@ def _agreement(inputs: Inputs, per_instance: IntArray) -> dict[str, Any]:
     return {
         "n_instances": n_pairable,
         "percent": percent_agreement(inputs.table) if n_pairable else None,
-        "alpha": krippendorff_alpha(inputs.table) if n_pairable else None,
+        "alpha": krippendorff_alpha(inputs.table, level="nominal") if n_pairable else None,
     }
 
 
