@@ -164,7 +164,7 @@ def test_what_is_reviewed_has_the_same_columns_with_and_without_a_page():
     done("aggregate", "A.csv", "--out", "labels")
     done("review", "A.csv", "-n", N, "--out", "review.csv")
     assert read_rows(Path("review.csv"))[0] == [
-        *("task", "text", "label", "was", "suggestion", "probability_wrong", "reviewed")
+        *("task", "text", "label", "was", "suggestion", "probability_wrong", "chosen", "reviewed")
     ]
     labels = {row["task"]: row for row in read("labels/labels.csv")}
     for row in read("review.csv"):

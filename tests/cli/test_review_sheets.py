@@ -50,7 +50,7 @@ def test_an_untouched_sheet_makes_no_label_known(crowd):
     done("review", "A.csv", "-n", 60, "--out", "review.csv")
     header, *rows = read_rows(Path("review.csv"))
     assert header == [
-        *("task", "text", "label", "was", "suggestion", "probability_wrong", "reviewed")
+        *("task", "text", "label", "was", "suggestion", "probability_wrong", "chosen", "reviewed")
     ]
     assert len(rows) == 60
     assert {row[-1] for row in rows} == {""}
@@ -159,3 +159,94 @@ def test_the_command_says_how_to_go_on(crowd):
     assert "write your name into 'reviewed'" in said
     assert "--known review.csv" in said
     assert run("review", "A.csv").stdout.count("--known") == 0
+
+
+# -- random samples --------------------------------------------------------------------------------
+
+
+def test_a_random_sample_is_one_and_is_read_as_one(crowd):
+    """Every label has the same chance, whatever its doubt; the file says how each was chosen."""
+    done("review", "A.csv", "--random", 25, "--out", "sample.csv")
+    header, *rows = read_rows(Path("sample.csv"))
+    place = header.index("chosen")
+    assert {row[place] for row in rows} == {"random"}
+    assert len({row[0] for row in rows}) == 25
+    done("review", "A.csv", "--random", 25, "--seed", 1, "--out", "other.csv")
+    assert {row[0] for row in read_rows(Path("other.csv"))[1:]} != {row[0] for row in rows}
+    doubts = [float(row[header.index("probability_wrong")]) for row in rows]
+    done("review", "A.csv", "-n", 60, "--out", "queue.csv")
+    _, *queue = read_rows(Path("queue.csv"))
+    whole = [float(row[header.index("probability_wrong")]) for row in queue]
+    assert {row[place] for row in queue} == {"queue"}
+    assert np.mean(doubts) < np.mean(whole[:25])
+
+    def change(row):
+        row["label"], row["reviewed"] = crowd[row["task"]], "anna"
+
+    fill_in(Path("sample.csv"), change)
+    found = read_gold("sample.csv")
+    assert found.random.tolist() == [True] * 25
+    result = done_json("aggregate", "A.csv", "--known", "sample.csv")
+    assert (result["level"]["source"], result["level"]["n"]) == ("sample", 25)
+    assert "labels that people checked at random" in result["headline"]
+
+
+def test_queue_and_sample_in_one_sheet(crowd):
+    done("review", "A.csv", "-n", 10, "--random", 20, "--out", "both.csv")
+    header, *rows = read_rows(Path("both.csv"))
+    place = header.index("chosen")
+    assert [row[place] for row in rows] == ["random"] * 20 + ["queue"] * 10
+    done("review", "A.csv", "-n", 10, "--out", "queue.csv")
+    assert [row[0] for row in rows[20:]] == [row[0] for row in read_rows(Path("queue.csv"))[1:]]
+    rows = fill_in(Path("both.csv"), lambda row: row.update(reviewed="x"))
+    found = read_gold("both.csv")
+    assert dict(zip(found.tasks, found.random, strict=True)) == {
+        row["task"]: row["chosen"] == "random" for row in rows
+    }
+    seen = iter(range(30))
+    fill_in(Path("both.csv"), lambda row: row.update(reviewed="x" if next(seen) < 12 else ""))
+    with pytest.warns(UserWarning, match="8 of its 20 labels drawn at random are not reviewed"):
+        read_gold("both.csv")
+
+
+def test_known_labels_are_not_drawn_again(crowd):
+    done("review", "A.csv", "-n", 40, "--out", "queue.csv")
+    fill_in(Path("queue.csv"), lambda row: row.update(reviewed="x"))
+    done("review", "A.csv", "--known", "queue.csv", "--random", 60, "--out", "rest.csv")
+    first = {row[0] for row in read_rows(Path("queue.csv"))[1:]}
+    rest = {row[0] for row in read_rows(Path("rest.csv"))[1:]}
+    assert len(rest) == 20
+    assert not first & rest
+    assert run("review", "A.csv", "--random", 5, "--by", "annotation").exit_code == 3
+
+
+def test_a_column_of_ones_own_says_nothing(tmp_path):
+    rows = [("task", "label", "chosen"), ("a", "x", "by me"), ("b", "y", "")]
+    write_csv(tmp_path / "gold.csv", rows)
+    assert read_gold(tmp_path / "gold.csv").random is None
+    write_csv(tmp_path / "gold.csv", [*rows[:1], ("a", "x", "random"), ("b", "y", "")])
+    assert read_gold(tmp_path / "gold.csv").random.tolist() == [True, False]
+
+
+def test_the_explorer_says_how_labels_were_chosen(crowd):
+    done("aggregate", "A.csv", "--out", "labels")
+    with open_desk(Path("labels"), Path("A.csv"), by="anna") as desk:
+        drawn, doubtful = Choice(order="random"), Choice()
+        assert (drawn.chosen, doubtful.chosen) == ("random", "queue")
+        assert Choice(order="random", label=1).chosen == "queue"
+        assert Choice(order="random", state="review").chosen == "queue"
+        rows = desk.rows(drawn)[:3].tolist()
+        for row in rows:
+            code = desk.item(row).code
+            desk.decide(row, 0, code, shown=code, chosen=drawn.chosen)
+        other = int(next(r for r in desk.rows(doubtful) if r not in rows))
+        desk.decide(other, 0, 0, shown=desk.item(other).code, chosen=doubtful.chosen)
+        assert desk.settle(60)
+        assert desk.figures.aggregator.gold_sample_ == "random"
+        assert sorted(desk.figures.aggregator._sampled_rows()) == sorted(rows)
+        write_table("review.csv", TABLES["review.csv"](desk))
+        tasks = desk.table.instances[rows].tolist()
+    for file in ("labels/corrections.jsonl", "review.csv"):
+        found = read_gold(file)
+        assert sorted(found.tasks[found.random]) == sorted(tasks)
+        assert len(found) == 4

@@ -63,7 +63,7 @@ def test_a_correction_is_on_the_disk_when_it_is_acknowledged(tmp_path, monkeypat
         (7, None, "skip"),
     ]
     fields = json.loads(content)
-    assert set(fields) == {"task", "label", "was", "certainty", "by", "at", "action"}
+    assert set(fields) == {"task", "label", "was", "certainty", "by", "at", "action", "chosen"}
 
 
 @pytest.mark.parametrize("cut", [1, 20, 90])

@@ -20,6 +20,7 @@ from manyhands.inference.dependence import (
     residual_correlation,
 )
 from manyhands.inference.em import EMCounts
+from manyhands.inference.gold_samples import KnownLabels
 from manyhands.inference.residuals import FEW
 from manyhands.inference.vote_sums import vote_shares
 from manyhands.inference.votes import make_votes
@@ -196,7 +197,8 @@ def test_refine_minimises_the_loss_of_gold():
     votes = make_votes(AnnotationTable.from_matrix([[0, 0, 0]] * 20, classes=[0, 1]))
     gold = np.repeat([0, 1], [14, 6])
     joint = np.tile([4.0, 0.0], (20, 1))
-    found = refine(Dependence(0.2, 0.1), votes, lambda _: joint.copy(), gold)
+    known = KnownLabels(gold, "random")
+    found = refine(Dependence(0.2, 0.1), votes, lambda _: joint.copy(), known)
 
     def loss(rho):
         log_p = log_softmax(joint / (1 + 2 * rho), axis=1)

@@ -106,7 +106,8 @@ def test_texts_and_images_join(pilot, monkeypatch):
 def test_review_annotators_and_sheets(pilot):
     queue = done_json("review", "A.csv", "--by", "annotation", "-n", 5, "--out", "review.csv")
     assert list(queue["queue"][0]) == [
-        *("task", "worker", "label", "was", "suggestion", "probability_wrong", "reviewed")
+        *("task", "worker", "label", "was", "suggestion"),
+        *("probability_wrong", "chosen", "reviewed"),
     ]
     assert len(read_rows(Path("review.csv"))) == 6
     found = done_json("annotators", "A.csv", "--out", "annotators.csv")["annotators"]

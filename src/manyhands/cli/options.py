@@ -406,6 +406,20 @@ def warned_once() -> Iterator[None]:
         warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
 
+def read_gold_of_fit(path: Path | None, table: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of an aggregator's ``fit``: labels of --known, and which were drawn at random."""
+    import numpy as np
+
+    from manyhands.jobs.gold import match_gold
+
+    gold = read_gold_option(path, options, "--known")
+    if gold is None:
+        return {}
+    rows = match_gold(gold, table)
+    values = np.array([*table.classes.tolist(), None], dtype=object)
+    return {"gold": values[rows.codes], "random_gold": rows.random}
+
+
 def read_known(path: Path | None, table: Any, options: dict[str, Any], name: str) -> Any:
     """Labels of a file as class values of the table's instances, None where unknown."""
     import numpy as np

@@ -254,7 +254,8 @@ class _Pages:
             raise HTTPException(HTTPStatus.BAD_REQUEST, "there is no such item or class")
         before = desk.rows(choice).tolist()
         try:
-            desk.decide(row, version, code, shown=now, gold="gold" in form)
+            is_gold, chosen = "gold" in form, choice.chosen
+            desk.decide(row, version, code, shown=now, gold=is_gold, chosen=chosen)
         except Conflict:
             wanted = {"did": "skip" if code is None else "decide", "code": code}
             return self._page(choice, row, status=HTTPStatus.CONFLICT, conflict=wanted)
@@ -364,7 +365,7 @@ def write_reviewed(desk: Desk, path: Path, to: str, *, only: bool, **options: An
 def corrections(desk: Desk) -> dict[str, list[Any]]:
     """Columns of the corrections that stand."""
     records = desk.standing.decisions()
-    return {name: [getattr(record, name) for record in records] for name in FIELDS}
+    return {name: [getattr(record, name) for record in records] for name in (*FIELDS, "chosen")}
 
 
 TABLES: Final = {"corrections.csv": corrections, "review.csv": review_sheet}

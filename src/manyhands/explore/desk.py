@@ -40,6 +40,13 @@ class Choice:
     annotator: int | None = None
     order: Order = "doubt"
 
+    @property
+    def chosen(self) -> str:
+        """How the items come to be reviewed: in random order and unfiltered, or otherwise."""
+        filters = (self.label, self.given, self.annotator)
+        is_whole = self.state in ("open", "all") and filters == (None, None, None)
+        return "random" if self.order == "random" and is_whole else "queue"
+
 
 class Vote(NamedTuple):
     """An annotation, and how far its annotator is trusted."""
@@ -128,10 +135,12 @@ class Desk:
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._known = np.full(table.n_instances, -1)
+        self._random: BoolArray | None = None
         self._states = np.full(table.n_instances, OPEN)
         self.standing = Standing()
         self._replay(journal)
-        self.figures = compute(table, model, self._known, len(self.standing.records))
+        n_records = len(self.standing.records)
+        self.figures = compute(table, model, self._known, n_records, self._random)
         self._tried, self._closed = self.figures.n_records, False
         self._worker = threading.Thread(target=self._work, name="figures", daemon=True)
         self._worker.start()
@@ -277,7 +286,14 @@ class Desk:
     # -- what a person decides ---------------------------------------------------------------------
 
     def decide(
-        self, row: int, version: int, code: int | None, *, shown: int, gold: bool = False
+        self,
+        row: int,
+        version: int,
+        code: int | None,
+        *,
+        shown: int,
+        gold: bool = False,
+        chosen: str | None = None,
     ) -> Correction:
         """Write a decision to the disk, then act upon it.
 
@@ -291,6 +307,8 @@ class Desk:
             Class that was shown as the label: newer figures may name another by now.
         gold : bool
             Whether the label may serve as a gold question.
+        chosen : {"queue", "random"}, optional
+            How the item came to be reviewed.
 
         Raises
         ------
@@ -309,7 +327,7 @@ class Desk:
                 action = "gold"
             else:
                 action = "confirm" if code == shown else "correct"
-            return self._append(item, shown, code, action)
+            return self._append(item, shown, code, action, chosen)
 
     def undo(self, row: int, version: int) -> Correction:
         """Take the last action on an item back; see `decide`."""
@@ -319,7 +337,9 @@ class Desk:
                 raise Conflict
             return self._append(item, item.code, None, "undo")
 
-    def _append(self, item: Item, was: int, code: int | None, action: str) -> Correction:
+    def _append(
+        self, item: Item, was: int, code: int | None, action: str, chosen: str | None = None
+    ) -> Correction:
         values = self.table.classes.tolist()
         record = Correction(
             item.task,
@@ -329,6 +349,7 @@ class Desk:
             self.by,
             datetime.now(UTC).isoformat(timespec="milliseconds"),
             action,
+            chosen,
         )
         self.journal.append(record)
         self.standing.add(record)
@@ -341,6 +362,11 @@ class Desk:
         known = self._known.copy()  # The worker may be reading the old array.
         known[row] = self._code_of[found.label] if found is not None and found.known else -1
         self._known = known
+        if found is not None and found.known and found.chosen is not None:
+            nobody = np.zeros(len(known), dtype=bool)
+            drawn = nobody if self._random is None else self._random.copy()
+            drawn[row] = found.chosen == "random"
+            self._random = drawn
         self._states[row] = OPEN if found is None else DONE if found.known else SKIPPED
 
     def _replay(self, journal: Journal) -> None:
@@ -378,10 +404,12 @@ class Desk:
                 if self._closed:
                     return
                 known, n_records = self._known, len(self.standing.records)
+                drawn = self._random
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # They were shown at the first fit.
-                    found, failure = compute(self.table, self.model, known, n_records), None
+                    found = compute(self.table, self.model, known, n_records, drawn)
+                    failure = None
             except Exception as error:
                 found, failure = None, f"{type(error).__name__}: {error}"
             with self._changed:

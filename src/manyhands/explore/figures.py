@@ -152,14 +152,18 @@ class Model:
                 self.notes.append(f"{kind.__name__}({name}={text}) is not repeated: its default is")
         return lambda: kind(**given)
 
-    def aggregate(self, known: IntArray) -> BaseAggregator:
-        """What annotations and known classes (-1 unknown) say without a classifier."""
+    def aggregate(self, known: IntArray, drawn: BoolArray | None = None) -> BaseAggregator:
+        """What annotations and known classes (-1 unknown) say without a classifier.
+
+        ``drawn`` marks the classes that were drawn at random, if anything is known of it.
+        """
         if not (known >= 0).any():
             return self._fitted
         values = np.array([*self._table.classes.tolist(), None], dtype=object)
         # From the same start always: what is undone leaves no trace.
         start = self._fitted.posterior_
-        return self._make().fit(self._table, gold=values[known], start=start)
+        more = {"start": start, "random_gold": drawn}
+        return self._make().fit(self._table, gold=values[known], **more)
 
     def posterior(self, aggregator: BaseAggregator, known: IntArray) -> FloatArray:
         """Class probabilities, shape (n, C), given what `aggregate` found."""
@@ -182,9 +186,15 @@ class Model:
         return Inputs(self._table, table, inferred, own, ended=self._ended)
 
 
-def compute(table: AnnotationTable, model: Model, known: IntArray, n_records: int) -> Figures:
+def compute(
+    table: AnnotationTable,
+    model: Model,
+    known: IntArray,
+    n_records: int,
+    drawn: BoolArray | None = None,
+) -> Figures:
     """Compute what is shown, from annotations and known classes (-1 unknown)."""
-    aggregator = model.aggregate(known)
+    aggregator = model.aggregate(known, drawn)
     posterior = model.posterior(aggregator, known)
     rows = np.flatnonzero(known >= 0)
     gold = dict(

@@ -228,6 +228,7 @@ def review_sheet(desk: Desk) -> dict[str, list[Any]]:
         decided = desk.standing.of(row["task"])
         if decided is not None and decided.known:
             row |= {"label": decided.label, "was": decided.was, "reviewed": decided.by or "yes"}
+            row["chosen"] = decided.chosen or ""
             if decided.certainty is not None:
                 row["probability_wrong"] = 1.0 - decided.certainty
     rows.sort(key=lambda row: not row["reviewed"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from dataclasses import replace
 from functools import cached_property
@@ -21,13 +22,16 @@ from manyhands.annotations.target import refuse_swapped
 from manyhands.decision.labels import generator, pick
 from manyhands.exceptions import AnnotationError, all_or_nothing
 from manyhands.inference.clusters import cluster_of
-from manyhands.inference.dependence import dependence_of, exponents
+from manyhands.inference.dependence import Dependence, dependence_of, exponents
 from manyhands.inference.em import estimate_confusions
 from manyhands.inference.family_warnings import warn_of_shared_mistakes
+from manyhands.inference.gold_samples import KnownLabels
 from manyhands.inference.identifiability import decided, unidentified, warn_of_unidentified
 from manyhands.inference.inputs import (
     check_annotations,
     checked_posterior,
+    drawn_at_random,
+    drawn_of_both,
     gold_codes,
     gold_of_both,
     holds_nothing,
@@ -61,6 +65,8 @@ from manyhands.inference.vote_sums import (
 from manyhands.inference.votes import AllVotes, Votes
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
+_LOG = logging.getLogger("manyhands")
+
 TIES = StrOptions({"first", "random", "distribute"})
 NON_NEGATIVE = Interval(Real, 0, None, closed="left")
 POSITIVE = Interval(Real, 0, None, closed="neither")
@@ -85,6 +91,11 @@ class BaseAggregator(BaseEstimator):
         Most probable class value; ``ties`` decides between equal maxima. For other rules see
         `manyhands.decide`.
     class_prior_ : array of shape (n_classes,)
+    gold_sample_ : {"random", "chosen"} or None
+        How the instances with gold were chosen, as given or as a rank test tells; None without
+        gold, and in methods without the parameter ``gold_sample``.
+    gold_p_value_ : float or None
+        Of that test.
     identified_ : boolean array of shape (n_instances,)
         Whether the annotations, or gold, decide the label (see
         `manyhands.inference.identifiability`); where they do not, ``posterior_`` is no evidence.
@@ -113,6 +124,14 @@ class BaseAggregator(BaseEstimator):
     dependence: float | str = 0.0
     """Correlation of annotators' mistakes that the posterior allows for (see
     `manyhands.inference.dependence`); 0 in methods without the parameter."""
+
+    gold_sample: str = "auto"
+    """How the instances with gold were chosen (see `manyhands.inference.gold_samples`)."""
+
+    _sampled_posterior: FloatArray | None = None
+    gold_sample_: str | None = None
+    gold_p_value_: float | None = None
+    _random_gold: BoolArray | None = None
 
     _compares_annotators = True
     """Whether the method learns about annotators from the annotations of others."""
@@ -153,6 +172,7 @@ class BaseAggregator(BaseEstimator):
         y: Any = None,
         *,
         gold: Any = None,
+        random_gold: Any = None,
         start: Any = None,
         groups: Any = None,
         checkpoint: Any = None,
@@ -169,6 +189,10 @@ class BaseAggregator(BaseEstimator):
             Known classes (a pandas Series works as a dict). Their posterior is 1, and they inform
             the estimates about annotators. In an array, None and NaN mean unknown, as does -1
             unless it is a class.
+        random_gold : sequence of instance ids, or boolean array of shape (n_instances,), optional
+            Instances whose gold was drawn at random, as `review_queue` draws them. How sure the
+            posterior may be is then fitted to their gold alone (where ``dependence`` is "auto");
+            that of others is taken to be chosen. Default: ``gold_sample`` says it.
         start : array-like of shape (n_instances, n_classes), optional
             Posterior to start from (such as that of an earlier fit) instead of the vote shares.
             Methods that do not iterate over a posterior ignore it.
@@ -206,12 +230,20 @@ class BaseAggregator(BaseEstimator):
             )
         table = check_annotations(table, argument="table")
         codes = None if gold is None else gold_codes(gold, table)
+        drawn = None if random_gold is None else drawn_at_random(random_gold, table)
         if start is not None:
             start = checked_posterior(start, table.n_instances, table.n_classes, "start")
-        return self._fit(table, codes, start, Course(checkpoint, cluster_of(engine)))
+        course = Course(checkpoint, cluster_of(engine))
+        return self._fit(table, codes, start, course, random_gold=drawn)
 
     def partial_fit(
-        self, table: Any, y: Any = None, *, gold: Any = None, duplicates: Duplicates = "error"
+        self,
+        table: Any,
+        y: Any = None,
+        *,
+        gold: Any = None,
+        random_gold: Any = None,
+        duplicates: Duplicates = "error",
     ) -> Self:
         """Add annotations (of old and new instances by old and new annotators) and fit again.
 
@@ -227,6 +259,7 @@ class BaseAggregator(BaseEstimator):
         y : ignored
         gold : as in `fit`, for the instances of ``table``
             Gold given earlier remains known.
+        random_gold : as in `fit`, for the instances of ``table``
         duplicates : {"error", "last", "keep"}
             How to treat an (instance, annotator) pair that was already annotated. "last" replaces
             its label, so a table given twice counts once, and "keep" counts both.
@@ -245,7 +278,7 @@ class BaseAggregator(BaseEstimator):
         """
         refuse_swapped(table, y, takes="annotations")
         if not hasattr(self, "table_"):
-            return self.fit(table, gold=gold)
+            return self.fit(table, gold=gold, random_gold=random_gold)
         if isinstance(self.table_, ShardedAnnotations) or isinstance(table, ShardedAnnotations):
             raise AnnotationError(
                 "partial_fit takes tables, and a store is never added to; ingest all files as one "
@@ -263,11 +296,12 @@ class BaseAggregator(BaseEstimator):
         if duplicates == "error":  # Otherwise pairs are known to repeat: they are the same ones.
             warn_of_numbered_rows(self.table_, new)
         known = gold_of_both(self._gold, gold, new, merged)
+        drawn = drawn_of_both(self._random_gold, random_gold, new, merged)
         start = None
         if self._uses_start:
             start = vote_shares(self._votes(merged).answers)
             start[: len(self.posterior_)] = self.posterior_
-        return self._fit(merged, known, start)
+        return self._fit(merged, known, start, random_gold=drawn)
 
     def _fit(
         self,
@@ -275,8 +309,11 @@ class BaseAggregator(BaseEstimator):
         gold: IntArray | None,
         start: FloatArray | None,
         course: Course = ORDINARY,
+        *,
+        random_gold: BoolArray | None = None,
     ) -> Self:
         with all_or_nothing(self):
+            self._random_gold = random_gold
             self._refit(table, gold, start, course)
         return self
 
@@ -294,6 +331,7 @@ class BaseAggregator(BaseEstimator):
         if not (self._takes_many_classes or isinstance(table, ShardedAnnotations)):
             self._refuse_many_classes(table)
         self.__dict__.pop("confusion_", None)
+        self.gold_sample_ = self.gold_p_value_ = None
         self.table_, self._gold = table, gold
         self.classes_ = table.classes
         self.instances_ = table.instances
@@ -329,11 +367,34 @@ class BaseAggregator(BaseEstimator):
         if self._compares_annotators:
             warn_of_unidentified(reason)
         self.identified_ = decided(reason, lone, self.is_known_)
+        self._judge_sample(everything)
         self.labels_ = labels_of(votes, self.posterior_, self.classes_, self.ties, rng)
         self.annotator_accuracy_ = expected_accuracy(votes.answers, self.posterior_)
         if not table.annotators_known:
             self.annotator_accuracy_ = np.full(table.n_annotators, np.nan)
         votes.checkpoint.finish()
+
+    def _judge_sample(self, votes: Any) -> None:
+        """Keep what the annotations say of the instances that were drawn at random, without gold.
+
+        It tells how many of the labels are right that nobody checked.
+        """
+        rows = self._sampled_rows()
+        part = votes.select(rows) if len(rows) else None
+        self._sampled_posterior = None if part is None else self._without_gold(part)
+
+    def _without_gold(self, votes: Votes) -> FloatArray | None:
+        """Posterior of instances with gold as it is without it, shape (n, C); None if unknown."""
+        return self._posterior(replace(votes, gold=None))
+
+    def _sampled_rows(self) -> IntArray:
+        """Instances with gold that is known to be drawn at random."""
+        drawn = self._random_gold
+        if self._gold is None or self.gold_sample == "chosen":
+            return np.zeros(0, dtype=np.int64)
+        if self.gold_sample == "random":
+            drawn = np.ones(len(self._gold), dtype=bool)
+        return np.flatnonzero((self._gold >= 0) & (False if drawn is None else drawn))
 
     def _lone_families(self, votes: Any) -> LoneFamilies:
         """Instances that one family alone annotated, which take no part in the fit."""
@@ -353,8 +414,24 @@ class BaseAggregator(BaseEstimator):
 
     def _measure_dependence(self, votes: AllVotes, start: Any) -> None:
         """Set ``dependence_`` and ``dependence_se_``."""
-        found = dependence_of(self.dependence, votes, start, self._gold)
+        self._set_dependence(dependence_of(self.dependence, votes, start, self._known_labels()))
+
+    def _set_dependence(self, found: Dependence) -> None:
+        """Set the attributes, and tell of gold that says nothing of the rest."""
         self.dependence_, self.dependence_se_ = found.rho, found.se
+        sample = found.sample
+        self.gold_sample_ = None if sample is None else sample.kind
+        self.gold_p_value_ = None if sample is None else sample.p_value
+        self._told_of_gold: str | None = None
+        if sample is not None and sample.kind == "chosen":
+            self._told_of_gold = sample.told(found.rho)
+            _LOG.info("%s", self._told_of_gold)
+
+    def _known_labels(self) -> KnownLabels | None:
+        """Gold, and how it was chosen."""
+        if self._gold is None:
+            return None
+        return KnownLabels(self._gold, self.gold_sample, self._random_gold)
 
     def _exponent(self, shard: Votes) -> FloatArray | None:
         """Power of each instance's probabilities, shape (n,), or None for the published model."""

@@ -35,7 +35,7 @@ from manyhands.inference.vote_sums import (
     weighted_votes,
 )
 from manyhands.inference.votes import SHARD, Votes, concatenate_rows, zip_shards
-from manyhands.typing import AnyArray, FloatArray, IntArray
+from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 FLOOR = 1e-6
 """Minimal weight of an annotator or the classifier, and minimal error of the most common class."""
@@ -110,6 +110,7 @@ class CrowdLab(BaseAggregator):
         y: Any = None,
         *,
         gold: Any = None,
+        random_gold: Any = None,
         start: Any = None,
         groups: Any = None,
         checkpoint: Any = None,
@@ -124,6 +125,7 @@ class CrowdLab(BaseAggregator):
         y : ignored
         gold : dict {instance id: class}, or array-like of shape (n_instances,), optional
             As in `BaseAggregator.fit`; annotators are compared with it instead of each other.
+        random_gold : as in `BaseAggregator.fit`; it changes nothing here
         start : ignored
             The first consensus is always the majority's.
         groups, engine : as in `BaseAggregator.fit`
@@ -147,6 +149,7 @@ class CrowdLab(BaseAggregator):
         with all_or_nothing(self):
             self._proba = proba
             own: dict[str, Any] = {"checkpoint": checkpoint, "engine": engine}
+            own["random_gold"] = random_gold
             return super().fit(table, y, gold=gold, start=start, groups=groups, **own)
 
     def partial_fit(
@@ -155,6 +158,7 @@ class CrowdLab(BaseAggregator):
         y: Any = None,
         *,
         gold: Any = None,
+        random_gold: Any = None,
         duplicates: Duplicates = "error",
         proba: Any = None,
     ) -> Self:
@@ -164,7 +168,7 @@ class CrowdLab(BaseAggregator):
         ----------
         table : AnnotationTable or matrix
         y : ignored
-        gold : as in `fit`, for the instances of ``table``
+        gold, random_gold : as in `fit`, for the instances of ``table``
         duplicates : {"error", "last", "keep"}
         proba : array-like of shape (n_instances of old and new, n_classes), optional
             Of ``instances_``, then of the new ones in the table's order. None: those of `fit`.
@@ -175,11 +179,12 @@ class CrowdLab(BaseAggregator):
             As in `BaseAggregator.partial_fit`, and if ``proba`` does not cover all instances.
         """
         if not hasattr(self, "table_"):
-            return self.fit(table, y, gold=gold, proba=proba)
+            return self.fit(table, y, gold=gold, random_gold=random_gold, proba=proba)
         with all_or_nothing(self):
             if proba is not None:
                 self._proba, gold = proba, {} if gold is None else gold  # News, in any case.
-            return super().partial_fit(table, y, gold=gold, duplicates=duplicates)
+            more: dict[str, Any] = {"random_gold": random_gold, "duplicates": duplicates}
+            return super().partial_fit(table, y, gold=gold, **more)
 
     def predict_proba(self, table: Any, proba: Any = None) -> FloatArray:
         """Posterior of (new) instances from the fitted weights.
@@ -225,11 +230,13 @@ class CrowdLab(BaseAggregator):
         gold: IntArray | None,
         start: FloatArray | None,
         course: Course = ORDINARY,
+        *,
+        random_gold: BoolArray | None = None,
     ) -> Self:
         if self._proba is not None:
             self._proba = probabilities_of(table, self._proba, "proba")
             table = replace(table, instance_order=GIVEN)  # From now on, it is that of proba.
-        return super()._fit(table, gold, start, course)
+        return super()._fit(table, gold, start, course, random_gold=random_gold)
 
     def _lone_families(self, votes: Any) -> LoneFamilies:
         found = super()._lone_families(votes)

@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Real
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from manyhands.inference.annotator_blocks import as_array, map_rows
@@ -21,9 +23,11 @@ from manyhands.inference.dependence import (
     Dependence,
     estimate,
     exponents,
+    judged,
     refine,
 )
 from manyhands.inference.em import normalise_joint
+from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.history import TakesHistory
 from manyhands.inference.probability import normalise_rows
 from manyhands.inference.votes import AllVotes, Shards, Votes, fill_rows
@@ -63,6 +67,10 @@ class DawidSkene(TakesHistory):
         Correlation of annotators' mistakes, by which the posterior is less sure than if they were
         independent; 0 is the published model. "auto" estimates it from the annotations, or from
         gold where given (see `manyhands.inference.dependence`).
+    gold_sample : {"auto", "random", "chosen"}, default="auto"
+        How the instances with gold were chosen. Gold chosen by doubt, as in a review queue, may
+        raise the dependence, not lower it; "auto" tells by a rank test
+        (`manyhands.inference.gold_samples`).
     accelerate : bool, default=True
         Over-relax the steps of soft EM, which then needs about half as many. Only the path differs,
         not the maxima.
@@ -147,6 +155,7 @@ class DawidSkene(TakesHistory):
         "n_subtypes": [COUNT, StrOptions({"auto"})],
         "em": [StrOptions({"soft", "hard"})],
         "dependence": DEPENDENCE,
+        "gold_sample": GOLD_SAMPLE,
         "accelerate": ["boolean"],
         "abstentions": [StrOptions({"model", "ignore"})],
     }
@@ -167,6 +176,7 @@ class DawidSkene(TakesHistory):
         n_subtypes: int | str = "auto",
         em: str = "soft",
         dependence: float | str = "auto",
+        gold_sample: str = "auto",
         accelerate: bool = True,
         abstentions: str = "model",
         ties: str = "first",
@@ -181,6 +191,7 @@ class DawidSkene(TakesHistory):
         self.n_subtypes = n_subtypes
         self.em = em
         self.dependence = dependence
+        self.gold_sample = gold_sample
         self.accelerate = accelerate
         self.abstentions = abstentions
         self.ties = ties
@@ -223,13 +234,25 @@ class DawidSkene(TakesHistory):
         """Set the posterior, which is written into ``out``."""
         joint = OwnRemoved(run)
         if self.dependence == "auto":
-            found = refine(found, votes, joint, self._gold)
-        self.dependence_, self.dependence_se_ = found.rho, found.se
+            found = refine(found, votes, joint, self._known_labels())
+        else:
+            found = replace(found, sample=judged(self._known_labels(), votes, found.rho))
+        self._set_dependence(found)
         if self.dependence == 0:
             fill_rows(out, shards, posterior_of, run.parameters)
         else:
             fill_rows(out, shards, _corrected, joint, found.rho, self.class_prior_)
         self.posterior_ = out
+        rows = self._sampled_rows()
+        self._unaided: FloatArray | None = None
+        if len(rows):
+            part = votes.select(rows)
+            power: FloatArray = exponents(part, found.rho)[:, None]
+            self._unaided = np.asarray(softmax(power * joint(part), axis=1))
+
+    def _without_gold(self, votes: Votes) -> FloatArray | None:
+        # Without the instances' own part in the parameters, which only the fit can leave out.
+        return self._unaided
 
     def _set_class_attributes(self, n_classes: int) -> None:
         """Set the fitted attributes, with the model's states summed up by class."""

@@ -30,7 +30,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -47,6 +47,7 @@ from manyhands.inference.confusion_em import (
 )
 from manyhands.inference.confusion_prior import ConfusionPrior, with_history
 from manyhands.inference.em import EMCounts, count_votes, em_counts, expect_and_count
+from manyhands.inference.gold_samples import Doubts, GoldSample, KnownLabels, sample_of
 from manyhands.inference.inputs import NumberInterval
 from manyhands.inference.probability import normalise_rows
 from manyhands.inference.residuals import residual_correlation
@@ -103,11 +104,14 @@ class Dependence:
     is_plausible : bool
         Whether mistakes may be correlated: rho as measured is above `NEGLIGIBLE` and two standard
         errors, or says nothing.
+    sample : GoldSample or None
+        How the instances with gold were chosen, if there is gold.
     """
 
     rho: float
     se: float
     is_plausible: bool = True
+    sample: GoldSample | None = None
 
 
 UNKNOWN = Dependence(PRIOR_MEAN, PRIOR_SD, is_plausible=False)
@@ -115,7 +119,7 @@ UNKNOWN = Dependence(PRIOR_MEAN, PRIOR_SD, is_plausible=False)
 
 
 def dependence_of(
-    setting: float | str, votes: AllVotes, start: Any, gold: IntArray | None = None
+    setting: float | str, votes: AllVotes, start: Any, known: KnownLabels | None = None
 ) -> Dependence:
     """Dependence as set, or estimated with the default `DawidSkene` without subtypes.
 
@@ -123,10 +127,10 @@ def dependence_of(
     ----------
     setting : float or "auto"
     votes : Votes
-    gold : integer array of shape (n,), optional
-        As in `refine`.
     start : array of shape (n, C)
         Posterior that EM starts from.
+    known : KnownLabels, optional
+        Gold. (That of ``votes`` may only be believed.)
     """
     if setting != "auto":
         return Dependence(float(setting), 0.0)
@@ -134,7 +138,7 @@ def dependence_of(
     if not _is_measurable(answers):
         return UNKNOWN
     run = Fits(DEFAULT_EM, answers, answers.shards(), start, "dependence").run()
-    return refine(estimate(answers, run, DEFAULT_EM), answers, OwnRemoved(run), gold)
+    return refine(estimate(answers, run, DEFAULT_EM), answers, OwnRemoved(run), known)
 
 
 def estimate(votes: AllVotes, run: Run, em: ConfusionEM) -> Dependence:
@@ -183,13 +187,14 @@ def refine(
     found: Dependence,
     votes: AllVotes,
     log_joint: Callable[[Votes], FloatArray],
-    gold: IntArray | None,
+    known: KnownLabels | None,
 ) -> Dependence:
     """Fit rho to the gold labels, with the estimate as the mean of its prior.
 
     The prior is as wide as that of the estimate (`PRIOR_SD`), however certain the estimate is,
     because gold shows mistakes that annotations cannot show. The standard error is the root mean
-    square distance from the mode under the posterior.
+    square distance from the mode under the posterior. Gold that was chosen by doubt may raise rho,
+    not lower it (`manyhands.inference.gold_samples`).
 
     Parameters
     ----------
@@ -198,24 +203,44 @@ def refine(
     log_joint : callable
         From votes (n instances) to log p(class, annotations), shape (n, C), without the instances'
         own part in the parameters. (With gold this part is that of the known class.)
-    gold : integer array of shape (n,) or None
-        Known classes, -1 where unknown. (Those of ``votes`` may only be believed.)
+    known : KnownLabels or None
     """
-    if gold is None:
+    sample = judged(known, votes, found.rho)
+    if known is None or sample is None:
         return found
-    rows = np.flatnonzero(gold >= 0)
-    known, gold = votes.select(rows), gold[rows]
-    joint = log_joint(known)
-    rows = np.arange(known.n_instances)
+    given, gold = votes.select(sample.rows), known.codes[sample.rows]
+    joint = log_joint(given)
+    rows = np.arange(given.n_instances)
 
     def loss(rho: float) -> float:
-        log_p = log_softmax(exponents(known, rho)[:, None] * joint, axis=1)
+        log_p = log_softmax(exponents(given, rho)[:, None] * joint, axis=1)
         return float(0.5 * ((rho - found.rho) / PRIOR_SD) ** 2 - log_p[rows, gold].sum())
 
     best = float(minimize_scalar(loss, bounds=(0.0, 1.0), method="bounded").x)
+    if sample.kind == "chosen" and best <= found.rho + 1e-3:
+        return replace(found, sample=sample)
     grid = np.linspace(0.0, 1.0, 101)
     p = np.exp([loss(best) - loss(rho) for rho in grid])
-    return replace(found, rho=best, se=float(np.sqrt((p * (grid - best) ** 2).sum() / p.sum())))
+    se = float(np.sqrt((p * (grid - best) ** 2).sum() / p.sum()))
+    return replace(found, rho=best, se=se, sample=sample)
+
+
+def judged(known: KnownLabels | None, votes: AllVotes, rho: float) -> GoldSample | None:
+    """Tell how gold was chosen, by doubts that allow for mistakes that correlate by rho."""
+
+    def doubts() -> Doubts:
+        bare: Any = replace(cast(Any, votes.answers), gold=None)
+        start = starting_shares(bare)
+        joint = OwnRemoved(Fits(DEFAULT_EM, bare, bare.shards(), start, "without-gold").run())
+
+        def doubt(part: Votes) -> FloatArray:
+            part = replace(part.answers, gold=None)
+            log_p = log_softmax(exponents(part, rho)[:, None] * joint(part), axis=1)
+            return np.asarray(1.0 - np.exp(log_p.max(axis=1)))
+
+        return doubt
+
+    return sample_of(known, votes, doubts)
 
 
 def exponents(votes: Votes, rho: float, others: int = 0) -> FloatArray:

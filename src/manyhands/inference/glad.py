@@ -14,6 +14,7 @@ from sklearn.utils._param_validation import StrOptions
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, known_prior
 from manyhands.inference.dependence import DEPENDENCE
 from manyhands.inference.glad_steps import PRIOR_MEAN, Model, RemoteModel, beta_of
+from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.probability import has_settled
 from manyhands.inference.vote_sums import uniform_prior
 from manyhands.inference.votes import AllVotes, Votes
@@ -41,6 +42,8 @@ class GLAD(BaseAggregator):
         Correlation of annotators' mistakes, by which the posterior is less sure than if they were
         independent; 0 is the published model. "auto" estimates it with the default `DawidSkene`,
         from the annotations, or from gold where given (see `manyhands.inference.dependence`).
+    gold_sample : {"auto", "random", "chosen"}, default="auto"
+        How the instances with gold were chosen; as in `DawidSkene`.
     ties : {"first", "random", "distribute"}, default="first"
         Which of several most probable classes ``labels_`` names; "distribute" means "first" here,
         because the posterior is already distributed.
@@ -89,6 +92,7 @@ class GLAD(BaseAggregator):
         "tol": [NON_NEGATIVE],
         "class_prior": [StrOptions({"uniform", "estimated"})],
         "dependence": DEPENDENCE,
+        "gold_sample": GOLD_SAMPLE,
     }
 
     _takes_stores = True
@@ -100,6 +104,7 @@ class GLAD(BaseAggregator):
         *,
         class_prior: str = "uniform",
         dependence: float | str = "auto",
+        gold_sample: str = "auto",
         ties: str = "first",
         random_state: Any = None,
     ) -> None:
@@ -107,6 +112,7 @@ class GLAD(BaseAggregator):
         self.tol = tol
         self.class_prior = class_prior
         self.dependence = dependence
+        self.gold_sample = gold_sample
         self.ties = ties
         self.random_state = random_state
 

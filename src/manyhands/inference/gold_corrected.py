@@ -29,6 +29,7 @@ from manyhands.inference.gold_regression import (
     maximum_a_posteriori,
     priors,
 )
+from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.lone_families import lone_families
 from manyhands.inference.probability import LOG_FLOOR
 from manyhands.inference.shared_mistakes import DENSE, MOST_CUT, partitions
@@ -57,12 +58,16 @@ class GoldCorrected(BaseAggregator):
     (``groups={}`` silences warnings, and does not stop this). The result is their mean, weighted
     by evidence.
 
-    Give gold for instances drawn at random, not for those on which annotators differ.
+    Give gold for instances drawn at random, not for those on which annotators differ: these correct
+    nothing, and a warning says so.
 
     Parameters
     ----------
     dependence : float in [0, 1] or "auto", default="auto"
         As in `DawidSkene`, for tables with too little gold to correct.
+    gold_sample : {"auto", "random", "chosen"}, default="auto"
+        How the instances with gold were chosen; as in `DawidSkene`. Chosen gold corrects nothing:
+        the result is that of `DawidSkene` with the gold, and a warning says so.
     ties : {"first", "random", "distribute"}, default="first"
         Which of several most probable classes ``labels_`` names; "distribute" means "first" here,
         because the posterior is already distributed.
@@ -124,16 +129,19 @@ class GoldCorrected(BaseAggregator):
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,
         "dependence": DEPENDENCE,
+        "gold_sample": GOLD_SAMPLE,
     }
 
     def __init__(
         self,
         *,
         dependence: float | str = "auto",
+        gold_sample: str = "auto",
         ties: str = "first",
         random_state: Any = None,
     ) -> None:
         self.dependence = dependence
+        self.gold_sample = gold_sample
         self.ties = ties
         self.random_state = random_state
 
@@ -143,21 +151,22 @@ class GoldCorrected(BaseAggregator):
         self._ignores_families = False
         if gold is not None and not isinstance(table, ShardedAnnotations):
             votes = super()._votes(table)
-            lone = lone_families(votes, table.groups)
             n_known = int(np.count_nonzero((np.diff(votes.start) > 0) & (gold >= 0)))
-            self._ignores_families = lone.are_most and n_known >= least_gold(table.n_classes)
-            if self._ignores_families:
-                warn_caller(
-                    f"on {lone.share} of the instances only one declared family annotated, so "
-                    f"the families are ignored: the {n_known} gold labels say whom to believe",
-                    NotIdentifiableWarning,
-                )
+            is_enough = n_known >= least_gold(table.n_classes)
+            self._ignores_families = is_enough and lone_families(votes, table.groups).are_most
         super()._refit(table, gold, start, course)
+        if self._ignores_families and not self.corrected_:  # The gold was chosen by doubt.
+            self._ignores_families = False
+            super()._refit(table, gold, start, course)
 
     def _votes(self, table: Any, gold: IntArray | None = None) -> Any:
         if self._ignores_families:
             table = table.with_groups(None)
         return super()._votes(table, gold)
+
+    def _without_gold(self, votes: Votes) -> FloatArray | None:
+        # The regressions are fitted to this very gold.
+        return None if self.corrected_ else self._plain._without_gold(votes)
 
     def _unidentified(self, votes: Any) -> str | None:
         return None if self.corrected_ else super()._unidentified(votes)
@@ -169,18 +178,33 @@ class GoldCorrected(BaseAggregator):
         families = None if self._ignores_families else self.table_.groups
         has_families = bool(in_families(families, self.table_.n_annotators).any())
         least = least_gold(votes.n_classes, families=has_families)
-        self.corrected_ = len(known) >= least
-        self._plain = DawidSkene(dependence=self.dependence, abstentions="ignore")
-        self._plain._gold = self._gold
+        self._plain = DawidSkene(
+            dependence=self.dependence, gold_sample=self.gold_sample, abstentions="ignore"
+        )
+        self._plain._gold, self._plain._random_gold = self._gold, self._random_gold
         self._plain._infer(votes, start.copy(), rng)
-        self.log_likelihood_ = self._plain.log_likelihood_
-        self.n_iter_ = self._plain.n_iter_
-        self.dependence_, self.dependence_se_ = self._plain.dependence_, self._plain.dependence_se_
+        for name in ("log_likelihood_", "n_iter_", "dependence_", "dependence_se_"):
+            setattr(self, name, getattr(self._plain, name))
+        self.gold_sample_ = self._plain.gold_sample_
+        self.gold_p_value_ = self._plain.gold_p_value_
         self.base_weights_: dict[str, float] = {}
+        is_chosen = self.gold_sample_ == "chosen"
+        if self.gold_sample == "auto" and self._random_gold is not None and not is_chosen:
+            known = known[self._random_gold[known]]
+        self.corrected_ = len(known) >= least and not is_chosen
         if not self.corrected_:
             self.posterior_, self.class_prior_ = self._plain.posterior_, self._plain.class_prior_
-            self._warn_of_too_little_gold(len(known), least, has_families)
+            if is_chosen and len(known) >= least:
+                self._warn_of_chosen_gold(len(known))
+            else:
+                self._warn_of_too_little_gold(len(known), least, has_families)
             return
+        if self._ignores_families:
+            warn_caller(
+                "on most instances one declared family alone annotated, so the families are "
+                f"ignored: the {len(known)} gold labels say whom to believe",
+                NotIdentifiableWarning,
+            )
         self._families = None if families is None or not has_families else family_codes(families)
         self._annotators = np.unique(votes.annotator[np.isin(votes.instance, known)])
         self._regressions = self._fit_regressions(votes, start, gold, known)
@@ -223,6 +247,16 @@ class GoldCorrected(BaseAggregator):
             NotIdentifiableWarning,
         )
         warn_of_shared_mistakes(self.table_, n_gold=n_gold)
+
+    def _warn_of_chosen_gold(self, n_gold: int) -> None:
+        test = self.gold_p_value_
+        how = "were chosen" if test is None else f"were chosen by doubt (rank test, p = {test:.2g})"
+        warn_caller(
+            f"the {n_gold} gold labels {how}, which would mislead the correction, so the result is "
+            "that of DawidSkene with the gold. Give gold for instances drawn at random; if these "
+            "were, say gold_sample='random'",
+            NotIdentifiableWarning,
+        )
 
     def _warn_of_no_choice(self, n_gold: int) -> None:
         """Warn that gold cannot choose families, unless the user says that there are none."""

@@ -72,6 +72,7 @@ class TakesHistory(BaseAggregator):
         y: Any = None,
         *,
         gold: Any = None,
+        random_gold: Any = None,
         start: Any = None,
         groups: Any = None,
         history: Any = None,
@@ -82,7 +83,7 @@ class TakesHistory(BaseAggregator):
 
         Parameters
         ----------
-        table, y, gold, start, groups, checkpoint, engine : as in `BaseAggregator.fit`
+        table, y, gold, random_gold, start, groups, checkpoint, engine : as in `BaseAggregator.fit`
         history : dict, frame, list or fitted aggregator, optional
             What annotators gave in earlier work whose true classes are known, as a dict
             {annotator id: (n_classes, n_classes) array of counts, indexed [true, given] in the
@@ -115,6 +116,7 @@ class TakesHistory(BaseAggregator):
                 table,
                 y,
                 gold=gold,
+                random_gold=random_gold,
                 start=start,
                 groups=groups,
                 checkpoint=checkpoint,

@@ -24,6 +24,7 @@ from manyhands.inference.em import (
     normalise_joint,
     total_em_counts,
 )
+from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.history import TakesHistory
 from manyhands.inference.probability import (
     dirichlet_divergence,
@@ -59,6 +60,8 @@ class IBCC(TakesHistory):
         Correlation of annotators' mistakes, by which the posterior is less sure than if they were
         independent; 0 is the published model. "auto" estimates it with the default `DawidSkene`,
         from the annotations, or from gold where given (see `manyhands.inference.dependence`).
+    gold_sample : {"auto", "random", "chosen"}, default="auto"
+        How the instances with gold were chosen; as in `DawidSkene`.
     abstentions : {"model", "ignore"}, default="ignore"
         Whether an annotator's abstentions (`AnnotationTable.abstentions`) are informative: with
         "model" an abstention is one more response with its own probability in each class.
@@ -123,6 +126,7 @@ class IBCC(TakesHistory):
         "off_diagonal": [POSITIVE],
         "class_strength": [POSITIVE],
         "dependence": DEPENDENCE,
+        "gold_sample": GOLD_SAMPLE,
         "abstentions": [StrOptions({"model", "ignore"})],
     }
 
@@ -139,6 +143,7 @@ class IBCC(TakesHistory):
         off_diagonal: float = 1.0,
         class_strength: float = 1.0,
         dependence: float | str = "auto",
+        gold_sample: str = "auto",
         abstentions: str = "ignore",
         ties: str = "first",
         random_state: Any = None,
@@ -149,6 +154,7 @@ class IBCC(TakesHistory):
         self.off_diagonal = off_diagonal
         self.class_strength = class_strength
         self.dependence = dependence
+        self.gold_sample = gold_sample
         self.abstentions = abstentions
         self.ties = ties
         self.random_state = random_state

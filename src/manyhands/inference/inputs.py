@@ -26,7 +26,7 @@ from manyhands.annotations.target import matched, rows_of, same_ids, warn_of_shu
 from manyhands.decision.labels import as_posterior
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.probability import normalise_rows
-from manyhands.typing import MISSING, AnyArray, FloatArray, IntArray
+from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
 
 
 class NumberInterval(Interval):
@@ -243,6 +243,52 @@ def gold_of_both(
         )
         known[places[codes >= 0]] = codes[codes >= 0]
     return known if (known >= 0).any() else None
+
+
+def drawn_at_random(drawn: Any, table: AnnotationTable) -> BoolArray:
+    """Read which instances were drawn at random, as a mask of shape (n_instances,).
+
+    Raises
+    ------
+    AnnotationError
+        If an instance is unknown, or a mask has the wrong length.
+    """
+    values = np.asarray(list(drawn) if not hasattr(drawn, "dtype") else drawn)
+    if values.dtype == bool:
+        if values.shape != (table.n_instances,):
+            raise AnnotationError(
+                f"random_gold has shape {values.shape}; give a mask with one entry per instance, "
+                f"shape ({table.n_instances},), or the ids of the instances"
+            )
+        return values
+    mask = np.zeros(table.n_instances, dtype=bool)
+    if values.size:
+        places, _ = encode(
+            values.tolist(),
+            table.instances,
+            argument="random_gold",
+            vocabulary_name="the table's instances",
+        )
+        mask[places] = True
+    return mask
+
+
+def drawn_of_both(
+    before: BoolArray | None, drawn: Any, new: AnnotationTable, merged: AnnotationTable
+) -> BoolArray | None:
+    """Mask of a merged table's instances whose gold was drawn at random; None if nobody says."""
+    if before is None and drawn is None:
+        return None
+    mask = np.zeros(merged.n_instances, dtype=bool)
+    if before is not None:
+        mask[: len(before)] = before
+    if drawn is not None:
+        own = drawn_at_random(drawn, new)
+        places, _ = encode(
+            new.instances, merged.instances, argument="table", vocabulary_name="instances"
+        )
+        mask[places[own]] = True
+    return mask
 
 
 def checked_posterior(values: Any, n_instances: int, n_classes: int, argument: str) -> FloatArray:

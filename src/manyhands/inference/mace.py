@@ -18,6 +18,7 @@ from sklearn.utils._param_validation import StrOptions
 from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator, known_prior
 from manyhands.inference.dependence import DEPENDENCE, exponents
 from manyhands.inference.em import normalise_joint
+from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.probability import (
     dirichlet_divergence,
     expected_log,
@@ -72,6 +73,8 @@ class MACE(BaseAggregator):
         Correlation of annotators' mistakes, by which the posterior is less sure than if they were
         independent; 0 is the published model. "auto" estimates it with the default `DawidSkene`,
         from the annotations, or from gold where given (see `manyhands.inference.dependence`).
+    gold_sample : {"auto", "random", "chosen"}, default="auto"
+        How the instances with gold were chosen; as in `DawidSkene`.
     n_restarts : int, default=10
         Runs; the one with the best objective is kept. If that one is upside down (it trusts those
         with whom the others disagree), the best of the others is kept if its objective is at most
@@ -128,6 +131,7 @@ class MACE(BaseAggregator):
         "smoothing": [POSITIVE],
         "class_prior": [StrOptions({"estimated", "uniform"})],
         "dependence": DEPENDENCE,
+        "gold_sample": GOLD_SAMPLE,
         "n_restarts": [COUNT],
     }
 
@@ -144,6 +148,7 @@ class MACE(BaseAggregator):
         smoothing: float = 0.01,
         class_prior: str = "estimated",
         dependence: float | str = "auto",
+        gold_sample: str = "auto",
         n_restarts: int = 10,
         ties: str = "first",
         random_state: Any = 0,
@@ -156,6 +161,7 @@ class MACE(BaseAggregator):
         self.smoothing = smoothing
         self.class_prior = class_prior
         self.dependence = dependence
+        self.gold_sample = gold_sample
         self.n_restarts = n_restarts
         self.ties = ties
         self.random_state = random_state

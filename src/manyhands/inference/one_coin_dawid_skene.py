@@ -11,6 +11,7 @@ from sklearn.utils._param_validation import StrOptions
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
 from manyhands.inference.dependence import DEPENDENCE, exponents
 from manyhands.inference.em import normalise_joint
+from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.history import TakesHistory
 from manyhands.inference.probability import (
     floored_log,
@@ -68,6 +69,8 @@ class OneCoinDawidSkene(TakesHistory):
         Correlation of annotators' mistakes, by which the posterior is less sure than if they were
         independent; 0 is the published model. "auto" estimates it with the default `DawidSkene`,
         from the annotations, or from gold where given (see `manyhands.inference.dependence`).
+    gold_sample : {"auto", "random", "chosen"}, default="auto"
+        How the instances with gold were chosen; as in `DawidSkene`.
     ties : {"first", "random", "distribute"}, default="first"
         Which of several most probable classes ``labels_`` names; "distribute" means "first" here,
         because the posterior is already distributed.
@@ -104,6 +107,7 @@ class OneCoinDawidSkene(TakesHistory):
         "prior_strength": [NON_NEGATIVE],
         "class_prior": [StrOptions({"estimated", "uniform"})],
         "dependence": DEPENDENCE,
+        "gold_sample": GOLD_SAMPLE,
     }
 
     _takes_stores = True
@@ -116,6 +120,7 @@ class OneCoinDawidSkene(TakesHistory):
         prior_strength: float = 5.0,
         class_prior: str = "estimated",
         dependence: float | str = "auto",
+        gold_sample: str = "auto",
         ties: str = "first",
         random_state: Any = None,
     ) -> None:
@@ -124,6 +129,7 @@ class OneCoinDawidSkene(TakesHistory):
         self.prior_strength = prior_strength
         self.class_prior = class_prior
         self.dependence = dependence
+        self.gold_sample = gold_sample
         self.ties = ties
         self.random_state = random_state
 

@@ -22,6 +22,11 @@ DECISIONS: Final = ("correct", "confirm", "gold")
 
 ACTIONS: Final = (*DECISIONS, "skip", "undo")
 FIELDS: Final = ("task", "label", "was", "certainty", "by", "at", "action")
+"""Fields that every correction has; earlier files lack the last one, "chosen"."""
+
+CHOSEN: Final = ("queue", "random")
+"""How a label comes to be reviewed: by its doubt (or because somebody looked for it), or drawn at
+random."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,8 @@ class Correction:
     action : {"correct", "confirm", "gold", "skip", "undo"}
         "gold": the label is certain enough to be a gold question. "undo": takes the last action on
         this task back.
+    chosen : {"queue", "random"} or None
+        How the task came to be reviewed; None if it is not known.
     """
 
     task: Any
@@ -53,6 +60,7 @@ class Correction:
     by: str
     at: str
     action: str
+    chosen: str | None = None
 
     @property
     def known(self) -> bool:
@@ -161,9 +169,11 @@ def _parse(content: bytes) -> tuple[list[Correction], bytes]:
 
 def _record(line: bytes) -> Correction:
     fields = json.loads(line)
-    record = Correction(**{name: fields[name] for name in FIELDS})
+    record = Correction(**{name: fields[name] for name in FIELDS}, chosen=fields.get("chosen"))
     if record.action not in ACTIONS:
         raise ValueError(f"action {record.action!r}")
+    if record.chosen not in (*CHOSEN, None):
+        raise ValueError(f"chosen {record.chosen!r}")
     if isinstance(record.task, list | dict) or isinstance(record.label, list | dict):
         raise ValueError("task and label must be plain values")
     if record.known and record.label is None:

@@ -23,7 +23,7 @@ from manyhands.io.columns import (
     with_missing,
     with_types,
 )
-from manyhands.io.corrections import Standing, of_one_kind, read_corrections
+from manyhands.io.corrections import CHOSEN, Standing, of_one_kind, read_corrections
 from manyhands.io.files import PathLike, existing_file, is_typed, naming, suffix_of
 from manyhands.io.frames import read_frame
 from manyhands.io.label_values import label_values
@@ -38,6 +38,9 @@ REVIEWED = "reviewed"
 
 WAS = "was"
 """Column of the labels before a person looked at them; who changes one has looked at it."""
+
+CHOSEN_COLUMN = "chosen"
+"""Column of the labels to review: "random" for those drawn at random, else "queue"."""
 
 NOT_REVIEWED = frozenset({"", "0", "0.0", "false", "n", "no", "none", "nan", "<na>", "-"})
 """Entries of the column "reviewed", in lower case, that mean that nobody looked."""
@@ -56,15 +59,24 @@ class GoldFile:
         None if the file has no such column.
     n_not_reviewed : int
         Labels of the file that are not known, because nobody looked at them.
+    chosen : array of str of shape (n,) or None
+        How each label came to be reviewed: "random", "queue", or "" where it is not said. None if
+        the file does not say it of any.
     """
 
     tasks: AnyArray
     labels: AnyArray
     splits: AnyArray | None = None
     n_not_reviewed: int = 0
+    chosen: AnyArray | None = None
 
     def __len__(self) -> int:
         return len(self.tasks)
+
+    @property
+    def random(self) -> BoolArray | None:
+        """Mask of the labels that were drawn at random, shape (n,); None if nothing is said."""
+        return None if self.chosen is None else self.chosen == "random"
 
     @property
     def known(self) -> BoolArray:
@@ -106,7 +118,8 @@ def read_gold(
     In a table with a column "reviewed", such as ``review.csv`` and ``labels.csv``, a label is known
     if that column is filled in, or if the label differs from the one in the column "was". The other
     labels were inferred and are left out; a note on the log says how many, and a warning if nothing
-    is left.
+    is left. A column "chosen" says which labels were drawn at random (`GoldFile.random`): those say
+    how sure the rest may be.
 
     Parameters
     ----------
@@ -152,6 +165,7 @@ def read_gold(
         if split != "split":
             require_column(frame, "split", split)
         looked = _reviewed(frame, names["label"], path)
+        _note_unfinished_sample(frame, looked, path)
         if spellings is not None:
             frame = with_meanings(frame, names["label"], spellings)
         frame = with_types(frame, names, path)
@@ -166,7 +180,7 @@ def read_gold(
         ids = make_vocabulary(frame[names["task"]].to_numpy(), f"column {names['task']!r}")
         labels = _gold_values(frame[names["label"]].to_numpy(), values, code_names)
         splits = np.array(frame[split].to_list(), dtype=str) if split in frame.columns else None
-        return GoldFile(ids, labels, splits, int((~looked).sum()))
+        return GoldFile(ids, labels, splits, int((~looked).sum()), _how_chosen(frame))
 
 
 def _reviewed(frame: Frame, label: str, path: Path) -> BoolArray:
@@ -195,6 +209,31 @@ def _reviewed(frame: Frame, label: str, path: Path) -> BoolArray:
     return looked
 
 
+def _note_unfinished_sample(frame: Frame, looked: BoolArray, path: Path) -> None:
+    """Warn of a random sample of which only a part was reviewed: the rest may be the hard part."""
+    chosen = _how_chosen(frame)
+    if chosen is None:
+        return
+    drawn = chosen == "random"
+    n, n_idle = int(drawn.sum()), int((drawn & ~looked).sum())
+    if 0 < n_idle < n:
+        warn_caller(
+            f"{path.name}: {n_idle} of its {n} labels drawn at random are not reviewed. Review all "
+            "of them: if hard ones are left out, the rest is no random sample"
+        )
+
+
+def _how_chosen(frame: Frame) -> AnyArray | None:
+    """How each label came to be reviewed, if a column of the frame says it."""
+    if CHOSEN_COLUMN not in frame.columns:
+        return None
+    marks = frame[CHOSEN_COLUMN].to_numpy()
+    told = np.where(missing_mask(marks), "", marks.astype(str))
+    told = np.char.lower(np.char.strip(told.astype(str)))
+    is_ours = np.isin(told, ("", *CHOSEN)).all() and (told != "").any()
+    return told if is_ours else None  # Else it is a column of somebody's own.
+
+
 def is_reviewed(mark: Any) -> bool:
     """Whether an entry of the column "reviewed" says that somebody looked at the label.
 
@@ -219,7 +258,9 @@ def _read_corrections(path: Path, classes: Any) -> GoldFile:
                 labels, values, argument="the corrected labels", vocabulary_name="classes"
             )
             labels = values[codes]
-        return GoldFile(make_vocabulary([r.task for r in found], "task"), labels)
+        chosen = np.array([record.chosen or "" for record in found])
+        tasks = make_vocabulary([record.task for record in found], "task")
+        return GoldFile(tasks, labels, chosen=chosen if (chosen != "").any() else None)
 
 
 def _gold_values(raw: AnyArray, values: AnyArray | None, names: AnyArray | None) -> AnyArray:

@@ -22,12 +22,12 @@ from manyhands.io import Consensus, Export, GoldFile, consensus
 from manyhands.io.contents import Shown, shown_of
 from manyhands.io.store import AnnotationStore
 from manyhands.io.writers import SUFFIXES, check_target, write_consensus
-from manyhands.jobs.gold import match_gold, note_unused_gold
+from manyhands.jobs.gold import GoldRows, match_gold, note_unused_gold
 from manyhands.jobs.outputs import keep_labels, label_rows, times_of
 from manyhands.models import load
 from manyhands.report import read_inputs, summarize_annotators, summarize_inputs
 from manyhands.report.levels import level_of_labels, told
-from manyhands.typing import AnyArray, IntArray
+from manyhands.typing import AnyArray
 
 METRIC_NAMES = {
     "accuracy": "accuracy",
@@ -101,7 +101,7 @@ def aggregate_table(
         )
     own = {} if history is None else {"history": history}
     own |= {} if checkpoint is None else {"checkpoint": checkpoint}
-    aggregator.fit(table, gold=_known_values(known, table), **own)
+    aggregator.fit(table, **_known(known, table), **own)
     options: dict[str, Any] = {"to": to, "export": export, "keep_formulas": keep_formulas}
     options["shown"] = shown
     return _concluded(aggregator, gold, place, rule, threshold, title, **options)
@@ -165,7 +165,7 @@ def continue_aggregation(
     if known is not None:
         # Over all instances, so that old ones can become known, too.
         new = before.take(np.zeros(before.n_annotations, dtype=bool)).with_added(new)
-    aggregator.partial_fit(new, gold=_known_values(known, new), duplicates=duplicates)
+    aggregator.partial_fit(new, **_known(known, new), duplicates=duplicates)
     n_unlike = without_known(new, before).n_annotations
     n_changed = before.n_annotations + n_unlike - aggregator.table_.n_annotations
     if duplicates == "keep":
@@ -247,20 +247,22 @@ def tool_file(to: str) -> str:
     return f"{to}{SUFFIXES.get(to, '.csv')}"
 
 
-def known_codes(known: GoldFile, table: AnnotationTable | AnnotationStore) -> IntArray:
+def known_rows(known: GoldFile, table: AnnotationTable | AnnotationStore) -> GoldRows:
     """Match known classes to instances; a warning tells of those that have no annotations."""
-    codes = match_gold(known, table).codes
-    lost = int(known.known.sum() - (codes >= 0).sum())
+    rows = match_gold(known, table)
+    lost = int(known.known.sum() - (rows.codes >= 0).sum())
     if lost:
         warn_caller(f"{lost} of the known labels belong to tasks without annotations")
-    return codes
+    return rows
 
 
-def _known_values(known: GoldFile | None, table: AnnotationTable) -> AnyArray | None:
+def _known(known: GoldFile | None, table: AnnotationTable) -> dict[str, Any]:
+    """Arguments of ``fit``: known classes, and which were drawn at random."""
     if known is None:
-        return None
+        return {}
+    rows = known_rows(known, table)
     values = np.array([*table.classes.tolist(), None], dtype=object)
-    return values[known_codes(known, table)]
+    return {"gold": values[rows.codes], "random_gold": rows.random}
 
 
 def _write_folder(

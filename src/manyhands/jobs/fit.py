@@ -138,6 +138,8 @@ def run_job(
     is_known = None
     if known is not None:
         options["gold"] = _certain(estimator, train, known, gold)
+        if known.random is not None:
+            options["random_gold"] = known.random
         is_known = np.array([label is not None for label in options["gold"]], dtype=bool)
     seeds = _check_seeds(seeds)
     X = encode_rows(encoder, X, train)

@@ -14,7 +14,7 @@ from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.fitting.telling_columns import equals_class
 from manyhands.io import Export, GoldFile
-from manyhands.typing import AnyArray, IntArray
+from manyhands.typing import AnyArray, BoolArray, IntArray
 
 TRAIN = ["train", "all", ""]
 """Splits to train on; rows outside the gold file have none."""
@@ -30,10 +30,13 @@ class GoldRows:
         Class codes, -1 where unknown.
     splits : array of str of shape (n_instances,)
         Split of each row, "" where unknown ("all" if the gold file has no split column).
+    random : boolean array of shape (n_instances,) or None
+        Rows whose label was drawn at random, if the file says it.
     """
 
     codes: IntArray
     splits: AnyArray
+    random: BoolArray | None = None
 
     def parts(self, annotated: AnyArray) -> dict[str, IntArray]:
         """Rows with gold, by split; without splits, by whether they have annotations."""
@@ -87,7 +90,11 @@ def match_gold(gold: GoldFile, table: AnnotationTable | ShardedAnnotations) -> G
     splits = np.full(table.n_instances, "", dtype=object)
     codes[place] = _gold_codes(gold.labels[known], table.classes)
     splits[place] = "all" if gold.splits is None else gold.splits[known]
-    return GoldRows(codes, splits)
+    drawn = None
+    if gold.random is not None:
+        drawn = np.zeros(table.n_instances, dtype=bool)
+        drawn[place] = gold.random[known]
+    return GoldRows(codes, splits, drawn)
 
 
 def _gold_codes(labels: AnyArray, classes: AnyArray) -> IntArray:

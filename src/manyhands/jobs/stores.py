@@ -18,7 +18,7 @@ from manyhands.io import GoldFile, consensus, remote
 from manyhands.io.frames import write_parquet_parts, write_table
 from manyhands.io.mapped import release
 from manyhands.io.store import AnnotationStore
-from manyhands.jobs.aggregation import known_codes, measure
+from manyhands.jobs.aggregation import known_rows, measure
 from manyhands.jobs.gold import match_gold
 from manyhands.jobs.outputs import label_rows
 from manyhands.report import annotator_columns
@@ -55,13 +55,15 @@ def aggregate_store(
         As of `aggregate_table`, with the first ten labels only.
     """
     place = None if out is None else check_store_output(Path(out))
-    clamped = None if known is None else known_codes(known, store)
-    given = None
-    if clamped is not None:
+    clamped = None
+    own = {name: value for name, value in options.items() if value is not None}
+    if known is not None:
+        found = known_rows(known, store)
+        clamped = found.codes
         rows = np.flatnonzero(clamped >= 0)
         pairs = store.instances[rows].tolist(), store.classes[clamped[rows]].tolist()
-        given = dict(zip(*pairs, strict=True))
-    aggregator.fit(store, gold=given, **{k: v for k, v in options.items() if v is not None})
+        own |= {"gold": dict(zip(*pairs, strict=True)), "random_gold": found.random}
+    aggregator.fit(store, **own)
     labels = _StoreLabels(store, aggregator, clamped, rule, threshold)
     files = _write_store_labels(place, labels, aggregator)
     metrics = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.encoding import resolve
 from manyhands.annotations.frames import Backend
+from manyhands.decision.labels import generator
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.inputs import series_in_order
@@ -38,6 +40,9 @@ class ReviewQueue:
         Who gave the annotation; None for labels.
     classifier_weight : float
         Power of the classifier's probabilities; 0 without one.
+    chosen : array of shape (m,) or None
+        "random" for labels that were drawn at random, which come first, else "queue". None: all
+        are of the queue.
     """
 
     instances: AnyArray
@@ -46,6 +51,7 @@ class ReviewQueue:
     suggestions: AnyArray
     annotators: AnyArray | None = None
     classifier_weight: float = 0.0
+    chosen: AnyArray | None = None
 
     def __len__(self) -> int:
         return len(self.instances)
@@ -75,14 +81,16 @@ class ReviewQueue:
         -------
         dict {column: list}
             ``task``, for annotations ``worker``, ``label`` (to correct), ``was`` (the same label,
-            as it is before anybody corrects it), ``suggestion``, ``probability_wrong`` and
-            ``reviewed``, which is empty. `manyhands.io.read_gold` takes those rows as known where
-            ``reviewed`` is filled in or ``label`` is no longer what it was.
+            as it is before anybody corrects it), ``suggestion``, ``probability_wrong``, ``chosen``
+            ("queue" or "random") and ``reviewed``, which is empty. `manyhands.io.read_gold` takes
+            those rows as known where ``reviewed`` is filled in or ``label`` is no longer what it
+            was.
         """
         columns = self.to_columns()
         last = {"was": columns["label"], "suggestion": columns.pop("suggestion")}
         last["probability_wrong"] = columns.pop("score")
-        return columns | last | {"reviewed": [""] * len(self)}
+        chosen = ["queue"] * len(self) if self.chosen is None else self.chosen.tolist()
+        return columns | last | {"chosen": chosen, "reviewed": [""] * len(self)}
 
     def to_frame(self, backend: Backend = "pandas") -> Any:
         """Return a data frame of `to_columns`; backend "pandas", "polars" or "pyarrow"."""
@@ -98,11 +106,15 @@ def review_queue(
     *,
     by: str = "label",
     n: int | None = None,
+    random: int = 0,
     labels: Any = None,
+    random_state: Any = None,
 ) -> ReviewQueue:
     """Rank labels, or single annotations, by how probably they are wrong.
 
-    Mistakes that most annotators share look sure and come last, so check some sure labels, too.
+    Mistakes that most annotators share look sure and come last, so check some labels at random,
+    too: only these say how many of the others are right. They are drawn from the labels that are
+    neither known nor in the queue, and come first.
 
     Parameters
     ----------
@@ -115,9 +127,13 @@ def review_queue(
         "label": the most probable class under the model, of each annotated instance.
     n : int, optional
         Length of the queue; default: all.
+    random : int, default=0
+        Number of labels outside the queue to draw at random; with ``n=0``, of all.
     labels : integer array of shape (n_instances,), optional
         Codes of the labels to check, where they are not the most probable classes; -1 is not
         checked. A pandas Series is matched with the instances by its index.
+    random_state : int, RandomState or None
+        Draws the random labels.
 
     Returns
     -------
@@ -126,7 +142,8 @@ def review_queue(
     Raises
     ------
     AnnotationError
-        If ``by`` is unknown, or the model, ``proba`` or ``labels`` does not fit the table.
+        If ``by`` is unknown, ``random`` is no number of labels, or the model, ``proba`` or
+        ``labels`` does not fit the table.
 
     Examples
     --------
@@ -137,6 +154,13 @@ def review_queue(
     """
     if by not in ("label", "annotation"):
         raise AnnotationError(f"by={by!r} must be 'label' or 'annotation'")
+    if isinstance(random, bool) or not isinstance(random, Integral) or random < 0:
+        raise AnnotationError(f"random={random!r} must be a number of labels, 0 or more")
+    if random and by == "annotation":
+        raise AnnotationError(
+            f"random={random} draws labels, which tell how many labels are right; leave "
+            "by='annotation' out, or leave random out"
+        )
     table = as_table(table, argument="table")
     found, weight = beliefs_of(model, table, proba)
     if by == "label":
@@ -152,6 +176,12 @@ def review_queue(
     score = 1.0 - rows[np.arange(len(rows)), label]
     rows[np.arange(len(rows)), label] = -1.0
     order = np.argsort(-np.round(score, 12), kind="stable")[:n]
+    drawn = np.zeros(0, dtype=np.int64)
+    if random:
+        known = np.asarray(getattr(model, "is_known_", np.zeros(table.n_instances, dtype=bool)))
+        rest = np.setdiff1d(np.flatnonzero(~known[instance]), order)
+        drawn = generator(random_state).permutation(rest)[:random]
+    order = np.concatenate([drawn, order])
     return ReviewQueue(
         table.instances[instance[order]],
         table.classes[label[order]],
@@ -159,6 +189,7 @@ def review_queue(
         table.classes[rows[order].argmax(axis=1)],
         None if annotator is None else table.annotators[annotator[order]],
         weight,
+        np.repeat(["random", "queue"], [len(drawn), len(order) - len(drawn)]) if random else None,
     )
 
 

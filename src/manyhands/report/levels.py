@@ -84,21 +84,50 @@ def level_of_labels(
         expectation counts.
     """
     values = np.array([*table.classes.tolist(), None], dtype=object)
+    codes, posterior, sample = _sample(model, table, codes, posterior)
     known = getattr(model if fitted is None else fitted, "is_known_", None)
     if known is not None and len(known) != table.n_instances:
         known = None
     annotated = table.annotations_per_instance() > 0
+    others = known if known is None or sample is None else known & (sample < 0)
     if identified is not None and np.mean(identified[annotated]) <= 0.5:
         posterior = None
     elif posterior is None or not getattr(model, "_knows_its_accuracy", False):
-        posterior = _expected(table, known, codes)
+        posterior = _expected(table, others, codes)
     return accuracy_of_labels(
         table,
         values[codes],
         posterior,
         gold=None if gold is None else values[gold],
+        sample=None if sample is None else values[sample],
         known=known,
     )
+
+
+def _sample(
+    model: Any, table: AnnotationTable, codes: IntArray, posterior: FloatArray | None
+) -> tuple[IntArray, FloatArray | None, IntArray | None]:
+    """Known labels that were drawn at random, and what the model says there without them.
+
+    Returns
+    -------
+    codes, posterior
+        As given, but for the drawn instances.
+    sample : integer array of shape (n_instances,) or None
+        Known classes of these, -1 elsewhere; None if none were drawn.
+    """
+    found = getattr(model, "_sampled_posterior", None)
+    if found is None or not len(found) or len(model.is_known_) != table.n_instances:
+        return codes, posterior, None
+    rows = model._sampled_rows()
+    sample = np.full(table.n_instances, -1)
+    sample[rows] = model._gold[rows]
+    codes = codes.copy()
+    codes[rows] = found.argmax(axis=1)
+    if posterior is not None:
+        posterior = np.array(posterior)
+        posterior[rows] = found
+    return codes, posterior, sample
 
 
 def _expected(table: AnnotationTable, known: Any, codes: IntArray) -> FloatArray | None:

@@ -37,7 +37,7 @@ def find_warnings(inputs: Inputs, summary: dict[str, Any]) -> list[dict[str, str
     never = table.classes[counts == 0].tolist()
     parts = (_about_agreement(data), _about_classes(never, data), _about_coverage(data))
     found = [*_about_gold(summary), *_about_identification(inputs), *_about_shared_mistakes(inputs)]
-    found += _about_classifier(inputs)
+    found += [*_about_chosen_gold(inputs), *_about_classifier(inputs)]
     found += [*parts[0], *parts[1], *parts[2], *_about_annotators(summary), *_about_counting(data)]
     return _listed_once(found)
 
@@ -112,6 +112,14 @@ def _about_identification(inputs: Inputs) -> Warnings:
             "help to decide the labels that they are judged by, so their accuracy looks better "
             "than that of a family's members.",
         )
+
+
+def _about_chosen_gold(inputs: Inputs) -> Warnings:
+    """What `fit` says of known labels that were not drawn at random."""
+    for fitted in (inputs.aggregator, inputs.classifier):
+        told = getattr(fitted, "_told_of_gold", None)
+        if told is not None:
+            yield "gold-chosen", _sentence(told)
 
 
 def _identification(table: Any, posterior: Any = None, known: Any = None) -> Warnings:

@@ -42,9 +42,10 @@ from manyhands.fitting.reading import (
 from manyhands.fitting.scoring import find_annotators
 from manyhands.fitting.telling_columns import warn_of_telling_columns
 from manyhands.inference.dependence import DEPENDENCE
-from manyhands.inference.inputs import gold_codes
+from manyhands.inference.gold_samples import GOLD_SAMPLE
+from manyhands.inference.inputs import drawn_at_random, gold_codes
 from manyhands.inference.probability import floored_log
-from manyhands.typing import AnyArray, FloatArray, IntArray
+from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 BATCH = 4096
 """Annotations predicted at once."""
@@ -90,6 +91,9 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         Correlation of annotators' mistakes, by which ``posterior_`` counts their evidence; see
         `manyhands.DawidSkene`. Probabilities of new
         instances do not depend on it.
+    gold_sample : {"auto", "random", "chosen"}, default="auto"
+        How the instances with known labels were chosen, which tells whether their labels may make
+        ``posterior_`` surer; see `manyhands.DawidSkene`.
     abstentions : {"model", "ignore"}, default="model"
         Whether abstentions (`AnnotationTable.abstentions`) are evidence of the class: some classes
         make people unsure. An instance on which everyone abstained counts as one without
@@ -129,6 +133,9 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         Mean of ``posterior_`` over the annotated instances.
     dependence_ : float
         Correlation of annotators' mistakes, as given or estimated.
+    gold_sample_ : {"random", "chosen"} or None
+        How the instances with known labels were chosen, as given or as a rank test tells, with its
+        p value in ``gold_p_value_``; None without known labels, or where nothing depends on it.
     posterior_exponent_ : float
         Power to which the stack's probabilities count in ``posterior_``: how far they can be
         trusted beside the annotators. 1 where no instance has two annotations.
@@ -180,6 +187,7 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         "class_prior": [StrOptions({"auto", "uniform", "estimated"}), dict, "array-like"],
         "vote_share": [StrOptions({"auto"}), Interval(Real, 0, 1, closed="both")],
         "dependence": DEPENDENCE,
+        "gold_sample": GOLD_SAMPLE,
         "abstentions": [StrOptions({"model", "ignore"})],
         "n_landmarks": [Interval(Integral, 10, None, closed="left")],
         "n_folds": [Interval(Integral, 2, None, closed="left")],
@@ -206,6 +214,7 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
     class_prior: Any = "auto"
     vote_share: float | str = "auto"
     dependence: float | str = "auto"
+    gold_sample: str = "auto"
     abstentions: str = "model"
     n_landmarks: int = 1200
     n_folds: int = 5
@@ -216,7 +225,13 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
     # -- fit ------------------------------------------------------------------------------------
 
     def fit(
-        self, X: Any, y: Any, *, start: CrowdStackingClassifier | None = None, gold: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        start: CrowdStackingClassifier | None = None,
+        gold: Any = None,
+        random_gold: Any = None,
     ) -> Self:
         """Fit to annotations. A fit that fails leaves the estimator as it was.
 
@@ -236,6 +251,8 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
             They are certain: ``posterior_`` is 1 there, the members learn them, and annotators are
             judged by them. They count as annotations, so an instance needs no others. Later partial
             fits know of them only as far as the model has learned from them.
+        random_gold : sequence of instance ids, or boolean array of shape (n_samples,), optional
+            Instances whose known label was drawn at random; as of `DawidSkene.fit`.
 
         Raises
         ------
@@ -261,7 +278,8 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
             belief = None if start is None else belief_of(start, X, table)
             codes = None if gold is None else gold_codes(gold, table, X)
             known = codes if codes is not None and (codes >= 0).any() else None
-            self._run(X, y, table, belief, gold=known)
+            drawn = None if random_gold is None else drawn_at_random(random_gold, table)
+            self._run(X, y, table, belief, gold=known, random_gold=drawn)
         return self
 
     def _run(
@@ -272,6 +290,7 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         belief: FloatArray | None,
         *,
         gold: IntArray | None = None,
+        random_gold: BoolArray | None = None,
         later: bool = False,
     ) -> None:
         """Run rounds, from a belief in the classes or the vote shares, and set what they find."""
@@ -284,7 +303,8 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         self.input_shape_ = tuple(rows.shape[1:])
         # The views hand on arrays, whatever containers the user has set_config hand out.
         with config_context(transform_output="default"):
-            course = run_course(self, rows, table, belief, gold=gold, later=later)
+            known: dict[str, Any] = {"gold": gold, "random_gold": random_gold}
+            course = run_course(self, rows, table, belief, later=later, **known)
             set_fitted(self, course, rows, table)
             set_doubts(self, course.first.free_shares, annotators_of(course.rounds.votes))
             warn_of_lost_classes(self, X, table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
@@ -24,11 +25,14 @@ from manyhands.fitting.reading import take_rows
 from manyhands.inference.confusion_prior import pool_confusions
 from manyhands.inference.dependence import dependence_of
 from manyhands.inference.em import log_likelihoods
+from manyhands.inference.gold_samples import KnownLabels
 from manyhands.inference.probability import floored_log, normalise_rows
 from manyhands.inference.votes import Votes, make_votes
 from manyhands.training.progress import History, ProgressBar
 from manyhands.training.seeding import draw_seed, set_random_states
-from manyhands.typing import AnyArray, FloatArray, IntArray
+from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
+
+_LOG = logging.getLogger("manyhands")
 
 LATER_ROUNDS = 2
 """Rounds of a partial fit."""
@@ -56,6 +60,8 @@ class Course:
     first, last : Round
     stack : FittedStack
     history : History
+    known : KnownLabels or None
+        Gold of the annotated rows.
     """
 
     members: list[Member]
@@ -66,6 +72,7 @@ class Course:
     last: Round
     stack: FittedStack
     history: History
+    known: KnownLabels | None = None
 
 
 def run_course(
@@ -75,6 +82,7 @@ def run_course(
     belief: FloatArray | None = None,
     *,
     gold: IntArray | None = None,
+    random_gold: BoolArray | None = None,
     later: bool = False,
 ) -> Course:
     """Fit the members and run the rounds.
@@ -90,6 +98,8 @@ def run_course(
         Class probabilities to start from; the vote shares by default.
     gold : integer array of shape (n,), optional
         Known class codes, -1 where unknown.
+    random_gold : boolean array of shape (n,), optional
+        Whether they were drawn at random.
     later : bool
         Whether the belief is that of an earlier fit, so that a few rounds suffice and all count.
     """
@@ -140,7 +150,11 @@ def run_course(
             bar.on_training_end()
     stack = FittedStack.of(members, found if later else found[1:] or found, seen, table.n_classes)
     assert first is not None
-    return Course(members, annotated, seen, rounds, first, last, stack, history)
+    known = None
+    if votes.gold is not None:
+        drawn = None if random_gold is None else random_gold[annotated]
+        known = KnownLabels(votes.gold, model.gold_sample, drawn)
+    return Course(members, annotated, seen, rounds, first, last, stack, history, known)
 
 
 def _make_members(model: Any, X: Any, rng: np.random.Generator) -> list[Member]:
@@ -180,7 +194,13 @@ def set_fitted(model: Any, course: Course, X: Any, table: AnnotationTable) -> No
     """
     rounds, last, seen = course.rounds, course.last, course.seen
     n, n_annotators, n_classes = table.n_instances, table.n_annotators, table.n_classes
-    found = dependence_of(model.dependence, rounds.votes, rounds.vote_shares, rounds.votes.gold)
+    found = dependence_of(model.dependence, rounds.votes, rounds.vote_shares, course.known)
+    model.gold_sample_ = None if found.sample is None else found.sample.kind
+    model.gold_p_value_ = None if found.sample is None else found.sample.p_value
+    model._told_of_gold = None
+    if found.sample is not None and found.sample.kind == "chosen":
+        model._told_of_gold = found.sample.told(found.rho)
+        _LOG.info("%s", model._told_of_gold)
     belief = np.zeros((n, n_classes))
     out = rounds.read_out(_witness(course), found.rho)
     belief[np.ix_(course.annotated, seen)] = out.posterior

@@ -40,6 +40,8 @@ FITTED = (
 PLAIN = (
     "n_annotations_",
     "dependence_",
+    "gold_sample_",
+    "gold_p_value_",
     "doubts_",
     "prior_shrinkage_",
     "parity_",

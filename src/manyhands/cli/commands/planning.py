@@ -23,6 +23,7 @@ from manyhands.cli.options import (
     TablePaths,
     one_or_all,
     read_columns,
+    read_gold_of_fit,
     read_known,
     read_planned,
 )
@@ -92,6 +93,13 @@ PilotGold = Annotated[OptionalPath, _file("Table task,label: replay on the recor
 Audit = Annotated[OptionalPath, _file("Table task,label of randomly drawn, checked labels.")]
 Rows = Annotated[
     OptionalPath, _file(FEATURES + " A classifier joins, out of fold. Or --texts, or --images.")
+]
+QueueSize = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option("-n", "--n", min=0, help="Length of the queue; default: 100, or 0 with --random."),
+]
+RandomSize = Annotated[
+    int, typer.Option("--random", min=0, help="Labels to draw at random, listed before the queue.")
 ]
 Size = Annotated[int, typer.Option("-n", "--n", min=1, help="Number of pairs, or of rows.")]
 To = Annotated[Batch, typer.Option("--to", help="label-studio: tasks with meta.assignees.")]
@@ -237,7 +245,8 @@ def review(
     *,
     tables: TablePaths,
     by: ByOption = By.label,
-    n: Size = 100,
+    n: QueueSize = None,
+    random: RandomSize = 0,
     inputs: Joining,
     known: Gold = None,
     out: OutFile = None,
@@ -247,9 +256,10 @@ def review(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """List the labels, or annotations, that are most probably wrong.
+    """List the labels, or annotations, that are most probably wrong, or some drawn at random.
 
     Example: manyhands review annotations.csv --features X.npy -n 50 --out review.csv
+    Example: manyhands review annotations.csv --random 50 --out sample.csv
     Example: manyhands review project-1.json --texts text
     """
     from manyhands import DawidSkene, review_queue
@@ -262,9 +272,10 @@ def review(
     check_out(out)
     options = reading.arguments()
     read = read_planned(tables, options, inputs, seed)
-    gold = read_known(known, read.table, options, "--known")
-    model = DawidSkene().fit(read.table, gold=gold)
-    queue = review_queue(model, read.table, read.proba, by=by.value, n=n)
+    model = DawidSkene().fit(read.table, **read_gold_of_fit(known, read.table, options))
+    size = n if n is not None else 0 if random else 100
+    draw: dict[str, Any] = {"n": size, "random": random, "random_state": seed}
+    queue = review_queue(model, read.table, read.proba, by=by.value, **draw)
     n_review = consensus(read.table, model.posterior_, known=model.is_known_).count_actions()
     shown = read.shown or read_shown(one_or_all(tables), read.export, **options)
     columns = with_shown(queue.to_sheet(), shown)
@@ -273,7 +284,8 @@ def review(
         weight = queue.classifier_weight
         print_json({"by": by.value, "classifier_weight": weight, "queue": records_of(columns)})
         return
-    brief = {name: values for name, values in columns.items() if name not in ("was", "reviewed")}
+    aside = ("was", "reviewed") if random and size else ("was", "reviewed", "chosen")
+    brief = {name: values for name, values in columns.items() if name not in aside}
     print_columns(f"{counted(len(queue), by.value)} to check", brief)
     say("probability_wrong: how probably the label is wrong, by the model; suggestion: what else")
     if out is not None and by is By.label:
@@ -286,7 +298,16 @@ def review(
             f"{n_review['review']:,} of the {read.table.n_instances:,} labels are to review: "
             "further annotations would hardly settle them"
         )
-    say("mistakes that most annotators share look sure: check some labels at random, too")
+    if random:
+        say(
+            f"{counted(min(random, len(queue)), 'label')} drawn at random: review all of them, and "
+            "their share of right labels is an estimate for all that are not reviewed"
+        )
+    else:
+        say(
+            "mistakes that most annotators share look sure: check some labels at random, too "
+            "(--random 50)"
+        )
 
 
 @reported
@@ -324,7 +345,7 @@ def annotators(
     options = reading.arguments()
     read = read_planned(tables, options, None, 0)
     table, export = read.table, read.export
-    model = DawidSkene().fit(table, gold=read_known(known, table, options, "--known"))
+    model = DawidSkene().fit(table, **read_gold_of_fit(known, table, options))
     if teach is not None:
         _sheet(model, table, teach, json)
         return
