@@ -270,7 +270,7 @@ SCREENING = (
     "Screening annotators: Annotators with 30 or more annotations of known class, on 14 tables. A "
     "random half of them are newcomers, of whom so many annotations are kept (all: everybody is "
     "judged by everything). The worst tenth by gold, found among as many with the least expected "
-    'accuracy; the flag "below the median"; 90 % intervals.'
+    'accuracy; the flag "below the median"; 95 % intervals.'
 )
 TEACHING = (
     "Teaching: Share of later errors that a sheet of three pairs of classes covers. A random half "

@@ -128,7 +128,7 @@ def screened(name: str, kept: str, run: int) -> Record:
         "flags": {
             flag: [round(float(t - median), 3) for row, t in zip(rows, truth, strict=True)
                    if flag in row.flags]
-            for flag in ("no better than chance", "one label", "repeating pattern")
+            for flag in ("no better than guessing", "one label", "repeating pattern")
         },
     }  # fmt: skip
 

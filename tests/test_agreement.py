@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import expit, logit
+from scipy.stats import t
 from sklearn.metrics import cohen_kappa_score
 
 from manyhands import AnnotationTable, DawidSkene
@@ -16,13 +18,13 @@ from manyhands.agreement import (
     ClassAgreement,
     PairwiseKappa,
     annotator_agreement,
-    bootstrap,
     class_agreement,
     cohen_kappa,
     common_confusions,
     fleiss_kappa,
     gwet_ac1,
     gwet_ac2,
+    jackknife,
     krippendorff_alpha,
     mean_cohen_kappa,
     percent_agreement,
@@ -153,7 +155,7 @@ def test_pairs_equal_the_slow_loop(rows):
         kappas = np.array([kappa for _, kappa in expected.values()])
         assert found.n_shared.tolist() == shared
         np.testing.assert_allclose(found.kappa, kappas, atol=1e-12)
-        by_weight = bootstrap(partial(cohen_kappa, weights=weights), table, n_resamples=1)
+        by_weight = jackknife(partial(cohen_kappa, weights=weights), table)
         np.testing.assert_allclose(by_weight.value.kappa, kappas, atol=1e-12)
         defined = ~np.isnan(kappas)
         mean = np.average(kappas[defined], weights=np.array(shared)[defined]) if any(defined) else 0
@@ -411,7 +413,7 @@ def test_silence_does_not_matter(measure):
         n_annotators=table.n_annotators + 2,
     )
     assert measure(grown) == measure(table)
-    assert bootstrap(measure, grown, n_resamples=20) == bootstrap(measure, table, n_resamples=20)
+    assert jackknife(measure, grown) == jackknife(measure, table)
 
 
 def test_single_annotations_tell_of_frequencies_alone():
@@ -478,14 +480,14 @@ def test_missing_annotations_are_no_category():
 )
 def test_nothing_to_compare_is_nan(measure, table):
     assert np.isnan(measure(table))
-    assert np.isnan(bootstrap(measure, table, n_resamples=5)).all()
+    assert np.isnan(jackknife(measure, table)).all()
 
 
 @pytest.mark.parametrize("measure", ARRAYS, ids=named)
 def test_nothing_to_compare_is_nan_for_every_part(measure):
     found = measure(AnnotationTable.from_matrix([[0, -1], [-1, 1]]))
     assert np.isnan(found.kappa).all()
-    assert len(bootstrap(measure, AnnotationTable.from_arrays([], [], []))) == 3
+    assert len(jackknife(measure, AnnotationTable.from_arrays([], [], []))) == 3
 
 
 def test_full_agreement_on_one_class():
@@ -518,11 +520,11 @@ def test_undefined_pairs_do_not_enter_the_mean():
     assert found.mean == 0
 
 
-# -- bootstrap ------------------------------------------------------------------------------------
+# -- intervals ------------------------------------------------------------------------------------
 
 
 def shown(found):
-    """The resampled figures of a measure; of pairs by their annotators."""
+    """The figures of a measure by name; of pairs by their annotators."""
     if isinstance(found, PairwiseKappa):
         return dict(zip(zip(found.first, found.second, strict=True), found.kappa, strict=True))
     if isinstance(found, ClassAgreement):
@@ -532,22 +534,48 @@ def shown(found):
     return {0: found}
 
 
+def least(measure, key):
+    """Least value of a figure: shares of agreement are at least 0, coefficients -1."""
+    name = named(measure)
+    if name.startswith("class_agreement"):
+        return 0 if key < 2 * C else -1
+    if name.startswith("annotator_agreement"):
+        return 0 if key < 6 else -1
+    return 0 if name.startswith("percent") else -1
+
+
 @pytest.mark.parametrize("measure", SCALARS + ARRAYS, ids=named)
-def test_a_resample_is_the_measure_on_the_drawn_instances(measure):
+def test_each_instance_is_left_out_once(measure):
+    """Delete-one jackknife, by slices of the table, on the scale of the logit."""
     table = crowd(n=25)
-    drawn = np.random.default_rng(7).integers(25, size=25)
-    once = bootstrap(measure, table, n_resamples=1, random_state=7)
-    expected = shown(measure(table[drawn]))
-    for key, low in shown(once.low).items():
-        assert low == pytest.approx(expected.get(key, np.nan), abs=1e-12, nan_ok=True)
-    np.testing.assert_array_equal(figures(once.low), figures(once.high))
+    n = len(table)
+    whole = shown(measure(table))
+    without = [shown(measure(table[np.delete(np.arange(n), i)])) for i in range(n)]
+    found = jackknife(measure, table, level=0.9)
+    lows, highs = shown(found.low), shown(found.high)
+    reach = t.ppf(0.95, n - 1)
+    checked = 0
+    for key, value in whole.items():
+        values = np.array([each.get(key, np.nan) for each in without])
+        error = np.sqrt((n - 1) / n * ((values - values.mean()) ** 2).sum())
+        place = (value - least(measure, key)) / (1 - least(measure, key))
+        if not error > 1e-9 or not 0 < place < 1:
+            assert np.isnan(lows[key])
+            assert np.isnan(highs[key])
+            continue
+        half = reach * error / (1 - least(measure, key)) / (place * (1 - place))
+        bounds = least(measure, key) + (1 - least(measure, key)) * expit(
+            logit(place) + np.array([-half, half])
+        )
+        np.testing.assert_allclose([lows[key], highs[key]], bounds, rtol=1e-8, atol=1e-10)
+        checked += 1
+    assert checked
 
 
 @pytest.mark.parametrize("measure", SCALARS, ids=named)
 def test_the_interval_covers_the_value_and_narrows(measure):
-    few, many = crowd(n=80), crowd(n=1280)
-    short = bootstrap(measure, few, n_resamples=200)
-    long = bootstrap(measure, many, n_resamples=200)
+    few, many = crowd(n=80), crowd(n=1280)  # The latter in 200 groups.
+    short, long = jackknife(measure, few), jackknife(measure, many)
     for found, table in ((short, few), (long, many)):
         assert found.value == pytest.approx(measure(table), abs=1e-12)
         assert found.low < found.value < found.high
@@ -555,44 +583,66 @@ def test_the_interval_covers_the_value_and_narrows(measure):
     assert long.high - long.low < (short.high - short.low) / 2
 
 
-def test_the_interval_is_that_of_the_mean():
+@pytest.mark.parametrize("n", [150, 1000])
+def test_the_interval_is_that_of_the_mean(n):
     """Percent agreement of pairs is a mean of zeros and ones: sd sqrt(p (1 - p) / n)."""
-    agree = np.arange(400) < 300
-    table = AnnotationTable.from_matrix(np.column_stack([np.zeros(400), ~agree]).astype(int))
-    value, low, high = bootstrap(percent_agreement, table, n_resamples=4000)
-    half = 1.96 * np.sqrt(0.75 * 0.25 / 400)
-    assert value == 0.75
-    np.testing.assert_allclose([low, high], [0.75 - half, 0.75 + half], atol=0.006)
-    wider = bootstrap(percent_agreement, table, n_resamples=4000, level=0.99)
+    agree = np.arange(n) < 0.75 * n
+    p = agree.mean()
+    table = AnnotationTable.from_matrix(np.column_stack([np.zeros(n), ~agree]).astype(int))
+    value, low, high = jackknife(percent_agreement, table)
+    half = 1.96 / np.sqrt(p * (1 - p) * n)
+    assert value == p
+    np.testing.assert_allclose([low, high], expit(logit(p) + np.array([-half, half])), atol=0.015)
+    wider = jackknife(percent_agreement, table, level=0.99)
     assert wider.low < low < high < wider.high
 
 
-def test_the_bounds_are_quantiles_of_the_resamples():
-    table = crowd(n=30)
-    drawn = np.random.default_rng(0).integers(30, size=(9, 30))
-    replicates = [krippendorff_alpha(table[instances]) for instances in drawn]
-    _, *bounds = bootstrap(krippendorff_alpha, table, n_resamples=9, level=0.7)
-    np.testing.assert_allclose(bounds, np.quantile(replicates, [0.15, 0.85]))
+def test_no_interval_where_the_instances_do_not_tell():
+    alike = AnnotationTable.from_matrix([[0, 0], [1, 1], [0, 0]])
+    once = AnnotationTable.from_matrix([[0, 0], [0, 0], [0, 1]])
+    alone = AnnotationTable.from_matrix([[0, 1]])
+    for table in (alike, once, alone):  # All agree; one decides; there is one.
+        value, low, high = jackknife(krippendorff_alpha, table)
+        assert np.isfinite(value)
+        assert np.isnan(low)
+        assert np.isnan(high)
+    value, low, high = jackknife(percent_agreement, once)
+    assert 0 < low < value < high < 1
 
 
-def test_the_seed_decides():
-    table = crowd()
-    first, again = (bootstrap(krippendorff_alpha, table, random_state=1) for _ in range(2))
-    assert first == again
-    assert first != bootstrap(krippendorff_alpha, table, random_state=2)
+@pytest.mark.parametrize("measure", SCALARS, ids=named)
+def test_no_interval_excludes_its_value(measure):
+    rng = np.random.default_rng(0)
+    y = rng.integers(C, size=(300, 1))
+    A = np.where(rng.random((300, 15)) < 0.8, y, rng.integers(C, size=(300, 15)))
+    A[np.argsort(rng.random(A.shape), axis=1) >= 4] = -1  # Pairs share about 17 instances.
+    value, low, high = jackknife(measure, AnnotationTable.from_matrix(A))
+    assert low < value < high
 
 
-def test_resamples_without_a_value_are_left_out():
-    # One instance of three disagrees: 8 of 27 resamples see one class only.
-    table = AnnotationTable.from_matrix([[0, 0], [0, 0], [0, 1]])
-    found = bootstrap(krippendorff_alpha, table)
-    assert np.isfinite(found).all()
+@pytest.mark.parametrize("n", [30, 600])
+@pytest.mark.parametrize(
+    ("measure", "right"), [(percent_agreement, 0.9), (krippendorff_alpha, 0.9), (gwet_ac1, 0.9)]
+)
+def test_intervals_cover_what_many_instances_have(measure, right, n):
+    """Two in three instances are of one class; three annotators, 200 tables of each size."""
+
+    def table(n, seed):
+        rng = np.random.default_rng(seed)
+        y = (rng.random((n, 1)) < 1 / 3).astype(int)
+        return AnnotationTable.from_matrix(np.where(rng.random((n, 3)) < right, y, 1 - y))
+
+    truth = measure(table(100_000, seed=0))
+    found = [jackknife(measure, table(n, seed)) for seed in range(1, 201)]
+    covered = np.mean([each.low <= truth <= each.high for each in found])
+    assert covered > 0.9  # Of a nominal .95, which 200 tables know to .015.
+    assert covered < 1
 
 
 def test_intervals_of_parts():
     table = crowd(n=300)
     for measure, size in ((class_agreement, C), (annotator_agreement, 6), (cohen_kappa, 15)):
-        value, low, high = bootstrap(measure, table, n_resamples=200)
+        value, low, high = jackknife(measure, table)
         assert value.kappa.shape == low.kappa.shape == (size,)
         assert (low.kappa < value.kappa).all()
         assert (value.kappa < high.kappa).all()
@@ -602,10 +652,10 @@ def test_intervals_of_parts():
 @pytest.mark.parametrize("seed", range(3))
 def test_many_small_blocks_of_pairs_are_one(seed, monkeypatch):
     table = crowd(n=60, n_annotators=9, seed=seed)
-    expected = cohen_kappa(table), bootstrap(cohen_kappa, table, n_resamples=5)
+    expected = cohen_kappa(table), jackknife(cohen_kappa, table)
     monkeypatch.setattr("manyhands.agreement.pairs._BLOCK_SUMMED", 30)
     monkeypatch.setattr("manyhands.agreement.pairs._BLOCK_BY_INSTANCE", 30)
-    found = cohen_kappa(table), bootstrap(cohen_kappa, table, n_resamples=5)
+    found = cohen_kappa(table), jackknife(cohen_kappa, table)
     np.testing.assert_allclose(figures(found[0]), figures(expected[0]))
     for bound in ("value", "low", "high"):
         np.testing.assert_allclose(
@@ -615,7 +665,7 @@ def test_many_small_blocks_of_pairs_are_one(seed, monkeypatch):
 
 def test_summary_holds_every_scalar_measure():
     table = crowd()
-    found = summary(table, n_resamples=50)
+    found = summary(table)
     assert list(found) == [
         "percent_agreement",
         "mean_cohen_kappa",
@@ -623,23 +673,22 @@ def test_summary_holds_every_scalar_measure():
         "krippendorff_alpha",
         "gwet_ac1",
     ]
-    assert found["fleiss_kappa"] == bootstrap(fleiss_kappa, table, n_resamples=50)
-    ranks = summary(table, scale="ordinal", n_resamples=50, level=0.5, random_state=3)
+    assert found["fleiss_kappa"] == jackknife(fleiss_kappa, table)
+    ranks = summary(table, scale="ordinal", level=0.5)
     assert "gwet_ac1" not in ranks
     alpha = partial(krippendorff_alpha, level="ordinal")
-    options = {"n_resamples": 50, "level": 0.5, "random_state": 3}
-    assert ranks["krippendorff_alpha"] == bootstrap(alpha, table, **options)
+    assert ranks["krippendorff_alpha"] == jackknife(alpha, table, level=0.5)
     kappa = partial(mean_cohen_kappa, weights="quadratic")
-    assert ranks["mean_cohen_kappa"] == bootstrap(kappa, table, **options)
-    assert ranks["gwet_ac2"] == bootstrap(gwet_ac2, table, **options)
-    numbers = summary(table, scale="interval", values=[0, 1, 2, 10], n_resamples=1)
+    assert ranks["mean_cohen_kappa"] == jackknife(kappa, table, level=0.5)
+    assert ranks["gwet_ac2"] == jackknife(gwet_ac2, table, level=0.5)
+    numbers = summary(table, scale="interval", values=[0, 1, 2, 10])
     alpha = krippendorff_alpha(table, level="interval", values=[0, 1, 2, 10])
     assert numbers["krippendorff_alpha"].value == pytest.approx(alpha)
 
 
 def test_summary_gives_no_interval_for_pairs_who_hardly_meet():
     table = crowd(n=60, n_annotators=30)
-    value, low, high = summary(table, n_resamples=5)["mean_cohen_kappa"]
+    value, low, high = summary(table)["mean_cohen_kappa"]
     assert value == mean_cohen_kappa(table)
     assert np.isnan([low, high]).all()
 
@@ -664,12 +713,10 @@ def test_summary_gives_no_interval_for_pairs_who_hardly_meet():
         ),
         (lambda t: gwet_ac2(t, weights="cubic"), "weights='cubic' is unknown"),
         (lambda t: cohen_kappa(t, weights="linear"), "weights='linear' is unknown"),
-        (lambda t: bootstrap(common_confusions, t), "use one of percent_agreement"),
-        (lambda t: bootstrap(fleiss_kappa, t, n_resamples=0), "n_resamples=0 must be"),
-        (lambda t: bootstrap(fleiss_kappa, t, n_resamples=1.5), "n_resamples=1.5 must be"),
-        (lambda t: bootstrap(fleiss_kappa, t, level=95), "level=95 must lie between 0 and 1"),
+        (lambda t: jackknife(common_confusions, t), "use one of percent_agreement"),
+        (lambda t: jackknife(fleiss_kappa, t, level=95), "level=95 must lie between 0 and 1"),
         (
-            lambda t: bootstrap(partial(mean_cohen_kappa, weights="linear"), t),
+            lambda t: jackknife(partial(mean_cohen_kappa, weights="linear"), t),
             "weights='linear' is unknown",
         ),
         (lambda t: summary(t, scale="metric"), "scale='metric' is unknown"),
@@ -693,7 +740,7 @@ def peak(call):
 
 
 def test_many_classes_and_many_annotators_take_no_dense_matrix():
-    """Dense (n, C) would take 240 MB and (R, R) 800 MB; a block of resamples may take 50 MB."""
+    """Dense (n, C) would take 240 MB and (R, R) 800 MB; a block of weights may take 50 MB."""
     rng, n, r, c = np.random.default_rng(0), 15_000, 10_000, 2_000
     instance = np.repeat(np.arange(n), 2)
     annotator = (np.arange(2 * n) * 7919) % r
@@ -702,7 +749,7 @@ def test_many_classes_and_many_annotators_take_no_dense_matrix():
     )
     for measure in SCALARS + ARRAYS:
         assert peak(partial(measure, table)) < 20e6, named(measure)
-    assert peak(partial(bootstrap, krippendorff_alpha, table, n_resamples=64)) < 80e6
+    assert peak(partial(jackknife, krippendorff_alpha, table)) < 80e6
 
 
 # -- confusions -----------------------------------------------------------------------------------

@@ -210,16 +210,23 @@ def test_aggregate_uses_what_is_known_and_leaves_open_what_is_not(home):
 
 
 def test_agreement(home):
-    found = done_json("agreement", "A.csv", "--resamples", "50")
+    found = done_json("agreement", "A.csv")
     alpha = found["krippendorff_alpha"]
     assert alpha["low"] < alpha["value"] < alpha["high"]
     table = read_annotations("A.csv")
     assert alpha["value"] == krippendorff_alpha(table)
-    assert "krippendorff alpha" in done("agreement", "A.csv", "--resamples", "20").stdout
-    assert "gwet_ac2" in done_json("agreement", "A.csv", "--scale", "ordinal", "--resamples", "20")
+    assert "krippendorff alpha" in done("agreement", "A.csv").stdout
+    assert "no effect" in done("agreement", "A.csv", "--resamples", "20").stderr
+    assert "gwet_ac2" in done_json("agreement", "A.csv", "--scale", "ordinal")
     refused(3, "agreement", "A_names.csv", "--scale", "interval", says=["numbers", "ordinal"])
     write_csv(home / "one.csv", [["task", "worker", "label"], [0, 0, 0], [1, 1, 1]])
     assert done_json("agreement", "one.csv")["fleiss_kappa"]["value"] is None
+    same = [["task", "worker", "label"], *([t, w, t % 2] for t in range(4) for w in range(2))]
+    write_csv(home / "same.csv", same)
+    assert done_json("agreement", "same.csv")["fleiss_kappa"] == {
+        "value": 1.0, "low": None, "high": None,
+    }  # fmt: skip
+    assert "no interval" in done("agreement", "same.csv").stdout
     assert "undefined" in done("agreement", "one.csv").stdout
 
 

@@ -98,7 +98,7 @@ def test_annotators_have_the_same_columns_flags_and_interval_from_every_command(
     for name, rows in found.items():
         assert list(rows[0]) == ANNOTATORS, name
         flags = {row["annotator"]: row["flags"] for row in rows}
-        assert "no better than chance" in flags["w6"], name
+        assert "no better than guessing" in flags["w6"], name
         assert "one label" in flags["w7"], name
         assert rows[0]["annotator"] in ("w6", "w7")  # Those to look at first come first.
         for row in rows:

@@ -11,7 +11,7 @@ from tests.io.test_votes import FLEISS, HEADERS, NAMES, VOTES, counts_file
 
 def test_what_votes_allow(home):
     counts_file(home / "c.csv", HEADERS["prefixed"])
-    found = done_json("agreement", "c.csv", "--resamples", "5")
+    found = done_json("agreement", "c.csv")
     assert found["fleiss_kappa"]["value"] == pytest.approx(0.210, abs=5e-4)
     assert found["mean_cohen_kappa"]["value"] is None
     shown = done("describe", "c.csv")

@@ -339,7 +339,7 @@ def test_several_files_are_one_table(home):
     shown = done("describe", *named).stdout
     assert "manyhands describe ann.json bob.json --format label-studio" in shown
     done("aggregate", *named, "--out", "labels.csv")
-    done("agreement", *named, "--resamples", "2")
+    done("agreement", *named)
     done("convert", *named[:2], "all.csv", *named[2:])
     assert done_json("describe", "all.csv")["data"]["n_annotations"] == 6
     write(home / "A1.csv", "task,worker,label\n0,a,x\n0,b,x\n")

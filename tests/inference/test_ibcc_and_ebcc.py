@@ -196,9 +196,15 @@ def test_intervals_are_those_of_the_marginals():
     model = IBCC().fit(as_table(A))
     lower, upper = model.confusion_interval(level=0.8)
     assert lower.shape == upper.shape == model.confusion_.shape
-    a = model.confusion_alpha_[1, 2, 0]
-    b = model.confusion_alpha_[1, 2].sum() - a
-    np.testing.assert_allclose([lower[1, 2, 0], upper[1, 2, 0]], beta(a, b).ppf([0.1, 0.9]))
+    size = model.confusion_alpha_[1, 2].sum()
+    mean = model.confusion_alpha_[1, 2, 0] / size
+    own = np.flatnonzero(A[:, 1] >= 0)
+    doubt = model.posterior_[own, 2] * (1 - model.posterior_[own, 2])
+    same = A[own, 1] == 0
+    lost = doubt[same].sum() / mean**2 + doubt[~same].sum() / (1 - mean) ** 2
+    size = max(size - mean * (1 - mean) * lost, 4.0 + 2.0)  # That of the prior.
+    expected = beta(size * mean, size * (1 - mean)).ppf([0.1, 0.9])
+    np.testing.assert_allclose([lower[1, 2, 0], upper[1, 2, 0]], expected)
     assert ((lower < model.confusion_) & (model.confusion_ < upper)).all()
     for level in (0.0, 1.0, 95):
         with pytest.raises(AnnotationError, match=f"level={level!r} must lie between 0 and 1"):

@@ -700,7 +700,7 @@ def test_screening_says_who_needs_a_look_and_why():
     _, table = screened_crowd()
     found = {row.annotator: row for row in screen_annotators(table, times=table.instance)}
     assert all(not found[r].flags for r in range(6)), found
-    assert "no better than chance" in found[6].flags
+    assert "no better than guessing" in found[6].flags
     assert "one label" in found[7].flags
     assert "repeating pattern" in found[8].flags
     assert found[8].evidence[found[8].flags.index("repeating pattern")].startswith("100%")
@@ -717,7 +717,7 @@ def test_screening_says_who_needs_a_look_and_why():
         screen_annotators(table, times=[1.0])
 
 
-def flagged(found, flag="no better than chance"):
+def flagged(found, flag="no better than guessing"):
     return {row.annotator for row in found if flag in row.flags}
 
 
@@ -752,7 +752,7 @@ def test_who_answers_at_random_is_flagged_where_classes_are_common():
     assert flagged(found) <= set(range(10))
     assert len(flagged(found)) >= 9
     row = next(row for row in found if row.annotator == 0)
-    at = row.flags.index("no better than chance")
+    at = row.flags.index("no better than guessing")
     assert "as well as somebody who is never wrong" in row.evidence[at]
 
 

@@ -65,7 +65,7 @@ def test_spammers_are_talked_to_first_with_evidence_and_instances():
     assert {row["id"] for row in found["rows"][:2]} == {6, 7}
     flags = {row["id"]: row["flags"] for row in found["rows"]}
     assert "one label" in flags[6]
-    assert "no better than chance" in flags[7]
+    assert "no better than guessing" in flags[7]
     assert all(row["evidence"] and row["instances"] for row in found["rows"][:2])
     assert [row["id"] for row in summary["annotators"]["rows"][:2]] == [
         row["id"] for row in found["rows"][:2]
@@ -144,7 +144,7 @@ def test_independent_annotators_get_no_warning_of_shared_mistakes():
     summary = summarize(A, aggregator=DawidSkene().fit(A))
     assert doubts(summary) == {}
     talk = step(summary, "talk")
-    assert talk["title"] == "2 annotators need a closer look"
+    assert talk["title"] == "One annotator needs a closer look"
     assert OUTVOTED not in talk["text"]
 
 

@@ -6,7 +6,7 @@ Undefined values are NaN. ``docs/agreement.md`` explains which measure to use wh
 """
 
 from manyhands.agreement.confusions import common_confusions, spammer_score
-from manyhands.agreement.intervals import Interval, bootstrap, summary
+from manyhands.agreement.intervals import Interval, jackknife, summary
 from manyhands.agreement.overall import (
     fleiss_kappa,
     gwet_ac1,
@@ -28,13 +28,13 @@ __all__ = [
     "Interval",
     "PairwiseKappa",
     "annotator_agreement",
-    "bootstrap",
     "class_agreement",
     "cohen_kappa",
     "common_confusions",
     "fleiss_kappa",
     "gwet_ac1",
     "gwet_ac2",
+    "jackknife",
     "krippendorff_alpha",
     "mean_cohen_kappa",
     "percent_agreement",

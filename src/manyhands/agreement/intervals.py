@@ -1,4 +1,4 @@
-"""Bootstrap intervals of the measures, and a summary of all measures."""
+"""Intervals of the measures by the jackknife, and a summary of all measures."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
+from scipy.special import expit, logit
+from scipy.stats import t
 
 from manyhands.agreement.overall import (
     Level,
@@ -45,7 +47,16 @@ _MOST_PAIRED = 1_000_000
 """Annotations of a store beyond which pairs of annotators are not compared."""
 
 _MIN_SHARED = 10
-"""Mean number of shared instances per pair that resampling the mean kappa requires."""
+"""Mean number of shared instances per pair that an interval of the mean kappa requires."""
+
+N_GROUPS = 200
+"""Groups of instances, each of which the jackknife leaves out once."""
+
+MANY = 10_000
+"""Instances of a store beyond which groups are drawn by how many instances are alike."""
+
+TINY = 1e-24
+"""Variance of a measure that does not vary: rounding errors."""
 
 _WEIGHTED: dict[Callable[..., Any], Callable[..., Weighted[Any]]] = {
     percent_agreement: weighted_percent,
@@ -61,7 +72,7 @@ _WEIGHTED: dict[Callable[..., Any], Callable[..., Weighted[Any]]] = {
 
 
 class Interval(NamedTuple, Generic[T]):
-    """A measure with its bootstrap interval.
+    """A measure with its interval.
 
     Attributes
     ----------
@@ -75,15 +86,8 @@ class Interval(NamedTuple, Generic[T]):
     high: T
 
 
-def bootstrap(
-    measure: Callable[..., T],
-    table: Annotations,
-    *,
-    n_resamples: int = 1000,
-    level: float = 0.95,
-    random_state: Any = 0,
-) -> Interval[T]:
-    """Percentile bootstrap interval of an agreement measure, resampling instances [1]_.
+def jackknife(measure: Callable[..., T], table: Annotations, *, level: float = 0.95) -> Interval[T]:
+    r"""Interval of an agreement measure, by the jackknife over instances [1]_.
 
     Parameters
     ----------
@@ -92,72 +96,70 @@ def bootstrap(
         ``partial(krippendorff_alpha, level="ordinal")``.
     table : AnnotationTable or AnnotationStore
         Observed annotations only.
-    n_resamples : int, default=1000
-        Number of resamples of the instances, drawn with replacement.
     level : float in (0, 1), default=0.95
         Confidence level of the interval.
-    random_state : int, numpy Generator or None, default=0
-        Seed of the resamples; the global random state is not touched.
 
     Returns
     -------
     Interval
-        Resamples in which the measure is undefined are left out; the bounds are NaN if it is
-        undefined in all of them.
+        The bounds are NaN if the instances do not tell how far the measure may vary: because there
+        are fewer than two, all of them agree, or a single one decides whether the measure is
+        defined.
 
     Raises
     ------
     AnnotationError
-        If ``measure`` is not in this module, or ``n_resamples`` or ``level`` is out of range.
+        If ``measure`` is not in this module, or ``level`` is out of range.
 
     Notes
     -----
-    Instances are drawn from those that enter the measure: those with at least two annotations (at
-    least one for `fleiss_kappa`, `gwet_ac1` and `gwet_ac2`; at least two annotators for the
-    measures of pairs and of annotators).
+    The instances that enter the measure are those with at least two annotations (at least one for
+    `fleiss_kappa`, `gwet_ac1` and `gwet_ac2`; at least two annotators for the measures of pairs and
+    of annotators). They are divided into 200 groups at random (fewer instances are groups by
+    themselves), and the measure is computed without each group. With m of n instances in a group,
+    :math:`h = n / m` and the pseudo-values
+    :math:`\tilde\theta_j = h_j \theta - (h_j - 1) \theta_{(j)}`, the squared standard error is the
+    mean of :math:`(\tilde\theta_j - \bar\theta)^2 / (h_j - 1)`, where :math:`\bar\theta` is the
+    jackknife's estimate [2]_. The interval reaches as many of these to either side as the quantile
+    of Student's t says, on the scale of the logit of a share of agreement, or of Fisher's z of a
+    chance-corrected coefficient. (Near its ends, a measure varies to one side only.) Resampling
+    with replacement would repeat instances, which pairs of annotators who share few of them cannot
+    bear: it lowers their kappa once more.
 
     **What the interval covers**: the instances are a sample. **What it does not cover**: the
-    annotators are a sample, too. With few instances (or a class that was given only a few times) it
-    is too narrow.
+    annotators are a sample, too; and a mean of Cohen's kappa over pairs that share few instances is
+    low by itself, as it would be in other such tables.
 
-    Cost: one product of the per-instance figures with the weights per resample. `cohen_kappa` and
-    `mean_cohen_kappa` also hold every pair of annotations on the same instance in memory; measures
-    that return arrays hold all their resampled values.
+    Coverage was simulated: docs/results/intervals.md.
+
+    Cost: one product of the per-instance figures with the weights per group. `cohen_kappa` and
+    `mean_cohen_kappa` also hold every pair of annotations on the same instance in memory.
 
     References
     ----------
     .. [1] B. Efron and R. J. Tibshirani. An Introduction to the Bootstrap. Chapman & Hall, 1993,
-       chapter 13 (percentile intervals).
+       chapter 11 (the jackknife).
+    .. [2] F. M. T. A. Busing, E. Meijer and R. van der Leeden. Delete-m jackknife for unequal m.
+       Statistics and Computing 9, 1999.
 
     Examples
     --------
     >>> from manyhands import load_demo
-    >>> value, low, high = bootstrap(krippendorff_alpha, load_demo().annotations)
+    >>> value, low, high = jackknife(krippendorff_alpha, load_demo().annotations)
     >>> bool(low < value < high)
     True
     """
-    if not isinstance(n_resamples, int | np.integer) or n_resamples < 1:
-        raise AnnotationError(
-            f"n_resamples={n_resamples!r} must be a whole number of at least 1, such as 1000"
-        )
     if not 0 < level < 1:
         raise AnnotationError(f"level={level!r} must lie between 0 and 1, such as 0.95")
     weighted = _weighted(measure, table)
-    replicates = _replicates(weighted, int(n_resamples), np.random.default_rng(random_state))
-    low, high = (_quantile(replicates, p) for p in ((1 - level) / 2, (1 + level) / 2))
-    return Interval(weighted.value(), weighted.pack(low), weighted.pack(high))
+    whole, low, high = _jackknife(weighted, level)
+    return Interval(weighted.pack(whole), weighted.pack(low), weighted.pack(high))
 
 
 def summary(
-    table: Annotations,
-    *,
-    scale: Level | None = None,
-    values: Any = None,
-    level: float = 0.95,
-    n_resamples: int = 1000,
-    random_state: Any = 0,
+    table: Annotations, *, scale: Level | None = None, values: Any = None, level: float = 0.95
 ) -> dict[str, Interval[float]]:
-    """All scalar agreement measures with their bootstrap intervals, by name.
+    """All scalar agreement measures with their intervals, by name.
 
     Parameters
     ----------
@@ -169,8 +171,8 @@ def summary(
         replaces AC1.
     values : sequence of n_classes numbers, optional
         The number each class stands for on an interval scale; see `krippendorff_alpha`.
-    level, n_resamples, random_state
-        As in `bootstrap`.
+    level : float in (0, 1), default=0.95
+        As in `jackknife`.
 
     Returns
     -------
@@ -179,18 +181,16 @@ def summary(
         ``gwet_ac1`` or ``gwet_ac2``. ``mean_cohen_kappa`` is NaN if the annotators are not known,
         and for a store of more than a million annotations, whose pairs of annotators do not fit in
         memory. Its bounds are NaN if pairs of annotators share fewer than ten instances on average:
-        with so few, the resampled means are biased away from the value.
+        with so few, the mean is far below the kappa that the same annotators have on many.
 
     Raises
     ------
     AnnotationError
-        As `bootstrap` and `krippendorff_alpha`.
+        As `jackknife` and `krippendorff_alpha`.
     """
     scale = cast(Level, table.scale) if scale is None else scale
     check_option("scale", scale, ("nominal", "ordinal", "interval"))
-    interval = partial(
-        bootstrap, table=table, n_resamples=n_resamples, level=level, random_state=random_state
-    )
+    of = partial(jackknife, table=table, level=level)
     weights: KappaWeights = "identity" if scale == "nominal" else "quadratic"
     cohen = Interval(np.nan, np.nan, np.nan)
     paired = table
@@ -200,14 +200,14 @@ def summary(
         pairs = cohen_kappa(paired, weights=weights)
         cohen = Interval(pairs.mean, np.nan, np.nan)
         if pairs.n_shared.sum() >= _MIN_SHARED * len(pairs.n_shared):
-            cohen = interval(partial(mean_cohen_kappa, weights=weights), table=paired)
+            cohen = of(partial(mean_cohen_kappa, weights=weights), table=paired)
     gwet = gwet_ac1 if scale == "nominal" else gwet_ac2
     return {
-        "percent_agreement": interval(percent_agreement),
+        "percent_agreement": of(percent_agreement),
         "mean_cohen_kappa": cohen,
-        "fleiss_kappa": interval(fleiss_kappa),
-        "krippendorff_alpha": interval(partial(krippendorff_alpha, level=scale, values=values)),
-        gwet.__name__: interval(gwet),
+        "fleiss_kappa": of(fleiss_kappa),
+        "krippendorff_alpha": of(partial(krippendorff_alpha, level=scale, values=values)),
+        gwet.__name__: of(gwet),
     }
 
 
@@ -216,40 +216,62 @@ def _weighted(measure: Callable[..., T], table: Annotations) -> Weighted[T]:
     build = _WEIGHTED.get(bound.func)
     if build is None:
         raise AnnotationError(
-            f"measure={measure!r} has no bootstrap; use one of "
+            f"measure={measure!r} has no interval; use one of "
             f"{', '.join(known.__name__ for known in _WEIGHTED)}, with options bound by "
             'functools.partial: partial(krippendorff_alpha, level="ordinal")'
         )
     return build(*bound.args, table, **bound.keywords)
 
 
-def _replicates(weighted: Weighted[Any], n_resamples: int, rng: np.random.Generator) -> FloatArray:
-    """Values of the measure on resamples of its instances, shape (..., n_resamples)."""
-    n = weighted.n
-    if n == 0:
-        return weighted.at(np.ones((0, 1)))
-    width = min(max(2_000_000 // n, 1), 64)
-    found = []
-    for start in range(0, n_resamples, width):
-        if weighted.times is not None:
-            total = int(weighted.times.sum())
-            shares, size = weighted.times / total, min(width, n_resamples - start)
-            found.append(weighted.at(rng.multinomial(total, shares, size).T.astype(np.float64)))
-            continue
-        drawn = rng.integers(n, size=(min(width, n_resamples - start), n))
-        weights = np.empty(drawn.shape[::-1])
-        for b, instances in enumerate(drawn):
-            weights[:, b] = np.bincount(instances, minlength=n)
-        found.append(weighted.at(weights))
-    return np.concatenate(found, axis=-1)
+def _jackknife(weighted: Weighted[Any], level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Value of a measure and the bounds of its interval, each of shape (...)."""
+    times = np.ones(weighted.n) if weighted.times is None else weighted.times
+    whole = weighted.at(times[:, None])[..., 0]
+    n, n_groups = int(times.sum()), min(int(times.sum()), N_GROUPS)
+    if n_groups < 2:
+        return whole, np.full_like(whole, np.nan), np.full_like(whole, np.nan)
+    held = _groups(weighted, n, n_groups)
+    width = min(max(2_000_000 // weighted.n, 1), 64)
+    sizes, values = [], []
+    for first in range(0, n_groups, width):
+        some = held(range(first, min(first + width, n_groups)))
+        sizes.append(some.sum(axis=0))
+        values.append(weighted.at(times[:, None] - some))
+    size, without = np.concatenate(sizes), np.concatenate(values, axis=-1)
+    ratio = n / size
+    pseudo = ratio * whole[..., None] - (ratio - 1) * without
+    estimate = n_groups * whole - ((1 - size / n) * without).sum(axis=-1)
+    variance = ((pseudo - estimate[..., None]) ** 2 / (ratio - 1)).mean(axis=-1)
+    # The delta method: near its ends a measure varies to one side only.
+    least = np.broadcast_to(weighted.least, whole.shape)
+    place = (whole - least) / (1.0 - least)
+    inside = (place > 0) & (place < 1) & (variance > TINY)
+    slope = np.full_like(whole, np.nan)
+    np.divide(1.0, place * (1.0 - place) * (1.0 - least), out=slope, where=inside)
+    reach = t.ppf((1 + level) / 2, n_groups - 1) * np.sqrt(variance) * slope
+    middle = logit(np.where(inside, place, 0.5))
+    low, high = (least + (1.0 - least) * expit(middle + end) for end in (-reach, reach))
+    return whole, low, high
 
 
-def _quantile(replicates: FloatArray, p: float) -> FloatArray:
-    """Quantile over the last axis, ignoring NaN; NaN where all values are NaN."""
-    ordered = np.sort(replicates, axis=-1)  # NaN sorts last
-    last = np.maximum((~np.isnan(ordered)).sum(axis=-1, keepdims=True) - 1, 0)
-    place = p * last
-    below = np.floor(place).astype(np.int64)
-    low = np.take_along_axis(ordered, below, axis=-1)
-    high = np.take_along_axis(ordered, np.minimum(below + 1, last), axis=-1)
-    return (low + (place - below) * (high - low))[..., 0]
+def _groups(weighted: Weighted[Any], n: int, n_groups: int) -> Callable[[range], FloatArray]:
+    """Divide instances into groups at random; how many of each row some groups hold, (n, g)."""
+    rng = np.random.default_rng(0)
+    if weighted.times is not None and n > MANY:
+        shares = np.full(n_groups, 1.0 / n_groups)
+        table = rng.multinomial(weighted.times.astype(np.int64), shares).astype(np.float64)
+        return lambda groups: table[:, groups.start : groups.stop]
+    group = np.arange(n) % n_groups
+    if n > n_groups:
+        group = rng.permutation(group)
+    row = np.arange(weighted.n)
+    if weighted.times is not None:
+        row = np.repeat(row, weighted.times.astype(np.int64))
+
+    def held(groups: range) -> FloatArray:
+        some = np.flatnonzero((group >= groups.start) & (group < groups.stop))
+        found = np.zeros((weighted.n, len(groups)))
+        np.add.at(found, (row[some], group[some] - groups.start), 1.0)
+        return found
+
+    return held

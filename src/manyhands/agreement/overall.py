@@ -107,7 +107,9 @@ def weighted_percent(table: Annotations) -> Weighted[float]:
     """`percent_agreement` as a function of instance weights."""
     counts = class_counts(table, least=2)
     share = _agreeing_share(counts)
-    return Weighted(len(share), lambda w: ratio(share @ w, w.sum(axis=0)), float, counts.times)
+    return Weighted(
+        len(share), lambda w: ratio(share @ w, w.sum(axis=0)), float, counts.times, least=0.0
+    )
 
 
 # -- Fleiss and Gwet ------------------------------------------------------------------------------

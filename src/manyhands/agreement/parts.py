@@ -94,7 +94,10 @@ def weighted_classes(table: Annotations) -> Weighted[ClassAgreement]:
         share, agreement = ratio(given, w.sum(axis=0)), ratio(agreeing @ w, given)
         return np.stack([share, agreement, chance_corrected(agreement, share)])
 
-    return Weighted(len(size), at, lambda found: ClassAgreement(n_annotations, *found), times)
+    least = np.array([[0.0], [0.0], [-1.0]])  # Of shares, agreement and kappa.
+    return Weighted(
+        len(size), at, lambda found: ClassAgreement(n_annotations, *found), times, least
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +182,8 @@ def weighted_annotators(table: AnnotationTable) -> Weighted[AnnotatorAgreement]:
         return np.stack([ratio(agree, n), 1 - ratio(n * (n - agree), n**2 - by_chance)])
 
     n_pairs = (by_annotator @ (compared @ np.ones(shared.n))).astype(np.int64)
-    return Weighted(shared.n, at, lambda found: AnnotatorAgreement(n_pairs, *found))
+    least = np.array([[0.0], [-1.0]])
+    return Weighted(shared.n, at, lambda found: AnnotatorAgreement(n_pairs, *found), least=least)
 
 
 def _totals(instance: IntArray, key: IntArray, counts: FloatArray) -> FloatArray:

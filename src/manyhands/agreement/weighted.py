@@ -1,9 +1,8 @@
 """Agreement measures as functions of instance weights.
 
 Each measure is a formula over sums of per-instance figures. An integer weight says how often an
-instance is repeated (0 leaves it out). Weights of 1 give the value of the measure; multinomial
-weights give a bootstrap replicate. Many replicates cost one product of a thin matrix with a matrix
-of weights.
+instance counts (0 leaves it out). Weights of 1 give the value of the measure; the jackknife leaves
+instances out. Many values cost one product of a thin matrix with a matrix of weights.
 """
 
 from __future__ import annotations
@@ -44,12 +43,15 @@ class Weighted(Generic[T]):
         Converts one value, shape (...), to the measure's return type.
     times : array of shape (n,) or None
         How many instances of a store are alike, if such are weighted together; None: each is one.
+    least : float or array that broadcasts to (...)
+        Least value: 0 of a share, -1 of a coefficient. The greatest is 1.
     """
 
     n: int
     at: Callable[[FloatArray], FloatArray]
     pack: Callable[[FloatArray], T]
     times: FloatArray | None = None
+    least: float | FloatArray = -1.0
 
     def value(self) -> T:
         """Value of the measure if each instance counts once."""

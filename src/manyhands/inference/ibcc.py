@@ -32,6 +32,7 @@ from manyhands.inference.probability import (
     has_settled,
     normalise_rows,
 )
+from manyhands.inference.stored_votes import votes_of
 from manyhands.inference.votes import AllVotes, Shards, Votes, fill_rows, sum_over_shards
 from manyhands.metrics.intervals import beta_interval
 from manyhands.typing import FloatArray
@@ -231,11 +232,29 @@ class IBCC(TakesHistory):
 
         Notes
         -----
-        An entry of a Dirichlet with parameters a is Beta(a_k, sum(a) - a_k). Variational posteriors
-        are usually narrower than the exact ones.
+        An entry of a Dirichlet with parameters a is Beta(a_k, sum(a) - a_k), of mean m and size
+        sum(a). The variational posterior takes the instances' classes to be independent of the
+        confusion matrix, and is too narrow for that. As in `annotator_reliability`, the information
+        that is missing because the classes are uncertain is subtracted from the size:
+        m (1 - m) (V_k / m^2 + V_o / (1 - m)^2), where V_k and V_o sum q (1 - q) of the class over
+        the annotator's annotations with this response and with others. The size is never below that
+        of the prior.
         """
         alpha = self.confusion_alpha_
-        return beta_interval(alpha, alpha.sum(axis=2, keepdims=True) - alpha, level=level)
+        size = alpha.sum(axis=2, keepdims=True)
+        mean = alpha / size
+        shards = votes_of(self.table_, gold=self._gold).shards()
+        missing = as_array(total_em_counts(shards, self.posterior_, _doubts).confusion)
+        others = missing.sum(axis=2, keepdims=True) - missing
+        lost = (1 - mean) * missing / mean + mean * others / (1 - mean)
+        least = self.diagonal + self.off_diagonal * (alpha.shape[2] - 1)
+        size = np.maximum(size - lost, least)
+        return beta_interval(size * mean, size * (1 - mean), level=level)
+
+
+def _doubts(shard: Votes, posterior: FloatArray) -> FloatArray:
+    """Variance of whether an instance is of each class, shape (n, C)."""
+    return posterior * (1.0 - posterior)
 
 
 def _e_step(

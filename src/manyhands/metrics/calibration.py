@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import norm
+from scipy.stats import t as student
 
 from manyhands.annotations.encoding import missing_mask
 from manyhands.decision.labels import decide
@@ -67,7 +68,7 @@ class Calibration:
         As in `brier_score`.
     ece : Estimate
         As in `expected_calibration_error`. It is not 0 for calibrated probabilities either, because
-        the accuracy of a bin varies by chance; its interval (bootstrap) therefore lies high.
+        the accuracy of a bin varies by chance; its interval then reaches down to 0.
     coverage : Estimate
         Share of instances whose gold class is in the smallest set of classes of probability
         ``sure`` or more in all. Calibrated probabilities cover a share of ``sure`` or more.
@@ -143,8 +144,9 @@ def calibration(
     n_bins : int, default=15
         As in `reliability_curve`.
     level : float in (0, 1), default=0.95
-        Probability mass of the intervals: Jeffreys intervals of shares, normal ones of means, and
-        for the calibration error percentiles of 500 bootstrap samples (always the same ones).
+        Probability mass of the intervals: Jeffreys intervals of shares, Student's intervals of the
+        logarithms of means, and for the calibration error one from 500 bootstrap samples (always
+        the same ones).
 
     Returns
     -------
@@ -204,21 +206,34 @@ def _share_with_interval(hits: Any, level: float) -> Estimate:
 
 
 def _mean_with_interval(values: FloatArray, level: float, greatest: float) -> Estimate:
-    """Mean of values between 0 and ``greatest``."""
+    """Mean of values between 0 and ``greatest``, with Student's interval of its logarithm.
+
+    Losses are skewed: a sample without the rare large ones has a low mean and a small spread.
+    """
     mean, n = float(values.mean()), len(values)
-    half = float(norm.ppf(0.5 + level / 2) * values.std(ddof=1) / np.sqrt(n)) if n > 1 else np.inf
-    return Estimate(mean, max(mean - half, 0.0), min(mean + half, greatest))
+    if n == 1 or mean == 0:
+        return Estimate(mean, 0.0, greatest)
+    error = values.std(ddof=1) / np.sqrt(n) / mean
+    factor = float(np.exp(student.ppf(0.5 + level / 2, n - 1) * error))
+    return Estimate(mean, mean / factor, min(mean * factor, greatest))
 
 
 def _ece_with_interval(gaps: FloatArray, which: IntArray, level: float) -> Estimate:
-    """Calibration error from right - confidence and the bin of every prediction."""
+    """Calibration error from right - confidence and the bin of every prediction.
+
+    The error of a sample is at most as far from the true one as its gaps in all bins are from the
+    true gaps together, whose distribution resamples show. That bounds the true error from below.
+    From above the sample's own error does, with the spread of resamples: it is too high already.
+    """
     n, rng = len(gaps), np.random.default_rng(0)
-    resampled = [
-        _calibration_error(gaps, which, np.bincount(rng.integers(0, n, n), minlength=n))
-        for _ in range(N_RESAMPLES)
-    ]
-    lower, upper = np.quantile(resampled, [0.5 - level / 2, 0.5 + level / 2])
-    return Estimate(_calibration_error(gaps, which), float(lower), float(upper))
+    value, errors, distances = _calibration_error(gaps, which), [], []
+    for _ in range(N_RESAMPLES):
+        weights = np.bincount(rng.integers(0, n, n), minlength=n)
+        errors.append(_calibration_error(gaps, which, weights))
+        distances.append(_calibration_error(gaps, which, weights - 1.0))
+    lower = max(value - float(np.quantile(distances, 0.5 + level / 2)), 0.0)
+    upper = min(value + float(norm.ppf(0.5 + level / 2) * np.std(errors, ddof=1)), 1.0)
+    return Estimate(value, lower, upper)
 
 
 def _calibration_error(gaps: FloatArray, which: IntArray, weights: Any = 1.0) -> float:

@@ -85,7 +85,7 @@ ADVICE = {
     "below the median on gold": "go through their wrong answers with them",
     "significantly below chance": "ask whether the task was understood, or two classes swapped; "
     "what they gave still counts, and the model reads it as it is",
-    "no better than chance": "read 20 of their annotations, and ask gold questions; until then "
+    "no better than guessing": "read 20 of their annotations, and ask gold questions; until then "
     "leave them out of the next batch, and keep what they gave: the model weighs it",
     "one label": "ask whether the task was understood; their annotations cease to count by "
     "themselves where the model has confusion matrices",
@@ -339,9 +339,9 @@ def _guessing(table: AnnotationTable, posterior: FloatArray) -> dict[int, dict[s
     median = float(np.median([of.value for of in known.values()]))
     return {
         r: {
-            "no better than chance": f"tells the classes apart {max(of.value, 0.0):.0%} as well "
-            f"as somebody who is never wrong, at most {max(of.upper, 0.0):.0%}; the typical "
-            f"annotator {max(median, 0.0):.0%}"
+            "no better than guessing": "tells the classes apart at most "
+            f"{percent(max(of.upper, 0.0))} as well as somebody who is never wrong; the typical "
+            f"annotator {percent(median)}"
         }
         for r, of in known.items()
         if of.upper < min(GUESSING, OF_MEDIAN * median)

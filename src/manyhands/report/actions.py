@@ -310,7 +310,7 @@ def _spams(s: Mapping[str, Any]) -> Answer:
     rows = s.get("annotators", {}).get("rows")
     if not rows or "screen" not in rows[0]:
         return None, "there are no annotators to screen"
-    kinds = {"no better than chance", "one label", "repeating pattern"}
+    kinds = {"no better than guessing", "one label", "repeating pattern"}
     n = sum(bool(kinds & {*row["screen"]["flags"]}) for row in rows)
     return "annotators-each", f"{_nobody(n)} with such a flag"
 

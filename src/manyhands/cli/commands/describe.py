@@ -136,7 +136,7 @@ def _print_account(export: Export, command: str) -> None:
 def agreement(
     *,
     tables: TablePaths,
-    resamples: Annotated[int, typer.Option(min=1, help="Bootstrap resamples.")] = 1000,
+    resamples: Annotated[int | None, typer.Option(hidden=True)] = None,
     reading: Reading,
     json: Json = False,
 ) -> None:
@@ -154,7 +154,9 @@ def agreement(
     read = store or read_annotations(one_or_all(tables), **options)
     scale: Any = (reading.scale or Scale.nominal).value
     check_scale(read.classes, read.class_order, scale)
-    found = summary(read, scale=scale, n_resamples=resamples)
+    if resamples is not None:
+        note("--resamples has no effect any more: no instances are resampled for the intervals")
+    found = summary(read, scale=scale)
     rows = {
         name: {
             bound: None if math.isnan(value := getattr(interval, bound)) else value
@@ -184,6 +186,11 @@ def agreement(
         say(
             "empty: undefined (no instance has two annotations, there is nothing to disagree on, "
             "the votes do not say who gave them, or a store has too many pairs of annotators)"
+        )
+    if any(row["value"] is not None and row["low"] is None for row in rows.values()):
+        say(
+            "no interval: the instances do not tell how far the measure may vary (they all agree "
+            "alike, are fewer than two, or pairs of annotators share fewer than ten on average)"
         )
 
 
