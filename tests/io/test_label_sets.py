@@ -115,6 +115,7 @@ def test_wide_tables(tmp_path):
     assert split.classes[split.label].tolist().count("yes") == 1
 
 
+@pytest.mark.filterwarnings("ignore:.*left out")
 def test_annotators_who_tick_are_recognised_by_their_labels(tmp_path):
     rng = np.random.default_rng(0)
     people = ["ann", "bob", "cy"]

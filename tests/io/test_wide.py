@@ -8,6 +8,7 @@ from manyhands import AnnotationTable
 from manyhands.annotations.wide import UnclearColumnsError, joined_id, task_columns
 from manyhands.exceptions import AnnotationError
 from manyhands.io import read_annotations, read_export
+from manyhands.io.ingest import ingest
 from tests.io.test_exports import cells, write
 
 # -- what beside annotators stands in a wide table ------------------------------------------------
@@ -286,6 +287,10 @@ def test_a_task_is_made_of_several_columns(tmp_path):
         )
         assert frame.instances.tolist() == expected
         assert frame.to_matrix().tolist() == table.to_matrix().tolist()
+    for name, task in (("store", "system,doc,seg"), ("again", keys)):
+        store = ingest(path, tmp_path / name, task=task, label="score")
+        assert store.instances.tolist() == expected
+        assert store.n_annotations == table.n_annotations
     export = read_export(path, task=keys, worker="rater", label="score", fields=["doc"])
     assert export.annotations.instances.tolist() == expected
     wide = "system,doc,seg,rater1,rater2\nA,d|1,1,3,4\nB,d|1,1,5,\nA,d2,2,,3\n"

@@ -331,10 +331,18 @@ def joined_id(parts: Sequence[Any]) -> str:
     >>> joined_id(["A", "news", 7])
     'A|news|7'
     """
-    texts = [as_cell(part) for part in parts]
-    if len(texts) == 1:
-        return texts[0]
-    return "|".join(text.replace("\\", "\\\\").replace("|", "\\|") for text in texts)
+    return as_cell(parts[0]) if len(parts) == 1 else "|".join(map(part_of_id, parts))
+
+
+def part_of_id(value: Any) -> str:
+    r"""Write one of several parts of an id, such that "|" divides parts alone.
+
+    Examples
+    --------
+    >>> part_of_id(7.0), part_of_id("a|b")
+    ('7', 'a\\|b')
+    """
+    return as_cell(value).replace("\\", "\\\\").replace("|", "\\|")
 
 
 def with_joined_task(frame: Frame, task: str | Sequence[str]) -> tuple[Frame, str]:

@@ -12,6 +12,7 @@ from typing import IO, Any, Final
 import numpy as np
 
 from manyhands.annotations import PASSES, SOURCES
+from manyhands.annotations.wide import part_of_id, task_columns
 from manyhands.exceptions import AnnotationError, raise_missing_extra
 from manyhands.io.columns import find_name
 from manyhands.io.csv_files import released
@@ -85,7 +86,7 @@ def can_be_chunked(path: Path) -> bool:
 
 def chunks_of(
     path: Path,
-    columns: dict[str, str | None],
+    columns: dict[str, Any],
     rows: int,
     position: int | None = None,
     stated: Stated = UNSTATED,
@@ -119,9 +120,13 @@ def chunks_of(
 # -- files ----------------------------------------------------------------------------------------
 
 
-def _names(header: list[str], columns: dict[str, str | None]) -> dict[str, str]:
-    """Names of the columns that are there, by what they hold."""
+def _names(header: list[str], columns: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
+    """Names of the columns that are there, by what they hold, and those that make up the task."""
     names = {}
+    keys = task_columns(columns["task"] or "task", header)
+    if len(keys) > 1:
+        columns = columns | {"task": ",".join(keys)}
+        header = [*header, ",".join(keys)] if set(keys) <= set(header) else header
     for argument in ("task", "worker", "label"):
         asked = columns[argument]
         assert asked is not None
@@ -134,19 +139,40 @@ def _names(header: list[str], columns: dict[str, str | None]) -> dict[str, str]:
                 f"{argument}={name!r} is not a column; the columns are "
                 f"{', '.join(map(repr, header))}. Pass {argument}=<name of the column>"
             )
-    return names | {name: name for name in ("pass", "source") if name in header}
+    return names | {name: name for name in ("pass", "source") if name in header}, keys
+
+
+def _used(names: dict[str, str], keys: list[str]) -> list[str]:
+    """Columns that are read from the file."""
+    alone = names.values() if len(keys) == 1 else [*keys, *(names[n] for n in names if n != "task")]
+    return list(dict.fromkeys(alone))
+
+
+def _with_task(table: Any, name: str, keys: list[str]) -> Any:
+    """Add the column of ids that several columns make up; see `manyhands.annotations.wide`."""
+    import pyarrow as pa
+    import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+    if len(keys) == 1:
+        return table
+    parts = []
+    for key in keys:
+        encoded = table[key].unify_dictionaries().combine_chunks().dictionary_encode()
+        values = [part_of_id(value) or None for value in encoded.dictionary.to_pylist()]
+        parts.append(pa.array(values, pa.string()).take(encoded.indices))
+    return table.append_column(name, pc.binary_join_element_wise(*parts, "|"))
 
 
 def _csv_tables(
-    path: Path, columns: dict[str, str | None], rows: int, position: int | None, stated: Stated
+    path: Path, columns: dict[str, Any], rows: int, position: int | None, stated: Stated
 ) -> Iterator[tuple[Any, dict[str, str], int, float]]:
     import pyarrow as pa
     from pyarrow import csv
 
     with opened(path) as file:
         head = _head(file, path, stated)
-    names = _names(head.header, columns)
-    used = list(dict.fromkeys(names.values()))
+    names, keys = _names(head.header, columns)
+    used = _used(names, keys)
     reading = csv.ReadOptions(column_names=head.header, use_threads=False)
     parsing = csv.ParseOptions(delimiter=head.separator, newlines_in_values=True)
     converting = csv.ConvertOptions(
@@ -175,6 +201,7 @@ def _csv_tables(
                 if head.encoding != "utf-8-sig":
                     complete = complete.decode(head.encoding).encode()
                 table = csv.read_csv(io.BytesIO(complete), reading, parsing, converting)
+                table = _with_task(table, names["task"], keys)
                 done = file.fileobj.tell() if packed else at  # type: ignore[attr-defined]
                 yield _without_blank(table, names, path), names, at, min(1.0, done / size)
             if ended:
@@ -229,7 +256,7 @@ def _head(file: IO[bytes], path: Path, stated: Stated) -> _Head:
 
 def _without_blank(table: Any, names: dict[str, str], path: Path) -> Any:
     """Leave out rows that say nothing of a task, an annotator or a label."""
-    import pyarrow.compute as pc  # type: ignore[import-untyped]
+    import pyarrow.compute as pc
 
     filled = [pc.is_valid(table[names[name]]) for name in ("task", "worker", "label")]
     kept = pc.or_(pc.or_(filled[0], filled[1]), filled[2])
@@ -250,19 +277,20 @@ def _end_of_rows(block: bytes) -> int:
 
 
 def _parquet_tables(
-    path: Path, columns: dict[str, str | None], rows: int, position: int | None
+    path: Path, columns: dict[str, Any], rows: int, position: int | None
 ) -> Iterator[tuple[Any, dict[str, str], int, float]]:
     import pyarrow as pa
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
     with pq.ParquetFile(path) as file:
-        names = _names(file.schema_arrow.names, columns)
-        used = list(dict.fromkeys(names.values()))
+        names, keys = _names(file.schema_arrow.names, columns)
+        used = _used(names, keys)
         total, at = file.metadata.num_rows, 0
         for batch in file.iter_batches(rows, columns=used, use_threads=False):
             at += len(batch)
             if at > (position or 0):
-                yield pa.Table.from_batches([batch]), names, at, at / max(total, 1)
+                table = _with_task(pa.Table.from_batches([batch]), names["task"], keys)
+                yield table, names, at, at / max(total, 1)
 
 
 # -- columns --------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ def ingest(
     paths: PathLike | Sequence[PathLike],
     folder: PathLike,
     *,
-    task: str = "task",
+    task: str | Sequence[str] = "task",
     worker: str = "worker",
     label: str = "label",
     weight: str | None = None,
@@ -117,7 +117,7 @@ def ingest(
         the ingest resumes.
     """
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    columns = {"task": task, "worker": worker, "label": label, "weight": weight}
+    columns: dict[str, Any] = {"task": task, "worker": worker, "label": label, "weight": weight}
     if read_scale(scale) in ("ordinal", "interval"):
         raise AnnotationError(
             f"scale={scale!r}: a store keeps no scale. Make it with scale='nominal', and say the "
