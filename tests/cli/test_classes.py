@@ -53,6 +53,12 @@ def test_ordinal_agreement_is_that_of_the_grades(grades):
         shown.stdout
     )
     assert "order" not in alpha("words.csv")
+    described = done("describe", "words.csv", "--scale", "ordinal").stdout
+    assert "Krippendorff's alpha, ordinal" in described
+    assert "very low < low < medium < high < very high" in described
+    found = json.loads(done("describe", "words.csv", "--scale", "ordinal", "--json").stdout)
+    assert found["data"]["agreement"]["order"] == " < ".join(LEVELS)
+    assert "Krippendorff's alpha, nominal" in done("describe", "words.csv").stdout
     own = ["zilch", "bit", "some", "lots", "all of it"]
     refused(3, "agreement", "own.csv", "--scale", "ordinal",
             says=["all of it < bit < lots < some < zilch", "--classes"])  # fmt: skip

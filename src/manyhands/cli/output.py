@@ -171,7 +171,10 @@ def data_rows(data: dict[str, Any]) -> list[tuple[str, str]]:
         alpha = agreement["alpha"]
         rows += [
             ("Agreeing pairs of annotations", percent(agreement["percent"])),
-            ("Krippendorff's alpha, nominal", "-" if alpha is None else f"{alpha:.3f}"),
+            (
+                f"Krippendorff's alpha, {agreement['scale']}",
+                "-" if alpha is None else f"{alpha:.3f}",
+            ),
         ]
     ties, imbalance = data["ties"], data["imbalance"]
     if ties["share"] is not None:

@@ -12,7 +12,8 @@ from manyhands.agreement import (
     krippendorff_alpha,
     percent_agreement,
 )
-from manyhands.agreement.weighted import ClassCounts, class_counts, per_entry
+from manyhands.agreement.weighted import Annotations, ClassCounts, class_counts, per_entry
+from manyhands.annotations.class_order import shown_order
 from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.planning.beliefs import distinct_pairs
 from manyhands.report.inputs import Inputs
@@ -43,7 +44,7 @@ def data_section(inputs: Inputs) -> dict[str, Any]:
         "per_instance": spread_of_counts(per_instance),
         "per_annotator": spread_of_counts(per_annotator if table.annotators_known else no_counts),
         "imbalance": _imbalance(inputs),
-        "agreement": _agreement(inputs, per_instance),
+        "agreement": _agreement(table, int((per_instance > 1).sum())),
         "ties": {"n": int(inputs.tied.sum()), "share": _share(inputs.tied, inputs.annotated)},
     }
 
@@ -123,11 +124,7 @@ def store_sections(store: ShardedAnnotations) -> dict[str, Any]:
         "per_instance": spread_of_counts(per_instance),
         "per_annotator": spread_of_counts(per_annotator),
         "imbalance": _imbalance_of(given, store.classes) if store.n_annotations else None,
-        "agreement": {
-            "n_instances": n_pairable,
-            "percent": percent_agreement(store) if n_pairable else None,
-            "alpha": krippendorff_alpha(store, level="nominal") if n_pairable else None,
-        },
+        "agreement": _agreement(store, n_pairable),
         "ties": {"n": n_tied, "share": n_tied / n_annotated if n_annotated else None},
     }
     return {
@@ -207,12 +204,15 @@ def _imbalance_of(counts: IntArray, classes: AnyArray) -> dict[str, Any]:
     }
 
 
-def _agreement(inputs: Inputs, per_instance: IntArray) -> dict[str, Any]:
-    n_pairable = int((per_instance > 1).sum())
+def _agreement(table: Annotations, n_pairable: int) -> dict[str, Any]:
+    """Agreement on the scale of the table, and the order of classes that are more than names."""
+    named = table.scale == "nominal"
     return {
         "n_instances": n_pairable,
-        "percent": percent_agreement(inputs.table) if n_pairable else None,
-        "alpha": krippendorff_alpha(inputs.table, level="nominal") if n_pairable else None,
+        "percent": percent_agreement(table) if n_pairable else None,
+        "alpha": krippendorff_alpha(table) if n_pairable else None,
+        "scale": table.scale,
+        "order": None if named else shown_order(table.classes),
     }
 
 

@@ -79,6 +79,8 @@ def describe(
         print_json(shown if export is None else shown | {"export": _account(export, command)})
         return
     print_table(", ".join(map(str, tables)), ["", ""], data_rows(summary["data"]))
+    if order := summary["data"]["agreement"]["order"]:
+        say(f"order of the classes: {order}")
     if export is not None:
         _print_account(export, command)
     elif found and any(
