@@ -123,8 +123,8 @@ def test_fractions_are_labels_once_their_scale_is_said():
     right = krippendorff_alpha(AnnotationTable.from_matrix(ratings()), level="interval")
     assert krippendorff_alpha(table, level="interval") == pytest.approx(right, abs=1e-12)
     assert (
-        summary(table, n_resamples=2).keys()
-        == summary(table, scale="interval", n_resamples=2).keys()
+        summary(table).keys()
+        == summary(table, scale="interval").keys()
     )
     dense = AnnotationTable.from_matrix(values, scale="ordinal")
     assert dense.classes.tolist() == table.classes.tolist()

@@ -96,6 +96,8 @@ class BaseAggregator(BaseEstimator):
         gold, and in methods without the parameter ``gold_sample``.
     gold_p_value_ : float or None
         Of that test.
+    gold_note_ : str or None
+        What chosen gold says, and what it does not; None for other gold.
     identified_ : boolean array of shape (n_instances,)
         Whether the annotations, or gold, decide the label (see
         `manyhands.inference.identifiability`); where they do not, ``posterior_`` is no evidence.
@@ -131,6 +133,7 @@ class BaseAggregator(BaseEstimator):
     _sampled_posterior: FloatArray | None = None
     gold_sample_: str | None = None
     gold_p_value_: float | None = None
+    gold_note_: str | None = None
     _random_gold: BoolArray | None = None
 
     _compares_annotators = True
@@ -331,7 +334,7 @@ class BaseAggregator(BaseEstimator):
         if not (self._takes_many_classes or isinstance(table, ShardedAnnotations)):
             self._refuse_many_classes(table)
         self.__dict__.pop("confusion_", None)
-        self.gold_sample_ = self.gold_p_value_ = None
+        self.gold_sample_ = self.gold_p_value_ = self.gold_note_ = None
         self.table_, self._gold = table, gold
         self.classes_ = table.classes
         self.instances_ = table.instances
@@ -422,10 +425,10 @@ class BaseAggregator(BaseEstimator):
         sample = found.sample
         self.gold_sample_ = None if sample is None else sample.kind
         self.gold_p_value_ = None if sample is None else sample.p_value
-        self._told_of_gold: str | None = None
+        self.gold_note_ = None
         if sample is not None and sample.kind == "chosen":
-            self._told_of_gold = sample.told(found.rho)
-            _LOG.info("%s", self._told_of_gold)
+            self.gold_note_ = sample.told(found.rho)
+            _LOG.info("%s", self.gold_note_)
 
     def _known_labels(self) -> KnownLabels | None:
         """Gold, and how it was chosen."""

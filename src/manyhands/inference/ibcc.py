@@ -116,7 +116,7 @@ class IBCC(TakesHistory):
     array([0, 1, 0, 1])
     >>> lower, upper = model.confusion_interval(level=0.9)
     >>> print(f"{model.confusion_[0, 0, 0]:.2f} in {lower[0, 0, 0]:.2f}..{upper[0, 0, 0]:.2f}")
-    0.85 in 0.60..0.99
+    0.85 in 0.59..0.99
     """
 
     _parameter_constraints: dict[str, list[Any]] = {

@@ -117,7 +117,7 @@ def _about_identification(inputs: Inputs) -> Warnings:
 def _about_chosen_gold(inputs: Inputs) -> Warnings:
     """What `fit` says of known labels that were not drawn at random."""
     for fitted in (inputs.aggregator, inputs.classifier):
-        told = getattr(fitted, "_told_of_gold", None)
+        told = getattr(fitted, "gold_note_", None)
         if told is not None:
             yield "gold-chosen", _sentence(told)
 

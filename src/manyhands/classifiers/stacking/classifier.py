@@ -136,6 +136,8 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
     gold_sample_ : {"random", "chosen"} or None
         How the instances with known labels were chosen, as given or as a rank test tells, with its
         p value in ``gold_p_value_``; None without known labels, or where nothing depends on it.
+    gold_note_ : str or None
+        What chosen known labels say, and what they do not; None for others.
     posterior_exponent_ : float
         Power to which the stack's probabilities count in ``posterior_``: how far they can be
         trusted beside the annotators. 1 where no instance has two annotations.

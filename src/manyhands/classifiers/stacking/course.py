@@ -197,10 +197,10 @@ def set_fitted(model: Any, course: Course, X: Any, table: AnnotationTable) -> No
     found = dependence_of(model.dependence, rounds.votes, rounds.vote_shares, course.known)
     model.gold_sample_ = None if found.sample is None else found.sample.kind
     model.gold_p_value_ = None if found.sample is None else found.sample.p_value
-    model._told_of_gold = None
+    model.gold_note_ = None
     if found.sample is not None and found.sample.kind == "chosen":
-        model._told_of_gold = found.sample.told(found.rho)
-        _LOG.info("%s", model._told_of_gold)
+        model.gold_note_ = found.sample.told(found.rho)
+        _LOG.info("%s", model.gold_note_)
     belief = np.zeros((n, n_classes))
     out = rounds.read_out(_witness(course), found.rho)
     belief[np.ix_(course.annotated, seen)] = out.posterior

@@ -42,6 +42,7 @@ PLAIN = (
     "dependence_",
     "gold_sample_",
     "gold_p_value_",
+    "gold_note_",
     "doubts_",
     "prior_shrinkage_",
     "parity_",
