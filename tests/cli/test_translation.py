@@ -137,7 +137,7 @@ def test_every_option_that_messages_name_exists():
         ("pass task=<name of the column>", "pass --task COLUMN"),
         ("task='task' is not a column", "there is no column 'task' (--task)"),
         ("in pairs= or in the table", "in --pairs FILE or in the table"),
-        ("pass annotator_from='file'", "pass --read annotator_from=file"),
+        ("pass annotator_from='file'", "pass --annotator-from file"),
         ("predictions_as_annotators=True", "--read predictions_as_annotators=true"),
         ("--set validation=0.1 is", "--set validation=0.1 is"),
         ("give validation=0.1", "give --set validation=0.1"),

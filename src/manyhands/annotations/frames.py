@@ -23,7 +23,12 @@ from manyhands.annotations.label_sets import Multilabel, one_label_per_row
 from manyhands.annotations.passes import PASSES, check_marks, pass_kinds, read_marks
 from manyhands.annotations.scales import Scale, read_classes, read_scale, warn_of_scale
 from manyhands.annotations.suspicious import refuse_copies
-from manyhands.annotations.wide import with_joined_task
+from manyhands.annotations.wide import (
+    HEAD_OF_LONG,
+    cells_of_frame,
+    missing_columns,
+    with_joined_task,
+)
 from manyhands.exceptions import AnnotationError, raise_missing_extra, warn_caller
 from manyhands.typing import AnyArray, BoolArray, IntArray
 
@@ -430,15 +435,11 @@ def row_numbers(numbers: Sequence[int]) -> str:
 
 
 def _check_columns(data: Any, names: dict[str, str]) -> None:
-    """Refuse names that are not columns, and missing ids."""
-    for argument, name in names.items():
-        if name not in data.columns:
-            wide = "; one column per annotator is what AnnotationTable.from_matrix(frame) reads"
-            raise AnnotationError(
-                f"{argument}={name!r} is not a column; the columns are "
-                f"{', '.join(map(repr, data.columns))}{wide * (argument == 'worker')}. "
-                f"Pass {argument}=<name of the column>"
-            )
+    """Refuse names that are not columns, all of them at once, and missing ids."""
+    absent = {argument: name for argument, name in names.items() if name not in data.columns}
+    if absent:
+        present = {argument: name for argument, name in names.items() if argument not in absent}
+        raise missing_columns(absent, present, cells_of_frame(data, HEAD_OF_LONG))
     if "source" not in names and "source" in data.columns:
         _warn_of_marks(data["source"].to_numpy())
     for argument in ("task", "worker"):

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from itertools import permutations
 from typing import Any, TypeAlias
 
 import narwhals as nw
@@ -43,6 +44,15 @@ FEW_CELLS = 4
 
 HEAD = 200
 """Rows by which a column of a frame is judged first."""
+
+HEAD_OF_LONG = 2000
+"""Rows by which the columns of a long table are guessed."""
+
+MOST_LONG = 40
+"""A table with more columns of repeated values is hardly a long one."""
+
+ONCE = 0.9
+"""Share of the rows of a long table that are the only one of their instance and annotator."""
 
 SHOWN = 20
 """Columns that a message shows."""
@@ -238,6 +248,13 @@ class Roles:
     named: dict[str, Any] = field(default_factory=dict)
 
 
+NAME_COLUMNS = (
+    "if each row is one annotation, name its columns with task=, worker= and label=; if some "
+    "columns are annotators, name them with annotators="
+)
+"""What to do where columns are unclear."""
+
+
 class UnclearColumnsError(AnnotationError):
     """It cannot be told which columns of a table are the annotators'.
 
@@ -254,9 +271,13 @@ class UnclearColumnsError(AnnotationError):
     """
 
     def __init__(
-        self, problem: str, columns: Cells, options: Mapping[str, Any], mend: str = ""
+        self,
+        problem: str,
+        columns: Cells,
+        options: Mapping[str, Any],
+        mend: str | None = None,
     ) -> None:
-        self.problem, self.mend = problem, mend
+        self.problem, self.mend = problem, NAME_COLUMNS if mend is None else mend
         self.columns = [(name, distinct(cells)[:3]) for name, cells in columns.items()]
         self.options = dict(options)
         super().__init__(problem)
@@ -280,7 +301,8 @@ class UnclearColumnsError(AnnotationError):
 
     def of(self, name: str) -> UnclearColumnsError:
         """Return the same error, which names a file."""
-        found = UnclearColumnsError(f"{name}: {self.problem}", {}, self.options, self.mend)
+        problem = self.problem if self.problem.startswith(name) else f"{name}: {self.problem}"
+        found = UnclearColumnsError(problem, {}, self.options, self.mend)
         found.columns = self.columns
         return found
 
@@ -461,6 +483,15 @@ def paired(worker: str, label: str, names: Sequence[str]) -> list[tuple[str, str
 # -- frames ---------------------------------------------------------------------------------------
 
 
+def cells_of_frame(frame: Any, most: int | None = None) -> dict[str, list[str]]:
+    """Cells of the columns of a narwhals frame as text, of the first rows or of all."""
+    columns = zip(frame.columns, frame.iter_columns(), strict=True)
+    return {
+        str(name): list(map(as_cell, (column if most is None else column.head(most)).to_list()))
+        for name, column in columns
+    }
+
+
 def annotators_of_frame(A: Any, annotators: Any) -> tuple[Any, Any]:
     """Keep the columns of a wide frame that are ids or annotators; anything else stays as it is.
 
@@ -590,8 +621,18 @@ def may_be_wide(columns: Cells) -> bool:
     return any(len(group) > 1 for group in judged.clusters(judged.possible()))
 
 
-def guess_long(columns: Cells) -> dict[str, str]:
+def guess_long(columns: Cells, known: Mapping[str, str] | None = None) -> dict[str, str]:
     """Guess the columns of a table with one row per annotation; empty if none is a good guess.
+
+    Each annotator answers for an instance once, so hardly a pair of instance and annotator repeats,
+    although both repeat. A label says more than the instance and the annotator alone: it is no
+    function of either. Names decide between columns whose values fit equally well.
+
+    Parameters
+    ----------
+    columns : mapping from str to cells
+    known : dict {"task", "worker" or "label": column}, optional
+        Columns that are named already.
 
     Examples
     --------
@@ -599,14 +640,121 @@ def guess_long(columns: Cells) -> dict[str, str]:
     >>> guess_long(cells)
     {'task': 'prompt', 'worker': 'judge', 'label': 'verdict'}
     """
-    people = [name for name in columns if set(words_of(name)) & ANNOTATOR_WORDS]
-    others = {name: len(set(cells)) for name, cells in columns.items() if name not in people}
-    others = {name: n for name, n in others.items() if kind_of(name) in ("", "id") and n > 1}
-    if len(people) != 1 or len(others) < 2 or _all_differ(columns[people[0]]):
+    known = {} if known is None else known
+    cells = {name: columns[name][:HEAD_OF_LONG] for name in columns}
+    n = len(next(iter(cells.values()), ()))
+    counts = {name: len(set(filter(None, values))) for name, values in cells.items()}
+    repeated = [name for name, k in counts.items() if 1 < k < n and name not in known.values()]
+    if len(repeated) > MOST_LONG:
         return {}
-    label = min(reversed(others), key=others.__getitem__)
-    task = max((name for name in others if name != label), key=others.__getitem__)
-    return {"task": task, "worker": people[0], "label": label}
+    kinds = {"task": ("", "id", "text"), "worker": ("", "id"), "label": ("",)}
+    tasks, workers, labels = (
+        [known[role]] if role in known else [m for m in repeated if kind_of(m) in kinds[role]]
+        for role in kinds
+    )
+    best: dict[str, str] = {}
+    highest: tuple[float, ...] = ()
+    for task, worker in permutations(dict.fromkeys([*tasks, *workers]), 2):
+        if task not in tasks or worker not in workers or _is_prose(cells[worker]):
+            continue
+        pairs = list(zip(cells[task], cells[worker], strict=True))
+        once = len(set(pairs)) / len(pairs)
+        if once < ONCE or len(set(pairs)) == max(counts[task], counts[worker]):
+            continue  # Pairs repeat, or one of the columns is a property of the other.
+        for label in labels:
+            alone = {(t, v) for (t, _), v in zip(pairs, cells[label], strict=True)}
+            told = {(w, v) for (_, w), v in zip(pairs, cells[label], strict=True)}
+            is_property = len(alone) == counts[task] or len(told) == counts[worker]
+            few = counts[label] <= max(FEW, n / 4) and not _is_prose(cells[label])
+            if label in (task, worker) or (label not in known.values() and is_property) or not few:
+                continue
+            names = [bool(set(words_of(worker)) & ANNOTATOR_WORDS), is_id_name(task)]
+            names += [bool(set(words_of(label)) & LABEL_WORDS), not _is_prose(cells[task])]
+            rank = (sum(names), counts[task] - counts[label], -counts[label])
+            if not best or rank > highest:
+                best, highest = {"task": task, "worker": worker, "label": label}, rank
+    return best
+
+
+def guess_own(columns: Cells) -> dict[str, str]:
+    """Guess the columns of a table that holds one annotator's work; empty if it cannot be told.
+
+    Examples
+    --------
+    >>> guess_own({"Nr": ["1", "2", "3", "4"], "Urteil": ["ja", "nein", "ja", "ja"]})
+    {'task': 'Nr', 'label': 'Urteil'}
+    """
+    keys = [n for n, cells in columns.items() if _all_differ(cells)]
+    called = [name for name in keys if is_id_name(name) or kind_of(name) == "id"]
+    keys = called or [name for name in keys if not _is_prose(columns[name])] or keys
+    labels = [
+        name
+        for name, cells in columns.items()
+        if 0 < len(set(filter(None, cells))) <= max(FEW, len(cells) / 4)
+        and name not in keys
+        and kind_of(name) == ""
+        and not _is_prose(cells)
+    ]
+    labels = [name for name in labels if set(words_of(name)) & LABEL_WORDS] or labels
+    return {"task": keys[0], "label": labels[0]} if keys and len(labels) == 1 else {}
+
+
+def own_work(source: str) -> str:
+    """Say what to do if every file or sheet is the work of one annotator."""
+    return (
+        f"if every {source} holds one annotator's work, annotator_from={source!r} takes the names "
+        f"of the {source}s as the annotators"
+    )
+
+
+def header_of_data(columns: Cells) -> str:
+    """Say that the names of columns look like the first row of the data; "" if they do not.
+
+    Such names occur again among the few values below them, which hardly any name does.
+    """
+    again = [
+        name
+        for name, cells in columns.items()
+        if as_cell(name)
+        and not _is_number(name)
+        and as_cell(name) in set(cells)
+        and len(set(cells)) <= max(FEW, len(cells) / 4)
+    ]
+    if len(again) < 2:
+        return ""
+    guess = guess_long(columns)
+    names = {name: role for role, name in guess.items()}
+    row = ",".join(names.get(name, f"column{i}") for i, name in enumerate(columns, start=1))
+    such = f", such as {row}" if guess else ""
+    return (
+        f"the first row looks like data rather than names of columns ({_listed(again)} occur again "
+        f"below); insert a row of names above it{such}"
+    )
+
+
+def missing_columns(
+    absent: Mapping[str, str], present: Mapping[str, str], columns: Cells
+) -> UnclearColumnsError:
+    """Return the error of columns that a table with one row per annotation lacks: all of them.
+
+    Parameters
+    ----------
+    absent, present : dict {argument: column}
+        Those that are looked for in vain, and those that are found.
+    columns : mapping from str to cells
+        All columns; some rows are enough.
+    """
+    named = [f"{argument}={name!r}" for argument, name in absent.items()]
+    listed = " and ".join([*filter(None, [", ".join(named[:-1])]), named[-1]])
+    problem = f"{listed} {'is not a column' if len(named) == 1 else 'are not columns'}"
+    own = {role: name for role, name in present.items() if role in ("task", "worker", "label")}
+    guess = guess_long(columns, own)
+    options = {role: name for role, name in guess.items() if role not in own}
+    others = [f"{role}=<name of the column>" for role in absent if role not in options]
+    wide = "one column per annotator is what AnnotationTable.from_matrix(frame) reads"
+    mend = [f"pass {', '.join(others)}"] if others else []
+    mend += [wide] if "worker" in absent and "worker" not in options else []
+    return UnclearColumnsError(problem, columns, options, "; ".join(mend))
 
 
 def _find_ids(columns: Cells) -> tuple[str, ...]:

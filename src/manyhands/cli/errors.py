@@ -63,9 +63,14 @@ def mended(options: dict[str, Any]) -> str:
     """Write the command that is running, with further options of reading."""
     given = _GIVEN.get()
     more = as_arguments(FamilyReading(), options)
-    pairs = zip(more[::2], more[1::2], strict=True)
-    new = [word for pair in pairs if pair[0] not in given for word in pair]
-    return shlex.join(["manyhands", *given, *new])
+    kept, words = [], iter(given)
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if name not in more[::2]:
+            kept.append(word)
+        elif not equals:
+            next(words, None)  # Its value, which is another one now.
+    return shlex.join(["manyhands", *kept, *more])
 
 
 def exit_code(error: BaseException) -> int:
@@ -89,12 +94,9 @@ def message_of(error: BaseException) -> str:
     """Write an exception as one paragraph that is safe for a terminal, with long names cut."""
     text, command = str(error), ""
     if isinstance(error, UnclearColumnsError):
-        text = (
-            f"{error.seen}. If each row is one annotation, name its columns with --task, --worker "
-            "and --label. If some columns are annotators, name them with --annotators. "
-            "The likeliest command is"
-        )
-        command = f": {visible(mended(error.options))}"
+        text = ". ".join(filter(None, [error.seen, error.mend[:1].upper() + error.mend[1:]]))
+        if error.options:
+            command = f". The likeliest command is: {visible(mended(error.options))}"
     if isinstance(error, OSError) and error.strerror:
         text = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
     text = visible(re.sub(r"\s*[\r\n]+\s*", " ", text).strip())

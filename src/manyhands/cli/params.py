@@ -63,6 +63,14 @@ class Scale(StrEnum):
     interval = "interval"
 
 
+class Source(StrEnum):
+    """What is named after its annotator; see ``annotator_from`` of `read_export`."""
+
+    file = "file"
+    folder = "folder"
+    sheet = "sheet"
+
+
 def some_path(text: str | Path) -> Path:
     """Read a path; refuse the empty text of an unset shell variable, which would mean '.'.
 

@@ -20,6 +20,7 @@ from manyhands.cli.params import (
     Duplicates,
     Multilabel,
     Scale,
+    Source,
     read_classes,
     read_groups_option,
     read_mapping_option,
@@ -32,6 +33,7 @@ T = TypeVar("T")
 OptionalText = Optional[str]  # noqa: UP045 - typer reads these at run time
 OptionalPath = Optional[Path]  # noqa: UP045
 OptionalTexts = Optional[list[str]]  # noqa: UP045
+OptionalSource = Optional[Source]  # noqa: UP045
 OptionalScale = Optional[Scale]  # noqa: UP045
 
 
@@ -148,13 +150,19 @@ class Reading:
             help="Sheet of a workbook with the annotations, if several hold data.",
         ),
     ] = None
+    annotator_from: Annotated[
+        OptionalSource,
+        typer.Option(
+            help="Every file, folder or sheet holds one annotator's work, whose name it is; tables "
+            "then need no column of annotators.",
+        ),
+    ] = None
     read: Annotated[
         OptionalTexts,
         typer.Option(
             "--read",
             metavar="NAME=VALUE",
-            help="Further option of reading exports, such as anonymise=true or "
-            "annotator_from=file; repeatable.",
+            help="Further option of reading exports, such as anonymise=true; repeatable.",
         ),
     ] = None
 
@@ -166,7 +174,7 @@ class Reading:
 
     def arguments(self) -> dict[str, Any]:
         """Those of `manyhands.io.read_annotations`."""
-        return reading_options(self.read or []) | {
+        found = reading_options(self.read or []) | {
             "format": self.format,
             "question": self.question,
             "task": self.task,
@@ -186,6 +194,9 @@ class Reading:
             "separator": self.separator,
             "sheet": self.sheet,
         }
+        if self.annotator_from is not None:
+            found["annotator_from"] = self.annotator_from.value
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)

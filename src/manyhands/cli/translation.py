@@ -18,6 +18,7 @@ OPTIONS: Final = {
             *("method", "protocol", "criterion", "threshold", "by"),
         )
     },
+    "annotator_from": "--annotator-from",
     "group": "--groups",
     "gold": "--known",
     "audited": "--audit",
@@ -26,7 +27,7 @@ OPTIONS: Final = {
 """Arguments, and the options that stand for them."""
 
 OF_READING: Final = (
-    *("anonymise", "annotator_from", "drop_rejected", "fields", "items", "label_config"),
+    *("anonymise", "drop_rejected", "fields", "items", "label_config"),
     "predictions_as_annotators",
 )
 """Arguments that --read takes."""

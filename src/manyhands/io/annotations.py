@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import fields as fields_of
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, get_args
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import make_vocabulary
@@ -22,7 +23,7 @@ from manyhands.io.exports.layouts import wide_columns
 from manyhands.io.exports.parsing import Document
 from manyhands.io.exports.policy import Repeats
 from manyhands.io.exports.reading import Choices, items_of_table, read_documents, report_losses
-from manyhands.io.exports.records import Asked, Export
+from manyhands.io.exports.records import AnnotatorFrom, Asked, Export
 from manyhands.io.files import PathLike, is_typed, suffix_of
 from manyhands.io.frames import NO_SHEETS
 from manyhands.io.sheets import stated_of
@@ -318,7 +319,7 @@ def read_export(
     fields: Sequence[str] = (),
     drop_rejected: bool = False,
     predictions_as_annotators: bool = False,
-    annotator_from: Literal["file", "folder"] | None = None,
+    annotator_from: AnnotatorFrom | None = None,
     anonymise: bool = False,
     label_config: PathLike | None = None,
     encoding: str | None = None,
@@ -349,9 +350,11 @@ def read_export(
     predictions_as_annotators : bool
         Label Studio: models are annotators, too, named "model:<version>", and together one family,
         "models" (`AnnotationTable.with_groups`), because they tend to share mistakes.
-    annotator_from : {"file", "folder"}, optional
+    annotator_from : {"file", "folder", "sheet"}, optional
         Every file holds one annotator's work, whose name is the file's without its suffix; or
-        every folder or archive does, whose name it is.
+        every folder or archive does, or every sheet of a workbook, whose name it is. Then a table
+        needs no column of annotators; those of the ids and the labels are found by their values
+        where ``task`` and ``label`` do not name them.
     anonymise : bool
         Call annotators w001, w002, ... in order of appearance.
     label_config : str or Path, optional
@@ -422,14 +425,18 @@ def requested(**options: Any) -> tuple[Asked, Choices]:
     for name in ("drop_rejected", "predictions_as_annotators", "anonymise"):
         if not isinstance(options.get(name, False), bool):
             raise AnnotationError(f"{name}={options[name]!r} is neither True nor False")
+    source = options.get("annotator_from")
+    if source not in (None, *get_args(AnnotatorFrom)):
+        known = ", ".join(map(repr, get_args(AnnotatorFrom)))
+        raise AnnotationError(f"annotator_from={source!r} is unknown; use one of {known}")
     for name in ("task", "worker", "label"):
         if options.get(name) == name:  # The default's name may be absent.
             options[name] = None
-    stated = stated_of(options)
+    stated = replace(stated_of(options), every_sheet=source == "sheet")
     options = {name: value for name, value in options.items() if name not in STATED}
     asked = {each.name: options[each.name] for each in fields_of(Asked) if each.name in options}
     asked["fields"] = tuple(asked.get("fields", ()))
-    shared = ("task", "classes")
+    shared = ("task", "classes", "annotator_from")
     choices = {k: value for k, value in options.items() if k not in asked or k in shared}
     return Asked(**asked, stated=stated), Choices(**choices)
 

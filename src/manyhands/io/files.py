@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
+from manyhands.annotations.wide import UnclearColumnsError
 from manyhands.exceptions import AnnotationError, WriteError
 
 
@@ -175,6 +176,8 @@ def naming(path: Path) -> Iterator[None]:
     damaged = (ValueError, EOFError, OSError, MemoryError, KeyError, zlib.error)
     try:
         yield
+    except UnclearColumnsError as error:
+        raise error.of(str(path)) from error
     except AnnotationError as error:
         raise AnnotationError(f"{path}: {error}") from error
     except (*damaged, zipfile.BadZipFile, csv.Error) as error:

@@ -59,11 +59,14 @@ class Stated:
         What separates the cells, if it occurs in the file.
     sheet : str or None
         Name of the sheet of a workbook.
+    every_sheet : bool
+        Whether every sheet of a workbook is a table of its own.
     """
 
     encoding: str | None = None
     separator: str | None = None
     sheet: str | None = None
+    every_sheet: bool = False
 
     def __post_init__(self) -> None:
         """Check the values.

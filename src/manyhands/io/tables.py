@@ -18,7 +18,15 @@ from manyhands.annotations.label_sets import Multilabel, one_label_per_row
 from manyhands.annotations.passes import check_no_class, pass_kinds
 from manyhands.annotations.scales import Scale, check_scale, read_scale
 from manyhands.annotations.target import as_one_kind, over
-from manyhands.annotations.wide import with_joined_task
+from manyhands.annotations.wide import (
+    HEAD_OF_LONG,
+    UnclearColumnsError,
+    cells_of_frame,
+    guess_long,
+    guess_own,
+    own_work,
+    with_joined_task,
+)
 from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import Frame, find_column, preview, with_types
 from manyhands.io.features import read_array
@@ -129,6 +137,8 @@ def table_of_frame(
         "worker": find_column(frame, "worker", worker),
         "label": find_column(frame, "label", label),
     }
+    if names["worker"] not in frame.columns:
+        _refuse_own_work(frame, names)
     if weight is not None:
         names["weight"] = weight
     if group is not None:
@@ -174,6 +184,20 @@ def table_of_frame(
         check_scale(code_names, "given", scale or "nominal")
         table = replace(table, classes=code_names)
     return table
+
+
+def _refuse_own_work(frame: Frame, names: dict[str, str]) -> None:
+    """Refuse a table that looks like the work of one annotator, whom no column names."""
+    cells = cells_of_frame(frame, HEAD_OF_LONG)
+    found = {role: name for role, name in names.items() if name in frame.columns}
+    own = {} if guess_long(cells, found) else guess_own(cells)
+    if own:
+        raise UnclearColumnsError(
+            f"there is no column {names['worker']!r}, and none seems to name annotators",
+            cells,
+            own | {"annotator_from": "file"},
+            own_work("file"),
+        )
 
 
 def _marks_passes(frame: Frame) -> bool:

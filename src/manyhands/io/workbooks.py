@@ -5,13 +5,17 @@ from __future__ import annotations
 import io
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import date, datetime, time
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 from xml.etree import ElementTree
 
+from manyhands.annotations.wide import own_work
 from manyhands.exceptions import AnnotationError, raise_missing_extra
 from manyhands.io.archives import check_members
 
@@ -27,8 +31,11 @@ MOST_CELLS: Final = 2**26
 LARGEST_NUMBER: Final = 10**15
 """Excel keeps 15 digits, so larger integers are written as text."""
 
-SHOWN: Final = 60
+SHOWN: Final = 1_000
 """Rows by which a sheet that holds data is told."""
+
+COVERED: Final = 0.9
+"""Share of the cells of a column that a sheet explains if it lists their values."""
 
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\r\x0e-\x1f\ufffe\uffff]")
@@ -88,28 +95,15 @@ def workbook_rows(
     MissingExtraError
         If openpyxl is not installed.
     """
-    openpyxl = _openpyxl("Reading an Excel workbook")
-    with zipfile.ZipFile(path) as archive:
-        check_members(Path("this workbook"), archive.infolist())
-    try:
-        book = openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)
-    except Exception as error:
-        raise AnnotationError(f"this is no Excel workbook ({error}); save it again") from error
-    try:
+    with _opened(path) as book:
         chosen, notes = _choose(book, sheet)
         if most is not None:
             return iter(list(islice(_texts(chosen), most))), notes
         markup = _Markup.of(path, chosen.title)
-        unknown = _uncomputed(openpyxl, path, chosen.title) if markup.has_formulas else {}
+        unknown = _uncomputed(path, chosen.title) if markup.has_formulas else {}
         dates: list[str] = []
         rows = list(_texts(chosen, dates))
         notes += dates
-    except AnnotationError:
-        raise
-    except Exception as error:  # openpyxl raises what it likes on damaged files.
-        raise AnnotationError(f"this workbook is damaged ({error}); save it again") from error
-    finally:
-        book.close()
     for (row, column), formula in unknown.items():
         if row <= len(rows) and (column > len(rows[row - 1]) or not rows[row - 1][column - 1]):
             raise AnnotationError(
@@ -144,44 +138,167 @@ def check_installed() -> None:
 
 def _choose(book: Any, name: str | None) -> tuple[Any, list[str]]:
     """Return the named sheet, or the only one that holds a table."""
-    sheets = {each.title: each for each in book.worksheets}
-    for each in sheets.values():
-        each.reset_dimensions()  # What a file says of its size may be wrong, or a trap.
+    sheets = _sheets(book)
     if name is not None and name in sheets:
         return sheets[name], []
-    sizes = {title: _size(each) for title, each in sheets.items()}
-    visible = [t for t, each in sheets.items() if each.sheet_state == "visible"]
-    tables = [t for t in visible if min(sizes[t]) >= 2] or [t for t in visible if sizes[t][0]]
-    tables = tables or [t for t in sheets if sizes[t][0]]
+    looks = {title: _Look.of(each) for title, each in sheets.items()}
+    tables, keys = _tables(sheets, looks)
     shown = ", ".join(
-        f"{t!r} ({'more than ' * (sizes[t][0] >= SHOWN)}{sizes[t][0]} rows, {sizes[t][1]} columns)"
-        for t in tables
+        f"{title!r} ({look.size})" for title, look in looks.items() if title in tables
     )
     if name is not None:
         raise AnnotationError(f"sheet={name!r} is not a sheet of the workbook; it has {shown}")
     if not tables:
         raise AnnotationError("the workbook is empty: no sheet holds anything; save it again")
     if len(tables) > 1:
+        largest = max(tables, key=lambda title: len(looks[title].rows))
+        alike = len(_alike(looks, tables)) > 1
+        own = f". {own_work('sheet')[:1].upper()}{own_work('sheet')[1:]}" if alike else ""
         raise AnnotationError(
-            f"{len(tables)} sheets hold data: {shown}. Choose one, such as sheet={tables[0]!r}"
+            f"{len(tables)} sheets hold data: {shown}. Choose one, such as sheet={largest!r}{own}"
         )
-    others = [t for t in sheets if t != tables[0] and sizes[t][0]]
+    others = [title for title in sheets if title != tables[0] and looks[title].rows]
     notes = [f"read from sheet {tables[0]!r}"] if others else []
     if others:
         notes[0] += f", not from {', '.join(map(repr, others))}; choose another with sheet="
+        notes[0] += "".join(f". {title!r} {why}" for title, why in keys.items())
     return sheets[tables[0]], notes
 
 
-def _size(sheet: Any) -> tuple[int, int]:
-    """Number of rows that hold something, up to a limit, and of cells in the fullest of them."""
-    rows, widest = 0, 0
-    for number, row in enumerate(sheet.iter_rows(values_only=True), start=1):
-        filled = sum(value not in (None, "") for value in row)
-        rows += filled > 0
-        widest = max(widest, filled)
-        if rows >= SHOWN or number >= 100_000:
-            break
-    return rows, widest
+def own_sheets(path: Path) -> tuple[list[str], list[str]]:
+    """Titles of the sheets that hold one annotator's work each, and notes on the others.
+
+    They are the sheets with the same header, unless they list what is in others.
+
+    Raises
+    ------
+    AnnotationError
+        If the workbook cannot be read, or no two sheets have the same header.
+    MissingExtraError
+        If openpyxl is not installed.
+    """
+    with _opened(path) as book:
+        sheets = _sheets(book)
+        looks = {title: _Look.of(each) for title, each in sheets.items()}
+        tables, keys = _tables(sheets, looks)
+        titles = _alike(looks, tables) or tables[:1]
+    others = [title for title in sheets if title not in titles and looks[title].rows]
+    why = dict.fromkeys(others, "has other columns") | keys
+    notes = [f"the sheet {title!r} is not read: it {why[title]}" for title in others]
+    return titles, notes
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """Open a workbook for reading row by row."""
+    openpyxl = _openpyxl("Reading an Excel workbook")
+    with zipfile.ZipFile(path) as archive:
+        check_members(Path("this workbook"), archive.infolist())
+    try:
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)
+    except Exception as error:
+        raise AnnotationError(f"this is no Excel workbook ({error}); save it again") from error
+    try:
+        yield book
+    except AnnotationError:
+        raise
+    except Exception as error:  # openpyxl raises what it likes on damaged files.
+        raise AnnotationError(f"this workbook is damaged ({error}); save it again") from error
+    finally:
+        book.close()
+
+
+def _sheets(book: Any) -> dict[str, Any]:
+    sheets = {each.title: each for each in book.worksheets}
+    for each in sheets.values():
+        each.reset_dimensions()  # What a file says of its size may be wrong, or a trap.
+    return sheets
+
+
+@dataclass(frozen=True)
+class _Look:
+    """First rows of a sheet that hold something, as text, up to a limit."""
+
+    rows: list[list[str]]
+
+    @classmethod
+    def of(cls, sheet: Any) -> _Look:
+        found = []
+        for number, row in enumerate(sheet.iter_rows(values_only=True), start=1):
+            if any(value not in (None, "") for value in row):
+                found.append([as_text(value).strip() for value in row])
+            if len(found) >= SHOWN or number >= 100_000:
+                break
+        return cls(found)
+
+    @property
+    def width(self) -> int:
+        """Cells of the fullest row."""
+        return max((sum(map(bool, row)) for row in self.rows), default=0)
+
+    @property
+    def size(self) -> str:
+        more = "more than " * (len(self.rows) >= SHOWN)
+        return f"{more}{len(self.rows):,} rows, {self.width} columns"
+
+    @property
+    def header(self) -> list[str]:
+        """Names of the columns: the first row of several cells."""
+        rows = ([cell.casefold() for cell in row if cell] for row in self.rows)
+        return next((row for row in rows if len(row) > 1), [])
+
+    @property
+    def columns(self) -> dict[str, list[str]]:
+        """Cells below the header that are not empty, by the name of the column."""
+        named = next((row for row in self.rows if sum(map(bool, row)) > 1), [])
+        below = self.rows[self.rows.index(named) + 1 :] if named else []
+        return {
+            name: [row[i] for row in below if i < len(row) and row[i]]
+            for i, name in enumerate(named)
+            if name
+        }
+
+    def lists(self, other: _Look) -> str:
+        """Column of another sheet, with repeated values, that a column of this one lists once."""
+        if len(self.rows) >= min(len(other.rows), SHOWN):
+            return ""
+        keys = [set(cells) for cells in self.columns.values() if len(set(cells)) == len(cells) > 1]
+        for name, cells in other.columns.items():
+            counts = Counter(cells)
+            if 1 < len(counts) < len(cells) and any(
+                sum(n for value, n in counts.items() if value in key) >= COVERED * len(cells)
+                for key in keys
+            ):
+                return name
+        return ""
+
+
+def _tables(
+    sheets: Mapping[str, Any], looks: Mapping[str, _Look]
+) -> tuple[list[str], dict[str, str]]:
+    """Titles of the sheets that may hold the table, and why others are mere lists of what is in it.
+
+    A codebook lists the classes, and other sheets list annotators or items: each value once, where
+    the table repeats it.
+    """
+    visible = [title for title, each in sheets.items() if each.sheet_state == "visible"]
+    tables = [t for t in visible if len(looks[t].rows) > 1 < looks[t].width]
+    tables = tables or [t for t in visible if looks[t].rows] or [t for t in sheets if looks[t].rows]
+    keys = {}
+    for title in tables:
+        for other in tables:
+            if other != title and (name := looks[title].lists(looks[other])):
+                keys[title] = f"lists the values of the column {name!r}"
+    return [title for title in tables if title not in keys], keys
+
+
+def _alike(looks: Mapping[str, _Look], tables: Sequence[str]) -> list[str]:
+    """The most sheets with one header; none if no two have the same."""
+    headers = Counter(tuple(looks[title].header) for title in tables if looks[title].header)
+    found = headers.most_common(1)
+    if not found or found[0][1] < 2:
+        return []
+    return [title for title in tables if tuple(looks[title].header) == found[0][0]]
 
 
 def _texts(sheet: Any, notes: list[str] | None = None) -> Iterator[list[str]]:
@@ -307,8 +424,9 @@ def _letters(position: int) -> str:
     return name
 
 
-def _uncomputed(openpyxl: Any, path: Path, title: str) -> dict[tuple[int, int], str]:
+def _uncomputed(path: Path, title: str) -> dict[tuple[int, int], str]:
     """Formulas of a sheet by row and column; whether their values are stored, others tell."""
+    openpyxl = _openpyxl("Reading an Excel workbook")
     book = openpyxl.load_workbook(path, read_only=True, keep_links=False)
     try:
         sheet = book[title]

@@ -125,7 +125,7 @@ def convert(
     """Convert annotations, or the labels found for them, to a table or for a labelling tool.
 
     Example: manyhands convert project-1.json annotations.csv
-    Example: manyhands convert alice.json bob.json all.parquet --read annotator_from=file
+    Example: manyhands convert alice.json bob.json all.parquet --annotator-from file
     Example: manyhands convert annotations.csv project.json --to label-studio
     Example: manyhands convert project-1.json found.json --labels model/labels.csv --to label-studio
     """

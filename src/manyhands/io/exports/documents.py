@@ -12,6 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -20,7 +21,7 @@ from manyhands.io.archives import MOST_FILES, bomb, check_members
 from manyhands.io.exports.parsing import INCEPTION, Document, as_table, parse
 from manyhands.io.files import PathLike, existing_file, naming
 from manyhands.io.sheets import UNSTATED, Stated, read_sheet
-from manyhands.io.workbooks import refuse_other_programs
+from manyhands.io.workbooks import own_sheets, refuse_other_programs
 
 DATA = frozenset({".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".zip", ".xlsx", ".parquet", ".pq"})
 """Of a folder or archive, files called so must be readable; others are left out and named."""
@@ -134,7 +135,7 @@ def _archive(path: Path, stated: Stated, most: int | None) -> list[Document]:
             check_members(path, members)
             names = {m.filename for m in members}
             if "xl/workbook.xml" in names:
-                return [_workbook(path, stated, most)]
+                return _workbook(path, stated, most)
             if "mimetype" in names and "content.xml" in names:
                 with naming(path):
                     refuse_other_programs(path)
@@ -233,11 +234,21 @@ def _as_json(value: Any) -> Any:
     return f"<{len(value):,} bytes>" if isinstance(value, bytes) else str(value)
 
 
-def _workbook(path: Path, stated: Stated, most: int | None) -> Document:
-    """Read a sheet of an Excel workbook."""
-    document = Document(str(path), PurePosixPath(path.name), beside=path.parent, most=most)
-    try:
-        as_table(document, read_sheet(path, stated, most))
-    except AnnotationError as error:
-        raise AnnotationError(f"{path}: {error}") from error
-    return document
+def _workbook(path: Path, stated: Stated, most: int | None) -> list[Document]:
+    """Read a sheet of an Excel workbook, or every sheet that holds one annotator's work."""
+    with naming(path):
+        titles, notes = own_sheets(path) if stated.every_sheet else ([stated.sheet], [])
+        if stated.sheet is not None:
+            titles = [stated.sheet]
+    found = []
+    for title in titles:
+        name = str(path) if not stated.every_sheet else f"{path}, sheet {title!r}"
+        place = PurePosixPath(path.name)
+        document = Document(name, place, beside=path.parent, most=most, sheet=title or "")
+        try:
+            as_table(document, read_sheet(path, replace(stated, sheet=title), most))
+        except AnnotationError as error:
+            raise AnnotationError(f"{name}: {error}") from error
+        found.append(document)
+    found[0].notes[:0] = notes
+    return found

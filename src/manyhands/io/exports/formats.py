@@ -7,7 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from manyhands.annotations.wide import UnclearColumnsError, find_roles, guess_long, task_columns
+from manyhands.annotations.wide import (
+    UnclearColumnsError,
+    find_roles,
+    guess_long,
+    guess_own,
+    header_of_data,
+    own_work,
+    task_columns,
+)
 from manyhands.exceptions import AnnotationError
 from manyhands.io.exports import folders, json_tools, label_studio, layouts, platforms, votes
 from manyhands.io.exports.parsing import Document
@@ -279,6 +287,10 @@ def _as_named(documents: list[Document], name: str, asked: Asked) -> str:
                 f"format={name!r} has none; leave one of them out"
             )
         return "wide"
+    if name == "auto" and asked.annotator_from is not None:
+        tables = [d for d in documents if d.kind == "table"]
+        if tables and not any(form.is_sure(d) for d in tables for form in matching(d)):
+            return "long"  # Of one annotator, whom no column names.
     if name == "auto" and asked.worker and asked.label:
         columns = [document.header or list(document.first) for document in documents]
         if any({asked.worker, asked.label} <= set(names) for names in columns) and not any(
@@ -315,14 +327,25 @@ def _unknown(documents: list[Document], asked: Asked) -> AnnotationError:
     problem = f"{first.name}: no format is recognised"
     try:
         columns = layouts.wide_columns(first, layouts.HEAD)
+    except AnnotationError:
+        columns = {}
+    if data := header_of_data(columns):
+        return AnnotationError(f"{first.name}: {data}")
+    if guess := guess_long(columns):
+        looks = f"{problem} by the names of the columns, but each row looks like one annotation"
+        return UnclearColumnsError(looks, columns, guess, "")
+    if own := guess_own(columns):
+        source = "sheet" if first.sheet else "file"
+        options = own | {"annotator_from": source}
+        return UnclearColumnsError(problem, columns, options, own_work(source))
+    try:
         if len(columns) > 2:
             find_roles(columns, task=asked.task and task_columns(asked.task, names))
     except UnclearColumnsError as error:
         return UnclearColumnsError(
             f"{problem}, and it cannot be told which columns are annotators ({error.problem})",
             columns,
-            guess_long(columns) or error.options,
-            "if each row is an annotation, name its columns with task=, worker= and label=",
+            error.options,
         )
     except AnnotationError:
         pass

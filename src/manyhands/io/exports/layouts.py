@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 from manyhands.annotations import PASSES
@@ -18,6 +19,7 @@ from manyhands.annotations.wide import (
     UnclearColumnsError,
     as_cell,
     find_roles,
+    guess_own,
     joined_id,
     kind_of,
     task_columns,
@@ -339,8 +341,10 @@ def read_long(document: Document, into: Gathered, asked: Asked) -> None:
     column of labels answers.
     """
     names = document.header or list(document.first)
-    keys = task_columns(asked.task or find_name(names, "task", "task"), names)
     worker = find_name(names, "worker", asked.worker or "worker")
+    if asked.annotator_from is not None and worker not in names:
+        asked = _of_one_annotator(document, asked)
+    keys = task_columns(asked.task or find_name(names, "task", "task"), names)
     if document.kind == "table":
         document.records = [
             (at, {n: released(cell) if document.separator else cell for n, cell in row.items()})
@@ -355,13 +359,14 @@ def read_long(document: Document, into: Gathered, asked: Asked) -> None:
     lost = [n for n in into.candidates if n not in (label, *shown, *_OF_ANNOTATIONS)]
     if lost:
         into.note(f"not kept as data of the items: {preview(lost)}; fields= takes their names")
-    if not {*keys, worker, label} <= set(names):
+    is_own = asked.annotator_from is not None and worker not in names
+    if not {*keys, label, *(() if is_own else (worker,))} <= set(names):
         document.records = []
     for option, name in (("task", ",".join(keys)), ("worker", worker), ("label", label)):
         into.found_as(option, name)
 
     def read(row: dict[str, Any], at: str) -> None:
-        if plain(row.get(worker)) is None:
+        if plain(row.get(worker)) is None and not is_own:
             raise Malformed(f"the column {worker!r} is empty", at)
         parts = [row.get(name) for name in keys]
         task = parts[0] if len(parts) == 1 else joined_id(parts)
@@ -373,9 +378,35 @@ def read_long(document: Document, into: Gathered, asked: Asked) -> None:
         passed = plain(row.get("pass"))
         if passed not in PASSES or any(plain(value) is not None for value in labels):
             passed = None
-        into.answer(task, row[worker], question or label, labels, at, passed=passed)
+        into.answer(task, row.get(worker), question or label, labels, at, passed=passed)
 
     each(document, read)
+
+
+def _of_one_annotator(document: Document, asked: Asked) -> Asked:
+    """Find the columns of ids and labels in a table that names no annotator, by their values.
+
+    Raises
+    ------
+    UnclearColumnsError
+        If it cannot be told.
+    """
+    columns = wide_columns(document)
+    own, names = guess_own(columns), list(columns)
+    task = asked.task or find_name(names, "task", "task")
+    label = asked.label or asked.question or find_name(names, "label", "label")
+    if asked.task is None and task not in names:
+        task = own.get("task", task)
+    if asked.label is None and label not in names:
+        label = own.get("label", label)
+    if {*task_columns(task, names), label} <= set(names):
+        return replace(asked, task=task, label=label)
+    raise UnclearColumnsError(
+        f"{document.name}: it cannot be told which columns hold the ids and the labels",
+        columns,
+        {},
+        "name them with task= and label=",
+    )
 
 
 def _question_of(document: Document) -> str | None:

@@ -62,6 +62,8 @@ class Document:
         What was assumed or skipped: the encoding, blank rows.
     beside : Path or None
         The folder of the file.
+    sheet : str
+        Name of the sheet of a workbook.
     archive : str
         Name of the archive without its suffix, if the document is a member of one.
     most : int or None
@@ -84,6 +86,7 @@ class Document:
     notes: list[str] = field(default_factory=list)
     beside: Path | None = None
     archive: str = ""
+    sheet: str = ""
     most: int | None = None
     complete: bool = True
     before: int = 0

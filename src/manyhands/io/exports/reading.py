@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -41,6 +41,7 @@ from manyhands.io.exports.policy import (
 )
 from manyhands.io.exports.records import (
     UNREADABLE,
+    AnnotatorFrom,
     Answer,
     Asked,
     Export,
@@ -78,7 +79,7 @@ class Choices:
     multilabel: Multilabel = "error"
     option: str | None = None
     drop_rejected: bool = False
-    annotator_from: Literal["file", "folder"] | None = None
+    annotator_from: AnnotatorFrom | None = None
     anonymise: bool = False
     label_config: PathLike | None = None
     scale: Scale | None = None
@@ -160,7 +161,7 @@ def _gather(found: Recognised, asked: Asked, choices: Choices, *, several: bool)
         elif any(answer.worker in (None, "") for answer in made):
             made = _without_unnamed(gathered, start, found.form, document)
         if several:
-            name = str(document.path)
+            name = f"{document.path}, sheet {document.sheet!r}" if document.sheet else document.path
             for answer in made:
                 answer.at = f"{name}, {answer.at}"
             for known in gathered.gold[gold:]:
@@ -176,13 +177,16 @@ def _gather(found: Recognised, asked: Asked, choices: Choices, *, several: bool)
 def _name_annotator(
     document: Document, made: list[Answer], source: str, owners: dict[tuple[str, Any], str]
 ) -> None:
-    """Take the name of a file, or of its folder or archive, as the annotator.
+    """Take the name of a file, of its folder or archive, or of a sheet as the annotator.
 
     Two files of one name that answer the same task are two annotators' work.
     """
-    if source not in ("file", "folder"):
-        raise AnnotationError(f"annotator_from={source!r} is unknown; use 'file' or 'folder'")
-    worker = document.stem if source == "file" else document.folder
+    if source == "sheet" and not document.sheet:
+        raise AnnotationError(
+            f"annotator_from='sheet': {document.name} is no workbook with sheets; "
+            "annotator_from='file' takes the names of files"
+        )
+    worker = {"file": document.stem, "folder": document.folder, "sheet": document.sheet}[source]
     for answer in made:
         if answer.is_predicted:
             continue  # It names its model.

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
@@ -17,6 +17,9 @@ from manyhands.io.sheets import UNSTATED, Stated
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 ABSTAIN, SKIP = "abstain", "skip"
+
+AnnotatorFrom: TypeAlias = Literal["file", "folder", "sheet"]
+"""Whose name is the annotator, where every one of these holds one annotator's work."""
 
 NO_ANSWER = "no answer was given"
 REPEATED = "an annotator answered the same question on the same task again"
@@ -209,6 +212,7 @@ class Asked:
     items: str | None = None
     fields: tuple[str, ...] = ()
     predictions_as_annotators: bool = False
+    annotator_from: AnnotatorFrom | None = None
     stated: Stated = UNSTATED
 
 

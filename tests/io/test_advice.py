@@ -1,0 +1,170 @@
+"""What people are told whose table is not recognised: the likely reading, as a command to paste."""
+
+import random
+import shlex
+
+import pytest
+
+from manyhands import AnnotationTable
+from manyhands.annotations.wide import UnclearColumnsError, guess_long
+from manyhands.exceptions import AnnotationError
+from manyhands.io import read_annotations, read_export
+from tests.cli.conftest import run
+from tests.io.test_spreadsheets import write_csv, write_xlsx
+
+ITEMS = [f"E{i}" for i in range(12)]
+PEOPLE = ("Anna", "Béla", "Cili", "Dóra")
+LABELS = ("jó", "rossz", "semleges")
+
+
+def annotations():
+    """Three of four annotators label each item, and disagree."""
+    draw = random.Random(0)
+    return [(i, who, draw.choice(LABELS)) for i in ITEMS for who in draw.sample(PEOPLE, 3)]
+
+
+def advised(result):
+    """The command that an error prints, as arguments."""
+    assert result.exit_code == 3, result.output
+    command = result.stderr.split("The likeliest command is: ")[1]
+    assert "COLUMN" not in command
+    return shlex.split(command)[1:]
+
+
+# -- long tables with foreign headers -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", [[], ["--worker", "Kodér"], ["--worker", "Koder"], ["--task=X"]])
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 3, 0, 2)])
+def test_columns_of_a_long_table_are_told_by_their_values(tmp_path, given, order):
+    rows = [("Elem", "Kodér", "Címke", "Szöveg")]
+    rows += [(*row, f"{row[0]} is a sentence of some words") for row in annotations()]
+    path = write_csv(tmp_path / "hu.csv", *([row[i] for i in order] for row in rows), separator=";")
+    command = advised(run("describe", path, *given))
+    for option, name in (("--task", "Elem"), ("--worker", "Kodér"), ("--label", "Címke")):
+        assert command[command.index(option) + 1] == name
+    assert command.count("--task") == command.count("--worker") == 1
+    result = run(*command)
+    assert result.exit_code == 0, result.output
+    table = read_annotations(path, task="Elem", worker="Kodér", label="Címke")
+    assert {*table.annotators.tolist()} == {*PEOPLE}
+    assert table.n_annotations == len(rows) - 1
+
+
+def test_gold_and_properties_are_no_labels():
+    rows = annotations()
+    gold = {item: LABELS[k % 3] for k, item in enumerate(ITEMS)}
+    team = {who: "AB"[k % 2] for k, who in enumerate(PEOPLE)}
+    cells = {
+        "richtig": [gold[item] for item, _, _ in rows],
+        "Urteil": [label for _, _, label in rows],
+        "Team": [team[who] for _, who, _ in rows],
+        "Person": [who for _, who, _ in rows],
+        "Satz": [item for item, _, _ in rows],
+    }
+    assert guess_long(cells) == {"task": "Satz", "worker": "Person", "label": "Urteil"}
+    wide = {who: [LABELS[k % 3] for k in range(12)] for who in PEOPLE}
+    assert guess_long({"Nr": ITEMS, **wide}) == {} == guess_long({})
+
+
+def test_all_columns_that_are_missing_are_named_at_once(tmp_path):
+    import pandas as pd
+
+    frame = pd.DataFrame(annotations(), columns=["Satz", "Person", "label"])
+    with pytest.raises(
+        AnnotationError,
+        match=r"task='task' and worker='worker' are not columns.*"
+        r"The likeliest are task='Satz', worker='Person'",
+    ):
+        AnnotationTable.from_frame(frame)
+    with pytest.raises(AnnotationError, match=r"worker='wrker' is not a column.*worker='Person'"):
+        AnnotationTable.from_frame(frame, task="Satz", worker="wrker")
+    few = pd.DataFrame([("a", "b", "c")], columns=["x", "y", "label"])
+    with pytest.raises(AnnotationError, match=r"pass task=<name.*>, worker=<name.*>; one column"):
+        AnnotationTable.from_frame(few)
+
+
+def test_a_first_row_of_data_is_no_header(tmp_path):
+    path = write_csv(tmp_path / "votes.csv", *annotations())
+    with pytest.raises(AnnotationError, match=r"'jó'|'rossz'|'semleges'") as caught:
+        read_annotations(path)
+    assert "insert a row of names above it, such as task,worker,label" in str(caught.value)
+
+
+# -- a file or a sheet per annotator --------------------------------------------------------------
+
+
+def own_rows(header, seed):
+    draw = random.Random(seed)
+    return [header, *((item, f"words of {item} in a row", draw.choice(LABELS)) for item in ITEMS)]
+
+
+def test_every_sheet_is_one_annotators_work(tmp_path):
+    header = ("Nr", "Satz", "Urteil")
+    sheets = {who: own_rows(header, k) for k, who in enumerate(PEOPLE[1:], start=1)}
+    codebook = [("Klasse", "Erklärung"), *((label, f"this is {label}") for label in LABELS)]
+    summary = [("Woche", "Stunden", "Ort", "Preis"), (1, 2, "Wien", 3), (2, 3, "Graz", 4)]
+    more = sheets | {"Codebook": codebook, "Stunden": summary}
+    path = write_xlsx(tmp_path / "team.xlsx", *own_rows(header, 0), more=more)
+    result = run("describe", path)
+    assert result.exit_code == 3
+    assert "--annotator-from sheet takes the names of the sheets" in result.stderr
+    assert "Codebook" not in result.stderr
+    export = read_export(path, annotator_from="sheet")
+    table = export.annotations
+    assert table.annotators.tolist() == ["Béla", "Cili", "Dóra", "Votes"]
+    assert table.shape == (12, 4)
+    assert table.n_annotations == 48
+    assert table.to_frame().query("task == 'E3' and worker == 'Cili'").label.tolist() == [
+        sheets["Cili"][4][2]
+    ]
+    told = " ".join(export.notes)
+    assert "'Codebook' is not read: it lists the values of the column 'Urteil'" in told
+    assert "'Stunden' is not read: it has other columns" in told
+    again = run("describe", path, "--annotator-from", "sheet")
+    assert "--annotator-from sheet" in again.stdout
+    assert again.exit_code == 0
+    with pytest.raises(AnnotationError, match="is no workbook with sheets"):
+        read_annotations(
+            write_csv(tmp_path / "a.csv", *own_rows(header, 0)), annotator_from="sheet"
+        )
+    with pytest.raises(AnnotationError, match="annotator_from='tab' is unknown; use one of 'file'"):
+        read_annotations(path, annotator_from="tab")
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_every_file_is_one_annotators_work(tmp_path, many):
+    header = ("id", "Satz", "label")
+    paths = [
+        write_csv(tmp_path / f"{who}.csv", *own_rows(header, k)) for k, who in enumerate(PEOPLE)
+    ]
+    paths = paths if many else paths[:1]
+    command = advised(run("describe", *paths))
+    assert command[-2:] == ["--annotator-from", "file"]
+    assert "id" in command
+    assert run(*command).exit_code == 0
+    table = read_annotations(paths, annotator_from="file")
+    assert table.shape == (12, len(paths))
+    assert table.n_annotations == 12 * len(paths)
+
+
+def test_a_codebook_is_not_taken_for_data(tmp_path):
+    header = ("task", "worker", "label")
+    codebook = [("label", "meaning"), *((label, f"this is {label}") for label in LABELS)]
+    people = [("worker", "language"), *((who, "hu") for who in PEOPLE)]
+    path = write_xlsx(
+        tmp_path / "study.xlsx",
+        *codebook,
+        more={"Data": [header, *annotations()], "People": people},
+    )
+    assert read_annotations(path).n_annotations == 36
+
+
+def test_columns_of_one_annotator_that_cannot_be_told_are_asked_for(tmp_path):
+    rows = [("Nr", "Ton", "Stil"), *((k, LABELS[k % 3], "ab"[k % 2]) for k in range(9))]
+    path = write_csv(tmp_path / "Anna.csv", *rows)
+    with pytest.raises(UnclearColumnsError, match=r"'Ton'.*name them with task= and label="):
+        read_annotations(path, annotator_from="file")
+    table = read_annotations(path, annotator_from="file", task="Nr", label="Stil")
+    assert table.classes.tolist() == ["a", "b"]
+    assert table.annotators.tolist() == ["Anna"]
