@@ -38,6 +38,7 @@ from manyhands.agreement.parts import (
 )
 from manyhands.agreement.weighted import Annotations, Weighted, check_option
 from manyhands.annotations.sharded import ShardedAnnotations
+from manyhands.annotations.target import require_table
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import FloatArray
 
@@ -188,6 +189,7 @@ def summary(
     AnnotationError
         As `jackknife` and `krippendorff_alpha`.
     """
+    require_table(table)
     scale = cast(Level, table.scale) if scale is None else scale
     check_option("scale", scale, ("nominal", "ordinal", "interval"))
     of = partial(jackknife, table=table, level=level)

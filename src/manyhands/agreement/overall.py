@@ -21,6 +21,7 @@ from manyhands.agreement.weighted import (
     with_data,
 )
 from manyhands.annotations.class_order import numbers_of
+from manyhands.annotations.target import require_table
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import FloatArray
 
@@ -217,6 +218,7 @@ def weighted_ac1(table: Annotations) -> Weighted[float]:
 
 def weighted_ac2(table: Annotations, *, weights: Weights = "quadratic") -> Weighted[float]:
     """`gwet_ac2` as a function of instance weights."""
+    require_table(table)
     check_option("weights", weights, ("identity", "linear", "quadratic", "ordinal"))
     if weights != "identity":
         check_graded(table, f"AC2 with weights={weights!r}")

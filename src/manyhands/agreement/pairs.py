@@ -20,6 +20,7 @@ from manyhands.agreement.weighted import (
 )
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.columns import require_annotators
+from manyhands.annotations.target import require_table
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 KappaWeights = Literal["identity", "quadratic"]
@@ -239,6 +240,7 @@ class SharedAnnotations(NamedTuple):
 
 def shared_annotations(table: AnnotationTable) -> SharedAnnotations:
     """Collect the observed annotations of instances that at least two annotators annotated."""
+    require_table(table)
     require_annotators(table, "comparing annotators")
     observed = table.observed
     n_annotators, n_classes = max(observed.n_annotators, 1), max(observed.n_classes, 1)

@@ -17,6 +17,7 @@ from scipy.sparse import coo_matrix, csr_matrix, vstack
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.class_order import check_order
 from manyhands.annotations.sharded import ShardedAnnotations
+from manyhands.annotations.target import require_table
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
@@ -83,6 +84,7 @@ def class_counts(table: Annotations, *, least: int) -> ClassCounts:
     Instances of a store that have the same counts are one row, so that memory grows with the number
     of different counts only.
     """
+    require_table(table)
     if isinstance(table, ShardedAnnotations):
         return _distinct_counts(table, least)
     observed = table.observed
@@ -192,6 +194,7 @@ def check_graded(table: Annotations, statistic: str) -> None:
     ------
     AnnotationError
     """
+    require_table(table)
     check_order(table.classes, table.class_order, statistic)
 
 

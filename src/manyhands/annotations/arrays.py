@@ -43,7 +43,7 @@ from manyhands.annotations.ids import (
 from manyhands.annotations.passes import check_marks, pass_kinds, read_marks
 from manyhands.annotations.scales import Scale, check_scale, read_classes, read_scale
 from manyhands.annotations.wide import annotators_of_frame
-from manyhands.exceptions import AnnotationError, NoGoldError
+from manyhands.exceptions import AnnotationError, NoGoldError, warn_caller
 from manyhands.typing import MISSING, AnyArray, IntArray
 
 Table = TypeVar("Table")
@@ -107,13 +107,23 @@ def from_matrix(
         A = np.ma.filled(A.astype(object), None)
     A = as_values(A)
     if A.ndim != 2:
-        raise AnnotationError(f"A must have two dimensions (n, R), got shape {A.shape}")
+        raise AnnotationError(
+            f"A must have two dimensions (n, R), got shape {A.shape}; give one row per instance "
+            "and one column per annotator, such as A.reshape(-1, 1) for one annotator"
+        )
     vocabulary = None if classes is None else make_vocabulary(classes, "classes")
     marks = read_marks(abstain, skip, vocabulary)
     gaps = missing_mask(A)
     minus_one_is_class = vocabulary is not None and bool((vocabulary == MISSING).any())
     if A.dtype.kind != "U" and not minus_one_is_class and MISSING not in marks:
-        gaps = gaps | equal_mask(A, MISSING)
+        minus_one = equal_mask(A, MISSING)
+        if minus_one.any() and gaps.any():
+            warn_caller(
+                f"A holds -1 in {minus_one.sum():,} cells beside {gaps.sum():,} empty ones, and "
+                "both are read as no annotation. If -1 is a class, name all classes in classes=; "
+                "if it means that the annotator could not tell, pass abstain=-1"
+            )
+        gaps = gaps | minus_one
     rows, columns = np.nonzero(~gaps)
     labels = A[rows, columns]
     check_marks(marks, labels, "A")

@@ -18,7 +18,7 @@ from manyhands.annotations.encoding import (
     missing_mask,
 )
 from manyhands.annotations.groups import ALONE, groups_of_rows
-from manyhands.annotations.ids import GIVEN, in_natural_order, sorted_order
+from manyhands.annotations.ids import GIVEN, as_frame, in_natural_order, sorted_order
 from manyhands.annotations.label_sets import Multilabel, one_label_per_row
 from manyhands.annotations.passes import PASSES, check_marks, pass_kinds, read_marks
 from manyhands.annotations.scales import Scale, read_classes, read_scale, warn_of_scale
@@ -343,16 +343,28 @@ def _lists(df: Any, name: str, argument: str) -> list[list[Any]]:
 
 
 def _as_frame(df: Any) -> Any:
-    try:
-        return nw.from_native(df, eager_only=True)
-    except TypeError as error:
-        how = "pandas.DataFrame(df) takes a list of dicts and a dict of columns"
-        if hasattr(df, "collect"):
-            how = "df.collect()"
+    if isinstance(df, nw.DataFrame):
+        return df
+    if hasattr(df, "collect"):
         raise AnnotationError(
-            f"df is a {type(df).__name__}, not a data frame of pandas, polars or pyarrow; make one "
-            f"({how}), or use from_arrays"
-        ) from error
+            f"df is a {type(df).__name__}, which has no rows yet; give df.collect()"
+        )
+    frame = as_frame(df, "df")
+    if frame is not None:
+        return frame
+    how = "pandas.DataFrame({'task': ..., 'worker': ..., 'label': ...})"
+    if isinstance(df, list | tuple) and all(isinstance(row, Mapping) for row in df):
+        how = "pandas.DataFrame(df)"
+    elif isinstance(df, list | tuple | np.ndarray):
+        how = (
+            "pandas.DataFrame(df, columns=['task', 'worker', 'label']) if each row is one "
+            "annotation; AnnotationTable.from_matrix(df) if each row is one instance and each "
+            "column one annotator; or from_lists({'annotations': df}, annotators=None) if each row "
+            "is a list of labels"
+        )
+    raise AnnotationError(
+        f"df is a {type(df).__name__}, not a data frame of pandas, polars or pyarrow; give {how}"
+    )
 
 
 def to_frame(columns: Columns, backend: Backend) -> Any:

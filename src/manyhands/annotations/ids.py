@@ -312,8 +312,14 @@ def id_column_of(X: Any) -> str | None:
     return None if frame is None or hasattr(X, "iloc") else id_column(frame.columns)
 
 
-def as_frame(X: Any) -> nw.DataFrame[Any] | None:
-    """Return a pandas, polars or pyarrow frame as a narwhals one; None for anything else."""
+def as_frame(X: Any, argument: str = "") -> nw.DataFrame[Any] | None:
+    """Return a pandas, polars or pyarrow frame as a narwhals one; None for anything else.
+
+    Raises
+    ------
+    AnnotationError
+        If several columns have one name, or the frame is lazy.
+    """
     if nw.dependencies.is_polars_lazyframe(X):
         raise AnnotationError("X is a LazyFrame, which has no rows yet; pass X.collect()")
     if not nw.dependencies.is_into_dataframe(X):
@@ -324,7 +330,8 @@ def as_frame(X: Any) -> nw.DataFrame[Any] | None:
         names = [str(name) for name in X.columns]
         twice = next(name for name in names if names.count(name) > 1)
         raise AnnotationError(
-            f"the frame has several columns {twice!r}; give every column its own name"
+            f"{argument or 'the frame'} has several columns {twice!r}; give every column its own "
+            f"name, such as {argument or 'frame'}.columns = [...], or drop one"
         ) from None
 
 

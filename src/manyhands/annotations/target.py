@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,16 @@ from manyhands.annotations.encoding import as_values, encode, missing_mask
 from manyhands.annotations.ids import (
     GIVEN,
     are_shuffled,
+    as_frame,
     first_and_last,
     id_column_of,
     is_default_index,
     row_ids,
 )
 from manyhands.annotations.passes import recode_passes
+from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.annotations.table import AnnotationTable
+from manyhands.annotations.wide import how_to_read
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.typing import AnyArray, IntArray
 
@@ -41,10 +45,12 @@ def as_table(
             f"{argument} is a scipy.sparse matrix, where a stored 0 and a gap look alike; "
             "use AnnotationTable.from_arrays(row, column, data)"
         )
-    if hasattr(y, "columns") and hasattr(y, "shape"):
+    if as_frame(y) is not None:
+        raise AnnotationError(f"{argument} is a data frame; give {how_to_read(y, argument)}")
+    if isinstance(y, str | PathLike):
         raise AnnotationError(
-            f"{argument} is a data frame; use AnnotationTable.from_frame(frame) for a long one, "
-            "AnnotationTable.from_matrix(frame) for a wide one"
+            f"{argument}={str(y)!r} is the name of a file; give "
+            f"manyhands.io.read_annotations({str(y)!r})"
         )
     values = as_values(y)
     if values.ndim == 2:
@@ -62,6 +68,31 @@ def as_table(
     n = len(values)
     ids = np.arange(n)
     return AnnotationTable(ids, np.zeros(n, dtype=np.int64), codes, ids, np.arange(1), classes)
+
+
+def require_table(value: Any, argument: str = "table") -> None:
+    """Refuse what is no table of annotations, and say how to make one of it.
+
+    Raises
+    ------
+    AnnotationError
+        If it is neither an `AnnotationTable` nor a store of annotations.
+    """
+    if isinstance(value, AnnotationTable | ShardedAnnotations):
+        return
+    kind, mend = type(value).__name__, ""
+    if isinstance(value, str | PathLike):
+        mend = f"manyhands.io.read_annotations({str(value)!r})"
+    elif as_frame(value) is not None:
+        mend = how_to_read(value, argument)
+    elif isinstance(value, list | tuple | np.ndarray):
+        mend = f"AnnotationTable.from_matrix({argument}) if each annotator has a column"
+    elif hasattr(value, "fit"):
+        mend = "the table that it was fitted on"
+    raise AnnotationError(
+        f"{argument} is a {kind}, not an AnnotationTable; give "
+        + (mend or "a table, such as AnnotationTable.from_frame(df)")
+    )
 
 
 def refuse_swapped(first: Any, second: Any = None, *, takes: str = "features") -> None:

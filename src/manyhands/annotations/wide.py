@@ -85,7 +85,7 @@ _KINDS: dict[str, tuple[str, frozenset[str]]] = {
             "gold",
             "it is called like gold labels",
             "gold truth true groundtruth gt goldstandard correct solution reference adjudicated "
-            "adjudication expert official",
+            "adjudication expert official target targets",
         ),
         (
             "aggregate",
@@ -555,7 +555,14 @@ def _is_plainly_other(name: str, heads: Cells) -> bool:
     others = [other for other in heads if other != name and not kind_of(other)]
     fractions = any(map(_is_fraction, cells))
     alone = fractions and not any(_is_fraction(c) for other in others for c in heads[other])
-    return alone or (bool(kind_of(name)) and not _in_family(name, list(heads)))
+    is_called = bool(kind_of(name)) or (
+        _is_called_label(name) and not all(map(_is_called_label, others))
+    )
+    return alone or (is_called and not _in_family(name, list(heads)))
+
+
+def _is_called_label(name: str) -> bool:
+    return bool(set(words_of(name)) & LABEL_WORDS)
 
 
 def _with_columns(A: Any, columns: Mapping[str, Any], kept: Sequence[str | None]) -> Any:
@@ -699,11 +706,33 @@ def guess_own(columns: Cells) -> dict[str, str]:
     return {"task": keys[0], "label": labels[0]} if keys and len(labels) == 1 else {}
 
 
+def how_to_read(frame: Any, argument: str) -> str:
+    """Say how a data frame becomes a table, with its own columns if they can be told.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> rows = [("p", "j", 1), ("p", "k", 2), ("q", "j", 1), ("q", "k", 1)]
+    >>> how_to_read(pd.DataFrame(rows, columns=["prompt", "judge", "verdict"]), "df")
+    "AnnotationTable.from_frame(df, task='prompt', worker='judge', label='verdict')"
+    """
+    cells = cells_of_frame(nw.from_native(frame, eager_only=True), HEAD_OF_LONG)
+    roles = {name: name for name in ("task", "worker", "label") if name in cells}
+    if found := guess_long(cells, roles):
+        named = [f"{role}={name!r}" for role, name in found.items() if role != name]
+        return f"AnnotationTable.from_frame({', '.join([argument, *named])})"
+    return (
+        f"AnnotationTable.from_frame({argument}) if each row is one annotation, or "
+        f"AnnotationTable.from_matrix({argument}) if each annotator has a column"
+    )
+
+
 def own_work(source: str) -> str:
     """Say what to do if every file or sheet is the work of one annotator."""
+    gold = "; if it holds known labels, give it as gold= beside annotations"
     return (
         f"if every {source} holds one annotator's work, annotator_from={source!r} takes the names "
-        f"of the {source}s as the annotators"
+        f"of the {source}s as the annotators{gold * (source == 'file')}"
     )
 
 

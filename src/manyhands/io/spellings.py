@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -55,10 +56,20 @@ class Spellings:
             return None
         if mapping is None:
             mapping = {}
-        elif not isinstance(mapping, Mapping):
+        elif isinstance(mapping, str | os.PathLike):
             mapping = read_mapping(mapping)
+        elif not isinstance(mapping, Mapping):
+            raise AnnotationError(
+                f"mapping is a {type(mapping).__name__}; give a dict of spellings and what each "
+                "means, such as mapping={'ja': 'yes'}, or a table with the columns from and to"
+            )
         made = cls({}, lowercase)
         for spelling, meaning in mapping.items():
+            if missing(meaning):
+                raise AnnotationError(
+                    f"mapping says that {spelling!r} means nothing ({meaning!r}); a label that is "
+                    f"no class is named by abstain={spelling!r} or skip={spelling!r}"
+                )
             spelling, meaning = made._plain(spelling), made._plain(meaning)
             if made.meanings.setdefault(spelling, meaning) != meaning:
                 raise AnnotationError(

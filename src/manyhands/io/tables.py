@@ -190,12 +190,11 @@ def _refuse_own_work(frame: Frame, names: dict[str, str]) -> None:
     """Refuse a table that looks like the work of one annotator, whom no column names."""
     cells = cells_of_frame(frame, HEAD_OF_LONG)
     found = {role: name for role, name in names.items() if name in frame.columns}
-    own = {} if guess_long(cells, found) else guess_own(cells)
-    if own:
+    if guess_own(cells) and not guess_long(cells, found):
         raise UnclearColumnsError(
             f"there is no column {names['worker']!r}, and none seems to name annotators",
             cells,
-            own | {"annotator_from": "file"},
+            {},
             own_work("file"),
         )
 

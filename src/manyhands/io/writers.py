@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +12,7 @@ import numpy as np
 
 from manyhands.annotations import PASSES, SOURCES, AnnotationTable
 from manyhands.annotations.columns import require_annotators
+from manyhands.annotations.target import require_table
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.io.consensus_labels import ACCEPT, ENOUGH, Consensus, consensus
 from manyhands.io.contents import Shown, shown_of, with_shown
@@ -34,7 +36,7 @@ TARGETS: Final = ("table", *SUFFIXES)
 def write_labels(
     path: PathLike,
     table: AnnotationTable,
-    posterior: Any,
+    posterior: Any = None,
     *,
     labels: Any = None,
     to: str = "table",
@@ -78,7 +80,7 @@ def write_labels(
     Raises
     ------
     AnnotationError
-        If the format or the suffix is unknown, or an argument does not fit the table.
+        If the format or the suffix is unknown, or an argument does not fit the table or is missing.
     WriteError
         If the path cannot be written.
     MissingExtraError
@@ -96,7 +98,14 @@ def write_labels(
     1,0,0.500000,2,0.500000,collect more,0.500000,0.500000,
     <BLANKLINE>
     """
-    check_target(path, to)
+    path = check_target(path, to)
+    require_table(table)
+    if posterior is None or hasattr(posterior, "fit"):
+        given = "is missing" if posterior is None else f"is a {type(posterior).__name__}"
+        raise AnnotationError(
+            f"posterior {given}; give the probabilities that a method inferred from the table, "
+            "such as DawidSkene().fit(table).posterior_"
+        )
     judged: dict[str, Any] = {"known": known, "identified": identified}
     found = consensus(table, posterior, labels, accept=accept, enough=enough, **judged)
     options: dict[str, Any] = {"to": to, "export": export, "method": method}
@@ -147,6 +156,11 @@ def check_target(path: PathLike, to: str) -> Path:
     """
     if to not in TARGETS:
         raise AnnotationError(f"to={to!r} is unknown; use {', '.join(TARGETS)}")
+    if not isinstance(path, str | os.PathLike):
+        raise AnnotationError(
+            f"path is a {type(path).__name__}, not the name of a file; the file comes first, such "
+            "as write_labels('labels.csv', table, posterior)"
+        )
     path = Path(path)
     if to == "table":
         return check_table_path(path)
@@ -201,6 +215,7 @@ def write_annotations(
     ['task,worker,label', '0,0,0', '0,1,1', '1,0,1']
     """
     path = check_target(path, to)
+    require_table(table)
     require_annotators(table, "writing annotations")
     if to == "doccano":
         raise AnnotationError(

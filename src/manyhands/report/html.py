@@ -94,6 +94,11 @@ def render_report(summary: Mapping[str, Any], contents: Contents | None = None) 
     >>> "<h1>" in page, "://" in page
     (True, False)
     """
+    if not isinstance(summary, Mapping):
+        raise ValueError(
+            f"summary is a {type(summary).__name__}; give what summarize(table) returns, such as "
+            "render_report(summarize(table))"
+        )
     _check_version(summary)
     summary = {**dict.fromkeys(key for key, _ in SECTIONS), **summary}
     sections = [(key, heading) for key, heading in SECTIONS if key in ALWAYS or summary[key]]
@@ -199,7 +204,9 @@ def write_report(
             ".html"
         )
     summary = (
-        summary_or_path if isinstance(summary_or_path, Mapping) else _read_summary(summary_or_path)
+        _read_summary(summary_or_path)
+        if isinstance(summary_or_path, str | os.PathLike)
+        else summary_or_path
     )
     return write_atomically(path, render_report(summary, contents))
 

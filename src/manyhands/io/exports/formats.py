@@ -336,7 +336,7 @@ def _unknown(documents: list[Document], asked: Asked) -> AnnotationError:
         return UnclearColumnsError(looks, columns, guess, "")
     if own := guess_own(columns):
         source = "sheet" if first.sheet else "file"
-        options = own | {"annotator_from": source}
+        options = own | {"annotator_from": source} if len(documents) > 1 else {}
         return UnclearColumnsError(problem, columns, options, own_work(source))
     try:
         if len(columns) > 2:
