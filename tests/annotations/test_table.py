@@ -646,5 +646,5 @@ def test_labels_that_are_the_ids_of_a_column_are_refused():
 
 
 def test_a_lazy_frame_is_to_be_collected():
-    with pytest.raises(AnnotationError, match=r"LazyFrame.*make one \(df.collect\(\)\)"):
+    with pytest.raises(AnnotationError, match=r"LazyFrame.*give df.collect\(\)"):
         AnnotationTable.from_frame(pl.DataFrame({"task": [0]}).lazy())
