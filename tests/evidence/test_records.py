@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manyhands import DawidSkene, load_demo
+from manyhands import AnnotationTable, DawidSkene, load_demo
 from manyhands.evidence import Data, Record, load_data, read_records, write_record
 from manyhands.evidence.data.sets import checksum
 from manyhands.evidence.records import packed
@@ -382,6 +382,15 @@ def test_the_checksum_is_of_every_part(demo):
     }
     sums = {checksum(replace(demo, **{name: value})) for name, value in changes.items()}
     assert len(sums | {same}) == len(changes) + 1
+
+
+def test_a_field_that_tables_have_gained_since_leaves_the_checksum_of_old_data():
+    table = AnnotationTable.from_arrays([0, 1, 1], [0, 0, 1], [0, 1, 1], classes=[0, 1])
+    assert checksum(table)[:16] == "5973967c2b5bd98a"
+    later = {"scale": "ordinal", "annotators_known": False, "groups": np.array(["a", "a"])}
+    sums = {checksum(replace(table, **{name: value})) for name, value in later.items()}
+    assert len(sums | {checksum(table)}) == 4
+    assert checksum(replace(table, class_order="sorted")) == checksum(table)
 
 
 def test_the_checksum_knows_shapes_types_and_sparse_parts():

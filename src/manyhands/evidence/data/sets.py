@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import Field, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -130,15 +130,32 @@ def checksum(data: Any) -> str:
     return digest.hexdigest()
 
 
-def _is_later(table: AnnotationTable, name: str) -> bool:
-    """Whether a table had no such field when the first records were made, and it says nothing.
+_FIRST_FIELDS = (
+    "instance",
+    "annotator",
+    "label",
+    "instances",
+    "annotators",
+    "classes",
+    "weights",
+    "sources",
+    "passes",
+)
+"""Fields that tables had when the first records were made."""
+
+
+def _tells(table: AnnotationTable, field: Field[Any]) -> bool:
+    """Whether a field of a table is in its checksum: later fields only where they say something.
 
     Records are found by the checksum of their data: a new field must not change that of old data.
     """
-    if name == "scale":
-        return table.scale == "nominal"
-    is_order = name in ("instance_order", "class_order")
-    return is_order or (name in ("groups", "group_rho") and table.groups is None)
+    if field.name in _FIRST_FIELDS:
+        return True
+    if field.name in ("instance_order", "class_order"):  # Where an order comes from is no datum.
+        return False
+    if field.name in ("groups", "group_rho"):
+        return table.groups is not None
+    return bool(getattr(table, field.name) != field.default)
 
 
 def _add(digest: hashlib._Hash, value: Any) -> None:
@@ -157,7 +174,7 @@ def _add(digest: hashlib._Hash, value: Any) -> None:
         _add(digest, [list(rows.shape), rows.indptr, rows.indices, rows.data])
     elif is_dataclass(value):
         for field in fields(value):
-            if isinstance(value, AnnotationTable) and _is_later(value, field.name):
+            if isinstance(value, AnnotationTable) and not _tells(value, field):
                 continue
             digest.update(field.name.encode())
             _add(digest, getattr(value, field.name))
