@@ -26,7 +26,7 @@ from peers import PEERS
 
 import manyhands
 from manyhands.evidence import load_rows
-from manyhands.evidence.records.adoptions import latest_records, read_adoptions
+from manyhands.evidence.records.latest import latest_records
 from manyhands.evidence.records.packed import open_packed
 from manyhands.evidence.records.records import LAST
 
@@ -154,9 +154,8 @@ def standard_error(records: Sequence[dict[str, Any]], field: str = "accuracy") -
 def published() -> dict[str, dict[str, tuple[float, float]]]:
     """Set -> row -> accuracy and macro F1, from the table of all classifiers."""
     rows = [row for row in load_rows(ROOT / "experiments") if row.table == "crowd_models/table"]
-    results = ROOT / "results"
-    records = open_packed(results, "crowd_models").records()
-    counted = latest_records(rows, records, read_adoptions(results))
+    records = open_packed(ROOT / "results", "crowd_models").records()
+    counted = latest_records(rows, records)
     table: dict[str, dict[str, tuple[float, float]]] = {}
     for row in rows:
         last = [run.metrics[LAST] for run in counted[row.id].values() if LAST in run.metrics]

@@ -35,7 +35,7 @@ from tests.cli.conftest import (
 
 COMMANDS = [
     *("demo", "describe", "agreement", "aggregate", "fit", "predict", "report"),
-    *("reproduce", "results"),
+    *("reproduce", "rerun", "results"),
 ]
 HOSTILE = [
     "[bold]x[/]",

@@ -1,4 +1,4 @@
-"""The commands reproduce and results, as a researcher with a row of their own meets them."""
+"""The commands reproduce, rerun and results, as a researcher with a row of their own meets them."""
 
 import json
 from types import SimpleNamespace
@@ -60,6 +60,11 @@ def run(*arguments):
     return CliRunner().invoke(app, [str(a) for a in arguments])
 
 
+def page_of(folder):
+    assert run("results", "mine", "--out", "pages", "--format", "md").exit_code == 0
+    return (folder / "pages" / "mine.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.slow
 def test_from_a_row_to_a_page(folder):
     bad = ROW.replace("label: copy", "label: bad").replace("fail: false", "fail: true")
@@ -73,6 +78,26 @@ def test_from_a_row_to_a_page(folder):
     result = run("reproduce", "mine/copy", "--json", "--jobs", 1)
     (outcome,) = json.loads(result.stdout)
     assert (result.exit_code, outcome["status"]) == (0, "done before")
+
+    result = run("rerun", "mine", "--jobs", 1)
+    assert result.exit_code == 0, result.output
+    assert "[1/1] mine/copy seed 0: same figures" in result.stderr
+    assert "- not run: no finished run is recorded (1 runs)" in result.stdout
+    assert "1 not run, 1 same figures" in result.stdout
+    module = folder / "experiments" / "mine" / "copying.py"
+    module.write_text(MINE.replace("X[:, 0]", "1 - X[:, 0]"), encoding="utf-8")
+    result = run("rerun", "mine/copy", "--jobs", 1)
+    assert result.exit_code == 1, result.output
+    assert (
+        "other figures: metrics /last epoch/accuracy: 0.0 now, 1.0 recorded (1 runs)"
+        in result.stdout
+    )
+    assert "1 rows, 0 with equal figures" in page_of(folder)
+    result = run("reproduce", "mine/copy", "--anew", "--jobs", 1)
+    assert (result.exit_code, "1 done" in result.stdout) == (0, True), result.output
+    assert run("rerun", "mine/copy", "--jobs", 1).exit_code == 0
+    module.write_text(MINE, encoding="utf-8")
+    assert run("reproduce", "mine/copy", "--anew", "--jobs", 1).exit_code == 0
 
     result = run("reproduce", "--hanging", 10)
     assert (result.exit_code, "no run" in result.stdout) == (0, True), result.output
@@ -93,15 +118,11 @@ def test_from_a_row_to_a_page(folder):
     ("arguments", "says"),
     [
         (["reproduce", "mien"], "WHAT='mien'"),
-        (["reproduce", "all", "--check"], "no finished run"),
-        (["reproduce", "all", "--check", "--seeds", 2], "leave --seeds out"),
-        (["reproduce", "all", "--hanging", 10, "--seeds", 2], "leave --seeds, --check and"),
+        (["rerun", "all"], "no finished run"),
+        (["rerun", "mien"], "WHAT='mien'"),
+        (["reproduce", "all", "--hanging", 10, "--seeds", 2], "leave --seeds out, or --hanging"),
         (["reproduce", "all", "--budget", 0], "budget_minutes=0"),
         (["reproduce", "mine", "mien"], "WHAT='mien'"),
-        (["reproduce", "mine/copy", "--adopt"], "give --adopt whole papers"),
-        (["reproduce", "mine", "--adopt", "--check"], "leave --check and --seeds out"),
-        (["reproduce", "mine", "--reference", "."], "add --adopt"),
-        (["reproduce", "mine", "--adopt", "--reference", "nowhere"], "not a folder of records"),
         (["reproduce", "all", "--experiments", "nowhere"], "not a folder"),
         (["results", "mien"], "PAPER='mien'"),
     ],
@@ -116,7 +137,7 @@ def test_what_cannot_be_done_is_said(folder, arguments, says):
 def test_a_wrong_row_is_told_with_its_line(folder):
     row = folder / "experiments" / "mine" / "copy.yaml"
     row.write_text(ROW.replace("fail:", "fial:"), encoding="utf-8")
-    for command in ("reproduce", "results"):
+    for command in ("reproduce", "rerun", "results"):
         result = run(command)
         assert result.exit_code == 3
         assert "copy.yaml:8: " in result.stderr
@@ -131,7 +152,7 @@ def test_no_record_yet_makes_a_page_that_says_so(folder):
 
 
 def test_help_shows_an_example():
-    for command in ("reproduce", "results"):
+    for command in ("reproduce", "rerun", "results"):
         assert f"Example: manyhands {command}" in run(command, "--help").stdout
 
 

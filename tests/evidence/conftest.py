@@ -16,6 +16,7 @@ from manyhands.evidence.experiments.loading import load_experiments
 from manyhands.evidence.experiments.papers import (
     Paper,
     TablePlan,
+    paper_of,
 )
 from manyhands.evidence.experiments.rows import Row
 from manyhands.evidence.records.records import (
@@ -24,7 +25,6 @@ from manyhands.evidence.records.records import (
     LAST,
     ORACLE,
     Record,
-    cell_key,
 )
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
@@ -61,20 +61,15 @@ def by_id(mine):
 
 
 WARM = """
-from pathlib import Path
-from types import SimpleNamespace
-
 import pyarrow.parquet
 import torch
 
 import manyhands.datasets.demo
 import manyhands.evidence.data.variants
 import manyhands.evidence.running.worker
-from manyhands.evidence.running import cells, code
-
-code.code_hash(SimpleNamespace(classes=["MajorityVote"], extra=[], folder=Path()))
+from manyhands.evidence.running import cells
 """
-"""What a worker process imports and parses before its first run."""
+"""What a worker process imports before its first run."""
 
 
 @pytest.fixture(scope="session")
@@ -140,14 +135,12 @@ def make_record(row, seed, accuracy=None, *, extra=None, absent=(), **changes):
         else:
             value = accuracy + 0.001 * k
             figures[protocol] = {"epoch": 2, "accuracy": value, "macro_f1": 0.5, "n_test": N_TEST}
-    specification = row.specification()
     record = Record(
+        paper=paper_of(row),
         row=row.id,
         seed=seed,
-        key=cell_key(specification, seed, "data", "code"),
-        specification=specification,
+        specification=row.specification(),
         data_checksum="data",
-        code="code",
         versions={"numpy": "2.0", "python": "3.11"},
         commit="0123456789",
         started=f"2026-01-0{1 + seed}T10:00:00+00:00",

@@ -128,7 +128,7 @@ def test_the_truth_of_the_simulator_has_no_error():
 
 
 def test_a_ceiling_has_one_annotator_who_is_right():
-    source = {"factory": "manyhands.datasets:make_conal_synthetic", "random_state": 1}
+    source = {"factory": "make_conal_synthetic", "random_state": 1}
     made, ceiling = make_conal_synthetic(random_state=1), labelled_by_gold(source)
     assert ceiling.annotations.shape == (8000, 1)
     table = ceiling.annotations

@@ -21,19 +21,17 @@ from manyhands.evidence.data.sets import checksum
 from manyhands.evidence.records import packed
 from manyhands.evidence.records.histories import Histories, to_parquet
 from manyhands.evidence.records.records import cell_key, digest_of_figures
-from manyhands.evidence.records.store import find, find_equal, find_runs, pack
+from manyhands.evidence.records.store import find, find_equal, pack
 from manyhands.io.files import write_atomically
 
 
 def make_record(row="conal/demo", seed=0, specification=None, **fields):
-    specification = specification or {"data": {"name": "demo"}}
     return Record(
+        paper="own",
         row=row,
         seed=seed,
-        key=cell_key(specification, seed, "data", "code"),
-        specification=specification,
+        specification=specification or {"data": {"name": row}},
         data_checksum="data",
-        code="code",
         versions={"python": "3"},
         commit=None,
         started="2026-01-01T00:00:00+00:00",
@@ -45,19 +43,18 @@ def make_record(row="conal/demo", seed=0, specification=None, **fields):
 
 def test_a_record_comes_back_as_it_was(tmp_path):
     record = make_record(extra={"error": 0.25}, history={"nll": [1.0, None]})
-    path = write_record(tmp_path, record, "p")
-    assert path.parent == tmp_path / ".spool" / "p"
+    path = write_record(tmp_path, record)
+    assert path.parent == tmp_path / ".spool" / "own"
     for is_packed in (False, True):
         assert path.exists() is not is_packed
-        assert find(tmp_path, "conal/demo", 0, record.key) == record
-        assert find(tmp_path, "conal/other", 0, record.key) is None
-        assert find_equal(tmp_path, "conal/other", 0, record.key).row == "conal/other"
-        assert find_runs(tmp_path, "conal/demo", 0) == [record]
-        assert find_runs(tmp_path, "conal/demo", 1) == []
+        assert find(tmp_path, "own", record.key) == record
+        assert find(tmp_path, "other", record.key) is None
+        assert find(tmp_path, "own", replace(record, seed=1).key) is None
+        assert find_equal(tmp_path, record.key) == record
         assert read_records(tmp_path) == [record]
         pack(tmp_path)
-    (line,) = (tmp_path / "p.jsonl").read_text().splitlines()
-    assert json.loads(line)["rows"] == ["conal/demo"]
+    (line,) = (tmp_path / "own.jsonl").read_text().splitlines()
+    assert json.loads(line)["row"] == "conal/demo"
     assert "history" not in json.loads(line)
 
 
@@ -94,7 +91,6 @@ DAMAGES = [
     change(key="0" * 64),
     change(specification={"data": {"name": "music"}}),
     change(data_checksum="other"),
-    change(code="other"),
     change(status="half"),
     change(metrics=[]),
     change(metrics={"last epoch": {"accuracy": 0.6}}),
@@ -109,17 +105,17 @@ def test_what_is_not_sound_in_the_spool_counts_as_absent(tmp_path, damage, caplo
     record = make_record()
     path = write_record(tmp_path, record)
     damage(path)
-    assert find(tmp_path, record.row, record.seed, record.key) is None
+    assert find(tmp_path, "own", record.key) is None
     assert read_records(tmp_path) == []
     assert path.name in caplog.text
     write_record(tmp_path, record)
-    assert find(tmp_path, record.row, record.seed, record.key) == record
+    assert find(tmp_path, "own", record.key) == record
     pack(tmp_path)
     assert read_records(tmp_path) == [record]
     assert path.exists()
 
 
-@pytest.mark.parametrize("damage", [*DAMAGES, change(rows=3), change(rows=[]), change(rows=[3])])
+@pytest.mark.parametrize("damage", [*DAMAGES, change(row=3)])
 def test_a_damaged_line_is_named_and_the_others_are_read(tmp_path, damage, caplog):
     first, second = make_record("a/x", history={"loss": [1.0]}), make_record("b/x")
     for record in (first, second):
@@ -132,7 +128,7 @@ def test_a_damaged_line_is_named_and_the_others_are_read(tmp_path, damage, caplo
     file.write_bytes(lines[0] + line.read_bytes())
     assert read_records(tmp_path) == [first]
     assert f"{file}, line 2: no usable record" in caplog.text
-    assert find(tmp_path, "b/x", 0, second.key) is None
+    assert find(tmp_path, "own", second.key) is None
 
     # A damaged file is not written over: nothing that could be mended is lost.
     damaged = file.read_bytes()
@@ -257,14 +253,21 @@ def test_processes_that_pack_at_once_lose_nothing(tmp_path):
 def test_a_finished_run_counts_before_a_failed_one_and_the_last_before_others(tmp_path):
     first = make_record(history={"loss": [1.0]})
     failed = replace(first, status="failed", metrics={}, history={}, reason="no luck")
-    last = replace(first, confirmed="2027-01-01T00:00:00+00:00")
-    steps = [(failed, failed), (first, first), (failed, first), (last, last), (failed, last)]
+    skipped = replace(failed, status="skipped", data_checksum="")
+    last = replace(first, started="2027-01-01T00:00:00+00:00", commit="later")
+    other = replace(last, data_checksum="other")
+    steps = [(skipped, skipped), (failed, failed), (skipped, failed), (first, first)]
+    steps += [(failed, first), (last, last), (failed, last), (other, other), (skipped, other)]
+    # The earlier data are back: what was measured on others is superseded in turn.
+    steps += [(failed, failed), (first, first)]
     for record, counts in steps:
         write_record(tmp_path, record)
         assert read_records(tmp_path) == [counts]
         pack(tmp_path)
         assert read_records(tmp_path) == [counts]
-        assert find(tmp_path, first.row, 0, first.key) == counts
+        assert find(tmp_path, "own", counts.key) == counts
+        for superseded in {first.key, failed.key, skipped.key, other.key} - {counts.key}:
+            assert find(tmp_path, "own", superseded) is None
 
 
 STRINGS = pa.list_(pa.string())
@@ -306,17 +309,6 @@ def test_a_table_that_holds_no_histories_is_damaged(columns):
         Histories(file.getvalue())
 
 
-def test_rows_that_share_a_run_share_a_line(tmp_path):
-    first = make_record("a/x", history={"loss": [1.0]})
-    for record in (first, replace(first, row="b/x"), make_record("c/x", seed=1)):
-        write_record(tmp_path, record)
-    before = read_records(tmp_path)
-    pack(tmp_path)
-    assert read_records(tmp_path) == before
-    lines = [json.loads(line) for line in (tmp_path / "own.jsonl").read_text().splitlines()]
-    assert [line["rows"] for line in lines] == [["a/x", "b/x"], ["c/x"]]
-
-
 VALUES = st.one_of(
     st.none(),
     st.booleans(),
@@ -352,12 +344,13 @@ def test_what_json_cannot_hold_is_not_written(tmp_path):
     assert read_records(tmp_path) == []
 
 
-def test_the_key_is_of_all_four():
-    key = cell_key({"a": 1, "b": 2}, 0, "d", "c")
-    assert key == cell_key({"b": 2, "a": 1}, 0, "d", "c")
-    others = [({"a": 2, "b": 2}, 0, "d", "c"), ({"a": 1, "b": 2}, 1, "d", "c")]
-    others += [({"a": 1, "b": 2}, 0, "e", "c"), ({"a": 1, "b": 2}, 0, "d", "e")]
-    assert len({key, *(cell_key(*other) for other in others)}) == 5
+def test_the_key_is_of_all_three_and_of_nothing_else():
+    key = cell_key({"a": 1, "b": 2}, 0, "d")
+    assert key == cell_key({"b": 2, "a": 1}, 0, "d")
+    others = [({"a": 2, "b": 2}, 0, "d"), ({"a": 1, "b": 2}, 1, "d"), ({"a": 1, "b": 2}, 0, "e")]
+    assert len({key, *(cell_key(*other) for other in others)}) == 4
+    record = make_record()
+    assert replace(record, row="b/x", commit="later", versions={}).key == record.key
 
 
 # -- the data's checksum ----------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Running rows: resumed, shared, killed, failing; and what counts after a change of code."""
+"""Running rows: resumed, shared, killed, failing; and what a rerun finds after a change of code."""
 
 import copy
 import json
@@ -20,22 +20,15 @@ from manyhands.evidence.experiments.loading import load_row
 from manyhands.evidence.experiments.papers import Paper, TablePlan
 from manyhands.evidence.pages.document import to_markdown
 from manyhands.evidence.pages.page import make_page
-from manyhands.evidence.records.adoptions import (
-    ADOPTED,
-    REFERENCE,
-    Adoption,
-    add_group,
-    latest_records,
-    read_adoptions,
-    read_groups,
-)
-from manyhands.evidence.records.records import cell_key, first_difference
-from manyhands.evidence.records.store import pack, read_records, write_record
-from manyhands.evidence.running import adoption, code
-from manyhands.evidence.running.adoption import adopt, groups_of
+from manyhands.evidence.records.latest import latest_records
+from manyhands.evidence.records.records import first_difference
+from manyhands.evidence.records.reruns import RERUNS, add_rerun, read_reruns
+from manyhands.evidence.records.store import read_records, write_record
+from manyhands.evidence.running import cells
 from manyhands.evidence.running.plan import list_cells, select_rows
-from manyhands.evidence.running.reproduce import recheck, reproduce
-from manyhands.exceptions import AnnotationError, WriteError
+from manyhands.evidence.running.reproduce import reproduce
+from manyhands.evidence.running.rerun import rerun
+from manyhands.exceptions import AnnotationError
 from manyhands.io.files import file_lock
 
 MINE = '''
@@ -169,57 +162,36 @@ def test_failures_stay_alone_and_finished_cells_are_not_run_again(mine, tmp_path
     assert figures(results) == before
 
 
-def test_a_check_finds_a_figure_that_differs(mine, tmp_path):
-    results = tmp_path / "results"
-    row = write_row(mine, "good", seeds=[3, 4])
-    with pytest.raises(AnnotationError, match="no finished run"):
-        recheck([row], results)
-    reproduce([row], results, jobs=1)
-    record = read_records(results)[1]
-    last = record.metrics["last epoch"]
-    wrong = {**record.metrics, "last epoch": {**last, "accuracy": last["accuracy"] + 1e-15}}
-    write_record(results, replace(record, metrics=wrong))
-    # A second record of the cell, of other data: the cell is drawn once all the same.
-    other = replace(
-        record,
-        data_checksum="other",
-        key=cell_key(record.specification, record.seed, "other", record.code),
-    )
-    write_record(results, other)
-    kept = read_records(results)
-    outcomes = {o.seed: o for o in recheck([row], results, sample=2, jobs=1)}
-    assert outcomes[3].status == "same figures"
-    assert outcomes[4].status == "other figures"
-    assert "last epoch/accuracy" in outcomes[4].reason
-    # A check changes no record.
-    assert read_records(results) == kept
-
-
 def test_the_same_run_under_another_name_is_not_run_again(mine, tmp_path):
     results = tmp_path / "results"
     first = write_row(mine, "good", seeds=[3])
     assert [o.status for o in reproduce([first], results, jobs=1)] == ["done"]
     second = write_row(mine, "renamed", seeds=[3], label="another")
-    assert [o.status for o in reproduce([second], results, jobs=1)] == ["done before"]
+    elsewhere = write_row(mine, "elsewhere", seeds=[3], table="p/t", column="toy")
+    outcomes = reproduce([second, elsewhere], results, jobs=1)
+    assert [o.status for o in outcomes] == ["done before"] * 2
     one, two = read_records(results)
-    assert (one.row, two.row) == ("mine/good", "mine/renamed")
-    assert replace(two, row=one.row) == one
+    assert ((one.paper, one.row), (two.paper, two.row)) == (
+        ("own", "mine/good"),
+        ("p", "mine/elsewhere"),
+    )
+    assert replace(two, paper=one.paper, row=one.row) == one
+    found = latest_records([second, elsewhere], [one, two])
+    assert found == {second.id: {3: one}, elsewhere.id: {3: two}}
 
 
-def test_a_finished_run_counts_again_when_its_data_are_back(mine, tmp_path):
+def test_runs_on_other_data_are_superseded(mine, tmp_path):
     results = tmp_path / "results"
     row = write_row(mine, "good", seeds=[3])
     reproduce([row], results, jobs=1)
     (record,) = read_records(results)
-    key = cell_key(record.specification, 3, "other", record.code)
-    later = replace(record, data_checksum="other", key=key, started="2999-01-01T00:00:00+00:00")
+    later = replace(record, data_checksum="other", started="2999-01-01T00:00:00+00:00")
     write_record(results, later)
     assert latest_records([row], read_records(results))[row.id][3] == later
     (outcome,) = reproduce([row], results, jobs=1)
-    assert outcome.status == "done before"
-    (again,) = [r for r in read_records(results) if r.key == record.key]
-    assert again.confirmed is not None
-    assert replace(again, confirmed=None) == record
+    assert outcome.status == "done"
+    (again,) = read_records(results)
+    assert (again.key, again.metrics) == (record.key, record.metrics)
 
 
 def test_two_calls_on_one_folder_divide_the_cells(mine, tmp_path):
@@ -390,7 +362,7 @@ def test_cells_and_names(mine):
         select_rows(rows, "p/tow")
 
 
-# -- after a change of code: what counts, what is stale, what a page says -------------------------
+# -- after a change of code: a rerun says what differs, and a run anew replaces the records -------
 
 
 MODULE = """
@@ -437,22 +409,13 @@ class Place:
             self.write(name, MODULE)
         self.rows = [self.row(name) for name in self.modules]
         reproduce(self.rows, self.results, jobs=1)
-        self.backdate()
         self.records = read_records(self.results)
-        self.forget_fits()
-
-    def backdate(self):
-        """Move the runs into the past: times count in seconds, and the latest run counts."""
-        (packed,) = self.results.glob("*.jsonl")
-        lines = [json.loads(line) for line in packed.read_text(encoding="utf-8").splitlines()]
-        earlier = [json.dumps({**line, "started": "2026-01-01T00:00:00+00:00"}) for line in lines]
-        packed.write_text("\n".join(earlier) + "\n", encoding="utf-8")
+        (self.folder / "log.txt").unlink()
 
     def write(self, name, source):
         (self.folder / f"{self.modules[name]}.py").write_text(source, encoding="utf-8")
-        code._code_hash.cache_clear()  # As in a new process: one reads the code once.
 
-    def row(self, name, seeds=(0, 1, 2)):
+    def row(self, name):
         module = self.modules[name]
         row = {
             "label": name,
@@ -461,31 +424,25 @@ class Place:
             "column": "toy",
             "data": {"factory": f"{module}:data"},
             "estimator": {"class": f"{module}:Guess", "params": {}},
-            "seeds": list(seeds),
+            "seeds": [3, 4],
         }
         path = self.folder / f"{name}.yaml"
         path.write_text(json.dumps(row), encoding="utf-8")
         return load_row(path)
 
-    def forget_fits(self):
-        (self.folder / "log.txt").unlink(missing_ok=True)
-
     def fits(self):
         log = self.folder / "log.txt"
         return len(log.read_text().splitlines()) if log.exists() else 0
 
-    def adopt(self, **options):
-        groups, _ = adopt(self.rows, self.results, jobs=1, **options)
-        return {name: g for g in groups for name in self.modules if f"mine/{name}" in g.later}
-
-    def statuses(self):
-        return {(o.row[5:], o.seed): o.status for o in reproduce(self.rows, self.results, jobs=1)}
+    def rerun(self, **options):
+        outcomes = rerun(self.rows, self.results, jobs=1, **options)
+        return {outcome.row.removeprefix("mine/"): outcome for outcome in outcomes}
 
     def page(self):
         tables = (TablePlan("t", "Table", ("accuracy",), ("toy",), ("one", "two")),)
-        records, adoptions = read_records(self.results), read_adoptions(self.results)
         paper = Paper("p", "A paper", "of our own", tables=tables)
-        return to_markdown(make_page(paper, self.rows, records, adoptions))
+        records, reruns = read_records(self.results), read_reruns(self.results)
+        return to_markdown(make_page(paper, self.rows, records, reruns))
 
 
 @pytest.fixture(scope="module")
@@ -504,80 +461,120 @@ def place(first_runs):
     place, files = first_runs
     shutil.rmtree(place.folder.parent)
     shutil.copytree(files, place.folder.parent)
-    code._code_hash.cache_clear()
     again = copy.copy(place)
     again.rows = list(place.rows)
     return again
 
 
-def test_runs_of_the_present_code_need_no_adoption(place):
-    before = place.page()
-    assert place.adopt() == {}
-    assert place.fits() == 0
-    assert "later code" not in before
-    assert place.page() == before
-
-
-def test_two_processes_do_not_adopt_at_once(place):
-    place.write("one", MOVED)
-    with file_lock(place.results / ".locks" / "adopt") as held:
-        assert held
-        with pytest.raises(WriteError, match="another process adopts"):
-            place.adopt()
-    assert set(place.adopt()) == {"one"}
-
-
-def test_equal_figures_are_adopted(place):
-    place.write("one", MOVED)
-    assert set(place.adopt()) == {"one"}
-    assert place.fits() == 2
-    assert not (place.results / adoption.SAMPLES).exists()
-    line = "| 1 | 3 | adopted, 2 of 3 re-run on "
-    assert line in place.page()
-
-    # Nothing is run again, and the records stay as they are.
-    place.forget_fits()
-    assert set(place.statuses().values()) == {"done before"}
-    assert place.adopt() == {}
-    assert place.fits() == 0
-    assert read_records(place.results) == place.records
-    assert {o.status for o in recheck(place.rows, place.results, sample=6, jobs=1)} == {
-        "same figures"
-    }
-
-    # Further seeds, by the later code, and the earlier runs make one mean.
-    place.rows[0] = place.row("one", seeds=range(5))
-    assert place.statuses()["one", 4] == "done"
-    records, adoptions = read_records(place.results), read_adoptions(place.results)
-    latest = latest_records(place.rows, records, adoptions)
-    assert list(latest["mine/one"]) == [0, 1, 2, 3, 4]
-    assert list(latest_records(place.rows, records)["mine/one"]) == [3, 4]
-
-
-def test_a_later_change_ends_an_adoption(place):
-    place.write("one", MOVED)
-    place.adopt()
-    place.write("one", MODULE.replace("generator", "again"))
-    place.forget_fits()
-    assert place.adopt()["one"].holds
-    assert place.fits() == 2
-    place.write("one", MODULE.replace("generator", "last"))
-    assert place.statuses()["one", 0] == "done"
-    assert place.statuses()["two", 0] == "done before"
-
-
-def test_other_figures_are_stale_and_named(place):
+def test_a_rerun_says_what_differs_and_leaves_the_records(place):
     place.write("one", CHANGED)
-    (group,) = place.adopt().values()
-    assert not group.holds
-    assert set(group.differing) == set(group.rerun)
-    assert "accuracy" in next(iter(group.differing.values()))
+    place.write("two", MOVED)
+    found = place.rerun()
+    assert {name: outcome.status for name, outcome in found.items()} == {
+        "one": "other figures",
+        "two": "same figures",
+    }
+    assert place.fits() == 2
+    assert "accuracy" in found["one"].reason
+    assert read_records(place.results) == place.records
+    written = read_reruns(place.results)
+    assert written["mine/one"].difference == found["one"].reason
+    assert (written["mine/two"].difference, written["mine/two"].seed) == (None, 3)
     page = place.page()
-    assert "stale, 2 of 2 re-run on " in page
-    assert f" not found equal: {group.rerun[0]} (metrics" in page.replace("\\", "")
-    # The figures on the page are still those of the records, until they are run anew.
-    assert place.statuses()["one", 0] == "done"
-    assert "stale" not in place.page()
+    assert "2 rows, 1 with equal figures" in page
+    assert "| mine/one | 3 | " in page
+
+    # Runs by the code of before count as done; anew, they replace the records.
+    assert {o.status for o in reproduce(place.rows, place.results, jobs=1)} == {"done before"}
+    outcomes = reproduce(place.rows[:1], place.results, jobs=1, anew=True)
+    assert [o.status for o in outcomes] == ["done", "done"]
+    records = read_records(place.results)
+    assert len(records) == len(place.records)
+    assert [r.metrics for r in records[:2]] != [r.metrics for r in place.records[:2]]
+    assert records[2:] == place.records[2:]
+    assert place.rerun()["one"].status == "same figures"
+    assert "2 rows, 2 with equal figures" in place.page()
+
+
+def test_a_rerun_goes_on_where_it_stopped_at_the_same_commit(place, tmp_path, monkeypatch):
+    path = tmp_path / "mine" / "ours.yaml"
+    path.parent.mkdir()
+    estimator = {"class": "AggregatedClassifier", "params": {"max_epochs": 1}}
+    described = {"label": "ours", "citation": "ours", "data": {"name": "demo"}, "seeds": [0]}
+    path.write_text(json.dumps({**described, "estimator": estimator}), encoding="utf-8")
+    place.rows.append(load_row(path))
+    reproduce(place.rows, place.results, jobs=1)
+    (place.folder / "log.txt").unlink(missing_ok=True)
+    monkeypatch.setattr(cells, "commit", lambda: "c0ffee")
+    assert {o.status for o in place.rerun(budget_minutes=1e-6).values()} == {"not run"}
+    assert not read_reruns(place.results)
+    assert place.rerun()["ours"].status == "same figures"
+    again = place.rerun()
+    assert again["ours"].status == "done before"
+    # The commit does not say what stands in modules of others.
+    assert (again["one"].status, again["two"].status) == ("same figures", "same figures")
+    assert place.fits() == 4
+    place.rows = place.rows[2:]
+    add_rerun(
+        place.results,
+        ["mine/ours"],
+        replace(read_reruns(place.results)["mine/ours"], difference="other"),
+    )
+    (outcome,) = rerun(place.rows, place.results, jobs=1)
+    assert (outcome.status, outcome.reason) == ("other figures", "other")
+    for later in ("c0ffee+", "c0ffee+", "decaf", None, None):  # Changes of a "+" may be any.
+        monkeypatch.setattr(cells, "commit", lambda later=later: later)
+        assert place.rerun()["ours"].status == "same figures"
+
+
+def test_a_run_that_fails_now_or_was_never_made(place):
+    place.write("one", MODULE.replace("return self\n", "raise ValueError('gone')\n"))
+    place.rows.append(replace(place.rows[0], id="mine/three", holdout=0.1))
+    found = place.rerun()
+    assert found["one"].status == "other figures"
+    assert found["one"].reason.startswith("failed: ValueError: gone")
+    assert (found["three"].status, found["three"].reason) == (
+        "not run",
+        "no finished run is recorded",
+    )
+    with pytest.raises(AnnotationError, match="no finished run"):
+        rerun(place.rows[2:], place.results)
+
+
+def test_data_that_code_makes_otherwise_are_told(place):
+    place.write("one", MODULE.replace("n=20", "n=30"))
+    # Of annotators, a guess sees nothing.
+    place.write("two", MODULE.replace("classes=[0, 1]", "classes=[0, 1, 2]"))
+    found = place.rerun()
+    assert found["one"].reason.startswith("on other data: metrics /last epoch/")
+    assert found["two"].status == "same figures"
+    path = place.folder / "one.yaml"
+    gone = {"name": "labelme", "data_home": str(place.folder)}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "data": gone}))
+    row = load_row(path)
+    for seed in (3, 4):
+        write_record(
+            place.results, replace(place.records[0], seed=seed, specification=row.specification())
+        )
+    (outcome,) = rerun([row], place.results, jobs=1)
+    assert outcome.status == "skipped"
+    assert "labelme" in outcome.reason.lower()
+
+
+def test_rows_of_one_content_are_run_once_and_both_are_told(place):
+    place.rows.append(replace(place.rows[0], id="mine/three", label="three"))
+    assert set(place.rerun()) == {"one", "two"}
+    assert place.fits() == 2
+    written = read_reruns(place.results)
+    assert written["mine/three"] == written["mine/one"]
+
+
+def test_a_damaged_file_of_reruns_is_refused(place):
+    place.rerun()
+    path = place.results / RERUNS
+    path.write_text(path.read_text()[:-9])
+    with pytest.raises(AnnotationError, match="cannot be read"):
+        read_reruns(place.results)
 
 
 def test_a_column_that_is_measured_since_is_no_other_figure(place):
@@ -586,111 +583,3 @@ def test_a_column_that_is_measured_since_is_no_other_figure(place):
     assert first_difference(earlier, now) is None
     assert "share" in first_difference(now, earlier)
     assert "loss/1" in first_difference(earlier, replace(now, history={"loss": [2.0, 3.0]}))
-
-
-def test_a_run_that_fails_now_is_stale(place):
-    place.write("one", MODULE.replace("return self\n", "raise ValueError('gone')\n"))
-    (group,) = place.adopt().values()
-    assert group.differing[group.rerun[0]].startswith("failed: ValueError: gone")
-
-
-def test_runs_of_another_machine_are_compared_by_a_reference(place, tmp_path):
-    reference, other, empty = (tmp_path / name for name in ("reference", "other", "empty"))
-    empty.mkdir()
-    for record in place.records:
-        write_record(reference, record)
-        key = cell_key(record.specification, record.seed, record.data_checksum, "other")
-        write_record(other, replace(record, code="other", key=key, commit="c0ffee"))
-        last = record.metrics["last epoch"]
-        elsewhere = {**record.metrics, "last epoch": {**last, "accuracy": last["accuracy"] + 1e-15}}
-        write_record(place.results, replace(record, metrics=elsewhere, commit="c0ffee"), "p")
-    pack(place.results)
-    place.write("one", MOVED)
-    assert not place.adopt()["one"].holds
-    (why, _) = place.adopt(reference=empty)["one"].differing.values()
-    assert why == "no run of it by the recorded code to compare with"
-    # By the commit, since the way of digesting code may have changed.
-    assert place.adopt(reference=other)["one"].holds
-    place.write("one", MODULE.replace("generator", "again"))
-    group = place.adopt(reference=reference)["one"]
-    assert group.holds
-    assert group.compared_with == REFERENCE
-    words = "; compared with the same runs by earlier code on one machine |"
-    assert words in place.page()
-    place.write("one", CHANGED)
-    assert not place.adopt(reference=reference)["one"].holds
-
-
-def test_a_reference_by_code_that_has_adopted_the_records_counts(place, tmp_path):
-    place.write("one", MOVED)
-    later = place.adopt()["one"].later
-    reference = tmp_path / "reference"
-    for record in place.records:
-        code = later.get(record.row, "none")
-        key = cell_key(record.specification, record.seed, record.data_checksum, code)
-        write_record(reference, replace(record, code=code, key=key, commit="c0ffee"))
-    place.write("one", MODULE.replace("generator", "again"))
-    assert place.adopt(reference=reference)["one"].holds
-
-
-@pytest.mark.slow
-def test_a_killed_adoption_is_taken_up(place, monkeypatch):
-    place.write("one", MOVED)
-
-    def killed(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(adoption, "_judge", killed)
-        with pytest.raises(KeyboardInterrupt):
-            place.adopt()
-    assert place.fits() == 2
-    assert place.adopt()["one"].holds
-    assert place.fits() == 2
-
-
-def test_a_group_is_judged_when_its_sample_is_complete(place):
-    place.write("one", MOVED)
-    assert place.adopt(budget_minutes=1e-6) == {}
-    assert "re-run on" not in place.page()
-    assert len(place.adopt(per_group=1)["one"].rerun) == 1
-
-
-def test_the_sample_is_of_short_runs_and_no_results_have_a_part_in_it(place):
-    (first, second) = groups_of(place.rows, place.records)
-    assert {first.paper, second.paper} == {"p"}
-    drawn = [record.seed for record in first.sample(2)]
-    other = [replace(record, metrics={}) for record in reversed(first.records)]
-    assert [record.seed for record in replace(first, records=other).sample(2)] == drawn
-    long = [
-        replace(record, seconds=100.0 - record.seed) if record.seed in drawn[:1] else record
-        for record in first.records
-    ]
-    assert drawn[0] not in [record.seed for record in replace(first, records=long).sample(2)]
-    slow = [replace(record, seconds=100.0 - record.seed) for record in first.records]
-    assert [r.seed for r in replace(first, records=slow).sample(2)] == [2, 1]
-
-
-def test_groups_of_one_code_are_kept_for_every_paper(tmp_path):
-    def group(runs):
-        return Adoption("c0de", runs, ("row seed 0",), {}, REFERENCE, "2026-11-23", {"row": "new"})
-
-    add_group(tmp_path, "second", group(1))
-    add_group(tmp_path, "first", group(2))
-    add_group(tmp_path, "second", group(3))
-    assert read_groups(tmp_path) == {"first": [group(2)], "second": [group(3)]}
-
-
-@pytest.mark.parametrize(
-    "damage", [lambda text: text[:-9], lambda text: text.replace('"adopted"', '"stale"')]
-)
-def test_a_damaged_file_adopts_nothing(place, damage, caplog):
-    place.write("one", MOVED)
-    place.adopt()
-    (groups,) = read_groups(place.results).values()
-    assert [group.holds for group in groups] == [True]
-    path = place.results / ADOPTED
-    path.write_text(damage(path.read_text()))
-    assert read_groups(place.results) == {}
-    assert "it adopts nothing" in caplog.text
-    assert place.statuses()["one", 0] == "done"

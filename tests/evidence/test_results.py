@@ -16,12 +16,13 @@ from manyhands.evidence.pages.document import Figure, to_html, to_markdown
 from manyhands.evidence.pages.page import make_page, write_results
 from manyhands.evidence.pages.verdicts import judge
 from manyhands.evidence.pages.words import deviations
-from manyhands.evidence.records.adoptions import latest_records
+from manyhands.evidence.records.latest import latest_records
 from manyhands.evidence.records.records import (
     GOLD,
     LAST,
     ORACLE,
 )
+from manyhands.evidence.records.reruns import Rerun
 from manyhands.evidence.records.store import read_records, write_record
 from tests.evidence.conftest import (
     line_of,
@@ -207,10 +208,13 @@ def test_records_that_count():
     found = latest_records([row], records)["m/first"]
     assert {seed: record.status for seed, record in found.items()} == {0: "done", 2: "done"}
     assert found[0] is done
-    # The code that ran last fails.
-    records.append(make_record(row, 2, status="failed", code="newer", started="2026-03-03"))
-    found = latest_records([row], records)["m/first"]
-    assert {seed: record.status for seed, record in found.items()} == {2: "failed"}
+    # Run again, by other code.
+    records.append(make_record(row, 2, 0.8, commit="newer", started="2026-03-03"))
+    assert latest_records([row], records)["m/first"] == {0: done, 2: records[-1]}
+    # Fails on other data.
+    more = {"data_checksum": "other", "started": "2026-03-04"}
+    records.append(make_record(row, 2, status="failed", **more))
+    assert latest_records([row], records)["m/first"] == {2: records[-1]}
 
 
 def test_rows_that_differ_only_in_name_share_runs_made_under_one_of_their_names():
@@ -224,15 +228,11 @@ def test_rows_that_differ_only_in_name_share_runs_made_under_one_of_their_names(
     assert latest_records([other], records) == {"m/other": {}}
 
 
-@pytest.mark.parametrize("what", ["code", "data_checksum"])
-def test_a_mean_is_of_runs_of_the_same_thing(what):
+def test_a_mean_is_of_runs_on_the_same_data():
     row = make_row("first")
     earlier = make_records(row, [0.5, 0.6, 0.7])
-    later = [make_record(row, 0, 0.1, started="2026-03-01", **{what: "other"})]
+    later = [make_record(row, 0, 0.1, started="2026-03-01", data_checksum="other")]
     assert list(latest_records([row], earlier + later)["m/first"].values()) == later
-    # The earlier ones are found again to be those of the present data and code.
-    again = [replace(record, confirmed="2026-04-01") for record in earlier]
-    assert list(latest_records([row], again + later)["m/first"].values()) == again
 
 
 def test_data_made_anew_with_every_seed_differ_from_seed_to_seed():
@@ -712,3 +712,20 @@ def test_a_commit_with_changes_that_were_not_committed_keeps_its_plus():
         page = to_markdown(make_page(make_paper(), [row], records))
         assert ("| 01234567+ |" in page) == told
         assert ("not committed yet" in page) == told
+
+
+def test_the_page_says_what_the_last_rerun_found():
+    rows = [make_row(name, seeds=(0,)) for name in ("first", "second", "third")]
+    records = [make_record(row, 0, 0.8) for row in rows]
+    page = to_markdown(make_page(make_paper(), rows, records))
+    assert "No rerun has compared these records with later code yet." in page
+    reruns = {
+        "m/first": Rerun(rows[0].key, 0, "0123456789", "2026-12-01", None),
+        "m/second": Rerun(rows[1].key, 0, "0123456789", "2026-12-02", "extra /auc: 1 now"),
+        # The row was another one then.
+        "m/third": Rerun(rows[0].key, 0, "0123456789", "2026-12-01", None),
+    }
+    page = to_markdown(make_page(make_paper(), rows, records, reruns))
+    assert "(2 of 3 rows; one seed each" in page
+    assert "- commit 01234567 on 2026-12-01 to 2026-12-02: 2 rows, 1 with equal figures" in page
+    assert "| m/second | 0 | 01234567 | extra /auc: 1 now |" in page

@@ -1,4 +1,4 @@
-"""The commands ``reproduce`` and ``results``: run published rows, and compare with the papers."""
+"""The commands ``reproduce``, ``rerun`` and ``results``: rows, their records, and pages of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from manyhands.evidence.experiments.papers import Paper
     from manyhands.evidence.experiments.rows import Row
-    from manyhands.evidence.records.adoptions import Adoption
     from manyhands.evidence.running.plan import Cell, Outcome, ProgressListener
 
 SETTLED = ("done", "done before", "same figures")
@@ -84,35 +83,20 @@ Budget = Annotated[
     Optional[float],  # noqa: UP045
     typer.Option(metavar="MINUTES", help="Start no run after this many minutes."),
 ]
-Check = Annotated[
-    bool,
-    typer.Option("--check", help="Run a sample of the finished runs again and compare exactly."),
-]
-Sample = Annotated[int, typer.Option(min=1, help="Number of runs that --check draws.")]
-Adopt = Annotated[
+Anew = Annotated[
     bool,
     typer.Option(
-        "--adopt",
-        help="After a change of code: run a sample of every group of earlier runs again; where "
-        "all figures are equal, the group counts as made by the present code.",
-    ),
-]
-PerGroup = Annotated[int, typer.Option(min=1, help="Number of runs that --adopt draws per group.")]
-Reference = Annotated[
-    Optional[Path],  # noqa: UP045
-    typer.Option(
-        parser=some_path,
-        metavar="DIR",
-        help="With --adopt: compare with the records in this folder, made on this machine by the "
-        "recorded code (benchmarks/earlier_code.py).",
+        "--anew",
+        help="Run also what is finished; the new records replace the earlier ones.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 
 
 def register(app: typer.Typer) -> None:
-    """Add both commands to the command line."""
+    """Add the commands to the command line."""
     app.command()(reproduce)
+    app.command()(rerun)
     app.command()(results)
 
 
@@ -122,12 +106,8 @@ def reproduce(
     jobs: Jobs = None,
     seeds: Seeds = None,
     hanging: Hanging = None,
+    anew: Anew = False,
     budget: Budget = None,
-    check: Check = False,
-    sample: Sample = 3,
-    adopt: Adopt = False,
-    per_group: PerGroup = 2,
-    reference: Reference = None,
     experiments: Experiments = Path("experiments"),
     results: Results = Path("results"),
     json: Json = False,
@@ -140,59 +120,64 @@ def reproduce(
 
     Example: manyhands reproduce chu2021 --budget 60
     Example: manyhands reproduce conal/chu2021_labelme --seeds 5 --jobs 2
-    Example: manyhands reproduce chu2021 iced2022 --adopt
     Example: manyhands reproduce all --hanging 10
     """
-    from manyhands.evidence.running.adoption import adopt as adopt_groups
-    from manyhands.evidence.running.reproduce import recheck
     from manyhands.evidence.running.reproduce import reproduce as run_rows
 
-    _check_modes(check, adopt, seeds, hanging, reference)
-    rows = _find_rows(what or ["all"], experiments, papers_only=adopt)
+    if hanging is not None and seeds is not None:
+        raise AnnotationError(
+            "--hanging chooses the rows and their seeds; leave --seeds out, or --hanging"
+        )
+    rows = _find_rows(what or ["all"], experiments)
     if hanging is not None:
         rows, seeds = _find_hanging(rows, hanging, experiments, results), hanging
-    display = _Lines() if json or not Console(stderr=True).is_terminal else _Live()
+    display = _display(json)
     run: dict[str, Any] = {"jobs": jobs, "budget_minutes": budget, "progress": display}
-    groups: list[Adoption] = []
     with _exit_on_interrupt(), display:
-        if adopt:
-            groups, outcomes = adopt_groups(
-                rows, results, per_group=per_group, reference=reference, **run
-            )
-        elif check:
-            outcomes = recheck(rows, results, sample=sample, **run)
-        else:
-            outcomes = run_rows(rows, results, seeds=seeds, **run)
+        outcomes = run_rows(rows, results, seeds=seeds, anew=anew, **run)
+    _end(outcomes, results, json)
+
+
+@reported
+def rerun(
+    what: What = None,
+    jobs: Jobs = None,
+    budget: Budget = None,
+    experiments: Experiments = Path("experiments"),
+    results: Results = Path("results"),
+    json: Json = False,
+) -> None:
+    """Run one seed of every row again, and compare the present code with the records.
+
+    What differs is written to reruns.json in the folder of the records, and shown on the pages; the
+    exit code is then 1. The records stay as they are: "reproduce ROW --anew" replaces them. You can
+    kill it at any time: at the same commit, the same command continues.
+
+    Example: manyhands rerun all
+    Example: manyhands rerun chu2021 --budget 10
+    """
+    from manyhands.evidence.running.rerun import rerun as run_again
+
+    rows = _find_rows(what or ["all"], experiments)
+    display = _display(json)
+    with _exit_on_interrupt(), display:
+        outcomes = run_again(rows, results, jobs=jobs, budget_minutes=budget, progress=display)
+    _end(outcomes, results, json)
+
+
+def _display(json: bool) -> _Lines:
+    return _Lines() if json or not Console(stderr=True).is_terminal else _Live()
+
+
+def _end(outcomes: list[Outcome], results: Path, json: bool) -> None:
+    """Print how the runs ended; exit with an error if one failed or differs, or none could run."""
     if json:
-        print_json([asdict(each) for each in (groups if adopt else outcomes)])
+        print_json([asdict(each) for each in outcomes])
     else:
         _print_outcomes(outcomes, results)
-        for group in groups:
-            say(visible(f"code {group.code[:8]}, {len(group.later)} rows: {group.words}"))
     skipped = outcomes and all(outcome.status == "skipped" for outcome in outcomes)
-    failed = any(outcome.status in PROBLEMS for outcome in outcomes)
-    if skipped or failed or not all(group.holds for group in groups):
+    if skipped or any(outcome.status in PROBLEMS for outcome in outcomes):
         raise typer.Exit(UNEXPECTED)
-
-
-def _check_modes(
-    check: bool, adopt: bool, seeds: int | None, hanging: int | None, reference: Path | None
-) -> None:
-    """Refuse options that do not go together."""
-    if hanging is not None and (check or adopt or seeds is not None):
-        raise AnnotationError(
-            "--hanging chooses the rows and their seeds; leave --seeds, --check and --adopt out"
-        )
-    if check and seeds is not None:
-        raise AnnotationError("--check draws from the finished runs; leave --seeds out")
-    if adopt and (check or seeds is not None):
-        raise AnnotationError("--adopt draws its own runs; leave --check and --seeds out")
-    if reference is not None and not adopt:
-        raise AnnotationError(
-            "--reference names the records that --adopt compares with; add --adopt"
-        )
-    if reference is not None and not reference.is_dir():
-        raise AnnotationError(f"--reference {str(reference)!r} is not a folder of records")
 
 
 @reported
@@ -223,17 +208,17 @@ def results(
     """
     from manyhands.evidence.experiments.loading import load_experiments
     from manyhands.evidence.pages.page import FORMATS, write_results
-    from manyhands.evidence.records.adoptions import read_adoptions
+    from manyhands.evidence.records.reruns import read_reruns
     from manyhands.evidence.records.store import read_records
 
     rows, papers = load_experiments(experiments)
     chosen = list(papers.values()) if paper is None else [_find_paper(paper, papers)]
-    records, adoptions = read_records(results), read_adoptions(results)
+    records, reruns = read_records(results), read_reruns(results)
     formats = FORMATS if format is None else (format.value,)
     written = [
         path
         for each in chosen
-        for path in write_results(each, rows, records, out or results, formats, adoptions)
+        for path in write_results(each, rows, records, out or results, formats, reruns)
     ]
     if json:
         print_json({"written": [str(path) for path in written]})
@@ -242,25 +227,19 @@ def results(
         say(f"written: {path}")
 
 
-def _find_rows(what: list[str], experiments: Path, *, papers_only: bool) -> list[Row]:
+def _find_rows(what: list[str], experiments: Path) -> list[Row]:
     """Return the rows that the names select; a file may be outside the experiments' folder."""
     from manyhands.evidence.experiments.loading import load_experiments, load_row
-    from manyhands.evidence.experiments.papers import paper_of
     from manyhands.evidence.running.plan import select_rows
 
     found: list[Row] = []
     known: list[Row] | None = None
     for name in what:
-        if Path(name).is_file() and not papers_only:
+        if Path(name).is_file():
             found.append(load_row(name))
             continue
         known = load_experiments(experiments)[0] if known is None else known
-        rows = select_rows(known, name)
-        if papers_only and name not in ("all", *(paper_of(row) for row in rows)):
-            raise AnnotationError(
-                f"WHAT={name!r} is only part of a paper; give --adopt whole papers, or all"
-            )
-        found += rows
+        found += select_rows(known, name)
     return list({row.id: row for row in found}.values())
 
 
@@ -268,13 +247,12 @@ def _find_hanging(rows: list[Row], seeds: int, experiments: Path, results: Path)
     """Keep the rows that should run with more seeds."""
     from manyhands.evidence.experiments.loading import load_experiments
     from manyhands.evidence.pages.page import hanging_rows
-    from manyhands.evidence.records.adoptions import read_adoptions
     from manyhands.evidence.records.store import read_records
 
     known, papers = load_experiments(experiments)
-    runs, found = (read_records(results), read_adoptions(results)), set[str]()
+    records, found = read_records(results), set[str]()
     for paper in papers.values():
-        found |= {row.id for row in hanging_rows(paper, known, *runs, seeds=seeds)}
+        found |= {row.id for row in hanging_rows(paper, known, records, seeds=seeds)}
     return [row for row in rows if row.id in found]
 
 

@@ -11,43 +11,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from manyhands import registry
+from manyhands import datasets, registry
 from manyhands.exceptions import AnnotationError
 
-_MOVED = {
-    "manyhands.experiments.measures": "manyhands.evidence.measures",
-    "manyhands.experiments.ceilings": "manyhands.evidence.data.variants",
-    "manyhands.experiments.fewer": "manyhands.evidence.data.variants",
-    "manyhands.experiments.imbalance": "manyhands.evidence.data.variants",
-    "manyhands.experiments.sparsity": "manyhands.evidence.data.variants",
-}
-"""Former module name, which records are filed under -> present module."""
-
-# Experiment files name our measures and data factories without modules. A row has their full names
-# with the former modules: these names are part of the key of a record, which must not change when
-# code moves (see `_MOVED`).
-_MEASURES = "manyhands.experiments.measures"
-_FACTORIES = {
-    "labelled_by_gold": "manyhands.experiments.ceilings",
-    "with_fewer_instances": "manyhands.experiments.fewer",
-    "with_rare_class_thinned": "manyhands.experiments.imbalance",
-    "with_test_balanced": "manyhands.experiments.imbalance",
-    "with_annotations_removed": "manyhands.experiments.sparsity",
-}
-_DATASETS = "manyhands.datasets"
+# Rows name what is ours without modules, so the content of a row is the same wherever code stands.
+_MEASURES = "manyhands.evidence.measures"
+_VARIANTS = "manyhands.evidence.data.variants"
 
 _OF_FOLDERS: dict[str, Path] = {}
 """Module imported from a row's folder -> its file."""
-
-
-def measure_in_full(name: str) -> str:
-    """Return a measure's name with its module; ours get the module name that is in keys."""
-    return name if ":" in name else f"{_MEASURES}:{name}"
-
-
-def factory_in_full(name: str) -> str:
-    """Return a data factory's name with its module; ours get the module name that is in keys."""
-    return name if ":" in name else f"{_FACTORIES.get(name, _DATASETS)}:{name}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -74,7 +46,6 @@ def find_object(name: str, folder: str | Path | None = None) -> Any:
             f"manyhands has no {name!r}{did_you_mean(name, registry.names())}; write its name, or "
             "module:Class for one of your own"
         )
-    module_name = _MOVED.get(module_name, module_name)
     try:
         module = _import(module_name, folder)
     except ImportError as error:
@@ -86,6 +57,19 @@ def find_object(name: str, folder: str | Path | None = None) -> Any:
         hint = did_you_mean(attribute, vars(module))
         raise AnnotationError(f"the module {module_name!r} has no {attribute!r}{hint}")
     return getattr(module, attribute)
+
+
+def find_measure(name: str, folder: str | Path | None = None) -> Any:
+    """Find one of our measures by name, or any "module:function", as `find_object` does."""
+    return find_object(name if ":" in name else f"{_MEASURES}:{name}", folder)
+
+
+def _find_factory(name: str, folder: str | Path | None) -> Any:
+    """Find a data factory of ours by name, or any "module:function", as `find_object` does."""
+    if ":" in name:
+        return find_object(name, folder)
+    home = _VARIANTS if hasattr(import_module(_VARIANTS), name) else datasets.__name__
+    return find_object(f"{home}:{name}")
 
 
 def _import(name: str, folder: str | Path | None) -> ModuleType:
@@ -135,11 +119,9 @@ def data_source(
     AnnotationError
         If there is no such data set or function.
     """
-    from manyhands import datasets
-
     options = {name: value for name, value in data.items() if name not in ("name", "factory")}
     if "factory" in data:
-        factory = find_object(data["factory"], folder)
+        factory = _find_factory(data["factory"], folder)
         if not callable(factory):
             raise AnnotationError(
                 f"factory {data['factory']!r} is {factory!r}; name a function that makes data"

@@ -13,7 +13,7 @@ from typing import Any
 
 from manyhands.evidence.data.sets import FOLDER_FILES
 from manyhands.evidence.experiments.document import Document, Where
-from manyhands.evidence.objects import data_source, did_you_mean, find_object
+from manyhands.evidence.objects import data_source, did_you_mean, find_measure, find_object
 from manyhands.evidence.records.records import SHORT, is_share
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import BaseAggregator
@@ -245,7 +245,7 @@ def _check_run(document: Document, fields: Mapping[str, Any], folder: Path) -> N
 
 def _check_measure(document: Document, where: Where, folder: Path) -> None:
     try:
-        measure = find_object(document.text(where), folder)
+        measure = find_measure(document.text(where), folder)
     except AnnotationError as error:
         document.fail(where, str(error))
     if not callable(measure):

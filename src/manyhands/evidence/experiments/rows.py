@@ -11,7 +11,7 @@ from typing import Any
 
 from manyhands.evidence.experiments.checks import DEVICES, OWN_SEED, check_row
 from manyhands.evidence.experiments.document import Document, Node
-from manyhands.evidence.objects import factory_in_full, find_object, measure_in_full
+from manyhands.evidence.objects import find_object
 from manyhands.evidence.records.records import digest
 from manyhands.exceptions import AnnotationError
 
@@ -154,40 +154,19 @@ def read_row(path: Path, node: Node, of: str = "") -> tuple[Row, Document]:
     RowError
         If the row cannot be run as it is written.
     """
-    document = Document(path, _in_full(path, node), of)
+    document = Document(path, _with_paper(path, node), of)
     fields = check_row(document, path.parent)
     for name in ("seeds", "extra", "watch", "deviations"):
         fields[name] = tuple(fields[name])
     return Row(file=str(path), **fields), document
 
 
-def _in_full(path: Path, node: Node) -> Node:
-    """Replace the short names of tables, measures and data factories by full names."""
-    if not isinstance(node.value, dict):
+def _with_paper(path: Path, node: Node) -> Node:
+    """Put the paper's key before the short name of a table."""
+    table = node.value.get("table") if isinstance(node.value, dict) else None
+    if table is None or not isinstance(table.value, str) or "/" in table.value:
         return node
-    fields = dict(node.value)
-    table, extra = fields.get("table"), fields.get("extra")
-    if table is not None and isinstance(table.value, str) and "/" not in table.value:
-        fields["table"] = Node(f"{path.stem}/{table.value}", table.line)
-    if extra is not None and isinstance(extra.value, list):
-        parts = [
-            Node(measure_in_full(part.value), part.line) if isinstance(part.value, str) else part
-            for part in extra.value
-        ]
-        fields["extra"] = Node(parts, extra.line)
-    if "data" in fields:
-        fields["data"] = _factories_in_full(fields["data"])
-    return Node(fields, node.line)
-
-
-def _factories_in_full(data: Node) -> Node:
-    if not isinstance(data.value, dict):
-        return data
-    found = {name: _factories_in_full(part) for name, part in data.value.items()}
-    factory = found.get("factory")
-    if factory is not None and isinstance(factory.value, str):
-        found["factory"] = Node(factory_in_full(factory.value), factory.line)
-    return Node(found, data.line)
+    return Node({**node.value, "table": Node(f"{path.stem}/{table.value}", table.line)}, node.line)
 
 
 def _make(value: Any, folder: Path) -> Any:

@@ -9,8 +9,8 @@ import numpy as np
 
 from manyhands.evidence.pages.document import Block, Items, Paragraph, Section, Table
 from manyhands.evidence.pages.words import DASH, NOT_RUN
-from manyhands.evidence.records.adoptions import Adoption, Adoptions
 from manyhands.evidence.records.records import Record
+from manyhands.evidence.records.reruns import Rerun
 
 if TYPE_CHECKING:
     from manyhands.evidence.experiments.papers import Paper
@@ -64,9 +64,9 @@ def origin_section(
     paper: Paper,
     rows: Sequence[Row],
     runs: Mapping[str, Sequence[Record]],
-    adoptions: Adoptions | None = None,
+    reruns: Mapping[str, Rerun],
 ) -> Section:
-    """Name the records that the page is made from, their code, data and versions."""
+    """Name the records that the page is made from, their data and versions, and the last rerun."""
     all_runs = [run for row in rows for run in runs.get(row.id, [])]
     commands = [f"reproduce {paper.key}", f"results {paper.key}"]
     if any(len(runs.get(row.id, ())) > len(row.seeds) for row in rows):
@@ -75,42 +75,39 @@ def origin_section(
     blocks: list[Block] = [
         Paragraph(
             f"Made from {len(all_runs)} records by: {command}. {_hours(rows, runs)} All runs of a "
-            "row are of one code, or adopted by it. They are on the same data, unless a crowd is "
-            "simulated anew with every seed."
+            "row are on the same data, unless a crowd is simulated anew with every seed."
         )
     ]
     lines = [_origin_line(row.id, runs[row.id]) for row in rows if runs.get(row.id)]
     if any((run.commit or "").endswith("+") for run in all_runs):
         blocks.append(
             Paragraph(
-                "A commit with a + is the last one before changes that were not committed yet; "
-                "the hash of the code is that of the code that ran."
+                "A commit with a + is the last one before changes that were not committed yet."
             )
         )
     if lines:
-        header = ["row", "seeds", "seconds per run", "peak MB", "data", "code", "commit", "run on"]
+        header = ["row", "seeds", "seconds per run", "peak MB", "data", "commit", "run on"]
         blocks.append(Table(header, lines))
         versions = {f"{name} {v}" for run in all_runs for name, v in run.versions.items()}
         blocks.append(Items("Versions:", sorted(versions)))
-    if adoptions is not None:
-        blocks += _later_code(all_runs, adoptions)
+    blocks += _rerun_blocks([row for row in rows if runs.get(row.id)], reruns)
     return Section("Where this comes from", blocks)
 
 
 def _hours(rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]) -> str:
     """Say how long the runs took, as recorded and undisturbed; those on a GPU apart."""
     fastest = {
-        run.key: min(other.seconds for other in of_row)
+        (run.paper, run.key): min(other.seconds for other in of_row)
         for of_row in runs.values()
         for run in of_row
     }
     # Rows that differ only in name share their runs.
-    seconds: dict[str, dict[str, float]] = {"cpu": {}, "gpu": {}}
-    named: set[str] = set()
+    seconds: dict[str, dict[tuple[str, str], float]] = {"cpu": {}, "gpu": {}}
+    named: set[tuple[str, str]] = set()
     for row in rows:
         found = runs.get(row.id, [])
-        seconds[row.device] |= {run.key: run.seconds for run in found}
-        named |= {run.key for run in found if run.seed in row.seeds}
+        seconds[row.device] |= {(run.paper, run.key): run.seconds for run in found}
+        named |= {(run.paper, run.key) for run in found if run.seed in row.seeds}
     on_cpu, on_gpu = seconds["cpu"], seconds["gpu"]
     took, undisturbed = sum(on_cpu.values()) / 3600, sum(fastest[k] for k in on_cpu) / 3600
     told = (
@@ -128,27 +125,43 @@ def _hours(rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]) -> str:
     return told
 
 
-def _later_code(runs: Iterable[Record], adoptions: Adoptions) -> list[Block]:
-    """Say which runs count as made by later code, and which do not."""
-    rows: dict[str, set[str]] = {}
-    groups: dict[str, Adoption] = {}
-    for run in runs:
-        group = adoptions.group_of(run.row, run.code)
-        if group is not None:
-            rows.setdefault(group.code[:8] + group.words, set()).add(run.row)
-            groups[group.code[:8] + group.words] = group
-    lines = [
-        [group.code[:8], str(len(rows[place])), str(group.runs), group.words]
-        for place, group in sorted(groups.items())
+def _rerun_blocks(rows: Sequence[Row], reruns: Mapping[str, Rerun]) -> list[Block]:
+    """Say which later code has run rows again, and what differed."""
+    found = {
+        row.id: reruns[row.id]
+        for row in rows
+        if row.id in reruns and reruns[row.id].content == row.key
+    }
+    if not found:
+        return [Paragraph("No rerun has compared these records with later code yet.")]
+    of_commit: dict[str, list[Rerun]] = {}
+    for rerun in sorted(found.values(), key=lambda rerun: rerun.date):
+        of_commit.setdefault(_shortened(rerun.commit or DASH), []).append(rerun)
+    lines = []
+    for commit, own in of_commit.items():
+        equal = sum(rerun.difference is None for rerun in own)
+        day = _days(rerun.date for rerun in own)
+        lines.append(f"commit {commit} on {day}: {len(own)} rows, {equal} with equal figures")
+    blocks: list[Block] = [
+        Items(
+            f"Reruns, the last one of each row ({len(found)} of {len(rows)} rows; one seed each, "
+            "compared with its record to the last digit):",
+            lines,
+        )
     ]
-    if not lines:
-        return []
-    reading = (
-        "Code has changed since these runs. Runs of one code count as of the later code where a "
-        "random sample of them, run again with it, gave exactly equal figures: they are adopted. "
-        "Else they are stale: the figures above are those of the recorded code."
-    )
-    return [Paragraph(reading), Table(["code", "rows", "runs", "later code"], lines)]
+    differing = [
+        [row, str(rerun.seed), _shortened(rerun.commit or DASH), rerun.difference]
+        for row, rerun in found.items()
+        if rerun.difference is not None
+    ]
+    if differing:
+        blocks.append(Table(["row", "seed", "commit", "what differs"], differing))
+    return blocks
+
+
+def _days(dates: Iterable[str]) -> str:
+    days = sorted(dates)
+    return days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
 
 
 def _shortened(commit: str) -> str:
@@ -161,14 +174,12 @@ def _origin_line(name: str, runs: Sequence[Record]) -> list[str]:
         return ", ".join(sorted({value[:length] for value in values if value})) or DASH
 
     memory = [run.peak_memory_mb for run in runs if run.peak_memory_mb is not None]
-    days = sorted({run.started[:10] for run in runs})
     return [
         name,
         ", ".join(str(run.seed) for run in runs),
         f"{np.mean([run.seconds for run in runs]):.1f}",
         f"{max(memory):.0f}" if memory else DASH,
         several((run.data_checksum for run in runs), 8),
-        several((run.code for run in runs), 8),
         ", ".join(sorted({_shortened(run.commit) for run in runs if run.commit})) or DASH,
-        days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}",
+        _days(run.started[:10] for run in runs),
     ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from manyhands.evidence.experiments.papers import paper_of
@@ -25,8 +26,9 @@ from manyhands.evidence.pages.origin import gap_section, origin_section
 from manyhands.evidence.pages.tables import table_section, verdict_hangs
 from manyhands.evidence.pages.verdicts import judge
 from manyhands.evidence.pages.words import figure_file
-from manyhands.evidence.records.adoptions import Adoptions, latest_records
+from manyhands.evidence.records.latest import latest_records
 from manyhands.evidence.records.records import Record
+from manyhands.evidence.records.reruns import Rerun
 from manyhands.io.files import write_atomically
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("md", "html")
 
+NO_RERUNS: Mapping[str, Rerun] = MappingProxyType({})
+
 
 def write_results(
     paper: Paper,
@@ -42,7 +46,7 @@ def write_results(
     records: Iterable[Record],
     out: str | Path,
     formats: Sequence[str] = FORMATS,
-    adoptions: Adoptions | None = None,
+    reruns: Mapping[str, Rerun] = NO_RERUNS,
 ) -> list[Path]:
     """Write a paper's page and its figures.
 
@@ -56,8 +60,8 @@ def write_results(
         Folder; gets ``<paper>.md``, ``<paper>.html`` and ``<paper>-<figure>.svg``, or
         ``<paper>-<sheet>.svg`` with several figures.
     formats : sequence of {"md", "html"}
-    adoptions : Adoptions, optional
-        Which runs of earlier code count as of later code.
+    reruns : mapping of str to Rerun
+        Row -> what its last rerun found; see `read_reruns`.
 
     Returns
     -------
@@ -71,7 +75,7 @@ def write_results(
     MissingExtraError
         Without the extra 'report'.
     """
-    page = make_page(paper, rows, records, adoptions)
+    page = make_page(paper, rows, records, reruns)
     out = Path(out)
     written = []
     for plan in paper.figures:
@@ -89,7 +93,7 @@ def make_page(
     paper: Paper,
     rows: Iterable[Row],
     records: Iterable[Record],
-    adoptions: Adoptions | None = None,
+    reruns: Mapping[str, Rerun] = NO_RERUNS,
 ) -> Page:
     """Make the page of a paper from records.
 
@@ -99,14 +103,14 @@ def make_page(
     rows : iterable of Row
     records : iterable of Record
         Which of them count: see `latest_records`.
-    adoptions : Adoptions, optional
+    reruns : mapping of str to Rerun
 
     Returns
     -------
     Page
     """
     own = _rows_of(paper, rows)
-    latest = latest_records(own.values(), records, adoptions)
+    latest = latest_records(own.values(), records)
     runs = _finished(latest)
     of_paper = [row for row in own.values() if paper_of(row) == paper.key]
     sections = [table_section(paper, plan, of_paper, runs) for plan in paper.tables]
@@ -118,7 +122,7 @@ def make_page(
     if paper.claims:
         sections.append(_claim_section(paper, own, runs))
     sections.append(gap_section(list(own.values()), latest, paper.unavailable))
-    sections.append(origin_section(paper, list(own.values()), runs, adoptions))
+    sections.append(origin_section(paper, list(own.values()), runs, reruns))
     return Page(paper.title, paper.citation, sections)
 
 
@@ -126,7 +130,6 @@ def hanging_rows(
     paper: Paper,
     rows: Iterable[Row],
     records: Iterable[Record],
-    adoptions: Adoptions | None = None,
     *,
     seeds: int = 10,
     most_seconds: float = 60.0,
@@ -142,7 +145,6 @@ def hanging_rows(
     paper : Paper
     rows : iterable of Row
     records : iterable of Record
-    adoptions : Adoptions, optional
     seeds : int
         How many seeds are enough.
     most_seconds : float
@@ -154,7 +156,7 @@ def hanging_rows(
         In the order of their ids.
     """
     own = _rows_of(paper, rows)
-    runs = _finished(latest_records(own.values(), records, adoptions))
+    runs = _finished(latest_records(own.values(), records))
     verdicts = [claim.rows for claim in paper.claims if judge(claim.test, own, runs).hangs]
     verdicts += [[name] for name, row in own.items() if verdict_hangs(row, runs[name])]
     affordable = {name for name, found in runs.items() if _median_seconds(found) <= most_seconds}

@@ -1,45 +1,44 @@
 """Packed records of a paper: one readable line per run, and one file of all histories.
 
-``<paper>.jsonl`` has one line per run, with everything but the history; rows that share a run share
-its line. ``<paper>.histories.parquet`` has the histories by the digest of their runs' figures, so a
-line finds its own history or none, whichever of the two files was written last.
+``<paper>.jsonl`` has one line per run, with everything but the history.
+``<paper>.histories.parquet`` has the histories by the digest of their runs' figures, so a line
+finds its own history or none, whichever of the two files was written last.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from manyhands.evidence.records.histories import Histories, to_parquet
-from manyhands.evidence.records.records import Record, digest_of_figures, sound_record
+from manyhands.evidence.records.records import Record, sound_record, stored_fields
 from manyhands.io.files import write_atomically
 
 _ORDER = (
+    "row",
     "seed",
     "status",
     "reason",
     "metrics",
     "extra",
     "started",
-    "confirmed",
     "seconds",
     "peak_memory_mb",
     "commit",
     "versions",
     "specification",
     "data_checksum",
-    "code",
     "key",
     "figures",
     "trace",
 )
-"""Fields of a line after ``rows``, in the order that people want to read them."""
+"""Fields of a line, in the order that people want to read them."""
 
-_ABSENT_IF_NONE = ("reason", "confirmed", "trace")
+_ABSENT_IF_NONE = ("reason", "trace")
 
 _NAMED = 5
 """Number of lines that a warning names; it counts the others."""
@@ -66,26 +65,21 @@ class Packed:
     def records(self, wanted: Callable[[dict[str, Any]], bool] | None = None) -> list[Record]:
         """Return the sound records (of the wanted lines, if given); remember broken lines."""
         found = []
-        for number, line in list(self.lines.items()):
+        for number, line in self.lines.items():
             if number not in self.broken and (wanted is None or wanted(line)):
-                found += self._records_of(number, line)
+                record = self._record_of(number, line)
+                found += [] if record is None else [record]
         return found
 
-    def _records_of(self, number: int, line: dict[str, Any]) -> list[Record]:
-        figures, rows = line.get("figures"), line.get("rows")
-        history = {}
+    def _record_of(self, number: int, line: dict[str, Any]) -> Record | None:
+        figures, history = line.get("figures"), {}
         if isinstance(figures, str) and self.histories is not None and figures in self.histories:
             history = self.histories[figures]
-        fields = {name: value for name, value in line.items() if name != "rows"}
-        records = [
-            sound_record({**fields, "row": row, "history": history})
-            for row in (rows if isinstance(rows, list) and rows else [None])
-        ]
-        if None not in records:
-            return [record for record in records if record is not None]
-        # Without the history the digest of the figures never matches, so the cause is uncertain.
-        self.broken[number] = "altered" if history else f"altered, or {self._no_history()}"
-        return []
+        record = sound_record({**line, "history": history}, self.file.stem)
+        if record is None:
+            # Without the history the digest of the figures never matches: the cause is uncertain.
+            self.broken[number] = "altered" if history else f"altered, or {self._no_history()}"
+        return record
 
     def _no_history(self) -> str:
         return self.why or f"its history is not in {histories_file(self.file).name}"
@@ -189,20 +183,17 @@ def write_packed(results: str | Path, paper: str, records: Iterable[Record]) -> 
     MissingExtraError
         Without the extra 'io'.
     """
-    lines: dict[str, list[str]] = {}
-    histories = {}
-    for record in sorted(records, key=lambda r: (r.row, r.seed, r.key)):
-        figures = digest_of_figures(record)
+    lines, histories = [], {}
+    for record in sorted(records, key=lambda r: (r.row, r.seed)):
+        fields = stored_fields(record)
         if record.history:
-            histories[figures] = record.history
-        fields = {**asdict(record), "figures": figures}
+            histories[fields["figures"]] = record.history
         kept = {
             name: fields[name]
             for name in _ORDER
             if fields[name] is not None or name not in _ABSENT_IF_NONE
         }
-        lines.setdefault(json.dumps(kept, allow_nan=False), []).append(record.row)
+        lines.append(json.dumps(kept, allow_nan=False) + "\n")
     file = packed_file(results, paper)
-    text = "".join(f'{{"rows": {json.dumps(rows)}, {line[1:]}\n' for line, rows in lines.items())
     write_atomically(histories_file(file), to_parquet(histories))
-    write_atomically(file, text)
+    write_atomically(file, "".join(lines))

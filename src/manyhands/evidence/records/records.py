@@ -1,11 +1,12 @@
-"""A record of a run: its fields, its figures, and the key that identifies it."""
+"""A record of a run: its fields, its figures, and the key that it is filed under."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
 
 LAST = "last epoch"
@@ -45,28 +46,27 @@ STATUSES = ("done", "failed", "skipped")
 class Record:
     """One run of a row with one seed.
 
+    It is filed under the content of its row, its seed and its data. Versions and commit say by
+    which code it was made; `rerun` tells whether later code gives the same figures.
+
     Attributes
     ----------
+    paper : str
+        Key of the paper that the row belongs to; see `paper_of`.
     row : str
-        Id of the row.
+        Id that the row had when it was run.
     seed : int
-    key : str
-        `cell_key` of specification, seed, data checksum and code.
     specification : dict
         Everything in the row that decides the result; see ``Row.specification``.
     data_checksum : str
         See `checksum`; "" where the data could not be loaded.
-    code : str
-        See `code_hash`.
     versions : dict of str to str
-        Versions of Python, of the platform and of the numerical packages.
+        Versions of manyhands, of Python, of the platform and of the numerical packages.
     commit : str or None
-        The last commit that touched the package, where it runs from a checkout.
+        The last commit that touched the package, where it runs from a checkout; with "+" if files
+        of the package had changes that were not committed.
     started : str
         ISO 8601, UTC.
-    confirmed : str or None
-        When a later command found that the run matched the data and code at that time, although a
-        run with other data or code had come in between. ISO 8601, UTC.
     seconds : float
     peak_memory_mb : float or None
         Largest resident memory of the process during the run, in MiB; on systems other than Linux,
@@ -85,24 +85,32 @@ class Record:
         Columns of the training history, None where an epoch lacks the value.
     """
 
+    paper: str
     row: str
     seed: int
-    key: str
     specification: dict[str, Any]
     data_checksum: str
-    code: str
     versions: dict[str, str]
     commit: str | None
     started: str
     seconds: float
     peak_memory_mb: float | None
     status: str
-    confirmed: str | None = None
     reason: str | None = None
     trace: str | None = None
     metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
     history: dict[str, list[Any]] = field(default_factory=dict)
+
+    @cached_property
+    def content(self) -> str:
+        """SHA-256 of the specification: rows of any name that run the same have the same."""
+        return digest(self.specification)
+
+    @cached_property
+    def key(self) -> str:
+        """What the record is filed under; see `cell_key`."""
+        return cell_key(self.specification, self.seed, self.data_checksum)
 
 
 def is_share(column: str) -> bool:
@@ -170,16 +178,9 @@ def digest(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def cell_key(specification: Mapping[str, Any], seed: int, data_checksum: str, code: str) -> str:
-    """Return the key of a run: a hash of everything that decides its result."""
-    return digest(
-        {
-            "specification": specification,
-            "seed": seed,
-            "data_checksum": data_checksum,
-            "code": code,
-        }
-    )
+def cell_key(specification: Mapping[str, Any], seed: int, data_checksum: str) -> str:
+    """Return what a run is filed under: a hash of its row's content, its seed and its data."""
+    return digest({"specification": specification, "seed": seed, "data_checksum": data_checksum})
 
 
 def digest_of_figures(record: Record) -> str:
@@ -192,20 +193,26 @@ def _figures(record: Record) -> list[Any]:
     return [record.metrics, record.extra, record.history]
 
 
-def sound_record(content: Any) -> Record | None:
-    """Make a record from its fields and ``figures``, the digest of its figures.
+def stored_fields(record: Record) -> dict[str, Any]:
+    """Return what is stored of a record: its fields, key, and the digest of its figures."""
+    fields = {**asdict(record), "key": record.key, "figures": digest_of_figures(record)}
+    del fields["paper"]  # The file is the paper's.
+    return fields
+
+
+def sound_record(content: Any, paper: str) -> Record | None:
+    """Make a record of a paper from `stored_fields`.
 
     Returns
     -------
     Record or None
-        None if a field is missing or unknown, if the key does not match the specification, seed,
-        data and code, or if ``figures`` does not match the figures.
+        None if a field is missing or unknown, if the key does not match the specification, seed
+        and data, or if the digest does not match the figures.
     """
     try:
         values = dict(content)
-        figures = values.pop("figures")
-        record = Record(**values)
-        key = cell_key(record.specification, record.seed, record.data_checksum, record.code)
+        figures, key = values.pop("figures"), values.pop("key")
+        record = Record(paper=paper, **values)
         sound = (
             isinstance(record.row, str)
             and record.key == key

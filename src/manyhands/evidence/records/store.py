@@ -6,19 +6,20 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, replace
 from pathlib import Path
 
+from manyhands.evidence.records.latest import merged
 from manyhands.evidence.records.packed import open_packed, packed_papers, write_packed
-from manyhands.evidence.records.records import Record, digest_of_figures, sound_record
+from manyhands.evidence.records.records import Record, sound_record, stored_fields
 from manyhands.io.files import waiting_lock, write_atomically
 
 SPOOL = ".spool"
 
+_LOG = logging.getLogger("manyhands")
 
-def spool(results: str | Path, record: Record, paper: str) -> Path:
-    """Write a record into the spool of a paper, atomically.
+
+def write_record(results: str | Path, record: Record) -> Path:
+    """Write a record into the spool of its paper, atomically; `pack` later adds it to the others.
 
     Raises
     ------
@@ -27,7 +28,7 @@ def spool(results: str | Path, record: Record, paper: str) -> Path:
     ValueError
         If a figure is not finite, since JSON has no such numbers.
     """
-    content = {**asdict(record), "figures": digest_of_figures(record)}
+    content = stored_fields(record)
     # One field per line, for human readers.
     lines = [
         f"{json.dumps(name)}: {json.dumps(content[name], sort_keys=True, allow_nan=False)}"
@@ -36,56 +37,35 @@ def spool(results: str | Path, record: Record, paper: str) -> Path:
     # The stamp makes the order of names the order of writing.
     stamp = f"{time.time_ns():020}-{os.getpid()}"
     name = f"{stamp}-{record.row.replace('/', '__')}-{record.seed}-{record.key[:12]}.json"
-    path = Path(results) / SPOOL / paper / name
+    path = Path(results) / SPOOL / record.paper / name
     return write_atomically(path, "{\n" + ",\n".join(lines) + "\n}\n")
 
 
-def spooled(results: str | Path, paper: str = "*", cell: str = "*") -> Iterator[Path]:
-    """Yield the files of the spool in the order in which they were written.
+def spooled(results: str | Path, paper: str = "*", key: str = "") -> list[Path]:
+    """Return the files of the spool in the order in which they were written.
 
     Parameters
     ----------
     results : str or Path
     paper : str
         Key of a paper; default: all papers.
-    cell : str
-        Pattern for "<seed>-<first 12 characters of the key>"; default: all cells.
+    key : str
+        Key of a run; default: all runs.
     """
-    files = (Path(results) / SPOOL).glob(f"{paper}/[0-9]*-{cell}.json")
-    yield from sorted(files, key=lambda path: path.name)
+    files = (Path(results) / SPOOL).glob(f"{paper}/[0-9]*-{key[:12]}*.json")
+    return sorted(files, key=lambda path: path.name)
 
 
 def read_spooled(path: Path) -> Record | None:
     """Read a spooled record; None if it is truncated, altered, or packed in the meantime."""
     try:
-        return sound_record(json.loads(path.read_text(encoding="utf-8")))
+        return sound_record(json.loads(path.read_text(encoding="utf-8")), path.parent.name)
     except (OSError, ValueError):
         return None
 
 
-OWN = "own"
-"""Key used in place of a paper's for rows that are in no paper's table."""
-
-_LOG = logging.getLogger("manyhands")
-
-
-def write_record(results: str | Path, record: Record, paper: str = OWN) -> Path:
-    """Write a record, atomically; `pack` later adds it to the others of its paper.
-
-    If a run has several records under one key, the last finished one counts.
-
-    Raises
-    ------
-    WriteError
-        If the folder cannot be written.
-    ValueError
-        If a figure is not finite.
-    """
-    return spool(results, record, paper)
-
-
 def read_records(results: str | Path) -> list[Record]:
-    """Return all usable records of a results folder, by row, seed and key; warn of others."""
+    """Return all usable records of a results folder, by paper, row and seed; warn of others."""
     # The spool is read first: a record packed in between is then read from the packed files.
     waiting = _read_spool(results)
     found: list[Record] = []
@@ -94,35 +74,25 @@ def read_records(results: str | Path) -> list[Record]:
         found += packed.records()
         for problem in packed.problems():
             _LOG.warning("%s", problem)
-    return _merge([*found, *waiting])
+    return merged([*found, *waiting])
 
 
-def find(results: str | Path, row: str, seed: int, key: str) -> Record | None:
-    """Return the record of a run, or None if there is no usable one."""
-    found = [record for record in _of_key(results, seed, key) if record.row == row]
-    return found[0] if found else None
+def find(results: str | Path, paper: str, key: str) -> Record | None:
+    """Return a paper's record of a run, or None if there is no usable one."""
+    return next((record for record in _of_key(results, key) if record.paper == paper), None)
 
 
-def find_equal(results: str | Path, row: str, seed: int, key: str) -> Record | None:
-    """Return the finished run of a row that differs only in name, renamed to this row.
+def find_recorded(results: str | Path, paper: str, content: str, seed: int) -> Record | None:
+    """Return a paper's record of a row's content with one seed, whatever data it was made on."""
+    waiting = [record for record in _read_spool(results) if record.paper == paper]
+    packed = open_packed(results, paper).records(lambda line: line.get("seed") == seed)
+    found = {(record.content, record.seed): record for record in merged([*packed, *waiting])}
+    return found.get((content, seed))
 
-    Two tables may show the same experiment.
-    """
-    done = [record for record in _of_key(results, seed, key) if record.status == "done"]
-    return replace(done[0], row=row) if done else None
 
-
-def find_runs(results: str | Path, row: str, seed: int) -> list[Record]:
-    """Return the records of a row with one seed, by any code and on any data."""
-    waiting = _read_spool(results, f"{seed}-*")
-    packed = [
-        record
-        for paper in packed_papers(results)
-        for record in open_packed(results, paper).records(
-            lambda line: line.get("seed") == seed and row in line.get("rows", ())
-        )
-    ]
-    return [record for record in _merge([*packed, *waiting]) if record.row == row]
+def find_equal(results: str | Path, key: str) -> Record | None:
+    """Return a finished run from any paper: tables of two papers may show the same experiment."""
+    return next((record for record in _of_key(results, key) if record.status == "done"), None)
 
 
 def pack(results: str | Path) -> None:
@@ -163,14 +133,14 @@ def _pack_paper(results: str | Path, paper: str) -> None:
             Path(results) / SPOOL / paper,
         )
         return
-    write_packed(results, paper, _merge([*old, *new.values()]))
+    write_packed(results, paper, merged([*old, *new.values()]))
     for path in new:
         path.unlink(missing_ok=True)
 
 
-def _read_spool(results: str | Path, cell: str = "*") -> list[Record]:
+def _read_spool(results: str | Path, key: str = "") -> list[Record]:
     found = []
-    for path in spooled(results, cell=cell):
+    for path in spooled(results, key=key):
         record = read_spooled(path)
         if record is not None:
             found.append(record)
@@ -179,21 +149,11 @@ def _read_spool(results: str | Path, cell: str = "*") -> list[Record]:
     return found
 
 
-def _of_key(results: str | Path, seed: int, key: str) -> list[Record]:
-    waiting = _read_spool(results, f"{seed}-{key[:12]}")
+def _of_key(results: str | Path, key: str) -> list[Record]:
+    waiting = _read_spool(results, key)
     packed = [
         record
         for paper in packed_papers(results)
         for record in open_packed(results, paper).records(lambda line: line.get("key") == key)
     ]
-    return [record for record in _merge([*packed, *waiting]) if record.key == key]
-
-
-def _merge(records: Iterable[Record]) -> list[Record]:
-    """Keep one record per run and key: the last finished one, or else the last one."""
-    kept: dict[tuple[str, int, str], Record] = {}
-    for record in records:
-        place = (record.row, record.seed, record.key)
-        if record.status == "done" or place not in kept or kept[place].status != "done":
-            kept[place] = record
-    return [kept[place] for place in sorted(kept)]
+    return [record for record in merged([*packed, *waiting]) if record.key == key]

@@ -1,1 +1,1 @@
-"""Running rows over seeds: cells, the code they depend on, and worker processes."""
+"""Running rows over seeds: cells, worker processes, and comparison with the records."""

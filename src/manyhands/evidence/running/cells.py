@@ -21,18 +21,17 @@ from sklearn.utils.validation import has_fit_parameter
 from manyhands._version import __version__
 from manyhands.annotations.encoding import as_values, missing_mask
 from manyhands.evidence.data.sets import Data, checksum, load_data
+from manyhands.evidence.experiments.papers import paper_of
 from manyhands.evidence.experiments.rows import Row
 from manyhands.evidence.measures.training import held_out_likelihood
-from manyhands.evidence.objects import find_object
+from manyhands.evidence.objects import find_measure
 from manyhands.evidence.records.records import (
     GOLD,
     HELD_OUT,
     LAST,
     ORACLE,
     Record,
-    cell_key,
 )
-from manyhands.evidence.running.code import code_hash
 from manyhands.exceptions import AnnotationError, DataNotFoundError
 from manyhands.metrics import accuracy, macro_f1
 
@@ -77,14 +76,12 @@ def run_cell(row: Row, seed: int, data: Data | None = None) -> Record:
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         outcome = {"status": "failed", "reason": reason, "trace": traceback.format_exc()}
-    specification, code = row.specification(), code_hash(row)
     return Record(
+        paper=paper_of(row),
         row=row.id,
         seed=seed,
-        key=cell_key(specification, seed, checked, code),
-        specification=specification,
+        specification=row.specification(),
         data_checksum=checked,
-        code=code,
         versions=versions(),
         commit=commit(),
         started=started.isoformat(timespec="seconds"),
@@ -115,7 +112,7 @@ def _measure(row: Row, seed: int, data: Data) -> dict[str, Any]:
     }
     extra: dict[str, Any] = {}
     for name in row.extra:
-        extra |= _measured(name, find_object(name, row.folder)(model, data))
+        extra |= _measured(name, find_measure(name, row.folder)(model, data))
     return {"metrics": metrics, "extra": extra, "history": _columns(history)}
 
 

@@ -22,6 +22,10 @@ BUSY = "running elsewhere"
 
 SAME, DIFFERENT = "same figures", "other figures"
 
+MISSING, ANEW, COMPARE = "missing", "anew", "compare"
+"""What a job does: run cells without a finished run; run all, replacing records; or run all and
+compare them with their records, which stay as they are."""
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -44,7 +48,7 @@ class Outcome:
     seed : int
     status : str
         "done", "failed" or "skipped" as in its record; "done before"; "not run" (for example,
-        because the budget is spent); after a check, "same figures" or "other figures".
+        because the budget is spent); in a rerun, "same figures" or "other figures".
     reason : str or None
         Why it is not done, or which figure differs.
     seconds : float
@@ -99,13 +103,13 @@ class Job:
         Folder of the records.
     deadline : float
         Unix time in seconds after which no cell is started.
-    check : bool
-        Compare finished cells with their records instead of recording new runs.
+    what : str
+        `MISSING`, `ANEW` or `COMPARE`.
     """
 
     results: str
     deadline: float
-    check: bool
+    what: str
 
 
 def select_rows(rows: Sequence[Row], what: str) -> list[Row]:

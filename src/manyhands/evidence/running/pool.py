@@ -12,10 +12,11 @@ from datetime import UTC, datetime
 from multiprocessing.connection import wait
 
 from manyhands.evidence.experiments.papers import paper_of
-from manyhands.evidence.records.records import Record, cell_key
+from manyhands.evidence.records.records import Record
 from manyhands.evidence.records.store import write_record
 from manyhands.evidence.running.plan import (
     BUSY,
+    COMPARE,
     Cell,
     Job,
     Outcome,
@@ -141,20 +142,17 @@ def _workers(n: int, job: Job) -> Iterator[list[_Worker]]:
 def _record_death(cell: Cell, worker: _Worker, job: Job) -> Outcome:
     """Record a failure of the cell on behalf of the process that died."""
     from manyhands.evidence.running.cells import commit, versions
-    from manyhands.evidence.running.code import code_hash
 
     worker.stop()
     reason = f"the process died ({_how(worker.process.exitcode)})"
     seconds = time.perf_counter() - worker.since
-    if not job.check:
-        specification, code = cell.row.specification(), code_hash(cell.row)
+    if job.what != COMPARE:
         record = Record(
+            paper=paper_of(cell.row),
             row=cell.row.id,
             seed=cell.seed,
-            key=cell_key(specification, cell.seed, "", code),
-            specification=specification,
+            specification=cell.row.specification(),
             data_checksum="",
-            code=code,
             versions=versions(),
             commit=commit(),
             started=worker.started.isoformat(timespec="seconds"),
@@ -163,7 +161,7 @@ def _record_death(cell: Cell, worker: _Worker, job: Job) -> Outcome:
             status="failed",
             reason=reason,
         )
-        write_record(job.results, record, paper_of(cell.row))
+        write_record(job.results, record)
     return Outcome(cell.row.id, cell.seed, "failed", reason, seconds)
 
 

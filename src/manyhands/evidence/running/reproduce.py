@@ -9,16 +9,14 @@ failed, and the other cells continue.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable
 from pathlib import Path
 
 from manyhands.evidence.experiments.rows import Row
-from manyhands.evidence.records.adoptions import read_adoptions
-from manyhands.evidence.records.records import digest
-from manyhands.evidence.records.store import pack, read_records
+from manyhands.evidence.records.store import pack
 from manyhands.evidence.running.plan import (
-    Cell,
+    ANEW,
+    MISSING,
     Job,
     Outcome,
     ProgressListener,
@@ -28,7 +26,6 @@ from manyhands.evidence.running.plan import (
     list_cells,
 )
 from manyhands.evidence.running.pool import run_cells
-from manyhands.exceptions import AnnotationError
 
 
 def reproduce(
@@ -37,10 +34,11 @@ def reproduce(
     *,
     jobs: int | None = None,
     seeds: int | None = None,
+    anew: bool = False,
     budget_minutes: float | None = None,
     progress: ProgressListener | None = None,
 ) -> list[Outcome]:
-    """Run the cells of rows that have no record yet.
+    """Run the cells of rows that have no finished run yet.
 
     Parameters
     ----------
@@ -52,6 +50,8 @@ def reproduce(
     seeds : int, optional
         Number of seeds per row: the first ones of the row, then the integers after its largest
         seed. Default: the row's own seeds.
+    anew : bool
+        Run also the cells that have a finished run; the new records replace the earlier ones.
     budget_minutes : float, optional
         After this many minutes no cell is started; running cells are finished.
     progress : ProgressListener, optional
@@ -70,63 +70,8 @@ def reproduce(
     """
     check_positive(seeds=seeds, budget_minutes=budget_minutes)
     cells = list_cells(rows, seeds)
-    job = Job(str(results), deadline_in(budget_minutes), check=False)
+    job = Job(str(results), deadline_in(budget_minutes), ANEW if anew else MISSING)
+    pack(results)  # What a killed call left: it supersedes earlier runs.
     outcomes = run_cells(cells, job, jobs, progress or Silent())
     pack(results)
     return outcomes
-
-
-def recheck(
-    rows: Iterable[Row],
-    results: str | Path,
-    *,
-    sample: int = 3,
-    jobs: int | None = None,
-    budget_minutes: float | None = None,
-    progress: ProgressListener | None = None,
-) -> list[Outcome]:
-    """Run a sample of the finished cells again and compare every figure exactly.
-
-    Parameters
-    ----------
-    rows, results, jobs, budget_minutes, progress
-        As in `reproduce`.
-    sample : int
-        Number of cells to run again, drawn with a fixed seed. Records of earlier code are not
-        drawn, unless they are adopted.
-
-    Returns
-    -------
-    list of Outcome
-        "same figures", or "other figures" with the first that differs. Records stay unchanged.
-
-    Raises
-    ------
-    AnnotationError
-        If ``sample``, ``jobs`` or ``budget_minutes`` are not positive, or nothing is finished yet.
-    """
-    check_positive(sample=sample, budget_minutes=budget_minutes)
-    finished = _finished(rows, results)
-    if not finished:
-        raise AnnotationError(
-            f"results={str(results)!r} has no finished run of these rows with their present "
-            "specification and code; reproduce them first"
-        )
-    drawn = random.Random(0).sample(finished, min(sample, len(finished)))
-    job = Job(str(results), deadline_in(budget_minutes), check=True)
-    return run_cells(drawn, job, jobs, progress or Silent())
-
-
-def _finished(rows: Iterable[Row], results: str | Path) -> list[Cell]:
-    """Return the cells that are done with the present rows and the present code."""
-    from manyhands.evidence.running.code import code_hash
-
-    adoptions = read_adoptions(results)
-    now = {(row.id, row.key, code_hash(row)): row for row in rows}
-    found: dict[tuple[str, int], Cell] = {}
-    for record in read_records(results):
-        row = now.get((record.row, digest(record.specification), adoptions.code_of(record)))
-        if row is not None and record.status == "done":
-            # Records of one cell differ in their data; at most one has the present data.
-            found[row.id, record.seed] = Cell(row, record.seed)
-    return list(found.values())

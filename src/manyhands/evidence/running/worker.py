@@ -11,20 +11,20 @@ import time
 import traceback
 import warnings
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import lru_cache
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from manyhands.evidence.experiments.papers import paper_of
-from manyhands.evidence.records.adoptions import read_adoptions
 from manyhands.evidence.records.records import Record, cell_key, first_difference
-from manyhands.evidence.records.store import find, find_equal, find_runs, write_record
+from manyhands.evidence.records.store import find, find_equal, find_recorded, write_record
 from manyhands.evidence.running.plan import (
     BUSY,
+    COMPARE,
     DIFFERENT,
     KEPT,
+    MISSING,
     NOT_RUN,
     SAME,
     Cell,
@@ -82,61 +82,49 @@ def _run(cell: Cell, job: Job) -> Outcome:
             # Not recorded: the row itself says that it needs a GPU, and its data may be large.
             return outcome("skipped", lacking)
         data, kept = _look_up(cell, job)
-        if kept is not None and not job.check:
-            _confirm(kept, cell, job)
+        if kept is not None and job.what == MISSING:
             return outcome(KEPT)
         if late or not held:
             return outcome(NOT_RUN, "the budget is spent")
-        if job.check and kept is None:
-            return outcome(NOT_RUN, "its data have changed since it was recorded")
         record = run_cell(cell.row, cell.seed, data)
-        if kept is not None:
-            differing = first_difference(kept, record)
+        if job.what == COMPARE and record.status != "skipped":
+            differing = _difference(_recorded(cell, job), record)
             return outcome(SAME if differing is None else DIFFERENT, differing)
-        write_record(job.results, record, paper_of(cell.row))
+        if job.what != COMPARE:
+            write_record(job.results, record)
         return outcome(record.status, record.reason)
 
 
 def _look_up(cell: Cell, job: Job) -> tuple[Any, Record | None]:
-    """Return a cell's data and, if it is done, its record; None for either that is missing."""
-    from manyhands.evidence.running.code import code_hash
-
+    """Return a cell's data and its finished run; None for either that is missing."""
+    row, paper = cell.row, paper_of(cell.row)
     try:
-        data, checked = _load(json.dumps(cell.row.data_of(cell.seed)), str(cell.row.folder))
+        data, checked = _load(json.dumps(row.data_of(cell.seed)), str(row.folder))
     except Exception:
         # Running the cell raises the same exception and records it.
         return None, None
-    key = cell_key(cell.row.specification(), cell.seed, checked, code_hash(cell.row))
-    record = find(job.results, cell.row.id, cell.seed, key)
-    if record is None and not job.check:
-        record = find_equal(job.results, cell.row.id, cell.seed, key)
-        if record is not None:
-            write_record(job.results, record, paper_of(cell.row))
-    if record is None or record.status != "done":
-        record = _find_adopted(cell, job, checked)
-    return data, record
+    key = cell_key(row.specification(), cell.seed, checked)
+    record = find(job.results, paper, key)
+    if record is None and job.what == MISSING:
+        found = find_equal(job.results, key)
+        if found is not None:
+            record = replace(found, paper=paper, row=row.id)
+            write_record(job.results, record)
+    return data, record if record is not None and record.status == "done" else None
 
 
-def _find_adopted(cell: Cell, job: Job, checked: str) -> Record | None:
-    """Return the finished run of earlier code that counts as made by the present code, or None."""
-    from manyhands.evidence.running.code import code_hash
-
-    row, adoptions = cell.row, read_adoptions(job.results)
-    for code in adoptions.codes_like(row.id, code_hash(row)):
-        key = cell_key(row.specification(), cell.seed, checked, code)
-        record = find(job.results, row.id, cell.seed, key)
-        if record is not None and record.status == "done":
-            return record
-    return None
+def _recorded(cell: Cell, job: Job) -> Record | None:
+    return find_recorded(job.results, paper_of(cell.row), cell.row.key, cell.seed)
 
 
-def _confirm(kept: Record, cell: Cell, job: Job) -> None:
-    """Make a finished run count again if runs with other data or code came after it."""
-    found = find_runs(job.results, kept.row, kept.seed)
-    when = max(record.confirmed or record.started for record in found)
-    if when > (kept.confirmed or kept.started):
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        write_record(job.results, replace(kept, confirmed=now), paper_of(cell.row))
+def _difference(recorded: Record | None, record: Record) -> str | None:
+    """Name the first figure that differs; the data may differ, too, as those that code makes."""
+    if recorded is None:
+        return "its record is gone"
+    found = first_difference(recorded, record)
+    if found is None or record.data_checksum in ("", recorded.data_checksum):
+        return found
+    return f"on other data: {found}"
 
 
 @lru_cache(maxsize=1)
