@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import math
 import sys
 from dataclasses import replace
@@ -25,14 +24,6 @@ from manyhands.evidence.data.sets import Data
 from manyhands.evidence.data.variants import with_fewer_instances
 from manyhands.evidence.records.records import GOLD, HELD_OUT, LAST, ORACLE, SELECTIONS
 from manyhands.evidence.running.cells import _chosen, _kept, commit
-from manyhands.evidence.running.code import (
-    _closure,
-    _code_hash,
-    _essence,
-    _home,
-    _nodes,
-    code_hash,
-)
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting import Watch
 from manyhands.fitting.monitors import _macro_f1
@@ -407,113 +398,6 @@ def test_the_peak_memory_is_the_runs_own(make_row, demo):
     del ballast
     after = run_cell(make_row(), 0, demo).peak_memory_mb
     assert after < during - 150
-
-
-# -- the code that matters --------------------------------------------------------------------
-
-
-def test_the_code_of_a_row_is_its_estimators(make_row, own):
-    own(OWN)
-    crowd_layer = code_hash(make_row())
-    assert code_hash(make_row(params="{max_epochs: 3}")) == crowd_layer
-    assert code_hash(make_row("CoNALClassifier")) != crowd_layer
-    assert code_hash(make_row("own_things:Constant", "{}")) != crowd_layer
-
-
-def test_the_code_of_a_row_is_that_of_its_folders_modules_too(make_row, own, tmp_path):
-    (tmp_path / "mine" / "my_helper.py").parent.mkdir(exist_ok=True)
-    (tmp_path / "mine" / "my_helper.py").write_text("FLIP = True\n")
-    own("from my_helper import FLIP\n" + OWN)
-    row = make_row("own_things:Constant", "{}")
-    before = code_hash(row)
-    (tmp_path / "mine" / "my_helper.py").write_text("FLIP = False\n")
-    _code_hash.cache_clear()
-    assert code_hash(row) != before
-    sys.modules.pop("my_helper", None)
-
-
-def test_what_measures_is_code_that_matters(make_row):
-    assert "manyhands.metrics.gold" in _closure(["manyhands.evidence.running.cells"])
-
-
-def test_code_is_followed_to_where_it_is_defined():
-    files = set(_closure(["manyhands.classifiers.crowd_layer"]))
-    home = "manyhands"
-    assert {
-        f"{home}.classifiers.crowd_layer",
-        f"{home}.fitting.classifier",
-        f"{home}.nn.noise_adaptation.crowd_layer",
-        f"{home}.objectives.crowd",
-        f"{home}.functional.annotations",
-        f"{home}.training.loop",
-        f"{home}.annotations.table",
-    } <= files
-    assert not {f"{home}.classifiers.conal", f"{home}.classifiers", f"{home}._version"} & files
-    assert f"{home}.inference.dawid_skene" in _closure([f"{home}.inference.dawid_skene"])
-    assert f"{home}.inference.majority_vote" in _closure([f"{home}.classifiers.aggregated"])
-
-
-def test_comments_and_docstrings_are_no_code(tmp_path):
-    plain, told, other = (tmp_path / name for name in ("a.py", "b.py", "c.py"))
-    plain.write_text("def f(x):\n    return x + 1\n")
-    told.write_text('"""A."""\n\ndef f(x):\n    """B\n\n    C."""\n    # D\n    return x + 1\n')
-    other.write_text("def f(x):\n    return x + 2\n")
-    assert _essence(plain) == _essence(told) != _essence(other)
-
-
-WORDS = """\
-import warnings
-
-def f(x):
-    if x == "a":
-        raise ValueError({0})
-    warnings.warn({1}, stacklevel=2)
-    return "b"
-"""
-
-
-def test_words_of_errors_are_no_code(tmp_path):
-    def essence(*words, source=WORDS):
-        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.py"
-        path.write_text(source.format(*words))
-        return _essence(path)
-
-    first = essence('"short"', 'f"{x} is new"')
-    longer = """
-            # why
-            "of more than one line: "
-            f"{x} à la {len('abc')}",
-        """
-    assert essence(longer, "'old'") == first
-    for change in (("x", '""'), ('""', "x"), ('"short", x', '""')):
-        assert essence(*change) != first
-    for old, new in (('"a"', '"c"'), ('"b"', '"c"'), ("ValueError", "KeyError"), ("=2", "=3")):
-        assert essence('""', '""', source=WORDS.replace(old, new)) != first
-
-
-def test_lazy_packages_are_followed_to_where_a_name_is_defined():
-    assert _home("manyhands", "CoNALClassifier") == "manyhands.classifiers.conal"
-    assert _home("manyhands.inference", "DawidSkene") == "manyhands.inference.dawid_skene"
-    assert _home("manyhands.exceptions", "AnnotationError") == "manyhands.exceptions"
-
-
-def test_every_import_of_ours_is_followed():
-    package = Path(manyhands.__file__).parent
-    imported = {
-        (node.module, alias.name): str(path)
-        for path in package.rglob("*.py")
-        for node in _nodes(path)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("manyhands")
-        for alias in node.names
-    }
-    assert len(imported) > 500
-    lost = [
-        (path, module, name)
-        for (module, name), path in imported.items()
-        if _home(module, name) is None
-        and not (package.parent / Path(*module.split("."), name)).is_dir()
-    ]
-    assert not lost
 
 
 def test_a_row_of_a_history_without_stages_is_found_by_its_round():
