@@ -168,29 +168,6 @@ def test_figures_with_a_deviation_on_pages_of_methods_are_quoted_from_records():
         assert not re.findall(r".*\d\s*±\s*\.?\d.*", own), f"{page.name} has figures without a cell"
 
 
-def test_results_in_prose_are_quoted_from_records():
-    refresh = import_file(ROOT / "docs" / "refresh.py")
-    number = "one|two|three|four|five|six|seven|eight|nine|ten|half a|[\\d.]+"
-    result = re.compile(
-        rf"(?<![\w.])0?\.[1-9]\d\d\b(?!\d)|\b\d\d\.\d+ ?%|\b(?:{number}) (?:and a half )?points?\b"
-    )
-    assert all(map(result.search, (".712 right", "71.2 %", "four points more", "gains 1.7 points")))
-    pages = [*refresh.pages()]
-    assert len(pages) > 60
-    for page in pages:
-        if page.name in ("benchmarks.md", "datasets.md"):  # Dated records; facts about data.
-            continue
-        text = re.sub(
-            r"```.*?```|<!-- (?:cell:|all claims) .+? -->.*?<!-- end -->",
-            "",
-            page.read_text(),
-            flags=re.S,
-        )
-        prose = re.sub(r"`[^`]*`|\]\([^)]*\)|^ *>.*", "", text, flags=re.M).splitlines()
-        found = list(filter(result.search, prose))
-        assert not found, f"{page.name} has figures without a cell: {found}"
-
-
 def import_file(path: Path):
     spec = spec_from_file_location(path.stem, path)
     module = module_from_spec(spec)
@@ -419,7 +396,7 @@ def test_kinds_are_read_off_the_classes():
             registry.get(other.__name__, "sampler", "selector")
 
 
-# -- how the sources stand: small files, no cycles of imports, flat hierarchies; stubs ------------
+# -- how the sources stand: no cycles of imports; stubs ------------------------------------------
 
 
 SOURCE = Path(manyhands.__file__).parent
