@@ -122,10 +122,7 @@ def test_fractions_are_labels_once_their_scale_is_said():
     assert np.array_equal(numbers[table.label].reshape(values.shape), values)
     right = krippendorff_alpha(AnnotationTable.from_matrix(ratings()), level="interval")
     assert krippendorff_alpha(table, level="interval") == pytest.approx(right, abs=1e-12)
-    assert (
-        summary(table).keys()
-        == summary(table, scale="interval").keys()
-    )
+    assert summary(table).keys() == summary(table, scale="interval").keys()
     dense = AnnotationTable.from_matrix(values, scale="ordinal")
     assert dense.classes.tolist() == table.classes.tolist()
 

@@ -22,7 +22,7 @@ from manyhands.annotations.ids import GIVEN, as_frame, in_natural_order, sorted_
 from manyhands.annotations.label_sets import Multilabel, one_label_per_row
 from manyhands.annotations.passes import PASSES, check_marks, pass_kinds, read_marks
 from manyhands.annotations.scales import Scale, read_classes, read_scale, warn_of_scale
-from manyhands.annotations.suspicious import refuse_copies
+from manyhands.annotations.suspicious import refuse_copies, warn_of_alike
 from manyhands.annotations.wide import (
     HEAD_OF_LONG,
     cells_of_frame,
@@ -182,6 +182,8 @@ def columns_of_frame(
     _warn_of_missing_labels(int((~given & ~passed).sum()), len(data), label)
     instance, instances = _encode_ids(data, task, tasks, "tasks")
     annotator, annotators = _encode_ids(data, worker, workers, "workers")
+    if workers is None:
+        warn_of_alike(annotators, annotator, f"column {worker!r}", "annotators")
     argument, declared = f"column {label!r}", None
     if classes is None:
         declared = declared_classes([data[label].to_native()], marks, argument)

@@ -225,9 +225,45 @@ def _warn_of_spellings(counts: Counts, argument: str) -> None:
         )
 
 
-def _spelled(value: str) -> Any:
+def warn_of_alike(ids: AnyArray, codes: IntArray, argument: str, what: str) -> None:
+    """Warn about ids that differ only in case, spaces or Unicode form.
+
+    Parameters
+    ----------
+    ids : array of shape (n,)
+    codes : integer array
+        The id of each row, for their numbers.
+    argument : str
+        Where they stand, for the message.
+    what : str
+        What they name, such as "annotators".
+    """
+    if ids.dtype.kind not in "UT":
+        return
+    spellings: dict[str, list[int]] = {}
+    for code, value in enumerate(ids.tolist()):
+        spellings.setdefault(_folded(value), []).append(code)
+    alike = [group for group in spellings.values() if len(group) > 1]
+    if not alike:
+        return
+    counts = np.bincount(codes, minlength=len(ids)).tolist()
+    groups = [_listed({ids[code].item(): counts[code] for code in group}) for group in alike]
+    more = f" and {len(groups) - SHOWN} more groups" if len(groups) > SHOWN else ""
+    warn_caller(
+        f"{argument} holds {what} whose names differ only in case, spaces or form: "
+        f"{'; '.join(groups[:SHOWN])}{more}. They count as different {what}. If they are the same, "
+        "write each name in one way: find and replace in the spreadsheet, or .str.strip() and "
+        ".replace({...}) in pandas"
+    )
+
+
+def _folded(value: str) -> str:
     seen = "".join(c for c in value if unicodedata.category(c) != "Cf")  # Zero-width spaces.
-    text = " ".join(unicodedata.normalize("NFKC", seen).casefold().split())
+    return " ".join(unicodedata.normalize("NFKC", seen).casefold().split())
+
+
+def _spelled(value: str) -> Any:
+    text = _folded(value)
     try:
         return float(text)
     except ValueError:

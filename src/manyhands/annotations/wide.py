@@ -158,6 +158,19 @@ def kind_of(name: str) -> str:
     return ""
 
 
+def gold_column(names: Iterable[str], used: Iterable[str] = ()) -> str | None:
+    """Return the only column that is called like gold labels, beside those in use.
+
+    Examples
+    --------
+    >>> gold_column(["task", "worker", "label", "gold_label"]), gold_column(["task", "label"])
+    ('gold_label', None)
+    """
+    others = set(names) - set(used)
+    found = [name for name in names if name in others and kind_of(name) == "gold"]
+    return found[0] if len(found) == 1 else None
+
+
 @dataclass(frozen=True)
 class _Family:
     """Columns whose names differ in one number, letter or word."""

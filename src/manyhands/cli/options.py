@@ -345,7 +345,8 @@ def read_gold_option(
     try:
         stated: dict[str, Any] = {name: options.get(name) for name in ("encoding", "separator")}
         spelled = {name: options[name] for name in ("mapping", "lowercase")}
-        gold = read_gold(path, classes=classes, **stated, **spelled)
+        own = {"task": options["task"]} if _is_among(path, annotations) else {}
+        gold = read_gold(path, classes=classes, **own, **stated, **spelled)
         found = gold.of_sets(multilabel, options.get("option"))
     except AnnotationError as error:
         raise AnnotationError(

@@ -58,6 +58,11 @@ PHRASES: Final[list[tuple[str, str]]] = [
     (r"manyhands\.io\.read_export\(\.\.\.\)\.left_out", "manyhands describe"),
     (r"read_export\(\.\.\.\)\.gold holds them", "give the file as --gold beside annotations"),
     (r"read_export\(\.\.\.\)\.tables holds them", "--option names one of them"),
+    (
+        r"read_export\(\.\.\.\)\.gold has them",
+        "to measure against them, give the file as --gold, too",
+    ),
+    (r"read_gold\(\) reads it", "to measure against it, give the file as --gold, too"),
     (r"\bwith_groups\(\) changes it", "--groups changes it"),
     (r"declare families with AnnotationTable\.with_groups", "give a table of families as --groups"),
     (r"\bgroups holds\b", "--groups holds"),

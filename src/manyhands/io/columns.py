@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from manyhands.annotations.encoding import distinct_text, missing_mask
 from manyhands.annotations.ids import ID_NAMES, base_name, letters
+from manyhands.annotations.wide import gold_column
 from manyhands.exceptions import AnnotationError
 from manyhands.io.files import is_typed
 from manyhands.typing import AnyArray, BoolArray, FloatArray
@@ -68,6 +69,14 @@ def _default(argument: str) -> str:
     return "label" if argument == "gold" else argument
 
 
+def note_of_gold(names: Sequence[str], used: Iterable[str]) -> str | None:
+    """Say that a long table has a column of gold labels, which its reader does not use."""
+    name = gold_column(names, used)
+    if name is None:
+        return None
+    return f"the column {name!r} is called like gold labels and is not used; read_gold() reads it"
+
+
 def require_column(frame: Frame, argument: str, name: str) -> None:
     """Raise an error if ``name`` is not a column."""
     if name not in frame.columns:
@@ -95,6 +104,26 @@ def with_types(frame: Frame, names: dict[str, str], path: Path) -> Frame:
         if typed.dtype.kind not in "UT":
             frame = with_column(frame, name, with_missing(typed[rows], missing))
     return frame
+
+
+def with_trimmed(frame: Frame, names: Iterable[str], path: Path) -> Frame:
+    """Remove the spaces around ids, which nobody sees in a spreadsheet; a note says so."""
+    for name in names:
+        if name not in frame.columns:
+            continue
+        cells = frame[name].to_list()
+        spaced = [cell for cell in cells if isinstance(cell, str) and cell != cell.strip()]
+        if spaced:
+            trimmed = [cell.strip() or None if isinstance(cell, str) else cell for cell in cells]
+            frame = with_column(frame, name, np.array(trimmed, dtype=object))
+            _LOG.info("%s: %s", path.name, spaces_left_out(len(spaced), name, spaced[0]))
+    return frame
+
+
+def spaces_left_out(n: int, name: str, example: str) -> str:
+    """Say that ids had spaces around them."""
+    values = "1 value" if n == 1 else f"{n:,} values"
+    return f"the spaces around {values} of the column {name!r} are left out, such as {example!r}"
 
 
 def canonical(text: AnyArray, *, floats: bool = False) -> AnyArray:

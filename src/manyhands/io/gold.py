@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
-from manyhands.annotations.encoding import encode, is_text, make_vocabulary, missing_mask
+from manyhands.annotations.encoding import encode, is_text, make_vocabulary, missing_mask, tidy
 from manyhands.annotations.frames import rows_of
 from manyhands.annotations.label_sets import NO_YES, Multilabel, name_of, read_cells
+from manyhands.annotations.wide import gold_column
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.io.columns import (
     Frame,
     canonical,
     find_column,
+    preview,
     require_column,
     with_missing,
     with_types,
@@ -62,6 +67,8 @@ class GoldFile:
     chosen : array of str of shape (n,) or None
         How each label came to be reviewed: "random", "queue", or "" where it is not said. None if
         the file does not say it of any.
+    at : tuple of str of length n or None
+        Where each label stands, such as "review.csv, row 3".
     """
 
     tasks: AnyArray
@@ -69,6 +76,7 @@ class GoldFile:
     splits: AnyArray | None = None
     n_not_reviewed: int = 0
     chosen: AnyArray | None = None
+    at: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -82,6 +90,33 @@ class GoldFile:
     def known(self) -> BoolArray:
         """Mask of the tasks that have a gold label, shape (n,)."""
         return ~missing_mask(self.labels)
+
+    def named(self, i: int) -> str:
+        """Name a label by its place and its task, for messages."""
+        task = f"task {self.tasks[i].item()!r}"
+        return task if self.at is None else f"{self.at[i]}: {task}"
+
+    def check_classes(self, classes: AnyArray) -> None:
+        """Refuse a label that is none of the classes, and say where it stands.
+
+        Raises
+        ------
+        AnnotationError
+        """
+        known = np.flatnonzero(self.known)
+        names = set(classes.tolist())
+        if {isinstance(v, str) for v in names} != {isinstance(self.labels[i], str) for i in known}:
+            return  # Of another type, which is another message.
+        wrong = [i for i in known.tolist() if self.labels[i] not in names]
+        if not wrong:
+            return
+        value = np.asarray(self.labels[wrong[0]]).item()
+        others = f" (and {len(wrong) - 1:,} more labels)" if len(wrong) > 1 else ""
+        raise AnnotationError(
+            f"{self.named(wrong[0])} has the label {value!r}{others}, which is none of the classes "
+            f"{preview(classes.tolist())}{nearest(value, names)}. Correct the label; if it is a "
+            "class, name all classes in classes="
+        )
 
     def of_sets(self, multilabel: Multilabel, option: str | None) -> GoldFile:
         """Read gold labels that are sets as the annotations are read; see `read_annotations`.
@@ -115,11 +150,12 @@ def read_gold(
 ) -> GoldFile:
     """Read gold labels, one row per task; an empty label means that there is no gold.
 
-    In a table with a column "reviewed", such as ``review.csv`` and ``labels.csv``, a label is known
-    if that column is filled in, or if the label differs from the one in the column "was". The other
-    labels were inferred and are left out; a note on the log says how many, and a warning if nothing
-    is left. A column "chosen" says which labels were drawn at random (`GoldFile.random`): those say
-    how sure the rest may be.
+    In a table with one row per annotation, the labels are those of the column that is called like
+    gold labels ("gold", "truth", ...). In a table with a column "reviewed", such as ``review.csv``
+    and ``labels.csv``, a label is known if that column is filled in, or if the label differs from
+    the one in the column "was". The other labels were inferred and are left out; a note on the log
+    says how many, and a warning if nothing is left. A column "chosen" says which labels were drawn
+    at random (`GoldFile.random`): those say how sure the rest may be.
 
     Parameters
     ----------
@@ -146,7 +182,7 @@ def read_gold(
         If the file does not exist.
     AnnotationError
         If the file is empty, damaged or of another format, a column is missing, a task occurs
-        twice, or a label is not in ``classes``.
+        twice or has two gold labels, or a label is not in ``classes``.
     """
     path = existing_file(path)
     spellings = Spellings.of(mapping, lowercase)
@@ -160,11 +196,13 @@ def read_gold(
             "task": find_column(frame, "task", task),
             "label": find_column(frame, "gold", label),
         }
+        if label == "label":
+            frame, names = _of_long(frame, names)
         for argument, name in names.items():
             require_column(frame, argument, name)
         if split != "split":
             require_column(frame, "split", split)
-        looked = _reviewed(frame, names["label"], path)
+        looked = _reviewed(frame, names["task"], names["label"], path)
         _note_unfinished_sample(frame, looked, path)
         if spellings is not None:
             frame = with_meanings(frame, names["label"], spellings)
@@ -176,24 +214,90 @@ def read_gold(
                 f"column {names['task']!r} holds a missing value in {rows_of(frame, gaps)}; give "
                 "every task its id, or drop the row"
             )
+        at = positions(frame, path, looked)
         frame = frame.filter(looked.tolist())
         ids = make_vocabulary(frame[names["task"]].to_numpy(), f"column {names['task']!r}")
-        labels = _gold_values(frame[names["label"]].to_numpy(), values, code_names)
+        raw = frame[names["label"]].to_numpy()
+        if values is not None:
+            given = with_missing(tidy(raw[~missing_mask(raw)], "gold"), missing_mask(raw))
+            GoldFile(ids, given, at=at).check_classes(values)
+        labels = _gold_values(raw, values, code_names)
         splits = np.array(frame[split].to_list(), dtype=str) if split in frame.columns else None
-        return GoldFile(ids, labels, splits, int((~looked).sum()), _how_chosen(frame))
+        return GoldFile(ids, labels, splits, int((~looked).sum()), _how_chosen(frame), at)
 
 
-def _reviewed(frame: Frame, label: str, path: Path) -> BoolArray:
+def _of_long(frame: Frame, names: dict[str, str]) -> tuple[Frame, dict[str, str]]:
+    """Read the gold labels beside annotations, each once: in the column that is called so.
+
+    Raises
+    ------
+    AnnotationError
+        If a task has two gold labels.
+    """
+    gold = gold_column(frame.columns, [names["task"]])
+    if gold is None or names["task"] not in frame.columns:
+        return frame, names
+    first: dict[Any, int] = {}
+    tasks = frame[names["task"]].to_list()
+    if len(set(tasks)) == len(tasks):
+        return frame, names
+    values = list(zip(tasks, frame[gold].to_list(), strict=True))
+    for i, (task, value) in enumerate(values):
+        known = values[first.setdefault(task, i)][1]
+        if known != value:
+            raise AnnotationError(
+                f"task {task!r} has the gold label {known!r} in "
+                f"{rows_of(frame, np.array([first[task]]))} and {value!r} in "
+                f"{rows_of(frame, np.array([i]))} (column {gold!r}); write one of them in all rows"
+            )
+    once = np.zeros(len(frame), dtype=bool)
+    once[list(first.values())] = True
+    _LOG.info("the column %r is read as the gold labels, once per task", gold)
+    return frame.filter(once.tolist()), names | {"label": gold}
+
+
+def positions(frame: Frame, path: Path, chosen: BoolArray) -> tuple[str, ...]:
+    """Where some rows of a frame stand in its file, as a spreadsheet numbers them."""
+    return tuple(f"{path.name}, {rows_of(frame, i)}" for i in np.flatnonzero(chosen)[:, None])
+
+
+def nearest(value: Any, known: Iterable[Any]) -> str:
+    """Say which of some names is written nearly as a value is, for a message; else "".
+
+    Examples
+    --------
+    >>> nearest("E99", ["E09", "F1"]), nearest("x", ["E09"])
+    ("; the nearest is 'E09'", '')
+    """
+    names = [str(name) for name in islice(known, MOST_COMPARED)]
+    found = get_close_matches(str(value), names, n=1)
+    return f"; the nearest is {found[0]!r}" if found else ""
+
+
+MOST_COMPARED = 5_000
+"""Names among which the nearest is looked for."""
+
+
+def _reviewed(frame: Frame, task: str, label: str, path: Path) -> BoolArray:
     """Mask of the labels that somebody looked at, as far as the table tells; else of all."""
     column = next((name for name in frame.columns if name.strip().lower() == REVIEWED), None)
     if column is None or column == label:
         return np.ones(len(frame), dtype=bool)
     marked = np.array([is_reviewed(mark) for mark in frame[column].to_list()], dtype=bool)
-    looked = marked
+    is_empty = marked & missing_mask(frame[label].to_numpy())
+    if (empty := np.flatnonzero(is_empty)).size:
+        more = f" (and {len(empty) - 1:,} more)" if len(empty) > 1 else ""
+        warn_caller(
+            f"{path.name}, {rows_of(frame, empty[:1])}{more}: the label of task "
+            f"{frame[task].to_list()[empty[0]]!r} is empty, although the column {column!r} says "
+            f"{frame[column].to_list()[empty[0]]!r}; it is not taken as known. Write the label"
+        )
+    looked = marked = marked & ~is_empty
     if WAS in frame.columns:
         now, was = (frame[name].to_numpy() for name in (label, WAS))
         looked = marked | (~missing_mask(now) & (now.astype(str) != was.astype(str)))
-    n, n_changed, n_idle = (int(rows.sum()) for rows in (looked, looked & ~marked, ~looked))
+    idle = ~looked & ~is_empty
+    n, n_changed, n_idle = (int(rows.sum()) for rows in (looked, looked & ~marked, idle))
     changed = f" ({n_changed} of them because the label was changed)" if n_changed else ""
     if not n:
         warn_caller(
@@ -203,8 +307,9 @@ def _reviewed(frame: Frame, label: str, path: Path) -> BoolArray:
         )
     elif n_idle or n_changed:
         _LOG.info(
-            f"{path.name}: {n:,} labels were reviewed{changed} and are taken as known; {n_idle:,} "
-            f"others are not, because their entry in the column {column!r} is empty"
+            f"{path.name}: {n:,} {'label was' if n == 1 else 'labels were'} reviewed{changed} and "
+            f"count{'s' * (n == 1)} as known; {n_idle:,} without an entry in the column {column!r} "
+            f"{'does' if n_idle == 1 else 'do'} not"
         )
     return looked
 

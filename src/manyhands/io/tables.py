@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,9 +29,9 @@ from manyhands.annotations.wide import (
     with_joined_task,
 )
 from manyhands.exceptions import AnnotationError
-from manyhands.io.columns import Frame, find_column, preview, with_types
+from manyhands.io.columns import Frame, find_column, note_of_gold, preview, with_trimmed, with_types
 from manyhands.io.features import read_array
-from manyhands.io.files import PathLike, existing_file, naming, suffix_of
+from manyhands.io.files import PathLike, existing_file, is_typed, naming, suffix_of
 from manyhands.io.frames import read_frame
 from manyhands.io.label_values import (
     by_kind,
@@ -43,6 +44,8 @@ from manyhands.io.label_values import (
 from manyhands.io.sheets import UNSTATED, Stated
 from manyhands.io.spellings import Spellings, read_mapping, with_meanings
 from manyhands.typing import AnyArray
+
+_LOG = logging.getLogger("manyhands")
 
 
 def read_table(
@@ -139,6 +142,8 @@ def table_of_frame(
     }
     if names["worker"] not in frame.columns:
         _refuse_own_work(frame, names)
+    if not is_typed(path):
+        frame = with_trimmed(frame, (names["task"], names["worker"]), path)
     if weight is not None:
         names["weight"] = weight
     if group is not None:
@@ -147,6 +152,8 @@ def table_of_frame(
         names["passes"] = passes or "pass"
     if "source" in frame.columns and set(frame["source"].to_list()) <= set(SOURCES):
         names["source"] = "source"
+    if note := note_of_gold(frame.columns, names.values()):
+        _LOG.info("%s: %s", path.name, note)
     is_cut = multilabel in ("join", "split")
     if spellings is not None and not is_cut:
         frame = with_meanings(frame, names["label"], spellings)

@@ -11,7 +11,7 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.decision import decide
-from manyhands.exceptions import AnnotationError, warn_caller
+from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.comparison import against_gold, compare_aggregators
 from manyhands.inference.identifiability import warn_of_unidentified
@@ -22,7 +22,7 @@ from manyhands.io import Consensus, Export, GoldFile, consensus
 from manyhands.io.contents import Shown, shown_of
 from manyhands.io.store import AnnotationStore
 from manyhands.io.writers import SUFFIXES, check_target, write_consensus
-from manyhands.jobs.gold import GoldRows, match_gold, note_unused_gold
+from manyhands.jobs.gold import match_gold, note_unused_gold
 from manyhands.jobs.outputs import keep_labels, label_rows, times_of
 from manyhands.models import load
 from manyhands.report import read_inputs, summarize_annotators, summarize_inputs
@@ -247,20 +247,11 @@ def tool_file(to: str) -> str:
     return f"{to}{SUFFIXES.get(to, '.csv')}"
 
 
-def known_rows(known: GoldFile, table: AnnotationTable | AnnotationStore) -> GoldRows:
-    """Match known classes to instances; a warning tells of those that have no annotations."""
-    rows = match_gold(known, table)
-    lost = int(known.known.sum() - (rows.codes >= 0).sum())
-    if lost:
-        warn_caller(f"{lost} of the known labels belong to tasks without annotations")
-    return rows
-
-
 def _known(known: GoldFile | None, table: AnnotationTable) -> dict[str, Any]:
     """Arguments of ``fit``: known classes, and which were drawn at random."""
     if known is None:
         return {}
-    rows = known_rows(known, table)
+    rows = match_gold(known, table)
     values = np.array([*table.classes.tolist(), None], dtype=object)
     return {"gold": values[rows.codes], "random_gold": rows.random}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.fitting.telling_columns import equals_class
 from manyhands.io import Export, GoldFile
+from manyhands.io.gold import nearest
 from manyhands.typing import AnyArray, BoolArray, IntArray
 
 TRAIN = ["train", "all", ""]
@@ -80,14 +82,19 @@ def match_gold(gold: GoldFile, table: AnnotationTable | ShardedAnnotations) -> G
             f"the {len(mine)} instances (such as {mine[0].item()!r}); use the same ids in both"
         )
     if not known.all():
-        unknown = gold.tasks[~known]
+        unknown = np.flatnonzero(~known)
+        shown = [gold.named(i) + nearest(theirs[i], mine.tolist()) for i in unknown[:3].tolist()]
+        shown += [f"and {len(unknown) - 3:,} more"] * (len(unknown) > 3)
         warn_caller(
-            f"{len(unknown)} of {len(theirs)} tasks with gold ({first_and_last(unknown)}) are not "
-            f"among the {len(mine)} instances ({first_and_last(mine)}) and are not evaluated"
+            f"{len(unknown)} of {len(theirs)} tasks with gold are not among the {len(mine)} "
+            f"instances ({first_and_last(mine)}), so their labels are not used ({'. '.join(shown)})"
+            ". Correct the ids, or delete the rows"
         )
     place, _ = encode(theirs[known], mine, argument="task of gold", vocabulary_name="instances")
     codes = np.full(table.n_instances, -1)
     splits = np.full(table.n_instances, "", dtype=object)
+    used = None if gold.at is None else tuple(compress(gold.at, known))
+    GoldFile(gold.tasks[known], gold.labels[known], at=used).check_classes(table.classes)
     codes[place] = _gold_codes(gold.labels[known], table.classes)
     splits[place] = "all" if gold.splits is None else gold.splits[known]
     drawn = None

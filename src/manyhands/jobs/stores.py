@@ -18,7 +18,7 @@ from manyhands.io import GoldFile, consensus, remote
 from manyhands.io.frames import write_parquet_parts, write_table
 from manyhands.io.mapped import release
 from manyhands.io.store import AnnotationStore
-from manyhands.jobs.aggregation import known_rows, measure
+from manyhands.jobs.aggregation import measure
 from manyhands.jobs.gold import match_gold
 from manyhands.jobs.outputs import label_rows
 from manyhands.report import annotator_columns
@@ -58,7 +58,7 @@ def aggregate_store(
     clamped = None
     own = {name: value for name, value in options.items() if value is not None}
     if known is not None:
-        found = known_rows(known, store)
+        found = match_gold(known, store)
         clamped = found.codes
         rows = np.flatnonzero(clamped >= 0)
         pairs = store.instances[rows].tolist(), store.classes[clamped[rows]].tolist()

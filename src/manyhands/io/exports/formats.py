@@ -17,6 +17,7 @@ from manyhands.annotations.wide import (
     task_columns,
 )
 from manyhands.exceptions import AnnotationError
+from manyhands.io.columns import find_name
 from manyhands.io.exports import folders, json_tools, label_studio, layouts, platforms, votes
 from manyhands.io.exports.parsing import Document
 from manyhands.io.exports.records import Asked, Gathered
@@ -291,13 +292,20 @@ def _as_named(documents: list[Document], name: str, asked: Asked) -> str:
         tables = [d for d in documents if d.kind == "table"]
         if tables and not any(form.is_sure(d) for d in tables for form in matching(d)):
             return "long"  # Of one annotator, whom no column names.
-    if name == "auto" and asked.worker and asked.label:
-        columns = [document.header or list(document.first) for document in documents]
-        if any({asked.worker, asked.label} <= set(names) for names in columns) and not any(
-            matching(document) for document in documents
-        ):
+    if name == "auto" and not any(map(matching, documents)):
+        headers = (document.header or list(document.first) for document in documents)
+        if any(_are_named(header, asked) for header in headers):
             return "long"
     return name
+
+
+def _are_named(header: list[str], asked: Asked) -> bool:
+    """Whether the columns that were named make a table a long one, with what its names say."""
+    if {asked.worker, asked.label} <= set(header):
+        return True
+    if asked.task is None or not set(task_columns(asked.task, header)) <= set(header):
+        return False
+    return find_name(header, "worker", asked.worker or "worker") in header
 
 
 def is_paired(worker: str | None, label: str | None) -> bool:

@@ -25,7 +25,7 @@ from manyhands.annotations.wide import (
     task_columns,
 )
 from manyhands.exceptions import AnnotationError
-from manyhands.io.columns import find_name, preview
+from manyhands.io.columns import find_name, note_of_gold, preview, spaces_left_out
 from manyhands.io.csv_files import released
 from manyhands.io.exports.json_tools import each
 from manyhands.io.exports.parsing import Document
@@ -301,7 +301,10 @@ def _account_for(roles: Roles, columns: Cells, into: Gathered, *, named: bool) -
     if not roles.task:
         into.note("no column holds ids, so the rows are numbered from 0; task= names one")
     if roles.gold is not None:
-        into.note(f"{roles.gold!r} is read as the gold labels, because of its name")
+        into.note(
+            f"{roles.gold!r} is read as the gold labels, because of its name: "
+            "read_export(...).gold has them"
+        )
     for name, reason in roles.others.items():
         if named:
             into.note(f"{name!r} is no annotator's column: {reason}")
@@ -350,6 +353,14 @@ def read_long(document: Document, into: Gathered, asked: Asked) -> None:
             (at, {n: released(cell) if document.separator else cell for n, cell in row.items()})
             for at, row in document.dicts()
         ]
+        for name in (*keys, worker):
+            spaced = [
+                row for _, row in document.records if (cell := row.get(name, "")) != cell.strip()
+            ]
+            if spaced:
+                into.note(spaces_left_out(len(spaced), name, spaced[0][name]))
+            for row in spaced:
+                row[name] = row[name].strip()
     question = None if "question" in (*keys, worker) else _question_of(document)
     label = asked.label if asked.question in (None, question) else asked.question
     label = label or find_name(names, "label", "label")
@@ -359,6 +370,8 @@ def read_long(document: Document, into: Gathered, asked: Asked) -> None:
     lost = [n for n in into.candidates if n not in (label, *shown, *_OF_ANNOTATIONS)]
     if lost:
         into.note(f"not kept as data of the items: {preview(lost)}; fields= takes their names")
+    if note := note_of_gold(names, (*keys, worker, label)):
+        into.note(note)
     is_own = asked.annotator_from is not None and worker not in names
     if not {*keys, label, *(() if is_own else (worker,))} <= set(names):
         document.records = []

@@ -18,6 +18,7 @@ from manyhands.annotations.ids import in_natural_order, sorted_order
 from manyhands.annotations.label_sets import NO_YES, Multilabel, check_choice, check_option
 from manyhands.annotations.passes import warn_of_unused
 from manyhands.annotations.scales import Coded, Scale, check_scale, read_classes, read_scale
+from manyhands.annotations.suspicious import warn_of_alike
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.io.columns import canonical, preview, with_missing
 from manyhands.io.exports.documents import open_documents
@@ -420,6 +421,8 @@ def _table(
     ordered = given + passed
     rows, instances = _ids([a.task for a in ordered])
     columns, annotators = _ids([a.worker for a in ordered])
+    if not choices.piece:
+        warn_of_alike(annotators, columns, "the question", "annotators")
     n = len(given)
     codes, classes, order = _classes(
         gathered, [a.labels[0] for a in given], choices, known, rows[:n]
@@ -516,7 +519,8 @@ def _gold_file(gathered: Gathered, gold: list[Gold], instances: AnyArray) -> Gol
     tasks = _as_kind(list(found), instances)
     labels = [str(next(iter(answers))[0]) for answers in found.values()]
     typed = canonical(np.array(labels, dtype=str), floats=True)
-    return GoldFile(tasks, with_missing(typed, np.zeros(len(typed), dtype=bool)))
+    at = tuple(first[task] for task in found)
+    return GoldFile(tasks, with_missing(typed, np.zeros(len(typed), dtype=bool)), at=at)
 
 
 def _as_kind(texts: list[str], like: AnyArray) -> AnyArray:
