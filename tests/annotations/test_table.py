@@ -390,7 +390,8 @@ def test_what_is_no_frame_is_named(records):
 
 def test_gaps_in_lists_of_text_stay_gaps():
     A = [["cat", np.nan], ["dog", -1], [None, "cat"]]
-    table = AnnotationTable.from_matrix(A)
+    with pytest.warns(UserWarning, match="A holds -1 in 1 cells beside 2 empty ones"):
+        table = AnnotationTable.from_matrix(A)
     assert table.classes.tolist() == ["cat", "dog"]
     assert table.n_annotations == 3
     with pytest.raises(AnnotationError, match="label is missing in row 1"):

@@ -107,6 +107,7 @@ SAMPLES = [
 
 
 @pytest.mark.data
+@pytest.mark.filterwarnings("ignore:.*whose names differ only in case")
 @pytest.mark.parametrize(("name", "options", "counts"), SAMPLES, ids=[s[0] for s in SAMPLES])
 def test_samples_have_the_documented_counts(data_home, name, options, counts):
     export = read_export(data_home.parent / "exports" / name, **options)

@@ -298,6 +298,7 @@ def test_what_is_refused(tmp_path, cut):
         cut(tmp_path / "b.json.gz", 300)
 
 
+@pytest.mark.filterwarnings("ignore:.*whose names differ only in case")
 @pytest.mark.parametrize("odd", [" ann", "a\0b"])
 def test_ids_that_a_table_would_change_are_refused(tmp_path, cut, odd):
     tasks = [studio(made("ann", "good"), made(odd, "bad"), number=k) for k in range(5)]

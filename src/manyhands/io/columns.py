@@ -107,23 +107,38 @@ def with_types(frame: Frame, names: dict[str, str], path: Path) -> Frame:
 
 
 def with_trimmed(frame: Frame, names: Iterable[str], path: Path) -> Frame:
-    """Remove the spaces around ids, which nobody sees in a spreadsheet; a note says so."""
+    """Remove spaces around ids that also occur without, which nobody sees; a note says so."""
     for name in names:
-        if name not in frame.columns:
-            continue
-        cells = frame[name].to_list()
-        spaced = [cell for cell in cells if isinstance(cell, str) and cell != cell.strip()]
-        if spaced:
-            trimmed = [cell.strip() or None if isinstance(cell, str) else cell for cell in cells]
-            frame = with_column(frame, name, np.array(trimmed, dtype=object))
-            _LOG.info("%s: %s", path.name, spaces_left_out(len(spaced), name, spaced[0]))
+        if name in frame.columns:
+            cells, spaced = trimmed(frame[name].to_list())
+            if spaced:
+                frame = with_column(frame, name, np.array(cells, dtype=object))
+                _LOG.info("%s: %s", path.name, spaces_left_out(spaced, name))
     return frame
 
 
-def spaces_left_out(n: int, name: str, example: str) -> str:
+def trimmed(cells: Sequence[Any]) -> tuple[list[Any], list[str]]:
+    """Remove spaces around texts that also occur without; return those that had some, too.
+
+    Examples
+    --------
+    >>> trimmed(["Anna", "Anna ", " Bob"])
+    (['Anna', 'Anna', ' Bob'], ['Anna '])
+    """
+    plain = {cell for cell in cells if isinstance(cell, str) and cell == cell.strip()}
+    spaced = [
+        cell
+        for cell in cells
+        if isinstance(cell, str) and cell.strip() in plain and cell not in plain
+    ]
+    meant = {cell: cell.strip() for cell in spaced}
+    return ([meant.get(cell, cell) for cell in cells] if spaced else list(cells)), spaced
+
+
+def spaces_left_out(spaced: Sequence[str], name: str) -> str:
     """Say that ids had spaces around them."""
-    values = "1 value" if n == 1 else f"{n:,} values"
-    return f"the spaces around {values} of the column {name!r} are left out, such as {example!r}"
+    values = "1 value" if len(spaced) == 1 else f"{len(spaced):,} values"
+    return f"the spaces around {values} of the column {name!r} are left out, such as {spaced[0]!r}"
 
 
 def canonical(text: AnyArray, *, floats: bool = False) -> AnyArray:

@@ -25,7 +25,7 @@ from manyhands.annotations.wide import (
     task_columns,
 )
 from manyhands.exceptions import AnnotationError
-from manyhands.io.columns import find_name, note_of_gold, preview, spaces_left_out
+from manyhands.io.columns import find_name, note_of_gold, preview, spaces_left_out, trimmed
 from manyhands.io.csv_files import released
 from manyhands.io.exports.json_tools import each
 from manyhands.io.exports.parsing import Document
@@ -354,13 +354,11 @@ def read_long(document: Document, into: Gathered, asked: Asked) -> None:
             for at, row in document.dicts()
         ]
         for name in (*keys, worker):
-            spaced = [
-                row for _, row in document.records if (cell := row.get(name, "")) != cell.strip()
-            ]
+            cells, spaced = trimmed([row.get(name) for _, row in document.records])
             if spaced:
-                into.note(spaces_left_out(len(spaced), name, spaced[0][name]))
-            for row in spaced:
-                row[name] = row[name].strip()
+                into.note(spaces_left_out(spaced, name))
+                for (_, row), cell in zip(document.records, cells, strict=True):
+                    row[name] = cell
     question = None if "question" in (*keys, worker) else _question_of(document)
     label = asked.label if asked.question in (None, question) else asked.question
     label = label or find_name(names, "label", "label")
