@@ -501,7 +501,8 @@ def measure(cell: Cell) -> dict[str, Any]:
         proba = np.asarray(model.predict_proba(data.X_test), dtype=np.float64)
     y, classes = np.asarray(data.y_test), np.asarray(model.classes_)
     found = classes[proba.argmax(axis=1)]
-    prior = getattr(model, "class_prior_", None)
+    # What `decision="balanced"` divides by.
+    prior = getattr(model, "prediction_prior_", getattr(model, "class_prior_", None))
     record = {
         **cell._asdict(),
         **scores(y, found),

@@ -1,10 +1,11 @@
 """Exceptions and warnings that manyhands raises on purpose, and the rollback of a failed fit."""
 
+import logging
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
-from warnings import warn
 
 __all__ = [
     "AnnotationError",
@@ -20,6 +21,7 @@ __all__ = [
     "WriteError",
     "all_or_nothing",
     "raise_missing_extra",
+    "silenced",
     "warn_caller",
 ]
 
@@ -88,7 +90,20 @@ def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
     level, frame = 1, sys._getframe()
     while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] == "manyhands":
         level, frame = level + 1, frame.f_back
-    warn(message, category, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)
+
+
+@contextmanager
+def silenced(log: str) -> Iterator[None]:
+    """Show no warnings, and nothing of a log, which is given by name."""
+    logger = logging.getLogger(log)
+    before, logger.disabled = logger.disabled, True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.disabled = before
 
 
 @contextmanager

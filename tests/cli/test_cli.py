@@ -327,6 +327,25 @@ def test_predictions_are_measured_on_new_items_alone(home):
     refused(3, "predict", "out", "new.npz", "--gold", "old.csv", says=["use the same ids in both"])
 
 
+@pytest.mark.filterwarnings("always:48 of 48 gold")
+def test_items_of_earlier_training_are_told_by_their_ids_whatever_else_the_table_holds(home):
+    """An id that a spreadsheet would take for a formula, and a text beyond a field of csv's."""
+    rows = read_rows(home / "A_ids.csv")
+    rename = {"t0": "=a1"}
+    named = [[rename.get(row[0], row[0]), *row[1:]] for row in rows]
+    texts = [[*named[0], "text"], *([*row, "long " * 40_000] for row in named[1:])]
+    write_csv(home / "B.csv", texts)
+    held = np.load("ids.npz", allow_pickle=True)
+    ids = [rename.get(task, task) for task in held["task"].tolist()]
+    np.savez("renamed.npz", X=held["X"], task=np.array(ids))
+    files = ["--features", "renamed.npz", "--annotations", "B.csv", "--folds", 0]
+    done("fit", *files, "--out", "out")
+    labels = done_json("predict", "out", "renamed.npz")["labels"]
+    write_csv(home / "old.csv", [("task", "label"), *((r["task"], r["label"]) for r in labels)])
+    found = done("predict", "out", "renamed.npz", "--gold", "old.csv")
+    assert "48 of 48 gold labels are of items that the model was trained on" in found.stderr
+
+
 def write_named_features(home):
     """Features with names and ids: as fitted, in another order, and what is wrong with such."""
     X = pd.DataFrame(np.load(home / "X.npy"), columns=list("abcd"))

@@ -49,7 +49,7 @@ def test_the_next_batch_as_a_table_and_as_json(pilot):
     shown = done("next", "A.csv", "-n", 12, "--audit", "gold.csv", "--min-gain", 0.9).stdout
     assert "and 2 more" in shown
     assert "stop: " in shown
-    assert "on 60 audited labels" in shown
+    assert "estimated from 60\u00a0labels that people checked at random" in shown
     one = done("next", "A.csv", "-n", 1, "--warm-up", 0, "--explore").stdout
     assert one.startswith("Next annotation\n")
     assert "go on: each of the next " in one

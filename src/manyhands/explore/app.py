@@ -22,6 +22,7 @@ from manyhands.io.corrections import FIELDS
 from manyhands.io.frames import write_table
 from manyhands.io.writers import write_consensus
 from manyhands.report.html import style_sheet
+from manyhands.report.planning import enough
 from manyhands.report.words import FILTERS, visible
 
 try:
@@ -324,6 +325,7 @@ def _environment() -> Environment:
     environment.filters.update(FILTERS)
     environment.filters["prose"] = prose
     environment.filters["query"] = urlencode
+    environment.globals["enough"] = enough
     return environment
 
 

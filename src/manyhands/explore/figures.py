@@ -15,11 +15,12 @@ from manyhands.annotations import AnnotationTable
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.io import consensus
-from manyhands.metrics import annotator_reliability
+from manyhands.metrics import Level, annotator_reliability
 from manyhands.planning import AnnotatorScreen, review_queue
 from manyhands.planning.screening import LEVEL
 from manyhands.registry import find_aggregator
 from manyhands.report.inputs import Inferred, Inputs
+from manyhands.report.levels import Told, headline, headline_of_new_items, tell_labels
 from manyhands.report.planning import Basis, basis_of, screening_of
 from manyhands.typing import BoolArray, FloatArray, IntArray
 
@@ -58,6 +59,8 @@ class Figures:
         What plans rest on; None without two classes.
     screens : dict {code: AnnotatorScreen}
         Who needs a look and why, of the annotators with annotations.
+    told : Told
+        How many labels are right.
     """
 
     n_records: int
@@ -77,6 +80,7 @@ class Figures:
     inputs: Inputs
     basis: Basis | None
     screens: dict[int, AnnotatorScreen]
+    told: Told
 
 
 class Model:
@@ -93,7 +97,7 @@ class Model:
     saved : array of shape (n, C)
         Posterior in the folder.
     described : dict
-        ``methods`` of the folder's summary.
+        The folder's summary.
     ended : array of shape (n_annotations,), optional
         When each annotation was given.
     known : integer array of shape (n,), optional
@@ -104,6 +108,8 @@ class Model:
     name : str
     command : {"fit", "aggregate"}
         What made the folder.
+    new_items : str
+        How often the folder's classifier is right on new items; empty without one.
     notes : list of str
         What a reader should know.
     """
@@ -117,16 +123,18 @@ class Model:
         known: IntArray | None = None,
     ) -> None:
         self.notes: list[str] = []
+        self.new_items = headline_of_new_items(described)
         self._table, self._ended = table, ended
-        self._make = self._maker(described.get("aggregator"))
+        self._summary, self._known, methods = described, known, described["methods"]
+        self._make = self._maker(methods.get("aggregator"))
         self._fitted = self._make().fit(table)
         # What the folder's labels say is compared with the same corrections, or they count twice.
         before = self._fitted if known is None else self.aggregate(known)
         self._alone = before.posterior_
-        classifier = described.get("classifier")
+        classifier = methods.get("classifier")
         self.command = "fit" if classifier else "aggregate"
         self._saved = saved if classifier else None
-        self.name = str((classifier or described.get("aggregator") or {}).get("name", "DawidSkene"))
+        self.name = str((classifier or methods.get("aggregator") or {}).get("name", "DawidSkene"))
         if classifier is None:
             annotated = table.annotations_per_instance() > 0
             other = (self._alone.argmax(axis=1) != saved.argmax(axis=1)) & annotated
@@ -176,6 +184,36 @@ class Model:
         found[rows] = 0.0
         found[rows, known[rows]] = 1.0
         return found
+
+    def told(
+        self,
+        aggregator: BaseAggregator,
+        posterior: FloatArray,
+        known: IntArray,
+        drawn: BoolArray | None,
+    ) -> Told:
+        """How many labels are right: as the folder's report says while that is of these labels.
+
+        What gold measured there remains true of the labels that nobody corrects.
+        """
+        kept = self._summary.get("levels")
+        before = np.full(len(known), -1) if self._known is None else self._known
+        if kept and not self.notes:
+            is_measured = kept["labels"] is not None and kept["labels"]["source"] == "gold"
+            if is_measured or np.array_equal(known, before):
+                level = None if kept["labels"] is None else Level(**kept["labels"])
+                return Told(level, headline(self._summary))
+        if self._saved is None:
+            return tell_labels(self._table, aggregator, posterior.argmax(axis=1), posterior)
+        rows = np.flatnonzero((known >= 0) & (before < 0) & (False if drawn is None else drawn))
+        audit = np.full(len(known), -1)
+        audit[rows] = known[rows]
+        posterior = posterior.copy()
+        posterior[rows] = self._saved[rows]  # As it was before anybody looked.
+        calibrated = bool((kept or {}).get("is_calibrated"))
+        more: dict[str, Any] = {"fitted": aggregator, "audit": audit, "is_calibrated": calibrated}
+        more["identified"] = aggregator.identified_
+        return tell_labels(self._table, None, posterior.argmax(axis=1), posterior, **more)
 
     def inputs(self, aggregator: BaseAggregator, posterior: FloatArray) -> Inputs:
         """The same as the functions of the report take it."""
@@ -233,6 +271,7 @@ def compute(
         inputs,
         basis,
         {place[each.annotator]: each for each in screening if each.n_annotations},
+        model.told(aggregator, posterior, known, drawn),
     )
 
 

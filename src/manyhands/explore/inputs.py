@@ -93,7 +93,7 @@ def _desk(
 ) -> Desk:
     times = times_of(contents.export, table.observed)
     known = _known_before(found, journal.records)
-    model = Model(table, found.posterior, described["methods"], times.get("ended"), known)
+    model = Model(table, found.posterior, described, times.get("ended"), known)
     title = described.get("title", UNTITLED)
     title = "Labels" if title == UNTITLED else str(title)
     desk = Desk(table, model, journal, contents, title=title, by=by)

@@ -25,7 +25,7 @@ from manyhands.inference.clusters import cluster_of
 from manyhands.inference.dependence import Dependence, dependence_of, exponents
 from manyhands.inference.em import estimate_confusions
 from manyhands.inference.family_warnings import warn_of_shared_mistakes
-from manyhands.inference.gold_samples import KnownLabels
+from manyhands.inference.gold_samples import KnownLabels, sampled_rows
 from manyhands.inference.identifiability import decided, unidentified, warn_of_unidentified
 from manyhands.inference.inputs import (
     check_annotations,
@@ -392,12 +392,7 @@ class BaseAggregator(BaseEstimator):
 
     def _sampled_rows(self) -> IntArray:
         """Instances with gold that is known to be drawn at random."""
-        drawn = self._random_gold
-        if self._gold is None or self.gold_sample == "chosen":
-            return np.zeros(0, dtype=np.int64)
-        if self.gold_sample == "random":
-            drawn = np.ones(len(self._gold), dtype=bool)
-        return np.flatnonzero((self._gold >= 0) & (False if drawn is None else drawn))
+        return sampled_rows(self._gold, self.gold_sample, self._random_gold)
 
     def _lone_families(self, votes: Any) -> LoneFamilies:
         """Instances that one family alone annotated, which take no part in the fit."""

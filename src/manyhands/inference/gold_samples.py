@@ -105,6 +105,22 @@ class GoldSample:
         )
 
 
+def sampled_rows(codes: IntArray | None, setting: str, drawn: BoolArray | None) -> IntArray:
+    """Instances with gold that is known to be drawn at random.
+
+    Parameters
+    ----------
+    codes : integer array of shape (n,) or None
+        Known classes, -1 where unknown.
+    setting : {"auto", "random", "chosen"}
+    drawn : boolean array of shape (n,) or None
+        Instances whose gold was drawn at random, where that is known.
+    """
+    if codes is None or setting == "chosen" or (setting == "auto" and drawn is None):
+        return np.zeros(0, dtype=np.int64)
+    return np.flatnonzero((codes >= 0) & (True if setting == "random" else drawn))
+
+
 def sample_of(
     known: KnownLabels | None, votes: AllVotes, doubts: Callable[[], Doubts]
 ) -> GoldSample | None:

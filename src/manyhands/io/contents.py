@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import logging
-import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from manyhands.exceptions import silenced
 from manyhands.io.columns import find_column
 from manyhands.io.exports.documents import open_documents
 from manyhands.io.exports.layouts import SHOWN
@@ -86,7 +84,7 @@ def shown_beside(
         (document, *_) = open_documents(path, most=1, stated=stated)
         if not _shown_names(document.header, (task, *taken)):
             return None
-    with _quiet():
+    with silenced("manyhands"):  # It was read before, and its notes were shown.
         frame = read_frame(path, stated)
         key = find_column(frame, "task", task)
     names = _shown_names(frame.columns, (key, *taken))
@@ -97,19 +95,6 @@ def shown_beside(
         if value is not None:
             first.setdefault(str(item), value)
     return Shown.of(names[0], first, first.values())
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Say nothing: what is read was read before, and its notes were shown."""
-    log = logging.getLogger("manyhands")
-    before, log.disabled = log.disabled, True
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        log.disabled = before
 
 
 def with_shown(columns: Mapping[str, list[Any]], shown: Shown | None) -> dict[str, list[Any]]:

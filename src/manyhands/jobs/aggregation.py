@@ -26,7 +26,7 @@ from manyhands.jobs.gold import match_gold, note_unused_gold
 from manyhands.jobs.outputs import keep_labels, label_rows, times_of
 from manyhands.models import load
 from manyhands.report import read_inputs, summarize_annotators, summarize_inputs
-from manyhands.report.levels import level_of_labels, told
+from manyhands.report.levels import tell_labels
 from manyhands.typing import AnyArray
 
 METRIC_NAMES = {
@@ -207,9 +207,7 @@ def _concluded(
         rows = np.flatnonzero((truth >= 0) & annotated & ~is_known)
         metrics = measure(table, posterior, codes, truth, rows)
     decided = aggregator.identified_
-    level = level_of_labels(table, aggregator, codes, posterior, gold=truth, identified=decided)
-    annotated = table.annotations_per_instance() > 0
-    n, is_decided = int(annotated.sum()), bool(np.mean(decided[annotated]) > 0.5)
+    told = tell_labels(table, aggregator, codes, posterior, gold=truth)
     if not aggregator._compares_annotators:  # Others have said it in their fit.
         warn_of_unidentified(aggregator._unidentified(votes_of(table, aggregator._gold)))
     judged: dict[str, Any] = {"known": is_known, "identified": decided}
@@ -227,8 +225,7 @@ def _concluded(
         "n_undecided": int((codes < 0).sum()),
         "labels": label_rows(codes, posterior, table.instances, table.classes),
         "actions": found.count_actions(),
-        "level": None if level is None else level.to_dict(),
-        "headline": told(level, n, table.n_classes, is_decided),
+        **told.to_dict(),
         "files": [str(path) for path in files],
         "gold": metrics,
     }
@@ -294,10 +291,14 @@ def profile_annotators(
     aggregator: BaseAggregator,
     export: Export | None = None,
     *,
+    gold: Any = None,
     joined: bool = True,
 ) -> dict[str, list[Any]]:
-    """Columns of ``annotators.csv`` for a fitted aggregator, without the rest of a report."""
-    inputs = read_inputs(table, aggregator, **times_of(export, table))
+    """Columns of ``annotators.csv`` for a fitted aggregator, without the rest of a report.
+
+    ``gold`` holds true class values of the instances, None where unknown.
+    """
+    inputs = read_inputs(table, aggregator, gold=gold, **times_of(export, table))
     return summarize_annotators(inputs, joined=joined)
 
 

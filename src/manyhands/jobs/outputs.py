@@ -6,7 +6,6 @@ place when all are complete, so a failure at any moment leaves the files of an e
 
 from __future__ import annotations
 
-import csv
 import errno
 import json
 import os
@@ -45,9 +44,11 @@ from manyhands.io import (
 )
 from manyhands.io.columns import preview
 from manyhands.io.contents import Shown, with_shown
+from manyhands.io.csv_files import released
 from manyhands.io.files import check_writable, explain, file_lock
 from manyhands.io.frames import check_table_path, write_table
 from manyhands.io.gold import REVIEWED
+from manyhands.io.sheets import read_sheet
 from manyhands.jobs.gold import GoldRows, note_unused_gold
 from manyhands.metrics import Level, accuracy_on_new_items
 from manyhands.models import load, save
@@ -59,7 +60,7 @@ from manyhands.report import (
     write_report,
 )
 from manyhands.report.inputs import class_positions
-from manyhands.report.levels import headline_of_new_items
+from manyhands.report.levels import told_of_new_items
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 LABELS, ANNOTATORS, SUMMARY = "labels.csv", "annotators.csv", "summary.json"
@@ -338,8 +339,7 @@ def _measured(
     if level is None:
         line = f"{n} gold labels of new items are too few to measure with; give at least 10"
     else:
-        levels = {"n": n, "labels": None, "new_items": level.to_dict(), "has_classifier": True}
-        line = headline_of_new_items({"levels": levels})
+        line = told_of_new_items(level.to_dict())
     return {"level": None if level is None else level.to_dict(), "headline": line}
 
 
@@ -350,11 +350,13 @@ def _trained_on(folder: Path) -> set[str]:
     """
     if not (folder / LABELS).is_file():
         return set()
-    with (folder / LABELS).open(encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.DictReader(file))
-    tasks = [row.get("task", "") for row in rows if row.get("n_annotations") != "0"]
-    numbered = [row.get("task") for row in rows] == [str(k) for k in range(len(rows))]
-    return set() if numbered else set(tasks)
+    sheet = read_sheet(folder / LABELS)
+    columns = dict(zip(sheet.header, sheet.columns(), strict=False))
+    tasks = [released(cell) for cell in columns.get("task", ())]
+    if tasks == [str(k) for k in range(len(tasks))]:
+        return set()
+    given = columns.get("n_annotations", ("",) * len(tasks))
+    return {task for task, n in zip(tasks, given, strict=True) if n != "0"}
 
 
 def load_classifier(folder: str | Path) -> Any:

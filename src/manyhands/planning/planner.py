@@ -23,7 +23,7 @@ from manyhands.exceptions import (
 from manyhands.inference.base import NON_NEGATIVE, POSITIVE, BaseAggregator
 from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.inference.inputs import gold_codes
-from manyhands.metrics.intervals import beta_interval
+from manyhands.metrics import accuracy_of_labels
 from manyhands.planning.beliefs import beliefs_of, drawn_confusions, of_pairs, right_labels
 from manyhands.planning.choosing import Rule, Suggestion, fill
 from manyhands.planning.pool import (
@@ -57,7 +57,8 @@ class Stopping:
         Mean probability of the labels under the model. Shared mistakes look sure, so do not report
         it as the accuracy; audit.
     accuracy, low, high : float or None
-        Share of right labels in the audit, with a 95 % interval (Jeffreys).
+        Share of right labels that the audit shows, with a 95 % interval
+        (`manyhands.metrics.accuracy_of_labels`); None with fewer than 10 audited labels.
     n_audited : int
     n : int
         Annotations of the next batch.
@@ -170,7 +171,15 @@ class AnnotationPlanner(BaseEstimator):
         self.cost = cost
         self.random_state = random_state
 
-    def fit(self, table: Any, proba: Any = None, gold: Any = None, *, model: Any = None) -> Self:
+    def fit(
+        self,
+        table: Any,
+        proba: Any = None,
+        gold: Any = None,
+        *,
+        random_gold: Any = None,
+        model: Any = None,
+    ) -> Self:
         """Infer the labels so far.
 
         Parameters
@@ -184,6 +193,8 @@ class AnnotationPlanner(BaseEstimator):
             best.
         gold : dict {instance id: class}, or array-like of shape (n_instances,), optional
             Known classes, as in an aggregator's ``fit``; nobody is asked about them.
+        random_gold : sequence of instance ids, or boolean array of shape (n_instances,), optional
+            Instances whose known class was drawn at random, as in an aggregator's ``fit``.
         model : fitted estimator, or array of shape (n_instances, n_classes), optional
             Labels that were inferred already, as in `review_queue`; ``aggregator`` is not used.
 
@@ -200,7 +211,7 @@ class AnnotationPlanner(BaseEstimator):
                 if table.n_annotations < self.warm_up * table.n_instances:
                     # The warm-up is the answer to it.
                     warnings.simplefilter("ignore", NotIdentifiableWarning)
-                model.fit(table, gold=gold)
+                model.fit(table, gold=gold, random_gold=random_gold)
         with all_or_nothing(self):
             self._beliefs, self.classifier_weight_ = beliefs_of(model, table, proba)
             self._is_joined = proba is not None
@@ -373,9 +384,13 @@ class AnnotationPlanner(BaseEstimator):
                 f"audit holds instance {known!r}, whose class fit was given as gold; its label is "
                 "right for that reason. Audit other instances, or fit without this gold"
             )
-        right = int((self.labels_[rows] == self.table_.classes[codes[rows]]).sum())
-        low, high = beta_interval(right + 0.5, len(rows) - right + 0.5, level=0.95)
-        return right / len(rows), float(low), float(high), len(rows)
+        values = np.array([*self.table_.classes.tolist(), None], dtype=object)
+        level = accuracy_of_labels(
+            self.table_, self.labels_, self.posterior_, sample=values[codes], known=self._known
+        )
+        if level is None or level.source != "sample":
+            return None, None, None, len(rows)
+        return level.value, level.low, level.high, level.n
 
 
 def next_annotations(

@@ -7,6 +7,7 @@ from typing import Any
 
 from manyhands.report.levels import n_wrong
 from manyhands.report.limits import LIMITS
+from manyhands.report.planning import enough
 from manyhands.report.warnings import SHARED, count, shorten
 from manyhands.report.words import percent
 
@@ -195,28 +196,10 @@ def _buy(summary: Mapping[str, Any]) -> Iterator[Step]:
     yield _step(
         "plan-next" if rows else "plan",
         "Ask these annotators about these items next" if rows else "Buy more annotations",
-        "Each pair is chosen to correct as many labels as it can." if rows else enough(summary),
+        "Each pair is chosen to correct as many labels as it can." if rows else enough(plan),
         max(plan["gain"], 0.0) * plan["n"],
         rows,
     )
-
-
-def enough(summary: Mapping[str, Any]) -> str:
-    """Answer whether more annotations are needed, in a sentence or two."""
-    plan = summary["plan"]
-    if plan is None:
-        return ""
-    price = plan["per_right_label"]
-    if plan["n_warm_up"]:
-        return "You need more annotations: with so few per item, nobody can be told good from bad."
-    rate = "hardly any label"
-    if price is not None and price < 10_000:
-        rate = f"about one label in {price:,.0f} bought"
-    who = ", from a new annotator," if plan["newcomer"] else ""
-    n = count(plan["n"], "further annotation")
-    if plan["stop"]:
-        return f"You have enough annotations: {n}{who} would correct {rate}."
-    return f"More annotations help: {n}{who} would correct {rate}. Compare with their price."
 
 
 # -- the questions of those who answer for the quality ---------------------------------------------
@@ -338,8 +321,8 @@ def _to_review(found: Mapping[str, Any]) -> str:
 def _more(s: Mapping[str, Any]) -> Answer:
     plan = s.get("plan")
     if not plan:
-        return None, "there is one class only"
-    return "plan", enough(s).removesuffix(".")
+        return None, "there is one class only, or every label is known"
+    return "plan", enough(plan).removesuffix(".")
 
 
 def _trend(s: Mapping[str, Any]) -> Answer:

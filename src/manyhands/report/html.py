@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from manyhands.exceptions import WriteError, raise_missing_extra
 from manyhands.io.files import write_atomically
-from manyhands.report.actions import enough, find_answers
+from manyhands.report.actions import find_answers
 from manyhands.report.items import Contents
 from manyhands.report.levels import headline, headline_of_new_items
+from manyhands.report.planning import enough
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -1,14 +1,15 @@
 """The headline of a report: how many labels are right, and how many predictions of new items.
 
-Each figure comes with its interval and its source (`manyhands.metrics.levels`). Every other part
-of the report that speaks of right and wrong labels takes its figure from here.
+Each figure comes with its interval and its source (`manyhands.metrics.levels`). Whatever else
+speaks of right and wrong labels takes its figure from here: the other parts of the report, the
+commands ``aggregate``, ``fit``, ``next`` and ``budget``, and the explorer.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,47 @@ from manyhands.report.words import count, percent_range
 from manyhands.typing import BoolArray, FloatArray, IntArray
 
 Summary = Mapping[str, Any]
+
+
+class Told(NamedTuple):
+    """What a person is told of the labels.
+
+    Attributes
+    ----------
+    level : Level or None
+        None if nothing tells.
+    headline : str
+        The same in a sentence.
+    """
+
+    level: Level | None
+    headline: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        level = None if self.level is None else self.level.to_dict()
+        return {"level": level, "headline": self.headline}
+
+
+def tell_labels(
+    table: AnnotationTable,
+    model: Any,
+    codes: IntArray,
+    posterior: FloatArray | None = None,
+    *,
+    identified: BoolArray | None = None,
+    **measured: Any,
+) -> Told:
+    """Tell how many of a table's labels are right, as `level_of_labels` finds it and in words.
+
+    ``identified`` is that of a fitted aggregator unless it is given; ``measured`` are the other
+    arguments of `level_of_labels`.
+    """
+    annotated = table.annotations_per_instance() > 0
+    decided = getattr(model, "identified_", None) if identified is None else identified
+    level = level_of_labels(table, model, codes, posterior, identified=decided, **measured)
+    is_decided = decided is None or not annotated.any() or np.mean(decided[annotated]) > 0.5
+    return Told(level, told(level, int(annotated.sum()), table.n_classes, bool(is_decided)))
 
 
 def levels_section(inputs: Inputs, new_items: Level | None = None) -> dict[str, Any] | None:
@@ -48,6 +90,7 @@ def levels_section(inputs: Inputs, new_items: Level | None = None) -> dict[str, 
         "labels": None if level is None else level.to_dict(),
         "new_items": None if new_items is None else new_items.to_dict(),
         "has_classifier": inputs.classifier is not None,
+        "is_calibrated": bool(getattr(model, "_knows_its_accuracy", False)),
     }
 
 
@@ -58,8 +101,10 @@ def level_of_labels(
     posterior: FloatArray | None = None,
     *,
     gold: IntArray | None = None,
+    audit: IntArray | None = None,
     fitted: Any = None,
     identified: BoolArray | None = None,
+    is_calibrated: bool | None = None,
 ) -> Level | None:
     """Level of inferred labels (`accuracy_of_labels`), whatever method inferred them.
 
@@ -77,14 +122,24 @@ def level_of_labels(
         The model's own.
     gold : integer array of shape (n_instances,), optional
         True classes, -1 where unknown.
+    audit : integer array of shape (n_instances,), optional
+        Classes of randomly drawn labels that people checked and that the model was not given, -1
+        elsewhere.
     fitted : aggregator, optional
         Whose ``is_known_`` marks labels that were given.
     identified : boolean array of shape (n_instances,), optional
         Instances whose label the annotations decide. Where most are not decided, no model's
         expectation counts.
+    is_calibrated : bool, optional
+        Whether the mean probability of the model's labels is about their accuracy. Default: what
+        is known of the model.
     """
+    if is_calibrated is None:
+        is_calibrated = getattr(model, "_knows_its_accuracy", False)
     values = np.array([*table.classes.tolist(), None], dtype=object)
     codes, posterior, sample = _sample(model, table, codes, posterior)
+    if audit is not None:
+        sample = audit if sample is None else np.where(audit < 0, sample, audit)
     known = getattr(model if fitted is None else fitted, "is_known_", None)
     if known is not None and len(known) != table.n_instances:
         known = None
@@ -92,7 +147,7 @@ def level_of_labels(
     others = known if known is None or sample is None else known & (sample < 0)
     if identified is not None and np.mean(identified[annotated]) <= 0.5:
         posterior = None
-    elif posterior is None or not getattr(model, "_knows_its_accuracy", False):
+    elif posterior is None or not is_calibrated:
         posterior = _expected(table, others, codes)
     return accuracy_of_labels(
         table,
@@ -185,7 +240,11 @@ def headline_of_new_items(summary: Summary) -> str:
     found = summary.get("levels")
     if not found or not found["has_classifier"]:
         return ""
-    level = found["new_items"]
+    return told_of_new_items(found["new_items"])
+
+
+def told_of_new_items(level: Mapping[str, Any] | None) -> str:
+    """Say how often a classifier is right on new items; ``level`` as of `Level.to_dict`."""
     if level is None:
         return (
             "How often the classifier is right on new items was not estimated. What it says of "

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, silenced
 from manyhands.inference import DawidSkene, MajorityVote
 from manyhands.inference.base import BaseAggregator
 from manyhands.io import consensus
@@ -20,6 +18,7 @@ from manyhands.planning import (
     AnnotationPlanner,
     ReviewQueue,
     Screening,
+    Stopping,
     Suggestion,
     forecast,
     review_queue,
@@ -27,6 +26,7 @@ from manyhands.planning import (
 )
 from manyhands.report.inputs import Inputs
 from manyhands.report.limits import LIMITS, MIN_GAIN
+from manyhands.report.words import count
 from manyhands.typing import FloatArray, IntArray
 
 BATCH = 0.1
@@ -166,12 +166,15 @@ def plan_section(
 ) -> dict[str, Any] | None:
     """The next annotations to buy, from whom, and what each is expected to add.
 
-    Nobody is asked about a label that is ``known``. ``ahead`` forecasts several rounds, which
-    takes seconds.
+    Nobody is asked about a label that is ``known`` (default: those of the fit); None if all are.
+    ``ahead`` forecasts several rounds, which takes seconds.
     """
     if basis is None:
         return None
     table = inputs.table
+    known = known_of(inputs) if known is None else known
+    if len(known) == table.n_instances:
+        return None
     n = max(1, LIMITS["next"], int(BATCH * table.n_instances))
     n = min(n, table.n_instances)
     warm_up = 1.5 if _is_inferred(inputs) else 0.0
@@ -182,30 +185,81 @@ def plan_section(
         warnings.simplefilter("ignore")
         for each in (planner, asked):
             each.fit(table, gold=known or None, model=basis.model)
-        newcomer = pairs = None
-        try:
-            batch = planner.suggest(n)
-        except AnnotationError:
-            newcomer = _newcomer(table.annotators)
-            pairs = [(instance, newcomer) for instance in table.instances.tolist()]
-            batch = planner.suggest(n, pairs)
-        advice = asked.stopping(MIN_GAIN, pairs=pairs)
+        advice, newcomer, pairs = advised(asked)
+        batch = planner.suggest(n, pairs)
         curve = _curve(asked.suggest(advice.n, pairs))
-    gain = advice.marginal_gain
     return {
-        "source": basis.name,
-        "newcomer": newcomer is not None,
-        "n": advice.n,
-        "n_warm_up": advice.n_warm_up,
-        "gain": gain,
+        **priced(advice, basis.name, newcomer=newcomer is not None),
         "min_gain": MIN_GAIN,
-        "stop": advice.stop,
-        "per_right_label": 1 / gain if gain > 1e-6 else None,
         "curve": curve,
         "rounds": _rounds(table) if ahead and newcomer is None else None,
         "next": _next_rows(batch, newcomer),
         "annotators": _per_annotator(batch, newcomer),
     }
+
+
+def advised(planner: AnnotationPlanner) -> tuple[Stopping, Any, Any]:
+    """Whether to buy more: of the crowd, or of a newcomer where everybody has annotated everything.
+
+    Returns
+    -------
+    advice : Stopping
+    newcomer : id that nobody has, or None
+    pairs : list of the newcomer's pairs, or None
+    """
+    advice = planner.stopping(MIN_GAIN)
+    if advice.n:
+        return advice, None, None
+    table = planner.table_
+    newcomer = _newcomer(table.annotators)
+    pairs = [(instance, newcomer) for instance in table.instances.tolist()]
+    return planner.stopping(MIN_GAIN, pairs=pairs), newcomer, pairs
+
+
+def priced(advice: Stopping, source: str, *, newcomer: bool = False) -> dict[str, Any]:
+    """What the next annotations are worth, as `enough` tells it; ``source`` is the basis."""
+    gain = advice.marginal_gain
+    return {
+        "source": source,
+        "newcomer": newcomer,
+        "n": advice.n,
+        "n_warm_up": advice.n_warm_up,
+        "gain": gain,
+        "stop": advice.stop,
+        "per_right_label": 1 / gain if gain > 1e-6 else None,
+    }
+
+
+def enough(plan: Mapping[str, Any] | None) -> str:
+    """Answer whether more annotations are needed, in a sentence or two; "" without a plan.
+
+    The report, the explorer, ``next`` and ``budget`` all answer with it.
+    """
+    if plan is None or not plan["n"]:
+        return ""
+    price = plan["per_right_label"]
+    if plan["n_warm_up"]:
+        return "You need more annotations: with so few per item, nobody can be told good from bad."
+    rate = "hardly any label"
+    if price is not None and price < 10_000:
+        rate = f"about one label in {price:,.0f} bought"
+    n = count(plan["n"], "further annotation")
+    who = f"{n}, from a new annotator," if plan["newcomer"] else n
+    told = f"by the labels of {plan['source']}, {who} would correct {rate}."
+    if plan["stop"]:
+        return f"You have enough annotations: {told}"
+    return f"More annotations help: {told} Compare with their price."
+
+
+def known_of(inputs: Inputs) -> dict[Any, Any]:
+    """Labels that were given to the fit, by instance."""
+    model = inputs.classifier if inputs.aggregator is None else inputs.aggregator
+    known = getattr(model, "is_known_", None)
+    if inputs.inferred is None or known is None or len(known) != inputs.table.n_instances:
+        return {}
+    codes = inputs.inferred.codes[known]
+    values = inputs.table.classes[codes].tolist()
+    return dict(zip(inputs.table.instances[known].tolist(), values, strict=True))
 
 
 def _is_inferred(inputs: Inputs) -> bool:
@@ -229,19 +283,6 @@ def _curve(batch: Suggestion) -> list[dict[str, float]]:
     ]
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Say nothing of a forecast's progress and doubts: log and warnings are about the job."""
-    log = logging.getLogger("manyhands.progress")
-    before, log.disabled = log.disabled, True
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        log.disabled = before
-
-
 def _rounds(table: AnnotationTable) -> dict[str, Any] | None:
     """Forecast several rounds, planned and at random; None where it would take long."""
     if any(getattr(table, f"n_{what}") > most for what, most in FORESEEN.items()):
@@ -249,7 +290,8 @@ def _rounds(table: AnnotationTable) -> dict[str, Any] | None:
     start = table.n_annotations / table.n_instances
     policies = {"plan": AnnotationPlanner(load=MOST), "random": None}
     try:
-        with _quiet():
+        # Progress and doubts of a forecast are none of the job.
+        with silenced("manyhands.progress"):
             found = forecast(
                 table, policies, start + ROUNDS * ROUND, batch=ROUND, n_runs=WORLDS, random_state=0
             )

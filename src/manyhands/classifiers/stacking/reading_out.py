@@ -69,11 +69,14 @@ class ReadOut:
         Of the classifier's distance from its mean (:math:`\beta`, times parity).
     new_exponent : float
         Of the probabilities of new instances, at most 1.
+    unclamped : array of shape (n, n_classes)
+        As the posterior, where known labels are not heeded.
     """
 
     posterior: FloatArray
     exponent: float
     new_exponent: float
+    unclamped: FloatArray
 
 
 @dataclass(frozen=True)
@@ -163,7 +166,8 @@ def read_out(
     new_exponent = _exponent_of_new(
         log_proba[votes.instance[chosen]], evidence[chosen], _weights(votes, chosen)
     )
-    return ReadOut(settle(power * joint), exponent, new_exponent)
+    last = power * joint
+    return ReadOut(settle(last), exponent, new_exponent, softmax(last, axis=1))
 
 
 def own_removed(votes: Votes, posterior: FloatArray, strength: float) -> FloatArray:

@@ -90,6 +90,10 @@ Cost = Annotated[OptionalPath, _file("Table worker,price; gains are divided by p
 Pairs = Annotated[OptionalPath, _file("Table task,worker of the pairs that may be asked.")]
 Gold = Annotated[OptionalPath, _file("Table task,label of known labels; nobody is asked for them.")]
 PilotGold = Annotated[OptionalPath, _file("Table task,label: replay on the recorded annotations.")]
+Truth = Annotated[
+    OptionalPath,
+    _file("Table task,label of true labels, which measure and are not used otherwise."),
+]
 Audit = Annotated[OptionalPath, _file("Table task,label of randomly drawn, checked labels.")]
 Rows = Annotated[
     OptionalPath, _file(FEATURES + " A classifier joins, out of fold. Or --texts, or --images.")
@@ -143,6 +147,7 @@ def next_(
     cost: Cost = None,
     pairs: Pairs = None,
     known: Gold = None,
+    gold: Truth = None,
     audit: Audit = None,
     min_gain: MinGain = 0.02,
     inputs: Joining,
@@ -162,9 +167,11 @@ def next_(
     from dataclasses import asdict
 
     from manyhands import AnnotationPlanner
-    from manyhands.planning.pool import counted
+    from manyhands.metrics import accuracy_on_new_items
+    from manyhands.report.levels import told_of_new_items
+    from manyhands.report.planning import enough, priced
 
-    refuse_overwriting([out], [*tables, cost, pairs, known, audit, *inputs.files])
+    refuse_overwriting([out], [*tables, cost, pairs, known, gold, audit, *inputs.files])
     check_out(out)
     if to is Batch.label_studio and (out is None or out.suffix.lower() != ".json"):
         raise AnnotationError("--to label-studio writes tasks; name a .json file with --out")
@@ -180,20 +187,29 @@ def next_(
         load=load,
         cost=None if cost is None else _prices(cost, options),
         random_state=seed,
-    ).fit(read.table, proba=read.proba, gold=read_known(known, read.table, options, "--known"))
+    ).fit(read.table, proba=read.proba, **read_gold_of_fit(known, read.table, options))
     may = None
     if pairs is not None:
         may = list(zip(*read_columns(pairs, "task", "worker", options=options), strict=True))
     batch = planner.suggest(n, may)
     checked = read_known(audit, read.table, options, "--audit")
     stopping = planner.stopping(min_gain, checked, pairs=may)
+    truth = read_known(gold, read.table, options, "--gold")
+    told = _told(planner, gold=truth, audit=checked)
+    new_items = None
+    if read.proba is not None:
+        level = accuracy_on_new_items(read.table, read.proba)
+        new_items = None if level is None else level.to_dict()
+    source = type(planner.aggregator_).__name__ + ("" if read.proba is None else " and the stack")
+    answer = enough(priced(stopping, source))
     columns = batch.to_columns()
     if out is not None and to is Batch.label_studio:
         _write_tasks(out, batch, read.export)
     else:
         write_columns(out, columns, keep_formulas)
     if json:
-        print_json({"pairs": records_of(columns), "stopping": asdict(stopping)})
+        more = {**told.to_dict(), "new_items": new_items, "enough": answer}
+        print_json({"pairs": records_of(columns), "stopping": asdict(stopping), **more})
         return
     print_columns(
         f"Next {'annotation' if len(batch) == 1 else f'{len(batch):,} annotations'}", columns
@@ -202,13 +218,28 @@ def next_(
         "expected_gain: right labels that the annotation is expected to add; score: what the pairs "
         f"are ordered by ({criterion.value})"
     )
+    say(told.headline)
+    if new_items is not None:
+        say(told_of_new_items(new_items))
+    say(answer)
     say(f"{'stop' if stopping.stop else 'go on'}: {stopping.reason}")
-    if stopping.accuracy is not None:
-        say(
-            f"accuracy {percent(stopping.accuracy)} ({percent(stopping.low)} to "
-            f"{percent(stopping.high)}) on "
-            f"{counted(stopping.n_audited, 'audited label')}"
-        )
+
+
+def _told(planner: Any, **measured: Any) -> Any:
+    """Tell how good the labels of a fitted planner are; what measures are class values, or None."""
+    import numpy as np
+
+    from manyhands.report.levels import tell_labels
+
+    table = planner.table_
+    codes = {value: code for code, value in enumerate(table.classes.tolist())}
+
+    def coded(values: Any) -> Any:
+        return None if values is None else np.array([codes.get(each, -1) for each in values])
+
+    labels, posterior = coded(planner.labels_.tolist()), planner.posterior_
+    given = {name: coded(values) for name, values in measured.items()}
+    return tell_labels(table, planner.aggregator_, labels, posterior, **given)
 
 
 def _prices(path: Path, options: dict[str, Any]) -> dict[Any, float]:
@@ -317,6 +348,7 @@ def annotators(
     tables: TablePaths,
     teach: Teach = None,
     known: Gold = None,
+    gold: Truth = None,
     out: OutFile = None,
     reading: FamilyReading,
     keep_formulas: KeepFormulas = False,
@@ -334,7 +366,7 @@ def annotators(
     from manyhands.jobs import profile_annotators
     from manyhands.planning.screening import LEVEL
 
-    refuse_overwriting([out], [*tables, known])
+    refuse_overwriting([out], [*tables, known, gold])
     check_out(out)
     books = [path for path in tables if path.is_file() and is_workbook(path)]
     if reading.sheet is not None and not books:
@@ -349,7 +381,8 @@ def annotators(
     if teach is not None:
         _sheet(model, table, teach, json)
         return
-    lists = profile_annotators(table, model, export, joined=False)
+    truth = read_known(gold, table, options, "--gold")
+    lists = profile_annotators(table, model, export, gold=truth, joined=False)
     columns = lists | {name: ["; ".join(each) for each in lists[name]] for name in LISTS}
     write_columns(out, columns, keep_formulas)
     if json:
@@ -412,6 +445,7 @@ def budget(
     Example: manyhands budget pilot.csv --gold gold.csv --folder steps
     """
     from manyhands.planning import AnnotationPlanner, forecast, replay
+    from manyhands.report.planning import advised, enough, priced
 
     refuse_overwriting([out], [*tables, gold])
     check_out(out)
@@ -426,8 +460,15 @@ def budget(
         found = replay(table, truth, planner, budget, **more)
     columns = found.to_columns()
     write_columns(out, columns, keep_formulas)
+    now = AnnotationPlanner(criterion=criterion.value, random_state=seed).fit(table)
+    told = _told(now, gold=truth)
+    advice, newcomer, _ = advised(now)
+    answer = enough(priced(advice, type(now.aggregator_).__name__, newcomer=newcomer is not None))
     if json:
-        print_json({"from": "model" if truth is None else "gold", "curve": records_of(columns)})
+        more = {**told.to_dict(), "enough": answer}
+        print_json(
+            {"from": "model" if truth is None else "gold", "curve": records_of(columns), **more}
+        )
         return
     curves = {name: each.accuracy.mean(axis=0) for name, each in found.curves.items()}
     rows = [
@@ -437,3 +478,5 @@ def budget(
     print_table("Accuracy", ["annotations per instance", *curves], rows)
     if truth is None:
         say("by the model: trust the shape, and audit the level (manyhands next --audit)")
+    say(f"As it is: {told.headline}")
+    say(answer)

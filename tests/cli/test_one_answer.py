@@ -1,0 +1,146 @@
+"""How good the labels are, and whether more are needed: one answer, whoever is asked.
+
+The report, the terminal, ``summary.json``, ``next``, ``budget`` and the explorer are given the same
+annotations, and the same labels that people checked.
+"""
+
+import html
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from manyhands import make_crowd
+from manyhands.explore.inputs import open_desk
+from manyhands.explore.plans import Plans
+from manyhands.metrics import Level
+from manyhands.report import planning
+from tests.cli.conftest import done, done_json, read_rows, write_csv
+
+N = 120
+CLASSES = ["bad", "fair", "good"]
+SOURCES = {"model": [], "gold": ["--gold", "gold.csv"], "sample": ["--known", "sample.csv"]}
+pytestmark = pytest.mark.filterwarnings("default")
+
+
+@pytest.fixture(autouse=True)
+def crowd(tmp_path, monkeypatch, short):
+    """A crowd that is wrong now and then, its truth, and a random sample that somebody checked."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(planning.FORESEEN, "annotators", 0)
+    truth = np.random.default_rng(0).integers(0, 3, N)
+    table = make_crowd(
+        truth, n_annotators=7, annotations_per_instance=4, noise_strength=0.45, random_state=3
+    )
+    given = zip(
+        table.instance.tolist(), table.annotator.tolist(), table.label.tolist(), strict=True
+    )
+    cells = [(f"t{i}", f"w{r}", CLASSES[c]) for i, r, c in given]
+    write_csv(Path("A.csv"), [("task", "worker", "label"), *cells])
+    rows = [(f"t{i}", CLASSES[c]) for i, c in enumerate(truth)]
+    write_csv(Path("gold.csv"), [("task", "label"), *rows])
+    checked = [(*rows[i], "random", "anna") for i in range(0, N, 4)]
+    write_csv(Path("sample.csv"), [("task", "label", "chosen", "reviewed"), *checked])
+
+
+def told_by_page(path):
+    """Paragraphs above the steps of a report."""
+    page = Path(path).read_text(encoding="utf-8")
+    head = page.split('class="headline"')[1].split("</div>")[0]
+    return [html.unescape(re.sub(r"<[^>]*>", "", p)) for p in re.findall(r"<p.*?</p>", head)]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_all_tell_the_same_of_the_labels(source):
+    options = SOURCES[source]
+    found = done_json("aggregate", "A.csv", *options, "--out", "labels")
+    told, level = found["headline"], Level(**found["level"])
+    assert level.source == source
+    assert level.low < level.value < level.high
+    assert told in done("aggregate", "A.csv", *options).stdout
+    summary = json.loads(Path("labels/summary.json").read_text(encoding="utf-8"))
+    assert Level(**summary["levels"]["labels"]) == pytest.approx(level)
+    on_page, *_, answer = told_by_page("labels/report.html")
+    assert on_page == told
+
+    planned = done_json("next", "A.csv", *options)
+    assert planned["level"] == pytest.approx(found["level"])
+    shown = done("next", "A.csv", *options).stdout
+    assert told in shown
+    assert (planned["headline"], planned["enough"]) == (told, answer)
+    assert answer in shown
+
+    if source != "sample":  # What budget replays or forecasts has no known labels.
+        bought = done_json("budget", "A.csv", *options, "--budget", 5, "--step", 1, "--runs", 1)
+        assert bought["level"] == pytest.approx(found["level"])
+        assert (bought["headline"], bought["enough"]) == (told, answer)
+
+    if source != "sample":  # The explorer's own sample is tested below.
+        with open_desk(Path("labels"), Path("A.csv"), by="anna") as desk:
+            assert desk.figures.told.headline == told
+            assert planning.enough(Plans(desk).next(ahead=False)) == answer
+
+
+def test_the_explorer_tells_of_a_random_sample_what_the_next_aggregate_tells():
+    done("aggregate", "A.csv", "--out", "labels")
+    truth = dict(read_rows(Path("gold.csv"))[1:])
+    with open_desk(Path("labels"), Path("A.csv"), by="anna") as desk:
+        before = desk.figures.told
+        for i in range(0, N, 4):
+            item = desk.item(i)
+            code = CLASSES.index(truth[item.task])
+            desk.decide(i, item.version, code, shown=item.code, chosen="random")
+        assert desk.settle(60)
+        told, answer = desk.figures.told, planning.enough(Plans(desk).next(ahead=False))
+    assert (before.level.source, told.level.source) == ("model", "sample")
+    known = ["--known", "labels/corrections.jsonl"]
+    found = done_json("aggregate", "A.csv", *known, "--out", "again")
+    assert found["headline"] == told.headline
+    assert found["level"]["value"] == pytest.approx(told.level.value, abs=1e-6)
+    assert done_json("next", "A.csv", *known)["enough"] == answer
+
+
+def test_the_explorer_tells_of_a_classifier_what_its_report_does():
+    truth = [CLASSES.index(label) for _, label in read_rows(Path("gold.csv"))[1:]]
+    X = np.eye(3)[truth] + np.random.default_rng(1).normal(0, 0.6, (N, 3))
+    np.savez("X.npz", X=X, task=np.array([f"t{i}" for i in range(N)]))
+    files = ["--features", "X.npz", "--annotations", "A.csv", "--out", "model", "--folds", 2]
+    found = done_json("fit", *files)
+    with open_desk(Path("model"), Path("A.csv"), by="anna") as desk:
+        assert [desk.figures.told.headline, desk.model.new_items] == found["headline"]
+        item = desk.item(0)
+        desk.decide(0, item.version, item.code, shown=item.code, chosen="queue")
+        assert desk.settle(60)
+        level = desk.figures.told.level
+    assert level.source == "model"
+    assert level.value == pytest.approx(found["levels"]["labels"]["value"], abs=0.02)
+
+
+def test_known_labels_measure_nothing_after_a_fit_either():
+    truth = [CLASSES.index(label) for _, label in read_rows(Path("gold.csv"))[1:]]
+    X = np.eye(3)[truth] + np.random.default_rng(1).normal(0, 0.6, (N, 3))
+    np.savez("X.npz", X=X, task=np.array([f"t{i}" for i in range(N)]))
+    files = ["--features", "X.npz", "--annotations", "A.csv", "--out", "model", "--folds", 0]
+    same = done_json("fit", *files, "--known", "sample.csv", "--gold", "gold.csv")
+    assert same["levels"]["labels"]["n"] == N - len(range(0, N, 4))
+    drawn = done_json("fit", *files, "--known", "sample.csv")["levels"]["labels"]
+    assert (drawn["source"], drawn["n"]) == ("sample", len(range(0, N, 4)))
+    assert drawn["value"] == pytest.approx(same["levels"]["labels"]["value"], abs=0.1)
+
+
+def test_an_audit_of_next_is_a_sample():
+    write_csv(Path("audit.csv"), [row[:2] for row in read_rows(Path("sample.csv"))])
+    audited = done_json("next", "A.csv", "--audit", "audit.csv")
+    assert audited["level"]["source"] == "sample"
+    stopping = audited["stopping"]
+    assert audited["level"]["value"] == pytest.approx(stopping["accuracy"])
+    assert audited["level"]["low"] == pytest.approx(stopping["low"])
+
+
+def test_where_every_label_is_known_nobody_is_asked():
+    done("aggregate", "A.csv", "--known", "gold.csv", "--out", "labels")
+    summary = json.loads(Path("labels/summary.json").read_text(encoding="utf-8"))
+    assert summary["plan"] is None
+    assert all("annotation" not in line for line in told_by_page("labels/report.html")[1:])
