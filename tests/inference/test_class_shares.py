@@ -54,6 +54,48 @@ def is_as_before(table, **parameters):
     return found.rare_class_correction_ == 0 and np.array_equal(found.posterior_, before.posterior_)
 
 
+@pytest.mark.parametrize(("n", "votes"), [(33_333, 3), (5_000, 5)])
+def test_ibcc_gives_a_rare_class_its_share_too(n, votes):
+    """From the vote shares alone it creeps there, and stops on the way (a share of .30)."""
+    table, truth = crowd(n, votes)
+    model = IBCC().fit(table)
+    assert abs(model.posterior_[:, 1].mean() - truth.mean()) < 0.04
+    assert (model.labels_ == truth).mean() > 0.94
+    before = np.mean(model.posterior_.max(axis=1)) - np.mean(model.labels_ == truth)
+    assert abs(before) < 0.04
+
+
+@pytest.mark.parametrize("in_blocks", [False, True])
+def test_ibcc_starts_twice_from_stores_too(rare, in_blocks, tmp_path, monkeypatch):
+    table, _ = rare
+    store = AnnotationStore.create(tmp_path / "store", table, shard_annotations=1000)
+    expected = IBCC(dependence=0, tol=1e-3).fit(table)
+    assert expected._skewed_crowd(make_votes(table), *_whole_start(table)) is not None
+    if in_blocks:
+        monkeypatch.setattr("manyhands.inference.annotator_blocks.LARGEST", 0)
+    found = IBCC(dependence=0, tol=1e-3).fit(store)
+    np.testing.assert_allclose(found.posterior_, expected.posterior_, atol=1e-9)
+
+
+def _whole_start(table):
+    votes = make_votes(table)
+    return votes.shards(), starting_shares(votes)
+
+
+def test_the_guard_ends_when_its_evidence_suffices(rare, monkeypatch):
+    iterations = {}
+    plain = ConfusionEM.run
+
+    def counted(self, *arguments, **options):
+        run = plain(self, *arguments, **options)
+        iterations[options.get("stage")] = len(run.history)
+        return run
+
+    monkeypatch.setattr(ConfusionEM, "run", counted)
+    assert DawidSkene(n_subtypes=1, dependence=0).fit(rare[0]).rare_class_correction_
+    assert iterations["subtypes-1-guard"] < iterations["subtypes-1-corrected"]
+
+
 # -- moments --------------------------------------------------------------------------------------
 
 
@@ -390,6 +432,8 @@ def test_a_store_gives_what_the_table_gives(rare, n_subtypes, in_blocks, tmp_pat
 @pytest.mark.parametrize("stage", ["subtypes-1", "subtypes-1-guard", "subtypes-1-corrected"])
 def test_a_fit_resumes_in_each_of_its_fits(rare, stage, tmp_path, monkeypatch):
     table, _ = rare
+    if stage.endswith("guard"):  # Which would end at once here, as its evidence suffices.
+        monkeypatch.setattr(confusion_em, "MARGIN", 1e6)
     place = tmp_path / "checkpoint"
     plain = confusion_em.ConfusionEM.run
     expected = DawidSkene(n_subtypes=2).fit(table)

@@ -20,12 +20,17 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import logit
+from scipy.special import logit, softmax
 
 from manyhands.inference.annotator_blocks import sum_rows
 from manyhands.inference.em import EMCounts
-from manyhands.inference.probability import normalise_rows
-from manyhands.inference.vote_sums import by_instance, vote_shares, weighted_votes
+from manyhands.inference.probability import floored_log, normalise_rows
+from manyhands.inference.vote_sums import (
+    by_instance,
+    clamp_to_gold,
+    vote_shares,
+    weighted_votes,
+)
 from manyhands.inference.votes import AllVotes, Votes
 from manyhands.typing import FloatArray
 
@@ -159,6 +164,12 @@ class OneCoin:
         if votes.min() <= self.mistake:
             return False
         return bool((self.class_shares[self.named] / votes).min() < SKEWED)
+
+    def posterior(self, shard: Votes) -> FloatArray:
+        """Posterior of a shard's instances if the annotators are such a crowd, shape (n, C)."""
+        right = np.log(self.accuracy / max(self.mistake, np.finfo(float).tiny))
+        joint = floored_log(self.class_shares) + right * weighted_votes(shard)
+        return clamp_to_gold(shard, softmax(joint, axis=1))
 
     @cached_property
     def expected(self) -> FloatArray:

@@ -163,6 +163,7 @@ class ConfusionEM:
         stage: str | None = None,
         correction: Correction | None = None,
         counted: tuple[EMCounts, Callable[[], EMCounts]] | None = None,
+        sufficient: float = np.inf,
     ) -> Run:
         """Run EM from a posterior over the classes, shape (n, C).
 
@@ -178,6 +179,8 @@ class ConfusionEM:
             Of the prior's centre.
         counted : tuple, optional
             What `starting_counts` returned for these arguments, if that is known.
+        sufficient : float
+            Evidence with which EM may end: a fit that is only asked whether it reaches as much.
         """
         if counted is None:
             counted = self.counted(votes, shards, start, n_subtypes)
@@ -205,7 +208,24 @@ class ConfusionEM:
             parameters, step = Parameters(saved["prior"], responses), float(saved["step"])
             counts, history = expect(parameters)[0], saved["history"].tolist()
         enough = self.tol * votes.total_weight
+
+        def found() -> Run:
+            run = Run(
+                parameters,
+                counts,
+                vote_counts,
+                pseudo_counts,
+                strength,
+                history,
+                learns_prior=self.class_prior == "estimated",
+                correction=correction,
+            )
+            return replace(run, evidence=self._evidence(votes, run)) if strength else run
+
         while len(history) < self.max_iter and not has_settled(history, enough):
+            # The evidence is a lower bound at any posterior, not only where EM ends.
+            if np.isfinite(sufficient) and (run := found()).evidence > sufficient:
+                return run
             proposal = m_step(counts)
             if self.accelerate and not self.hard:
                 step = min(step * STEP_GROWTH, GREATEST_STEP)
@@ -223,17 +243,7 @@ class ConfusionEM:
                 step=step,
                 history=history,
             )
-        run = Run(
-            parameters,
-            counts,
-            vote_counts,
-            pseudo_counts,
-            strength,
-            history,
-            learns_prior=self.class_prior == "estimated",
-            correction=correction,
-        )
-        return replace(run, evidence=self._evidence(votes, run)) if strength else run
+        return found()
 
     def counted(
         self, votes: AllVotes, shards: Shards, start: Any, n_subtypes: int = 1
@@ -359,7 +369,8 @@ class Fits:
         usual = first()
         enough = usual.evidence + MARGIN
         # The strength is that of the usual fit, which has the same counts.
-        guard = self._corrected(Correction(self._crowd, 1.0), "guard", usual.strength)
+        whole = Correction(self._crowd, 1.0)
+        guard = self._corrected(whole, "guard", usual.strength, sufficient=enough)
         if guard.evidence <= enough:
             return usual
         half = self._corrected(Correction(self._crowd, WEIGHT), "corrected", usual.strength)
@@ -375,7 +386,11 @@ class Fits:
         return Fits(self.em, votes, votes.shards(), self.start, stage).run().correction
 
     def _corrected(
-        self, correction: Correction, name: str, strength: float | str | None = None
+        self,
+        correction: Correction,
+        name: str,
+        strength: float | str | None = None,
+        **options: Any,
     ) -> Run:
         em = self._of_strength(strength)
         start = self._start(em, correction)
@@ -385,6 +400,7 @@ class Fits:
             stage=f"{self.stage}-{name}",
             correction=correction,
             counted=counted,
+            **options,
         )
 
     def _with_subtypes(self, n_subtypes: int) -> Run:

@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
-from manyhands.inference.annotator_blocks import as_array, map_rows, sum_rows
+from manyhands.inference.annotator_blocks import Table, as_array, map_rows, sum_rows
 from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator
+from manyhands.inference.class_shares import AgreementCounts, OneCoin
+from manyhands.inference.confusion_em import MARGIN
 from manyhands.inference.confusion_prior import with_history
 from manyhands.inference.dependence import DEPENDENCE, exponents
 from manyhands.inference.em import (
@@ -22,6 +24,7 @@ from manyhands.inference.em import (
     expect_and_count,
     log_likelihoods,
     normalise_joint,
+    starting_counts,
     total_em_counts,
 )
 from manyhands.inference.gold_samples import GOLD_SAMPLE
@@ -100,6 +103,10 @@ class IBCC(TakesHistory):
 
     An annotator without annotations keeps the prior.
 
+    The iterations start from the vote shares. Where these mislead about a rare class (as in
+    `DawidSkene`), they also start from the class shares that the agreement of pairs of votes
+    implies, and this result is kept if its lower bound is greater by 5 nats or more.
+
     References
     ----------
     Model: Kim & Ghahramani (AISTATS 2012), independent BCC. Variational Bayes:
@@ -163,11 +170,44 @@ class IBCC(TakesHistory):
     def _infer(self, votes: AllVotes, start: Any, rng: np.random.RandomState) -> None:
         self._measure_dependence(votes, start)
         shards = votes.shards()
-        saved = votes.checkpoint.load("iterations")
-        classes = np.full(votes.n_classes, self.class_strength)
         rows = confusion_prior(votes, self.diagonal, self.off_diagonal)
         if votes.history is not None:
             rows = with_history(rows[None], votes, sum_over_shards(count_votes, shards))
+        class_alpha, alpha, history = self._iterate(votes, shards, start, rows, "iterations")
+        crowd = self._skewed_crowd(votes, shards, start)
+        if crowd is not None:
+            other = self._iterate(votes, shards, crowd.posterior, rows, "iterations-shares")
+            if other[2][-1] > history[-1] + MARGIN:
+                class_alpha, alpha, history = other
+        self.class_alpha_, self._response_alpha = class_alpha, alpha
+        self.class_prior_ = normalise_rows(class_alpha)
+        n_classes = votes.n_classes
+        self.confusion_alpha_ = as_array(alpha)[:, :, :n_classes]
+        self.confusion_ = as_array(
+            map_rows(lambda alpha: normalise_rows(alpha[:, :, :n_classes]), alpha)
+        )
+        self.abstention_ = map_rows(
+            lambda alpha: normalise_rows(alpha)[:, :, n_classes:].sum(axis=2), alpha
+        )
+        out = start if isinstance(votes, Votes) else votes.new_rows(votes.n_classes)
+        self.posterior_ = self._fill(out, shards)
+        self.log_likelihood_ = np.array(history)
+        self.n_iter_ = len(history)
+
+    def _iterate(
+        self, votes: AllVotes, shards: Shards, start: Any, rows: FloatArray, stage: str
+    ) -> tuple[FloatArray, Table, list[float]]:
+        """Variational Bayes from a posterior; ``stage`` names its state in the checkpoint.
+
+        Returns
+        -------
+        class_alpha, alpha
+            Dirichlet parameters of the proportions and of the confusion rows.
+        history : list of float
+            Lower bound after each E-step.
+        """
+        saved = votes.checkpoint.load(stage)
+        classes = np.full(votes.n_classes, self.class_strength)
         if saved is None:
             counts = total_em_counts(shards, start)
         else:
@@ -184,24 +224,20 @@ class IBCC(TakesHistory):
                 - sum_rows(dirichlet_divergence, alpha, rows, log_confusion)
             )
             if len(history) == self.max_iter or has_settled(history, enough):
-                break
+                return class_alpha, alpha, history
             votes.checkpoint.save(
-                "iterations", prior=counts.prior, confusion=counts.confusion, history=history
+                stage, prior=counts.prior, confusion=counts.confusion, history=history
             )
-        self.class_alpha_, self._response_alpha = class_alpha, alpha
-        self.class_prior_ = normalise_rows(class_alpha)
-        n_classes = votes.n_classes
-        self.confusion_alpha_ = as_array(alpha)[:, :, :n_classes]
-        self.confusion_ = as_array(
-            map_rows(lambda alpha: normalise_rows(alpha[:, :, :n_classes]), alpha)
-        )
-        self.abstention_ = map_rows(
-            lambda alpha: normalise_rows(alpha)[:, :, n_classes:].sum(axis=2), alpha
-        )
-        out = start if isinstance(votes, Votes) else votes.new_rows(votes.n_classes)
-        self.posterior_ = self._fill(out, shards)
-        self.log_likelihood_ = np.array(history)
-        self.n_iter_ = len(history)
+
+    def _skewed_crowd(self, votes: AllVotes, shards: Shards, start: Any) -> OneCoin | None:
+        """The crowd whose class shares are a second start; None if the vote shares mislead nobody.
+
+        Where a class is rare, its share among the votes is far above its own, and iterations that
+        start there creep towards it until `tol` stops them (docs/results/skewed_crowds.md).
+        """
+        counts, _ = starting_counts(votes, shards, start, _whole)
+        crowd = OneCoin(AgreementCounts.of(votes, counts))
+        return crowd if crowd.is_skewed else None
 
     def _posterior(self, votes: Votes) -> FloatArray:
         return self._fill(np.empty((votes.n_instances, votes.n_classes)), votes.shards())
@@ -250,6 +286,11 @@ class IBCC(TakesHistory):
         least = self.diagonal + self.off_diagonal * (alpha.shape[2] - 1)
         size = np.maximum(size - lost, least)
         return beta_interval(size * mean, size * (1 - mean), level=level)
+
+
+def _whole(shard: Votes, posterior: FloatArray) -> FloatArray:
+    """The posterior itself: classes have no subtypes."""
+    return posterior
 
 
 def _doubts(shard: Votes, posterior: FloatArray) -> FloatArray:
