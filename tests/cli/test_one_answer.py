@@ -17,7 +17,7 @@ from manyhands.explore.inputs import open_desk
 from manyhands.explore.plans import Plans
 from manyhands.metrics import Level
 from manyhands.report import planning
-from tests.cli.conftest import done, done_json, read_rows, write_csv
+from tests.cli.conftest import done, done_json, read_rows, run, write_csv
 
 N = 120
 CLASSES = ["bad", "fair", "good"]
@@ -143,4 +143,33 @@ def test_where_every_label_is_known_nobody_is_asked():
     done("aggregate", "A.csv", "--known", "gold.csv", "--out", "labels")
     summary = json.loads(Path("labels/summary.json").read_text(encoding="utf-8"))
     assert summary["plan"] is None
-    assert all("annotation" not in line for line in told_by_page("labels/report.html")[1:])
+    (told,) = told_by_page("labels/report.html")
+    assert told == f"Every label was given: {N}\u00a0known labels, and nothing was inferred."
+
+
+def test_what_is_said_after_a_review_is_said_of_the_others():
+    rows = [row[:2] for row in read_rows(Path("gold.csv"))[:21]]
+    write_csv(Path("known.csv"), rows)
+    found = done_json("aggregate", "A.csv", "--known", "known.csv")
+    assert found["level"]["n"] == N - 20
+    assert f"of the {N - 20}\u00a0other labels are right" in found["headline"]
+    assert done_json("next", "A.csv", "--known", "known.csv")["headline"] == found["headline"]
+
+
+def test_one_annotation_each_is_no_basis_for_a_forecast():
+    rows = read_rows(Path("A.csv"))
+    one = {row[0]: row for row in rows[1:]}
+    write_csv(Path("one.csv"), [rows[0], *one.values()])
+    done("aggregate", "one.csv", "--out", "labels")
+    told, answer = told_by_page("labels/report.html")
+    assert "is not known: most items have one annotation" in told
+    assert answer.startswith("You need more annotations")
+    planned = done_json("next", "one.csv")
+    assert (planned["level"], planned["headline"], planned["enough"]) == (None, told, answer)
+    page = Path("labels/report.html").read_text(encoding="utf-8")
+    assert "0.00 right labels expected" not in page
+    refused = run("budget", "one.csv", "--runs", 1)
+    assert refused.exit_code == 3
+    assert "a forecast from this pilot would be made up" in refused.stderr
+    shown = done("review", "one.csv", "-n", 5).stdout
+    assert "0 of the" not in shown

@@ -25,7 +25,7 @@ from manyhands.inference.clusters import cluster_of
 from manyhands.inference.dependence import Dependence, dependence_of, exponents
 from manyhands.inference.em import estimate_confusions
 from manyhands.inference.family_warnings import warn_of_shared_mistakes
-from manyhands.inference.gold_samples import KnownLabels, sampled_rows
+from manyhands.inference.gold_samples import KnownLabels
 from manyhands.inference.identifiability import decided, unidentified, warn_of_unidentified
 from manyhands.inference.inputs import (
     check_annotations,
@@ -392,7 +392,22 @@ class BaseAggregator(BaseEstimator):
 
     def _sampled_rows(self) -> IntArray:
         """Instances with gold that is known to be drawn at random."""
-        return sampled_rows(self._gold, self.gold_sample, self._random_gold)
+        known = self._known_labels()
+        return np.zeros(0, dtype=np.int64) if known is None else known.sampled_rows
+
+    @property
+    def sampled_rows_(self) -> IntArray:
+        """Instances with gold that is known to be drawn at random, shape (m,)."""
+        check_is_fitted(self, "posterior_")
+        known = self._sampled_posterior is not None
+        return self._sampled_rows() if known else np.zeros(0, dtype=np.int64)
+
+    @property
+    def sampled_posterior_(self) -> FloatArray:
+        """Posterior of these instances as it is without their gold, shape (m, n_classes)."""
+        check_is_fitted(self, "posterior_")
+        found = self._sampled_posterior
+        return np.zeros((0, len(self.classes_))) if found is None else found
 
     def _lone_families(self, votes: Any) -> LoneFamilies:
         """Instances that one family alone annotated, which take no part in the fit."""

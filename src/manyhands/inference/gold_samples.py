@@ -63,6 +63,15 @@ class KnownLabels:
         """Instances with gold."""
         return np.flatnonzero(self.codes >= 0)
 
+    @property
+    def sampled_rows(self) -> IntArray:
+        """Instances with gold that is known to be drawn at random."""
+        if self.setting == "random":
+            return self.rows
+        if self.setting == "chosen" or self.random is None:
+            return np.zeros(0, dtype=np.int64)
+        return np.flatnonzero((self.codes >= 0) & self.random)
+
 
 @dataclass(frozen=True)
 class GoldSample:
@@ -103,22 +112,6 @@ class GoldSample:
             f"rests on the annotations (rho = {rho:.2f}). To check it, review 30 to 50 labels "
             "drawn at random"
         )
-
-
-def sampled_rows(codes: IntArray | None, setting: str, drawn: BoolArray | None) -> IntArray:
-    """Instances with gold that is known to be drawn at random.
-
-    Parameters
-    ----------
-    codes : integer array of shape (n,) or None
-        Known classes, -1 where unknown.
-    setting : {"auto", "random", "chosen"}
-    drawn : boolean array of shape (n,) or None
-        Instances whose gold was drawn at random, where that is known.
-    """
-    if codes is None or setting == "chosen" or (setting == "auto" and drawn is None):
-        return np.zeros(0, dtype=np.int64)
-    return np.flatnonzero((codes >= 0) & (True if setting == "random" else drawn))
 
 
 def sample_of(

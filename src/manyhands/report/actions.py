@@ -193,10 +193,16 @@ def _buy(summary: Mapping[str, Any]) -> Iterator[Step]:
     if plan is None or plan["stop"]:
         return
     rows = [] if plan["newcomer"] else plan["next"]["rows"][: LIMITS["actions"]]
+    if plan["n_warm_up"]:
+        rows = [row | {"gain": None} for row in rows]  # Without a second answer nobody can tell.
     yield _step(
         "plan-next" if rows else "plan",
         "Ask these annotators about these items next" if rows else "Buy more annotations",
-        "Each pair is chosen to correct as many labels as it can." if rows else enough(plan),
+        "Each pair is chosen to correct as many labels as it can."
+        if rows and not plan["n_warm_up"]
+        else "Second answers to the same items show who can be trusted."
+        if rows
+        else enough(plan),
         max(plan["gain"], 0.0) * plan["n"],
         rows,
     )

@@ -63,7 +63,21 @@ def tell_labels(
     decided = getattr(model, "identified_", None) if identified is None else identified
     level = level_of_labels(table, model, codes, posterior, identified=decided, **measured)
     is_decided = decided is None or not annotated.any() or np.mean(decided[annotated]) > 0.5
-    return Told(level, told(level, int(annotated.sum()), table.n_classes, bool(is_decided)))
+    levels = {
+        "n": int(annotated.sum()),
+        "n_known": _n_known(table, measured.get("fitted") or model),
+        "labels": None if level is None else level.to_dict(),
+        "identified": bool(is_decided),
+    }
+    return Told(level, headline({"levels": levels, "data": {"n_classes": table.n_classes}}))
+
+
+def _n_known(table: AnnotationTable, model: Any) -> int:
+    """Number of annotated instances whose label was given to the fit."""
+    known = getattr(model, "is_known_", None)
+    if known is None or len(known) != table.n_instances:
+        return 0
+    return int((known & (table.annotations_per_instance() > 0)).sum())
 
 
 def levels_section(inputs: Inputs, new_items: Level | None = None) -> dict[str, Any] | None:
@@ -86,6 +100,7 @@ def levels_section(inputs: Inputs, new_items: Level | None = None) -> dict[str, 
     )
     return {
         "n": int(inputs.annotated.sum()),
+        "n_known": _n_known(inputs.table, inputs.aggregator or model),
         "identified": bool(np.mean(inputs.identified[inputs.annotated]) > 0.5),
         "labels": None if level is None else level.to_dict(),
         "new_items": None if new_items is None else new_items.to_dict(),
@@ -171,12 +186,12 @@ def _sample(
     sample : integer array of shape (n_instances,) or None
         Known classes of these, -1 elsewhere; None if none were drawn.
     """
-    found = getattr(model, "_sampled_posterior", None)
-    if found is None or not len(found) or len(model.is_known_) != table.n_instances:
+    found = getattr(model, "sampled_posterior_", ())
+    if not len(found) or len(model.is_known_) != table.n_instances:
         return codes, posterior, None
-    rows = model._sampled_rows()
+    rows = model.sampled_rows_
     sample = np.full(table.n_instances, -1)
-    sample[rows] = model._gold[rows]
+    sample[rows] = model.posterior_[rows].argmax(axis=1)  # Certain there.
     codes = codes.copy()
     codes[rows] = found.argmax(axis=1)
     if posterior is not None:
@@ -198,19 +213,16 @@ def _expected(table: AnnotationTable, known: Any, codes: IntArray) -> FloatArray
             return None
 
 
-def told(level: Level | None, n: int, n_classes: int, identified: bool = True) -> str:
-    """Say a level of labels as the report's headline does."""
-    labels = None if level is None else level.to_dict()
-    levels = {"n": n, "labels": labels, "identified": identified}
-    return headline({"levels": levels, "data": {"n_classes": n_classes}})
-
-
 def headline(summary: Summary) -> str:
     """Say how many labels are right, with interval and source, in a sentence or two."""
     found = summary.get("levels")
     if not found:
         return ""
     n, level = found["n"], found["labels"]
+    rest = n - found.get("n_known", 0)
+    if n and not rest:
+        return f"Every label was given: {count(n, 'known label')}, and nothing was inferred."
+    labels = count(rest, "label" if rest == n else "other label")
     if level is None:
         why = "most items have one annotation, so that no two answers can be compared"
         if summary["data"]["n_classes"] < 2:
@@ -219,20 +231,18 @@ def headline(summary: Summary) -> str:
             why = "nothing in the annotations decides who is right"
         elif summary["data"]["n_classes"] > MANY:
             why = f"{summary['data']['n_classes']:,} classes are too many to compare annotators by"
-        return f"How many of the {count(n, 'label')} are right is not known: {why}."
+        return f"How many of the {labels} are right is not known: {why}."
     share = f"{percent_range(level)}"
-    if level["source"] == "gold":
-        return f"{share} of the labels are right, measured on {count(level['n'], 'gold label')}."
     if level["source"] == "sample":
         return (
             f"{share} of the labels are right, estimated from {count(level['n'], 'label')} that "
             "people checked at random."
         )
+    if level["source"] == "gold":
+        which = "the labels" if rest == n else f"the {labels}"
+        return f"{share} of {which} are right, measured on {count(level['n'], 'gold label')}."
     about = f"More than {share[1:]}" if share.startswith(">") else f"About {share}"
-    return (
-        f"{about} of the {count(n, 'label')} are right: estimated from how annotators agree, not "
-        "measured."
-    )
+    return f"{about} of the {labels} are right: estimated from how annotators agree, not measured."
 
 
 def headline_of_new_items(summary: Summary) -> str:
@@ -262,6 +272,9 @@ def told_of_new_items(level: Mapping[str, Any] | None) -> str:
 def n_wrong(summary: Summary) -> float | None:
     """Number of wrong labels that the headline implies; None if nothing tells."""
     found = summary.get("levels")
-    if not found or found["labels"] is None:
+    if not found:
         return None
-    return float(found["n"] * (1.0 - found["labels"]["value"]))
+    rest = found["n"] - found.get("n_known", 0)
+    if not rest:
+        return 0.0
+    return None if found["labels"] is None else float(rest * (1.0 - found["labels"]["value"]))

@@ -247,7 +247,8 @@ def enough(plan: Mapping[str, Any] | None) -> str:
     who = f"{n}, from a new annotator," if plan["newcomer"] else n
     told = f"by the labels of {plan['source']}, {who} would correct {rate}."
     if plan["stop"]:
-        return f"You have enough annotations: {told}"
+        told = told.removesuffix(".")
+        return f"You have enough annotations: {told}; reviewing doubtful labels corrects more."
     return f"More annotations help: {told} Compare with their price."
 
 

@@ -42,7 +42,7 @@ from manyhands.fitting.reading import (
 from manyhands.fitting.scoring import find_annotators
 from manyhands.fitting.telling_columns import warn_of_telling_columns
 from manyhands.inference.dependence import DEPENDENCE
-from manyhands.inference.gold_samples import GOLD_SAMPLE, sampled_rows
+from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.inputs import drawn_at_random, gold_codes
 from manyhands.inference.probability import floored_log
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
@@ -138,6 +138,13 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         p value in ``gold_p_value_``; None without known labels, or where nothing depends on it.
     gold_note_ : str or None
         What chosen known labels say, and what they do not; None for others.
+    is_known_ : array of shape (n_samples,)
+        Whether the label of each training instance was given as ``gold``.
+    sampled_rows_ : array of shape (m,)
+        Positions of the instances whose known label was drawn at random.
+    sampled_posterior_ : array of shape (m, n_classes)
+        What the posterior of these would be without their known labels: it tells how good the
+        labels are that nobody checked.
     posterior_exponent_ : float
         Power to which the stack's probabilities count in ``posterior_``: how far they can be
         trusted beside the annotators. 1 where no instance has two annotations.
@@ -328,22 +335,6 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         check_rule(self.decision)
         if not isinstance(self.members, str):
             check_members(self.members)
-
-    _gold: IntArray | None = None
-    _random_gold: BoolArray | None = None
-    _sampled_posterior: FloatArray | None = None
-    """Posterior of the instances of `_sampled_rows` without their gold."""
-
-    @property
-    def is_known_(self) -> BoolArray:
-        """Whether the label of each training instance was given as ``gold``, shape (n_samples,)."""
-        check_is_fitted(self, "posterior_")
-        known = np.zeros(len(self.posterior_), dtype=bool)
-        return known if self._gold is None else self._gold >= 0
-
-    def _sampled_rows(self) -> IntArray:
-        """Instances with gold that is known to be drawn at random."""
-        return sampled_rows(self._gold, self.gold_sample, self._random_gold)
 
     @property
     def labels_(self) -> AnyArray:

@@ -217,18 +217,13 @@ def set_fitted(model: Any, course: Course, X: Any, table: AnnotationTable) -> No
     model.abstention_ = np.zeros((n_annotators, n_classes))
     if abstention is not None:
         model.abstention_[:, seen] = abstention
-    model._gold, model._sampled_posterior = None, None
+    model.is_known_, drawn = np.zeros(n, dtype=bool), np.zeros(0, dtype=np.int64)
     if course.known is not None:
-        codes = np.full(n, -1)
-        codes[course.annotated] = course.known.codes
-        model._gold = np.where(codes >= 0, seen[codes], -1)
-        model._random_gold = np.zeros(n, dtype=bool)
-        if course.known.random is not None:
-            model._random_gold[course.annotated] = course.known.random
-        rows = model._sampled_rows()
-        free = np.zeros((n, n_classes))
-        free[np.ix_(course.annotated, seen)] = out.unclamped
-        model._sampled_posterior = free[rows] if len(rows) else None
+        model.is_known_[course.annotated] = course.known.codes >= 0
+        drawn = course.known.sampled_rows
+    model.sampled_rows_ = course.annotated[drawn]
+    model.sampled_posterior_ = np.zeros((len(drawn), n_classes))
+    model.sampled_posterior_[:, seen] = out.unclamped[drawn]
     model.class_prior_ = belief[course.annotated].mean(axis=0)
     model.stack_ = replace(course.stack, exponent=out.new_exponent)
     model.prediction_prior_ = _mean_prediction(model.stack_, X, course.annotated)

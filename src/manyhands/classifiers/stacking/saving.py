@@ -35,7 +35,7 @@ from manyhands.typing import AnyArray
 
 FITTED = (
     "posterior_", "confusion_", "pooled_confusion_", "heard_", "abstention_", "class_prior_",
-    "prediction_prior_",
+    "prediction_prior_", "is_known_", "sampled_rows_", "sampled_posterior_",
 )  # fmt: skip
 PLAIN = (
     "n_annotations_",

@@ -324,7 +324,7 @@ def review(
             f"next: in {out}, correct the column 'label', write your name into 'reviewed' of every "
             f"row that you looked at, and give the file to aggregate or fit as --known {out}"
         )
-    if by is By.label:
+    if by is By.label and n_review["review"]:
         say(
             f"{n_review['review']:,} of the {read.table.n_instances:,} labels are to review: "
             "further annotations would hardly settle them"
@@ -453,6 +453,13 @@ def budget(
     table = read_planned(tables, options, None, seed).table
     planner = AnnotationPlanner(criterion=criterion.value)
     truth = read_known(gold, table, options, "--gold")
+    now = AnnotationPlanner(criterion=criterion.value, random_state=seed).fit(table)
+    told = _told(now, gold=truth)
+    if truth is None and told.level is None:
+        raise AnnotationError(
+            f"a forecast from this pilot would be made up. {told.headline} Buy second annotations "
+            "of some items (manyhands next says which), or give known labels with --gold"
+        )
     more: Any = {"batch": step, "n_runs": runs, "folder": folder, "random_state": seed}
     if truth is None:
         found = forecast(table, planner, budget, **more)
@@ -460,8 +467,6 @@ def budget(
         found = replay(table, truth, planner, budget, **more)
     columns = found.to_columns()
     write_columns(out, columns, keep_formulas)
-    now = AnnotationPlanner(criterion=criterion.value, random_state=seed).fit(table)
-    told = _told(now, gold=truth)
     advice, newcomer, _ = advised(now)
     answer = enough(priced(advice, type(now.aggregator_).__name__, newcomer=newcomer is not None))
     if json:
