@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from manyhands import make_crowd
+from manyhands import AnnotationStore, make_crowd
 from manyhands.explore.app import write_reviewed
 from manyhands.explore.desk import Choice
 from manyhands.explore.inputs import open_desk
+from manyhands.io import read_annotations
 from manyhands.planning import screen_annotators
 from manyhands.report import planning
-from tests.cli.conftest import QUICK, done, done_json, read_rows, write_csv
+from tests.cli.conftest import QUICK, done, done_json, read_rows, run, write_csv
 
 N = 90
 CLASSES = ["bad", "fair", "good"]
@@ -172,3 +173,38 @@ def test_what_is_reviewed_has_the_same_columns_with_and_without_a_page():
         assert (row["label"], row["text"]) == (own["label"], own["text"])
         wrong = 1 - float(own["probability"])
         assert float(row["probability_wrong"]) == pytest.approx(wrong, abs=1e-5)
+
+
+def test_a_store_tells_of_annotators_what_its_table_tells():
+    """The same columns, figures and flags, but for those of the order of the answers."""
+    done("aggregate", "A.csv", "--gold", "gold.csv", "--out", "table")
+    AnnotationStore.create("store", read_annotations("A.csv"), shard_annotations=100)
+    done("aggregate", "store", "--gold", "gold.csv", "--out", "stored")
+    found, expected = read("stored/annotators.csv"), read("table/annotators.csv")
+    assert list(found[0]) == ANNOTATORS
+    flagged = [row["annotator"] for row in expected if row["flags"]]
+    assert {"w6", "w7"} <= {*flagged}
+    by_id = {row["annotator"]: row for row in found}
+    for row in expected:
+        own = by_id[row["annotator"]]
+        ordered = {"repeating pattern", "drift"}
+        assert {*own["flags"].split("; ")} == {*row["flags"].split("; ")} - ordered
+        same = ("n_annotations", "n_abstentions", "n_skips", "n_gold", "advice", "mistake")
+        assert [own[name] for name in same] == [row[name] for name in same]
+        for name in ("accuracy", "low_95", "high_95", "accuracy_on_gold"):
+            assert float(own[name]) == pytest.approx(float(row[name]), abs=1e-5)
+    assert [row["annotator"] for row in found] == [row["annotator"] for row in expected]
+
+
+def test_annotators_of_a_store_that_are_too_many_have_their_accuracy(monkeypatch):
+    monkeypatch.setattr("manyhands.jobs.stores.LARGEST", 0)
+    done("ingest", "A.csv", "--out", "store")
+    shown = run("aggregate", "store", "--out", "stored")
+    assert "too many to screen" in shown.stderr
+    assert {row["flags"] for row in read("stored/annotators.csv")} == {""}
+
+
+def test_gold_measures_annotators_as_it_does_elsewhere():
+    done("aggregate", "A.csv", "--gold", "gold.csv", "--out", "labels")
+    done("annotators", "A.csv", "--gold", "gold.csv", "--out", "annotators.csv")
+    assert read("annotators.csv") == read("labels/annotators.csv")

@@ -12,7 +12,7 @@ import numpy as np
 
 from manyhands.decision import decide
 from manyhands.decision.labels import generator
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.base import BaseAggregator
 from manyhands.io import GoldFile, consensus, remote
 from manyhands.io.frames import write_parquet_parts, write_table
@@ -21,7 +21,9 @@ from manyhands.io.store import AnnotationStore
 from manyhands.jobs.aggregation import measure
 from manyhands.jobs.gold import match_gold
 from manyhands.jobs.outputs import label_rows
+from manyhands.planning.screening import Answers, RightByGold, right_by_gold
 from manyhands.report import annotator_columns
+from manyhands.report.annotators import store_profiles
 from manyhands.typing import AnyArray, IntArray
 
 
@@ -65,10 +67,10 @@ def aggregate_store(
         own |= {"gold": dict(zip(*pairs, strict=True)), "random_gold": found.random}
     aggregator.fit(store, **own)
     labels = _StoreLabels(store, aggregator, clamped, rule, threshold)
-    files = _write_store_labels(place, labels, aggregator)
+    truth = None if gold is None else match_gold(gold, store).codes
+    files = _write_store_labels(place, labels, truth)
     metrics = None
-    if gold is not None:
-        truth = match_gold(gold, store).codes
+    if truth is not None:
         annotated = store.annotations_per_instance() > 0
         unclamped = True if clamped is None else clamped < 0
         rows = np.flatnonzero((truth >= 0) & annotated & unclamped)
@@ -91,9 +93,12 @@ def aggregate_store(
 
 
 def _write_store_labels(
-    place: Path | None, labels: _StoreLabels, aggregator: BaseAggregator
+    place: Path | None, labels: _StoreLabels, gold: IntArray | None
 ) -> list[Path | str]:
-    """Write the labels, and into a folder the annotators; return the files, or their URLs."""
+    """Write the labels, and into a folder the annotators; return the files, or their URLs.
+
+    Annotators are measured by ``gold``, true classes of the instances (-1 unknown), if it is given.
+    """
     if place is None:
         for _ in labels.frames():
             pass
@@ -101,7 +106,7 @@ def _write_store_labels(
     url = remote.url_of(place)
     if url is not None:
         with tempfile.TemporaryDirectory() as folder:
-            made = _write_store_labels(Path(folder) / place.name, labels, aggregator)
+            made = _write_store_labels(Path(folder) / place.name, labels, gold)
             ends = ["" if place.suffix else f"/{Path(file).name}" for file in made]
             return [remote.upload(Path(f), url + end) for f, end in zip(made, ends, strict=True)]
     place = remote.local_path(place)
@@ -109,7 +114,7 @@ def _write_store_labels(
         return [write_parquet_parts(place, labels.frames())]
     return [
         write_parquet_parts(place / "labels.parquet", labels.frames()),
-        write_table(place / "annotators.csv", _annotator_profiles(aggregator)),
+        write_table(place / "annotators.csv", _annotator_profiles(labels, gold)),
     ]
 
 
@@ -144,12 +149,12 @@ class _StoreLabels:
         store, posterior = self.store, self.aggregator.posterior_
         prior = None
         if self.rule == "balanced":
-            prior = sum(np.asarray(posterior[own]).sum(axis=0) for own in self._places())
+            prior = sum(np.asarray(posterior[own]).sum(axis=0) for own in self.places())
             prior = np.maximum(prior / prior.sum(), np.finfo(float).tiny)
         ties = "random" if self.aggregator.ties == "random" else "first"
         seed = generator(self.aggregator.random_state)
         values = np.array([*store.classes.tolist(), None], dtype=object)
-        for number, own in enumerate(self._places()):
+        for number, own in enumerate(self.places()):
             rows = np.asarray(posterior[own])
             codes = decide(
                 rows,
@@ -169,13 +174,57 @@ class _StoreLabels:
             yield found.arrays()
             release(posterior)
 
-    def _places(self) -> Iterator[slice]:
+    def places(self) -> Iterator[slice]:
+        """Yield the rows of each shard."""
         for first, last in pairwise(self.store.firsts.tolist()):
             yield slice(first, last)
 
 
-def _annotator_profiles(aggregator: BaseAggregator) -> dict[str, list[Any]]:
-    """Columns of ``annotators.csv``; what takes all annotations at once to find out is empty."""
+LARGEST = 10**8
+"""Cells of all confusion matrices together above which annotators of a store are not screened."""
+
+
+def _annotator_profiles(labels: _StoreLabels, gold: IntArray | None) -> dict[str, list[Any]]:
+    """Columns of ``annotators.csv``, from sums over the shards.
+
+    A store keeps neither the order of annotations nor their times, so that no flag rests on these.
+    ``gold`` holds true classes, -1 where unknown.
+    """
+    store, posterior = labels.store, labels.aggregator.posterior_
+    n_annotators, n_classes = store.n_annotators, store.n_classes
+    if n_annotators * n_classes**2 > LARGEST:
+        warn_caller(
+            f"{n_annotators:,} annotators and {n_classes:,} classes are too many to screen: "
+            "annotators.csv has their expected accuracy alone"
+        )
+        return _annotator_accuracy(labels.aggregator)
+    found, pooled = None, np.zeros((n_classes, n_classes))
+    mistakes = np.zeros((n_annotators, n_classes, n_classes), dtype=np.int64)
+    passes, measured = np.zeros((2, n_annotators), dtype=np.int64), np.zeros((2, n_annotators))
+    for number, own in enumerate(labels.places()):
+        table, rows = store.table(number), np.asarray(posterior[own])
+        part = Answers.of(table, rows)
+        found = part if found is None else found + part
+        observed, codes = table.observed, labels.codes[own]
+        true = codes[observed.instance]
+        decided = true >= 0
+        pairs = (observed.annotator[decided], true[decided], observed.label[decided])
+        np.add.at(mistakes, pairs, 1)
+        for k, which in enumerate((table.abstentions, table.skips)):
+            passes[k] += np.bincount(which[:, 1], minlength=n_annotators)
+        if gold is not None:
+            measured += right_by_gold(observed, gold[own])[:2]
+        release(posterior)
+    assert found is not None
+    pooled = found.counts.sum(axis=0) + np.finfo(float).tiny
+    pooled /= pooled.sum(axis=1, keepdims=True)
+    by_gold = None if gold is None else RightByGold.of(*measured.astype(np.int64))
+    screening = found.screening(store.annotators, found.marks(pooled, store.classes, by_gold))
+    profiles = store_profiles(store, found.reliability, screening, mistakes, passes, by_gold)
+    return annotator_columns(profiles)
+
+
+def _annotator_accuracy(aggregator: BaseAggregator) -> dict[str, list[Any]]:
     given = aggregator.table_.annotations_per_annotator().tolist()
     rows = zip(aggregator.annotators_.tolist(), given, aggregator.annotator_accuracy_, strict=True)
     unknown = dict.fromkeys(("lower", "upper", "abstentions", "skips", "gold", "mistake", "times"))

@@ -10,6 +10,7 @@ References
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -122,19 +123,62 @@ def annotator_reliability(
     (array([0.555, 0.123]), array([1.   , 0.877]))
     """
     require_annotators(table, "the reliability of annotators")
-    observed = table.observed
-    posterior = _checked(posterior, observed)
-    r = observed.n_annotators
-    n = np.bincount(observed.annotator, minlength=r)
-    p = _probability_correct(posterior, observed)
-    s = np.bincount(observed.annotator, weights=p, minlength=r)
-    variance = np.bincount(observed.annotator, weights=p * (1 - p), minlength=r)
+    return reliability_of(RightSums.of(table, posterior), level=level)
+
+
+@dataclass(frozen=True)
+class RightSums:
+    """What the reliability of annotators rests on; arrays of shape (n_annotators,).
+
+    Sums of parts of a table, over other instances, add up.
+
+    Attributes
+    ----------
+    n : integer array
+        Annotations.
+    right, variance : arrays
+        Expected right annotations, and the sum of p (1 - p).
+    doubted : array
+        Annotations of uncertain classes.
+    """
+
+    n: IntArray
+    right: FloatArray
+    variance: FloatArray
+    doubted: FloatArray
+
+    @classmethod
+    def of(cls, table: AnnotationTable, posterior: Any) -> RightSums:
+        """Sum over the observed annotations of a table, as `annotator_reliability` takes it."""
+        observed = table.observed
+        posterior = _checked(posterior, observed)
+        p = _probability_correct(posterior, observed)
+
+        def total(weights: Any) -> FloatArray:
+            found = np.bincount(observed.annotator, weights, observed.n_annotators)
+            return np.asarray(found, dtype=np.float64)
+
+        n = np.bincount(observed.annotator, minlength=observed.n_annotators)
+        return cls(n, total(p), total(p * (1 - p)), total((p > 0) & (p < 1)))
+
+    def __add__(self, other: RightSums) -> RightSums:
+        """Return the sums of both."""
+        return RightSums(
+            self.n + other.n,
+            self.right + other.right,
+            self.variance + other.variance,
+            self.doubted + other.doubted,
+        )
+
+
+def reliability_of(sums: RightSums, *, level: float = 0.95) -> AnnotatorReliability:
+    """Reliability of annotators from their sums; see `annotator_reliability`."""
+    n, s, variance, r = sums.n, sums.right, sums.variance, len(sums.n)
     accuracy = np.divide(s, n, out=np.full(r, np.nan), where=n > 0)
     mean = (s + 0.5) / (n + 1)
     spread = mean * (1 - mean)
     size = n + 1 - variance / spread
-    doubted = np.bincount(observed.annotator, weights=(p > 0) & (p < 1), minlength=r)
-    off = MODEL_ERROR * np.divide(doubted, n, out=np.zeros(r), where=n > 0)
+    off = MODEL_ERROR * np.divide(sums.doubted, n, out=np.zeros(r), where=n > 0)
     size = np.maximum(1.0 / (1.0 / size + off**2 * spread), 1.0)
     lower, upper = beta_interval(size * mean, size * (1 - mean), level=level)
     return AnnotatorReliability(n, accuracy, lower, upper)

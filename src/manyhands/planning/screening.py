@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,10 +20,11 @@ from manyhands.annotations.frames import Backend
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.inference.inputs import gold_codes
-from manyhands.metrics import AnnotatorReliability, annotator_reliability
+from manyhands.metrics import AnnotatorReliability
+from manyhands.metrics.annotators import RightSums, reliability_of
 from manyhands.metrics.intervals import beta_interval
 from manyhands.planning.beliefs import Beliefs, beliefs_of
-from manyhands.typing import BoolArray, FloatArray, IntArray
+from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 from manyhands.wording import percent
 
 LEVEL = 0.95
@@ -159,27 +161,125 @@ def screen_annotators(
     measured = None if gold is None else right_by_gold(table, gold_codes(gold, table))
     model = DawidSkene().fit(table) if model is None else model
     found, _ = beliefs_of(model, table)
-    accuracy = annotator_reliability(table, found.posterior, level=LEVEL)
-    active = accuracy.n_annotations > 0
-    median = float(np.median(accuracy.accuracy[active])) if active.any() else 0.0
-    guessing = _guessing(table, found.posterior)
+    answers = Answers.of(table, found.posterior)
     paces = None if spent is None else paces_of(table, spent)
-    rows = []
+    marks = answers.marks(found.pooled, table.classes, measured)
     for r, own in enumerate(_of_annotators(table)):
         if when is not None:
             own = own[np.argsort(when[own], kind="stable")]
-        marks = _marks(table, found, own, None if when is None else when[own])
-        marks |= guessing.get(r, {})
-        marks |= _by_accuracy(accuracy, r, median, 1.0 / table.n_classes)
-        if measured is not None:
-            marks |= _by_gold(measured, r)
+        marks[r] |= _marks(table, found, own, when, is_one_label="one label" in marks[r])
         if paces is not None and spent is not None and paces.too_fast[r]:
             text = f"takes {paces.median[r]:.1f} s, the crowd {np.nanmedian(spent):.1f} s"
-            marks["too fast"] = text
-        rows.append(_screened(table, accuracy, r, marks))
-    return Screening(
-        sorted(rows, key=lambda row: (not row.flags, 2.0 if row.high is None else row.high))
-    )
+            marks[r]["too fast"] = text
+    return answers.screening(table.annotators, marks)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What annotators are judged by, summed over instances: parts of a table add up.
+
+    Attributes
+    ----------
+    right : RightSums
+    counts : array of shape (R, C, C)
+        Expected annotations by [annotator, true, given].
+    squares : array of shape (R, C)
+        Sums of the squared probabilities of each class, over an annotator's annotations.
+    """
+
+    right: RightSums
+    counts: FloatArray
+    squares: FloatArray
+
+    @classmethod
+    def of(cls, table: AnnotationTable, posterior: FloatArray) -> Answers:
+        """Sum over the observed annotations of a table."""
+        observed = table.observed
+        c, r = table.n_classes, table.n_annotators
+        cell = observed.annotator * np.int64(c) + observed.label
+        counts, squares = np.empty((r, c, c)), np.empty((r, c))
+        for true in range(c):
+            q = posterior[observed.instance, true]
+            counts[:, true] = np.bincount(cell, q, r * c).reshape(r, c)
+            squares[:, true] = np.bincount(observed.annotator, q * q, r)
+        return cls(RightSums.of(table, posterior), counts, squares)
+
+    def __add__(self, other: Answers) -> Answers:
+        """Return the sums of both."""
+        return Answers(
+            self.right + other.right, self.counts + other.counts, self.squares + other.squares
+        )
+
+    @cached_property
+    def reliability(self) -> AnnotatorReliability:
+        """Expected accuracy of each annotator."""
+        return reliability_of(self.right, level=LEVEL)
+
+    def marks(
+        self, pooled: FloatArray, classes: AnyArray, measured: RightByGold | None = None
+    ) -> list[dict[str, str]]:
+        """Flags of each annotator with their evidence, but for those of the order and of times.
+
+        Parameters
+        ----------
+        pooled : array of shape (C, C)
+            The crowd's confusion matrix.
+        classes : array of shape (C,)
+        measured : RightByGold, optional
+        """
+        accuracy = self.reliability
+        active = accuracy.n_annotations > 0
+        median = float(np.median(accuracy.accuracy[active])) if active.any() else 0.0
+        guessing = self._guessing()
+        found = []
+        for r in range(len(active)):
+            marks = self._one_label(r, pooled, classes) | guessing.get(r, {})
+            marks |= _by_accuracy(accuracy, r, median, 1.0 / len(classes))
+            if measured is not None:
+                marks |= _by_gold(measured, r)
+            found.append(marks)
+        return found
+
+    def screening(self, annotators: AnyArray, marks: list[dict[str, str]]) -> Screening:
+        """Screen the annotators with these ids by their flags."""
+        rows = [_screened(annotators, self.reliability, r, own) for r, own in enumerate(marks)]
+        return Screening(
+            sorted(rows, key=lambda row: (not row.flags, 2.0 if row.high is None else row.high))
+        )
+
+    def _one_label(self, r: int, pooled: FloatArray, classes: AnyArray) -> dict[str, str]:
+        n = int(self.right.n[r])
+        if n < FEW:
+            return {}
+        given = np.rint(self.counts[r].sum(axis=0))
+        top = int(given.argmax())
+        # What another annotator would answer.
+        crowd = float(self.counts[r].sum(axis=1) @ pooled[:, top]) / n
+        share = given[top] / n
+        if share < 0.95 or binom.sf(given[top] - 1, n, crowd) >= SURPRISE:
+            return {}
+        text = f"{share:.0%} are {classes[top].item()!r}; of others {crowd:.0%} would be"
+        return {"one label": text}
+
+    def _guessing(self) -> dict[int, dict[str, str]]:
+        """Flag annotators whose answers hardly depend on the class, by their informedness."""
+        found = {
+            r: _informedness(self.counts[r], self.squares[r])
+            for r in np.flatnonzero(self.right.n >= FEW).tolist()
+        }
+        known = {r: of for r, of in found.items() if of is not None}
+        if not known:
+            return {}
+        median = float(np.median([of.value for of in known.values()]))
+        return {
+            r: {
+                "no better than guessing": "tells the classes apart at most "
+                f"{percent(max(of.upper, 0.0))} as well as somebody who is never wrong; the "
+                f"typical annotator {percent(median)}"
+            }
+            for r, of in known.items()
+            if of.upper < min(GUESSING, OF_MEDIAN * median)
+        }
 
 
 class RightByGold(NamedTuple):
@@ -192,6 +292,11 @@ class RightByGold(NamedTuple):
     right: IntArray
     low: FloatArray
     high: FloatArray
+
+    @classmethod
+    def of(cls, n: IntArray, right: IntArray) -> RightByGold:
+        """Add the intervals."""
+        return cls(n, right, *beta_interval(right + 0.5, n - right + 0.5, level=LEVEL))
 
     @property
     def accuracy(self) -> FloatArray:
@@ -212,7 +317,7 @@ def right_by_gold(table: AnnotationTable, codes: IntArray) -> RightByGold:
     who, right = table.annotator[rows], table.label[rows] == codes[table.instance[rows]]
     n = np.bincount(who, minlength=table.n_annotators)
     k = np.bincount(who[right], minlength=table.n_annotators)
-    return RightByGold(n, k, *beta_interval(k + 0.5, n - k + 0.5, level=LEVEL))
+    return RightByGold.of(n, k)
 
 
 class Paces(NamedTuple):
@@ -263,7 +368,7 @@ def _by_gold(found: RightByGold, r: int) -> dict[str, str]:
 
 
 def _screened(
-    table: AnnotationTable, found: AnnotatorReliability, r: int, marks: dict[str, str]
+    annotators: AnyArray, found: AnnotatorReliability, r: int, marks: dict[str, str]
 ) -> AnnotatorScreen:
     n = int(found.n_annotations[r])
     flags = tuple(name for name in ADVICE if name in marks)
@@ -273,7 +378,7 @@ def _screened(
         accuracy, low, high = (float(x[r]) for x in (found.accuracy, found.lower, found.upper))
     advice = ADVICE[flags[0]] if flags else calm
     evidence = tuple(marks[name] for name in flags)
-    annotator = table.annotators[r].item()
+    annotator = annotators[r].item()
     return AnnotatorScreen(annotator, n, accuracy, low, high, flags, evidence, advice)
 
 
@@ -291,26 +396,22 @@ def _times(times: Any, table: AnnotationTable, argument: str) -> FloatArray | No
 
 
 def _marks(
-    table: AnnotationTable, found: Beliefs, own: IntArray, when: FloatArray | None
+    table: AnnotationTable,
+    found: Beliefs,
+    own: IntArray,
+    times: FloatArray | None,
+    *,
+    is_one_label: bool,
 ) -> dict[str, str]:
     """Test one annotator's answers, in the order in which they were given."""
     if len(own) < FEW:
         return {}
     label, q = table.label[own], found.posterior[table.instance[own]]
     marks = {}
-    crowd = q @ found.pooled  # What another annotator would answer.
-    share = np.bincount(label, minlength=table.n_classes) / len(label)
-    top = int(share.argmax())
-    p_value = binom.sf(share[top] * len(label) - 1, len(label), crowd[:, top].mean())
-    is_one_label = share[top] >= 0.95 and p_value < SURPRISE
-    if is_one_label:
-        marks["one label"] = (
-            f"{share[top]:.0%} are {table.classes[top].item()!r}; "
-            f"of others {crowd[:, top].mean():.0%} would be"
-        )
-    pattern = None if is_one_label else _pattern(label, crowd)
+    pattern = None if is_one_label else _pattern(label, q @ found.pooled)
     if pattern is not None:
         marks["repeating pattern"] = pattern
+    when = None if times is None else times[own]
     known = np.zeros(0) if when is None else q[np.arange(len(q)), label][~np.isnan(when)]
     if len(known) >= 2 * FEW:
         early, late = np.array_split(known, 2)
@@ -324,28 +425,6 @@ def _of_annotators(table: AnnotationTable) -> list[IntArray]:
     """Rows of each annotator's annotations, in their order."""
     order = np.argsort(table.annotator, kind="stable")
     return np.split(order, np.cumsum(table.annotations_per_annotator())[:-1])
-
-
-def _guessing(table: AnnotationTable, posterior: FloatArray) -> dict[int, dict[str, str]]:
-    """Flag annotators whose answers hardly depend on the class, by their informedness."""
-    found = {
-        r: informedness(table.label[own], posterior[table.instance[own]])
-        for r, own in enumerate(_of_annotators(table))
-        if len(own) >= FEW
-    }
-    known = {r: of for r, of in found.items() if of is not None}
-    if not known:
-        return {}
-    median = float(np.median([of.value for of in known.values()]))
-    return {
-        r: {
-            "no better than guessing": "tells the classes apart at most "
-            f"{percent(max(of.upper, 0.0))} as well as somebody who is never wrong; the typical "
-            f"annotator {percent(median)}"
-        }
-        for r, of in known.items()
-        if of.upper < min(GUESSING, OF_MEDIAN * median)
-    }
 
 
 class Informedness(NamedTuple):
@@ -381,17 +460,21 @@ def informedness(label: IntArray, q: FloatArray) -> Informedness | None:
     -------
     Informedness, or None with fewer than two such classes
     """
-    mass = q.sum(axis=0)
+    n_classes = q.shape[1]
+    counts = np.array([np.bincount(label, own, n_classes) for own in q.T], dtype=np.float64)
+    return _informedness(counts, (q * q).sum(axis=0))
+
+
+def _informedness(counts: FloatArray, squares: FloatArray) -> Informedness | None:
+    """Informedness from expected counts (C, C) [true, given], and sums of squares (C,)."""
+    mass = counts.sum(axis=1)
     seen = np.flatnonzero(mass >= LEAST_EXPECTED)
     if len(seen) < 2:
         return None
-    place = np.full(q.shape[1], -1)
-    place[seen] = np.arange(len(seen))
-    named = np.flatnonzero(place[label] >= 0)
-    shares, given = q[named][:, seen] / mass[seen], place[label[named]]
-    right = np.bincount(given, shares[np.arange(len(given)), given], minlength=len(seen))
+    shares = counts[np.ix_(seen, seen)] / mass[seen, None]
+    right = np.diag(shares)
     by_chance = float(shares.sum()) / len(seen)
-    n = mass[seen] ** 2 / (q[:, seen] ** 2).sum(axis=0)
+    n = mass[seen] ** 2 / squares[seen]
     rate = (right * n + 0.5) / (n + 1.0)
     scale = len(seen) - by_chance
     error = np.sqrt((rate * (1.0 - rate) / (n + 1.0)).sum()) / scale

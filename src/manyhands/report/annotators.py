@@ -9,7 +9,7 @@ import numpy as np
 from manyhands.exceptions import AnnotationError
 from manyhands.metrics import AnnotatorReliability, annotator_reliability
 from manyhands.planning import AnnotatorScreen, Screening
-from manyhands.planning.screening import ADVICE, LEVEL, NOTHING, TOO_FEW
+from manyhands.planning.screening import ADVICE, LEVEL, NOTHING, TOO_FEW, RightByGold
 from manyhands.report.agreement import agreement_with_others
 from manyhands.report.confusions import (
     count_mistakes,
@@ -17,7 +17,7 @@ from manyhands.report.confusions import (
     spammer_scores,
     top_mistake,
 )
-from manyhands.report.gold import gold_by_annotator
+from manyhands.report.gold import gold_by_annotator, rows_by_gold
 from manyhands.report.inputs import Inputs
 from manyhands.report.labels import most_doubtful
 from manyhands.report.limits import FEW, FEW_TIMED, LIMITS
@@ -94,6 +94,52 @@ def annotator_profiles(inputs: Inputs, screening: Screening | None) -> list[Prof
     for row, own in zip(profiles, counts, strict=True):
         row["mistake"] = top_mistake(table, own)
     return [profiles[r] for r in order_of(profiles, found).tolist()]
+
+
+def store_profiles(
+    store: Any,
+    found: AnnotatorReliability,
+    screening: Screening,
+    mistakes: IntArray,
+    passes: IntArray,
+    by_gold: RightByGold | None,
+) -> list[Profile]:
+    """Profiles of a store's annotators for `annotator_columns`, from sums over its shards.
+
+    Parameters
+    ----------
+    store : AnnotationStore
+    found, screening
+        As of `manyhands.planning.screening.Answers`.
+    mistakes : integer array of shape (R, C, C)
+        Annotations by [annotator, label, given].
+    passes : integer array of shape (2, R)
+        Abstentions and skips.
+    by_gold : RightByGold, optional
+    """
+    gold = None if by_gold is None else rows_by_gold(by_gold)
+    screens = {row.annotator: row for row in screening}
+    rows: list[Profile] = []
+    for r, annotator in enumerate(store.annotators.tolist()):
+        cells = zip(*np.nonzero(mistakes[r]), strict=True)
+        row: Profile = {
+            "id": annotator,
+            "n_annotations": int(found.n_annotations[r]),
+            "accuracy": float(found.accuracy[r]),
+            "lower": float(found.lower[r]),
+            "upper": float(found.upper[r]),
+            "gold": None if gold is None else gold[r],
+            "abstentions": int(passes[0][r]),
+            "skips": int(passes[1][r]),
+            "mistake": top_mistake(
+                store, {(int(a), int(b)): int(mistakes[r, a, b]) for a, b in cells}
+            ),
+            "times": None,
+        }
+        row["screen"] = _screen(row, screens.get(annotator))
+        row["flags"] = row["screen"]["flags"]
+        rows.append(row)
+    return [rows[r] for r in order_of(rows, found).tolist()]
 
 
 def annotator_columns(profiles: list[Profile], *, joined: bool = True) -> dict[str, list[Any]]:

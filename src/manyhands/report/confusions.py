@@ -165,9 +165,7 @@ def count_mistakes(table: AnnotationTable, codes: IntArray, shown: IntArray) -> 
     return counts
 
 
-def top_mistake(
-    table: AnnotationTable, counts: dict[tuple[int, int], int]
-) -> dict[str, Any] | None:
+def top_mistake(table: Any, counts: dict[tuple[int, int], int]) -> dict[str, Any] | None:
     """An annotator's most frequent mistake, its count, and that of the true class."""
     wrong = {pair: n for pair, n in counts.items() if pair[0] != pair[1]}
     if not wrong:

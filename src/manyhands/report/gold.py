@@ -16,7 +16,7 @@ from manyhands.metrics import (
     minority_recall,
 )
 from manyhands.metrics.gold import rarer_half
-from manyhands.planning.screening import right_by_gold
+from manyhands.planning.screening import RightByGold, right_by_gold
 from manyhands.report.inputs import Inputs
 from manyhands.report.limits import FEW, LIMITS
 from manyhands.typing import BoolArray, FloatArray, IntArray
@@ -107,6 +107,11 @@ def gold_by_annotator(inputs: Inputs) -> list[dict[str, Any] | None] | None:
     found = right_by_gold(inputs.table, inputs.gold)
     if not found.n.any():
         return None
+    return rows_by_gold(found)
+
+
+def rows_by_gold(found: RightByGold) -> list[dict[str, Any] | None]:
+    """Measured accuracy of each annotator; None without annotations of known class."""
     return [
         None
         if not found.n[r]
@@ -117,7 +122,7 @@ def gold_by_annotator(inputs: Inputs) -> list[dict[str, Any] | None] | None:
             "lower": float(found.low[r]),
             "upper": float(found.high[r]),
         }
-        for r in range(inputs.table.n_annotators)
+        for r in range(len(found.n))
     ]
 
 

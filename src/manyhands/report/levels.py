@@ -186,8 +186,8 @@ def _sample(
     sample : integer array of shape (n_instances,) or None
         Known classes of these, -1 elsewhere; None if none were drawn.
     """
-    found = getattr(model, "sampled_posterior_", ())
-    if not len(found) or len(model.is_known_) != table.n_instances:
+    found = getattr(model, "sampled_posterior_", None)
+    if found is None or not len(found) or len(model.is_known_) != table.n_instances:
         return codes, posterior, None
     rows = model.sampled_rows_
     sample = np.full(table.n_instances, -1)

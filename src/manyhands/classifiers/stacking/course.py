@@ -217,10 +217,11 @@ def set_fitted(model: Any, course: Course, X: Any, table: AnnotationTable) -> No
     model.abstention_ = np.zeros((n_annotators, n_classes))
     if abstention is not None:
         model.abstention_[:, seen] = abstention
-    model.is_known_, drawn = np.zeros(n, dtype=bool), np.zeros(0, dtype=np.int64)
+    model.is_known_ = np.zeros(n, dtype=bool)
     if course.known is not None:
         model.is_known_[course.annotated] = course.known.codes >= 0
-        drawn = course.known.sampled_rows
+    drawn: Any = [] if course.known is None else course.known.sampled_rows
+    drawn = np.asarray(drawn, dtype=np.int64)
     model.sampled_rows_ = course.annotated[drawn]
     model.sampled_posterior_ = np.zeros((len(drawn), n_classes))
     model.sampled_posterior_[:, seen] = out.unclamped[drawn]
