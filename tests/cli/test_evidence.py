@@ -92,7 +92,7 @@ def test_from_a_row_to_a_page(folder):
         "other figures: metrics /last epoch/accuracy: 0.0 now, 1.0 recorded (1 runs)"
         in result.stdout
     )
-    assert "1 rows, 0 with equal figures" in page_of(folder)
+    assert " | 1 | 0 |\n" in page_of(folder)
     result = run("reproduce", "mine/copy", "--anew", "--jobs", 1)
     assert (result.exit_code, "1 done" in result.stdout) == (0, True), result.output
     assert run("rerun", "mine/copy", "--jobs", 1).exit_code == 0

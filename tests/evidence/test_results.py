@@ -726,6 +726,6 @@ def test_the_page_says_what_the_last_rerun_found():
         "m/third": Rerun(rows[0].key, 0, "0123456789", "2026-12-01", None),
     }
     page = to_markdown(make_page(make_paper(), rows, records, reruns))
-    assert "(2 of 3 rows; one seed each" in page
-    assert "- commit 01234567 on 2026-12-01 to 2026-12-02: 2 rows, 1 with equal figures" in page
+    assert "one seed of 2 of the 3 rows again" in page
+    assert "| 01234567 | 2026-12-01 to 2026-12-02 | 2 | 1 |" in page
     assert "| m/second | 0 | 01234567 | extra /auc: 1 now |" in page

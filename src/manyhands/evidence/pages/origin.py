@@ -140,14 +140,13 @@ def _rerun_blocks(rows: Sequence[Row], reruns: Mapping[str, Rerun]) -> list[Bloc
     lines = []
     for commit, own in of_commit.items():
         equal = sum(rerun.difference is None for rerun in own)
-        day = _days(rerun.date for rerun in own)
-        lines.append(f"commit {commit} on {day}: {len(own)} rows, {equal} with equal figures")
+        lines.append([commit, _days(rerun.date for rerun in own), str(len(own)), str(equal)])
     blocks: list[Block] = [
-        Items(
-            f"Reruns, the last one of each row ({len(found)} of {len(rows)} rows; one seed each, "
-            "compared with its record to the last digit):",
-            lines,
-        )
+        Paragraph(
+            f"Later code has run one seed of {len(found)} of the {len(rows)} rows again. Each was "
+            "compared with its record to the last digit; the last rerun of a row counts."
+        ),
+        Table(["commit of the rerun", "rerun on", "rows", "with equal figures"], lines),
     ]
     differing = [
         [row, str(rerun.seed), _shortened(rerun.commit or DASH), rerun.difference]
