@@ -1,43 +1,81 @@
-"""Claims beside the truth: what a person is told after every step, on tables with gold labels.
+"""Claims beside the truth: what a person is told after every step, on tables with known labels.
 
-Steps are those that people take: infer labels; review some and give them as known; train a
-classifier; look at annotators. For each, the record holds what was claimed, the interval that was
-told, and what gold labels say. Nothing is chosen by them.
+The steps are what people do: infer labels; review some and give them as known; train a classifier
+and predict; buy annotations until the plan says stop; have language models label; look at
+annotators. For each statement, the record holds what was claimed, the interval that was told, and
+the truth by gold labels. Gold labels choose nothing, other than what a step itself is given.
 
 Run, with MANYHANDS_DATA set: ``OMP_NUM_THREADS=1 python benchmarks/claims.py --records
-docs/results/claims.jsonl --out docs/results/claims.md``. What is in the records is not repeated;
-``--code before`` files the cells of whatever version of the library is on the path under that name.
+docs/results/claims.jsonl --out docs/results/claims.md``. What is in the records is not repeated, so
+a killed run goes on. ``--code before`` files the cells of whatever version of the library is on the
+path under that name; what that version does not say is missing.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime
+import inspect
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from aggregation import LAST, LOADERS, load
+from pages import run_missing
 
-import manyhands
-from manyhands import AnnotationTable, CrowdStackingClassifier, DawidSkene, MajorityVote
+from manyhands import (
+    AnnotationPlanner,
+    AnnotationTable,
+    CrowdStackingClassifier,
+    DASCClassifier,
+    DawidSkene,
+    GoldCorrected,
+    MajorityVote,
+    select,
+    summarize,
+)
+from manyhands.datasets import AGGREGATION_SETS, load_judgebench
+from manyhands.datasets.base import data_home
 from manyhands.inference import IBCC
+from manyhands.io import consensus, read_annotations
+from manyhands.planning import screen_annotators
 
 Record = dict[str, Any]
 BEFORE, TODAY = "before", "today"
 
-FLAG = "no better than chance"
-"""Of an annotator; see `manyhands.planning.screen_annotators`."""
+FLAGS = ("no better than guessing", "no better than chance")
+"""The flag of an annotator whose answers hardly depend on the class, today and before."""
 
-METHODS = {
+METHODS: dict[str, Callable[[], Any]] = {
     "DawidSkene": DawidSkene,
     "IBCC": IBCC,
     "MajorityVote": MajorityVote,
 }
-QUEUES = (10, 25, 50, 100)
-WITH_FEATURES = ("labelme", "music", "sentiment", "product", "colposcopy", "reports")
+REVIEWED = {"DawidSkene": DawidSkene, "GoldCorrected": GoldCorrected}
+
+WAYS: tuple[tuple[str, int], ...] = (
+    *(("queue", n) for n in (10, 25, 50, 100)),
+    ("4 rounds", 100),
+    *(("random", n) for n in (25, 50, 100)),
+    ("half random", 50),
+)
+"""How labels to review are chosen, and how many."""
+
+FEATURES = ("labelme", "music", "sentiment", "product", "colposcopy", "reports")
+STACK_WAYS, STACK_SETS = (("queue", 50), ("4 rounds", 100), ("random", 50)), FEATURES[:3]
+FEW = ("music", "colposcopy", "reports")
+"""Sets on which the slower methods are trained."""
+
+JUDGED = ("lgbteen", "cebab_stars", "10k_prompts", "framing", "summeval")
+GIVEN = (0, 25, 100, 200)
+"""Labels of one person beside those of the language models."""
+
+N_GOLD = 100
+"""Gold labels, or audited labels, of which there are so many unless a step says otherwise."""
+
+AUDITED = 50
 
 
 class Labelled(NamedTuple):
@@ -47,130 +85,401 @@ class Labelled(NamedTuple):
     table: AnnotationTable
     gold: np.ndarray
 
+    @property
+    def judged(self) -> np.ndarray:
+        """Annotated instances whose class is known."""
+        return np.flatnonzero((self.gold >= 0) & (self.table.annotations_per_instance() > 0))
 
-# -- steps: each returns what was claimed and what is true -----------------------------------------
+    def values(self, codes: np.ndarray) -> np.ndarray:
+        """Class values of codes, None for -1."""
+        return np.array([*self.table.classes.tolist(), None], dtype=object)[codes]
 
 
-def infer(case: Labelled, method: Callable[[], Any]) -> Record:
+class Features(NamedTuple):
+    """A labelled table with features, and a test part."""
+
+    case: Labelled
+    X: Any
+    X_test: Any
+    gold_test: np.ndarray
+
+
+def statement(claimed: Any, true: float, n: int, **more: Any) -> Record:
+    """What was said, and what holds: shares between 0 and 1; ``n`` labels measure the truth."""
+    if claimed is None or isinstance(claimed, float):
+        claimed = {"claimed": claimed, "low": None, "high": None}
+    return {**claimed, "true": float(true), "n": int(n), **more}
+
+
+def of_level(level: Any) -> Record:
+    """Claim of a level, as it is or as a report's dict; None is "not known"."""
+    found = level if level is None or isinstance(level, dict) else level.to_dict()
+    names = ("value", "low", "high", "source")
+    value, low, high, source = (None if found is None else found[name] for name in names)
+    return {"claimed": value, "low": low, "high": high, "source": source}
+
+
+# -- steps: each returns statements by name -------------------------------------------------------
+
+
+def infer(case: Labelled, method: Callable[[], Any]) -> dict[str, Record]:
     """Infer labels: how many are said to be right, and how many are."""
-    table, gold = case.table, case.gold
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = method().fit(table)
-        codes = model.posterior_.argmax(axis=1)
-        level = told_of_labels(table, model, codes)
-    rows = _judged(case)
-    record = {"true": float((codes[rows] == gold[rows]).mean()), "n": len(rows)}
-    return record | level
+        model = method().fit(case.table)
+        return _of_labels(case, model, case.judged)
 
 
-def told_of_labels(table: AnnotationTable, model: Any, codes: np.ndarray) -> Record:
-    """Claim of a method's labels: what the report tells, or before, their mean probability."""
+def _of_labels(case: Labelled, model: Any, rows: np.ndarray) -> dict[str, Record]:
+    """What is told of a method's labels, and of those that need no further look."""
+    codes, y = model.posterior_.argmax(axis=1), case.gold
+    right = codes == y
+    sure = model.posterior_.max(axis=1)
+    told = told_of_labels(case.table, model, codes)
+    if told is None:
+        told = {"claimed": float(sure[rows].mean()), "low": None, "high": None}
+    taken = rows[_accepted(case, model)[rows]]
+    found = {"labels": statement(told, right[rows].mean(), len(rows))}
+    if len(taken):
+        claimed = float(sure[taken].mean())
+        found["accepted labels"] = statement(claimed, right[taken].mean(), len(taken))
+    return found
+
+
+def told_of_labels(table: AnnotationTable, model: Any, codes: np.ndarray) -> Record | None:
+    """Level that commands and reports tell; None where the library has none."""
     try:
         from manyhands.report.levels import level_of_labels
     except ImportError:
-        return {"claimed": float(model.posterior_.max(axis=1).mean())}
-    level = level_of_labels(table, model, codes, model.posterior_)
-    if level is None:
-        return {"claimed": None, "low": None, "high": None}
-    return {"claimed": level.value, "low": level.low, "high": level.high}
+        return None
+    decided = getattr(model, "identified_", None)
+    return of_level(level_of_labels(table, model, codes, model.posterior_, identified=decided))
 
 
-def review(case: Labelled, n: int, *, order: str, rounds: int = 1, **parameters: Any) -> Record:
+def _accepted(case: Labelled, model: Any) -> np.ndarray:
+    given = {"known": getattr(model, "is_known_", None)}
+    if hasattr(model, "identified_"):
+        given["identified"] = model.identified_
+    return consensus(case.table, model.posterior_, **given).actions == "accept"
+
+
+def review(
+    case: Labelled, way: str, n: int, method: Callable[[], Any] = DawidSkene, X: Any = None
+) -> dict[str, Record]:
     """Give the true labels of n instances as known, and look at what is said of the others.
 
     Parameters
     ----------
-    order : {"queue", "random"}
-        Whether the most doubtful instances are reviewed, or random ones.
-    rounds : int
-        Rounds of n instances, each after another fit.
+    way : {"queue", "4 rounds", "random", "half random"}
+        The most doubtful instances are reviewed, at once or in rounds with a fit after each; or
+        random ones, which are marked as such; or both.
+    X : array-like, optional
+        Features, for a method that needs them.
     """
-    table, gold = case.table, case.gold
-    values = np.array([*table.classes.tolist(), None], dtype=object)
     rng = np.random.default_rng(n)
-    known = np.full(table.n_instances, -1)
-    method = parameters.pop("method", DawidSkene)
+    known, drawn = (np.zeros(case.table.n_instances, dtype=bool) for _ in range(2))
+    inputs = (case.table,) if X is None else (X, case.table)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = method(**parameters).fit(table)
-        before = float(model.posterior_[_judged(case)].max(axis=1).mean())
+        # GoldCorrected begins with what it corrects.
+        model = DawidSkene().fit(case.table) if X is None else method().fit(*inputs)
+        rounds = 4 if way == "4 rounds" else 1
         for _ in range(rounds):
-            free = np.flatnonzero((gold >= 0) & (known < 0))
+            free = case.judged[~known[case.judged]]
+            n_queue = {"random": 0, "half random": n // 2}.get(way, n // rounds)
             places = np.argsort(model.posterior_[free].max(axis=1), kind="stable")
-            chosen = free[places if order == "queue" else rng.permutation(len(free))][:n]
-            known[chosen] = gold[chosen]
-            model = method(**parameters).fit(table, gold=values[known])
-    rest = np.flatnonzero((gold >= 0) & (known < 0) & (table.annotations_per_instance() > 0))
-    posterior = model.posterior_[rest]
-    right = np.maximum(posterior[np.arange(len(rest)), gold[rest]], 1e-12)
-    return {
-        "claimed": float(posterior.max(axis=1).mean()),
-        "before": before,
-        "true": float((posterior.argmax(axis=1) == gold[rest]).mean()),
-        "n": len(rest),
-        "log_loss": float(-np.log(right).mean()),
-        "rho": float(getattr(model, "dependence_", np.nan)),
-    }
+            known[free[places[:n_queue]]] = True
+            rest = case.judged[~known[case.judged]]
+            by_chance = rng.permutation(rest)[: n // rounds - n_queue]
+            known[by_chance] = drawn[by_chance] = True
+            gold = case.values(np.where(known, case.gold, -1))
+            model = method()
+            marks = {}
+            if drawn.any() and "random_gold" in inspect.signature(model.fit).parameters:
+                marks["random_gold"] = drawn
+            model.fit(*inputs, gold=gold, **marks)
+        rest = case.judged[~known[case.judged]]
+        found = _of_labels(case, model, rest)
+    claimed = float(model.posterior_[rest].max(axis=1).mean())
+    true = (model.posterior_[rest].argmax(axis=1) == case.gold[rest]).mean()
+    return found | {"mean probability": statement(claimed, true, len(rest))}
 
 
-def train(data: Any, folds: int = 3) -> Record:
-    """Train the stack: what is said of its labels and of new items, and what holds."""
-    table = data.annotations
-    place = {label: code for code, label in enumerate(table.classes.tolist())}
-    gold = np.array([place.get(label, -1) for label in np.asarray(data.y_train).tolist()])
-    test = np.array([place.get(label, -1) for label in np.asarray(data.y_test).tolist()])
+def train(data: Features, method: Callable[[], Any], folds: int = 3) -> dict[str, Record]:
+    """Train a classifier: what the report says of its labels and of new items, and what holds.
+
+    With 100 gold labels of the training part in the report, then with as many of new items.
+    """
+    case, rng = data.case, np.random.default_rng(0)
+    n = min(N_GOLD, len(case.judged) // 2, (data.gold_test >= 0).sum() // 2)
+    given = rng.permutation(case.judged)[:n]
+    rest = np.setdiff1d(case.judged, given)
+    some = case.values(np.where(np.isin(np.arange(len(case.gold)), given), case.gold, -1))
+    test = rng.permutation(np.flatnonzero(data.gold_test >= 0))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = CrowdStackingClassifier(random_state=0).fit(data.X_train, table)
-        codes = model.posterior_.argmax(axis=1)
-        labels = told_of_labels(table, model, codes)
-        new = told_of_new_items(data, folds)
-        predicted = model.predict_proba(data.X_test).argmax(axis=1)
-    rows = _judged(Labelled("", table, gold))
+        model = method().fit(data.X, case.table)
+        new = _told_of_new_items(model, data, folds)
+        more = {} if new is None else {"new_items": new}
+        plain = summarize(case.table, classifier=model, X=data.X, **more)
+        measured = summarize(case.table, classifier=model, X=data.X, gold=some, **more)
+        predicted = model.predict(data.X_test)
+        codes = _codes_of_labels(model, data)
+    right, new_right = codes == case.gold, predicted == case.values(data.gold_test)
+    new_true = new_right[test].mean()
+    rows = case.judged
     found = {
-        "true": float((model.posterior_[rows].argmax(axis=1) == gold[rows]).mean()),
-        "new_true": float((predicted[test >= 0] == test[test >= 0]).mean()),
-        "new_n": int((test >= 0).sum()),
-        "n": len(rows),
+        "labels": statement(_labels_in(plain), right[rows].mean(), len(rows)),
+        f"labels, {N_GOLD} gold labels": statement(
+            _labels_in(measured), right[rest].mean(), len(rest)
+        ),
+        "new items": statement(_new_items_in(measured), new_true, len(test)),
     }
-    return found | labels | {f"new_{name}": value for name, value in new.items()}
-
-
-def told_of_new_items(data: Any, folds: int) -> Record:
-    """Claim of predictions of new items; before, there was none."""
     try:
         from manyhands.metrics import accuracy_on_new_items
     except ImportError:
-        return {}
-    from manyhands.selection import cross_predict
+        return found
+    level = accuracy_on_new_items(
+        gold=case.values(data.gold_test)[test[:n]], predicted=predicted[test[:n]]
+    )
+    named = f"new items, {N_GOLD} gold labels"
+    others = test[n:]
+    return found | {named: statement(of_level(level), new_right[others].mean(), len(others))}
 
-    out = cross_predict(CrowdStackingClassifier(), data.X_train, data.annotations, cv=folds)
-    level = accuracy_on_new_items(data.annotations, out.proba)
-    return {"claimed": level.value, "low": level.low, "high": level.high}
+
+def _told_of_new_items(model: Any, data: Features, folds: int) -> Any:
+    """What 'manyhands fit' cross-validates; before, nothing."""
+    try:
+        from manyhands.jobs.fit import level_on_new_items
+    except ImportError:
+        return None
+    table = data.case.table
+    return level_on_new_items(model, data.X, table, table, None, folds)
 
 
-def screen(case: Labelled) -> Record:
-    """Look at annotators: how many are flagged, and what gold says of those."""
-    from manyhands.planning import screen_annotators
+def _codes_of_labels(model: Any, data: Features) -> np.ndarray:
+    """Codes of the labels that a report shows of the training instances."""
+    if hasattr(model, "posterior_"):
+        return np.asarray(model.posterior_).argmax(axis=1)
+    place = {label: code for code, label in enumerate(data.case.table.classes.tolist())}
+    return np.array([place[label] for label in np.asarray(model.predict(data.X)).tolist()])
 
-    table = case.table
+
+def _labels_in(summary: Any) -> Any:
+    """What a report says of labels; before: measured on gold, or the share not expected wrong."""
+    if "levels" in summary:
+        return of_level(summary["levels"]["labels"])
+    if summary["gold"] is not None:
+        return next(
+            row["accuracy"] for row in summary["gold"]["rows"] if row["name"] != "majority vote"
+        )
+    review = summary["review"]
+    return None if review is None else 1 - review["n_expected_wrong"] / review["n"]
+
+
+def _new_items_in(summary: Any) -> Any:
+    """What a report says of new items; before: predictions of training rows, as measured."""
+    if "levels" in summary:
+        return of_level(summary["levels"]["new_items"])
+    rows = {row["name"]: row["accuracy"] for row in summary["gold"]["rows"]}
+    return next((rows[name] for name in rows if name.endswith("(prediction)")), None)
+
+
+def choose(data: Features) -> dict[str, Record]:
+    """Choose among classifiers without gold: how accurate the choice is said to be."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = DawidSkene().fit(table)
-        found = screen_annotators(table, model)
+        found = select(None, data.X, data.case.table, cv=3, random_state=0)
+        predicted = found.estimator_.predict(data.X_test)
+    test = np.flatnonzero(data.gold_test >= 0)
+    true = (predicted == data.case.values(data.gold_test))[test].mean()
+    best = next(row for row in found.table_ if row.candidate == found.best_)
+    told = {"claimed": best.estimate, "low": best.low, "high": best.high}
+    return {"new items": statement(told, true, len(test))}
+
+
+def buy(case: Labelled, seed: int = 0) -> dict[str, Record]:
+    """Buy recorded annotations as planned, from one per instance until the plan says stop.
+
+    The gain is that of the batches before the stop, and of the next one: right labels per 100
+    annotations bought.
+    """
+    table, rng = case.table, np.random.default_rng(seed)
+    order = rng.permutation(table.n_annotations)
+    first = order[np.unique(table.instance[order], return_index=True)[1]]
+    bought = np.zeros(table.n_annotations, dtype=bool)
+    bought[first] = True
+    n, expected, gains = max(1, table.n_instances // 10), 0.0, []
+    n_warm = round(1.5 * table.n_instances)
+    start = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        while True:
+            plan = AnnotationPlanner(random_state=seed).fit(table.take(np.flatnonzero(bought)))
+            right = (plan.posterior_.argmax(axis=1) == case.gold)[case.judged].mean()
+            may = _open_pairs(table, bought)
+            if not may.any():
+                break
+            stopping = plan.stopping(pairs=may)
+            if start is None and bought.sum() >= n_warm:
+                start = (bought.sum(), right)
+            if stopping.stop:
+                break
+            batch = plan.suggest(n, may)
+            if start is not None:
+                expected += batch.expected_gain.sum()
+            bought |= _rows_of(batch, table)
+        own = table.take(np.flatnonzero(bought))
+        now = Labelled(case.name, own, case.gold)
+        audit = rng.permutation(now.judged)[:AUDITED]
+        others = np.setdiff1d(now.judged, audit)
+        marked = np.isin(np.arange(table.n_instances), audit)
+        asked = {"pairs": may} if may.any() else {}
+        answer = plan.stopping(audit=case.values(np.where(marked, case.gold, -1)), **asked)
+        found = {"labels": _of_labels(now, plan.aggregator_, now.judged)["labels"]}
+        codes = plan.posterior_.argmax(axis=1)
+        measured = {"claimed": answer.accuracy, "low": answer.low, "high": answer.high}
+        found[f"labels, {AUDITED} audited"] = statement(
+            measured, (codes == case.gold)[others].mean(), len(others)
+        )
+        if start is not None and bought.sum() > start[0]:
+            gains.append(("gain of what was bought", expected, start, bought.sum(), right))
+        if may.any():
+            batch = plan.suggest(n, may)
+            bought |= _rows_of(batch, table)
+            later = AnnotationPlanner().fit(table.take(np.flatnonzero(bought)))
+            after = (later.posterior_.argmax(axis=1) == case.gold)[case.judged].mean()
+            last = (len(own.instance), right)
+            gains.append(
+                ("gain of the next batch", batch.expected_gain.sum(), last, bought.sum(), after)
+            )
+    for name, claimed, (n_before, before), n_after, after in gains:
+        each = 1 / (n_after - n_before)
+        true = (after - before) * table.n_instances * each
+        found[name] = statement(float(claimed * each), true, n_after - n_before)
+    found["labels"]["per_instance"] = float(len(own.instance) / table.n_instances)
+    return found
+
+
+def _open_pairs(table: AnnotationTable, bought: np.ndarray) -> np.ndarray:
+    pairs = np.zeros((table.n_instances, table.n_annotators), dtype=bool)
+    pairs[table.instance[~bought], table.annotator[~bought]] = True
+    return pairs
+
+
+def _rows_of(batch: Any, table: AnnotationTable) -> np.ndarray:
+    """Mask of the recorded annotations that a batch asks for."""
+    asked = np.zeros((table.n_instances, table.n_annotators), dtype=bool)
+    place = [
+        {value: code for code, value in enumerate(names.tolist())}
+        for names in (table.instances, table.annotators)
+    ]
+    for instance, annotator in batch:
+        asked[place[0][instance], place[1][annotator]] = True
+    return asked[table.instance, table.annotator]
+
+
+def judge(
+    models: AnnotationTable,
+    given: np.ndarray,
+    person: np.ndarray,
+    how: str,
+    families: dict[Any, Any],
+) -> dict[str, Record]:
+    """Language models label everything, a person some: what is said of the other labels.
+
+    Parameters
+    ----------
+    models : AnnotationTable
+        Annotations of the models alone.
+    given : integer array of shape (n_instances,)
+        Class codes by one person, -1 where there is none.
+    person : integer array of shape (n_instances,)
+        Those of another person, which the labels are compared with; -1 where there is none.
+    how : {"declared", "undeclared", "gold"}
+        The person is an annotator beside the models, which are declared a family or not; or the
+        person's labels are gold of `GoldCorrected`, drawn at random.
+    families : dict {annotator: family}
+    """
+    table, options = models, {}
+    if how == "gold":
+        values = Labelled("", models, given).values(given)
+        options = {"gold": values, "random_gold": given >= 0}
+    else:
+        rows = np.flatnonzero(given >= 0)
+        beside = np.full(len(rows), models.n_annotators)
+        table = AnnotationTable.from_arrays(
+            np.concatenate([models.instance, rows]),
+            np.concatenate([models.annotator, beside]),
+            models.classes[np.concatenate([models.label, given[rows]])],
+            classes=models.classes,
+            instances=models.instances,
+            annotators=[*models.annotators.tolist(), "the person"],
+        )
+    if how == "declared":
+        table = table.with_groups(families)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = GoldCorrected() if how == "gold" else DawidSkene()
+        if "random_gold" not in inspect.signature(model.fit).parameters:
+            options.pop("random_gold", None)
+        model.fit(table, **options)
+        case = Labelled("", table, person)
+        rest = case.judged[given[case.judged] < 0]
+        found = _of_labels(case, model, rest)
+        found["labels"]["accepted"] = int(_accepted(case, model)[rest].sum())
+    return found
+
+
+def screen(case: Labelled) -> dict[str, Record]:
+    """Look at annotators: who is flagged, and how accurate each is said to be.
+
+    The accuracies and the mistakes are of annotators with gold labels on nearly all that they
+    annotated, so that the truth is known.
+    """
+    table, known = case.table, case.gold >= 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        rows = screen_annotators(table, DawidSkene().fit(table))
+    by_name = {row.annotator: row for row in rows}
+    said = [by_name[name] for name in table.annotators.tolist()]
     truth = informedness(case)
-    chance = {each.annotator for each in found if FLAG in each.flags}
-    flagged = np.array([name in chance for name in table.annotators.tolist()])
+    flagged = np.array([bool({*row.flags} & {*FLAGS}) for row in said])
     judged = np.isfinite(truth)
-    return {
-        "n_annotators": int(judged.sum()),
-        "flagged": int((flagged & judged).sum()),
-        "flagged_truly": int((flagged & judged & (truth < 0.25)).sum()),
-        "flagged_good": int((flagged & judged & (truth > 0.4)).sum()),
-        "bad": int((judged & (truth < 0.1)).sum()),
-        "bad_flagged": int((flagged & judged & (truth < 0.1)).sum()),
+    counts = {
+        "annotators": judged,
+        "flagged": flagged & judged,
+        "flagged_truly": flagged & judged & (truth < 0.25),
+        "flagged_good": flagged & judged & (truth > 0.4),
+        "bad": judged & (truth < 0.1),
+        "bad_flagged": flagged & judged & (truth < 0.1),
     }
+    found = {"flags": {name: int(mask.sum()) for name, mask in counts.items()}}
+    right = table.label == case.gold[table.instance]
+    n = table.annotations_per_annotator()
+    n_known = np.bincount(table.annotator[known[table.instance]], minlength=len(n))
+    accuracy = np.bincount(table.annotator, weights=right, minlength=len(n)) / np.maximum(n, 1)
+    full = np.flatnonzero((n >= 20) & (n_known >= 0.95 * n))
+    if not len(full):
+        return found
+    apart = np.array([said[r].accuracy - accuracy[r] for r in full])
+    inside = [said[r].low <= accuracy[r] <= said[r].high for r in full]
+    found["annotators' accuracy"] = statement(
+        float(np.mean([said[r].accuracy for r in full])), accuracy[full].mean(), len(full),
+        inside=int(sum(inside)), size=float(np.abs(apart).mean()),
+    )  # fmt: skip
+    looked_at = [r for r in full if said[r].flags]
+    wrong = {
+        "claimed": np.array([n[r] * (1 - said[r].accuracy) for r in full]),
+        "true": np.array([n[r] * (1 - accuracy[r]) for r in full]),
+    }
+    if looked_at:
+        theirs = np.isin(full, looked_at)
+        shares = {name: float(each[theirs].sum() / each.sum()) for name, each in wrong.items()}
+        found["mistakes by flagged annotators"] = statement(
+            shares["claimed"], shares["true"], len(looked_at)
+        )
+    return found
 
 
 def informedness(case: Labelled, least: int = 20) -> np.ndarray:
@@ -192,190 +501,170 @@ def informedness(case: Labelled, least: int = 20) -> np.ndarray:
     return found
 
 
-def _judged(case: Labelled) -> np.ndarray:
-    return np.flatnonzero((case.gold >= 0) & (case.table.annotations_per_instance() > 0))
+# -- tables ---------------------------------------------------------------------------------------
+
+ORDINAL = ("polit6", "polit6e", "metlit5")
+TABLES = (
+    *AGGREGATION_SETS, *LOADERS, "sentiment 600", "cifar10n", "cifar10h, 3 an image",
+    "judgebench", *ORDINAL,
+)  # fmt: skip
+"""All tables with gold labels."""
+
+
+def gold_codes(table: AnnotationTable, values: Any) -> np.ndarray:
+    """Codes of class values; -1 for values that are no class."""
+    place = {label: code for code, label in enumerate(table.classes.tolist())}
+    return np.array([place.get(value, -1) for value in np.asarray(values).tolist()])
+
+
+@cache
+def real(name: str) -> Labelled:
+    """Load a table with the codes of its gold labels."""
+    if name == "sentiment 600":
+        whole = real("sentiment")
+        rows = np.sort(np.random.default_rng(0).choice(len(whole.gold), 600, replace=False))
+        return Labelled(name, whole.table[rows], whole.gold[rows])
+    if name == "judgebench":
+        data = load_judgebench()
+        return Labelled(name, data.annotations, gold_codes(data.annotations, data.y_train))
+    if name in ORDINAL:
+        import pandas as pd
+
+        folder = data_home() / "ordinal" / name
+        table = read_annotations(folder / "annotations.csv.gz", duplicates="last")
+        gold = pd.read_csv(folder / "labels.csv").set_index("task").label
+        return Labelled(name, table, gold_codes(table, gold.reindex(table.instances)))
+    task = load(name)
+    gold = np.full(task.table.n_instances, -1)
+    gold[task.known] = gold_codes(task.table, task.gold)
+    return Labelled(name, task.table, gold)
+
+
+@cache
+def with_features(name: str) -> Features:
+    """Load a set with features and a test part."""
+    from manyhands.evidence import load_data
+
+    data = load_data({"name": name})
+    table = data.annotations
+    gold, test = (gold_codes(table, values) for values in (data.y_train, data.y_test))
+    return Features(Labelled(name, table, gold), data.X_train, data.X_test, test)
+
+
+def beside_people(name: str, n_given: int, seed: int) -> tuple[Any, ...]:
+    """Models' annotations, those of one person on some instances, and another's elsewhere.
+
+    The other person is a random one of each instance.
+    """
+    import pandas as pd
+
+    frame = pd.read_csv(data_home() / "judges" / name / "annotations.csv")
+    frame = frame.assign(label=frame.label.astype(str)).drop_duplicates(["task", "worker"])
+    people = frame[frame.family != "llm"].sample(frac=1, random_state=seed)
+    other = people.groupby("task").label.first()
+    models = frame[(frame.family == "llm") & frame.task.isin(other.index)]
+    classes = sorted(frame.label.unique())
+    table = AnnotationTable.from_frame(models[["task", "worker", "label"]], classes=classes)
+    person = gold_codes(table, other.loc[table.instances])
+    given = np.full(len(person), -1)
+    rows = np.random.default_rng(seed).choice(len(person), n_given, replace=False)
+    given[rows] = person[rows]
+    pairs = people.groupby("task").label.agg(["first", "last", "size"])
+    agree = (pairs["first"] == pairs["last"])[pairs["size"] > 1].mean()
+    return table, given, person, dict.fromkeys(table.annotators.tolist(), "llm"), float(agree)
 
 
 # -- cells ----------------------------------------------------------------------------------------
 
 
-@cache
-def real(name: str) -> Labelled:
-    """Load a table of `aggregation.py`, with the codes of its gold labels."""
-    from aggregation import load
-
-    task = load(name)
-    codes = {label: code for code, label in enumerate(task.table.classes.tolist())}
-    gold = np.full(task.table.n_instances, -1)
-    gold[task.known] = [codes[label] for label in np.asarray(task.gold).tolist()]
-    return Labelled(name, task.table, gold)
-
-
-def cells(code: str) -> Iterator[tuple[Hashable, Callable[[], Record]]]:
+def cells(code: str) -> Iterator[tuple[tuple[str, str, str], Callable[[], Record]]]:
     """All cells of a version of the library."""
-    from aggregation import AGGREGATION_SETS, LOADERS
 
-    from manyhands.evidence import load_data
-
-    names = (*AGGREGATION_SETS, *LOADERS)
-
-    def cell(step: str, table: str, run: Callable[[], Record]) -> Any:
+    def cell(step: str, table: str, run: Callable[[], dict[str, Record]]) -> Any:
         own = {"step": step, "table": table, "code": code}
-        return (step, table, code), lambda: own | run()
+        return (step, table, code), lambda: own | {"said": run()}
 
-    for name in names:
+    for name in TABLES:
         for title, method in METHODS.items():
-            yield cell(f"infer, {title}", name, partial(_infer, name, method))
-        yield cell("annotators", name, partial(_screen, name))
-    for name in WITH_FEATURES:
-        yield cell("train", name, lambda name=name: train(load_data({"name": name})))
-    for n in QUEUES:
-        for order in ("queue", "random"):
-            for name in names:
-                if (real(name).gold >= 0).sum() > 3 * n:
-                    yield cell(f"review, {order} {n}", name, partial(_review, name, n, order, 1))
-    for name in names:
-        if (real(name).gold >= 0).sum() > 300:
-            yield cell("review, queue 4 x 25", name, partial(_review, name, 25, "queue", 4))
+            yield cell(f"infer, {title}", name, partial(_on, infer, name, method))
+        yield cell("annotators", name, partial(_on, screen, name))
+    for title, method in REVIEWED.items():
+        for way, n in WAYS:
+            for name in TABLES:
+                if len(real(name).judged) >= 2 * n:
+                    step = f"review, {title}, {way} {n}"
+                    yield cell(step, name, partial(_on, review, name, way, n, method))
+    for name in TABLES:
+        table = real(name).table
+        if name in AGGREGATION_SETS and table.n_annotations >= 5 * table.n_instances:
+            yield cell("buy", name, partial(_buy, name))
+    for name in JUDGED:
+        for n_given in GIVEN:
+            for how in ("undeclared", "declared", *(["gold"] if n_given else [])):
+                step = f"judges, {how}, {n_given}"
+                yield cell(step, name, partial(_judge, name, n_given, how))
+    stack = partial(CrowdStackingClassifier, random_state=0)
+    for name in FEATURES:
+        yield cell("train, stack", name, partial(_train, name, stack))
+    for way, n in STACK_WAYS:
+        for name in STACK_SETS:
+            yield cell(f"review, stack, {way} {n}", name, partial(_review_stack, name, way, n))
+    for name in FEW:
+        dasc = partial(DASCClassifier, random_state=0)
+        yield cell("train, DASC", name, partial(_train, name, dasc))
+        yield cell("train, select()", name, lambda name=name: choose(with_features(name)))
 
 
-def _infer(name: str, method: Any) -> Record:
-    return infer(real(name), method)
+def _on(step: Callable[..., dict[str, Record]], name: str, *rest: Any) -> dict[str, Record]:
+    return step(real(name), *rest)
 
 
-def _screen(name: str) -> Record:
-    return screen(real(name))
+def _buy(name: str) -> dict[str, Record]:
+    """Buy where no pair is recorded twice."""
+    task = load(f"{name}{LAST}")
+    gold = np.full(task.table.n_instances, -1)
+    gold[task.known] = gold_codes(task.table, task.gold)
+    return buy(Labelled(name, task.table, gold))
 
 
-def _review(name: str, n: int, order: str, rounds: int) -> Record:
-    return review(real(name), n, order=order, rounds=rounds)
-
-
-# -- the page -------------------------------------------------------------------------------------
-
-
-def gaps(records: Iterable[Record], prefix: str = "") -> np.ndarray:
-    """Claimed less true, in points."""
-    return np.array(
-        [
-            100 * (r[f"{prefix}claimed"] - r[f"{prefix}true"])
-            for r in records
-            if r.get(f"{prefix}claimed") is not None
-        ]
-    )
-
-
-def inside(records: Iterable[Record], prefix: str = "") -> str:
-    """How often the interval that was told holds the truth."""
-    told = [r for r in records if r.get(f"{prefix}low") is not None]
-    hits = sum(r[f"{prefix}low"] <= r[f"{prefix}true"] <= r[f"{prefix}high"] for r in told)
-    return f"{hits} of {len(told)}" if told else "–"
-
-
-def rows_of(records: list[Record], step: str, prefix: str = "") -> list[str]:
-    """Before and today: the mean gap with its standard error, and the mean and greatest size."""
-    found = []
-    for code in (BEFORE, TODAY):
-        own = [r for r in records if r["step"] == step and r["code"] == code]
-        apart = gaps(own, prefix)
-        if not len(apart):
-            found += ["–", "–"]
-            continue
-        se = apart.std(ddof=1) / np.sqrt(len(apart))
-        size = np.abs(apart)
-        found += [f"{apart.mean():+.1f} ± {se:.1f}", f"{size.mean():.1f} ({size.max():.1f})"]
+def _judge(name: str, n_given: int, how: str) -> dict[str, Record]:
+    *crowd, agree = beside_people(name, n_given, 0)
+    table, given, person, families = crowd
+    found = judge(table, given, person, how, families)
+    found["labels"]["people_agree"] = agree
     return found
 
 
-def page(records: list[Record]) -> str:
-    """Return the page."""
-    from pages import table_lines
-
-    today = [r for r in records if r["code"] == TODAY]
-    steps = dict.fromkeys(r["step"] for r in records)
-    heading = ["step", "tables", "gap before", "size (most)", "gap today", "size (most)"]
-    heading.append("in the interval")
-    rows = []
-    for step in steps:
-        if step == "annotators":
-            continue
-        own = [r for r in today if r["step"] == step]
-        if step == "train":
-            for prefix, title in (("", "train: labels"), ("new_", "train: new items")):
-                rows.append(
-                    [title, str(len(own)), *rows_of(records, step, prefix), inside(own, prefix)]
-                )
-            continue
-        rows.append([step, str(len(own)), *rows_of(records, step), inside(own)])
-    flags = []
-    for code in (BEFORE, TODAY):
-        own = [r for r in records if r["step"] == "annotators" and r["code"] == code]
-        if own:
-            total = {k: sum(r[k] for r in own) for k in own[0] if isinstance(own[0][k], int)}
-            flags.append(
-                [
-                    code,
-                    *(f"{total[k]:,}" for k in ("n_annotators", "flagged", "flagged_truly")),
-                    *(f"{total[k]:,}" for k in ("flagged_good", "bad", "bad_flagged")),
-                ]
-            )
-    columns = ["", "annotators with gold", "flagged", "of them truly below .25"]
-    columns += ["of them above .4", "truly below .1", "of them flagged"]
-    return PAGE.format(
-        steps="\n".join(table_lines(heading, rows)),
-        flags="\n".join(table_lines(columns, flags)),
-        today=datetime.date.today(),
-        version=manyhands.__version__,
-    )
+def _train(name: str, method: Callable[[], Any]) -> dict[str, Record]:
+    return train(with_features(name), method)
 
 
-PAGE = """\
-# Claims and the truth
-
-What manyhands says of labels, new items and annotators, beside what gold labels say, after every
-step that people take. *Gap* is the share of right labels that is claimed less the true one, in
-points: mean ± standard error over the tables, then the mean of its size and the greatest one.
-*In the interval* counts the tables whose truth lies in the interval that is told. *Before* is
-commit c4ff5624, which told no intervals.
-
-{steps}
-*Review*: the true labels of so many instances are given as known, and the claim is about the
-others. A queue holds the most doubtful ones; "4 x 25" is four rounds. *Train*: the labels of the
-training instances, and new items, whose claim is cross-validated against the annotators.
-
-## Annotators
-
-An annotator is flagged "no better than chance". The truth is informedness by gold, of annotators
-with at least 20 annotations of instances with gold.
-
-{flags}
-## How this page was made
-
-`OMP_NUM_THREADS=1 python benchmarks/claims.py --records docs/results/claims.jsonl --out
-docs/results/claims.md` on {today}, manyhands {version}; random draws are seeded by their size. The
-rules behind the claims were made with looks at these tables, so the figures are somewhat too good.
-"""
+def _review_stack(name: str, way: str, n: int) -> dict[str, Record]:
+    data = with_features(name)
+    stack = partial(CrowdStackingClassifier, random_state=0)
+    return review(data.case, way, n, stack, data.X)
 
 
 def main() -> None:
     """Measure what is missing, and write the page."""
-    from pages import run_missing
-
-    from manyhands.io import write_atomically
-
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--records", type=Path, required=True)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--code", default=TODAY, help="Name of the version of the library.")
     parser.add_argument("--minutes", type=float, default=float("inf"))
+    parser.add_argument("--only", default="", help="Steps whose names begin with this.")
     given = parser.parse_args()
     records = run_missing(
         given.records,
-        cells(given.code),
+        (each for each in cells(given.code) if each[0][0].startswith(given.only)),
         lambda record: (record["step"], record["table"], record["code"]),
         given.minutes,
     )
     if given.out is not None:
+        from claims_page import page
+
+        from manyhands.io import write_atomically
+
         write_atomically(given.out, page(records).encode())
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from abc import abstractmethod
 from dataclasses import replace
 from functools import cached_property
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
@@ -63,7 +64,7 @@ from manyhands.inference.vote_sums import (
     vote_shares,
 )
 from manyhands.inference.votes import AllVotes, Votes
-from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
+from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
 
 _LOG = logging.getLogger("manyhands")
 
@@ -71,6 +72,10 @@ TIES = StrOptions({"first", "random", "distribute"})
 NON_NEGATIVE = Interval(Real, 0, None, closed="left")
 POSITIVE = Interval(Real, 0, None, closed="neither")
 COUNT = Interval(Integral, 1, None, closed="left")
+
+FOLDS, MOST_REFITTED = 5, 1_000_000
+"""Fits that judge known labels drawn at random, and the annotations of a table beyond which there
+are none."""
 
 
 class BaseAggregator(BaseEstimator):
@@ -131,6 +136,7 @@ class BaseAggregator(BaseEstimator):
     """How the instances with gold were chosen (see `manyhands.inference.gold_samples`)."""
 
     _sampled_posterior: FloatArray | None = None
+    _judges_sample = True
     gold_sample_: str | None = None
     gold_p_value_: float | None = None
     gold_note_: str | None = None
@@ -380,11 +386,33 @@ class BaseAggregator(BaseEstimator):
     def _judge_sample(self, votes: Any) -> None:
         """Keep what the annotations say of the instances that were drawn at random, without gold.
 
-        It tells how many of the labels are right that nobody checked.
+        It tells how many of the labels are right that nobody checked. Known labels steady a fit
+        beyond their own instances, so the posterior is that of fits without a fifth of them at a
+        time; of large tables, that of this fit without the instance's own part.
         """
         rows = self._sampled_rows()
-        part = votes.select(rows) if len(rows) else None
-        self._sampled_posterior = None if part is None else self._without_gold(part)
+        self._sampled_posterior = None
+        if not len(rows) or not self._judges_sample:
+            return
+        if isinstance(self.table_, AnnotationTable) and self.table_.n_annotations <= MOST_REFITTED:
+            self._sampled_posterior = self._out_of_fold(rows)
+        else:
+            self._sampled_posterior = self._without_gold(votes.select(rows))
+
+    def _out_of_fold(self, rows: IntArray) -> FloatArray:
+        """Posterior of instances from fits without their gold, shape (len(rows), C)."""
+        out = np.zeros((len(rows), len(self.classes_)))
+        order = np.random.RandomState(0).permutation(len(rows))
+        for fold in np.array_split(order, min(FOLDS, len(rows))):
+            gold = cast(IntArray, self._gold).copy()
+            gold[rows[fold]] = MISSING
+            fresh = clone(self)
+            fresh._judges_sample = False
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # This fit has given its warnings.
+                fresh._fit(self.table_, gold, None, random_gold=self._random_gold)
+            out[fold] = fresh.posterior_[rows[fold]]
+        return out
 
     def _without_gold(self, votes: Votes) -> FloatArray | None:
         """Posterior of instances with gold as it is without it, shape (n, C); None if unknown."""

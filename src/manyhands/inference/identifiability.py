@@ -13,6 +13,7 @@ that class. Labels are *not identified* where
 - without the annotators who give the same answer every time, hardly an instance has two annotators
   left to compare; or
 - the fit gives more than .99 of the instances to one class, which has fewer than .9 of the votes.
+  With gold, that fit is one without it: a few known labels change the shares, not who is right.
 
 The second does not hold against a class with .9 of the votes: nearly all its labels may be right,
 and hardly any instance shows whether annotators agree on the others.
@@ -24,7 +25,7 @@ and hardly any instance shows whether annotators agree on the others.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,10 +33,13 @@ from scipy.stats import binom, norm, t
 
 from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.exceptions import NotIdentifiableWarning, warn_caller
+from manyhands.inference.confusion_em import Fits
+from manyhands.inference.dependence import DEFAULT_EM
 from manyhands.inference.gold_regression import least_gold
 from manyhands.inference.lone_annotators import Comparisons, comparisons
 from manyhands.inference.lone_families import LoneFamilies, lone_families, warn_of_lone_families
 from manyhands.inference.stored_votes import votes_of
+from manyhands.inference.vote_sums import starting_shares
 from manyhands.inference.votes import Votes
 from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
 
@@ -104,11 +108,10 @@ def unidentified(votes: Any, annotators: AnyArray | None, posterior: Any = None)
         )
     if posterior is None:
         return None
-    mean = _mean_of_unknown(votes, posterior)
-    if mean.max() > WHOLE and _n_compared(sample) >= LEAST_INSTANCES:
-        top = int(mean.argmax())
+    top, mean = _collapsed_into(votes, posterior)
+    if mean > WHOLE and _n_compared(sample) >= LEAST_INSTANCES:
         return (
-            f"the fit puts {mean[top]:.0%} of the instances into one class, which has "
+            f"the fit puts {mean:.0%} of the instances into one class, which has "
             f"{share[top]:.0%} of the annotations: it has collapsed, and its certainty means "
             f"nothing. Compare with MajorityVote, and {_gold(votes)}"
         )
@@ -315,14 +318,27 @@ def _gold(votes: Any) -> str:
     return f"give GoldCorrected gold for {least} or more instances drawn at random (gold=)"
 
 
-def _mean_of_unknown(votes: Any, posterior: Any) -> FloatArray:
-    """Mean posterior of the annotated instances without gold, shape (C,)."""
+def _collapsed_into(votes: Any, posterior: Any) -> tuple[int, float]:
+    """Most frequent class of the annotated instances without gold, and its mean probability.
+
+    A few known labels make a collapsed fit less sure without changing its labels. If nearly all
+    labels are one class, the probability is that of a fit without gold.
+    """
     *total, n = votes.total(_summed, rows=(posterior,))
-    return np.array(total) / max(n, 1.0)
+    probabilities, labels = np.split(np.array(total) / max(n, 1.0), 2)
+    top = int(labels.argmax())
+    if votes.gold is None or labels[top] <= WHOLE:
+        return int(probabilities.argmax()), float(probabilities.max())
+    bare: Any = replace(votes, gold=None)
+    start = starting_shares(bare)
+    counts = Fits(DEFAULT_EM, bare, bare.shards(), start, "without-gold").run().counts.prior
+    return top, float(counts[top] / counts.sum())
 
 
 def _summed(shard: Votes, rows: FloatArray) -> FloatArray:
+    """Sums of the probabilities and of the most probable classes, and how many there are."""
     unknown = np.diff(shard.start) > 0
     if shard.gold is not None:
         unknown &= shard.gold < 0
-    return np.append(unknown.astype(np.float64) @ rows, unknown.sum())
+    labels = np.bincount(rows[unknown].argmax(axis=1), minlength=rows.shape[1])
+    return np.concatenate([unknown.astype(np.float64) @ rows, labels, [unknown.sum()]])

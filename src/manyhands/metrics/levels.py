@@ -32,6 +32,10 @@ MODEL_ERROR = 0.55
 mean square of `DawidSkene` over the real tables of docs/results/aggregation.md is just below; a
 test compares."""
 
+REVIEWED_ERROR = 0.75
+"""The same after known labels of a review, over the tables of docs/results/claims.md: the doubtful
+labels are gone, about which the model knew most."""
+
 LEAST_EXPECTED = 1e-3
 """Expected share of wrong labels below which a model is not believed to be surer."""
 
@@ -84,7 +88,8 @@ def accuracy_of_labels(
     10 randomly drawn labels that people checked, it is estimated from these, which a model's
     expectation makes more precise (`mean_estimate`). Else it is the mean probability of the labels,
     whose interval allows for what such expectations were off by on real tables, and for chance:
-    1.96 standard deviations in logits, of variance .55² + 1 / (n p (1 - p)).
+    1.96 standard deviations in logits, of variance .55² + 1 / (n p (1 - p)), with .75 for .55 if
+    some labels are known.
 
     Parameters
     ----------
@@ -102,8 +107,8 @@ def accuracy_of_labels(
         True class values of instances that were drawn at random and checked; None or NaN elsewhere.
     known : boolean array of shape (n_instances,), optional
         Instances whose labels were given to the method that inferred the others. They are right,
-        and measure nothing: ``gold`` and the expectation leave them out; a random sample may be
-        known.
+        and measure nothing: ``gold`` and the expectation leave them out. A random sample may be
+        known; the share is then that of the other labels.
 
     Returns
     -------
@@ -145,7 +150,8 @@ def accuracy_of_labels(
     several = np.mean(table.annotations_per_instance()[annotated] > 1) if annotated.any() else 0.0
     if expected is None or several < 0.5 or not free.any():
         return None
-    return _expected(float(expected[free].mean()), int(free.sum()))
+    error = MODEL_ERROR if free.sum() == annotated.sum() else REVIEWED_ERROR
+    return _expected(float(expected[free].mean()), int(free.sum()), error)
 
 
 def accuracy_on_new_items(
@@ -219,20 +225,28 @@ def _measured(right: Any, source: Source) -> Level:
 
 
 def _sampled(right: BoolArray, has: BoolArray, expected: Any, free: BoolArray) -> Level:
-    """Estimate from a random sample of all labels, and what a model expects of all."""
+    """Estimate from a random sample of all labels, and what a model expects of all.
+
+    The estimate is of the labels that are not known: those of the sample that are have been put
+    right, so what is known of them is taken out of the mean of all.
+    """
     among = free | has
     everywhere = np.zeros(int(among.sum())) if expected is None else expected[among]
     predicted = np.zeros(int(has.sum())) if expected is None else expected[has]
     found = mean_estimate(right[has], predicted, everywhere)
-    n = int(has.sum())
-    return Level(float(found.estimate), float(found.low), float(found.high), "sample", n)
+    bounds = np.array([found.estimate, found.low, found.high])
+    known = has & ~free
+    n, rest = len(everywhere), len(everywhere) - int(known.sum())
+    if rest:
+        bounds = ((n * bounds - right[known].sum()) / rest).clip(0.0, 1.0)
+    return Level(*bounds.tolist(), "sample", int(has.sum()))
 
 
-def _expected(value: float, n: int) -> Level:
+def _expected(value: float, n: int, error: float) -> Level:
     """Level that a model expects, with what such expectations are off by."""
     value = float(np.clip(value, LEAST_EXPECTED, 1 - LEAST_EXPECTED))
     # Which of n labels are wrong is chance, too: of few labels, or where few are wrong.
-    apart = norm.ppf(0.975) * np.sqrt(MODEL_ERROR**2 + 1 / (n * value * (1 - value)))
+    apart = norm.ppf(0.975) * np.sqrt(error**2 + 1 / (n * value * (1 - value)))
     low, high = expit(logit(value) + np.array([-apart, apart]))
     return Level(value, float(low), float(high), "model", n)
 
