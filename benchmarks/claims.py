@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -577,26 +577,28 @@ def beside_people(name: str, n_given: int, seed: int) -> tuple[Any, ...]:
 # -- cells ----------------------------------------------------------------------------------------
 
 
-def cells(code: str) -> Iterator[tuple[tuple[str, str, str], Callable[[], Record]]]:
-    """All cells of a version of the library."""
+def cells(
+    code: str, names: Sequence[str] = TABLES
+) -> Iterator[tuple[tuple[str, str, str], Callable[[], Record]]]:
+    """All cells of a version of the library; ``names`` are the tables without features."""
 
     def cell(step: str, table: str, run: Callable[[], dict[str, Record]]) -> Any:
         own = {"step": step, "table": table, "code": code}
         return (step, table, code), lambda: own | {"said": run()}
 
-    for name in TABLES:
+    for name in names:
         for title, method in METHODS.items():
             yield cell(f"infer, {title}", name, partial(_on, infer, name, method))
         yield cell("annotators", name, partial(_on, screen, name))
     for title, method in REVIEWED.items():
         for way, n in WAYS:
-            for name in TABLES:
+            for name in names:
                 if len(real(name).judged) >= 2 * n:
                     step = f"review, {title}, {way} {n}"
                     yield cell(step, name, partial(_on, review, name, way, n, method))
-    for name in TABLES:
+    for name in (each for each in names if each in AGGREGATION_SETS):
         table = real(name).table
-        if name in AGGREGATION_SETS and table.n_annotations >= 5 * table.n_instances:
+        if table.n_annotations >= 5 * table.n_instances:
             yield cell("buy", name, partial(_buy, name))
     for name in JUDGED:
         for n_given in GIVEN:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
+from textwrap import wrap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -128,13 +129,15 @@ def conclusion(said: list[Said]) -> str:
     told = [one for one in of(said, code=TODAY) if one.is_inside is not None]
     apart = [one for one in told if not one.step.startswith("judges, undeclared")]
     hits, n = sum(bool(one.is_inside) for one in apart), len(apart)
-    return (
-        f"After a review of doubtful labels, the share of right ones among the others was claimed "
-        f"to be {before.mean():+.1f} points off, on the mean of tables and queues; today it is "
-        f"{today.mean():+.1f}. Of {n:,} claims with an interval, {hits:,} hold the truth in it "
-        f"({100 * hits / n:.0f} %). This leaves out language models that are not declared as a "
-        "family: what is said of their labels is [too good](#language-models-and-people)."
+    text = (
+        "After a review of doubtful labels, the share of right ones among the others was claimed "
+        f"to be {before.mean():.1f} points higher than it is, on the mean of tables and queues; "
+        f"today the difference is {today.mean():+.1f}. Of {n:,} claims with an interval, {hits:,} "
+        f"({100 * hits / n:.0f} %) hold the truth in it. This leaves out language models that are "
+        "not declared as a family: what is said of their labels is [too "
+        "good](#language-models-and-people)."
     )
+    return "\n".join(wrap(text, 100))
 
 
 def is_queue(step: str) -> bool:

@@ -31,8 +31,10 @@ import manyhands
 from manyhands import CrowdStackingClassifier, DawidSkene
 from manyhands.datasets import make_iced_synthetic
 from manyhands.evidence import Data, load_data
+from manyhands.exceptions import AnnotationError, DivergenceError
 from manyhands.io import write_atomically
 from manyhands.metrics import expected_calibration_error
+from manyhands.registry import all_classifiers
 
 Record = dict[str, Any]
 
@@ -108,6 +110,23 @@ ONE = tuple(
     )
     for second in (0.0, SECOND)
 )
+
+EVERY = (
+    Case("CIFAR-10N, 500, 3 each", "cifar10n", 500, 3),
+    Case("LabelMe, 600", "labelme", 600),
+    Case("Music, 500", "music", 500),
+    Case("Sentiment, 600, 3 each", "sentiment", 600, 3),
+    Case("Product, 600", "product", 600),
+)
+"""Small sets to which every classifier with ``labels_`` is fitted with its defaults."""
+
+
+def inferring() -> dict[str, Any]:
+    """Classifiers that infer labels of their training instances, by name."""
+    found = {name: cls for name, cls in all_classifiers() if hasattr(cls, "labels_")}
+    return {name: cls for name, cls in found.items() if name != "CrowdStackingClassifier"} | {
+        "CrowdStackingClassifier": found["CrowdStackingClassifier"]
+    }
 
 
 @cache
@@ -190,11 +209,38 @@ def measure(case: Case, draw: int, code: str) -> Record:
     return record
 
 
+def measure_labels(case: Case, name: str) -> Record:
+    """Fit a classifier, and compare its labels with those of `DawidSkene`; failures are kept."""
+    data = drawn(case, 0)
+    table = data.annotations
+    codes = {label: code for code, label in enumerate(table.classes.tolist())}
+    gold = np.array([codes.get(label, -1) for label in np.asarray(data.y_train).tolist()])
+    rows = np.flatnonzero((gold >= 0) & (table.annotations_per_instance() > 0))
+    record: Record = {"case": case.name, "draw": 0, "code": name, "n": len(rows)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        began = process_time()
+        try:
+            model = inferring()[name](random_state=0).fit(data.X_train, table)
+        except (AnnotationError, DivergenceError) as error:
+            return record | {"failed": f"{type(error).__name__}: {error}".splitlines()[0]}
+        record["seconds"] = process_time() - began
+        ds = DawidSkene().fit(table)
+    y = table.classes[gold[rows]]
+    right = {"own": np.asarray(model.labels_)[rows] == y, "ds": ds.labels_[rows] == y}
+    apart = right["own"].astype(float) - right["ds"]
+    record |= {f"{which}_accuracy": float(each.mean()) for which, each in right.items()}
+    return record | {"apart_se": float(apart.std(ddof=1) / np.sqrt(len(rows)))}
+
+
 def cells(code: str) -> Iterator[tuple[Hashable, Callable[[], Record]]]:
     """All cells of a version of the code."""
     for case in (*SEVERAL, *ONE):
         for draw in range(case.draws):
             yield (case.name, draw, code), partial(measure, case, draw, code)
+    for case in EVERY if code == TODAY else ():
+        for name in inferring():
+            yield (case.name, 0, name), partial(measure_labels, case, name)
 
 
 # -- the page -------------------------------------------------------------------------------------
@@ -283,9 +329,33 @@ def test_part(records: list[Record]) -> list[str]:
     )
 
 
+def every(records: list[Record]) -> list[str]:
+    """Return a row per classifier: its accuracy less that of `DawidSkene`, by set."""
+    rows = []
+    for name in ("DawidSkene", *inferring()):
+        cells, behind = [], []
+        for case in EVERY:
+            found = of_case(records, case, name)
+            if name == "DawidSkene":
+                known = [r for r in records if r["case"] == case.name and "ds_accuracy" in r]
+                cells.append(f"{100 * known[0]['ds_accuracy']:.1f}" if known else "–")
+            elif not found or "failed" in found[0]:
+                cells.append("failed" if found else "–")
+            else:
+                own = found[0]
+                apart, se = own["own_accuracy"] - own["ds_accuracy"], own["apart_se"]
+                cells.append(f"{100 * apart:+.1f} ± {100 * se:.1f}")
+                if apart < -se:
+                    behind.append(case.name.split(",")[0])
+        rows.append([name, *cells, ", ".join(behind)])
+    heads = ["", *(case.name for case in EVERY), "more than one standard error below on"]
+    return table_lines(heads, rows)
+
+
 def page(records: list[Record]) -> str:
     """Return the page."""
     return PAGE.format(
+        every="\n".join(every(records)),
         several="\n".join([*summary(records, SEVERAL), *table(records, SEVERAL)]),
         one="\n".join([*summary(records, ONE), *table(records, ONE)]),
         test="\n".join(test_part(records)),
@@ -322,6 +392,13 @@ exponents in the turns.
 The most probable class of a new instance is what it was; how sure it is has changed.
 
 {test}
+## Every classifier that infers labels
+
+The accuracy of `labels_` of every classifier that has them, with its defaults, less that of
+`DawidSkene` without features, in points ± one standard error, paired over instances. Random
+instances of five sets, one draw.
+
+{every}
 ## How this page was made
 
 `OMP_NUM_THREADS=1 python benchmarks/stack_labels.py --records docs/results/stack_labels.jsonl
@@ -338,10 +415,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--code", default=TODAY, help="Name of the version of the library.")
     parser.add_argument("--minutes", type=float, default=float("inf"))
+    parser.add_argument("--only", default="", help="Cells of versions or classifiers so named.")
     given = parser.parse_args()
     records = run_missing(
         given.records,
-        cells(given.code),
+        (each for each in cells(given.code) if given.only in each[0][2]),
         lambda record: (record["case"], record["draw"], record["code"]),
         given.minutes,
     )
