@@ -128,11 +128,49 @@ def test_unicode_is_told_with_and_without_a_mark(tmp_path, notes, encoding):
     assert "read as" not in notes()
 
 
+SHEETS = {
+    "cp1250": [
+        "Nagyon jó volt köszönöm szépen az étteremnek;Soha többé nem megyek oda szőlő;űrhajó",
+        "Jiří;dobrý;Kateřina;špatný;nevím",
+        "Željko;točno;Đuro;netočno;ne znam",
+    ],
+    "cp1252": [
+        "étiquette;François;très bien;Hélène;à revoir, peut-être",
+        "rótulo;João;não;Conceição;sim;opiniões",
+        "mærke;Søren;dårlig;Åse;god;udmærket",
+        "Prüfer;völlig ungenügend;größtenteils",
+        "It is a naïve idea of theirs;yes",
+    ],
+    "cp1254": ["kişi;Ayşe;iyi;Çağrı;kötü;Işıl;şüpheli"],
+    "cp1257": ["žymė;Šarūnas;geras;Žydrė;blogas"],
+    "cp932": ["項目;評価者;ラベル;田中;良い;悪い", "とても良い商品でした。また買います。"],
+    "gbk": ["项目;标注者;标签;张伟;好;一般", "这个产品非常好，我很喜欢"],
+    "big5": ["項目;標註者;標籤;陳怡君;好;壞"],
+    "cp949": ["항목;평가자;라벨;김민수;좋음;나쁨"],
+}
+
+
+@pytest.mark.parametrize(("encoding", "words"), [(e, w) for e, all in SHEETS.items() for w in all])
+@pytest.mark.filterwarnings("ignore:read as cp1252")
+def test_short_sheets_of_many_languages_are_told(tmp_path, encoding, words):
+    rows = [(i, "w", word) for i, word in enumerate(words.split(";"))]
+    path = write_csv(tmp_path / "a.csv", HEADER, *rows, encoding=encoding)
+    table = read_annotations(path, multilabel="none", scale="nominal")
+    assert set(table.classes.tolist()) == set(words.split(";"))
+
+
+def test_a_code_page_that_fits_no_better_than_another_is_a_warning(tmp_path):
+    path = write_csv(tmp_path / "a.csv", HEADER, (1, "Győző", "igen"), encoding="cp1250")
+    with pytest.warns(UserWarning, match=r"read as cp1252.*encoding='cp1250' \('Győző'\)"):
+        read_annotations(path)
+    assert read_annotations(path, encoding="cp1250").annotators.tolist() == ["Győző"]
+
+
 def test_an_encoding_that_cannot_be_told_is_asked_for(tmp_path):
-    path = write_csv(tmp_path / "a.csv", HEADER, (1, "王伟", "正面"), encoding="gbk")
-    says = r"as gbk, '王伟', '正面'; as big5, .*State the right one, such as encoding='gbk'"
+    path = write_csv(tmp_path / "a.csv", HEADER, (1, "王", "正"), encoding="gbk")
+    says = r"as gbk, '王', '正'.*State the right one, such as encoding='"
     refused(path, says)
-    assert cells(read_annotations(path, encoding="gbk")) == {("1", "王伟"): "正面"}
+    assert cells(read_annotations(path, encoding="gbk")) == {("1", "王"): "正"}
     refused(path, r"line 2 is not CP932|line 2 is not ASCII", encoding="ascii")
     with pytest.raises(AnnotationError, match="encoding='klingon' is not an encoding"):
         read_annotations(path, encoding="klingon")
@@ -541,3 +579,28 @@ def test_rows_whose_last_cells_are_empty_are_whole(tmp_path):
     path = write_xlsx(tmp_path / "notes.xlsx", ["id", "A1", "A2", "A3", "Notes"], *rows)
     table = read_annotations(path, format="wide", annotators="A*")
     assert (table.n_instances, table.n_annotations) == (12, 36)
+
+
+@pytest.mark.parametrize("mark", ["^", "~", "::", "|", "\t"])
+@pytest.mark.parametrize("stated", [False, True])
+def test_rare_separators_are_read(tmp_path, mark, stated):
+    rows = [(*row, "one, two, three; four") for row in ROWS]
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(mark.join(row) for row in [(*HEADER, "note"), *rows]))
+    options = {"separator": mark} if stated else {}
+    assert cells(read_annotations(path, **options)) == EXPECTED
+    assert cells(read_export(path, **options).annotations) == EXPECTED
+
+
+def test_a_separator_that_is_stated_is_used_or_named(tmp_path, notes):
+    text = "task,item;worker;label\n" + "\n".join(f"{t},x;{w};{c}" for t, w, c in ROWS)
+    (tmp_path / "a.csv").write_text(text)
+    table = read_annotations(tmp_path / "a.csv", separator=";", task="task,item")
+    assert table.n_annotations == 4
+    quoted = tmp_path / "b.csv"
+    quoted.write_text('task::worker::label\n"r1::a"::ann::good\nr2::bob::bad\n')
+    assert read_annotations(quoted, separator="::").instances.tolist() == ["r1::a", "r2"]
+    read_annotations(write_csv(tmp_path / "c.csv", HEADER, *ROWS), separator=";")
+    assert "separator=';' does not occur, so the cells are cut by ','" in notes()
+    with pytest.raises(AnnotationError, match="separator='x' is not a separator"):
+        read_annotations(quoted, separator="x")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import codecs
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import IO, Final
 
@@ -40,8 +40,8 @@ LONGEST_LINE = 16 * MIB
 SAMPLE: Final = 2**14
 """Bytes of words beyond ASCII from which a code page is told."""
 
-WORD: Final = re.compile(rb"[^\x00-\x26\x28-\x2c\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\x7f]+")
-"""A run of bytes without ASCII marks, but for apostrophes, hyphens and digits."""
+WORD: Final = re.compile(r"(?:[^\x00-\x7f]|[A-Za-z0-9'-])+")
+"""A run of characters without ASCII marks, but for apostrophes, hyphens and digits."""
 
 MESS: Final = 0.15
 """Share of a text that charset-normalizer may find odd (its own limit is 0.2)."""
@@ -54,6 +54,48 @@ ACCENTED: Final = 0.6
 three, and Cyrillic read as Latin has nothing else."""
 
 
+ALPHABETS: Final = {
+    "cp1252": {
+        "French": "àâæçéèêëîïôœùûüÿ",
+        "German": "äöüßé",
+        "Spanish": "áéíñóúüªº",
+        "Portuguese": "áâãàçéêíóôõúüªº",
+        "Italian": "àèéìòóùíî",
+        "Danish": "æøåéóäöüáô",
+        "Swedish": "åäöéüà",
+        "Dutch": "ëïéèöüóáêç",
+        "Catalan": "àçèéíïòóúü",
+        "Icelandic": "áðéíóúýþæö",
+    },
+    "cp1250": {
+        "Polish": "ąćęłńóśźż",
+        "Czech": "áčďéěíňóřšťúůýž",
+        "Slovak": "áäčďéíĺľňóôŕšťúýž",
+        "Hungarian": "áéíóöőúüű",
+        "Romanian": "ăâîşţ",
+        "Croatian": "čćđšž",
+    },
+    "cp1254": {"Turkish": "çğıöşüâîû"},
+    "cp1257": {"Lithuanian": "ąčęėįšųūž", "Latvian": "āčēģīķļņšūž", "Estonian": "äõöüšž"},
+}
+"""Letters beyond ASCII of the languages that are written in Latin code pages."""
+
+FREQUENT: Final = {
+    "cp932": (((0x81, 0x83), (0x88, 0x97)), 0x40),
+    "gbk": (((0xA1, 0xA3), (0xB0, 0xD7)), 0xA1),
+    "big5": (((0xA1, 0xC6),), 0x40),
+    "cp949": (((0xA1, 0xA3), (0xB0, 0xC8)), 0xA1),
+}
+"""First bytes, and the lowest second byte, of the characters that are in daily use: kana and the
+first level of kanji, hanzi and so on. Text of another code page hits them by chance only."""
+
+DAILY: Final = 0.9
+"""Share of the two-byte characters of a text that are in daily use, at least."""
+
+LEAST_DAILY, MANY_DAILY = 4, 10
+"""Fewer two-byte characters say nothing, or little."""
+
+
 @dataclass(frozen=True)
 class Encoding:
     """The encoding of a file.
@@ -63,12 +105,15 @@ class Encoding:
     name : str
     note : str or None
         What to say about it if it was assumed.
+    doubt : bool
+        Whether another one would fit as well, so that the note is a warning.
     checked : bool
         Whether all lines were seen, and are text of limited length.
     """
 
     name: str
     note: str | None = None
+    doubt: bool = False
     checked: bool = False
 
 
@@ -83,7 +128,7 @@ class _Scan:
     """First line that is not UTF-8."""
     byte: int = 0
     """Its first byte that is not."""
-    words: list[bytes] = field(default_factory=list)
+    lines: list[bytes] = field(default_factory=list)
 
 
 def marked_encoding(start: bytes) -> str | None:
@@ -207,9 +252,8 @@ def _scanned(file: IO[bytes], *, whole: bool) -> _Scan:
                     if scan.invalid is None:
                         scan.invalid, scan.byte = number, line[error.start]
                     if size < SAMPLE:
-                        found = [w for w in WORD.findall(line) if not w.isascii()]
-                        scan.words += found
-                        size += sum(map(len, found))
+                        scan.lines.append(_shortened(line.rstrip(b"\r\n")))
+                        size += len(scan.lines[-1])
             number += line.endswith(b"\n")
     return scan
 
@@ -232,17 +276,29 @@ def _blocks(file: IO[bytes], *, whole: bool) -> Iterator[bytes]:
 # -- code pages -----------------------------------------------------------------------------------
 
 
+def _shortened(line: bytes) -> bytes:
+    """Cut a long line where a separator stands, which is no part of a character."""
+    if len(line) <= SAMPLE:
+        return line
+    return line[: max(line.rfind(mark, 0, SAMPLE) for mark in (b",", b";", b"\t", b" ", b'"')) + 1]
+
+
 def _code_page(scan: _Scan) -> Encoding:
-    """Choose the code page of words that are not UTF-8."""
-    sample = b"\n".join(dict.fromkeys(scan.words))
-    rivals = _rivals(sample, scan.invalid)
+    """Choose the code page of lines that are not UTF-8."""
+    sample = b"\n".join(dict.fromkeys(scan.lines))
+    rivals, doubtful = _rivals(sample, scan.invalid)
     if len(rivals) == 1:
-        shown = sample.decode(rivals[0]).split("\n")[0]
-        return Encoding(
-            rivals[0],
+        shown = _words(sample.decode(rivals[0])).split("\n")[0]
+        note = (
             f"read as {rivals[0]}, because it is not valid UTF-8 (line {scan.invalid:,} has "
-            f"{shown[:40]!r}); if that is garbled, state another with encoding=",
+            f"{shown[:40]!r}); if that is garbled, state another with encoding="
         )
+        if doubtful:
+            others = _choices(sample, [*rivals, *doubtful])
+            del others[rivals[0]]
+            read = " or ".join(f"{name!r} ({_first_words(text)})" for name, text in others.items())
+            note += read
+        return Encoding(rivals[0], note, doubt=bool(doubtful))
     choices = _choices(sample, rivals)
     shown = "; ".join(f"as {name}, {_first_words(text)}" for name, text in choices.items())
     raise AnnotationError(
@@ -252,8 +308,13 @@ def _code_page(scan: _Scan) -> Encoding:
     )
 
 
-def _rivals(sample: bytes, line: int | None) -> list[str]:
-    """Code pages between which cannot be told; the only one, if it can."""
+def _words(text: str) -> str:
+    """Different words that are not ASCII, one a line."""
+    return "\n".join(dict.fromkeys(w for w in WORD.findall(text) if not w.isascii()))
+
+
+def _rivals(sample: bytes, line: int | None) -> tuple[list[str], list[str]]:
+    """Code pages between which cannot be told; the only one, if it can, and others in doubt."""
     try:
         from charset_normalizer import from_bytes
     except ImportError as error:
@@ -262,25 +323,82 @@ def _rivals(sample: bytes, line: int | None) -> list[str]:
             "io",
             error,
         )
-    readings = {name: _decoded(sample, name) for name in CODE_PAGES}
+    texts = {name: _decoded(sample, name) for name in CODE_PAGES}
+    daily, likely = _daily_pages(texts, LEAST_DAILY), _daily_pages(texts, 1)
+    readings = {name: None if text is None else _words(text) for name, text in texts.items()}
     coherence: dict[str, float] = {}
     seen: set[str] = set()
     for name, text in readings.items():
         if text is None or text in seen or not _is_text(text):
             continue
         seen.add(text)  # A rarer code page that reads the same is no other choice.
-        found = from_bytes(sample, cp_isolation=[name], threshold=MESS).best()
+        found = from_bytes(text.encode(name), cp_isolation=[name], threshold=MESS).best()
         if found is not None:
             coherence[name] = found.coherence
         elif name == "cp1252":  # Portuguese alone has so many accents in a row.
             coherence[name] = 0.0
-    if "cp1252" not in coherence:
-        return list(coherence)
-    closer = [n for n, value in coherence.items() if value >= coherence["cp1252"] + CLOSER]
-    is_odd = any(letter in (readings["cp1252"] or "") for letter in "þðÞÐ")
-    if is_odd and "cp1254" in coherence:  # Letters of Icelandic, where Turkish has its own.
-        closer.append("cp1254")
-    return ["cp1252", *dict.fromkeys(closer)]
+    if daily and not set(coherence) & {"cp1252", "cp1251", "cp1253"}:
+        return daily, []
+    if "cp1252" in coherence:
+        closer = [n for n, value in coherence.items() if value >= coherence["cp1252"] + CLOSER]
+        is_odd = any(letter in (readings["cp1252"] or "") for letter in "þðÞÐ")
+        if is_odd and "cp1254" in coherence:  # Letters of Icelandic, where Turkish has its own.
+            closer.append("cp1254")
+        rivals = ["cp1252", *dict.fromkeys(closer)]
+        if daily and not coherence["cp1252"]:
+            return [*daily, "cp1252"], []
+    else:
+        rivals = [name for name in coherence if name not in FREQUENT or name in likely]
+        rivals = rivals or list(coherence)
+    spoken = _by_language(sample, readings)
+    if spoken[:1] == ["cp1252"] and rivals == ["cp1252"]:  # It is far more common than others.
+        return rivals, spoken[1:]
+    return (spoken or rivals), []
+
+
+def _daily_pages(texts: Mapping[str, str | None], least: int) -> list[str]:
+    """Code pages in which nearly all of so many two-byte characters are in daily use.
+
+    Of many characters, the code page with the fewest in daily use is the right one.
+    """
+    found = {}
+    for page, (ranges, second) in FREQUENT.items():
+        codes = [c.encode(page) for c in texts[page] or "" if c.isalpha() and not c.isascii()]
+        daily = sum(
+            len(code) == 2
+            and any(low <= code[0] <= high for low, high in ranges)
+            and code[1] >= second
+            for code in codes
+        )
+        if len(codes) >= least and daily >= DAILY * len(codes):
+            found[page] = len(codes), sum(high - low for low, high in ranges)
+    if found and max(found.values())[0] >= MANY_DAILY:
+        return [min(found, key=lambda page: found[page][1])]
+    return list(found)
+
+
+def _by_language(sample: bytes, readings: Mapping[str, str | None]) -> list[str]:
+    """Latin code pages whose letters are those of the language that the words are in.
+
+    In two code pages the same bytes are letters of different languages, such as ő and õ, and only
+    one of the two languages is near the words as a whole.
+    """
+    from charset_normalizer import from_bytes
+
+    spoken: dict[str, set[str]] = {}
+    for page, languages in ALPHABETS.items():
+        text = readings[page] or ""
+        letters = {c for c in text.lower().replace("i̇", "i") if c.isalpha() and not c.isascii()}
+        fits = {name for name, alphabet in languages.items() if letters <= set(alphabet)}
+        is_other = page == "cp1252" or text != readings["cp1252"]
+        if letters and fits and is_other and _is_text(text):
+            spoken[page] = fits
+    near: dict[str, float] = {}
+    for page, names in spoken.items():
+        found = from_bytes(sample, cp_isolation=[page]).best()
+        shares = dict(found._languages) if found is not None else {}
+        near[page] = max((shares.get(name, 0.0) for name in names), default=0.0)
+    return [page for page, value in near.items() if value > max(near.values()) - CLOSER]
 
 
 def _choices(sample: bytes, names: Iterable[str]) -> dict[str, str]:
@@ -288,8 +406,9 @@ def _choices(sample: bytes, names: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name in names or CODE_PAGES:
         text = _decoded(sample, name)
-        if text is not None and text not in found.values() and len(found) < 5:
-            found[name] = text
+        words = "" if text is None else _words(text)
+        if words and words not in found.values() and len(found) < 5:
+            found[name] = words
     return found
 
 

@@ -20,13 +20,16 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from manyhands.annotations.frames import row_numbers
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.io import encodings
 from manyhands.io.encodings import check_encoding, find_encoding, holds_nul, too_long
 from manyhands.io.workbooks import is_workbook, refuse_other_programs, workbook_rows
 
-MARKS: Final = ",\t;|"
+MARKS: Final = (",", "\t", ";", "|", "^", "~", "::")
 """Separators that are recognised."""
+
+UNIT: Final = "\x1f"
+"""Stands for a separator of several characters, which the csv module does not take."""
 
 SAMPLED: Final = 100
 """Lines by which the separator is told."""
@@ -81,9 +84,11 @@ class Stated:
         if mark is not None:
             named = {"tab": "\t", r"\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
             object.__setattr__(self, "separator", named.get(mark.lower(), mark))
-        if self.separator is not None and (len(self.separator) != 1 or self.separator in '"\r\n'):
+        mark = self.separator
+        if mark is not None and (not mark or set(mark) & set('"\r\n') or mark.isalnum()):
             raise AnnotationError(
-                f"separator={mark!r} is not a separator; give one character, such as ';', or 'tab'"
+                f"separator={mark!r} is not a separator; give what stands between the cells, such "
+                "as ';', '::' or 'tab'"
             )
 
 
@@ -239,7 +244,13 @@ def read_text(file: IO[bytes], stated: Stated = UNSTATED, most: int | None = Non
         for _ in range(skipped):
             next(lines)
         sheet = sheet_of(cells_of(lines, separator), most=most, separator=separator)
-    if encoding.note is not None:
+    if stated.separator not in (None, separator):
+        sheet.notes.append(
+            f"separator={stated.separator!r} does not occur, so the cells are cut by {separator!r}"
+        )
+    if encoding.note is not None and encoding.doubt and most is None:
+        warn_caller(encoding.note)
+    elif encoding.note is not None:
         sheet.notes.insert(0, encoding.note)
     return sheet
 
@@ -317,9 +328,7 @@ def cells_of(lines: Iterable[str], separator: str, name: str = "") -> Iterator[l
     number = 0
     try:
         with long_fields():
-            for row in csv.reader(
-                lines, delimiter=separator, strict=True, skipinitialspace=separator != "\t"
-            ):
+            for row in _cut_lines(lines, separator, strict=True):
                 number += 1
                 yield row
     except csv.Error as error:
@@ -327,6 +336,17 @@ def cells_of(lines: Iterable[str], separator: str, name: str = "") -> Iterator[l
             f"{_of(name)}after row {number:,}: {error}; a quotation mark is not closed, or the "
             "file is damaged. Export it again"
         ) from error
+
+
+def _cut_lines(lines: Iterable[str], mark: str, *, strict: bool = False) -> Iterator[list[str]]:
+    """Cut lines into cells by a separator of any length."""
+    spaced = mark != "\t"
+    if len(mark) == 1:
+        yield from csv.reader(lines, delimiter=mark, strict=strict, skipinitialspace=spaced)
+        return
+    joined = (line.replace(mark, UNIT) for line in lines)
+    for row in csv.reader(joined, delimiter=UNIT, strict=strict, skipinitialspace=spaced):
+        yield [cell.replace(UNIT, mark) for cell in row]
 
 
 def sampled(lines: Iterator[str]) -> Iterator[str]:
@@ -395,7 +415,7 @@ class _Cut:
     def of(cls, sample: Sequence[str], mark: str) -> _Cut | None:
         """Cut lines; None if the separator cuts few of them."""
         with long_fields():
-            rows = list(csv.reader(sample, delimiter=mark, skipinitialspace=mark != "\t"))
+            rows = list(_cut_lines(sample, mark))
         widths = [len(row) for row in rows]
         if len(rows) > 2:  # An open quotation mark may have eaten the end of the sample.
             widths.pop()
@@ -555,7 +575,7 @@ def _unquote_rows(sheet: Sheet) -> None:
     lines = [sheet.header[0], *(row[0] for row in sheet.rows)]
     for mark in MARKS:
         if mark in lines[0]:
-            rows = list(csv.reader(lines, delimiter=mark))
+            rows = list(_cut_lines(lines, mark))
             if len({len(row) for row in rows}) == 1 and len(rows) == len(lines):
                 sheet.header, sheet.rows, sheet.separator = rows[0], rows[1:], mark
                 sheet.notes.append(
