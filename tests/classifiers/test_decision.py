@@ -2,7 +2,9 @@
 
 import copy
 import csv
+import inspect
 import json
+import re
 
 import numpy as np
 import pytest
@@ -31,6 +33,7 @@ from manyhands.fitting import Watch
 from manyhands.fitting.latent import SoftTargets, balancing_weights, class_shares
 from manyhands.linear.ridge import SoftRidge
 from manyhands.metrics import accuracy, balanced_accuracy, macro_f1, minority_recall
+from manyhands.registry import all_classifiers
 from manyhands.sampling.class_balance import make_balance
 
 QUICK = {"max_epochs": 3, "batch_size": 16, "random_state": 0, "device": "cpu"}
@@ -415,6 +418,14 @@ def test_labels_of_a_stack_are_the_most_probable_whatever_the_decision(stack_of_
     model = stack_of_a_rare_class
     np.testing.assert_array_equal(model.labels_, model.posterior_.argmax(axis=1))
     assert (model.labels_ != model.predict(rare(3000)[0])).any()
+
+
+def test_every_classifier_with_a_decision_says_whether_it_speaks_for_its_labels():
+    for name, cls in all_classifiers():
+        found = {*inspect.signature(cls).parameters}
+        if "decision" in found and re.search(r"^labels_ :", inspect.getdoc(cls), re.MULTILINE):
+            own = inspect.getdoc(cls).split("\ndecision :")[1].split("\nAttributes\n")[0]
+            assert "``labels_``" in own, name
 
 
 @pytest.mark.filterwarnings("ignore::manyhands.exceptions.ModelChoiceWarning")

@@ -48,7 +48,8 @@ default="posterior"
         How `predict` (and so `score`) chooses a class; probabilities and training do not change.
         "posterior" chooses the most probable class, "balanced" the class with the largest
         probability divided by ``class_prior_``, and a matrix of costs ``[true, decided]`` the class
-        with the least expected cost. See `manyhands.decide`.
+        with the least expected cost. See `manyhands.decide`. The labels of the training instances
+        are the aggregator's, whatever ``decision`` says.
     max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
 scaling, device, random_state, verbose, validation, monitor, patience, checkpoint, callbacks
         See `BaseCrowdClassifier`.

@@ -105,6 +105,7 @@ class ICEDClassifier(LatentClassClassifier):
         How `predict` turns probabilities into labels: the most probable class; the largest
         probability divided by ``class_prior_``, for the mean recall; or, with costs of shape
         (n_classes, n_classes) [true, decided], the least expected cost. See `manyhands.decide`.
+        ``labels_`` are the most probable classes whatever ``decision`` says.
     max_epochs : int, default=30
         Number of rounds.
     batch_size, lr, weight_decay, reset_optimizer, class_balance, scaling, device, random_state, \

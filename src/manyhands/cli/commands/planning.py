@@ -327,7 +327,7 @@ def review(
     if by is By.label and n_review["review"]:
         say(
             f"{n_review['review']:,} of the {read.table.n_instances:,} labels are to review: "
-            "further annotations would hardly settle them"
+            "their annotations leave them in doubt"
         )
     if random:
         say(
