@@ -6,11 +6,12 @@ answers are spread evenly. Every crowd is fitted twice, with the correction of
 `manyhands.inference.class_shares` and without it; one-coin Dawid-Skene and IBCC stand beside them.
 
     OMP_NUM_THREADS=1 python benchmarks/skewed_crowds.py crowds
+    OMP_NUM_THREADS=1 python benchmarks/skewed_crowds.py equal
     OMP_NUM_THREADS=1 python benchmarks/skewed_crowds.py costs
     MANYHANDS_DATA=... OMP_NUM_THREADS=1 python benchmarks/skewed_crowds.py tol
 
-Each writes its parts of docs/results/skewed_crowds.md (``--out``), in a quarter of an hour, a
-minute and a minute. Crowds that the records hold are not fitted again.
+Each writes its parts of docs/results/skewed_crowds.md (``--out``), in a quarter of an hour, and a
+minute each. Crowds that the records hold are not fitted again.
 """
 
 from __future__ import annotations
@@ -206,6 +207,61 @@ def crowd_lines(records: list[Record]) -> list[str]:
     ]
 
 
+# -- equal annotators ------------------------------------------------------------------------------
+
+EQUAL = ((33_333, 3), (5_000, 5))
+"""Instances, and votes of each."""
+
+
+def equal_crowd(n: int, votes: int, seed: int) -> tuple[AnnotationTable, np.ndarray]:
+    """50 annotators who are all right in 70 % of cases, and the truth: a rare class of 5 %."""
+    rng = np.random.default_rng([seed, n])
+    truth = (rng.random(n) < 0.05).astype(int)
+    instance = np.repeat(np.arange(n), votes)
+    annotator = np.argsort(rng.random((n, 50)), axis=1)[:, :votes].ravel()
+    label = np.where(rng.random(n * votes) < 0.7, truth[instance], 1 - truth[instance])
+    return AnnotationTable.from_arrays(instance, annotator, label, classes=[0, 1]), truth
+
+
+def equal_lines() -> list[str]:
+    """Return what the methods make of annotators who are all equal and often wrong."""
+    methods: dict[str, Callable[[AnnotationTable], Any]] = {
+        "DawidSkene, without the correction": _uncorrected(DawidSkene()),
+        "DawidSkene": DawidSkene().fit,
+        "IBCC, from the vote shares alone": _uncorrected(IBCC(dependence=0)),
+        "IBCC": IBCC(dependence=0).fit,
+        "OneCoinDawidSkene": OneCoinDawidSkene().fit,
+    }
+    rows = []
+    for (n, votes), (name, fit) in product(EQUAL, methods.items()):
+        found = []
+        for seed in SEEDS:
+            table, truth = equal_crowd(n, votes, seed)
+            model = fit(table)
+            p, right = model.posterior_, float(np.mean(model.labels_ == truth))
+            loss = -np.log(p[np.arange(n), truth].clip(1e-12)).mean()
+            found.append([right, loss, p[:, 1].mean(), p.max(axis=1).mean() - right])
+        cells = [f"{value:.3f}" for value in np.mean(found, axis=0)]
+        rows.append([f"{n:,} x {votes}", name, *cells])
+    return [
+        "50 annotators who are all right in 70 % of cases, whatever the class; true share of the "
+        f"rare class 0.05; means of {len(SEEDS)} seeds, {date.today()}. IBCC without dependence, "
+        "which it takes from `DawidSkene`.",
+        "",
+        *table_lines(
+            ["crowd", "method", "accuracy", "log loss", "share found", "claimed minus true"], rows
+        ),
+    ]
+
+
+def _uncorrected(model: Any) -> Callable[[AnnotationTable], Any]:
+    def fit(table: AnnotationTable) -> Any:
+        with uncorrected():
+            return model.fit(table)
+
+    return fit
+
+
 # -- costs -----------------------------------------------------------------------------------------
 
 TIMED = {
@@ -303,6 +359,7 @@ def tol_lines() -> list[str]:
 
 
 PARTS: dict[str, tuple[str, Callable[..., list[str]]]] = {
+    "equal": ("Equal annotators, often wrong", equal_lines),
     "costs": ("What it costs", cost_lines),
     "tol": ("How far EM goes", tol_lines),
 }
