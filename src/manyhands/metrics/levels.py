@@ -239,7 +239,8 @@ def _sampled(right: BoolArray, has: BoolArray, expected: Any, free: BoolArray) -
     n, rest = len(everywhere), len(everywhere) - int(known.sum())
     if rest:
         bounds = ((n * bounds - right[known].sum()) / rest).clip(0.0, 1.0)
-    return Level(*bounds.tolist(), "sample", int(has.sum()))
+    value, low, high = bounds.tolist()
+    return Level(value, low, high, "sample", int(has.sum()))
 
 
 def _expected(value: float, n: int, error: float) -> Level:

@@ -233,13 +233,13 @@ def headline(summary: Summary) -> str:
             why = f"{summary['data']['n_classes']:,} classes are too many to compare annotators by"
         return f"How many of the {labels} are right is not known: {why}."
     share = f"{percent_range(level)}"
+    which = "the labels" if rest == n else f"the {labels}"
     if level["source"] == "sample":
         return (
-            f"{share} of the labels are right, estimated from {count(level['n'], 'label')} that "
+            f"{share} of {which} are right, estimated from {count(level['n'], 'label')} that "
             "people checked at random."
         )
     if level["source"] == "gold":
-        which = "the labels" if rest == n else f"the {labels}"
         return f"{share} of {which} are right, measured on {count(level['n'], 'gold label')}."
     about = f"More than {share[1:]}" if share.startswith(">") else f"About {share}"
     return f"{about} of the {labels} are right: estimated from how annotators agree, not measured."
