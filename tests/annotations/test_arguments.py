@@ -47,8 +47,6 @@ def test_write_labels_names_what_is_missing_or_swapped():
     model = MajorityVote().fit(table := AnnotationTable.from_matrix(WIDE))
     with pytest.raises(AnnotationError, match=r"posterior is missing; give .*posterior_"):
         write_labels("labels.csv", table)
-    with pytest.raises(AnnotationError, match="posterior is a MajorityVote; give the prob"):
-        write_labels("labels.csv", table, model)
     with pytest.raises(AnnotationError, match="path is a AnnotationTable, not the name of a file"):
         write_labels(table, "labels.csv", model.posterior_)
     with pytest.raises(AnnotationError, match=r"table is a MajorityVote.*it was fitted on"):

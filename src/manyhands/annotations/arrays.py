@@ -44,7 +44,7 @@ from manyhands.annotations.passes import check_marks, pass_kinds, read_marks
 from manyhands.annotations.scales import Scale, check_scale, read_classes, read_scale
 from manyhands.annotations.wide import annotators_of_frame
 from manyhands.exceptions import AnnotationError, NoGoldError, warn_caller
-from manyhands.typing import MISSING, AnyArray, IntArray
+from manyhands.typing import MISSING, AnyArray, BoolArray, IntArray
 
 Table = TypeVar("Table")
 
@@ -74,11 +74,12 @@ def from_matrix(
     Parameters
     ----------
     A : array-like or data frame of shape (n, R)
-        Missing: NaN or None, and -1 unless ``classes``, ``abstain`` or ``skip`` names it. The
-        columns of a frame (pandas, polars, pyarrow) are the annotators, but for those whose names
-        or values say that they hold something else (gold labels, confidences, texts, ...), which a
-        warning names. A pandas index other than the default, or else a column called "task",
-        "instance", "id" or the like, holds the ids of the instances.
+        Missing: NaN or None, masked cells, and -1 unless ``classes``, ``abstain`` or ``skip`` names
+        it; a matrix of -1 and one other value alone is refused until ``classes`` says what -1 is.
+        The columns of a frame (pandas, polars, pyarrow) are the annotators, but for those whose
+        names or values say that they hold something else (gold labels, confidences, texts, ...),
+        which a warning names. A pandas index other than the default, or else a column called
+        "task", "instance", "id" or the like, holds the ids of the instances.
     classes : sequence, optional
         All classes, in the desired order; default: the categories of categorical columns, in
         their order, else the values, ordered as in `from_frame`. Found values that are probably no
@@ -103,8 +104,6 @@ def from_matrix(
     given_A, are_named = A, instances is not None
     A, annotators = annotators_of_frame(A, annotators)
     A, instances, annotators = read_wide(A, instances, annotators)
-    if isinstance(A, np.ma.MaskedArray):
-        A = np.ma.filled(A.astype(object), None)
     A = as_values(A)
     if A.ndim != 2:
         raise AnnotationError(
@@ -123,6 +122,8 @@ def from_matrix(
                 "both are read as no annotation. If -1 is a class, name all classes in classes=; "
                 "if it means that the annotator could not tell, pass abstain=-1"
             )
+        elif minus_one.any() and vocabulary is None:
+            _doubt_minus_one(A, minus_one)
         gaps = gaps | minus_one
     rows, columns = np.nonzero(~gaps)
     labels = A[rows, columns]
@@ -154,6 +155,47 @@ def from_matrix(
         scale=scale or "nominal",
         class_order=order,
     )
+
+
+MINUS_ONE_AGREES = 0.1
+"""Agreement beyond chance about -1 from which it is doubtful that -1 means no annotation."""
+
+
+def _doubt_minus_one(A: AnyArray, minus_one: BoolArray) -> None:
+    """Refuse or doubt a matrix without empty cells in which -1 is perhaps a class.
+
+    Annotators agree about classes, and hardly about what they leave out: -1 is doubted where it is
+    no more frequent than another value, and comes together in rows beyond chance.
+
+    Raises
+    ------
+    AnnotationError
+        If -1 and another value are all that there is, as in votes of -1 and +1.
+    """
+    values, counts = np.unique(A[~minus_one].astype(str), return_counts=True)
+    n, n_annotators = A.shape
+    k, in_row = int(minus_one.sum()), minus_one.sum(axis=1)
+    # Codes begin with 0, and where every instance has as many annotations, that was the plan.
+    if len(values) == 1 and values[0] != "0" and len(np.unique(in_row)) > 1:
+        raise AnnotationError(
+            f"A holds one class only, {values[0]}, if -1 means no annotation, as it does unless it "
+            f"is named; it stands in {k:,} of {A.size:,} cells, and none is empty. If -1 is a "
+            f"class, pass classes=[-1, {values[0]}]; if not, name all classes, such as "
+            "classes=[0, 1]"
+        )
+    if n_annotators < 2 or not len(values) or k > counts.max():
+        return
+    share = k / A.size
+    both = (in_row * (in_row - 1)).sum() / (n * n_annotators * (n_annotators - 1))
+    beyond = (both - share**2) / (share - share**2)
+    error = np.sqrt(2 / (n * n_annotators * (n_annotators - 1)))
+    if beyond > max(MINUS_ONE_AGREES, 3 * error):
+        warn_caller(
+            f"A has no empty cell, and {k:,} cells ({share:.0%}) with -1 were read as no "
+            "annotation. They come together in rows, as the votes for a class do. If -1 is a "
+            "class, name it with the others in classes=; if it is none, classes= without it "
+            "says so"
+        )
 
 
 def from_arrays(

@@ -33,7 +33,17 @@ def equal_mask(values: AnyArray, value: Any) -> BoolArray:
 
 
 def as_values(values: Any) -> AnyArray:
-    """Read a sequence as an array; gaps and numbers among strings do not become strings."""
+    """Read a sequence as an array; gaps and numbers among strings do not become strings.
+
+    Masked entries of a masked array are gaps.
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        mask = np.ma.getmaskarray(values)
+        values = np.asarray(values)
+        if mask.any():
+            values = values.astype(object)
+            values[mask] = None
+        return values
     try:
         array = np.asarray(values)
     except ValueError:  # Lists of different lengths, which the next check names.

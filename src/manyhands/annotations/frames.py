@@ -18,7 +18,16 @@ from manyhands.annotations.encoding import (
     missing_mask,
 )
 from manyhands.annotations.groups import ALONE, groups_of_rows
-from manyhands.annotations.ids import GIVEN, as_frame, in_natural_order, sorted_order
+from manyhands.annotations.ids import (
+    GIVEN,
+    NUMBERED,
+    InstanceOrder,
+    as_frame,
+    given_order,
+    in_natural_order,
+    row_ids,
+    sorted_order,
+)
 from manyhands.annotations.label_sets import Multilabel, one_label_per_row
 from manyhands.annotations.passes import PASSES, check_marks, pass_kinds, read_marks
 from manyhands.annotations.scales import Scale, read_classes, read_scale, warn_of_scale
@@ -243,8 +252,8 @@ def from_lists(
     labels : str
         Name of the column with the lists of labels; a missing label is a missing annotation.
     task : str, optional
-        Name of the column with the ids; default: the instances are the rows 0..n-1. Either way
-        instance i of the table is row i.
+        Name of the column with the ids; default: a pandas index other than the default, else the
+        numbers of the rows, 0..n-1. Either way instance i of the table is row i.
     annotators_known : bool, default=True
         False, with ``annotators=None``: a position is nobody in particular, as where each instance
         was labelled by other people. Agreement and the majority vote need no more.
@@ -286,10 +295,13 @@ def from_lists(
     _warn_of_missing_labels(int(gaps.sum()), len(values), labels)
     found = encode(workers, None, argument="annotators", vocabulary_name="annotators")
     codes, people = in_natural_order(*found)
-    ids = range(len(given)) if task is None else _column_of(df, task, "task")
+    ids, order = (
+        _ids_of_rows(df, len(given)) if task is None else (_column_of(df, task, "task"), GIVEN)
+    )
 
     def make(*columns: Any) -> Table:
-        return cls(*Columns(*columns)._replace(annotators_known=annotators_known))
+        read = Columns(*columns)._replace(annotators_known=annotators_known, instance_order=order)
+        return cls(*read)
 
     table = from_arrays(
         make,
@@ -308,6 +320,21 @@ def from_lists(
         made: Any = table
         warn_of_scale(made.classes, made.label, made.instance, f"column {labels!r}")
     return table
+
+
+def _ids_of_rows(df: Any, n: int) -> tuple[Any, InstanceOrder]:
+    """Ids of the rows of a frame of lists: its pandas index, unless that only numbers them."""
+    index = row_ids(df, "df") if hasattr(df, "iloc") else None
+    if index is None or index.default:
+        return range(n), NUMBERED
+    distinct, counts = np.unique(index.values, return_counts=True)
+    if len(distinct) < n:
+        raise AnnotationError(
+            f"the index of df holds {distinct[counts > 1][0].item()!r} twice, so it cannot be the "
+            "ids of the instances; name the column of the ids in task=, or drop the index with "
+            "df.reset_index(drop=True)"
+        )
+    return index.values, given_order(index.values, False)
 
 
 def _column_of(df: Any, name: str, argument: str) -> list[Any]:

@@ -172,7 +172,8 @@ def matched(
             f"{first_and_last(table.instances)}: the same numbers in another order, which on one "
             f"side only number the rows. If row i of {rows_argument} is instance i, pass "
             f"{rows_argument}.to_numpy(); if not, name the instances: "
-            f"from_frame(tasks=), from_matrix(instances=), or {argument}.select(instances=ids)"
+            f"from_frame(tasks=), from_lists(task=), from_matrix(instances=), or "
+            f"{argument}.select(instances=ids)"
         )
     return over(table, ids.values, rows)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import (
@@ -362,6 +363,38 @@ def rows_of_fitted(model: Any, table: AnnotationTable, argument: str) -> IntArra
             f"({first_and_last(table.instances)}); give the table that it was fitted on"
         )
     return slice(None)
+
+
+def posterior_of_fitted(model: Any, table: AnnotationTable, argument: str) -> Any:
+    """Posterior of a fitted estimator for the instances and classes of a table, (n, C).
+
+    Raises
+    ------
+    sklearn.exceptions.NotFittedError
+        If it is not fitted.
+    AnnotationError
+        If it infers no labels of the instances that it is fitted on, or was fitted on others.
+    """
+    if hasattr(model, "steps"):
+        model = model.steps[-1][1]
+    check_is_fitted(model)
+    name = type(model).__name__
+    if not hasattr(model, "posterior_"):
+        raise AnnotationError(
+            f"{argument} is a {name}, which has no posterior_ of the instances that it was fitted "
+            "on; give probabilities of the table's instances, such as a frame of "
+            "predict_proba(X) with their ids as the index and the classes as columns"
+        )
+    posterior = model.posterior_[rows_of_fitted(model, table, argument)]
+    classes = getattr(model, "classes_", table.classes)
+    if np.array_equal(classes, table.classes):
+        return posterior
+    places, _ = encode(
+        classes, table.classes, argument=f"{name}.classes_", vocabulary_name="the table's classes"
+    )
+    whole = np.zeros((len(posterior), table.n_classes))
+    whole[:, places] = posterior.toarray() if hasattr(posterior, "toarray") else posterior
+    return whole
 
 
 def series_in_order(table: AnnotationTable, values: Any, argument: str) -> Any:

@@ -14,7 +14,12 @@ from manyhands.annotations.encoding import encode, make_vocabulary, missing_mask
 from manyhands.annotations.target import as_one_kind, over
 from manyhands.decision.labels import as_posterior, entries, generator, pick, row_max
 from manyhands.exceptions import AnnotationError, warn_caller
-from manyhands.inference.inputs import frame_in_order, series_in_order
+from manyhands.inference.inputs import (
+    frame_in_order,
+    posterior_of_fitted,
+    rows_of_fitted,
+    series_in_order,
+)
 from manyhands.io.columns import Frame, as_numbers, preview, with_types
 from manyhands.io.files import PathLike, existing_file, naming
 from manyhands.io.frames import read_frame
@@ -134,9 +139,12 @@ def consensus(
     Parameters
     ----------
     table : AnnotationTable
-    posterior : array-like, sparse array or frame of shape (n_instances, n_classes)
-        Class probabilities, as in an aggregator's ``posterior_``. Rows of a frame are matched with
-        the instances by id, and its columns with the classes by name.
+    posterior : fitted model, or array-like, sparse array or frame of shape (n_instances, n_classes)
+        A model that was fitted on the table, whose ``posterior_`` is matched with the instances by
+        its ``instances_``; it also gives ``labels``, ``known`` and ``identified`` that it has and
+        that are not given. Or class probabilities **in the order of the table's instances**: an
+        aggregator's ``posterior_``, but not that of a classifier, which is in the order of X. Rows
+        of a frame are matched by id, and its columns with the classes by name.
     labels : array-like of shape (n_instances,), optional
         Class values, None where a label was left open; default: the most probable class. A pandas
         Series is matched by its index, here and for ``known``.
@@ -180,6 +188,13 @@ def consensus(
     """
     if not 0 < accept <= 1:
         raise AnnotationError(f"accept={accept!r} is no probability; give one in (0, 1]")
+    if hasattr(posterior, "fit"):
+        model, posterior = posterior, posterior_of_fitted(posterior, table, "posterior")
+        own = _of_fitted(model, table)
+        labels = own["labels"] if labels is None else labels
+        known = own["known"] if known is None else known
+        identified = own["identified"] if identified is None else identified
+    _refuse_labels(posterior)
     if not issparse(posterior):
         posterior = frame_in_order(table, posterior, "posterior")
     posterior = as_posterior(posterior)
@@ -209,6 +224,28 @@ def consensus(
     open_ = (n >= enough) | ((declined >= FEWEST) & (declined >= n))
     actions = np.where(sure | certain, ACTIONS[0], np.where(open_, ACTIONS[2], ACTIONS[1]))
     return Consensus(table.instances, table.classes, codes, posterior, n, share, actions, certain)
+
+
+def _of_fitted(model: Any, table: AnnotationTable) -> dict[str, Any]:
+    """What else a fitted estimator says of a table's instances; None for what it does not say."""
+    if hasattr(model, "steps"):
+        model = model.steps[-1][1]
+    rows = rows_of_fitted(model, table, "posterior")
+    names = {"labels": "labels_", "known": "is_known_", "identified": "identified_"}
+    found = {argument: getattr(model, name, None) for argument, name in names.items()}
+    return {name: None if values is None else values[rows] for name, values in found.items()}
+
+
+def _refuse_labels(posterior: Any) -> None:
+    """Refuse a vector of labels in place of probabilities."""
+    shape = np.shape(posterior)
+    if len(shape) == 1 and shape[0] and not issparse(posterior):
+        first = np.asarray(posterior, dtype=object)[0]
+        raise AnnotationError(
+            f"posterior has shape {shape} and holds {first!r}, as labels do; give the fitted model "
+            "itself, such as write_labels('labels.csv', table, model), or its probabilities, with "
+            "the labels as labels="
+        )
 
 
 def _most_probable(posterior: Any) -> IntArray:

@@ -56,7 +56,11 @@ def write_labels(
     path : str or Path
         A file whose suffix fits the format, or (``to="datasets"``) a folder.
     table : AnnotationTable
-    posterior, labels, known, identified, accept, enough
+    posterior : fitted model, or array-like of shape (n_instances, n_classes)
+        The model that was fitted on the table, such as ``DawidSkene().fit(table)`` or
+        ``CrowdStackingClassifier().fit(X, table)``, or probabilities in the order of the table's
+        instances; see `manyhands.io.consensus`.
+    labels, known, identified, accept, enough
         As in `manyhands.io.consensus`, whose actions are written.
     to : str
         "table": .csv, .tsv, .xlsx, .parquet, .json or .jsonl, by the suffix of the path.
@@ -92,7 +96,7 @@ def write_labels(
     >>> from manyhands import MajorityVote
     >>> table = AnnotationTable.from_matrix(np.array([[0, 0, 0], [0, 1, -1]]))
     >>> path = Path(tempfile.mkdtemp(), "labels.csv")
-    >>> print(write_labels(path, table, MajorityVote().fit(table).posterior_).read_text())
+    >>> print(write_labels(path, table, MajorityVote().fit(table)).read_text())
     task,label,probability,n_annotations,agreement,action,p(0),p(1),reviewed
     0,0,1.000000,3,1.000000,accept,1.000000,0.000000,
     1,0,0.500000,2,0.500000,collect more,0.500000,0.500000,
@@ -100,11 +104,10 @@ def write_labels(
     """
     path = check_target(path, to)
     require_table(table)
-    if posterior is None or hasattr(posterior, "fit"):
-        given = "is missing" if posterior is None else f"is a {type(posterior).__name__}"
+    if posterior is None:
         raise AnnotationError(
-            f"posterior {given}; give the probabilities that a method inferred from the table, "
-            "such as DawidSkene().fit(table).posterior_"
+            "posterior is missing; give the fitted model, such as write_labels(path, table, "
+            "DawidSkene().fit(table)), or its posterior_ in the order of the table's instances"
         )
     judged: dict[str, Any] = {"known": known, "identified": identified}
     found = consensus(table, posterior, labels, accept=accept, enough=enough, **judged)
@@ -159,7 +162,7 @@ def check_target(path: PathLike, to: str) -> Path:
     if not isinstance(path, str | os.PathLike):
         raise AnnotationError(
             f"path is a {type(path).__name__}, not the name of a file; the file comes first, such "
-            "as write_labels('labels.csv', table, posterior)"
+            "as write_labels('labels.csv', table, model)"
         )
     path = Path(path)
     if to == "table":

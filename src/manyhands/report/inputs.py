@@ -14,14 +14,14 @@ from sklearn.utils import _safe_indexing
 
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.digests import InstanceDigests
-from manyhands.annotations.encoding import encode, equal_mask, missing_mask
+from manyhands.annotations.encoding import as_values, encode, equal_mask, missing_mask
 from manyhands.annotations.ids import as_frame, is_default_index
 from manyhands.annotations.target import matched, rows_of, same_ids
 from manyhands.decision.labels import pick
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.identifiability import identified
-from manyhands.inference.inputs import probabilities_of, rows_of_fitted
-from manyhands.inference.many_classes import sparse_shares
+from manyhands.inference.inputs import posterior_of_fitted, probabilities_of, rows_of_fitted
+from manyhands.inference.many_classes import as_dense, sparse_shares
 from manyhands.inference.vote_sums import vote_shares
 from manyhands.inference.votes import make_votes
 from manyhands.report.expectations import Expectations, find_expectations
@@ -157,7 +157,7 @@ def read_labels(values: Any, table: AnnotationTable, argument: str) -> IntArray:
     """
     if hasattr(values, "iloc") and not is_default_index(values.index):
         values = _in_order(table, values, argument)
-    values = np.asarray(values)
+    values = as_values(values)
     if values.shape != (table.n_instances,):
         raise AnnotationError(
             f"{argument} has shape {values.shape}; it must have one value per instance of the "
@@ -333,6 +333,8 @@ def _given(table: AnnotationTable, labels: Any, posterior: Any) -> Inferred:
         codes = _known(read_labels(labels, table, "labels"), table, "labels")
         marks = (np.arange(table.n_classes) == codes[:, None]).astype(np.float64)
         return Inferred("the labels given", "given", codes, marks, probable=False)
+    if hasattr(posterior, "fit"):
+        posterior = as_dense(posterior_of_fitted(posterior, table, "posterior"))
     if as_frame(posterior) is not None:
         posterior = probabilities_of(table, posterior, "posterior")
     posterior = np.asarray(posterior, dtype=np.float64)

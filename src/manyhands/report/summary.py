@@ -85,7 +85,9 @@ def summarize(
         and of annotations.
     labels : array-like of shape (n_instances,), optional
         Inferred class values; may be missing only for instances without annotations.
-    posterior : array-like of shape (n_instances, n_classes), optional
+    posterior : array-like of shape (n_instances, n_classes), or fitted model, optional
+        Class probabilities in the order of the table's instances, or the model that was fitted on
+        the table, whose ``posterior_`` is matched by its ``instances_``.
     gold : array-like of shape (n_instances,), optional
         Gold class values; None, NaN or -1 where unknown. The sections that use them say so.
     selection : Selection or its ``to_dict()``, optional
