@@ -105,10 +105,11 @@ def accuracy_of_labels(
         True class values of instances that are like the others; None or NaN where unknown.
     sample : array-like of shape (n_instances,), optional
         True class values of instances that were drawn at random and checked; None or NaN elsewhere.
+        The share is then that of the labels that nobody checked.
     known : boolean array of shape (n_instances,), optional
         Instances whose labels were given to the method that inferred the others. They are right,
         and measure nothing: ``gold`` and the expectation leave them out. A random sample may be
-        known; the share is then that of the other labels.
+        known.
 
     Returns
     -------
@@ -227,18 +228,17 @@ def _measured(right: Any, source: Source) -> Level:
 def _sampled(right: BoolArray, has: BoolArray, expected: Any, free: BoolArray) -> Level:
     """Estimate from a random sample of all labels, and what a model expects of all.
 
-    The estimate is of the labels that are not known: those of the sample that are have been put
-    right, so what is known of them is taken out of the mean of all.
+    The estimate is of the labels that nobody checked: what is known of the sample is taken out of
+    the mean of all.
     """
     among = free | has
     everywhere = np.zeros(int(among.sum())) if expected is None else expected[among]
     predicted = np.zeros(int(has.sum())) if expected is None else expected[has]
     found = mean_estimate(right[has], predicted, everywhere)
     bounds = np.array([found.estimate, found.low, found.high])
-    known = has & ~free
-    n, rest = len(everywhere), len(everywhere) - int(known.sum())
+    n, rest = len(everywhere), len(everywhere) - int(has.sum())
     if rest:
-        bounds = ((n * bounds - right[known].sum()) / rest).clip(0.0, 1.0)
+        bounds = ((n * bounds - right[has].sum()) / rest).clip(0.0, 1.0)
     value, low, high = bounds.tolist()
     return Level(value, low, high, "sample", int(has.sum()))
 
