@@ -427,7 +427,10 @@ def test_gold_is_not_asked_for_where_it_cannot_choose_families(cls):
     A, y = with_machines(0, humans=13, machines=3)
     told = messages_of(cls(), A, gold=some_gold(y, 30))
     assert told[-1].startswith("Annotators 13, 14, 15 agree")
-    assert told[-1].endswith("Say who belongs together (groups=; groups={} if nobody does).")
+    assert told[-1].endswith(
+        "Say who belongs together (groups=, on the command line --groups; groups={} or "
+        "--groups none if nobody does)."
+    )
 
 
 def test_a_store_is_not_told_to_declare_families(tmp_path):
@@ -443,7 +446,7 @@ def test_two_families_of_everybody_without_shared_mistakes_are_told_of_once():
     assert told.startswith(
         "There are only two groups of annotators, a and b, and they show no shared mistakes (z = "
     )
-    assert "declare none (groups={}), and the annotations decide. If they have one, the" in told
+    assert "--groups none), and the annotations decide. If they have one, the" in told
     assert "of the instances that both annotated where they differ; to tell which is" in told
     (told,) = messages_of(DawidSkene(), A, groups=both, gold=some_gold(y, 20))
     assert told.startswith("There are only two groups of annotators, a and b, and they show no")

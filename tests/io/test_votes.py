@@ -322,3 +322,33 @@ def test_a_workbook_of_counts_with_a_total_and_ids_that_are_called_something_els
     found = read_annotations(tmp_path / "total.csv", format="counts")
     assert "Total votes" not in found.classes.tolist()
     assert found.n_annotations == 35
+
+
+# -- numbers of people beside counts --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["n_workers", "n_annotators", "raters_count", "n_total"])
+def test_a_number_of_people_is_no_class(tmp_path, name):
+    rows = [(f"t{i}", i % 4, 3 - i % 4, 3) for i in range(8)]
+    path = write(tmp_path / "counts.csv", [("id", "n_yes", "n_no", name), *rows])
+    export = read_export(path)
+    assert sorted(export.annotations.classes.tolist()) == ["no", "yes"]
+    assert export.annotations.n_annotations == 24
+    frame = pd.DataFrame([row[1:] for row in rows], columns=["yes", "no", name])
+    with pytest.raises(AnnotationError, match=rf"column '{name}' is the sum.*drop"):
+        AnnotationTable.from_counts(frame)
+
+
+def test_people_who_did_not_vote_are_said_and_a_single_class_is_refused(tmp_path):
+    rows = [(f"t{i}", 1, i % 2, 3) for i in range(8)]
+    path = write(tmp_path / "counts.csv", [("id", "n_yes", "n_no", "n_workers"), *rows])
+    export = read_export(path)
+    assert export.annotations.n_annotations == 12
+    assert any("12 of them are in no class" in note for note in export.notes)
+    path = write(
+        tmp_path / "one.csv", [("id", "n_yes", "n_workers"), *((r[0], *r[2:]) for r in rows)]
+    )
+    with pytest.raises(AnnotationError, match=r"only the column 'n_yes' .*n_workers - n_yes"):
+        read_export(path)
+    users = write(tmp_path / "u.csv", [("id", "n_user", "n_bot"), *((r[0], r[2], 1) for r in rows)])
+    assert sorted(read_annotations(users).classes.tolist()) == ["bot", "user"]

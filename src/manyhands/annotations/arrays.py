@@ -42,7 +42,7 @@ from manyhands.annotations.ids import (
 )
 from manyhands.annotations.passes import check_marks, pass_kinds, read_marks
 from manyhands.annotations.scales import Scale, check_scale, read_classes, read_scale
-from manyhands.annotations.wide import annotators_of_frame
+from manyhands.annotations.wide import ANNOTATOR_WORDS, annotators_of_frame
 from manyhands.exceptions import AnnotationError, NoGoldError, warn_caller
 from manyhands.typing import MISSING, AnyArray, BoolArray, IntArray
 
@@ -376,8 +376,32 @@ def from_counts(
     )
 
 
-TOTALS = frozenset({"total", "totals", "sum", "all", "n"})
-"""Words in the name of a column that is the sum of others."""
+TOTALS = frozenset(
+    {"total", "sum", "all", "n", "annotation", "vote", "label", "judgement", "judgment"}
+)
+"""Words, in the singular, in the name of a column that is the sum of others."""
+
+
+def words_of_total(name: str) -> set[str]:
+    """Words in the name of a column of counts that say that it counts all votes, or people."""
+    words = {word.removesuffix("s") for word in re.findall(r"[a-z]+", name.lower())}
+    return words & (ANNOTATOR_WORDS | TOTALS)
+
+
+def is_total(name: str, counts: IntArray, others: IntArray) -> bool:
+    """Whether a column of counts is the number of all votes, or of the people who gave them.
+
+    Parameters
+    ----------
+    name : str
+    counts : integer array of shape (n,)
+    others : integer array of shape (n,)
+        Sum of the columns that count votes.
+    """
+    words = words_of_total(name)
+    if words & ANNOTATOR_WORDS:  # Not all of them need have voted.
+        return bool((counts >= others).all())
+    return bool(words) and bool((counts == others).all())
 
 
 def _classes_of_counts(found: IntArray, names: Any, classes: Any) -> tuple[IntArray, Any]:
@@ -387,9 +411,10 @@ def _classes_of_counts(found: IntArray, names: Any, classes: Any) -> tuple[IntAr
     own = [str(name) for name in names]
     for place, name in enumerate(own):
         rest = np.delete(found, place, axis=1).sum(axis=1)
-        if TOTALS & {*re.findall(r"[a-z]+", name.lower())} and (found[:, place] == rest).all():
+        if is_total(name, found[:, place], rest):
             raise AnnotationError(
-                f"column {name!r} is the sum of the other columns, not a class; drop it"
+                f"column {name!r} is the sum of the other columns, or more, and not a class; drop "
+                f"it, such as counts.drop(columns={name!r})"
             )
     if classes is None:
         return found, names

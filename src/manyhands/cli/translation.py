@@ -51,6 +51,11 @@ PHRASES: Final[list[tuple[str, str]]] = [
     ),
     (r"\bgroup=('[^']*') is not a column", r"there is no column \1 (--groups)"),
     (r"\blowercase=True\b", "--lowercase"),
+    (
+        r"groups=, on the command line --groups; groups=\{\} or --groups none",
+        "--groups COLUMN or FILE; --groups none",
+    ),
+    (r"groups=\{\}, on the command line --groups none", "--groups none"),
     (r"\(gold=, on the command line --known\)", "(--known FILE)"),
     (r"\banother checkpoint=", "--restart, or another --out"),
     (r"\bnamed in methods=", "named by --method instead of --compare"),

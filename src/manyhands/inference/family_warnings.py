@@ -84,11 +84,15 @@ def _least_gold(table: Any) -> int:
     return least_gold(table.n_classes, families=declared and not ignored)
 
 
+GROUPS = "groups=, on the command line --groups; groups={} or --groups none"
+"""How families are declared: reports show messages to people of either kind."""
+
+
 def _declaration(table: Any, n_gold: int) -> str:
     """What helps against families that are not declared: gold only where it can choose them."""
     if isinstance(table, ShardedAnnotations):
         return "A store carries no families: fit a table, and say there who belongs together."
-    ask = "Say who belongs together (groups=; groups={} if nobody does)"
+    ask = f"Say who belongs together ({GROUPS} if nobody does)"
     return f"{ask}, or {_gold(table, n_gold)}" if gold_can_choose(table) else f"{ask}."
 
 
@@ -162,8 +166,9 @@ def _of_two(table: Any, names: AnyArray, innocent: list[SharedMistakes], n_gold:
     if innocent:
         return (
             f"{there_are}, and they show no shared mistakes (z = {innocent[0].z:.1f}). {BETTER} "
-            f"{COST}: if these have no reason to share mistakes, declare none (groups={{}}), and "
-            f"the annotations decide. If they have one, the labels follow the prior, not the data, "
+            f"{COST}: if these have no reason to share mistakes, declare none "
+            "(groups={}, on the command line --groups none), and the annotations decide. If they "
+            "have one, the labels follow the prior, not the data, "
             f"on the {share} where they differ; to tell which is right, {_gold(table, n_gold)}"
         )
     return (

@@ -21,7 +21,7 @@ from manyhands.inference.confusion_em import Fits, OwnRemoved, Parameters
 from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.inference.dependence import DEFAULT_EM, DEPENDENCE, exponents
 from manyhands.inference.families import family_codes, member_weights
-from manyhands.inference.family_warnings import warn_of_shared_mistakes
+from manyhands.inference.family_warnings import GROUPS, warn_of_shared_mistakes
 from manyhands.inference.gold_regression import (
     Design,
     features_of,
@@ -265,7 +265,7 @@ class GoldCorrected(BaseAggregator):
             warn_caller(
                 f"gold cannot choose families among these {n} annotators: that takes at most "
                 f"{MOST_CUT}, each with annotations of at least {DENSE:.0%} of the instances. If "
-                "some share mistakes, declare them (groups=; groups={} if nobody does)",
+                f"some share mistakes, declare them ({GROUPS} if nobody does)",
                 NotIdentifiableWarning,
             )
             warn_of_shared_mistakes(self.table_, n_gold=n_gold)

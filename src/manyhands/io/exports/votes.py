@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from manyhands.annotations.arrays import is_total, words_of_total
 from manyhands.annotations.ids import is_id_name
 from manyhands.annotations.label_sets import CLEAR, cut, listed_labels
 from manyhands.exceptions import AnnotationError
@@ -23,8 +24,6 @@ _COUNT = re.compile(
     re.IGNORECASE,
 )
 """Names of columns of counts: "count_cat", "n_cat", "cat_votes"."""
-
-_TOTAL = frozenset({"total", "sum", "all", "n", "annotations", "annotators", "votes", "raters"})
 
 _PLACE = re.compile(
     r"(label|answer|rating|vote|response|annotation|score|choice|class|judge?ment)s?[ _.-]?\d+",
@@ -98,7 +97,7 @@ def _count_columns(document: Document, asked: Asked) -> _Columns | None:
     totals = _totals(document, chosen, names)
     chosen = [i for i in chosen if i not in totals]
     totals += [i for i in numeric if i not in (*chosen, *totals) and _is_sum(document, i, chosen)]
-    if len(chosen) < 2:
+    if len(chosen) < (1 if totals and len(several) > 1 else 2):
         return None
     known = {task, *chosen, *totals}
     others = [i for i, n in enumerate(header) if i not in known and n.lower() not in SHOWN]
@@ -141,10 +140,10 @@ def _is_sum(document: Document, column: int, others: list[int]) -> bool:
 
 
 def _totals(document: Document, columns: list[int], names: dict[int, str]) -> list[int]:
-    """Columns that are called a total and are the sum of the others."""
-    words = {i: {*re.findall(r"[a-z]+", names[i].lower())} for i in columns}
-    called = [i for i in columns if words[i] & _TOTAL]
-    return [i for i in called if _is_sum(document, i, [j for j in columns if j not in called])]
+    """Columns that are called a total, or people, and are the sum of the others, or more."""
+    called = [i for i in columns if words_of_total(names[i])]
+    others = np.array(_sums(document, [i for i in columns if i not in called]))
+    return [i for i in called if is_total(names[i], np.array(_sums(document, [i])), others)]
 
 
 def _have_one_sum(document: Document, found: _Columns) -> bool:
@@ -164,6 +163,13 @@ def read_counts(document: Document, into: Gathered, asked: Asked) -> None:
             f"{document.name}: no two columns hold counts, whole numbers from 0, among "
             f"{preview(document.header)}; name them after the classes, such as count_cat"
         )
+    if len(found.counts) == 1:
+        one, total = document.header[found.counts[0]], document.header[found.totals[0]]
+        raise AnnotationError(
+            f"{document.name}: only the column {one!r} counts votes, and {total!r} is their "
+            f"number; add a column with the other votes, {total} - {one}, which is called after "
+            "their class, such as n_other"
+        )
     tasks: list[Any] = []
     rows: list[list[int]] = []
     shown = [i for i, name in enumerate(document.header) if name.lower() in SHOWN]
@@ -177,6 +183,14 @@ def read_counts(document: Document, into: Gathered, asked: Asked) -> None:
         tasks.append(task)
         rows.append([_number(row[i]) for i in found.counts])
         into.item(task, {document.header[i]: row[i] for i in shown}, document.name)
+    given = sum(map(sum, rows))
+    for place in found.totals:
+        beyond = sum(_sums(document, [place])) - given
+        if beyond:
+            into.note(
+                f"{document.header[place]!r} is read as the number of votes or of people: "
+                f"{beyond:,} of them are in no class, and are not counted"
+            )
     left = [document.header[i] for i in (*found.totals, *found.others)]
     if left:
         into.note(f"not read as counts: {preview(left)}")
