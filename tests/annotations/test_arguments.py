@@ -120,3 +120,16 @@ def test_minus_one_beside_gaps_is_said():
         assert AnnotationTable.from_matrix(matrix).n_annotations == 7
     assert len(AnnotationTable.from_matrix(matrix, abstain=-1).abstentions) == 1
     assert AnnotationTable.from_matrix(matrix, classes=[-1, 0, 1]).n_annotations == 8
+
+
+def test_an_index_is_to_become_columns():
+    names = {"task": "Satz", "worker": "Person", "label": "Urteil"}
+    with pytest.raises(AnnotationError, match=r"'Satz' is in the index of df.*df.reset_index\(\)"):
+        AnnotationTable.from_frame(LONG.set_index("Satz"), **names)
+    with pytest.raises(AnnotationError, match=r"df is a Series.*give df.reset_index\(\)"):
+        AnnotationTable.from_frame(LONG.set_index(["Satz", "Person"]).Urteil, **names)
+    with pytest.raises(AnnotationError, match=r"label='label'.*likeliest are label='Urteil'"):
+        AnnotationTable.from_frame(LONG, task="Satz", worker="Person")
+    dates = LONG.assign(Urteil=pd.Timestamp("2026-01-01"))
+    with pytest.raises(AnnotationError, match=r"type datetime64.*\.astype\(str\)"):
+        AnnotationTable.from_frame(dates, **names)

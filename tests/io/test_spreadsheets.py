@@ -604,3 +604,17 @@ def test_a_separator_that_is_stated_is_used_or_named(tmp_path, notes):
     assert "separator=';' does not occur, so the cells are cut by ','" in notes()
     with pytest.raises(AnnotationError, match="separator='x' is not a separator"):
         read_annotations(quoted, separator="x")
+
+
+def test_a_header_of_two_rows_is_one_where_cells_are_merged(tmp_path, notes):
+    rows = [("id", "annotators", None, None, "agreement"), (None, "ann", "bob", "cat", None)]
+    rows += [(f"t{i}", *("yn"[(i * k) % 2] for k in (1, 2, 3)), 0.5) for i in range(6)]
+    path = write_xlsx(tmp_path / "a.xlsx", *rows, merge=["B1:D1"])
+    export = read_export(path, annotators="ann,bob,cat")
+    assert export.annotations.shape == (6, 3)
+    assert export.annotations.instances.tolist() == [f"t{i}" for i in range(6)]
+    assert any("rows 1 and 2 are read as one header" in note for note in export.notes)
+    path = write_csv(tmp_path / "a.csv", *([cell or "" for cell in row] for row in rows))
+    refused(
+        path, "have no name; name all columns in one row.*delete the row above", annotators="ann"
+    )

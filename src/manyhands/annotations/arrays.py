@@ -439,7 +439,10 @@ def _whole_counts(values: Any) -> IntArray:
     try:
         numbers = filled.astype(np.float64)
     except (TypeError, ValueError) as error:
-        raise AnnotationError(f"counts hold something that is no number ({error})") from error
+        raise AnnotationError(
+            f"counts hold something that is no number ({error}); drop the columns that count no "
+            "votes"
+        ) from error
     odd = (numbers < 0) | (numbers != np.floor(numbers))
     if odd.any():
         raise AnnotationError(

@@ -81,7 +81,8 @@ def tidy(values: Any, argument: str) -> AnyArray:
         raise AnnotationError(f"Complex data not supported: {argument} has type {values.dtype}")
     if values.dtype.kind not in "iubUT":
         raise AnnotationError(
-            f"{argument} has values of type {values.dtype}; use integers or strings"
+            f"{argument} has values of type {values.dtype}; use integers or strings, such as "
+            ".astype(str) makes of them"
         )
     return values
 

@@ -382,6 +382,8 @@ def _as_frame(df: Any) -> Any:
     if frame is not None:
         return frame
     how = "pandas.DataFrame({'task': ..., 'worker': ..., 'label': ...})"
+    if hasattr(df, "reset_index"):
+        how = "df.reset_index(), whose columns are the levels of the index and the labels"
     if isinstance(df, list | tuple) and all(isinstance(row, Mapping) for row in df):
         how = "pandas.DataFrame(df)"
     elif isinstance(df, list | tuple | np.ndarray):
@@ -478,6 +480,11 @@ def row_numbers(numbers: Sequence[int]) -> str:
 def _check_columns(data: Any, names: dict[str, str]) -> None:
     """Refuse names that are not columns, all of them at once, and missing ids."""
     absent = {argument: name for argument, name in names.items() if name not in data.columns}
+    index = getattr(getattr(nw.to_native(data), "index", None), "names", None) or []
+    if indexed := [name for name in absent.values() if name in index]:
+        raise AnnotationError(
+            f"{indexed[0]!r} is in the index of df, not among its columns; give df.reset_index()"
+        )
     if absent:
         present = {argument: name for argument, name in names.items() if argument not in absent}
         raise missing_columns(absent, present, cells_of_frame(data, HEAD_OF_LONG))

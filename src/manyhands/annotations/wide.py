@@ -730,7 +730,7 @@ def how_to_read(frame: Any, argument: str) -> str:
     "AnnotationTable.from_frame(df, task='prompt', worker='judge', label='verdict')"
     """
     cells = cells_of_frame(nw.from_native(frame, eager_only=True), HEAD_OF_LONG)
-    roles = {name: name for name in ("task", "worker", "label") if name in cells}
+    roles = {str(name): str(name) for name in ("task", "worker", "label") if name in cells}
     if found := guess_long(cells, roles):
         named = [f"{role}={name!r}" for role, name in found.items() if role != name]
         return f"AnnotationTable.from_frame({', '.join([argument, *named])})"
@@ -791,6 +791,13 @@ def missing_columns(
     problem = f"{listed} {'is not a column' if len(named) == 1 else 'are not columns'}"
     own = {role: name for role, name in present.items() if role in ("task", "worker", "label")}
     guess = guess_long(columns, own)
+    left = [name for name in columns if name not in present.values()]
+    if (
+        not guess
+        and len(absent) == len(left) == 1
+        and not set(absent) - {"task", "worker", "label"}
+    ):
+        guess = dict(zip(absent, left, strict=True))
     options = {role: name for role, name in guess.items() if role not in own}
     others = [f"{role}=<name of the column>" for role in absent if role not in options]
     wide = "one column per annotator is what AnnotationTable.from_matrix(frame) reads"

@@ -28,6 +28,12 @@ from manyhands.io.workbooks import is_workbook, refuse_other_programs, workbook_
 MARKS: Final = (",", "\t", ";", "|", "^", "~", "::")
 """Separators that are recognised."""
 
+NO_NAMES: Final = (
+    "have no name; name all columns in one row. If names stand in the row below, too, write all of "
+    "them there, and delete the row above"
+)
+"""What to do about a header with gaps."""
+
 UNIT: Final = "\x1f"
 """Stands for a separator of several characters, which the csv module does not take."""
 
@@ -165,9 +171,11 @@ class Sheet:
         twice = [name for name, n in Counter(self.header).items() if n > 1]
         if twice:
             where = [letters_of(i) for i, name in enumerate(self.header) if name == twice[0]]
-            what = f"column {twice[0]!r} occurs twice in the header" if twice[0] else "no name"
+            shown = f"{' and '.join(where[:2])} of row {self.top}"
+            if not twice[0]:
+                raise AnnotationError(f"the columns {shown} {NO_NAMES}")
             raise AnnotationError(
-                f"{what} (columns {' and '.join(where[:2])} of row {self.top}); rename one"
+                f"column {twice[0]!r} occurs twice in the header (columns {shown}); rename one"
             )
         if not self.rows:
             shown = ", ".join(map(repr, self.header[:3])) + " ..." * (len(self.header) > 3)

@@ -98,7 +98,11 @@ def workbook_rows(
     with _opened(path) as book:
         chosen, notes = _choose(book, sheet)
         if most is not None:
-            return iter(list(islice(_texts(chosen), most))), notes
+            rows = list(islice(_texts(chosen), most))
+            header = _header_of(rows)
+            if header < len(rows) and "" in rows[header - 1]:
+                notes += _join_header(rows, _Markup.of(path, chosen.title).merged, header)
+            return iter(rows), notes
         markup = _Markup.of(path, chosen.title)
         unknown = _uncomputed(path, chosen.title) if markup.has_formulas else {}
         dates: list[str] = []
@@ -444,7 +448,8 @@ def _uncomputed(path: Path, title: str) -> dict[tuple[int, int], str]:
 def _unmerge(rows: list[list[str]], merged: Sequence[tuple[int, int, int, int]]) -> list[str]:
     """Give every row the value that merged cells show for it; refuse what spans columns."""
     spans = []
-    header = next((i for i, row in enumerate(rows, 1) if sum(map(bool, row)) > 1), 1)
+    header = _header_of(rows)
+    notes = _join_header(rows, merged, header)
     for top, left, bottom, right in sorted(merged):
         if bottom > len(rows) or top > len(rows):
             bottom = min(bottom, len(rows))
@@ -466,12 +471,38 @@ def _unmerge(rows: list[list[str]], merged: Sequence[tuple[int, int, int, int]])
             row += [""] * (left - len(row))
             row[left - 1] = row[left - 1] or value
     if not spans:
-        return []
+        return notes
     top, bottom, left, value = spans[0]
     more = f", and {len(spans) - 1} more such cells" if len(spans) > 1 else ""
     return [
+        *notes,
         f"cells {_letters(left)}{top} to {_letters(left)}{bottom} are merged{more}: "
-        f"{value[:40]!r} counts in each of their rows"
+        f"{value[:40]!r} counts in each of their rows",
+    ]
+
+
+def _header_of(rows: Sequence[Sequence[str]]) -> int:
+    """Number of the first row of several cells."""
+    return next((i for i, row in enumerate(rows, 1) if sum(map(bool, row)) > 1), 1)
+
+
+def _join_header(
+    rows: list[list[str]], merged: Sequence[tuple[int, int, int, int]], header: int
+) -> list[str]:
+    """Make one header of two rows: names above, and below merged ones the names of their parts."""
+    over = [span for span in merged if span[0] == header == span[2] and span[3] > span[1]]
+    if not over or header >= len(rows):
+        return []
+    upper, lower = rows[header - 1], rows[header]
+    n = max(len(upper), len(lower))
+    upper, lower = (row + [""] * (n - len(row)) for row in (upper, lower))
+    _, left, _, right = over[0]
+    if not all(all(lower[place - 1 : end]) for _, place, _, end in over):
+        return []
+    rows[header - 1], rows[header] = [], [b or a for a, b in zip(upper, lower, strict=True)]
+    return [
+        f"rows {header} and {header + 1} are read as one header, because the cells "
+        f"{_letters(left)}{header}:{_letters(right)}{header} are merged above names"
     ]
 
 

@@ -38,6 +38,7 @@ from manyhands.io.exports.records import (
     mapping,
     plain,
 )
+from manyhands.io.sheets import NO_NAMES
 
 WORKER_LISTS = ("annotators", "workers", "annotator_ids", "annotators_id", "worker_ids", "users")
 LABEL_LISTS = ("annotations", "labels", "answers", "responses")
@@ -209,6 +210,8 @@ def wide_columns(document: Document, most: int | None = None) -> dict[str, list[
         filled = [name for name in header if name not in unnamed]
         if len(set(filled)) < len(filled):
             twice = next(name for name in filled if filled.count(name) > 1)
+            if not twice:
+                raise AnnotationError(f"{document.name}: several columns {NO_NAMES}")
             raise AnnotationError(
                 f"{document.name}: the column {twice!r} occurs twice in the header; rename one"
             )
