@@ -111,7 +111,8 @@ def test_numbers_and_text_may_mix_where_the_text_means_a_pass():
     table = AnnotationTable.from_frame(frame, **MEANINGS)
     assert table.classes.tolist() == [0, 1]
     assert (len(table.abstentions), len(table.skips)) == (1, 2)
-    table = AnnotationTable.from_matrix([["cat", "?"], [None, -1]], abstain="?")
+    with pytest.warns(UserWarning, match="holds -1 in 1 cells beside 1 empty ones"):
+        table = AnnotationTable.from_matrix([["cat", "?"], [None, -1]], abstain="?")
     assert table.abstentions.tolist() == [[0, 1]]
     assert table.n_annotations == 1
 

@@ -103,7 +103,8 @@ UNSTATED: Final = Stated()
 
 def stated_of(options: Mapping[str, Any]) -> Stated:
     """What the options of a reader state of its tables."""
-    return Stated(*(options.get(name) for name in ("encoding", "separator", "sheet")))
+    encoding, separator, sheet = map(options.get, ("encoding", "separator", "sheet"))
+    return Stated(encoding, separator, sheet)
 
 
 @dataclass

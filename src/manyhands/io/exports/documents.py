@@ -237,9 +237,8 @@ def _as_json(value: Any) -> Any:
 def _workbook(path: Path, stated: Stated, most: int | None) -> list[Document]:
     """Read a sheet of an Excel workbook, or every sheet that holds one annotator's work."""
     with naming(path):
-        titles, notes = own_sheets(path) if stated.every_sheet else ([stated.sheet], [])
-        if stated.sheet is not None:
-            titles = [stated.sheet]
+        own, notes = own_sheets(path) if stated.every_sheet else ([], [])
+    titles: list[str | None] = [*own] if own and stated.sheet is None else [stated.sheet]
     found = []
     for title in titles:
         name = str(path) if not stated.every_sheet else f"{path}, sheet {title!r}"
