@@ -38,6 +38,7 @@ from manyhands import (
 )
 from manyhands.datasets import AGGREGATION_SETS, load_judgebench
 from manyhands.datasets.base import data_home
+from manyhands.exceptions import SharedMistakesWarning
 from manyhands.inference import IBCC
 from manyhands.io import consensus, read_annotations
 from manyhands.planning import screen_annotators
@@ -65,7 +66,7 @@ WAYS: tuple[tuple[str, int], ...] = (
 
 FEATURES = ("labelme", "music", "sentiment", "product", "colposcopy", "reports")
 STACK_WAYS, STACK_SETS = (("queue", 50), ("4 rounds", 100), ("random", 50)), FEATURES[:3]
-FEW = ("music", "colposcopy", "reports")
+FEW = ("colposcopy", "reports", "music")
 """Sets on which the slower methods are trained."""
 
 JUDGED = ("lgbteen", "cebab_stars", "10k_prompts", "framing", "summeval")
@@ -418,8 +419,8 @@ def judge(
         )
     if how == "declared":
         table = table.with_groups(families)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
         model = GoldCorrected() if how == "gold" else DawidSkene()
         if "random_gold" not in inspect.signature(model.fit).parameters:
             options.pop("random_gold", None)
@@ -428,6 +429,7 @@ def judge(
         rest = case.judged[given[case.judged] < 0]
         found = _of_labels(case, model, rest)
         found["labels"]["accepted"] = int(_accepted(case, model)[rest].sum())
+    found["labels"]["warned"] = any(w.category is SharedMistakesWarning for w in warned)
     return found
 
 

@@ -233,6 +233,7 @@ def page(records: list[Record]) -> str:
     hits = sum(bool(one.is_inside) for one in told)
     labels = "labels"
     tables = {one.table for one in said if one.step.startswith("infer")}
+    alone = of(said, step="judges, undeclared, 0", what=labels, code=TODAY)
     parts = {
         "infer": part(said, labels, steps_with(said, "infer")),
         "review": part(said, labels, steps_with(said, "review")),
@@ -251,6 +252,8 @@ def page(records: list[Record]) -> str:
         conclusion=conclusion(said),
         n_tables=len(tables),
         n_gold=100,
+        warned=sum(bool(one.more.get("warned")) for one in alone),
+        n_judged=len(alone),
         n_missed=len(told) - hits,
         told=len(told),
         **{name: "\n".join(lines) for name, lines in parts.items()},
@@ -325,9 +328,11 @@ probability of the labels nobody reviewed, which files show label by label:
 
 The report of a classifier (`manyhands fit`): its labels of the training instances, and new items.
 Without gold, then with {n_gold} gold labels of the training part, or of new items (`predict
---gold`); fewer on small sets. Before, the report with gold showed predictions of the training
-instances as measured; here they stand against new items. `DASC` and `select()` were run on small
-sets.
+--gold`); fewer on small sets. Some cells of *before* are not measured yet, nor those of slow
+methods on all sets.
+
+Before, the report with gold showed predictions of the training instances as measured; here they
+stand against new items.
 
 {train}
 ## Buying annotations until the plan says stop
@@ -350,10 +355,10 @@ better than this. *Undeclared*: the models are annotators like any other. *Decla
 family. *Gold*: the person's labels are gold of `GoldCorrected`, drawn at random.
 
 {judges}
-**Undeclared models are believed**: what is claimed is far above what another person says. The fit
-warns of shared mistakes on four of the five sets, and the warning is right. Declared as a family,
-nothing is claimed where nothing can be, and no label is accepted; people's labels as gold give a
-claim that holds.
+**Undeclared models are believed**: what is claimed is far above what another person says. Without
+labels of people, the fit warns of shared mistakes on {warned} of the {n_judged} sets, and the
+warning is right. Declared as a family, nothing is claimed where nothing can be, and no label is
+accepted; people's labels as gold give a claim that holds.
 
 ## Labels that are accepted
 

@@ -396,7 +396,7 @@ The most probable class of a new instance is what it was; how sure it is has cha
 
 The accuracy of `labels_` of every classifier that has them, with its defaults, less that of
 `DawidSkene` without features, in points ± one standard error, paired over instances. Random
-instances of five sets, one draw.
+instances of small sets, one draw; – is not measured.
 
 {every}
 ## How this page was made
