@@ -14,6 +14,7 @@ from manyhands.explore.inputs import open_desk
 from manyhands.io import read_gold
 from manyhands.io.frames import write_table
 from tests.cli.conftest import done, done_json, read_rows, run, write_csv
+from tests.io.test_spreadsheets import WRITERS
 
 pytestmark = pytest.mark.filterwarnings("default")  # A warning is a line of the command.
 
@@ -159,6 +160,51 @@ def test_the_command_says_how_to_go_on(crowd):
     assert "write your name into 'reviewed'" in said
     assert "--known review.csv" in said
     assert run("review", "A.csv").stdout.count("--known") == 0
+
+
+# -- columns and marks that people change ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["Reviewed by", None])
+@pytest.mark.parametrize("kind", ["csv", "xlsx"])
+def test_a_sheet_without_its_column_of_marks_makes_no_label_known(crowd, name, kind):
+    """The other columns prove that a model's labels stand in it."""
+    done("review", "A.csv", "-n", 10, "--out", "review.csv")
+    rows = read_rows(Path("review.csv"))
+    rows = [row[:-1] if name is None else row for row in rows]
+    rows[0][-1] = name or rows[0][-1]
+    WRITERS[kind](Path(f"r.{kind}"), *rows)
+    found = run("aggregate", "A.csv", "--known", f"r.{kind}")
+    assert found.exit_code == 3
+    assert f"r.{kind}: the column 'reviewed', which says" in found.stderr
+    mend = f"name the column {name!r} 'reviewed' again" if name else "add a column 'reviewed' with"
+    assert mend in found.stderr
+
+
+def test_labels_without_their_column_of_marks_are_refused_too(crowd):
+    done("aggregate", "A.csv", "--out", "labels.csv")
+    header, *rows = read_rows(Path("labels.csv"))
+    place = header.index("reviewed")
+    write_csv(Path("b.csv"), [r[:place] + r[place + 1 :] for r in [header, *rows]])
+    with pytest.raises(AnnotationError, match=r"the column 'reviewed'.* is missing"):
+        read_gold("b.csv")
+
+
+@pytest.mark.parametrize("mark", ["?", "anna?", "…", "vielleicht", "I am not sure about this one"])
+def test_a_mark_that_is_unclear_is_named_with_its_row(tmp_path, mark):
+    rows = [("task", "label", "reviewed"), ("a", 1, "x"), ("b", 0, mark)]
+    write_csv(tmp_path / "r.csv", rows)
+    with pytest.raises(AnnotationError, match=r"holds .* in row 3, which does not say whether"):
+        read_gold(tmp_path / "r.csv")
+
+
+def test_marks_of_yes_and_no_in_many_ways(tmp_path):
+    yes = ["yes", "Y", "x", "1", "TRUE", "ja", "oui", "sì", "ok", "✓", "2026-11-28", "28.11.26"]
+    yes += ["A.B.", "Anna Maria O'Neill", "anna@example.org", "7"]
+    no = ["no", "nein", "non", "-", "todo", "Offen", "open", "0", "False", ""]
+    rows = [(f"t{i}", i % 2, mark) for i, mark in enumerate([*yes, *no])]
+    write_csv(tmp_path / "r.csv", [("task", "label", "reviewed"), *rows])
+    assert read_gold(tmp_path / "r.csv").tasks.tolist() == [f"t{i}" for i in range(len(yes))]
 
 
 # -- random samples --------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from manyhands.inference.inputs import (
 from manyhands.io.columns import Frame, as_numbers, preview, with_types
 from manyhands.io.files import PathLike, existing_file, naming
 from manyhands.io.frames import read_frame
-from manyhands.io.gold import REVIEWED, is_reviewed
+from manyhands.io.gold import REVIEWED, read_marks
 from manyhands.io.sheets import UNSTATED, Stated
 from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
 
@@ -325,8 +325,9 @@ def read_consensus(
             given[named].astype(str), classes, argument="label", vocabulary_name="classes"
         )
         values = np.array([*table.classes.tolist(), None], dtype=object)
-        marks = frame[REVIEWED].to_list() if REVIEWED in frame.columns else [""] * len(frame)
-        known = np.array([is_reviewed(mark) for mark in marks], dtype=bool)
+        known = np.zeros(len(frame), dtype=bool)
+        if REVIEWED in frame.columns:
+            known = read_marks(frame, REVIEWED)
         table = over(table, tasks, rows)
         return consensus(table, posterior, values[codes], known=known, **options)
 

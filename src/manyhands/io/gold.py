@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import islice
@@ -47,8 +48,40 @@ WAS = "was"
 CHOSEN_COLUMN = "chosen"
 """Column of the labels to review: "random" for those drawn at random, else "queue"."""
 
-NOT_REVIEWED = frozenset({"", "0", "0.0", "false", "n", "no", "none", "nan", "<na>", "-"})
+NOT_REVIEWED = frozenset(
+    {
+        "",
+        "0",
+        "0.0",
+        "false",
+        "falsch",
+        "faux",
+        "falso",
+        "n",
+        "no",
+        "none",
+        "nan",
+        "<na>",
+        "-",
+        "--",
+    }
+    | {"–", "—", "nein", "non", "não", "nao", "nee", "nej", "nie", "ne", "нет", "not yet", "n/a"}
+    | {"todo", "to do", "to-do", "tbd", "open", "offen", "pending", "later", "skip", "skipped"}
+)
 """Entries of the column "reviewed", in lower case, that mean that nobody looked."""
+
+UNSURE = frozenset({"maybe", "perhaps", "unsure", "unclear", "unknown", "vielleicht", "unklar"})
+"""Entries, in lower case, that are neither a yes, nor a no, nor anybody's name."""
+
+_MARK = re.compile(r"[^\W\d_][^?!]*|\d+(\.0)?|\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T]\d.*)?|[✓✔☑√]")
+"""What a person writes who looked: a word or a name, a number or a date, or a tick."""
+
+LONGEST_NAME = 5
+"""Words of a name, at most; what is longer is a remark."""
+
+SHEET = frozenset({WAS, "suggestion", "probability_wrong", CHOSEN_COLUMN})
+LABELS = frozenset({"probability", "n_annotations", "agreement", "action"})
+"""Columns that ``review.csv`` and ``labels.csv`` have beside "reviewed"; two tell such a file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +144,8 @@ class GoldFile:
         if not wrong:
             return
         value = np.asarray(self.labels[wrong[0]]).item()
-        others = f" (and {len(wrong) - 1:,} more labels)" if len(wrong) > 1 else ""
+        more = len(wrong) - 1
+        others = f" (and {more:,} more label{'s' * (more > 1)})" if more else ""
         raise AnnotationError(
             f"{self.named(wrong[0])} has the label {value!r}{others}, which is none of the classes "
             f"{preview(classes.tolist())}{nearest(value, names)}. Correct the label; if it is a "
@@ -281,9 +315,11 @@ MOST_COMPARED = 5_000
 def _reviewed(frame: Frame, task: str, label: str, path: Path) -> BoolArray:
     """Mask of the labels that somebody looked at, as far as the table tells; else of all."""
     column = next((name for name in frame.columns if name.strip().lower() == REVIEWED), None)
+    if column is None:
+        _refuse_unmarked(frame.columns, label)
     if column is None or column == label:
         return np.ones(len(frame), dtype=bool)
-    marked = np.array([is_reviewed(mark) for mark in frame[column].to_list()], dtype=bool)
+    marked = read_marks(frame, column)
     is_empty = marked & missing_mask(frame[label].to_numpy())
     if (empty := np.flatnonzero(is_empty)).size:
         more = f" (and {len(empty) - 1:,} more)" if len(empty) > 1 else ""
@@ -339,15 +375,61 @@ def _how_chosen(frame: Frame) -> AnyArray | None:
     return told if is_ours else None  # Else it is a column of somebody's own.
 
 
-def is_reviewed(mark: Any) -> bool:
-    """Whether an entry of the column "reviewed" says that somebody looked at the label.
+def _refuse_unmarked(names: Sequence[str], label: str) -> None:
+    """Refuse the labels of manyhands without the column that says which of them are known.
+
+    Raises
+    ------
+    AnnotationError
+    """
+    found = {name.strip().lower(): name for name in names}
+    own = next((own for own in (SHEET, LABELS) if len(own & found.keys()) > 1), None)
+    if own is None or label.strip().lower() in own:
+        return
+    proof = [name for key, name in found.items() if key in own]
+    called = [name for key, name in found.items() if "review" in key]
+    again = f"name the column {called[0]!r} {REVIEWED!r} again" if called else ""
+    again = again or f"add a column {REVIEWED!r} with your name in every row that you looked at"
+    raise AnnotationError(
+        f"the column {REVIEWED!r}, which says which labels a person looked at, is missing, and the "
+        f"other labels are a model's ({', '.join(map(repr, proof))} are columns of a file that "
+        f"manyhands wrote); {again}. If every label was checked, delete these columns"
+    )
+
+
+def read_marks(frame: Frame, column: str) -> BoolArray:
+    """Mask of the rows whose entry in the column "reviewed" says that somebody looked.
+
+    Raises
+    ------
+    AnnotationError
+        If an entry is neither a mark of that, nor known to mean that nobody did.
+    """
+    entries = frame[column].to_list()
+    known = {entry: is_reviewed(entry) for entry in dict.fromkeys(entries)}
+    for i, entry in enumerate(entries):
+        if known[entry] is None:
+            raise AnnotationError(
+                f"column {column!r} holds {entry!r} in {rows_of(frame, np.array([i]))}, which does "
+                "not say whether somebody looked at the label; write your name or 'yes' if you "
+                "did, and leave the cell empty if not"
+            )
+    return np.array([bool(known[entry]) for entry in entries], dtype=bool)
+
+
+def is_reviewed(mark: Any) -> bool | None:
+    """Whether an entry of the column "reviewed" says that somebody looked; None if it is unclear.
 
     Examples
     --------
-    >>> is_reviewed("anna"), is_reviewed(1), is_reviewed(None), is_reviewed(" No ")
-    (True, True, False, False)
+    >>> is_reviewed("anna"), is_reviewed(1), is_reviewed(" No "), is_reviewed("?")
+    (True, True, False, None)
     """
-    return mark is not None and str(mark).strip().lower() not in NOT_REVIEWED
+    text = "" if mark is None else str(mark).strip().lower()
+    if text in NOT_REVIEWED:
+        return False
+    is_name = len(text.split()) <= LONGEST_NAME and text not in UNSURE
+    return True if is_name and _MARK.fullmatch(text) else None
 
 
 def _read_corrections(path: Path, classes: Any) -> GoldFile:
