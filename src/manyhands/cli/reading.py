@@ -153,6 +153,7 @@ class Reading:
     annotator_from: Annotated[
         OptionalSource,
         typer.Option(
+            "--annotator-from",
             help="Every file, folder or sheet holds one annotator's work, whose name it is; tables "
             "then need no column of annotators.",
         ),
