@@ -226,7 +226,7 @@ def test_annotations_of_one_class_can_be_scored():
     says_one = np.mean(model.predict(X[some]) == 1)
     assert model.score(X[some], table) == model.score(X[some], ones[some]) == says_one
     # A table that holds one class only, as its vocabulary says, too.
-    assert model.score(X[some], AnnotationTable.from_matrix(ones[some])) == says_one
+    assert model.score(X[some], AnnotationTable.from_matrix(ones[some], classes=[1])) == says_one
 
 
 def test_labels_of_one_class_are_told_before_a_scikit_learn_classifier_is():

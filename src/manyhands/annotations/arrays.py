@@ -164,8 +164,9 @@ MINUS_ONE_AGREES = 0.1
 def _doubt_minus_one(A: AnyArray, minus_one: BoolArray) -> None:
     """Refuse or doubt a matrix without empty cells in which -1 is perhaps a class.
 
-    Annotators agree about classes, and hardly about what they leave out: -1 is doubted where it is
-    no more frequent than another value, and comes together in rows beyond chance.
+    Beside 0 and 1 it may be the lowest of three grades. Annotators agree about grades, and hardly
+    about what they leave out: -1 is doubted where it is about as frequent as 0 and 1, and comes
+    together, beyond chance, in rows that have another value, too.
 
     Raises
     ------
@@ -183,18 +184,22 @@ def _doubt_minus_one(A: AnyArray, minus_one: BoolArray) -> None:
             f"class, pass classes=[-1, {values[0]}]; if not, name all classes, such as "
             "classes=[0, 1]"
         )
-    if n_annotators < 2 or not len(values) or k > counts.max():
+    some = in_row < n_annotators
+    n, in_row = int(some.sum()), in_row[some]
+    k = int(in_row.sum())
+    if values.tolist() != ["0", "1"] or n_annotators < 2:
         return
-    share = k / A.size
+    if not counts.min() / 10 < k <= counts.max():
+        return
+    share = k / (n * n_annotators)
     both = (in_row * (in_row - 1)).sum() / (n * n_annotators * (n_annotators - 1))
     beyond = (both - share**2) / (share - share**2)
     error = np.sqrt(2 / (n * n_annotators * (n_annotators - 1)))
     if beyond > max(MINUS_ONE_AGREES, 3 * error):
         warn_caller(
-            f"A has no empty cell, and {k:,} cells ({share:.0%}) with -1 were read as no "
-            "annotation. They come together in rows, as the votes for a class do. If -1 is a "
-            "class, name it with the others in classes=; if it is none, classes= without it "
-            "says so"
+            f"A has no empty cell, and {minus_one.sum():,} cells with -1 were read as no annotation. "
+            "They come together in rows, as votes for a grade below 0 would. If -1 is a class, "
+            "pass classes=[-1, 0, 1]; if not, pass classes=[0, 1]"
         )
 
 
