@@ -342,7 +342,7 @@ def _unknown(documents: list[Document], asked: Asked) -> AnnotationError:
     if guess := guess_long(columns):
         looks = f"{problem} by the names of the columns, but each row looks like one annotation"
         return UnclearColumnsError(looks, columns, guess, "")
-    if own := guess_own(columns):
+    if (len(columns) == 2 or len(documents) > 1) and (own := guess_own(columns)):
         source = "sheet" if first.sheet else "file"
         options = own | {"annotator_from": source} if len(documents) > 1 else {}
         return UnclearColumnsError(problem, columns, options, own_work(source))
