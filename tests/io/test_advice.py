@@ -132,6 +132,50 @@ def test_every_sheet_is_one_annotators_work(tmp_path):
         read_annotations(path, annotator_from="tab")
 
 
+def own_workbook(path, **headers):
+    """A workbook with a sheet of twelve items per annotator; the columns are in a given order."""
+    sheets = {}
+    for k, (who, header) in enumerate(headers.items()):
+        cells = {"id": "ID", "sentiment": LABELS, "comment": ("ok", "", "hm")}
+        draw = random.Random(k)
+        rows = [list(header)]
+        for item in ITEMS:
+            values = {name: draw.choice(given) for name, given in cells.items()} | {"id": item}
+            rows.append([values[name.strip().lower()] for name in header])
+        sheets[who] = rows
+    first, *_ = sheets
+    return write_xlsx(path, *sheets.pop(first), more=sheets), first
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        ("sentiment", "ID"),
+        ("ID", "sentiment", "Comment"),
+        ("Comment", "ID ", "Sentiment"),
+        ("ID", "sentiment"),
+    ],
+)
+@pytest.mark.parametrize("n", [2, 3])
+def test_sheets_with_the_same_columns_in_another_order_or_case_are_read(tmp_path, second, n):
+    headers = dict.fromkeys(PEOPLE[:n], ("ID", "sentiment")) | {PEOPLE[1]: second}
+    path, _ = own_workbook(tmp_path / "team.xlsx", **headers)
+    export = read_export(path, annotator_from="sheet")
+    assert export.annotations.n_annotations == 12 * n
+    assert export.annotations.classes.tolist() == sorted(LABELS)
+    told = " ".join(export.notes)
+    assert ("left out 'Comment', which not all tables have" in told) == ("Comment" in second)
+    again = run("describe", path, "--annotator-from", "sheet")
+    assert again.exit_code == 0, again.output
+
+
+def test_a_sheet_that_lacks_the_labels_is_left_out_with_a_warning(tmp_path):
+    header = ("Comment", "ID", "Sentiment")
+    path, _ = own_workbook(tmp_path / "t.xlsx", Anna=header, Cili=header, Dora=("ID", "Comment"))
+    with pytest.warns(UserWarning, match=r"'Dora' is not read: it .*lacks 'sentiment'"):
+        read_export(path, annotator_from="sheet", label="Sentiment")
+
+
 @pytest.mark.parametrize("many", [False, True])
 def test_every_file_is_one_annotators_work(tmp_path, many):
     header = ("id", "Satz", "label")

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, time
-from itertools import islice
+from itertools import combinations, islice
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 from xml.etree import ElementTree
 
-from manyhands.annotations.wide import own_work
-from manyhands.exceptions import AnnotationError, raise_missing_extra
+from manyhands.annotations.wide import guess_own, own_work
+from manyhands.exceptions import AnnotationError, raise_missing_extra, warn_caller
 from manyhands.io.archives import check_members
 
 MOST_ROWS: Final = 1_048_576
@@ -172,7 +172,8 @@ def _choose(book: Any, name: str | None) -> tuple[Any, list[str]]:
 def own_sheets(path: Path) -> tuple[list[str], list[str]]:
     """Titles of the sheets that hold one annotator's work each, and notes on the others.
 
-    They are the sheets with the same header, unless they list what is in others.
+    They are the sheets with the same columns, in any order, unless they list what is in others; and
+    sheets with other columns that have those of the ids and the labels, too.
 
     Raises
     ------
@@ -186,9 +187,20 @@ def own_sheets(path: Path) -> tuple[list[str], list[str]]:
         looks = {title: _Look.of(each) for title, each in sheets.items()}
         tables, keys = _tables(sheets, looks)
         titles = _alike(looks, tables) or tables[:1]
-    others = [title for title in sheets if title not in titles and looks[title].rows]
-    why = dict.fromkeys(others, "has other columns") | keys
-    notes = [f"the sheet {title!r} is not read: it {why[title]}" for title in others]
+    notes = []
+    names = looks[titles[0]].header if titles else []
+    for title in sheets:
+        if title in titles or not looks[title].rows:
+            continue
+        own = looks[title].header
+        lacks = ", ".join(repr(name) for name in names if name not in own)
+        why = keys.get(title, f"has other columns (it lacks {lacks})")
+        notes.append(f"the sheet {title!r} is not read: it {why}")
+        if title not in keys and len(set(names) & set(own)) > 1:
+            warn_caller(
+                f"{path.name}: {notes.pop()}. If it holds an annotator's work, name its columns as "
+                "in the other sheets"
+            )
     return titles, notes
 
 
@@ -297,12 +309,24 @@ def _tables(
 
 
 def _alike(looks: Mapping[str, _Look], tables: Sequence[str]) -> list[str]:
-    """The most sheets with one header; none if no two have the same."""
-    headers = Counter(tuple(looks[title].header) for title in tables if looks[title].header)
-    found = headers.most_common(1)
-    if not found or found[0][1] < 2:
+    """The most sheets with the same columns, or with those of the ids and the labels.
+
+    Columns are the same if their names are, in any order; none are returned if no two sheets have
+    such columns.
+    """
+    headers = {title: frozenset(looks[title].header) for title in tables if looks[title].header}
+    found = Counter(headers.values()).most_common(1)
+    if not found:
         return []
-    return [title for title in tables if tuple(looks[title].header) == found[0][0]]
+    shared = found[0][0]
+    if found[0][1] < 2:  # What two sheets share, if that is enough.
+        shared = max((a & b for a, b in combinations(headers.values(), 2)), key=len, default=shared)
+    first = next((title for title in headers if shared <= headers[title]), None)
+    cells = {} if first is None else looks[first].columns
+    own = guess_own({name: cells[name] for name in cells if name.casefold() in shared})
+    needed = {name.casefold() for name in own.values()} or shared
+    titles = [title for title in headers if needed <= headers[title]]
+    return titles if len(titles) > 1 and (own or found[0][1] > 1) else []
 
 
 def _texts(sheet: Any, notes: list[str] | None = None) -> Iterator[list[str]]:

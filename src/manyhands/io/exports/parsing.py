@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -359,3 +359,32 @@ def as_table(document: Document, sheet: Sheet) -> None:
         document.rows.append((f"row {number}", row))
         if len(row) != n:
             document.broken.append((f"row {number}", f"{len(row)} fields, and the header has {n}"))
+
+
+def with_same_columns(documents: Sequence[Document], named: Iterable[str] = ()) -> None:
+    """Give the columns of tables one spelling, and leave out, by name, what only some have.
+
+    Names are the same but for case, unless a table has two of such names. Columns that the caller
+    named stay where they are.
+    """
+    folded = [[name.casefold() for name in document.header] for document in documents]
+    if len(documents) < 2 or any(len(set(names)) < len(names) for names in folded):
+        return
+    shared = set(folded[0]).intersection(*folded) | {name.casefold() for name in named}
+    spelled = {name.casefold(): name for d in reversed(documents) for name in d.header}
+    for document, names in zip(documents, folded, strict=True):
+        kept = [i for i, name in enumerate(names) if name in shared]
+        if not kept:
+            continue
+        others = [
+            name for name, key in zip(document.header, names, strict=True) if key not in shared
+        ]
+        if others:
+            document.notes.append(
+                f"left out {', '.join(map(repr, others))}, which not all tables have"
+            )
+        n = len(names)
+        document.header = [spelled[names[i]] for i in kept]
+        document.rows = [
+            (at, [row[i] for i in kept] if len(row) == n else []) for at, row in document.rows
+        ]

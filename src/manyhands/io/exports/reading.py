@@ -19,13 +19,14 @@ from manyhands.annotations.label_sets import NO_YES, Multilabel, check_choice, c
 from manyhands.annotations.passes import warn_of_unused
 from manyhands.annotations.scales import Coded, Scale, check_scale, read_classes, read_scale
 from manyhands.annotations.suspicious import warn_of_alike
+from manyhands.annotations.wide import task_columns
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.io.columns import canonical, preview, with_missing
 from manyhands.io.exports.documents import open_documents
 from manyhands.io.exports.formats import SIMPLE, Format, Recognised, named, recognise
 from manyhands.io.exports.json_tools import UNNAMED_DOCCANO
 from manyhands.io.exports.label_studio import read_config
-from manyhands.io.exports.parsing import Document
+from manyhands.io.exports.parsing import Document, with_same_columns
 from manyhands.io.exports.policy import (
     NoAnswers,
     Repeats,
@@ -142,6 +143,12 @@ def items_of_table(path: PathLike, asked: Asked, instances: AnyArray) -> Export:
 def _gather(found: Recognised, asked: Asked, choices: Choices, *, several: bool) -> Gathered:
     gathered = Gathered()
     owners: dict[tuple[str, Any], str] = {}
+    if choices.annotator_from is not None and found.form.name == "long":
+        tables = [d for d in found.documents if d.kind == "table"]
+        names = [name for d in tables for name in d.header]
+        tasks = [] if asked.task is None else task_columns(asked.task, names)
+        labels = filter(None, [asked.question, asked.label])
+        with_same_columns(tables, [*asked.fields, *tasks, *labels])
     for document in found.documents:
         start, gold = len(gathered.answers), len(gathered.gold)
         lost = {reason: len(where) for reason, where in gathered.lost.items()}
