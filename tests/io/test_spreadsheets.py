@@ -243,6 +243,46 @@ def test_a_row_of_totals_is_refused_by_its_number(tmp_path, suffix, name):
     refused(path, r"row 7 holds totals of the rows above .*delete it")
 
 
+@pytest.mark.parametrize(
+    "last",
+    [
+        [("Prozent", 6, 8, 6)],
+        [("% yes", "60 %", "80 %", "60 %")],
+        [("N yes", 6, 8, 6), ("% yes", 60, 80, 60)],
+        [("Anzahl ja", 13, 17, 16), ("Prozent", 0.5, 0.6, 0.4)],
+        [(None, 6, 8, 6)],
+        [("Zusammen", None, 8, None)],
+    ],
+)
+@pytest.mark.parametrize("suffix", WRITERS)
+@pytest.mark.parametrize("named", ["i{}", "{}"])
+def test_numbers_below_words_are_totals_whatever_their_name(tmp_path, suffix, last, named):
+    rows = [
+        (named.format(i), "ja", *[("nein", "ja")[i % k == 0] for k in (2, 3)]) for i in range(9)
+    ]
+    path = WRITERS[suffix](tmp_path / f"a.{suffix}", ("id", "ann", "bob", "cy"), *rows, *last)
+    which = "row 11 holds" if len(last) == 1 else "rows 11 and 12 hold"
+    refused(path, f"{which} numbers where all rows above hold words", annotators="ann,bob,cy")
+
+
+def test_shares_below_sums_of_numbers_are_totals_too(tmp_path):
+    rows = [("id", "ann", "bob"), *((f"i{i}", i % 3 == 0, i % 2) for i in range(9))]
+    rows = [tuple(int(c) if isinstance(c, bool) else c for c in row) for row in rows]
+    last = [("Anzahl ja", 3, 4), ("Quote ja", "0.33", "0.44")]
+    path = write_csv(tmp_path / "a.csv", *rows, *last)
+    refused(path, "rows 11 and 12 hold totals", format="wide")
+    last[1] = ("i9", 1, 0)
+    path = write_csv(tmp_path / "a.csv", *rows, *last[1:])
+    assert len(read_annotations(path, format="wide").instances) == 10
+
+
+@pytest.mark.parametrize("last", [("i9", "ja", 5, "nein"), ("i9", 5, None, "ja")])
+def test_one_number_among_words_is_no_total(tmp_path, last):
+    rows = [(f"i{i}", "ja", *[("nein", "ja")[i % k == 0] for k in (2, 3)]) for i in range(9)]
+    path = write_csv(tmp_path / "a.csv", ("id", "ann", "bob", "cy"), *rows, last)
+    assert "5" in read_annotations(path, annotators="ann,bob,cy").classes.tolist()
+
+
 def test_two_rows_of_totals_and_a_wide_average(tmp_path):
     rows = [("id", "ann", "bob"), *((f"i{i}", i % 3, i % 2) for i in range(9))]
     totals = [("Sum", 9, 4), ("Mean", "1,0", "0,444")]

@@ -44,7 +44,8 @@ TITLES: Final = 20
 """A header stands below so many rows at most."""
 
 _TOTALS = """
-total totals sum average avg mean median count subtotal min max
+total totals sum average avg mean median count subtotal min max n % percent percentage pct share
+prozent anteil pourcentage porcentaje percentuale procent
 summe gesamt gesamtsumme insgesamt mittelwert durchschnitt schnitt anzahl
 somme moyenne nombre suma promedio recuento media totale conteggio soma média contagem
 totaal som gemiddelde aantal razem średnia celkem součet průměr összesen átlag
@@ -632,11 +633,33 @@ def _is_number(cell: str) -> bool:
 
 def _refuse_totals(sheet: Sheet) -> None:
     """Refuse rows at the end that sum up those above, rather than being one of them."""
-    found = 0
-    while found < min(5, len(sheet.rows) - 1) and _looks_total(sheet.rows[-1 - found]):
+    if below := _numbers_below_words(sheet.rows):
+        shown = ", ".join(repr(cell) for cell in sheet.rows[-below][:4])
+        raise AnnotationError(
+            f"{_rows(sheet.numbers[-below:], 'holds', 'hold')} numbers where all rows above hold "
+            f"words ({shown}), as totals do; delete {'it' if below == 1 else 'them'}, and save the "
+            "file again. If it is an item, write its labels as in the other rows"
+        )
+    found = after = 0
+    # Below a total may stand a row of another name, such as shares below sums.
+    while after < min(3, len(sheet.rows) - 2) and not _looks_total(sheet.rows[-1 - after]):
+        if not _holds_numbers(sheet.rows[-1 - after]):
+            break
+        after += 1
+    if after and not _looks_total(sheet.rows[-1 - after]):
+        after = 0
+    if after:
+        cut = len(sheet.rows) - after
+        position = next(i for i, cell in enumerate(sheet.rows[cut - 1]) if cell.strip())
+        if not _sums_up(sheet.rows[cut - 1], sheet.rows[: cut - 1], position):
+            after = 0
+    while found + after < min(5 + after, len(sheet.rows) - 1) and _looks_total(
+        sheet.rows[-1 - found - after]
+    ):
         found += 1
     if not found:
         return
+    found += after
     above = len(sheet.rows) - found
     # Below groups of rows stand totals of the same name, or subtotals.
     names = {_first(row).strip().casefold() for row in sheet.rows[above:]}
@@ -659,6 +682,47 @@ def _refuse_totals(sheet: Sheet) -> None:
         f"({shown}), not an annotation; delete {'it' if len(places) == 1 else 'them'}, and save "
         "the file again"
     )
+
+
+def _numbers_below_words(rows: Sequence[Sequence[str]]) -> int:
+    """Count the rows at the end with numbers in columns that hold words everywhere above.
+
+    A row counts if it has two such numbers, or one and a gap in a column that is full above.
+    """
+    n = 0
+    while n < min(5, len(rows) - 3) and _holds_numbers(rows[-1 - n]):
+        n += 1
+    if not n:
+        return 0
+    body, last = rows[:-n], rows[-n:]
+    numbers = {i for row in last for i in _places_of_numbers(row)}
+    filled: Counter[int] = Counter()
+    for row in body:
+        for i, cell in enumerate(row):
+            if cell.strip():
+                if i in numbers and _is_number(cell):
+                    return 0
+                filled[i] += 1
+    full = {i for i, k in filled.items() if k > 0.9 * len(body)}
+    for row in last:
+        own = _places_of_numbers(row)
+        gaps = [i for i in full if i >= len(row) or not row[i].strip()]
+        if not all(filled[i] > 1 for i in own) or (len(own) < 2 and not gaps):
+            return 0
+    return n
+
+
+def _places_of_numbers(row: Sequence[str]) -> list[int]:
+    """Positions of the numbers of a row, but for its name."""
+    places = [i for i, cell in enumerate(row) if cell.strip()]
+    return [i for i in places if i and _is_number(row[i])]
+
+
+def _holds_numbers(row: Sequence[str]) -> bool:
+    """Whether a row holds numbers, and nothing else but a name."""
+    cells = _filled(row)
+    others = cells[1:] if cells and not _is_number(cells[0]) else cells
+    return bool(_places_of_numbers(row)) and all(map(_is_number, others))
 
 
 def _first(row: Sequence[str]) -> str:
@@ -700,7 +764,7 @@ def _is_statistic(total: str, values: Sequence[float], n: int) -> bool:
     near = 0.51 * 10**-digits if digits else 1e-9
     known = [sum(values), len(values), n]
     if len(set(values)) > 1:  # The mean of equal numbers is one more of them.
-        known.append(sum(values) / len(values))
+        known += [sum(values) / len(values), 100 * sum(values) / len(values)]
     return any(abs(value - float(total)) <= near for value in known)
 
 
