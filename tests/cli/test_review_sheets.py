@@ -296,3 +296,40 @@ def test_the_explorer_says_how_labels_were_chosen(crowd):
         found = read_gold(file)
         assert sorted(found.tasks[found.random]) == sorted(tasks)
         assert len(found) == 4
+
+
+def test_two_rounds_of_a_review_are_known_together(crowd):
+    def all_right(row):
+        row["label"], row["reviewed"] = crowd[row["task"]], "anna"
+
+    first = done("review", "A.csv", "-n", 5, "--random", 12, "--out", "one.csv")
+    assert "give it to aggregate or fit: --known one.csv\n" in first.stdout
+    one = fill_in(Path("one.csv"), all_right)
+    second = done(
+        "review", "A.csv", "-n", 5, "--random", 12, "--known", "one.csv", "--out", "two.csv"
+    )
+    assert "--known one.csv --known two.csv" in " ".join(second.stdout.split())
+    two = fill_in(Path("two.csv"), all_right)
+    done("aggregate", "A.csv", "--known", "one.csv", "--known", "two.csv", "--out", "labels.csv")
+    header, *rows = read_rows(Path("labels.csv"))
+    known = {row[0] for row in rows if row[header.index("reviewed")] == "yes"}
+    assert known == {row["task"] for row in [*one, *two]}
+    assert len(known) == len(one) + len(two)
+    label = header.index("label")
+    assert all(row[label] == crowd[row[0]] for row in rows if row[0] in known)
+    twice = ("--known", "one.csv", "--known", "two.csv")
+    level = done_json("aggregate", "A.csv", *twice)["level"]
+    assert (level["source"], level["n"]) == ("sample", 24)
+    for command in ("review", "next", "annotators"):
+        done(command, "A.csv", *twice)
+
+
+def test_two_files_that_contradict_each_other_are_refused(crowd):
+    head = ("task", "label")
+    write_csv(Path("one.csv"), [head, ("t1", "bad"), ("t2", "good")])
+    write_csv(Path("two.csv"), [head, ("t3", "bad"), ("t2", "fair")])
+    for command in ("aggregate", "review", "next", "annotators"):
+        refused = run(command, "A.csv", "--known", "one.csv", "--known", "two.csv")
+        assert refused.exit_code == 3
+        said = " ".join(refused.stderr.split())
+        assert "one.csv, row 3: task 't2' has the known label 'good', but two.csv, row 3:" in said

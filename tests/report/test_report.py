@@ -711,3 +711,17 @@ def test_the_comparison_of_methods_is_shown_with_its_doubts():
     assert summarize(table)["selection"] is None
     with pytest.raises(AnnotationError, match="selection is a str"):
         summarize(table, selection="best")
+
+
+def test_sentences_are_apart():
+    """Blocks that end a line take its end with them: the next sentence brings its blank."""
+    folder = resources.files("manyhands.report") / "templates"
+    for file in folder.iterdir():
+        if not file.name.endswith(".html"):
+            continue
+        lines = file.read_text(encoding="utf-8").splitlines()
+        written = [(line, re.sub(r"{%.*?%}", "", line)) for line in lines]
+        written = [(line, text) for line, text in written if text.strip()]
+        for (line, text), (_, after) in pairwise(written):
+            if line.endswith("%}") and re.search(r"[.:;,?]$", text):
+                assert after.lstrip().startswith("<") or after.startswith(" "), (file.name, line)

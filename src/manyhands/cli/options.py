@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple, Optional
 
@@ -84,11 +84,12 @@ Gold = Annotated[
 ]
 
 Known = Annotated[
-    Optional[Path],  # noqa: UP045
+    Optional[list[Path]],  # noqa: UP045
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help="Table task,label of known labels (gold questions), which the method uses.",
+        help="Table task,label of known labels (gold questions, reviewed labels), which the method "
+        "uses. Repeat it to give those of several rounds.",
     ),
 ]
 
@@ -355,6 +356,25 @@ def read_gold_option(
     return found if len(found) else None  # None of a sheet that nobody filled in.
 
 
+def read_known_option(paths: Sequence[Path] | None, options: dict[str, Any]) -> Any:
+    """Read the known labels of all files of --known as one; None if there are none.
+
+    Raises
+    ------
+    AnnotationError
+        If two files give a task different labels.
+    """
+    from manyhands.io.gold import join_gold
+
+    found = []
+    for path in paths or ():
+        gold = read_gold_option(path, options, "--known")
+        if gold is not None:
+            places = (path.name,) * len(gold)
+            found.append(replace(gold, at=places) if gold.at is None else gold)
+    return join_gold(found)
+
+
 def _is_among(path: Path, paths: Path | Sequence[Path]) -> bool:
     """Whether a file is one of those that the annotations are read from."""
     own = [paths] if isinstance(paths, Path) else paths
@@ -407,13 +427,15 @@ def warned_once() -> Iterator[None]:
         warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
 
-def read_gold_of_fit(path: Path | None, table: Any, options: dict[str, Any]) -> dict[str, Any]:
+def read_gold_of_fit(
+    paths: Sequence[Path] | None, table: Any, options: dict[str, Any]
+) -> dict[str, Any]:
     """Arguments of an aggregator's ``fit``: labels of --known, and which were drawn at random."""
     import numpy as np
 
     from manyhands.jobs.gold import match_gold
 
-    gold = read_gold_option(path, options, "--known")
+    gold = read_known_option(paths, options)
     if gold is None:
         return {}
     rows = match_gold(gold, table)

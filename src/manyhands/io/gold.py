@@ -260,6 +260,65 @@ def read_gold(
         return GoldFile(ids, labels, splits, int((~looked).sum()), _how_chosen(frame), at)
 
 
+def join_gold(files: Sequence[GoldFile]) -> GoldFile | None:
+    """Join known labels of several files, such as those of two rounds of a review.
+
+    A task that occurs in several is random if it was drawn at random in one of them.
+
+    Raises
+    ------
+    AnnotationError
+        If two files give a task different labels.
+
+    Examples
+    --------
+    >>> first, second = (GoldFile(np.array([i, 3]), np.array(["a", "b"])) for i in (1, 2))
+    >>> join_gold([first, second]).tasks.tolist()
+    [1, 3, 2]
+    """
+    if len(files) < 2:
+        return files[0] if files else None
+    tasks = _of_one_type([gold.tasks.tolist() for gold in files])
+    labels = _of_one_type([gold.labels.tolist() for gold in files])
+    first: dict[Any, tuple[int, int]] = {}
+    chosen: dict[Any, str] = {}
+    for f, gold in enumerate(files):
+        for i, (task, label) in enumerate(zip(tasks[f], labels[f], strict=True)):
+            g, k = first.setdefault(task, (f, i))
+            if labels[g][k] is None:
+                g, k = first[task] = (f, i)
+            if label is not None and label != labels[g][k]:
+                raise AnnotationError(
+                    f"{files[g].named(k)} has the known label {labels[g][k]!r}, but "
+                    f"{gold.named(i)} has {label!r}. Correct one of them, or delete the row"
+                )
+            told = "" if gold.chosen is None else str(gold.chosen[i])
+            chosen[task] = told if told == "random" else chosen.get(task) or told
+    values = [labels[f][i] for f, i in first.values()]
+    raw = np.array(values, dtype=object)
+    kept = raw if missing_mask(raw).any() else np.array(values)
+    splits, at = None, None
+    if any(gold.splits is not None for gold in files):
+        # A file without splits is of no part of the data.
+        parts = [["all"] * len(g) if g.splits is None else g.splits.tolist() for g in files]
+        splits = np.array([parts[f][i] for f, i in first.values()], dtype=str)
+    if all(gold.at is not None for gold in files):
+        at = tuple(str((files[f].at or ())[i]) for f, i in first.values())
+    how = np.array(list(chosen.values()), dtype=str)
+    is_told = any(gold.chosen is not None for gold in files)
+    n_idle = sum(gold.n_not_reviewed for gold in files)
+    ids = make_vocabulary(list(first), "task")
+    return GoldFile(ids, kept, splits, n_idle, how if is_told else None, at)
+
+
+def _of_one_type(columns: list[list[Any]]) -> list[list[Any]]:
+    """Make values text if some are text, so that "12" and 12 are one; None stays."""
+    kinds = {isinstance(v, str) for values in columns for v in values if v is not None}
+    if len(kinds) < 2:
+        return columns
+    return [[None if v is None else str(v) for v in values] for values in columns]
+
+
 def _of_long(frame: Frame, names: dict[str, str]) -> tuple[Frame, dict[str, str]]:
     """Read the gold labels beside annotations, each once: in the column that is called so.
 

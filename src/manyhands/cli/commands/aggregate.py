@@ -20,6 +20,7 @@ from manyhands.cli.options import (
     one_or_all,
     open_store,
     read_gold_option,
+    read_known_option,
 )
 from manyhands.cli.output import (
     count_with_share,
@@ -190,7 +191,7 @@ def aggregate(
 
     out = how.out
     within = [] if out is None else [out / name for name in (*OUTPUTS, tool_file(how.to.value))]
-    read = [*tables, how.gold, how.known, how.history, *reading.files]
+    read = [*tables, how.gold, *(how.known or ()), how.history, *reading.files]
     refuse_overwriting([out, *within], read)
     how.check(reading, {"--checkpoint": checkpoint, "--dask": dask})
     store = open_store(tables)
@@ -244,7 +245,7 @@ def _of_store(
             _method(how),
             read_gold_option(how.gold, options),
             how.out,
-            known=read_gold_option(how.known, options, "--known"),
+            known=read_known_option(how.known, options),
             history=None if how.history is None else read_history(how.history, store, **own),
             checkpoint=checkpoint,
             engine=engine,
@@ -270,7 +271,7 @@ def _of_tables(
     options = reading.arguments()
     aggregator: Any = None if how.continue_ else _method(how)
     gold = read_gold_option(how.gold, options, annotations=tables)
-    known = read_gold_option(how.known, options, "--known")
+    known = read_known_option(how.known, options)
     if how.out is not None:
         check_output(how.out, how.to.value)
     path = one_or_all(tables)

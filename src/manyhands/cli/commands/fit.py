@@ -22,7 +22,7 @@ from manyhands.cli.options import (
     OutFolder,
     Seed,
     Settings,
-    read_gold_option,
+    read_known_option,
 )
 from manyhands.cli.output import print_json, print_table, say, say_actions, show_spread, visible
 from manyhands.cli.params import (
@@ -183,7 +183,7 @@ def fit(
     """
     from manyhands.jobs import OUTPUTS
 
-    read = [*inputs.files, *annotations, how.gold, how.known, *reading.files]
+    read = [*inputs.files, *annotations, how.gold, *(how.known or ()), *reading.files]
     refuse_overwriting([out / name for name in OUTPUTS], read)
     files = Files(inputs, annotations, how.gold, out, reading.arguments(), keep_formulas)
     beside = {**how.from_the_start, **on.given}
@@ -227,7 +227,7 @@ def _train(how: Training, files: Files, on: DeviceOptions, *, json: bool) -> Non
         raise typer.Exit(launch(on.to_launch))
     rows, table = files.read()
     gold = files.gold_of(table)
-    known = read_gold_option(how.known, files.options, "--known")
+    known = read_known_option(how.known, files.options)
     encoder = files.inputs.encoder(how.seed)
     export = files.export()
     if not is_quiet:

@@ -18,6 +18,7 @@ from manyhands.cli.options import (
     Inputs,
     Json,
     KeepFormulas,
+    Known,
     OutFile,
     Seed,
     TablePaths,
@@ -146,7 +147,7 @@ def next_(
     load: Load = None,
     cost: Cost = None,
     pairs: Pairs = None,
-    known: Gold = None,
+    known: Known = None,
     gold: Truth = None,
     audit: Audit = None,
     min_gain: MinGain = 0.02,
@@ -171,7 +172,7 @@ def next_(
     from manyhands.report.levels import told_of_new_items
     from manyhands.report.planning import enough, priced
 
-    refuse_overwriting([out], [*tables, cost, pairs, known, gold, audit, *inputs.files])
+    refuse_overwriting([out], [*tables, cost, pairs, *(known or ()), gold, audit, *inputs.files])
     check_out(out)
     if to is Batch.label_studio and (out is None or out.suffix.lower() != ".json"):
         raise AnnotationError("--to label-studio writes tasks; name a .json file with --out")
@@ -279,7 +280,7 @@ def review(
     n: QueueSize = None,
     random: RandomSize = 0,
     inputs: Joining,
-    known: Gold = None,
+    known: Known = None,
     out: OutFile = None,
     seed: Seed = 0,
     reading: FamilyReading,
@@ -299,7 +300,7 @@ def review(
     from manyhands.io.contents import with_shown
     from manyhands.planning.pool import counted
 
-    refuse_overwriting([out], [*tables, *inputs.files, known])
+    refuse_overwriting([out], [*tables, *inputs.files, *(known or ())])
     check_out(out)
     options = reading.arguments()
     read = read_planned(tables, options, inputs, seed)
@@ -320,9 +321,10 @@ def review(
     print_columns(f"{counted(len(queue), by.value)} to check", brief)
     say("probability_wrong: how probably the label is wrong, by the model; suggestion: what else")
     if out is not None and by is By.label:
+        files = " ".join(f"--known {path}" for path in [*(known or ()), out])
         say(
             f"next: in {out}, correct the column 'label', write your name into 'reviewed' of every "
-            f"row that you looked at, and give the file to aggregate or fit as --known {out}"
+            f"row that you looked at, and give it to aggregate or fit: {files}"
         )
     if by is By.label and n_review["review"]:
         say(
@@ -347,7 +349,7 @@ def annotators(
     *,
     tables: TablePaths,
     teach: Teach = None,
-    known: Gold = None,
+    known: Known = None,
     gold: Truth = None,
     out: OutFile = None,
     reading: FamilyReading,
@@ -366,7 +368,7 @@ def annotators(
     from manyhands.jobs import profile_annotators
     from manyhands.planning.screening import LEVEL
 
-    refuse_overwriting([out], [*tables, known, gold])
+    refuse_overwriting([out], [*tables, *(known or ()), gold])
     check_out(out)
     books = [path for path in tables if path.is_file() and is_workbook(path)]
     if reading.sheet is not None and not books:
