@@ -414,7 +414,8 @@ def test_gold_of_unknown_tasks_is_named(home):
     rows = read_rows(home / "gold_plain.csv")
     write_csv(home / "gold_more.csv", [*rows, ("100", "1"), ("101", "1")])
     told = done(*fit_arguments("--gold", "gold_more.csv")).stderr
-    assert "2 of 50 tasks with gold (100, 101) are not among the 48 instances" in told
+    assert "2 of 50 tasks with gold are not among the 48 instances (0, 1, ..., 47)" in told
+    assert "(gold_more.csv, row 50: task 100; " in told
 
 
 def test_gold_never_changes_what_is_learnt(home):

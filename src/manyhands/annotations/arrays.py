@@ -197,9 +197,9 @@ def _doubt_minus_one(A: AnyArray, minus_one: BoolArray) -> None:
     error = np.sqrt(2 / (n * n_annotators * (n_annotators - 1)))
     if beyond > max(MINUS_ONE_AGREES, 3 * error):
         warn_caller(
-            f"A has no empty cell, and {minus_one.sum():,} cells with -1 were read as no annotation. "
-            "They come together in rows, as votes for a grade below 0 would. If -1 is a class, "
-            "pass classes=[-1, 0, 1]; if not, pass classes=[0, 1]"
+            f"A has no empty cell, and {minus_one.sum():,} cells with -1 were read as no "
+            "annotation. They come together in rows, as votes for a grade below 0 would. If -1 is "
+            "a class, pass classes=[-1, 0, 1]; if not, pass classes=[0, 1]"
         )
 
 

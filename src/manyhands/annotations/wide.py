@@ -656,8 +656,8 @@ def guess_long(columns: Cells, known: Mapping[str, str] | None = None) -> dict[s
 
     Examples
     --------
-    >>> cells = {"prompt": ["p", "p", "q"], "judge": ["j", "k", "j"], "verdict": ["1", "2", "1"]}
-    >>> guess_long(cells)
+    >>> prompts, judges = ["p", "p", "q", "q"], ["j", "k", "j", "k"]
+    >>> guess_long({"prompt": prompts, "judge": judges, "verdict": ["1", "2", "2", "1"]})
     {'task': 'prompt', 'worker': 'judge', 'label': 'verdict'}
     """
     known = {} if known is None else known

@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 
 from manyhands.annotations.wide import UnclearColumnsError
 from manyhands.cli.output import note, notes_on_stderr, visible
-from manyhands.cli.reading import FamilyReading, as_arguments
+from manyhands.cli.reading import FamilyReading, as_arguments, option_of
 from manyhands.cli.translation import with_options
 from manyhands.exceptions import (
     DivergenceError,
@@ -63,10 +63,11 @@ def mended(options: dict[str, Any]) -> str:
     """Write the command that is running, with further options of reading."""
     given = _GIVEN.get()
     more = as_arguments(FamilyReading(), options)
+    replaced = [option_of(FamilyReading, field) for field in options]
     kept, words = [], iter(given)
     for word in words:
         name, equals, _ = word.partition("=")
-        if name not in more[::2]:
+        if name not in replaced:
             kept.append(word)
         elif not equals:
             next(words, None)  # Its value, which is another one now.

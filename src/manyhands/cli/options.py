@@ -378,7 +378,7 @@ def read_known_option(paths: Sequence[Path] | None, options: dict[str, Any]) -> 
 def _is_among(path: Path, paths: Path | Sequence[Path]) -> bool:
     """Whether a file is one of those that the annotations are read from."""
     own = [paths] if isinstance(paths, Path) else paths
-    return any(other.exists() and other.samefile(path) for other in own)
+    return path.exists() and any(other.exists() and other.samefile(path) for other in own)
 
 
 class ReadTable(NamedTuple):

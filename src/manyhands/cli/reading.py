@@ -256,8 +256,12 @@ def _as_text(value: Any) -> Any:
     return names[0] if len(names) == 1 else ",".join(name.replace(",", "?") for name in names)
 
 
-def _option_of(name: str, hint: Any) -> str:
+def option_of(reading: type[Reading], field: str) -> str:
     """Name of a field's option on the command line."""
+    return _option_of(field, get_type_hints(reading, include_extras=True)[field])
+
+
+def _option_of(name: str, hint: Any) -> str:
     (info,) = [part for part in get_args(hint) if isinstance(part, OptionInfo)]
     declared = [text for text in info.param_decls or () if text.startswith("--")]
     return declared[0].split("/")[0] if declared else f"--{name.replace('_', '-')}"
