@@ -51,6 +51,89 @@ def test_columns_of_a_long_table_are_told_by_their_values(tmp_path, given, order
     assert table.n_annotations == len(rows) - 1
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        ("Statement no.", "Respondent", "How far do you agree?"),
+        ("Aufsatz", "Prüfer", "Note"),
+        ("Gene", "Curator", "Call"),
+        ("Text", "Time", "Comment"),
+    ],
+)
+@pytest.mark.parametrize("ids", [ITEMS, [str(i) for i in range(1, 13)]])
+def test_three_columns_are_told_by_their_values_whatever_they_are_called(tmp_path, header, ids):
+    draw = random.Random(1)
+    rows = [(i, who, draw.choice(LABELS[:2])) for i in ids for who in PEOPLE[:3]]
+    path = write_csv(tmp_path / "a.csv", header, *rows, separator=";")
+    command = advised(run("describe", path))
+    assert command[-6:] == ["--task", header[0], "--worker", header[1], "--label", header[2]]
+    columns = dict(zip(("task", "worker", "label"), header, strict=True))
+    assert read_annotations(path, **columns).shape == (12, 3)
+
+
+def test_no_command_is_printed_if_none_is_likely(tmp_path):
+    rows = [(f"n{i}", f"s{i % 7}", "uvw"[i % 3]) for i in range(14)]
+    path = write_csv(tmp_path / "a.csv", ("Ort", "Art", "Sorte"), *rows)
+    said = run("describe", path)
+    assert said.exit_code == 3
+    assert "The likeliest command" not in said.stderr
+
+
+@pytest.mark.parametrize("tick", ["x", "X", "✓", "1", "ja"])
+@pytest.mark.parametrize("named", [[], ["--annotators", "Price,Delivery,Quality"]])
+def test_ticks_of_options_are_no_annotators(tmp_path, tick, named):
+    rows = [(k, *(tick if k % d == 0 else "" for d in (2, 3, 5))) for k in range(1, 31)]
+    path = write_csv(tmp_path / "a.csv", ("Complaint", "Price", "Delivery", "Quality"), *rows)
+    said = run("describe", path, *named).stderr
+    assert "they look like options that were ticked, not like annotators" in said
+    assert "--multilabel split --option Price" in said
+
+
+def test_counts_beside_their_sum_are_counts(tmp_path):
+    rows = [(f"img{k}", k % 3, k % 4, k % 2, k % 3 + k % 4 + k % 2) for k in range(1, 12)]
+    header = ("Image", "Cat", "Dog", "Neither", "Total votes")
+    path = write_csv(tmp_path / "a.csv", header, *rows)
+    command = advised(run("describe", path))
+    assert command[-2:] == ["--format", "counts"]
+    assert run(*command).exit_code == 0
+
+
+@pytest.mark.parametrize("first", ["Coder", "Name", "Annotator"])
+def test_a_transposed_table_is_named(tmp_path, first):
+    header = (first, *(f"Item {k}" for k in range(1, 21)))
+    rows = [(who, *("ab"[(k + n) % 2] for k in range(20))) for n, who in enumerate(PEOPLE)]
+    path = write_csv(tmp_path / "a.csv", header, *rows)
+    said = run("describe", path).stderr
+    assert "the table is transposed" in said
+    assert "Paste Special > Transpose" in said
+    assert "The likeliest command" not in said
+
+
+def test_an_annotator_with_other_spellings_is_named(tmp_path):
+    rows = [(k, *("TRUE" if k % d else "FALSE" for d in (2, 3))) for k in range(12)]
+    rows = [(*row, "WAHR" if k % 2 else "FALSCH") for k, row in enumerate(rows)]
+    path = write_csv(tmp_path / "a.csv", ("item", "Anna", "Bo", "Cy"), *rows)
+    said = run("describe", path).stderr
+    assert "'Cy' would be left out" in said
+    assert "'FALSCH', 'WAHR'" in said
+
+
+def test_names_that_became_dates_are_named_in_csv(tmp_path):
+    genes = ["TP53", "1-Mar", "BRCA1", "2-Sep"]
+    rows = [(g, who, "ab"[k % 2]) for k, g in enumerate(genes) for who in PEOPLE]
+    path = write_csv(tmp_path / "a.csv", ("task", "worker", "label"), *rows)
+    said = run("describe", path)
+    assert "column 'task' holds '1-Mar' (row 6), which looks like a date" in said.output
+
+
+def test_the_headline_of_counts_says_why_nothing_is_known(tmp_path):
+    rows = [(k, 3 + k % 4, 1 + k % 2) for k in range(20)]
+    path = write_csv(tmp_path / "a.csv", ("item", "count_a", "count_b"), *rows)
+    said = run("aggregate", path, "--format", "counts").output
+    assert "most items have one annotation" not in said
+    assert "nobody knows who gave which vote" in said
+
+
 def test_gold_and_properties_are_no_labels():
     rows = annotations()
     gold = {item: LABELS[k % 3] for k, item in enumerate(ITEMS)}

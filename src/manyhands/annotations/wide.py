@@ -39,6 +39,9 @@ SHARED = 0.5
 CONTESTED = 10
 """A column that sides with the majority in so many contested rows is computed from the others."""
 
+SHORTENED = re.compile(r"\d([.,]\d+)?[eE]\+\d\d")
+"""Numbers that a spreadsheet shortened, of which several were different ids."""
+
 FEW_CELLS = 4
 """A column of fewer cells says little about its vocabulary."""
 
@@ -67,6 +70,9 @@ def _set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
+TICKS = _set("x ✓ ✔ ☑ √ 1 yes y true ja oui sí sì tak wahr vrai vero verdadero")
+"""Values, in lower case, that tick an option where other cells are empty."""
+
 ANNOTATOR_WORDS = _set(
     "ann anno annotator annotators worker workers turk turker rater coder judge labeler labeller "
     "user reviewer assessor crowdworker expert person participant"
@@ -74,6 +80,9 @@ ANNOTATOR_WORDS = _set(
 LABEL_WORDS = _set(
     "label labels answer response rating score vote annotation judgment judgement class category "
     "grade choice code decision"
+)
+ITEM_WORDS = _set(
+    "task instance example sample sentence text image statement case unit doc document"
 )
 QUESTION_WORDS = _set("q question item feature f x v var col column aspect attribute")
 
@@ -260,6 +269,9 @@ class Roles:
     why: str = ""
     named: dict[str, Any] = field(default_factory=dict)
 
+
+OTHER_VALUES = "its values are not those of the annotators"
+"""Why a column of labels is no annotator's."""
 
 NAME_COLUMNS = (
     "if each row is one annotation, name its columns with task=, worker= and label=; if some "
@@ -644,15 +656,7 @@ def may_be_wide(columns: Cells) -> bool:
 def guess_long(columns: Cells, known: Mapping[str, str] | None = None) -> dict[str, str]:
     """Guess the columns of a table with one row per annotation; empty if none is a good guess.
 
-    Each annotator answers for an instance once, so hardly a pair of instance and annotator repeats,
-    although both repeat. A label says more than the instance and the annotator alone: it is no
-    function of either. Names decide between columns whose values fit equally well.
-
-    Parameters
-    ----------
-    columns : mapping from str to cells
-    known : dict {"task", "worker" or "label": column}, optional
-        Columns that are named already.
+    Of three columns, the values decide even if a name says something else.
 
     Examples
     --------
@@ -661,6 +665,28 @@ def guess_long(columns: Cells, known: Mapping[str, str] | None = None) -> dict[s
     {'task': 'prompt', 'worker': 'judge', 'label': 'verdict'}
     """
     known = {} if known is None else known
+    guess = _guess_long(columns, known)
+    filled = [name for name, cells in columns.items() if any(cells)]
+    return guess or (_guess_long(columns, known, by_names=False) if len(filled) == 3 else {})
+
+
+def _guess_long(
+    columns: Cells, known: Mapping[str, str], *, by_names: bool = True
+) -> dict[str, str]:
+    """Guess the columns of a table with one row per annotation.
+
+    Each annotator answers for an instance once, so hardly a pair of instance and annotator repeats,
+    although both repeat. A label says more than the instance and the annotator alone: it is no
+    function of either. Names decide between columns whose values fit equally well.
+
+    Parameters
+    ----------
+    columns : mapping from str to cells
+    known : dict {"task", "worker" or "label": column}
+        Columns that are named already.
+    by_names : bool
+        Leave out columns whose names say that they hold something else, such as notes.
+    """
     cells = {name: columns[name][:HEAD_OF_LONG] for name in columns}
     n = len(next(iter(cells.values()), ()))
     counts = {name: len(set(filter(None, values))) for name, values in cells.items()}
@@ -669,7 +695,9 @@ def guess_long(columns: Cells, known: Mapping[str, str] | None = None) -> dict[s
         return {}
     kinds = {"task": ("", "id", "text"), "worker": ("", "id"), "label": ("",)}
     tasks, workers, labels = (
-        [known[role]] if role in known else [m for m in repeated if kind_of(m) in kinds[role]]
+        [known[role]]
+        if role in known
+        else [m for m in repeated if not by_names or kind_of(m) in kinds[role]]
         for role in kinds
     )
     best: dict[str, str] = {}
@@ -678,7 +706,8 @@ def guess_long(columns: Cells, known: Mapping[str, str] | None = None) -> dict[s
         if task not in tasks or worker not in workers or _is_prose(cells[worker]):
             continue
         pairs = list(zip(cells[task], cells[worker], strict=True))
-        once = len(set(pairs)) / len(pairs)
+        whole = [pair for pair in pairs if not SHORTENED.fullmatch(pair[0])] or pairs
+        once = len(set(whole)) / len(whole)
         if once < ONCE or len(set(pairs)) == max(counts[task], counts[worker]):
             continue  # Pairs repeat, or one of the columns is a property of the other.
         for label in labels:
@@ -774,6 +803,60 @@ def header_of_data(columns: Cells) -> str:
     )
 
 
+def another_layout(columns: Cells) -> str:
+    """Say that a table is transposed, or holds ticks, with what to do; "" if it is neither.
+
+    Examples
+    --------
+    >>> another_layout({"Coder": ["Ann", "Bob"], "Item 1": ["a", "b"], "Item 2": ["a", "a"]})[:43]
+    'the table is transposed: its rows are the a'
+    """
+    return _transposed(columns) or ticked_options(columns)
+
+
+def _transposed(columns: Cells) -> str:
+    names = list(columns)
+    if len(names) < 3 or not _all_differ(columns[names[0]]):
+        return ""
+    first, others = names[0], names[1:]
+    values = {value for name in others for value in distinct(columns[name])}
+    n = sum(bool(cell) for name in others for cell in columns[name])
+    family = next((f for f in _families(others) if len(f.members) == len(others)), None)
+    items = family is not None and bool(set(family.words) & (QUESTION_WORDS | ITEM_WORDS))
+    called = bool(set(words_of(first)) & ANNOTATOR_WORDS) and not kind_of(first)
+    people = called or set(words_of(first)) <= {"name", "initials"} or not first
+    if not (people and (items or (called and len(others) > len(columns[first])))):
+        return ""
+    if len(values) > max(FEW, n / 4) or any(map(_is_prose, map(columns.__getitem__, others))):
+        return ""
+    return (
+        f"the table is transposed: its rows are the annotators ({_listed(columns[first])}), and "
+        f"its columns the items ({_listed(others)}). Turn it, in a spreadsheet by copying it and "
+        "Paste Special > Transpose, so that each item has a row and each annotator a column"
+    )
+
+
+def ticked_options(columns: Cells) -> str:
+    """Say that columns hold ticks of options, beside empty cells; "" if none do."""
+    ticked: dict[str, list[str]] = {}
+    for name, cells in columns.items():
+        found = set(cells)
+        if len(found) == 2 and "" in found:
+            (value,) = found - {""}
+            if value.casefold() in TICKS:
+                ticked.setdefault(value.casefold(), []).append(name)
+    value, names = max(ticked.items(), key=lambda pair: len(pair[1]), default=("", []))
+    if len(names) < 2:
+        return ""
+    return (
+        f"{_listed(names)} hold {value!r} or nothing: they look like options that were ticked, not "
+        "like annotators. Write the names of the ticked options into one column of labels, such as "
+        f"'{names[0]};{names[1]}' in one cell, with a column of items and one of annotators, and "
+        f"read that with multilabel='split', option={names[0]!r}. If each column is an "
+        "annotator's, write what an empty cell means, such as 'no', into the empty cells"
+    )
+
+
 def missing_columns(
     absent: Mapping[str, str], present: Mapping[str, str], columns: Cells
 ) -> UnclearColumnsError:
@@ -789,6 +872,8 @@ def missing_columns(
     named = [f"{argument}={name!r}" for argument, name in absent.items()]
     listed = " and ".join([*filter(None, [", ".join(named[:-1])]), named[-1]])
     problem = f"{listed} {'is not a column' if len(named) == 1 else 'are not columns'}"
+    if other := another_layout(columns):
+        return UnclearColumnsError(f"{problem}; {other}", columns, {}, "")
     own = {role: name for role, name in present.items() if role in ("task", "worker", "label")}
     guess = guess_long(columns, own)
     left = [name for name in columns if name not in present.values()]
@@ -994,7 +1079,7 @@ class _Judged:
         if self.has_fractions(name):
             return "it holds fractions, as scores and shares do"
         if self.within(name, vocabulary) < SHARED:
-            return "its values are not those of the annotators"
+            return OTHER_VALUES
         return "it is not among the annotators"
 
     def recognised(self) -> Roles:
@@ -1021,7 +1106,8 @@ class _Judged:
             called = [f for f in families if f.says(ANNOTATOR_WORDS)]
             called = called or [f for f in families if f.says(LABEL_WORDS)]
             if len(called) != 1:
-                raise self.unclear("several groups of columns could be the annotators", left)
+                first = list(families[0].members.values())
+                raise self.unclear("several groups of columns could be the annotators", first)
             families = called
         if families:
             return self.from_family(families[0], left)
@@ -1101,9 +1187,11 @@ class _Judged:
         if not groups and self.are_codes(left):
             groups = [list(left)]
         if not groups:
-            raise self.unclear("no two columns share a small vocabulary, as annotators do", left)
+            only = left if len(left) == 1 else []
+            raise self.unclear("no two columns share a small vocabulary, as annotators do", only)
         if len(groups) > 1:
-            raise self.unclear("several groups of columns could be the annotators", left)
+            first = max(groups, key=len)
+            raise self.unclear("several groups of columns could be the annotators", first)
         group = groups[0]
         if len(self.vocabulary(group)) > FEW:
             raise self.unclear(
@@ -1195,9 +1283,9 @@ class _Judged:
         self, problem: str, guess: Sequence[str], options: Mapping[str, Any] | None = None
     ) -> UnclearColumnsError:
         """Say what cannot be told, with the options that would settle it."""
-        likely = list(guess) or [name for name in self.names if self.counts[name]]
-        options = options or {"annotators": brief_names(likely, list(self.columns))}
-        return UnclearColumnsError(problem, self.columns, options)
+        if guess and not options:
+            options = {"annotators": brief_names(guess, list(self.columns))}
+        return UnclearColumnsError(problem, self.columns, options or {})
 
 
 def _shown(names: Sequence[str]) -> str:

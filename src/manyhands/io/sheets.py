@@ -499,6 +499,7 @@ def sheet_of(
         )
     _trim(sheet)
     _note_shortened(sheet)
+    _note_dates(sheet)
     if sheet.complete:
         _refuse_totals(sheet)
     return sheet
@@ -576,6 +577,30 @@ def _note_shortened(sheet: Sheet) -> None:
                     "and open it with that column as text"
                 )
                 return
+
+
+_MONTHS = "jan|feb|mar|mär|mrz|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez"
+_DATED = re.compile(rf"\d{{1,2}}[-. ]({_MONTHS})[a-z]*\.?|({_MONTHS})[a-z]*\.?[- ]\d\d", re.I)
+DATED_ROWS: Final = 20_000
+"""Rows in which ids that became dates are looked for."""
+
+
+def _note_dates(sheet: Sheet) -> None:
+    """Say that a spreadsheet made dates of some names of a column, such as 1-Mar of MARCH1."""
+    places: dict[int, int] = {}
+    for i, row in enumerate(sheet.rows[:DATED_ROWS]):
+        for place, cell in enumerate(row):
+            if 4 < len(cell) < 9 and place not in places and _DATED.fullmatch(cell.strip()):
+                places[place] = i
+    for place, i in places.items():
+        cells = [row[place] if place < len(row) else "" for row in sheet.rows[:DATED_ROWS]]
+        if place < len(sheet.header) and not all(_DATED.fullmatch(c.strip()) for c in cells if c):
+            sheet.notes.append(
+                f"column {sheet.header[place]!r} holds {cells[i]!r} (row {sheet.numbers[i]}), "
+                "which looks like a date, and other cells of its column do not: spreadsheets turn names "
+                "such as MARCH1 and text such as 1-2 into dates. If these are no dates, export the "
+                "original again, and open it with that column as text"
+            )
 
 
 def _unquote_rows(sheet: Sheet) -> None:

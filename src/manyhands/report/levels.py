@@ -68,6 +68,7 @@ def tell_labels(
         "n_known": _n_known(table, measured.get("fitted") or model),
         "labels": None if level is None else level.to_dict(),
         "identified": bool(is_decided),
+        "anonymous": not getattr(table, "annotators_known", True),
     }
     return Told(level, headline({"levels": levels, "data": {"n_classes": table.n_classes}}))
 
@@ -102,6 +103,7 @@ def levels_section(inputs: Inputs, new_items: Level | None = None) -> dict[str, 
         "n": int(inputs.annotated.sum()),
         "n_known": _n_known(inputs.table, inputs.aggregator or model),
         "identified": bool(np.mean(inputs.identified[inputs.annotated]) > 0.5),
+        "anonymous": not getattr(inputs.table, "annotators_known", True),
         "labels": None if level is None else level.to_dict(),
         "new_items": None if new_items is None else new_items.to_dict(),
         "has_classifier": inputs.classifier is not None,
@@ -227,6 +229,10 @@ def headline(summary: Summary) -> str:
         why = "most items have one annotation, so that no two answers can be compared"
         if summary["data"]["n_classes"] < 2:
             why = "there is one class only"
+        elif found.get("anonymous"):
+            why = (
+                "nobody knows who gave which vote, so that no annotator can be compared with others"
+            )
         elif not found.get("identified", True):
             why = "nothing in the annotations decides who is right"
         elif summary["data"]["n_classes"] > MANY:

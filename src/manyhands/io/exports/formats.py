@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from manyhands.annotations.wide import (
+    OTHER_VALUES,
     UnclearColumnsError,
+    another_layout,
+    distinct,
     find_roles,
     guess_long,
     guess_own,
@@ -325,7 +328,19 @@ def _unsure(document: Document, form: Format) -> AnnotationError:
         columns = layouts.wide_columns(document, layouts.HEAD)
     except AnnotationError:
         return AnnotationError(f"{problem}; {mend}")
-    named = find_roles(columns).named if form.name == "wide" else {}
+    if form.name != "wide":
+        return UnclearColumnsError(problem, columns, {"format": form.name}, mend)
+    if other := another_layout(columns):
+        return AnnotationError(f"{document.name}: {other}")
+    roles = find_roles(columns)
+    named = roles.named
+    odd = [name for name, reason in roles.others.items() if reason == OTHER_VALUES]
+    if odd:
+        values = ", ".join(map(repr, distinct(columns[odd[0]])[:3]))
+        problem += (
+            f", and {odd[0]!r} would be left out, because {OTHER_VALUES} ({values}); if they mean "
+            "the same, write them in the same way, or list them in mapping="
+        )
     return UnclearColumnsError(problem, columns, {"format": form.name} | named, mend)
 
 
@@ -337,8 +352,8 @@ def _unknown(documents: list[Document], asked: Asked) -> AnnotationError:
         columns = layouts.wide_columns(first, layouts.HEAD)
     except AnnotationError:
         columns = {}
-    if data := header_of_data(columns):
-        return AnnotationError(f"{first.name}: {data}")
+    if other := header_of_data(columns) or another_layout(columns):
+        return AnnotationError(f"{first.name}: {other}")
     if guess := guess_long(columns):
         looks = f"{problem} by the names of the columns, but each row looks like one annotation"
         return UnclearColumnsError(looks, columns, guess, "")

@@ -23,6 +23,7 @@ from manyhands.annotations.wide import (
     joined_id,
     kind_of,
     task_columns,
+    ticked_options,
 )
 from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import find_name, note_of_gold, preview, spaces_left_out, trimmed
@@ -242,6 +243,9 @@ def read_wide(document: Document, into: Gathered, asked: Asked) -> None:
         )
     except UnclearColumnsError as error:
         raise error.of(document.name) from error
+    labels = {name: columns[name] for name in roles.annotators}
+    if asked.classes is None and (ticks := ticked_options(labels)):
+        raise AnnotationError(f"{document.name}: {ticks}")
     _account_for(roles, columns, into, named=not roles.why)
     kept = [
         name

@@ -34,6 +34,9 @@ _PLACE = re.compile(
 VOTES = (*LABEL_LISTS, "votes", "ratings", "judgements", "judgments")
 """Names of a column of lists."""
 
+COUNTED = frozenset({"vote", "annotation", "judgement", "judgment"})
+"""Words in the name of the sum of a table of counts, rather than of grades."""
+
 LEAST_ROWS = 3
 """Rows of the same sum below which a table of numbers is not taken for counts."""
 
@@ -56,7 +59,9 @@ def is_counts(document: Document) -> bool:
     """Table with the number of votes per class: columns such as "count_cat", or of a common sum."""
     document = _as_table(document)
     found = _count_columns(document, Asked())
-    return found is not None and (found.named or _have_one_sum(document, found))
+    return found is not None and (
+        found.named or _have_one_sum(document, found) or _have_their_sum(document, found)
+    )
 
 
 def certainly_counts(document: Document) -> bool:
@@ -152,6 +157,17 @@ def _have_one_sum(document: Document, found: _Columns) -> bool:
         return False
     sums = set(_sums(document, found.counts))
     return len(document.rows) >= LEAST_ROWS and len(sums) == 1 and min(sums) > 1
+
+
+def _have_their_sum(document: Document, found: _Columns) -> bool:
+    """Whether a column is called a number of votes, and is the sum of all the others."""
+    called = [i for i in found.totals if words_of_total(document.header[i]) & COUNTED]
+    return (
+        not found.others
+        and len(document.rows) >= LEAST_ROWS
+        and bool(called)
+        and all(_is_sum(document, i, found.counts) for i in called)
+    )
 
 
 def read_counts(document: Document, into: Gathered, asked: Asked) -> None:
