@@ -597,9 +597,9 @@ def _note_dates(sheet: Sheet) -> None:
         if place < len(sheet.header) and not all(_DATED.fullmatch(c.strip()) for c in cells if c):
             sheet.notes.append(
                 f"column {sheet.header[place]!r} holds {cells[i]!r} (row {sheet.numbers[i]}), "
-                "which looks like a date, and other cells of its column do not: spreadsheets turn names "
-                "such as MARCH1 and text such as 1-2 into dates. If these are no dates, export the "
-                "original again, and open it with that column as text"
+                "which looks like a date, and other cells of its column do not: spreadsheets turn "
+                "names such as MARCH1 and text such as 1-2 into dates. If these are no dates, "
+                "export the original again, and open it with that column as text"
             )
 
 
