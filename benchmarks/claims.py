@@ -41,7 +41,7 @@ from manyhands.datasets.base import data_home
 from manyhands.exceptions import SharedMistakesWarning
 from manyhands.inference import IBCC
 from manyhands.io import consensus, read_annotations
-from manyhands.planning import screen_annotators
+from manyhands.planning import forecast, screen_annotators
 
 Record = dict[str, Any]
 BEFORE, TODAY = "before", "today"
@@ -360,6 +360,28 @@ def buy(case: Labelled, seed: int = 0) -> dict[str, Record]:
         found[name] = statement(float(claimed * each), true, n_after - n_before)
     found["labels"]["per_instance"] = float(len(own.instance) / table.n_instances)
     return found
+
+
+def foresee(case: Labelled, start: int = 3, more: int = 2, seed: int = 0) -> dict[str, Record]:
+    """Forecast what further annotations by anybody add, and add them: as shares of the labels.
+
+    The pilot are ``start`` random annotations of each instance, and ``more`` follow.
+    """
+    table = case.table
+    number = np.random.default_rng(seed).random(table.n_annotations)
+    order = np.lexsort((number, table.instance))
+    rank = np.arange(len(order)) - np.searchsorted(table.instance[order], table.instance[order])
+    pilot, later = (table.take(np.sort(order[rank < n])) for n in (start, start + more))
+    most = later.n_annotations / table.n_instances
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        right = [
+            (DawidSkene().fit(each).posterior_.argmax(axis=1) == case.gold)[case.judged].mean()
+            for each in (pilot, later)
+        ]
+        curve = forecast(pilot, {"random": None}, most, batch=0.5, n_runs=1, random_state=seed)
+    claimed = np.diff(curve.curves["random"].accuracy[0, [0, -1]])[0]
+    return {"gain": statement(float(claimed), right[1] - right[0], len(case.judged))}
 
 
 def _open_pairs(table: AnnotationTable, bought: np.ndarray) -> np.ndarray:

@@ -208,7 +208,7 @@ def until_sure(name: str, level: float, run: int) -> Record:
     source, rng = Recorded.of(table, y, 2), generator_of(0, run)
     bought, _ = source.begin(rng)
     while True:
-        fitted = _fit(Plan(), table, bought, None, (0, run, bought.shape[1]))
+        fitted = _fit(Plan(), table, bought, {}, (0, run, bought.shape[1]))
         listed = source.pool(bought).listed
         unsure = fitted.posterior_.max(axis=1) <= level
         left = rng.permutation(listed[unsure[listed // table.n_annotators]])
@@ -216,7 +216,7 @@ def until_sure(name: str, level: float, run: int) -> Record:
             break
         first = np.unique(left // table.n_annotators, return_index=True)[1]
         i, r = np.divmod(left[first], table.n_annotators)
-        labels = source.answer(i, r, y, rng, (0, run))
+        labels = source.answer(i, r, y, bought, rng)
         bought = np.concatenate([bought, np.stack([i, r, labels])], axis=1)
     size = bought.shape[1] / table.n_instances
     return {"size": size, "accuracy": float((fitted.labels_ == y)[y >= 0].mean())}
@@ -246,9 +246,9 @@ class Tiring(Recorded):
         object.__setattr__(self, "given", given)
         return bought, truth
 
-    def answer(self, i: Any, r: Any, truth: Any, rng: np.random.RandomState, seeds: Any) -> Any:
+    def answer(self, i: Any, r: Any, truth: Any, bought: Any, rng: np.random.RandomState) -> Any:
         """Guess if tired."""
-        labels = super().answer(i, r, truth, rng, seeds).copy()
+        labels = super().answer(i, r, truth, bought, rng).copy()
         tired = self.given[r] > 60
         self.given[:] += np.bincount(r, minlength=len(self.given))
         labels[tired] = rng.randint(self.table.n_classes, size=int(tired.sum()))

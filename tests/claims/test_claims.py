@@ -179,6 +179,12 @@ def test_at_the_stop_of_a_plan_the_level_and_the_audit_hold(claims):
     assert abs(gain["claimed"] - gain["true"]) < 0.06
 
 
+def test_a_forecast_promises_about_what_comes(claims, simulated):
+    found = [claims.foresee(simulated, seed=seed)["gain"] for seed in range(2)]
+    apart = np.mean([each["claimed"] - each["true"] for each in found])
+    assert abs(apart) < 0.03
+
+
 # -- judges ---------------------------------------------------------------------------------------
 
 
@@ -316,6 +322,14 @@ def test_annotators_said_to_guess_do_on_real_tables(claims, data_home):
 @pytest.mark.data
 def test_what_a_plan_says_at_its_stop_on_real_tables(claims, data_home):
     compare(claims, "buy", ("dog", "rte", "sp_amt", "duck"))
+
+
+@pytest.mark.data
+def test_a_forecast_promises_about_what_comes_on_real_tables(claims, data_home):
+    found = [claims.foresee(claims.real(name))["gain"] for name in REAL]
+    claimed, true = (np.array([each[name] for each in found]) for name in ("claimed", "true"))
+    assert abs(claimed.mean() - true.mean()) < 0.01
+    assert np.abs(claimed - true).max() < 0.04
 
 
 @pytest.mark.data

@@ -44,6 +44,7 @@ from manyhands.planning.beliefs import (
     right_labels,
     tempered,
 )
+from manyhands.planning.pool import Worlds
 from manyhands.planning.screening import informedness
 
 
@@ -592,11 +593,70 @@ def test_a_forecast_follows_the_pilot():
     pilot = table.n_annotations / 60
     np.testing.assert_allclose(found.sizes, [*np.arange(pilot, 5), 5])
     mean = found.curves["plan"].accuracy.mean(axis=0)
-    assert mean[-1] > mean[0] + 0.1
-    start = DawidSkene().fit(table).posterior_.max(axis=1).mean()
-    assert mean[0] == pytest.approx(start, abs=0.06)
+    assert (np.diff(mean) > 0).all()
+    assert mean[0] == pytest.approx(DawidSkene().fit(table).posterior_.max(axis=1).mean())
+    first = AnnotationPlanner(random_state=0).fit(table).stopping(n=60)
+    np.testing.assert_allclose(found.curves["plan"].gain[:, 1], first.marginal_gain, rtol=0.05)
     again = forecast(table, {"plan": AnnotationPlanner()}, budget=5, batch=1, n_runs=2)
     assert (again.curves["plan"].accuracy == found.curves["plan"].accuracy).all()
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
+def test_a_forecast_ends_where_everything_that_may_be_asked_is_annotated():
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=50)
+    A = np.where(rng.random((50, 4)) < 0.8, y[:, None], 1 - y[:, None])
+    A[:10, 3] = -1
+    short = {"batch": 1, "n_runs": 1}
+    found = forecast(A, **short)
+    assert found.sizes.tolist() == [3.8, 4.0]
+    known = np.where(np.arange(50) < 4, y, -1)
+    found = forecast(A, gold=known, budget=9, **short)  # Nobody is asked about a known label.
+    assert found.sizes[-1] == pytest.approx(3.8 + 6 / 50)
+    with pytest.raises(AnnotationError, match="nothing is left to ask"):
+        forecast(np.where(A < 0, 0, A), **short)
+
+
+def test_mistakes_that_annotators_share_are_shared_by_those_of_a_forecast():
+    """All give the same answers, so a further one changes nothing; lone mistakes are corrected."""
+    rng = np.random.default_rng(0)
+    y, gains = rng.integers(3, size=300), {}
+    for shares in (0.0, 0.9):
+        common = np.where(rng.random(300) < 0.35, rng.integers(3, size=300), y)
+        own = np.where(rng.random((300, 8)) < 0.35, rng.integers(3, size=(300, 8)), y[:, None])
+        A = np.where(rng.random((300, 8)) < shares, common[:, None], own)
+        A[np.argsort(rng.random((300, 8)), axis=1) > 2] = -1
+        curves = forecast(A, budget=5, batch=1, n_runs=1).curves
+        gains[shares] = {name: c.accuracy[0, -1] - c.accuracy[0, 0] for name, c in curves.items()}
+    for name in ("plan", "uniform", "random"):
+        assert gains[0.9][name] < 0.5 * gains[0.0][name]
+
+
+def test_answers_of_a_forecast_are_correlated_as_was_measured():
+    beliefs = Beliefs(
+        np.full((2000, 2), 0.5), np.tile([[0.8, 0.2], [0.2, 0.8]], (6, 1, 1)),
+        np.full(2, 0.5), np.eye(2), np.zeros(2000, dtype=int), 0.4,
+    )  # fmt: skip
+    table = AnnotationTable.from_arrays([0], [0], [0], classes=range(2), instances=range(2000),
+                                        annotators=range(6))  # fmt: skip
+    worlds = Worlds(table, beliefs)
+    rng, rows = np.random.RandomState(0), np.arange(2000)
+    truth, bought = rng.randint(2, size=2000), np.zeros((3, 0), dtype=np.int64)
+    for r in range(6):
+        who = np.full(2000, r)
+        labels = worlds.answer(rows, who, truth, bought, rng)
+        bought = np.concatenate([bought, np.stack([rows, who, labels])], axis=1)
+    wrong = (bought[2].reshape(6, 2000) != truth).astype(float)
+    assert wrong.mean(axis=1) == pytest.approx(0.2, abs=0.05)
+    found = np.corrcoef(wrong)[np.triu_indices(6, 1)]
+    assert found.mean() == pytest.approx(0.4, abs=0.05)
+
+
+def test_policies_meet_where_the_pilot_is_used_up_however_large_the_steps():
+    y, table = crowd(60, 5, n_annotators=8)
+    found = replay(table, y, batch=2.5, n_runs=1)
+    ends = {curves.accuracy[0, -1] for curves in found.curves.values()}
+    assert ends == {(DawidSkene().fit(table).labels_ == y).mean()}
 
 
 def test_what_cannot_be_replayed_is_refused():

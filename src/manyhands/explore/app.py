@@ -21,6 +21,7 @@ from manyhands.explore.plans import Plans
 from manyhands.io.corrections import FIELDS
 from manyhands.io.frames import write_table
 from manyhands.io.writers import write_consensus
+from manyhands.planning.planner import unless
 from manyhands.report.html import style_sheet
 from manyhands.report.planning import enough
 from manyhands.report.words import FILTERS, visible
@@ -326,6 +327,7 @@ def _environment() -> Environment:
     environment.filters["prose"] = prose
     environment.filters["query"] = urlencode
     environment.globals["enough"] = enough
+    environment.globals["unless"] = unless
     return environment
 
 

@@ -305,7 +305,7 @@ class AnnotationPlanner(BaseEstimator):
         stop = gain < min_gain
         reason = (
             f"each of the next {counted(len(batch), 'annotation')} corrects {gain:.3f} labels on "
-            f"average; below {min_gain:g} we suggest to stop"
+            f"average; below {min_gain:g} we suggest to stop{unless(min_gain)}"
         )
         return replace(Stopping(stop, reason, gain, expected, *level), n=len(batch))
 
@@ -382,7 +382,9 @@ class AnnotationPlanner(BaseEstimator):
             known = self.table_.instances[rows[self._known[rows]][0]].item()
             raise AnnotationError(
                 f"audit holds instance {known!r}, whose class fit was given as gold; its label is "
-                "right for that reason. Audit other instances, or fit without this gold"
+                "right for that reason. Audit other instances, or fit without this gold. If both "
+                "are the same sample, drawn at random, give it once: as gold with random_gold, it "
+                "measures the other labels, too"
             )
         values = np.array([*self.table_.classes.tolist(), None], dtype=object)
         level = accuracy_of_labels(
@@ -391,6 +393,21 @@ class AnnotationPlanner(BaseEstimator):
         if level is None or level.source != "sample":
             return None, None, None, len(rows)
         return level.value, level.low, level.high, level.n
+
+
+def unless(min_gain: float) -> str:
+    """Say for whom a minimal gain is too high: for those to whom a wrong label costs more.
+
+    Examples
+    --------
+    >>> unless(0.02)
+    ', unless a wrong label costs you more than 50 annotations'
+    """
+    if min_gain <= 0:
+        return ""
+    return (
+        f", unless a wrong label costs you more than {counted(round(1 / min_gain), 'annotation')}"
+    )
 
 
 def next_annotations(

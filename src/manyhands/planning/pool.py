@@ -235,8 +235,8 @@ class Source(Protocol):
         i: IntArray,
         r: IntArray,
         truth: IntArray,
+        bought: IntArray,
         rng: np.random.RandomState,
-        seeds: tuple[int, int],
     ) -> IntArray:
         """Codes of the answers to pairs, shape (m,)."""
 
@@ -290,8 +290,8 @@ class Recorded:
         i: IntArray,
         r: IntArray,
         truth: IntArray,
+        bought: IntArray,
         rng: np.random.RandomState,
-        seeds: tuple[int, int],
     ) -> IntArray:
         """Look the answers up."""
         return self.labels[np.searchsorted(self.pairs, i * np.int64(self.table.n_annotators) + r)]
@@ -327,16 +327,25 @@ class Worlds:
         i: IntArray,
         r: IntArray,
         truth: IntArray,
+        bought: IntArray,
         rng: np.random.RandomState,
-        seeds: tuple[int, int],
     ) -> IntArray:
-        """With probability sqrt(rho), a number that an instance's annotators share decides."""
-        shared = generator_of(*seeds).random_sample(self.table.n_instances)[i]
-        own = rng.random_sample(len(i))
-        follows = rng.random_sample(len(i)) < np.sqrt(self.beliefs.rho)
+        """Repeat an earlier answer about the instance, or answer by the confusion matrix.
+
+        With d earlier answers, one of them is repeated with probability d rho / (1 + (d - 1) rho):
+        Polya's urn, in which any two answers about an instance are correlated by rho, and m of them
+        are worth m / (1 + (m - 1) rho) independent ones, as the posterior counts them.
+        """
+        order = np.argsort(bought[0], kind="stable")
+        given = np.bincount(bought[0], minlength=self.table.n_instances)
+        first, d = (given.cumsum() - given)[i], given[i]
+        rho = self.beliefs.rho
+        repeats = rng.random_sample(len(i)) < d * rho / (1 + (np.maximum(d, 1) - 1) * rho)
+        place = first + (rng.random_sample(len(i)) * d).astype(np.int64)
         cumulative = self.beliefs.confusion[r, truth[i]].cumsum(axis=1)
-        number = np.where(follows, shared, own)
-        return np.asarray((cumulative[:, :-1] < number[:, None]).sum(axis=1))
+        labels = np.asarray((cumulative[:, :-1] < rng.random_sample(len(i))[:, None]).sum(axis=1))
+        labels[repeats] = bought[2][order[place[repeats]]]
+        return labels
 
 
 def generator_of(*seeds: int) -> np.random.RandomState:

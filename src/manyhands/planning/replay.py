@@ -26,11 +26,19 @@ from manyhands.exceptions import (
 )
 from manyhands.inference.inputs import check_annotations, gold_codes
 from manyhands.io.files import write_atomically
+from manyhands.planning.beliefs import of_pairs, right_labels
 from manyhands.planning.choosing import Rule, Suggestion, fill
 from manyhands.planning.planner import AnnotationPlanner
-from manyhands.planning.pool import Pool, Recorded, Source, Worlds, generator_of
+from manyhands.planning.pool import (
+    Pool,
+    Recorded,
+    Source,
+    Worlds,
+    generator_of,
+    nothing_left,
+    read_pool,
+)
 from manyhands.typing import FloatArray, IntArray
-from manyhands.wording import percent
 
 _PROGRESS = logging.getLogger("manyhands.progress")
 
@@ -168,7 +176,8 @@ def replay(
     source = Recorded.of(table, truth, start)
     most = table.n_annotations / table.n_instances
     sizes = _sizes(start, most if budget is None else min(float(budget), most), batch)
-    return _play(_policies(planner), source, sizes, n_runs, proba, folder, random_state)
+    fits = {"proba": proba}
+    return _play(_policies(planner), source, sizes, n_runs, fits, folder, random_state)
 
 
 def forecast(
@@ -179,15 +188,17 @@ def forecast(
     batch: float | Any = BATCH,
     n_runs: int = 5,
     gold: Any = None,
+    random_gold: Any = None,
     folder: str | Path | None = None,
     random_state: int = 0,
 ) -> Replay:
     """Expected accuracy against annotations bought, from a pilot and without further gold.
 
-    Each run draws a truth from the posterior of the pilot, and lets its annotators answer by their
-    confusion matrices, with mistakes as correlated as was measured. Whatever pair is asked is
-    answered. The level is the model's: it cannot see mistakes that most annotators share, so trust
-    the shape of the curve, and audit the level (`AnnotationPlanner.stopping`).
+    Each run draws a truth from the posterior of the pilot and lets its annotators answer: by their
+    confusion matrices, or as somebody before them, as often as the measured dependence says
+    (Polya's urn). ``accuracy`` is the model's at the start plus the expected gains of the batches,
+    the ones that `AnnotationPlanner.stopping` judges by. The level is the model's: it cannot see
+    mistakes that most annotators share, so audit it (`AnnotationPlanner.stopping`).
 
     Parameters
     ----------
@@ -195,20 +206,51 @@ def forecast(
         The pilot. Instances without annotations are bought, too.
     planner, batch, n_runs, folder, random_state : as in `replay`
     budget : float, optional
-        Annotations per instance up to which to buy, the pilot's included; default: 3 more.
-    gold : as in `AnnotationPlanner.fit`
+        Annotations per instance up to which to buy, the pilot's included; default: 3 more. It
+        ends earlier where each annotator has annotated everything that may be asked.
+    gold, random_gold : as in `AnnotationPlanner.fit`
 
     Returns
     -------
     Replay
+
+    Raises
+    ------
+    AnnotationError
+        If the annotators of the table can annotate nothing more, or ``budget`` is not above what
+        the table holds.
     """
     table = check_annotations(as_table(table, argument="table"), argument="table")
     policies = _policies(planner)
-    fitted = clone(next(iter(policies.values()))).fit(table, gold=gold)
+    fits = {"gold": gold, "random_gold": random_gold}
+    fitted = clone(next(iter(policies.values()))).fit(table, **fits)
     start = table.n_annotations / table.n_instances
-    sizes = _sizes(start, start + 3 if budget is None else float(budget), batch)
-    source = Worlds(table, fitted._beliefs)
-    return _play(policies, source, sizes, n_runs, None, folder, random_state)
+    pool = read_pool(None, table)
+    unknown = np.flatnonzero(fitted._unknown(pool))
+    n_open = (
+        len(unknown) * table.n_annotators
+        - np.isin(pool.asked // max(table.n_annotators, 1), unknown).sum()
+    )
+    if not n_open:
+        raise nothing_left(None, table.n_instances, table.n_annotators)
+    most = start + n_open / table.n_instances
+    sizes = _sizes(start, min(most, start + 3 if budget is None else float(budget)), batch)
+    found = _play(
+        policies, Worlds(table, fitted._beliefs), sizes, n_runs, fits, folder, random_state
+    )
+    promised = {name: _promised(each, sizes) for name, each in found.curves.items()}
+    return replace(found, curves=promised)
+
+
+def _promised(found: Curves, sizes: FloatArray) -> Curves:
+    """Replace the share of right labels in drawn worlds by the one that gains promise.
+
+    Drawn worlds differ by more than a batch adds. What is promised is what
+    `AnnotationPlanner.stopping` judges by, so that both say the same.
+    """
+    added = np.nan_to_num(found.gain[:, 1:]) * np.diff(sizes)
+    start = found.expected[:, :1]
+    return found._replace(accuracy=np.concatenate([start, start + added.cumsum(axis=1)], axis=1))
 
 
 # -- the runs --------------------------------------------------------------------------------------
@@ -249,7 +291,7 @@ def _play(
     source: Source,
     sizes: FloatArray,
     n_runs: int,
-    proba: Any,
+    fits: Mapping[str, Any],
     folder: str | Path | None,
     seed: int,
 ) -> Replay:
@@ -259,14 +301,15 @@ def _play(
         for run in range(n_runs):
             path = None
             if folder is not None:
-                key = _digest(source.table, *source.facts, sizes, planner, proba, seed)
+                key = _digest(source.table, *source.facts, sizes, planner, *fits.values(), seed)
                 path = Path(folder) / f"{name.replace(' ', '-')}-{run}-{key}.jsonl"
-            steps = list(_run(planner, source, sizes, proba, path, (seed, run)))
-            steps += [steps[-1]] * (len(sizes) - len(steps))
+            steps = list(_run(planner, source, sizes, fits, path, (seed, run)))
+            used_up = steps[-1] | {"gain": float("nan")}
+            steps += [used_up] * (len(sizes) - len(steps))
             runs.append([[step[measure] for measure in MEASURES] for step in steps])
             _PROGRESS.info(
-                "%s, run %d of %d: %s right at %.2f annotations per instance",
-                name, run + 1, n_runs, percent(steps[-1]["accuracy"]), sizes[-1],
+                "%s, run %d of %d: bought up to %.2f annotations per instance",
+                name, run + 1, n_runs, sizes[-1],
             )  # fmt: skip
         values = np.array(runs, dtype=np.float64)
         curves[name] = Curves(*(values[:, :, k] for k in range(len(MEASURES))))
@@ -277,7 +320,7 @@ def _run(
     planner: AnnotationPlanner,
     source: Source,
     sizes: FloatArray,
-    proba: Any,
+    fits: Mapping[str, Any],
     path: Path | None,
     seeds: tuple[int, int],
 ) -> Iterator[dict[str, Any]]:
@@ -289,18 +332,26 @@ def _run(
     yield from steps
     n, fitted = source.table.n_instances, None
     for k in range(len(steps), len(sizes)):
-        new, gain = np.zeros((3, 0), dtype=np.int64), float("nan")
-        if k:
-            fitted = fitted or _fit(planner, source.table, bought, proba, (*seeds, k - 1))
-            wanted, pool = round(sizes[k] * n) - bought.shape[1], source.pool(bought)
-            if not pool.open_instances.any():
-                return
-            batch = fitted._batch(pool, max(wanted, 1))
+        before, gains = bought.shape[1], []
+        target = max(round(sizes[k] * n), before + 1) if k else before
+        while bought.shape[1] < target:
+            # A batch asks about an instance once, so a large step takes several.
+            part = (len(gains),) if gains else ()
+            if fitted is None or part:
+                fitted = _fit(planner, source.table, bought, fits, (*seeds, k - 1, *part))
+            pool = source.pool(bought)
+            if not (pool.open_instances & fitted._unknown(pool)).any():
+                break
+            batch = fitted._batch(pool, target - bought.shape[1])
             i, r = _codes(batch, source.table)
-            labels = source.answer(i, r, truth, generator_of(*seeds, k), seeds)
-            new, gain = np.stack([i, r, labels]), float(batch.expected_gain.mean())
-            bought = np.concatenate([bought, new], axis=1)
-        fitted = _fit(planner, source.table, bought, proba, (*seeds, k))
+            labels = source.answer(i, r, truth, bought, generator_of(*seeds, k, *part))
+            bought = np.concatenate([bought, np.stack([i, r, labels])], axis=1)
+            gains.append(batch.expected_gain)
+        if k and not gains:
+            return
+        new = bought[:, before:]
+        gain = float(np.concatenate(gains).mean()) if gains else float("nan")
+        fitted = _fit(planner, source.table, bought, fits, (*seeds, k))
         step = _scored(fitted, truth) | {"gain": gain, "bought": new.tolist()}
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -320,14 +371,16 @@ class _Random(AnnotationPlanner):
         rng = generator(self.random_state)
         parts = fill(pool, nothing_known, rule, n, pool.open_instances, room, None, rng)
         i, r, score = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return Suggestion(pool.instances[i], pool.annotators[r], score, np.full(len(i), np.nan))
+        believed = self._beliefs
+        gain = of_pairs(right_labels, believed.posterior, believed.confusion, believed.power, i, r)
+        return Suggestion(pool.instances[i], pool.annotators[r], score, gain)
 
 
 def _fit(
     planner: AnnotationPlanner,
     table: AnnotationTable,
     bought: IntArray,
-    proba: Any,
+    fits: Mapping[str, Any],
     seeds: tuple[int, ...],
 ) -> AnnotationPlanner:
     """Fit a planner to what was bought."""
@@ -339,8 +392,8 @@ def _fit(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotIdentifiableWarning)
         warnings.simplefilter("ignore", SharedMistakesWarning)
-        known = proba(now) if callable(proba) else proba
-        return clone(planner).set_params(random_state=seed).fit(now, proba=known)
+        given = {name: each(now) if callable(each) else each for name, each in fits.items()}
+        return clone(planner).set_params(random_state=seed).fit(now, **given)
 
 
 def _scored(fitted: AnnotationPlanner, truth: IntArray) -> dict[str, Any]:

@@ -198,7 +198,7 @@ def _buy(summary: Mapping[str, Any]) -> Iterator[Step]:
     yield _step(
         "plan-next" if rows else "plan",
         "Ask these annotators about these items next" if rows else "Buy more annotations",
-        "Each pair is chosen to correct as many labels as it can."
+        "Each answer is expected to tell most about the label of its item."
         if rows and not plan["n_warm_up"]
         else "Second answers to the same items show who can be trusted."
         if rows
@@ -321,7 +321,7 @@ def _review(s: Mapping[str, Any]) -> Answer:
 
 def _to_review(found: Mapping[str, Any]) -> str:
     n = found.get("n_to_review")
-    return "" if n is None else f"{count(n, 'label')} to review; "
+    return f"{count(n, 'label')} to review; " if n else ""
 
 
 def _more(s: Mapping[str, Any]) -> Answer:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from manyhands.exceptions import WriteError, raise_missing_extra
 from manyhands.io.files import write_atomically
+from manyhands.planning.planner import unless
 from manyhands.report.actions import find_answers
 from manyhands.report.items import Contents
 from manyhands.report.levels import headline, headline_of_new_items
@@ -266,6 +267,7 @@ def _environment_of_templates() -> Environment:
         curves=charts.curves,
         gain_curve=charts.gain_curve,
         enough=enough,
+        unless=unless,
         headline=headline,
         headline_of_new_items=headline_of_new_items,
         questions_of=find_answers,

@@ -24,13 +24,14 @@ from manyhands.planning import (
     review_queue,
     screen_annotators,
 )
+from manyhands.planning.planner import unless
 from manyhands.report.inputs import Inputs
 from manyhands.report.limits import LIMITS, MIN_GAIN
 from manyhands.report.words import count
 from manyhands.typing import FloatArray, IntArray
 
 BATCH = 0.1
-"""Further annotations that are priced, as a share of the instances."""
+"""Annotations of the next batch, as a share of the instances."""
 
 MOST = 2.0
 """Largest part of the next annotations for one annotator, as a multiple of the even share."""
@@ -175,27 +176,25 @@ def plan_section(
     known = known_of(inputs) if known is None else known
     if len(known) == table.n_instances:
         return None
-    n = max(1, LIMITS["next"], int(BATCH * table.n_instances))
-    n = min(n, table.n_instances)
     warm_up = 1.5 if _is_inferred(inputs) else 0.0
     planner = AnnotationPlanner(random_state=0, warm_up=warm_up, load=MOST)
-    # Whether to stop is what 'manyhands next' answers, which spares nobody by default.
-    asked = AnnotationPlanner(random_state=0, warm_up=warm_up)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for each in (planner, asked):
-            each.fit(table, gold=known or None, model=basis.model)
-        advice, newcomer, pairs = advised(asked)
-        batch = planner.suggest(n, pairs)
-        curve = _curve(asked.suggest(advice.n, pairs))
+        planner.fit(table, gold=known or None, model=basis.model)
+        advice, newcomer, pairs = advised(planner)
+        batch = planner.suggest(next_size(table), pairs)
     return {
         **priced(advice, basis.name, newcomer=newcomer is not None),
-        "min_gain": MIN_GAIN,
-        "curve": curve,
-        "rounds": _rounds(table) if ahead and newcomer is None else None,
+        "curve": _curve(batch),
+        "rounds": _rounds(table, known or None) if ahead and newcomer is None else None,
         "next": _next_rows(batch, newcomer),
         "annotators": _per_annotator(batch, newcomer),
     }
+
+
+def next_size(table: AnnotationTable) -> int:
+    """Size of the next batch, unless told: a tenth of the instances, but not below a page's 50."""
+    return min(max(LIMITS["next"], int(BATCH * table.n_instances)), max(table.n_instances, 1))
 
 
 def advised(planner: AnnotationPlanner) -> tuple[Stopping, Any, Any]:
@@ -207,16 +206,19 @@ def advised(planner: AnnotationPlanner) -> tuple[Stopping, Any, Any]:
     newcomer : id that nobody has, or None
     pairs : list of the newcomer's pairs, or None
     """
-    advice = planner.stopping(MIN_GAIN)
+    n = next_size(planner.table_)
+    advice = planner.stopping(MIN_GAIN, n=n)
     if advice.n:
         return advice, None, None
     table = planner.table_
     newcomer = _newcomer(table.annotators)
     pairs = [(instance, newcomer) for instance in table.instances.tolist()]
-    return planner.stopping(MIN_GAIN, pairs=pairs), newcomer, pairs
+    return planner.stopping(MIN_GAIN, n=n, pairs=pairs), newcomer, pairs
 
 
-def priced(advice: Stopping, source: str, *, newcomer: bool = False) -> dict[str, Any]:
+def priced(
+    advice: Stopping, source: str, *, newcomer: bool = False, min_gain: float = MIN_GAIN
+) -> dict[str, Any]:
     """What the next annotations are worth, as `enough` tells it; ``source`` is the basis."""
     gain = advice.marginal_gain
     return {
@@ -225,6 +227,7 @@ def priced(advice: Stopping, source: str, *, newcomer: bool = False) -> dict[str
         "n": advice.n,
         "n_warm_up": advice.n_warm_up,
         "gain": gain,
+        "min_gain": min_gain,
         "stop": advice.stop,
         "per_right_label": 1 / gain if gain > 1e-6 else None,
     }
@@ -248,7 +251,10 @@ def enough(plan: Mapping[str, Any] | None) -> str:
     told = f"by the labels of {plan['source']}, {who} would correct {rate}."
     if plan["stop"]:
         told = told.removesuffix(".")
-        return f"You have enough annotations: {told}; reviewing doubtful labels corrects more."
+        costs = unless(plan["min_gain"])
+        return (
+            f"You have enough annotations{costs}: {told}. Reviewing doubtful labels corrects more."
+        )
     return f"More annotations help: {told} Compare with their price."
 
 
@@ -284,7 +290,7 @@ def _curve(batch: Suggestion) -> list[dict[str, float]]:
     ]
 
 
-def _rounds(table: AnnotationTable) -> dict[str, Any] | None:
+def _rounds(table: AnnotationTable, known: Mapping[Any, Any] | None) -> dict[str, Any] | None:
     """Forecast several rounds, planned and at random; None where it would take long."""
     if any(getattr(table, f"n_{what}") > most for what, most in FORESEEN.items()):
         return None
@@ -293,8 +299,9 @@ def _rounds(table: AnnotationTable) -> dict[str, Any] | None:
     try:
         # Progress and doubts of a forecast are none of the job.
         with silenced("manyhands.progress"):
+            most = start + ROUNDS * ROUND
             found = forecast(
-                table, policies, start + ROUNDS * ROUND, batch=ROUND, n_runs=WORLDS, random_state=0
+                table, policies, most, batch=ROUND, n_runs=WORLDS, gold=known, random_state=0
             )
     except AnnotationError:
         return None

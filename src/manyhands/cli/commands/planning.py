@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_format
 import shlex
+import warnings
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -83,8 +84,10 @@ Explore = Annotated[
     bool, typer.Option("--explore", help="Try annotators of whom little is known; see the docs.")
 ]
 Load = Annotated[
-    Optional[float],  # noqa: UP045 - typer reads this at run time
-    typer.Option(help="Most of a batch per annotator, as a multiple of the even share."),
+    float,
+    typer.Option(
+        help="Most of a batch per annotator, as a multiple of the even share; 1000 sets no limit."
+    ),
 ]
 OptionalPath = Optional[Path]  # noqa: UP045
 Cost = Annotated[OptionalPath, _file("Table worker,price; gains are divided by prices.")]
@@ -106,7 +109,12 @@ QueueSize = Annotated[
 RandomSize = Annotated[
     int, typer.Option("--random", min=0, help="Labels to draw at random, listed before the queue.")
 ]
-Size = Annotated[int, typer.Option("-n", "--n", min=1, help="Number of pairs, or of rows.")]
+Size = Annotated[
+    Optional[int],  # noqa: UP045 - typer reads this at run time
+    typer.Option(
+        "-n", "--n", min=1, help="Number of pairs; default: a tenth of the items, at least 50."
+    ),
+]
 To = Annotated[Batch, typer.Option("--to", help="label-studio: tasks with meta.assignees.")]
 MinGain = Annotated[float, typer.Option(help="Right labels per annotation below which to stop.")]
 ByOption = Annotated[By, typer.Option(help="Review labels, or single annotations.")]
@@ -139,12 +147,12 @@ class Joining(Inputs):
 def next_(
     *,
     tables: TablePaths,
-    n: Size = 100,
+    n: Size = None,
     criterion: ByCriterion = Criterion.information,
     who: AskWhom = Who.choose,
     warm_up: WarmUp = 1.5,
     explore: Explore = False,
-    load: Load = None,
+    load: Load = 2.0,
     cost: Cost = None,
     pairs: Pairs = None,
     known: Known = None,
@@ -170,7 +178,7 @@ def next_(
     from manyhands import AnnotationPlanner
     from manyhands.metrics import accuracy_on_new_items
     from manyhands.report.levels import told_of_new_items
-    from manyhands.report.planning import enough, priced
+    from manyhands.report.planning import enough, next_size, priced
 
     refuse_overwriting([out], [*tables, cost, pairs, *(known or ()), gold, audit, *inputs.files])
     check_out(out)
@@ -180,6 +188,9 @@ def next_(
         who, reading = Who(reading.annotators), replace(reading, annotators=None)
     options = reading.arguments()
     read = read_planned(tables, options, inputs, seed)
+    known_labels = read_gold_of_fit(known, read.table, options)
+    checked = read_known(audit, read.table, options, "--audit")
+    _refuse_both(read.table, known_labels, checked)
     planner = AnnotationPlanner(
         criterion=criterion.value,
         annotators=who.value,
@@ -188,13 +199,16 @@ def next_(
         load=load,
         cost=None if cost is None else _prices(cost, options),
         random_state=seed,
-    ).fit(read.table, proba=read.proba, **read_gold_of_fit(known, read.table, options))
+    ).fit(read.table, proba=read.proba, **known_labels)
     may = None
     if pairs is not None:
         may = list(zip(*read_columns(pairs, "task", "worker", options=options), strict=True))
-    batch = planner.suggest(n, may)
-    checked = read_known(audit, read.table, options, "--audit")
-    stopping = planner.stopping(min_gain, checked, pairs=may)
+    with warnings.catch_warnings():
+        if n is None:  # Nobody asked for as many.
+            n = next_size(read.table)
+            warnings.filterwarnings("ignore", r"only [\d,]+ of [\d,]+ pairs? can be asked")
+        batch = planner.suggest(n, may)
+    stopping = planner.stopping(min_gain, checked, n=n, pairs=may)
     truth = read_known(gold, read.table, options, "--gold")
     told = _told(planner, gold=truth, audit=checked)
     new_items = None
@@ -202,7 +216,7 @@ def next_(
         level = accuracy_on_new_items(read.table, read.proba)
         new_items = None if level is None else level.to_dict()
     source = type(planner.aggregator_).__name__ + ("" if read.proba is None else " and the stack")
-    answer = enough(priced(stopping, source))
+    answer = enough(priced(stopping, source, min_gain=min_gain))
     columns = batch.to_columns()
     if out is not None and to is Batch.label_studio:
         _write_tasks(out, batch, read.export)
@@ -220,10 +234,33 @@ def next_(
         f"are ordered by ({criterion.value})"
     )
     say(told.headline)
+    if audit is not None:
+        say(_OF_AUDITS)
     if new_items is not None:
         say(told_of_new_items(new_items))
     say(answer)
     say(f"{'stop' if stopping.stop else 'go on'}: {stopping.reason}")
+
+
+_OF_AUDITS = (
+    "The audit measures the labels as the annotations give them, and corrects none. aggregate "
+    "--known corrects those that it holds, and speaks of the others."
+)
+
+
+def _refuse_both(table: Any, known: dict[str, Any], checked: Any) -> None:
+    """Refuse an audit of labels that are given as known."""
+    if checked is None or "gold" not in known:
+        return
+    rows = zip(table.instances.tolist(), known["gold"], checked, strict=True)
+    for instance, given, audited in rows:
+        if given is not None and audited is not None:
+            raise AnnotationError(
+                f"--known and --audit both hold item {instance!r}: a label that is given is right "
+                "for that reason. If one random sample is both, leave --audit out: labels of "
+                "--known measure the others, too, where a column 'chosen' says random (manyhands "
+                "review --random writes it). Else audit other items"
+            )
 
 
 def _told(planner: Any, **measured: Any) -> Any:
@@ -429,7 +466,10 @@ def budget(
     *,
     tables: TablePaths,
     gold: PilotGold = None,
+    known: Gold = None,
+    audit: Audit = None,
     budget: Budget = None,
+    load: Load = 2.0,
     criterion: ByCriterion = Criterion.information,
     step: Step = 0.5,
     runs: Runs = 3,
@@ -446,17 +486,27 @@ def budget(
     Example: manyhands budget pilot.csv --budget 6
     Example: manyhands budget pilot.csv --gold gold.csv --folder steps
     """
+    from sklearn.base import clone
+
     from manyhands.planning import AnnotationPlanner, forecast, replay
     from manyhands.report.planning import advised, enough, priced
 
-    refuse_overwriting([out], [*tables, gold])
+    refuse_overwriting([out], [*tables, gold, known, audit])
     check_out(out)
+    if gold is not None and known is not None:
+        raise AnnotationError(
+            "--known is for a forecast, and --gold replays what was recorded, where no label is "
+            "known; give one of them"
+        )
     options = reading.arguments()
     table = read_planned(tables, options, None, seed).table
-    planner = AnnotationPlanner(criterion=criterion.value)
+    planner = AnnotationPlanner(criterion=criterion.value, load=load)
     truth = read_known(gold, table, options, "--gold")
-    now = AnnotationPlanner(criterion=criterion.value, random_state=seed).fit(table)
-    told = _told(now, gold=truth)
+    known_labels = read_gold_of_fit(known, table, options)
+    checked = read_known(audit, table, options, "--audit")
+    _refuse_both(table, known_labels, checked)
+    now = clone(planner).set_params(random_state=seed).fit(table, **known_labels)
+    told = _told(now, gold=truth, audit=checked)
     if truth is None and told.level is None:
         raise AnnotationError(
             f"a forecast from this pilot would be made up. {told.headline} Buy second annotations "
@@ -464,7 +514,7 @@ def budget(
         )
     more: Any = {"batch": step, "n_runs": runs, "folder": folder, "random_state": seed}
     if truth is None:
-        found = forecast(table, planner, budget, **more)
+        found = forecast(table, planner, budget, **known_labels, **more)
     else:
         found = replay(table, truth, planner, budget, **more)
     columns = found.to_columns()
@@ -484,6 +534,18 @@ def budget(
     ]
     print_table("Accuracy", ["annotations per instance", *curves], rows)
     if truth is None:
-        say("by the model: trust the shape, and audit the level (manyhands next --audit)")
+        say(
+            "by the model: the annotators of the table answer what they have not answered yet, and "
+            "repeat each other as often as the measured dependence says; on single tables, twice "
+            "or half as much came. Audit the level (--audit)"
+        )
+        wanted = found.sizes[0] + 3 if budget is None else budget
+        if found.sizes[-1] < wanted - 1e-9:
+            say(
+                f"the forecast ends at {found.sizes[-1]:.2f}, where these annotators have "
+                "annotated everything; only new annotators can give more"
+            )
     say(f"As it is: {told.headline}")
+    if audit is not None:
+        say(_OF_AUDITS)
     say(answer)
