@@ -332,7 +332,8 @@ def _run(
     yield from steps
     n, fitted = source.table.n_instances, None
     for k in range(len(steps), len(sizes)):
-        before, gains = bought.shape[1], []
+        before = bought.shape[1]
+        gains: list[FloatArray] = []
         target = max(round(sizes[k] * n), before + 1) if k else before
         while bought.shape[1] < target:
             # A batch asks about an instance once, so a large step takes several.

@@ -193,8 +193,8 @@ def plan_section(
 
 
 def next_size(table: AnnotationTable) -> int:
-    """Size of the next batch, unless told: a tenth of the instances, but not below a page's 50."""
-    return min(max(LIMITS["next"], int(BATCH * table.n_instances)), max(table.n_instances, 1))
+    """Size of the next batch, unless told: small enough that a forecast's round is no better."""
+    return max(1, int(BATCH * table.n_instances))
 
 
 def advised(planner: AnnotationPlanner) -> tuple[Stopping, Any, Any]:

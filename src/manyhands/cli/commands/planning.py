@@ -111,9 +111,7 @@ RandomSize = Annotated[
 ]
 Size = Annotated[
     Optional[int],  # noqa: UP045 - typer reads this at run time
-    typer.Option(
-        "-n", "--n", min=1, help="Number of pairs; default: a tenth of the items, at least 50."
-    ),
+    typer.Option("-n", "--n", min=1, help="Number of pairs; default: a tenth of the items."),
 ]
 To = Annotated[Batch, typer.Option("--to", help="label-studio: tasks with meta.assignees.")]
 MinGain = Annotated[float, typer.Option(help="Right labels per annotation below which to stop.")]
