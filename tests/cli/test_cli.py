@@ -879,3 +879,21 @@ def test_constant_annotators_are_told_of_and_nothing_is_accepted(home, method):
     text = "nnotators z1, z2 gave the same answer every time"
     assert any(text in each for each in said)
     assert text in done("aggregate", "V.csv", "--method", method).stderr
+
+
+@pytest.mark.filterwarnings("default")
+def test_language_models_are_declared_as_the_warning_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    names = ["ann", "ben", "gpt-4o", "gemini_pro", "llama-31"]
+    rows = [(i, name, "ab"[rng.integers(2)]) for i in range(60) for name in names]
+    write_csv(tmp_path / "A.csv", [("task", "worker", "label"), *rows])
+    for command in ("describe", "aggregate", "annotators"):
+        result = done(command, "A.csv")
+        said = " ".join((result.stdout + result.stderr).split())
+        assert "--groups llm=gemini_pro,gpt-4o,llama-31" in said, command
+        assert "groups=" not in said
+    declared = done("aggregate", "A.csv", "--groups", "llm=gemini_pro,gpt-4o,llama-31")
+    assert "named like" not in declared.stderr
+    refused(3, "aggregate", "A.csv", "--groups", "llm=gpt-4o,,x", says="names no family")
+    refused(3, "aggregate", "A.csv", "--groups", "a=gpt-4o;b=gpt-4o", says="occurs twice")

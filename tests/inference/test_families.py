@@ -18,13 +18,15 @@ from manyhands import (
     MajorityVote,
     OneCoinDawidSkene,
 )
+from manyhands.annotations.groups import undeclared_models
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, SharedMistakesWarning
 from manyhands.inference import gold_regression
 from manyhands.inference.families import family_weights
 from manyhands.inference.shared_mistakes import shared_mistakes
 from manyhands.inference.votes import make_votes
-from manyhands.io import read_annotations
+from manyhands.io import consensus, read_annotations
 from manyhands.registry import all_aggregators
+from manyhands.report.levels import tell_labels
 
 # Random tables need not have two annotations of any instance.
 UNCORRECTED = pytest.mark.filterwarnings(
@@ -630,3 +632,50 @@ def test_judgebench():
     assert (found.labels_ == crowd.y_train).mean() > 0.77
     with pytest.warns(SharedMistakesWarning):
         assert (DawidSkene().fit(table).labels_ == crowd.y_train).mean() < 0.68
+
+
+def _judges(names, seed=0):
+    """Six annotators who share mistakes, and one who does not, on 400 instances."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, 3, 400)
+    shared = np.where(rng.random(400) < 0.6, truth, rng.integers(0, 3, 400))
+    models = [np.where(rng.random(400) < 0.9, shared, rng.integers(0, 3, 400)) for _ in names[1:]]
+    person = np.where(rng.random(400) < 0.8, truth, rng.integers(0, 3, 400))
+    A = np.stack([person, *models], axis=1)
+    cells = [(i, names[r], int(A[i, r])) for i in range(400) for r in range(len(names))]
+    frame = pd.DataFrame(cells, columns=["task", "worker", "label"])
+    return AnnotationTable.from_frame(frame), truth
+
+
+MODEL_NAMES = ["ann", "gpt-4o", "gpt-4o-mini", "gemini_pro", "Claude 3", "llama-31", "mistral-v03"]
+
+
+def test_labels_that_language_models_alone_gave_are_not_accepted():
+    table, truth = _judges(MODEL_NAMES)
+    with pytest.warns(SharedMistakesWarning, match="named like language models") as told:
+        model = DawidSkene().fit(table)
+    (said,) = {str(warning.message) for warning in told}
+    listed = "Claude 3,gemini_pro,gpt-4o,gpt-4o-mini,llama-31,mistral-v03"
+    assert f"--groups 'llm={listed}'" in said
+    assert f"groups=dict.fromkeys({listed.split(',')!r}, 'llm')" in said
+    accepted = consensus(table, model).actions == "accept"
+    free = consensus(table, model, alike=np.zeros(7, dtype=bool)).actions == "accept"
+    ann = np.full(400, -1)
+    own = table.annotator == table.annotators.tolist().index("ann")
+    ann[table.instance[own]] = table.label[own]
+    labels = table.classes[model.posterior_.argmax(axis=1)]
+    np.testing.assert_array_equal(accepted, free & (labels == table.classes[ann]))
+    assert (labels == truth)[accepted].mean() > (labels == truth)[free].mean() + 0.1
+    told = tell_labels(table, model, model.posterior_.argmax(axis=1), model.posterior_)
+    assert told.headline.startswith("If annotators do not share mistakes, ")
+    # Declared, or said to be independent, they are not warned of.
+    for groups in (dict.fromkeys(MODEL_NAMES[1:], "llm"), {}):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            DawidSkene().fit(table.with_groups(groups))
+        assert not any("named like" in str(warning.message) for warning in caught)
+
+
+@pytest.mark.parametrize("names", [["gpt-4o", "ann"], ["Philip", "Claudette"], ["o1", "o2"]])
+def test_people_are_not_taken_for_language_models(names):
+    assert not undeclared_models(None, np.array(names)).any()

@@ -13,6 +13,7 @@ from manyhands import (
     IBCC,
     MACE,
     AnnotationStore,
+    AnnotationTable,
     CrowdStackingClassifier,
     DawidSkene,
     GoldCorrected,
@@ -332,3 +333,28 @@ def test_six_hundred_sentences_whose_doubtful_labels_are_reviewed(data_home):
         rest = ~np.isin(table.instances, ids)
         claimed = found.posterior_[rest].max(axis=1).mean()
         assert abs(claimed - (found.labels_ == y)[rest].mean()) < 0.06
+
+
+def test_a_random_sample_that_contradicts_the_model_accepts_nothing():
+    """Six annotators who share their mistakes are sure of them; only a person's labels tell."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 3, 600)
+    shared = np.where(rng.random(600) < 0.65, truth, (truth + 1) % 3)
+    own = [np.where(rng.random(600) < 0.95, shared, rng.integers(0, 3, 600)) for _ in range(6)]
+    table = AnnotationTable.from_matrix(np.stack(own, axis=1))
+    drawn = np.zeros(600, dtype=bool)
+    drawn[rng.choice(600, 40, replace=False)] = True
+    gold = np.where(drawn, truth, None)
+    bare = DawidSkene().fit(table)
+    assert (consensus(table, bare).actions == "accept").sum() > 300
+    with pytest.warns(NotIdentifiableWarning, match="drawn at random and reviewed contradict the"):
+        model = DawidSkene().fit(table, gold=gold, random_gold=drawn)
+    assert model.sample_note_.endswith("so no label is accepted that nobody reviewed")
+    found = consensus(table, model)
+    np.testing.assert_array_equal(found.actions == "accept", drawn)
+    # A sample of a sound crowd contradicts nobody.
+    sound = [np.where(rng.random(600) < 0.85, truth, rng.integers(0, 3, 600)) for _ in range(6)]
+    table = AnnotationTable.from_matrix(np.stack(sound, axis=1))
+    model = DawidSkene().fit(table, gold=gold, random_gold=drawn)
+    assert model.sample_note_ is None
+    assert (consensus(table, model).actions == "accept").sum() > 300

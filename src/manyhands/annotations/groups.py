@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,15 @@ RHO = 0.8
 
 ALONE = ""
 """Family of an annotator who belongs to none."""
+
+MODELS = (
+    *("gpt", "chatgpt", "openai", "o1-mini", "o3-mini", "claude", "anthropic", "gemini", "gemma"),
+    *("palm", "llama", "mistral", "mixtral", "qwen", "deepseek", "grok", "phi", "command-r"),
+    *("cohere", "falcon", "vicuna", "olmo", "nemotron", "kimi", "glm", "llm"),
+)
+"""Words of the names of language models, in lower case."""
+
+_MODEL = re.compile(rf"(?<![a-z\d])({'|'.join(map(re.escape, MODELS))})(?![a-z])")
 
 
 def read_groups(groups: Any, annotators: AnyArray) -> AnyArray:
@@ -146,3 +156,23 @@ def check_rho(rho: Any) -> float:
             f"rho={rho!r} must be from 0 (members are independent) to 1 (a family has one vote)"
         )
     return float(rho)
+
+
+def undeclared_models(groups: AnyArray | None, annotators: AnyArray) -> BoolArray:
+    """Mask of the annotators named like language models that are in no family, shape (R,).
+
+    Nobody, if there is only one, or if ``groups`` says that nobody shares mistakes.
+
+    Examples
+    --------
+    >>> undeclared_models(None, np.array(["gpt-4o", "Llama3 (8b)", "Philip", "w1"])).tolist()
+    [True, True, False, False]
+    """
+    found = np.zeros(len(annotators), dtype=bool)
+    if annotators.dtype.kind not in "OUT" or (groups is not None and (groups == ALONE).all()):
+        return found
+    alone = ~in_families(groups, len(annotators))
+    names = annotators.tolist()
+    for r in np.flatnonzero(alone).tolist():
+        found[r] = _MODEL.search(str(names[r]).lower()) is not None
+    return found if found.sum() > 1 else np.zeros_like(found)

@@ -131,8 +131,10 @@ class _Notes(logging.Handler):
 
 def say_actions(result: dict[str, Any]) -> None:
     """Print how many labels every action is recommended for."""
-    actions = (f"{name} {count:,}" for name, count in result.get("actions", {}).items())
-    say(f"recommended: {', '.join(actions)}")
+    actions = {name: f"{name} {count:,}" for name, count in result.get("actions", {}).items()}
+    if n := result.get("n_known"):
+        actions["accept"] += f" ({n:,} of them known)"
+    say(f"recommended: {', '.join(actions.values())}")
 
 
 def print_labels(title: str, result: dict[str, Any], out: Path | None, example: str) -> None:

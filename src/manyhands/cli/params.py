@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
@@ -380,7 +381,9 @@ NO_GROUPS = "none"
 
 
 def read_groups_option(text: str | None) -> str | dict[Any, Any] | None:
-    """Read --groups: a column, a table of annotators and their families, or that there are none.
+    """Read --groups: a column, a table of annotators and their families, or families by name.
+
+    Families are named as ``llm=gpt-4o,claude;people=anna,ben``; "none" says that there are none.
 
     Returns
     -------
@@ -392,6 +395,8 @@ def read_groups_option(text: str | None) -> str | dict[Any, Any] | None:
     AnnotationError
         If a table has other columns, or names an annotator twice.
     """
+    if text is not None and "=" in text and not os.path.isfile(text):
+        return _named_groups(text)
     if text is None or (text != NO_GROUPS and not Path(text).is_file()):
         if text is not None and Path(text).suffix.lower() in TABLES:
             raise AnnotationError(
@@ -416,3 +421,20 @@ def read_groups_option(text: str | None) -> str | dict[Any, Any] | None:
     if twice:
         raise AnnotationError(f"--groups {text}: {twice[0]!r} occurs twice; name everybody once")
     return dict(zip(names, frame[family].to_list(), strict=True))
+
+
+def _named_groups(text: str) -> dict[Any, Any]:
+    found: dict[Any, Any] = {}
+    for part in text.split(";"):
+        family, _, members = part.partition("=")
+        names = [name.strip() for name in members.split(",")]
+        if not family.strip() or not all(names):
+            raise AnnotationError(
+                f"--groups {text}: {part!r} names no family and its annotators; write them as "
+                "--groups llm=gpt-4o,claude"
+            )
+        for name in names:
+            if name in found:
+                raise AnnotationError(f"--groups {text}: {name!r} occurs twice; name it once")
+            found[name] = family.strip()
+    return found

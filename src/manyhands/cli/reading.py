@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
@@ -207,16 +208,16 @@ class FamilyReading(Reading):
     groups: Annotated[
         OptionalText,
         typer.Option(
-            metavar="COLUMN|FILE|none",
+            metavar="COLUMN|FILE|FAMILY=NAMES|none",
             help="Families of annotators who share mistakes: a column of a long table, a table "
-            "annotator,group, or none if nobody does.",
+            "annotator,group, names such as llm=gpt-4o,claude, or none if nobody does.",
         ),
     ] = None
 
     @property
     def files(self) -> list[Path]:
         """Files that are read beside the annotations."""
-        named = [] if self.groups is None or not Path(self.groups).is_file() else [self.groups]
+        named = [] if self.groups is None or not os.path.isfile(self.groups) else [self.groups]
         return [*super().files, *map(Path, named)]
 
     def arguments(self) -> dict[str, Any]:

@@ -56,6 +56,7 @@ PHRASES: Final[list[tuple[str, str]]] = [
         "--groups COLUMN or FILE; --groups none",
     ),
     (r"groups=\{\}, on the command line --groups none", "--groups none"),
+    (r"groups=dict\.fromkeys\(\[.*?\], 'llm'\), on the command line --groups", "--groups"),
     (r"\(gold=, on the command line --known\)", "(--known FILE)"),
     (r"\banother checkpoint=", "--restart, or another --out"),
     (r"\bnamed in methods=", "named by --method instead of --compare"),

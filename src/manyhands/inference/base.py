@@ -20,8 +20,13 @@ from manyhands.annotations.columns import require_annotators
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.annotations.target import refuse_swapped
-from manyhands.decision.labels import generator, pick
-from manyhands.exceptions import AnnotationError, all_or_nothing
+from manyhands.decision.labels import generator, pick, row_max
+from manyhands.exceptions import (
+    AnnotationError,
+    NotIdentifiableWarning,
+    all_or_nothing,
+    warn_caller,
+)
 from manyhands.inference.clusters import cluster_of
 from manyhands.inference.dependence import Dependence, dependence_of, exponents
 from manyhands.inference.em import estimate_confusions
@@ -103,6 +108,9 @@ class BaseAggregator(BaseEstimator):
         Of that test.
     gold_note_ : str or None
         What chosen gold says, and what it does not; None for other gold.
+    sample_note_ : str or None
+        Says that known labels that were drawn at random contradict the posterior of the others,
+        which is too sure; then nothing but known labels is ``identified_``.
     identified_ : boolean array of shape (n_instances,)
         Whether the annotations, or gold, decide the label (see
         `manyhands.inference.identifiability`); where they do not, ``posterior_`` is no evidence.
@@ -140,6 +148,7 @@ class BaseAggregator(BaseEstimator):
     gold_sample_: str | None = None
     gold_p_value_: float | None = None
     gold_note_: str | None = None
+    sample_note_: str | None = None
     _random_gold: BoolArray | None = None
 
     _compares_annotators = True
@@ -377,6 +386,10 @@ class BaseAggregator(BaseEstimator):
             warn_of_unidentified(reason)
         self.identified_ = decided(reason, lone, self.is_known_)
         self._judge_sample(everything)
+        self.sample_note_ = self._contradicted()
+        if self.sample_note_ is not None:
+            self.identified_ = self.is_known_.copy()
+            warn_caller(self.sample_note_, NotIdentifiableWarning)
         self.labels_ = labels_of(votes, self.posterior_, self.classes_, self.ties, rng)
         self.annotator_accuracy_ = expected_accuracy(votes.answers, self.posterior_)
         if not table.annotators_known:
@@ -398,6 +411,20 @@ class BaseAggregator(BaseEstimator):
             self._sampled_posterior = self._out_of_fold(rows)
         else:
             self._sampled_posterior = self._without_gold(votes.select(rows))
+
+    def _contradicted(self) -> str | None:
+        """What labels that were drawn at random say against the posterior of the others."""
+        from manyhands.metrics.levels import contradiction  # It imports this module.
+
+        given = self.table_.annotations_per_instance() > 0
+        rows, found = self.sampled_rows_, self.sampled_posterior_
+        is_given = given[rows]
+        rows, found = rows[is_given], found[is_given]
+        if not len(rows):
+            return None
+        right = found.argmax(axis=1) == cast(IntArray, self._gold)[rows]
+        top = np.asarray(row_max(self.posterior_))
+        return contradiction(right, rows, found.max(axis=1), top, given & ~self.is_known_)
 
     def _out_of_fold(self, rows: IntArray) -> FloatArray:
         """Posterior of instances from fits without their gold, shape (len(rows), C)."""

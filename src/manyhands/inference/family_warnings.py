@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from typing import Any
 
 import numpy as np
 
-from manyhands.annotations.groups import ALONE, in_families
+from manyhands.annotations.groups import ALONE, in_families, undeclared_models
 from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.exceptions import NotIdentifiableWarning, SharedMistakesWarning, warn_caller
 from manyhands.inference.gold_regression import least_gold
@@ -24,7 +25,7 @@ from manyhands.inference.shared_mistakes import (
     searched_sets,
 )
 from manyhands.inference.votes import make_votes
-from manyhands.typing import AnyArray
+from manyhands.typing import AnyArray, BoolArray
 
 _LOG = logging.getLogger("manyhands")
 
@@ -47,7 +48,10 @@ def warn_of_shared_mistakes(table: Any, *, n_gold: int = 0) -> None:
     if table.groups is not None and (table.groups == ALONE).all():
         return  # The user says that there are no families.
     declared = in_families(table.groups, table.n_annotators)
-    is_searched = dense_annotators(table).any()
+    models = undeclared_models(table.groups, table.annotators)
+    if models.any():
+        warn_caller(_of_models(table.annotators[models].tolist()), SharedMistakesWarning)
+    is_searched = not models.any() and dense_annotators(table).any()
     if not (declared.any() or is_searched):
         return
     centred = Centred.of(table, np.random.default_rng(0))
@@ -59,6 +63,41 @@ def warn_of_shared_mistakes(table: Any, *, n_gold: int = 0) -> None:
         _tell_of_declared(table, families, wider, n_gold)
     if wider is not None:
         _warn_of_undeclared(table, wider, families, n_gold)
+
+
+def suspected(table: Any) -> BoolArray:
+    """Mask of the annotators in no family who seem to share mistakes, or are models, (R,).
+
+    They count as one where it is asked whether somebody else gave the same label.
+    """
+    found = undeclared_models(table.groups, table.annotators)
+    if found.any() or (table.groups is not None and (table.groups == ALONE).all()):
+        return found
+    is_read = isinstance(table, ShardedAnnotations) or not table.annotators_known
+    if is_read or not dense_annotators(table).any():
+        return found  # A search reads all of a store; nobody's votes have no annotators.
+    declared = in_families(table.groups, table.n_annotators)
+    wider = _undeclared(
+        table,
+        Centred.of(table, np.random.default_rng(0)),
+        set(table.annotators[declared].tolist()),
+    )
+    return found if wider is None else np.isin(table.annotators, wider.members) & ~declared
+
+
+def _of_models(names: list[Any]) -> str:
+    """Say that annotators are named like language models, and how they are declared."""
+    shown = ", ".join(map(str, names[:3])) + (f" and {len(names) - 3} more" * (len(names) > 3))
+    option = "FILE, a table of annotators and their families"
+    if not any({*str(name)} & {*",;="} for name in names):
+        option = shlex.quote(f"llm={','.join(map(str, names))}")
+    return (
+        f"{shown} are named like language models, which often make the same mistakes, so that "
+        "their agreement proves little: no label is accepted that they alone gave. Declare them "
+        f"as one family: groups=dict.fromkeys({names!r}, 'llm'), on the command line --groups "
+        f"{option}. If they have no reason to share mistakes: "
+        "groups={}, on the command line --groups none"
+    )
 
 
 # -- what helps -----------------------------------------------------------------------------------

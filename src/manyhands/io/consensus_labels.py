@@ -11,6 +11,7 @@ from scipy.sparse import issparse
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode, make_vocabulary, missing_mask
+from manyhands.annotations.groups import in_families
 from manyhands.annotations.target import as_one_kind, over
 from manyhands.decision.labels import as_posterior, entries, generator, pick, row_max
 from manyhands.exceptions import AnnotationError, warn_caller
@@ -131,6 +132,7 @@ def consensus(
     *,
     known: Any = None,
     identified: Any = None,
+    alike: Any = None,
     accept: float = ACCEPT,
     enough: int = ENOUGH,
 ) -> Consensus:
@@ -153,6 +155,9 @@ def consensus(
     identified : boolean array of shape (n_instances,), optional
         Instances whose label the annotations decide, such as an aggregator's ``identified_``;
         others are not accepted. Default: as `manyhands.inference.identifiability` finds.
+    alike : boolean array of shape (n_annotators,), optional
+        Annotators in no family who may share mistakes. Default: language models, by their names,
+        and those who agree as if they shared mistakes (`manyhands.inference.shared_mistakes`).
     accept : float in (0, 1], default=0.95
     enough : int, default=5
 
@@ -171,7 +176,8 @@ def consensus(
     The recommended action is
 
     - "accept": the label is known, or it has a probability of at least ``accept``, at least two
-      annotators gave it (no method doubts a single annotation), and the annotations decide it;
+      annotators gave it (no method doubts a single annotation), and the annotations decide it.
+      Annotators who share mistakes, as a family or as ``alike``, count as one;
     - "review": otherwise, if the instance has at least ``enough`` annotations, or if at least two
       annotators abstained, and at least as many as annotated it. One more annotation will hardly
       settle it, so a person who knows the subject should decide;
@@ -220,10 +226,26 @@ def consensus(
         identified = identifiability.identified(table, posterior, certain)
     if identified is not None:
         sure &= np.asarray(identified, dtype=bool)
+    if sure.any():
+        sure &= _n_units(observed, same, alike) >= FEWEST
     declined = np.bincount(table.abstentions[:, 0], minlength=table.n_instances)
     open_ = (n >= enough) | ((declined >= FEWEST) & (declined >= n))
     actions = np.where(sure | certain, ACTIONS[0], np.where(open_, ACTIONS[2], ACTIONS[1]))
     return Consensus(table.instances, table.classes, codes, posterior, n, share, actions, certain)
+
+
+def _n_units(observed: AnnotationTable, same: BoolArray, alike: Any) -> IntArray:
+    """Count those who gave each label, shape (n,), where who shares mistakes counts as one."""
+    from manyhands.inference.family_warnings import suspected
+
+    n_annotators = observed.n_annotators
+    unit = np.arange(n_annotators)
+    members = in_families(observed.groups, n_annotators)
+    if observed.groups is not None and members.any():
+        unit[members] = n_annotators + np.unique(observed.groups, return_inverse=True)[1][members]
+    unit[suspected(observed) if alike is None else np.asarray(alike, dtype=bool)] = -1
+    pairs = np.column_stack([observed.instance[same], unit[observed.annotator[same]]])
+    return np.bincount(np.unique(pairs, axis=0)[:, 0], minlength=observed.n_instances)
 
 
 def _of_fitted(model: Any, table: AnnotationTable) -> dict[str, Any]:
@@ -233,6 +255,8 @@ def _of_fitted(model: Any, table: AnnotationTable) -> dict[str, Any]:
     rows = rows_of_fitted(model, table, "posterior")
     names = {"labels": "labels_", "known": "is_known_", "identified": "identified_"}
     found = {argument: getattr(model, name, None) for argument, name in names.items()}
+    if getattr(model, "sample_note_", None) is not None:
+        found["identified"] = found["known"]  # A random sample contradicts the rest.
     return {name: None if values is None else values[rows] for name, values in found.items()}
 
 

@@ -82,7 +82,8 @@ def aggregate_table(
     -------
     dict
         ``method``, ``n_instances``, ``n_undecided``, ``labels`` (task, label, probability),
-        ``actions`` (number of instances per recommended action), ``level`` (share of right labels,
+        ``actions`` (number of instances per recommended action), ``n_known`` (known labels, which
+        are among the accepted ones), ``level`` (share of right labels,
         with interval and source; see `manyhands.metrics.Level`) and ``headline`` (the same in
         words), ``files`` (what was written), and
         ``gold``: metrics on the annotated instances that have gold and are not in ``known``, or
@@ -225,6 +226,7 @@ def _concluded(
         "n_undecided": int((codes < 0).sum()),
         "labels": label_rows(codes, posterior, table.instances, table.classes),
         "actions": found.count_actions(),
+        "n_known": int(found.known.sum()),
         **told.to_dict(),
         "files": [str(path) for path in files],
         "gold": metrics,

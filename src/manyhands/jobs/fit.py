@@ -312,7 +312,14 @@ def _result(
     records: list[dict[str, Any]],
     found: Consensus | None,
 ) -> dict[str, Any]:
-    actions = {} if found is None else {"actions": found.count_actions()}
+    actions = (
+        {}
+        if found is None
+        else {
+            "actions": found.count_actions(),
+            "n_known": int(found.known.sum()),
+        }
+    )
     return actions | {
         "method": type(estimator).__name__,
         "data": count_data(train),

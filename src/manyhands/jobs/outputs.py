@@ -167,7 +167,9 @@ def keep_model(
     over_classes[:, positions] = proba
     values = np.array([*train.classes.tolist(), None], dtype=object)
     labels = values[np.where(codes < 0, -1, positions[codes])]
-    found = consensus(train, over_classes, labels, known=known)
+    told = getattr(model, "sample_note_", None)  # Then only what is known may be accepted.
+    decided = None if told is None else np.zeros(train.n_instances, dtype=bool)
+    found = consensus(train, over_classes, labels, known=known, identified=decided)
     gold_values = None
     if gold is not None:
         # The report covers annotated rows only, so gold of test rows is left out.

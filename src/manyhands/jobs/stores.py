@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from manyhands.annotations.groups import undeclared_models
 from manyhands.decision import decide
 from manyhands.decision.labels import generator
 from manyhands.exceptions import AnnotationError, warn_caller
@@ -168,6 +169,7 @@ class _StoreLabels:
             known = None if self.clamped is None else self.clamped[own] >= 0
             judged: dict[str, Any] = {"known": known}
             judged["identified"] = self.aggregator.identified_[own]
+            judged["alike"] = undeclared_models(None, store.annotators)
             found = consensus(store.table(number), rows, values[codes], **judged)
             for name, n in found.count_actions().items():
                 self.actions[name] = self.actions.get(name, 0) + n

@@ -21,7 +21,7 @@ from manyhands.exceptions import AnnotationError
 from manyhands.metrics.accuracy_estimate import estimate_accuracy
 from manyhands.metrics.intervals import beta_interval
 from manyhands.metrics.mean_estimate import mean_estimate
-from manyhands.typing import BoolArray, FloatArray
+from manyhands.typing import BoolArray, FloatArray, IntArray
 
 __all__ = ["Level", "accuracy_of_labels", "accuracy_on_new_items"]
 
@@ -223,6 +223,39 @@ def _measured(right: Any, source: Source) -> Level:
     n, k = len(right), int(right.sum())
     low, high = beta_interval(k + 0.5, n - k + 0.5, level=0.95)
     return Level(k / n, float(low), float(high), source, n)
+
+
+def contradiction(
+    right: BoolArray, rows: IntArray, sampled: FloatArray, top: FloatArray, free: BoolArray
+) -> str | None:
+    """Say that a random sample contradicts a model, which is too sure of the other labels, or None.
+
+    Parameters
+    ----------
+    right : boolean array of shape (m,)
+        Whether the model's labels of the sample were right.
+    rows : integer array of shape (m,)
+        Instances of the sample.
+    sampled : array of shape (m,)
+        Probabilities of these labels, without what people said of them.
+    top : array of shape (n_instances,)
+        Probabilities of all labels.
+    free : boolean array of shape (n_instances,)
+        Annotated instances whose label nobody gave.
+    """
+    if len(rows) < LEAST_GOLD or not free.any():
+        return None
+    expected, has, truth = np.array(top), np.zeros(len(top), dtype=bool), np.zeros(len(top), bool)
+    expected[rows], has[rows], truth[rows] = sampled, True, right
+    level, mean = _sampled(truth, has, expected, free), float(expected[free].mean())
+    if mean <= level.high:
+        return None
+    return (
+        f"The {level.n} labels that were drawn at random and reviewed contradict the model: it "
+        f"expects {mean:.0%} of the other labels to be right, and by the sample "
+        f"{level.value:.0%} are ({level.low:.0%} to {level.high:.0%}), so no label is accepted "
+        "that nobody reviewed"
+    )
 
 
 def _sampled(right: BoolArray, has: BoolArray, expected: Any, free: BoolArray) -> Level:

@@ -128,9 +128,10 @@ def _check(summary: Mapping[str, Any]) -> Iterator[Step]:
         "confident: also check a random sample."
     )
     level = (summary.get("levels") or {}).get("labels")
-    if level and level["source"] == "gold":
+    if level and level["source"] in ("gold", "sample"):
+        measure = "gold labels" if level["source"] == "gold" else "random sample"
         text = (
-            f"By your gold labels, about {_number(wrong)} of the {count(found['n'], 'label')} are "
+            f"By your {measure}, about {_number(wrong)} of the {count(found['n'], 'label')} are "
             f"wrong; the model expects {_number(found['n_expected_wrong'])}. The {len(rows)} that "
             "it doubts most are listed."
         )

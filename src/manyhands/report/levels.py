@@ -16,6 +16,7 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.inference import DawidSkene
+from manyhands.inference.family_warnings import suspected
 from manyhands.inference.many_classes import MANY
 from manyhands.metrics import Level, accuracy_of_labels
 from manyhands.report.inputs import Inputs
@@ -69,6 +70,7 @@ def tell_labels(
         "labels": None if level is None else level.to_dict(),
         "identified": bool(is_decided),
         "anonymous": not getattr(table, "annotators_known", True),
+        "supposes": bool(suspected(table).any()),
     }
     return Told(level, headline({"levels": levels, "data": {"n_classes": table.n_classes}}))
 
@@ -104,6 +106,7 @@ def levels_section(inputs: Inputs, new_items: Level | None = None) -> dict[str, 
         "n_known": _n_known(inputs.table, inputs.aggregator or model),
         "identified": bool(np.mean(inputs.identified[inputs.annotated]) > 0.5),
         "anonymous": not getattr(inputs.table, "annotators_known", True),
+        "supposes": bool(suspected(inputs.table).any()),
         "labels": None if level is None else level.to_dict(),
         "new_items": None if new_items is None else new_items.to_dict(),
         "has_classifier": inputs.classifier is not None,
@@ -162,7 +165,8 @@ def level_of_labels(
         known = None
     annotated = table.annotations_per_instance() > 0
     others = known if known is None or sample is None else known & (sample < 0)
-    if identified is not None and np.mean(identified[annotated]) <= 0.5:
+    is_decided = identified is None or np.mean(identified[annotated]) > 0.5
+    if not is_decided and getattr(model, "sample_note_", None) is None:
         posterior = None
     elif posterior is None or not is_calibrated:
         posterior = _expected(table, others, codes)
@@ -241,12 +245,18 @@ def headline(summary: Summary) -> str:
     share = f"{percent_range(level)}"
     which = "the labels" if rest == n else f"the {labels}"
     if level["source"] == "sample":
+        which = "the labels" if rest == n else f"the {count(rest, 'label')}"
         return (
-            f"{share} of {which} are right, estimated from {count(level['n'], 'label')} that "
-            "people checked at random."
+            f"{share} of {which} that nobody reviewed are right, estimated from "
+            f"{count(level['n'], 'label')} that people checked at random."
         )
     if level["source"] == "gold":
         return f"{share} of {which} are right, measured on {count(level['n'], 'gold label')}."
+    if found.get("supposes"):
+        return (
+            f"If annotators do not share mistakes, {share} of the {labels} are right: estimated "
+            "from how annotators agree, not measured."
+        )
     about = f"More than {share[1:]}" if share.startswith(">") else f"About {share}"
     return f"{about} of the {labels} are right: estimated from how annotators agree, not measured."
 

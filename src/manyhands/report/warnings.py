@@ -115,11 +115,14 @@ def _about_identification(inputs: Inputs) -> Warnings:
 
 
 def _about_chosen_gold(inputs: Inputs) -> Warnings:
-    """What `fit` says of known labels that were not drawn at random."""
+    """What `fit` says of known labels: that they were chosen, or contradict the model."""
     for fitted in (inputs.aggregator, inputs.classifier):
         told = getattr(fitted, "gold_note_", None)
         if told is not None:
             yield "gold-chosen", _sentence(told)
+        told = getattr(fitted, "sample_note_", None)
+        if told is not None:
+            yield "sample-contradicts", _sentence(told)
 
 
 def _identification(table: Any, posterior: Any = None, known: Any = None) -> Warnings:

@@ -138,6 +138,9 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         p value in ``gold_p_value_``; None without known labels, or where nothing depends on it.
     gold_note_ : str or None
         What chosen known labels say, and what they do not; None for others.
+    sample_note_ : str or None
+        Says that known labels that were drawn at random contradict the posterior of the others,
+        which is too sure.
     is_known_ : array of shape (n_samples,)
         Whether the label of each training instance was given as ``gold``.
     sampled_rows_ : array of shape (m,)

@@ -20,7 +20,7 @@ from manyhands.classifiers.stacking.prior import read_class_prior
 from manyhands.classifiers.stacking.reading_out import annotators_of
 from manyhands.classifiers.stacking.rounds import Round, Rounds, Settings
 from manyhands.classifiers.stacking.stack import FittedStack, TemperedMember
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, warn_caller
 from manyhands.fitting.reading import take_rows
 from manyhands.inference.confusion_prior import pool_confusions
 from manyhands.inference.dependence import dependence_of
@@ -28,6 +28,7 @@ from manyhands.inference.em import log_likelihoods
 from manyhands.inference.gold_samples import KnownLabels
 from manyhands.inference.probability import floored_log, normalise_rows
 from manyhands.inference.votes import Votes, make_votes
+from manyhands.metrics.levels import contradiction
 from manyhands.training.progress import History, ProgressBar
 from manyhands.training.seeding import draw_seed, set_random_states
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
@@ -225,6 +226,20 @@ def set_fitted(model: Any, course: Course, X: Any, table: AnnotationTable) -> No
     model.sampled_rows_ = course.annotated[drawn]
     model.sampled_posterior_ = np.zeros((len(drawn), n_classes))
     model.sampled_posterior_[:, seen] = out.unclamped[drawn]
+    model.sample_note_ = None
+    if len(drawn):
+        codes = np.asarray(seen)[course.known.codes[drawn]]  # type: ignore[union-attr]
+        given = np.zeros(n, dtype=bool)
+        given[course.annotated] = True
+        model.sample_note_ = contradiction(
+            model.sampled_posterior_.argmax(axis=1) == codes,
+            model.sampled_rows_,
+            model.sampled_posterior_.max(axis=1),
+            belief.max(axis=1),
+            given & ~model.is_known_,
+        )
+        if model.sample_note_ is not None:
+            warn_caller(model.sample_note_, NotIdentifiableWarning)
     model.class_prior_ = belief[course.annotated].mean(axis=0)
     model.stack_ = replace(course.stack, exponent=out.new_exponent)
     model.prediction_prior_ = _mean_prediction(model.stack_, X, course.annotated)

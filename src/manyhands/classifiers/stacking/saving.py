@@ -43,6 +43,7 @@ PLAIN = (
     "gold_sample_",
     "gold_p_value_",
     "gold_note_",
+    "sample_note_",
     "doubts_",
     "prior_shrinkage_",
     "parity_",
