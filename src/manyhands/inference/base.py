@@ -414,7 +414,7 @@ class BaseAggregator(BaseEstimator):
 
     def _contradicted(self) -> str | None:
         """What labels that were drawn at random say against the posterior of the others."""
-        from manyhands.metrics.levels import contradiction  # It imports this module.
+        from manyhands.metrics.sample_levels import contradiction  # Its package needs this one.
 
         given = self.table_.annotations_per_instance() > 0
         rows, found = self.sampled_rows_, self.sampled_posterior_

@@ -28,7 +28,7 @@ from manyhands.inference.em import log_likelihoods
 from manyhands.inference.gold_samples import KnownLabels
 from manyhands.inference.probability import floored_log, normalise_rows
 from manyhands.inference.votes import Votes, make_votes
-from manyhands.metrics.levels import contradiction
+from manyhands.metrics.sample_levels import contradiction
 from manyhands.training.progress import History, ProgressBar
 from manyhands.training.seeding import draw_seed, set_random_states
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
