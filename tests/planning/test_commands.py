@@ -144,3 +144,18 @@ def test_a_budget_is_forecast_or_replayed(pilot):
     replayed = done("budget", "A.csv", "--gold", "gold.csv", *short, "--folder", "steps")
     assert "uniform" in replayed.stdout
     assert len(list(Path("steps").iterdir())) == 3
+
+
+def test_a_forecast_knows_what_was_reviewed_and_one_sample_is_given_once(pilot):
+    short = ("--step", 1, "--runs", 1)
+    known = done_json("budget", "A.csv", *short, "--known", "few.csv")
+    assert known["level"]["n"] == 55
+    batch = done_json("next", "A.csv", "--known", "few.csv")
+    assert (known["headline"], known["enough"]) == (batch["headline"], batch["enough"])
+    assert len(batch["pairs"]) == 6
+    assert f"{len(batch['pairs'])} further annotations" in batch["enough"].replace("\u00a0", " ")
+    for command in ("next", "budget"):
+        refused = run(command, "A.csv", "--known", "few.csv", "--audit", "few.csv")
+        assert refused.exit_code == 3
+        assert "leave --audit out" in refused.stderr
+    assert run("budget", "A.csv", "--known", "few.csv", "--gold", "gold.csv").exit_code == 3

@@ -92,7 +92,6 @@ Load = Annotated[
 OptionalPath = Optional[Path]  # noqa: UP045
 Cost = Annotated[OptionalPath, _file("Table worker,price; gains are divided by prices.")]
 Pairs = Annotated[OptionalPath, _file("Table task,worker of the pairs that may be asked.")]
-Gold = Annotated[OptionalPath, _file("Table task,label of known labels; nobody is asked for them.")]
 PilotGold = Annotated[OptionalPath, _file("Table task,label: replay on the recorded annotations.")]
 Truth = Annotated[
     OptionalPath,
@@ -464,7 +463,7 @@ def budget(
     *,
     tables: TablePaths,
     gold: PilotGold = None,
-    known: Gold = None,
+    known: Known = None,
     audit: Audit = None,
     budget: Budget = None,
     load: Load = 2.0,
@@ -489,7 +488,7 @@ def budget(
     from manyhands.planning import AnnotationPlanner, forecast, replay
     from manyhands.report.planning import advised, enough, priced
 
-    refuse_overwriting([out], [*tables, gold, known, audit])
+    refuse_overwriting([out], [*tables, *(known or ()), gold, audit])
     check_out(out)
     if gold is not None and known is not None:
         raise AnnotationError(
