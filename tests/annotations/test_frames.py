@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csr_array
 
 from manyhands import (
     AnnotationTable,
@@ -127,3 +128,170 @@ def test_minus_one_that_comes_together_in_rows_is_said():
         warnings.simplefilter("error")
         AnnotationTable.from_matrix(A, classes=[0, 1])
         AnnotationTable.from_matrix(np.where(wrong == -1, -1, VOTES))
+
+
+# -- columns that are something else --------------------------------------------------------------
+
+COUNTS = pd.DataFrame({"yes": [3, 1, 2], "no": [0, 2, 1]})
+
+
+@pytest.mark.parametrize("name", ["gold", "n_words", "length", "conf", "year"])
+def test_columns_of_counts_that_count_no_votes_are_left_out_by_name(name):
+    with pytest.warns(UserWarning, match=rf"left out \('{name}': it is called like"):
+        table = AnnotationTable.from_counts(COUNTS.assign(**{name: [1, 0, 1]}))
+    assert table.classes.tolist() == ["no", "yes"]
+
+
+@pytest.mark.parametrize(
+    "names", [("correct", "incorrect"), ("count_cat", "count_dog"), ("yes", "no")]
+)
+def test_classes_may_be_called_as_other_columns_are(names):
+    table = AnnotationTable.from_counts(COUNTS.set_axis(names, axis=1))
+    assert table.n_annotations == 9
+    four_each = COUNTS.assign(yes=[3, 1, 0], correct=[1, 1, 3])
+    assert AnnotationTable.from_counts(four_each).n_classes == 3
+
+
+@pytest.mark.parametrize("names", [["y"], ["smoker", "sex", "urgent"]])
+@pytest.mark.parametrize("pattern", ["rater_{}", "w0{}"])
+def test_a_column_beside_others_that_are_called_alike_is_asked_about(names, pattern):
+    wide = WIDE.set_axis([pattern.format(r) for r in range(5)], axis=1)
+    more = wide.assign(**{name: 1 - VOTES[:, k] for k, name in enumerate(names)})
+    star = pattern.format("*").replace("0*", "*")
+    with pytest.raises(AnnotationError, match=rf"'{names[0]}'.*could be annotators.*{star[0]}"):
+        AnnotationTable.from_matrix(more)
+    assert AnnotationTable.from_matrix(more, annotators=star).n_annotators == 5
+    assert AnnotationTable.from_matrix(more, annotators=list(more)).n_annotators == more.shape[1]
+
+
+def test_columns_of_several_levels_are_refused_with_one_of_them():
+    levels = WIDE.set_axis(pd.MultiIndex.from_product([["label"], WIDE.columns]), axis=1)
+    with pytest.raises(AnnotationError, match=r"2 levels, such as .*A\['label'\]"):
+        AnnotationTable.from_matrix(levels)
+    assert AnnotationTable.from_matrix(levels["label"]).n_annotators == 5
+
+
+# -- long frames ----------------------------------------------------------------------------------
+
+ROWS = [(f"t{i}", f"w{r}", ["no", "yes"][VOTES[i, r]]) for i in range(N) for r in range(5)]
+LONG = pd.DataFrame(ROWS, columns=["task", "worker", "label"])
+
+
+def test_numbers_name_columns():
+    table = AnnotationTable.from_frame(pd.DataFrame(ROWS), task=0, worker=1, label=2)
+    assert table.equals(AnnotationTable.from_frame(LONG))
+    pairs = AnnotationTable.from_frame(pd.DataFrame(ROWS), task=[0, 1], worker=1, label=2)
+    assert pairs.instances[0] == "t0|w0"
+    lists = pd.DataFrame({0: [["a", "b"], ["b", "b"]], 1: [["x", "y"], ["x", "y"]]})
+    read = AnnotationTable.from_lists(lists, labels=0, annotators=1)
+    assert read.annotators.tolist() == ["x", "y"]
+
+
+def test_ids_in_the_index_of_a_long_frame_are_asked_back():
+    with pytest.raises(AnnotationError, match=r"'task' is in the index of df.*reset_index\(\)"):
+        AnnotationTable.from_frame(LONG.set_index("task"))
+
+
+@pytest.mark.parametrize(("column", "cell"), [("worker", ""), ("worker", "nan"), ("task", " ")])
+def test_ids_that_are_empty_cells_are_named_with_their_row(column, cell):
+    frame = LONG.copy()
+    frame.loc[3, column] = cell
+    ids = {f"{column}s": list(dict.fromkeys(frame[column]))}
+    assert AnnotationTable.from_frame(frame, **ids).n_annotations == N * 5
+    words = rf"'{column}' holds '{cell}' in row 3.*{column}s="
+    if cell.strip():
+        with pytest.warns(UserWarning, match=words):
+            AnnotationTable.from_frame(frame)
+        return
+    with pytest.raises(AnnotationError, match=words):
+        AnnotationTable.from_frame(frame)
+
+
+def test_an_annotator_without_a_name_in_a_list_is_refused():
+    lists = {"annotators": [["a"], ["", "b"]], "annotations": [["x"], ["y", "x"]]}
+    with pytest.raises(AnnotationError, match="holds '' in row 1"):
+        AnnotationTable.from_lists(lists)
+
+
+NESTED = [
+    {"id": 1, "annotations": [{"annotator": "x", "label": "a"}, {"annotator": "y", "label": "b"}]},
+    {"id": 2, "annotations": [{"annotator": "x", "label": "a"}]},
+]
+
+
+@pytest.mark.parametrize("make", [list, pd.DataFrame, "polars", "pyarrow"])
+def test_rows_with_dicts_in_them_are_refused_with_what_flattens_them(make):
+    if make == "polars":
+        make = pytest.importorskip("polars").DataFrame
+    elif make == "pyarrow":
+        make = pytest.importorskip("pyarrow").Table.from_pylist
+    rows = make(NESTED)
+    flat = r'pandas.json_normalize\(.*, "annotations", \["id"\]\)'
+    for read in (
+        AnnotationTable.from_frame,
+        AnnotationTable.from_matrix,
+        lambda rows: AnnotationTable.from_lists(rows, annotators=None),
+    ):
+        with pytest.raises(AnnotationError, match=flat):
+            read(rows)
+    frame = pd.json_normalize(NESTED, "annotations", ["id"])
+    table = AnnotationTable.from_frame(frame, task="id", worker="annotator")
+    assert table.n_annotations == 3
+
+
+@pytest.mark.parametrize("column", ["worker", "label"])
+def test_dicts_in_the_cells_of_a_long_frame_are_named(column):
+    pl = pytest.importorskip("polars")
+    frame = LONG.assign(**{column: [{"id": value} for value in LONG[column]]})
+    for given in (frame, pl.DataFrame(frame.to_dict("list"))):
+        with pytest.raises(AnnotationError, match=rf"'{column}' of df holds dicts.*'id'"):
+            AnnotationTable.from_frame(given)
+
+
+# -- gold -----------------------------------------------------------------------------------------
+
+
+def test_gold_with_two_labels_of_one_instance_is_refused():
+    table = AnnotationTable.from_matrix(VOTES)
+    with pytest.raises(AnnotationError, match=r"instance 1 more than once.*\(0, 1\)"):
+        DawidSkene().fit(table, gold=pd.Series([0, 1, 1], index=[1, 1, 2]))
+    same = DawidSkene().fit(table, gold=pd.Series([1, 1, 1], index=[1, 1, 2]))
+    assert np.flatnonzero(same.is_known_).tolist() == [1, 2]
+
+
+def test_seven_is_the_same_id_and_label_as_text():
+    numbers = AnnotationTable.from_matrix(VOTES)
+    texts = AnnotationTable.from_frame(LONG.assign(task=LONG.task.str[1:]))
+    for gold in ({"7": 1}, {7: "1"}, pd.Series(["1"], index=["7"])):
+        assert np.flatnonzero(DawidSkene().fit(numbers, gold=gold).is_known_).tolist() == [7]
+        assert summarize(numbers, gold=gold)["gold"]["n"] == 1
+    fitted = GoldCorrected().fit
+    with pytest.warns(UserWarning, match="1 annotated instance has gold"):
+        assert np.flatnonzero(fitted(texts, gold={7: "yes"}).is_known_).tolist() == [7]
+    assert numbers.select(instances=["7", "3"]).instances.tolist() == [7, 3]
+    with pytest.raises(AnnotationError, match="gold holds '400'"):
+        DawidSkene().fit(numbers, gold={"400": 1})
+
+
+def test_part_of_the_gold_is_enough_for_a_summary():
+    table = AnnotationTable.from_frame(LONG)
+    part = pd.Series(["yes", "no"], index=["t0", "t3"])
+    for gold in (part, part.to_dict(), part.reindex(table.instances)):
+        assert summarize(table, gold=gold)["gold"]["n"] == 2
+    whole = pd.Series(np.array(["no", "yes"])[TRUTH])
+    assert summarize(table, gold=whole)["gold"]["n"] == N
+    with pytest.raises(AnnotationError, match=r"gold is a data frame.*Series"):
+        GoldCorrected().fit(table, gold=part.to_frame("label"))
+
+
+def test_a_row_of_x_that_occurs_twice_is_told_apart():
+    ids = [f"t{i}" for i in range(N)]
+    X = pd.DataFrame(VOTES.astype(float), index=[*ids[:-1], "t0"])
+    with pytest.raises(AnnotationError, match=r"X holds 't0' twice.*index.duplicated\(\)\]"):
+        CrowdStackingClassifier().fit(X, AnnotationTable.from_frame(LONG))
+
+
+@pytest.mark.parametrize(("name", "mend"), [("from_matrix", "from_arrays"), ("from_counts", "toa")])
+def test_sparse_matrices_are_named(name, mend):
+    with pytest.raises(AnnotationError, match=f"scipy.sparse matrix.*{mend}"):
+        getattr(AnnotationTable, name)(csr_array(VOTES))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -37,12 +36,19 @@ from manyhands.annotations.ids import (
     given_order,
     id_column,
     in_natural_order,
+    one_level,
     read_wide,
     sorted_order,
 )
+from manyhands.annotations.nested import how_to_flatten
 from manyhands.annotations.passes import check_marks, pass_kinds, read_marks
 from manyhands.annotations.scales import Scale, check_scale, read_classes, read_scale
-from manyhands.annotations.wide import ANNOTATOR_WORDS, annotators_of_frame
+from manyhands.annotations.wide import (
+    ANNOTATOR_WORDS,
+    annotators_of_frame,
+    counts_of_frame,
+    words_of_total,
+)
 from manyhands.exceptions import AnnotationError, NoGoldError, warn_caller
 from manyhands.typing import MISSING, AnyArray, BoolArray, IntArray
 
@@ -101,6 +107,16 @@ def from_matrix(
         ``skip`` is invalid, as in `from_frame`.
     """
     read_scale(scale)
+    _refuse_sparse(
+        A,
+        "A",
+        "AnnotationTable.from_arrays(row, column, data), or from_matrix(A.toarray()) if every 0 is "
+        "a class",
+    )
+    one_level(A, "A")
+    if isinstance(A, list | tuple) and A and all(isinstance(row, Mapping) for row in A):
+        mend = how_to_flatten(A, "A") or "pandas.DataFrame(A)"
+        raise AnnotationError(f"A is a list of dicts, not a matrix; give {mend}")
     given_A, are_named = A, instances is not None
     A, annotators = annotators_of_frame(A, annotators)
     A, instances, annotators = read_wide(A, instances, annotators)
@@ -155,6 +171,15 @@ def from_matrix(
         scale=scale or "nominal",
         class_order=order,
     )
+
+
+def _refuse_sparse(values: Any, argument: str, mend: str) -> None:
+    """Refuse a sparse matrix, where a 0 that is stored and a gap look alike."""
+    if hasattr(values, "toarray"):
+        raise AnnotationError(
+            f"{argument} is a scipy.sparse matrix, where a stored 0 and a gap look alike; use "
+            f"{mend}"
+        )
 
 
 MINUS_ONE_AGREES = 0.1
@@ -309,8 +334,9 @@ def from_counts(
     Parameters
     ----------
     counts : array-like or data frame of shape (n, C)
-        Whole numbers from 0; missing: 0. The columns of a frame are the classes, and its ids are
-        found as in `from_matrix`.
+        Whole numbers from 0; missing: 0. The columns of a frame are the classes, but for those
+        whose names say that they hold something else (gold labels, lengths, years, ...), which a
+        warning names; its ids are found as in `from_matrix`.
     classes : sequence of shape (C,), optional
         The class of each column. If they are the names of a frame's columns, in any order, columns
         are found by name, and this is the order of the classes. Default: the names of the columns,
@@ -345,6 +371,10 @@ def from_counts(
     """
     read_scale(scale)
     named, basis = instances is not None, "given"
+    _refuse_sparse(counts, "counts", "AnnotationTable.from_counts(counts.toarray())")
+    one_level(counts, "counts")
+    if classes is None:
+        counts = counts_of_frame(counts)
     values, instances, names = read_wide(counts, instances, None)
     found = _whole_counts(values)
     found, names = _classes_of_counts(found, names, classes)
@@ -379,18 +409,6 @@ def from_counts(
         class_order=basis,
         annotators_known=False,
     )
-
-
-TOTALS = frozenset(
-    {"total", "sum", "all", "n", "annotation", "vote", "label", "judgement", "judgment"}
-)
-"""Words, in the singular, in the name of a column that is the sum of others."""
-
-
-def words_of_total(name: str) -> set[str]:
-    """Words in the name of a column of counts that say that it counts all votes, or people."""
-    words = {word.removesuffix("s") for word in re.findall(r"[a-z]+", name.lower())}
-    return words & (ANNOTATOR_WORDS | TOTALS)
 
 
 def is_total(name: str, counts: IntArray, others: IntArray) -> bool:

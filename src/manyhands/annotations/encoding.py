@@ -256,6 +256,15 @@ def encode(
     return codes[rows], vocabulary
 
 
+def of_one_kind(values: Any, vocabulary: AnyArray, argument: str) -> tuple[AnyArray, AnyArray]:
+    """Make values comparable with a vocabulary: 7 and "7" are the same id, or the same class."""
+    values = as_values(values)
+    check_no_mixture(values, argument)
+    if not values.size or not vocabulary.size or is_text(values) == is_text(vocabulary):
+        return values, vocabulary
+    return tidy(values, argument).astype(str), vocabulary.astype(str)
+
+
 def resolve(
     key: Any,
     vocabulary: AnyArray,
@@ -283,6 +292,7 @@ def resolve(
         return np.flatnonzero(key)
     if key.dtype.kind in "iu" and vocabulary.dtype.kind in "UT":
         return check_positions(key, n, argument)
+    key, vocabulary = of_one_kind(key, vocabulary, argument)
     return encode(
         key,
         vocabulary,

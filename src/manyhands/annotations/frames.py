@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 import narwhals as nw
@@ -25,21 +25,27 @@ from manyhands.annotations.ids import (
     as_frame,
     given_order,
     in_natural_order,
+    one_level,
     row_ids,
     sorted_order,
 )
 from manyhands.annotations.label_sets import Multilabel, one_label_per_row
+from manyhands.annotations.nested import how_to_flatten, keys_of, refuse_nested
 from manyhands.annotations.passes import PASSES, check_marks, pass_kinds, read_marks
 from manyhands.annotations.scales import Scale, read_classes, read_scale, warn_of_scale
 from manyhands.annotations.suspicious import refuse_copies, warn_of_alike
 from manyhands.annotations.wide import (
     HEAD_OF_LONG,
+    MISSING_CELLS,
     cells_of_frame,
     missing_columns,
     with_joined_task,
 )
 from manyhands.exceptions import AnnotationError, raise_missing_extra, warn_caller
 from manyhands.typing import AnyArray, BoolArray, IntArray
+
+TEXTS = (nw.String, nw.Object, nw.Categorical)
+"""Types of columns whose cells may be texts."""
 
 SHEET_ROWS = "row of the spreadsheet"
 """Name of a pandas index that numbers rows as a spreadsheet does."""
@@ -126,9 +132,22 @@ def from_frame(
         from the labels, a row has both a label and a pass, or the labels have no order or are no
         numbers, as their ``scale`` needs.
     """
-    data, task = with_joined_task(_as_frame(df), task)
-    named = {"task": task, "worker": worker, "label": label}
+    data, task = with_joined_task(_as_frame(df), _text_name(task))
+    named = {"task": task, "worker": _text_name(worker), "label": _text_name(label)}
     optional = {"weight": weight, "source": source, "group": group, "passes": passes}
+    optional = {argument: _text_name(name) for argument, name in optional.items()}
+    for argument, name, known in (("tasks", task, tasks), ("workers", named["worker"], workers)):
+        if name in data.columns:
+            cells = data[name]
+            _check_blank(
+                dict.fromkeys(v for v in cells.to_list() if isinstance(v, str))
+                if cells.dtype in TEXTS
+                else (),
+                argument,
+                name,
+                known,
+                lambda id_, cells=cells: rows_of(data, np.flatnonzero(cells.to_numpy() == id_)),
+            )
     named |= {argument: name for argument, name in optional.items() if name is not None}
     columns = columns_of_frame(
         data,
@@ -278,7 +297,7 @@ def from_lists(
             f"annotators={annotators!r} names the annotators, and annotators_known=False says that "
             "nobody knows them; give annotators=None, or leave annotators_known out"
         )
-    given = _lists(df, labels, "labels")
+    given = _lists(df, labels, "labels", task)
     named = [list(range(len(row))) for row in given]
     if annotators is not None:
         named = _lists(df, annotators, "annotators")
@@ -294,6 +313,14 @@ def from_lists(
     gaps = missing_mask(values)
     _warn_of_missing_labels(int(gaps.sum()), len(values), labels)
     found = encode(workers, None, argument="annotators", vocabulary_name="annotators")
+    if annotators is not None:
+        _check_blank(
+            found[1].tolist(),
+            "",
+            _text_name(annotators),
+            None,
+            lambda name: row_numbers(np.unique(rows[workers == name]).tolist()),
+        )
     codes, people = in_natural_order(*found)
     ids, order = (
         _ids_of_rows(df, len(given)) if task is None else (_column_of(df, task, "task"), GIVEN)
@@ -346,7 +373,7 @@ def _column_of(df: Any, name: str, argument: str) -> list[Any]:
     elif hasattr(df, "column_names") and not hasattr(df, "schema"):
         names, values = df.column_names, df.__getitem__
     else:
-        data = _as_frame(df)
+        data, name = _as_frame(df), _text_name(name)
         names, values = data.columns, lambda column: data[column].to_list()
     if name not in names:
         raise AnnotationError(
@@ -356,12 +383,19 @@ def _column_of(df: Any, name: str, argument: str) -> list[Any]:
     return list(values(name))
 
 
-def _lists(df: Any, name: str, argument: str) -> list[list[Any]]:
+def _lists(df: Any, name: str, argument: str, task: Any = None) -> list[list[Any]]:
     found = []
     for i, value in enumerate(_column_of(df, name, argument)):
         cells = value.tolist() if hasattr(value, "tolist") else value
         if cells is None or (isinstance(cells, float) and np.isnan(cells)):
             cells = []
+        if any(map(keys_of, cells if isinstance(cells, list | tuple) else [cells])):
+            key, *_ = [name for name in (task, "id") if name is not None]
+            raise AnnotationError(
+                f"column {name!r} ({argument}) holds dicts in row {i}; with the rows as a list of "
+                f'dicts, from_frame reads pandas.json_normalize(rows, "{name}", ["{key}"]), and '
+                f"task=, worker= and label= name its columns"
+            )
         if not isinstance(cells, list | tuple):
             raise AnnotationError(
                 f"column {name!r} ({argument}) holds {str(value)[:40]!r} in row {i}, which is no "
@@ -378,14 +412,15 @@ def _as_frame(df: Any) -> Any:
         raise AnnotationError(
             f"df is a {type(df).__name__}, which has no rows yet; give df.collect()"
         )
+    one_level(df, "df")
     frame = as_frame(df, "df")
     if frame is not None:
-        return frame
+        return _with_text_names(frame)
     how = "pandas.DataFrame({'task': ..., 'worker': ..., 'label': ...})"
     if hasattr(df, "reset_index"):
         how = "df.reset_index(), whose columns are the levels of the index and the labels"
     if isinstance(df, list | tuple) and all(isinstance(row, Mapping) for row in df):
-        how = "pandas.DataFrame(df)"
+        how = how_to_flatten(df, "df") or "pandas.DataFrame(df)"
     elif isinstance(df, list | tuple | np.ndarray):
         how = (
             "pandas.DataFrame(df, columns=['task', 'worker', 'label']) if each row is one "
@@ -396,6 +431,22 @@ def _as_frame(df: Any) -> Any:
     raise AnnotationError(
         f"df is a {type(df).__name__}, not a data frame of pandas, polars or pyarrow; give {how}"
     )
+
+
+def _with_text_names(frame: Any) -> Any:
+    """Make texts of the names of pandas columns, which may be numbers: narwhals takes texts."""
+    if all(isinstance(name, str) for name in frame.columns):
+        return frame
+    native = frame.to_native().copy(deep=False)
+    native.columns = [str(name) for name in native.columns]
+    return as_frame(native, "df")
+
+
+def _text_name(name: Any) -> Any:
+    """Return the name of a column, or several of them, as text where it is a number."""
+    if isinstance(name, list | tuple):
+        return [_text_name(each) for each in name]
+    return str(name) if isinstance(name, int | np.integer) else name
 
 
 def to_frame(columns: Columns, backend: Backend) -> Any:
@@ -485,7 +536,10 @@ def _check_columns(data: Any, names: dict[str, str]) -> None:
         raise AnnotationError(
             f"{indexed[0]!r} is in the index of df, not among its columns; give df.reset_index()"
         )
+    found = [name for argument, name in names.items() if argument not in absent]
+    refuse_nested(data, found, "df")
     if absent:
+        refuse_nested(data, data.columns, "df")
         present = {argument: name for argument, name in names.items() if argument not in absent}
         raise missing_columns(absent, present, cells_of_frame(data, HEAD_OF_LONG))
     if "source" not in names and "source" in data.columns:
@@ -496,6 +550,27 @@ def _check_columns(data: Any, names: dict[str, str]) -> None:
             raise AnnotationError(
                 f"column {names[argument]!r} ({argument}) is empty in "
                 f"{rows_of(data, np.flatnonzero(gaps))}; fill or drop these rows"
+            )
+
+
+def _check_blank(ids: Iterable[Any], argument: str, column: str, known: Any, rows: Any) -> None:
+    """Refuse ids that are blank, and doubt those that a missing value leaves as text.
+
+    ``rows`` gives the rows of an id, for the message. Ids that the caller names are no mistakes.
+    """
+    if known is not None:
+        return
+    for name in [name for name in ids if isinstance(name, str)]:
+        mend = f"drop these rows, or name all ids in {argument}=" if argument else "drop them"
+        if not name.strip():
+            raise AnnotationError(
+                f"column {column!r} holds {name!r} in {rows(name)}, which is an empty cell rather "
+                f"than an id; fill or {mend}"
+            )
+        if name in MISSING_CELLS:
+            warn_caller(
+                f"column {column!r} holds {name!r} in {rows(name)}, as text: it counts as an id. "
+                f"If it is a missing value, fill or {mend}"
             )
 
 

@@ -335,6 +335,24 @@ def as_frame(X: Any, argument: str = "") -> nw.DataFrame[Any] | None:
         ) from None
 
 
+def one_level(frame: Any, argument: str) -> None:
+    """Refuse a pandas frame whose columns have several levels, as `pivot` makes them.
+
+    Raises
+    ------
+    AnnotationError
+        If they have.
+    """
+    columns: Any = getattr(frame, "columns", None)
+    if getattr(columns, "nlevels", 1) > 1:
+        first = next(iter(columns))
+        raise AnnotationError(
+            f"{argument} has columns of {columns.nlevels} levels, such as {first!r}; give one of "
+            f"them, such as {argument}[{first[0]!r}], or make one name of each, such as "
+            f'{argument}.columns = ["_".join(map(str, name)) for name in {argument}.columns]'
+        )
+
+
 def is_default_index(index: Any) -> bool:
     """Whether a pandas index is the one that frames get by themselves, 0..n-1."""
     return type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1

@@ -359,6 +359,11 @@ def _not_matching(ids: AnyArray, table: AnnotationTable, argument: str, X: str) 
             f"train_test_split, put the whole table into the order of {X}, "
             f"{argument}.select(instances={X}.index)"
         )
+    if len(np.unique(mine)) < len(mine):
+        return AnnotationError(
+            f"{'; '.join(parts)}. Give one row of {X} per instance, such as "
+            f"{X}[~{X}.index.duplicated()], or ids that differ"
+        )
     return AnnotationError(
         f"{'; '.join(parts)}. Select rows of {X} with {X}.loc[{argument}.instances], or instances "
         f"with {argument}.select(instances=ids); from_frame(tasks={X}.index) and "

@@ -17,9 +17,11 @@ from itertools import permutations
 from typing import Any, TypeAlias
 
 import narwhals as nw
+import numpy as np
 
 from manyhands.annotations.ids import as_frame, id_column, is_id_name
 from manyhands.annotations.label_sets import labels_of_sets
+from manyhands.annotations.nested import refuse_nested
 from manyhands.exceptions import AnnotationError, warn_caller
 
 Frame: TypeAlias = nw.DataFrame[Any]
@@ -552,10 +554,14 @@ def annotators_of_frame(A: Any, annotators: Any) -> tuple[Any, Any]:
         chosen = chosen_columns(listed, names)
         return _with_columns(A, columns, [ids, *chosen]), None
     heads = {name: list(map(as_cell, columns[name].head(HEAD).to_list())) for name in names}
-    if not any(_is_plainly_other(name, heads) for name in names):
+    if not any(_is_plainly_other(name, heads) for name in names) and not _odd_ones_out(heads):
         return A, None
     cells = {name: list(map(as_cell, columns[name].to_list())) for name in names}
-    roles = find_roles(cells, task=())
+    try:
+        roles = find_roles(cells, task=())
+    except UnclearColumnsError:
+        refuse_nested(frame, names, "A")
+        raise
     if roles.pairs:
         raise AnnotationError(
             f"A has a column of ids beside each column of labels ({roles.named}); write it as a "
@@ -584,6 +590,79 @@ def _is_plainly_other(name: str, heads: Cells) -> bool:
         _is_called_label(name) and not all(map(_is_called_label, others))
     )
     return alone or (is_called and not _in_family(name, list(heads)))
+
+
+def _odd_ones_out(heads: Cells) -> list[str]:
+    """Columns beside others that are all called alike, such as "smoker" beside "rater_1", ..."""
+    families = _families(list(heads))
+    if len(families) != 1:
+        return []
+    members = families[0].members.values()
+    outside = [name for name, cells in heads.items() if name not in members]
+    if len(outside) > len(members):
+        return []
+    return [name for name in outside if not _all_differ(heads[name])]
+
+
+TOTALS = frozenset(
+    {"total", "sum", "all", "n", "annotation", "vote", "label", "judgement", "judgment"}
+)
+"""Words, in the singular, in the name of a column that is the sum of others."""
+
+
+def words_of_total(name: str) -> set[str]:
+    """Words in the name of a column of counts that say that it counts all votes, or people."""
+    words = {word.removesuffix("s") for word in re.findall(r"[a-z]+", name.lower())}
+    return words & (ANNOTATOR_WORDS | TOTALS)
+
+
+def counts_of_frame(counts: Any) -> Any:
+    """Keep the columns of a frame that count votes, and its ids; anything else stays as it is.
+
+    Columns whose names say that they hold something else are left out with a warning, unless it
+    takes them for every row to have the same number of votes.
+    """
+    frame = as_frame(counts)
+    if frame is None:
+        return counts
+    columns = {str(n): c for n, c in zip(frame.columns, frame.iter_columns(), strict=True)}
+    ids = id_column(frame.columns)
+    names = [name for name in columns if name != ids]
+    # A total is refused as such.
+    totals = {name for name in names if name == "n" or words_of_total(name) - {"n"}}
+    others = {name: why for name, why in not_counted(names).items() if name not in totals}
+    if not others:
+        return counts
+    kept = [name for name in names if name not in others]
+    if all(column.dtype.is_numeric() for name, column in columns.items() if name != ids):
+        values = np.column_stack([columns[name].to_numpy() for name in names])
+        of_kept = values[:, [names.index(name) for name in kept]]
+        if len(set(values.sum(axis=1))) == 1 < len(set(of_kept.sum(axis=1))):
+            return counts
+    shown = "; ".join(f"{name!r}: {reason}" for name, reason in others.items())
+    warn_caller(
+        f"counts has columns that count no votes for a class and are left out ({shown}). If one of "
+        "them is a class, drop those that are none, and name the rest in classes="
+    )
+    return _with_columns(counts, columns, [ids, *kept])
+
+
+def not_counted(names: Sequence[str]) -> dict[str, str]:
+    """Why columns of a table of counts count no votes, by their names; a class may be called so.
+
+    Examples
+    --------
+    >>> not_counted(["yes", "no", "n_words"])
+    {'n_words': 'it is called like a count'}
+    >>> not_counted(["correct", "incorrect"]), not_counted(["count_a", "count_b"])
+    ({}, {})
+    """
+    words = [words_of(name) for name in names]
+    first = {each[0] for each in words if each}
+    shared = len(first) == 1 and all(len(each) > 1 for each in words)
+    kinds = [kind_of("_".join(each[shared:])) for each in words]
+    found = {n: _KINDS[kind][0] for n, kind in zip(names, kinds, strict=True) if kind}
+    return found if len(names) - len(found) > 1 else {}
 
 
 def _is_called_label(name: str) -> bool:

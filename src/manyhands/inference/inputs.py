@@ -18,12 +18,19 @@ from manyhands.annotations.encoding import (
     make_vocabulary,
     merge_vocabularies,
     missing_mask,
+    of_one_kind,
 )
 from manyhands.annotations.groups import ALONE
 from manyhands.annotations.ids import as_frame, first_and_last, id_column_of, is_default_index
 from manyhands.annotations.passes import recode_passes
 from manyhands.annotations.scales import check_nominal
-from manyhands.annotations.target import matched, rows_of, same_ids, warn_of_shuffled_rows
+from manyhands.annotations.target import (
+    as_one_kind,
+    matched,
+    rows_of,
+    same_ids,
+    warn_of_shuffled_rows,
+)
 from manyhands.decision.labels import as_posterior
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.probability import normalise_rows
@@ -199,15 +206,24 @@ def gold_codes(gold: Any, table: AnnotationTable, X: Any = None, name: str = "go
         If an instance or a class is unknown, or an array has the wrong length.
     """
     codes = np.full(table.n_instances, MISSING)
-    if hasattr(gold, "to_dict") and hasattr(gold, "index"):  # A pandas Series is indexed by id.
-        gold = {k: v for k, v in gold.to_dict().items() if not missing_mask(as_values([v]))[0]}
-    if isinstance(gold, Mapping):
-        if not gold:
+    if as_frame(gold) is not None:
+        raise AnnotationError(
+            "gold is a data frame; give its column of labels as a pandas Series with the ids of "
+            "the instances as its index, such as gold.set_index('task')['label']"
+        )
+    if isinstance(gold, Mapping) or (hasattr(gold, "iloc") and not _in_order(gold, table)):
+        if isinstance(gold, Mapping):
+            ids, values = list(gold), as_values(list(gold.values()))
+        else:  # A pandas Series is indexed by id.
+            gold = gold[gold.notna()]
+            ids, values = gold.index.tolist(), as_values(gold.tolist())
+        if not ids:
             return codes
         positions, _ = encode(
-            list(gold), table.instances, argument="gold", vocabulary_name="the table's instances"
+            *of_one_kind(ids, table.instances, "gold"),
+            argument="gold",
+            vocabulary_name="the table's instances",
         )
-        values = as_values(list(gold.values()))
     else:
         values = as_values(gold)
         if values.shape != (table.n_instances,):
@@ -221,13 +237,31 @@ def gold_codes(gold: Any, table: AnnotationTable, X: Any = None, name: str = "go
     unknown = missing_mask(values)
     if values.dtype.kind in "ifO" and not (table.classes == MISSING).any():
         unknown = unknown | equal_mask(values, MISSING)
-    codes[positions[~unknown]], _ = encode(
-        values[~unknown].tolist(),
-        table.classes,
+    positions = positions[~unknown]
+    found, _ = encode(
+        *of_one_kind(values[~unknown].tolist(), table.classes, "gold"),
         argument="gold",
         vocabulary_name="the table's classes",
     )
+    codes[positions] = found
+    if (codes[positions] != found).any():
+        place = positions[codes[positions] != found][0]
+        labels = [table.classes[code].item() for code in np.unique(found[positions == place])]
+        raise AnnotationError(
+            f"gold holds the instance {table.instances[place].item()!r} more than once, with "
+            f"different labels ({', '.join(map(repr, labels))}); keep the right one"
+        )
     return codes
+
+
+def _in_order(gold: Any, table: AnnotationTable) -> bool:
+    """Whether a Series without ids of its own has one entry per instance of a table with ids."""
+    numbers = np.arange(table.n_instances)
+    return (
+        is_default_index(gold.index)
+        and len(gold) == table.n_instances
+        and not np.isin(*as_one_kind(numbers, table.instances)).any()
+    )
 
 
 def gold_of_both(
@@ -265,8 +299,7 @@ def drawn_at_random(drawn: Any, table: AnnotationTable) -> BoolArray:
     mask = np.zeros(table.n_instances, dtype=bool)
     if values.size:
         places, _ = encode(
-            values.tolist(),
-            table.instances,
+            *of_one_kind(values.tolist(), table.instances, "random_gold"),
             argument="random_gold",
             vocabulary_name="the table's instances",
         )

@@ -20,7 +20,12 @@ from manyhands.annotations.target import matched, rows_of, same_ids
 from manyhands.decision.labels import pick
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.identifiability import identified
-from manyhands.inference.inputs import posterior_of_fitted, probabilities_of, rows_of_fitted
+from manyhands.inference.inputs import (
+    gold_codes,
+    posterior_of_fitted,
+    probabilities_of,
+    rows_of_fitted,
+)
 from manyhands.inference.many_classes import as_dense, sparse_shares
 from manyhands.inference.vote_sums import vote_shares
 from manyhands.inference.votes import make_votes
@@ -122,10 +127,10 @@ def read_inputs(
     X = None if X is None else _in_order(observed, X)
     predicted = None if X is None else _predict(classifier, X, observed)
     inferred = _infer(observed, aggregator, classifier, predicted, labels, posterior)
-    gold_codes = None if gold is None else read_labels(gold, observed, "gold")
+    known = None if gold is None else gold_codes(gold, observed)
     expectations = None if X is None else _expect(classifier, X, observed)
     times = (_times(seconds, whole, "seconds"), _times(ended, whole, "ended"))
-    found = (inferred, aggregator, classifier, predicted, gold_codes, expectations)
+    found = (inferred, aggregator, classifier, predicted, known, expectations)
     return Inputs(whole, observed, *found, *times)
 
 

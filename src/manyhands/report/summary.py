@@ -88,8 +88,9 @@ def summarize(
     posterior : array-like of shape (n_instances, n_classes), or fitted model, optional
         Class probabilities in the order of the table's instances, or the model that was fitted on
         the table, whose ``posterior_`` is matched by its ``instances_``.
-    gold : array-like of shape (n_instances,), optional
-        Gold class values; None, NaN or -1 where unknown. The sections that use them say so.
+    gold : array-like of shape (n_instances,), pandas Series or dict {instance id: class}, optional
+        Gold class values; None, NaN or -1 where unknown, which a Series or a dict may leave out.
+        The sections that use them say so.
     selection : Selection or its ``to_dict()``, optional
         Result of `manyhands.select`, for the comparison of methods.
     new_items : Level, optional

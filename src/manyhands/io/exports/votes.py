@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from manyhands.annotations.arrays import is_total, words_of_total
+from manyhands.annotations.arrays import is_total
 from manyhands.annotations.ids import is_id_name
 from manyhands.annotations.label_sets import CLEAR, cut, listed_labels
+from manyhands.annotations.wide import not_counted, words_of_total
 from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import preview
 from manyhands.io.exports.layouts import LABEL_LISTS, SHOWN, TASKS, long_columns
@@ -98,6 +99,9 @@ def _count_columns(document: Document, asked: Asked) -> _Columns | None:
     if len(several) > 1:
         chosen, names = several, {i: (m["after"] or m["before"]) for i, m in named.items() if m}
     else:
+        odd = not_counted([header[i] for i in numeric])
+        if odd and len({*_sums(document, numeric)}) > 1:
+            numeric = [i for i in numeric if header[i] not in odd]
         chosen, names = numeric, {i: header[i] for i in numeric}
     totals = _totals(document, chosen, names)
     chosen = [i for i in chosen if i not in totals]
