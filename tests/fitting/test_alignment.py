@@ -433,7 +433,7 @@ def test_a_report_matches_labels_gold_and_posterior_by_id(data):
         ]
         for part in ("labels", "gold", "annotators"):
             assert repr(both[0][part]) == repr(both[1][part])
-    with pytest.raises(AnnotationError, match=r"rows of gold .*do not match by id"):
+    with pytest.raises(AnnotationError, match=r"gold holds 'ximg0'.* not among the table's"):
         summarize(table, gold=gold.add_prefix("x"))
 
 

@@ -65,6 +65,7 @@ def problem():
     return table, y, model, queue
 
 
+@pytest.mark.filterwarnings("ignore:The [0-9]+ labels that were drawn at random and reviewed")
 @pytest.mark.parametrize("n", [10, 25, 50, 100])
 def test_a_queue_does_not_make_the_rest_surer(problem, n):
     """Twenty-five doubtful labels once took the correlation of mistakes from .24 to 0."""

@@ -101,7 +101,8 @@ def _count_columns(document: Document, asked: Asked) -> _Columns | None:
     else:
         odd = not_counted([header[i] for i in numeric])
         if odd and len({*_sums(document, numeric)}) > 1:
-            numeric = [i for i in numeric if header[i] not in odd]
+            # Totals are found below, by their sums.
+            numeric = [i for i in numeric if header[i] not in odd or words_of_total(header[i])]
         chosen, names = numeric, {i: header[i] for i in numeric}
     totals = _totals(document, chosen, names)
     chosen = [i for i in chosen if i not in totals]
