@@ -357,12 +357,14 @@ family. *Gold*: the person's labels are gold of `GoldCorrected`, drawn at random
 {judges}
 **Undeclared models are believed**: what is claimed is far above what another person says. Without
 labels of people, the fit warns of shared mistakes on {warned} of the {n_judged} sets, and the
-warning is right. Declared as a family, nothing is claimed where nothing can be, and no label is
-accepted; people's labels as gold give a claim that holds.
+warning is right. The claim begins with "If annotators do not share mistakes", and no label is
+accepted. Declared as a family, nothing is claimed where nothing can be, and no label is accepted;
+people's labels as gold give a claim that holds.
 
 ## Labels that are accepted
 
-"Accept" takes a probability of .95 and two annotators who gave the label. The mean probability of
+"Accept" takes a probability of .95 and two independent annotators who gave the label: a family, or
+language models, count as one. The mean probability of
 these labels, and the share that is right, over all tables together:
 
 {accepted}
