@@ -567,7 +567,7 @@ def real(name: str) -> Labelled:
 @cache
 def with_features(name: str) -> Features:
     """Load a set with features and a test part."""
-    from manyhands.evidence import load_data
+    from evidence import load_data
 
     data = load_data({"name": name})
     table = data.annotations

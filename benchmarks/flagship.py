@@ -40,6 +40,7 @@ from sklearn.metrics import balanced_accuracy_score, f1_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from evidence import Data, load_data
 from manyhands import (
     AggNetClassifier,
     AggregatedClassifier,
@@ -66,7 +67,6 @@ from manyhands.classifiers.stacking import crowd, rounds
 from manyhands.classifiers.stacking.automatic import automatic_members
 from manyhands.datasets import make_iced_synthetic, remove_annotations, thin_to_imbalance
 from manyhands.decision.rules import apply_rule
-from manyhands.evidence import Data, load_data
 from manyhands.inference import GLAD, WorkerClustering
 from manyhands.io import write_atomically
 from manyhands.linear.kernels import ClippedScaler, KernelMap

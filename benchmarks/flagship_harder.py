@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from pages import table_lines
 
+from evidence import Data
 from manyhands import AnnotationTable
 from manyhands.datasets import make_crowd
-from manyhands.evidence import Data
 
 Found = list[dict[str, Any]]
 

@@ -25,10 +25,10 @@ from pages import table_lines
 from peers import PEERS
 
 import manyhands
-from manyhands.evidence import load_rows
-from manyhands.evidence.records.latest import latest_records
-from manyhands.evidence.records.packed import open_packed
-from manyhands.evidence.records.records import LAST
+from evidence import load_rows
+from evidence.records.latest import latest_records
+from evidence.records.packed import open_packed
+from evidence.records.records import LAST
 
 ROOT = Path(__file__).parents[1]
 POSTERIOR = "posterior of "

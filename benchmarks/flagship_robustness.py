@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from pages import table_lines
 
-from manyhands.evidence.pages.drawings import Drawing, Lines, Point, draw_lines, gather
+from evidence.pages.drawings import Drawing, Lines, Point, draw_lines, gather
 
 Found = list[dict[str, Any]]
 STACK, WEIGHTED = "stack", 'stack, decision="balanced"'

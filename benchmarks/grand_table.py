@@ -34,13 +34,13 @@ from pages import read, run_missing
 from peers import PEERS, Fit, described, package_of
 
 import manyhands
+from evidence import Data
 from manyhands import (
     AggregatedClassifier,
     DawidSkene,
     MajorityVote,
 )
 from manyhands.encoders import TextEncoder
-from manyhands.evidence import Data
 from manyhands.inference import GLAD, WorkerClustering
 from manyhands.io import write_atomically
 from manyhands.metrics import expected_calibration_error

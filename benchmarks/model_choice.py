@@ -32,9 +32,9 @@ from pages import run_missing, table_lines, write_part
 from scipy.stats import spearmanr
 
 import manyhands
+from evidence import load_data, load_rows
 from manyhands import AnnotationTable, DASCClassifier, DawidSkene, cross_predict
 from manyhands.datasets import load_cifar10h, load_cifar10n, load_hotel
-from manyhands.evidence import load_data, load_rows
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.reading import take_rows
 from manyhands.io import write_atomically

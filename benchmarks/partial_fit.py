@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from evidence import load_data
 from manyhands import (
     AggNetClassifier,
     CoNALClassifier,
@@ -32,7 +33,6 @@ from manyhands import (
 )
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode
-from manyhands.evidence import load_data
 from manyhands.io import write_atomically
 from manyhands.metrics import accuracy
 from manyhands.typing import AnyArray, IntArray

@@ -32,10 +32,10 @@ from unittest import mock
 import numpy as np
 from pages import run_missing, table_lines, write_part
 
+from evidence.experiments.loading import load_rows
+from evidence.running.cells import run_cell
 from manyhands import DawidSkene
 from manyhands.classifiers.iced.inference import LabelInference
-from manyhands.evidence.experiments.loading import load_rows
-from manyhands.evidence.running.cells import run_cell
 
 ROOT = Path(__file__).parents[1]
 HEADING = "DL-DS and ICED"

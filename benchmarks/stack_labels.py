@@ -28,9 +28,9 @@ from flagship_harder import UNSURE, make_harder
 from pages import run_missing, table_lines
 
 import manyhands
+from evidence import Data, load_data
 from manyhands import CrowdStackingClassifier, DawidSkene
 from manyhands.datasets import make_iced_synthetic
-from manyhands.evidence import Data, load_data
 from manyhands.exceptions import AnnotationError, DivergenceError
 from manyhands.io import write_atomically
 from manyhands.metrics import expected_calibration_error

@@ -39,6 +39,7 @@ from sklearn.base import clone
 from sklearn.datasets import make_classification
 
 import manyhands
+from evidence import load_data
 from manyhands import (
     AggNetClassifier,
     AggregatedClassifier,
@@ -55,7 +56,6 @@ from manyhands import (
     cross_predict,
 )
 from manyhands.datasets import make_crowd
-from manyhands.evidence import load_data
 from manyhands.fitting.length import BEHIND, ENOUGH, N_FOLDS, earliest, limit
 from manyhands.io import write_atomically
 from manyhands.metrics import paired_z

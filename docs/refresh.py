@@ -294,7 +294,7 @@ def links(paper: str) -> list[str]:
 @cache
 def experiments() -> tuple[dict[str, Any], Any]:
     """Return the rows by their ids, and the papers."""
-    from manyhands.evidence.experiments.loading import load_experiments
+    from evidence.experiments.loading import load_experiments
 
     rows, papers = load_experiments(DOCS.parent / "experiments")
     return {row.id: row for row in rows}, papers

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from pytest_socket import SocketConnectBlockedError
 
+import evidence
 import manyhands
 from manyhands import all_classifiers, load_demo, registry
 from manyhands.classifiers import (
@@ -133,7 +134,7 @@ def test_links_in_the_docs_lead_somewhere():
 
 def test_quoted_figures_are_those_of_the_records(monkeypatch):
     known = {EXPERIMENTS: committed_experiments()}  # As other tests have loaded them.
-    loader = "manyhands.evidence.experiments.loading.load_experiments"
+    loader = "evidence.experiments.loading.load_experiments"
     monkeypatch.setattr(loader, known.__getitem__)
     refresh = import_file(ROOT / "docs" / "refresh.py")
     assert refresh.figure("aggregation.md > MajorityVote > sets") == "21"
@@ -399,10 +400,10 @@ def test_kinds_are_read_off_the_classes():
 # -- how the sources stand: no cycles of imports; stubs ------------------------------------------
 
 
-SOURCE = Path(manyhands.__file__).parent
 MODULES = {
-    ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__"): path
-    for path in sorted(SOURCE.rglob("*.py"))
+    ".".join(path.relative_to(source.parent).with_suffix("").parts).removesuffix(".__init__"): path
+    for source in (Path(package.__file__).parent for package in (manyhands, evidence))
+    for path in sorted(source.rglob("*.py"))
     if path.name != "__main__.py"
 }
 

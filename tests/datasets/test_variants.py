@@ -11,6 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
+from evidence.data.sets import Data
+from evidence.data.variants import (
+    with_annotations_removed,
+    with_rare_class_thinned,
+    with_test_balanced,
+)
 from manyhands.annotations import AnnotationTable
 from manyhands.datasets import (
     CrowdDataset,
@@ -25,12 +31,6 @@ from manyhands.datasets import (
     remove_annotations,
     thin_to_imbalance,
     with_balanced_test,
-)
-from manyhands.evidence.data.sets import Data
-from manyhands.evidence.data.variants import (
-    with_annotations_removed,
-    with_rare_class_thinned,
-    with_test_balanced,
 )
 from manyhands.exceptions import AnnotationError
 
@@ -493,7 +493,7 @@ def test_a_test_part_that_cannot_be_balanced_says_why():
 
 def test_rows_can_name_both_and_nest_them():
     thinned = {
-        "factory": "manyhands.evidence.data.variants:with_rare_class_thinned",
+        "factory": "evidence.data.variants:with_rare_class_thinned",
         "of": {"name": "demo"},
         "ratio": 10,
         "rare": 3,

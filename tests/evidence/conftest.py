@@ -12,14 +12,14 @@ from zlib import crc32
 
 import pytest
 
-from manyhands.evidence.experiments.loading import load_experiments
-from manyhands.evidence.experiments.papers import (
+from evidence.experiments.loading import load_experiments
+from evidence.experiments.papers import (
     Paper,
     TablePlan,
     paper_of,
 )
-from manyhands.evidence.experiments.rows import Row
-from manyhands.evidence.records.records import (
+from evidence.experiments.rows import Row
+from evidence.records.records import (
     GOLD,
     HELD_OUT,
     LAST,
@@ -27,7 +27,8 @@ from manyhands.evidence.records.records import (
     Record,
 )
 
-EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+ROOT = Path(__file__).parents[2]
+EXPERIMENTS = ROOT / "experiments"
 
 
 @functools.cache
@@ -65,15 +66,23 @@ import pyarrow.parquet
 import torch
 
 import manyhands.datasets.demo
-import manyhands.evidence.data.variants
-import manyhands.evidence.running.worker
-from manyhands.evidence.running import cells
+import evidence.data.variants
+import evidence.running.worker
+from evidence.running import cells
 """
 """What a worker process imports before its first run."""
 
 
+@pytest.fixture(scope="session", autouse=True)
+def found_by_child_processes():
+    """Let child processes find ``evidence``, as an editable installation does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+        yield
+
+
 @pytest.fixture(scope="session")
-def warm_server(tmp_path_factory):
+def warm_server(tmp_path_factory, found_by_child_processes):
     """A process that has done what each worker would take seconds to do, and is forked."""
     folder = tmp_path_factory.mktemp("warm")
     (folder / "manyhands_warm.py").write_text(WARM, encoding="utf-8")

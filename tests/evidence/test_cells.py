@@ -16,14 +16,15 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from sklearn.base import clone
 
+import evidence
 import manyhands
+from evidence import load_data, load_row, read_records, run_cell, write_record
+from evidence.data import variants
+from evidence.data.sets import Data
+from evidence.data.variants import with_fewer_instances
+from evidence.records.records import GOLD, HELD_OUT, LAST, ORACLE, SELECTIONS
+from evidence.running.cells import _chosen, _kept, commit
 from manyhands import AggregatedClassifier, AnnotationTable, CoNALClassifier, CrowdLayerClassifier
-from manyhands.evidence import load_data, load_row, read_records, run_cell, write_record
-from manyhands.evidence.data import variants
-from manyhands.evidence.data.sets import Data
-from manyhands.evidence.data.variants import with_fewer_instances
-from manyhands.evidence.records.records import GOLD, HELD_OUT, LAST, ORACLE, SELECTIONS
-from manyhands.evidence.running.cells import _chosen, _kept, commit
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting import Watch
 from manyhands.fitting.monitors import _macro_f1
@@ -310,7 +311,7 @@ import numpy as np
 
 from manyhands import load_demo
 from manyhands.exceptions import DataNotFoundError
-from manyhands.evidence import Data
+from evidence import Data
 
 def small():
     demo = load_demo()
@@ -416,16 +417,16 @@ def test_an_epoch_of_what_a_method_starts_from_is_none_of_its_own(demo):
 
 
 def test_the_commit_of_a_record_is_that_of_the_whole_package(monkeypatch):
-    """Not of the folder that this happens to be written in."""
+    """Of both packages: the library, and what makes the data and measures them."""
     asked = []
 
     def run(command, **options):
-        asked.append(command[command.index("-C") + 1])
+        asked.append({Path(folder) for folder in command[command.index("--") + 1 :]})
         return SimpleNamespace(stdout="abc\n")
 
-    monkeypatch.setattr("manyhands.evidence.running.cells.subprocess.run", run)
+    monkeypatch.setattr("evidence.running.cells.subprocess.run", run)
     assert commit.__wrapped__() == "abc+"
-    assert {Path(folder) for folder in asked} == {Path(manyhands.__file__).parent}
+    assert asked == [{Path(package.__file__).parent for package in (manyhands, evidence)}] * 2
 
 
 @pytest.fixture

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from manyhands.evidence.experiments.document import RowError
-from manyhands.evidence.experiments.loading import load_experiments, load_paper
-from manyhands.evidence.experiments.papers import (
+from evidence.experiments.document import RowError
+from evidence.experiments.loading import load_experiments, load_paper
+from evidence.experiments.papers import (
     Claim,
     Level,
 )
-from manyhands.evidence.pages.document import to_markdown
-from manyhands.evidence.pages.page import hanging_rows, make_page
-from manyhands.evidence.pages.verdicts import judge, paired_interval
-from manyhands.evidence.records.records import (
+from evidence.pages.document import to_markdown
+from evidence.pages.page import hanging_rows, make_page
+from evidence.pages.verdicts import judge, paired_interval
+from evidence.records.records import (
     HELD_OUT,
     LAST,
     ORACLE,

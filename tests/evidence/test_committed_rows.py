@@ -9,6 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from evidence.data.sets import checksum, load_data
+from evidence.pages.page import write_results
+from evidence.records.latest import latest_records
+from evidence.records.packed import open_packed, packed_papers
+from evidence.records.reruns import read_reruns
+from evidence.records.store import read_records
 from manyhands import (
     AveragedCrowdClassifier,
     CoNALClassifier,
@@ -17,12 +23,6 @@ from manyhands import (
     all_classifiers,
 )
 from manyhands.classifiers.crowding.pretrainer import make_pretrainer
-from manyhands.evidence.data.sets import checksum, load_data
-from manyhands.evidence.pages.page import write_results
-from manyhands.evidence.records.latest import latest_records
-from manyhands.evidence.records.packed import open_packed, packed_papers
-from manyhands.evidence.records.reruns import read_reruns
-from manyhands.evidence.records.store import read_records
 from manyhands.fitting import BaseCrowdClassifier, training_protocol
 
 ROOT = Path(__file__).parents[2]
@@ -296,7 +296,7 @@ class TestAllClassifiers:
     @pytest.mark.data
     @pytest.mark.parametrize("row", ["colposcopy_majority_vote_regression", "reports_gold"])
     def test_a_row_runs(self, mine, row, data_home):
-        from manyhands.evidence.running.cells import run_cell
+        from evidence.running.cells import run_cell
 
         (found,) = (each for each in mine if each.id == f"aggregated/crowd_models_{row}")
         record = run_cell(found, 0)

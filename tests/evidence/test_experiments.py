@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from evidence import RowError, load_rows
+from evidence.experiments.document import read_yaml
+from evidence.experiments.expansion import Expander, Scope, slug
+from evidence.experiments.loading import load_experiments, load_paper, load_row
+from evidence.objects import find_object
 from manyhands import AggregatedClassifier, CoNALClassifier, DawidSkene
-from manyhands.evidence import RowError, load_rows
-from manyhands.evidence.experiments.document import read_yaml
-from manyhands.evidence.experiments.expansion import Expander, Scope, slug
-from manyhands.evidence.experiments.loading import load_experiments, load_paper, load_row
-from manyhands.evidence.objects import find_object
 from manyhands.exceptions import AnnotationError, MissingExtraError
 
 DOCS = Path(__file__).parents[2] / "docs" / "evidence.md"

@@ -9,12 +9,9 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 
-from manyhands import CrowdInGClassifier, CrowdLayerClassifier, ICEDClassifier, load_demo
-from manyhands.annotations import AnnotationTable
-from manyhands.datasets import make_conal_synthetic
-from manyhands.evidence.data.sets import Data
-from manyhands.evidence.data.variants import labelled_by_gold
-from manyhands.evidence.measures import (
+from evidence.data.sets import Data
+from evidence.data.variants import labelled_by_gold
+from evidence.measures import (
     accuracy_by_entropy,
     auc,
     by_class,
@@ -32,6 +29,9 @@ from manyhands.evidence.measures import (
     warm_up,
     watchdog,
 )
+from manyhands import CrowdInGClassifier, CrowdLayerClassifier, ICEDClassifier, load_demo
+from manyhands.annotations import AnnotationTable
+from manyhands.datasets import make_conal_synthetic
 from manyhands.exceptions import AnnotationError
 from manyhands.metrics import accuracy, macro_f1
 from manyhands.training import History

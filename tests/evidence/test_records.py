@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evidence import Data, Record, load_data, read_records, write_record
+from evidence.data.sets import checksum
+from evidence.records import packed
+from evidence.records.histories import Histories, to_parquet
+from evidence.records.records import cell_key, digest_of_figures
+from evidence.records.store import find, find_equal, pack
 from manyhands import AnnotationTable, DawidSkene, load_demo
-from manyhands.evidence import Data, Record, load_data, read_records, write_record
-from manyhands.evidence.data.sets import checksum
-from manyhands.evidence.records import packed
-from manyhands.evidence.records.histories import Histories, to_parquet
-from manyhands.evidence.records.records import cell_key, digest_of_figures
-from manyhands.evidence.records.store import find, find_equal, pack
 from manyhands.io.files import write_atomically
 
 
@@ -219,7 +219,7 @@ def test_a_packing_that_is_killed_loses_nothing(tmp_path, monkeypatch, killed_be
 PACK_ONE_BY_ONE = """
 import os, pickle, sys
 import numpy
-from manyhands.evidence.records.store import pack, write_record
+from evidence.records.store import pack, write_record
 
 tasks = "/proc/self/task"
 before = len(os.listdir(tasks)) if os.path.isdir(tasks) else 0

@@ -16,18 +16,18 @@ from pathlib import Path
 
 import pytest
 
-from manyhands.evidence.experiments.loading import load_row
-from manyhands.evidence.experiments.papers import Paper, TablePlan
-from manyhands.evidence.pages.document import to_markdown
-from manyhands.evidence.pages.page import make_page
-from manyhands.evidence.records.latest import latest_records
-from manyhands.evidence.records.records import first_difference
-from manyhands.evidence.records.reruns import RERUNS, add_rerun, read_reruns
-from manyhands.evidence.records.store import read_records, write_record
-from manyhands.evidence.running import cells
-from manyhands.evidence.running.plan import list_cells, select_rows
-from manyhands.evidence.running.reproduce import reproduce
-from manyhands.evidence.running.rerun import rerun
+from evidence.experiments.loading import load_row
+from evidence.experiments.papers import Paper, TablePlan
+from evidence.pages.document import to_markdown
+from evidence.pages.page import make_page
+from evidence.records.latest import latest_records
+from evidence.records.records import first_difference
+from evidence.records.reruns import RERUNS, add_rerun, read_reruns
+from evidence.records.store import read_records, write_record
+from evidence.running import cells
+from evidence.running.plan import list_cells, select_rows
+from evidence.running.reproduce import reproduce
+from evidence.running.rerun import rerun
 from manyhands.exceptions import AnnotationError
 from manyhands.io.files import file_lock
 
@@ -231,8 +231,8 @@ def test_two_kills_and_a_last_call_make_the_page_of_one_undisturbed_call(mine, t
     for files in ([rows[0].file, rows[1].file], [row.file for row in rows[1:]]):
         script.write_text(
             "from pathlib import Path\n"
-            "from manyhands.evidence.experiments.loading import load_row\n"
-            "from manyhands.evidence.running.reproduce import reproduce\n"
+            "from evidence.experiments.loading import load_row\n"
+            "from evidence.running.reproduce import reproduce\n"
             "if __name__ == '__main__':\n"
             f"    rows = [load_row(Path(file)) for file in {files!r}]\n"
             f"    reproduce(rows, {str(tmp_path / 'killed')!r}, jobs=1)\n",
@@ -264,8 +264,8 @@ def test_a_killed_call_leaves_what_is_finished_and_no_process(mine, tmp_path, ki
     script = tmp_path / "call.py"
     script.write_text(
         "from pathlib import Path\n"
-        "from manyhands.evidence.experiments.loading import load_row\n"
-        "from manyhands.evidence.running.reproduce import reproduce\n"
+        "from evidence.experiments.loading import load_row\n"
+        "from evidence.running.reproduce import reproduce\n"
         "if __name__ == '__main__':\n"
         f"    rows = [load_row(Path({row.file!r})), load_row(Path({hanging.file!r}))]\n"
         f"    reproduce(rows, {str(results)!r}, jobs=1)\n",

@@ -6,24 +6,24 @@ from dataclasses import replace
 
 import pytest
 
-from manyhands.evidence.experiments.papers import (
+from evidence.experiments.papers import (
     FigurePlan,
     Level,
     Panel,
     TablePlan,
 )
-from manyhands.evidence.pages.document import Figure, to_html, to_markdown
-from manyhands.evidence.pages.page import make_page, write_results
-from manyhands.evidence.pages.verdicts import judge
-from manyhands.evidence.pages.words import deviations
-from manyhands.evidence.records.latest import latest_records
-from manyhands.evidence.records.records import (
+from evidence.pages.document import Figure, to_html, to_markdown
+from evidence.pages.page import make_page, write_results
+from evidence.pages.verdicts import judge
+from evidence.pages.words import deviations
+from evidence.records.latest import latest_records
+from evidence.records.records import (
     GOLD,
     LAST,
     ORACLE,
 )
-from manyhands.evidence.records.reruns import Rerun
-from manyhands.evidence.records.store import read_records, write_record
+from evidence.records.reruns import Rerun
+from evidence.records.store import read_records, write_record
 from tests.evidence.conftest import (
     line_of,
     make_paper,

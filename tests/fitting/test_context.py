@@ -16,6 +16,7 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from evidence.experiments.loading import load_rows
 from manyhands import (
     AggregatedClassifier,
     AnnotationTable,
@@ -32,7 +33,6 @@ from manyhands import (
     load,
 )
 from manyhands.estimator_checks import make_crowd_problem
-from manyhands.evidence.experiments.loading import load_rows
 from manyhands.exceptions import (
     AnnotationError,
     ModelChoiceWarning,

@@ -23,9 +23,9 @@ from manyhands.exceptions import AnnotationError
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from manyhands.evidence.experiments.papers import Paper
-    from manyhands.evidence.experiments.rows import Row
-    from manyhands.evidence.running.plan import Cell, Outcome, ProgressListener
+    from evidence.experiments.papers import Paper
+    from evidence.experiments.rows import Row
+    from evidence.running.plan import Cell, Outcome, ProgressListener
 
 SETTLED = ("done", "done before", "same figures")
 """Statuses that the summary only counts; see `Outcome`."""
@@ -122,7 +122,7 @@ def reproduce(
     Example: manyhands reproduce conal/chu2021_labelme --seeds 5 --jobs 2
     Example: manyhands reproduce all --hanging 10
     """
-    from manyhands.evidence.running.reproduce import reproduce as run_rows
+    from evidence.running.reproduce import reproduce as run_rows
 
     if hanging is not None and seeds is not None:
         raise AnnotationError(
@@ -156,7 +156,7 @@ def rerun(
     Example: manyhands rerun all
     Example: manyhands rerun chu2021 --budget 10
     """
-    from manyhands.evidence.running.rerun import rerun as run_again
+    from evidence.running.rerun import rerun as run_again
 
     rows = _find_rows(what or ["all"], experiments)
     display = _display(json)
@@ -206,10 +206,10 @@ def results(
 
     Example: manyhands results chu2021 --out pages
     """
-    from manyhands.evidence.experiments.loading import load_experiments
-    from manyhands.evidence.pages.page import FORMATS, write_results
-    from manyhands.evidence.records.reruns import read_reruns
-    from manyhands.evidence.records.store import read_records
+    from evidence.experiments.loading import load_experiments
+    from evidence.pages.page import FORMATS, write_results
+    from evidence.records.reruns import read_reruns
+    from evidence.records.store import read_records
 
     rows, papers = load_experiments(experiments)
     chosen = list(papers.values()) if paper is None else [_find_paper(paper, papers)]
@@ -229,8 +229,8 @@ def results(
 
 def _find_rows(what: list[str], experiments: Path) -> list[Row]:
     """Return the rows that the names select; a file may be outside the experiments' folder."""
-    from manyhands.evidence.experiments.loading import load_experiments, load_row
-    from manyhands.evidence.running.plan import select_rows
+    from evidence.experiments.loading import load_experiments, load_row
+    from evidence.running.plan import select_rows
 
     found: list[Row] = []
     known: list[Row] | None = None
@@ -245,9 +245,9 @@ def _find_rows(what: list[str], experiments: Path) -> list[Row]:
 
 def _find_hanging(rows: list[Row], seeds: int, experiments: Path, results: Path) -> list[Row]:
     """Keep the rows that should run with more seeds."""
-    from manyhands.evidence.experiments.loading import load_experiments
-    from manyhands.evidence.pages.page import hanging_rows
-    from manyhands.evidence.records.store import read_records
+    from evidence.experiments.loading import load_experiments
+    from evidence.pages.page import hanging_rows
+    from evidence.records.store import read_records
 
     known, papers = load_experiments(experiments)
     records, found = read_records(results), set[str]()
