@@ -71,7 +71,7 @@ def origin_section(
     commands = [f"reproduce {paper.key}", f"results {paper.key}"]
     if any(len(runs.get(row.id, ())) > len(row.seeds) for row in rows):
         commands.insert(1, f"reproduce {paper.key} --hanging 10")
-    command = " && ".join(f"manyhands {each}" for each in commands)
+    command = " && ".join(f"python -m evidence {each}" for each in commands)
     blocks: list[Block] = [
         Paragraph(
             f"Made from {len(all_runs)} records by: {command}. {_hours(rows, runs)} All runs of a "

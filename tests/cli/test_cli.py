@@ -33,10 +33,7 @@ from tests.cli.conftest import (
     write_csv,
 )
 
-COMMANDS = [
-    *("demo", "describe", "agreement", "aggregate", "fit", "predict", "report"),
-    *("reproduce", "rerun", "results"),
-]
+COMMANDS = ["demo", "describe", "agreement", "aggregate", "fit", "predict", "report"]
 HOSTILE = [
     "[bold]x[/]",
     "<script>alert(1)</script>",

@@ -137,7 +137,7 @@ def assert_committed(paper, rows, records, folder):
     # The HTML is not committed: the site is made of the Markdown.
     written = write_results(paper, rows, records, folder, ("md",), reruns)
     for path in written:
-        # Else: manyhands results <paper> --out docs/results
+        # Else: python -m evidence results <paper> --out docs/results
         assert path.read_bytes() == (pages / path.name).read_bytes(), path.name
     drawings = {path.name for path in pages.glob(f"{paper.key}-*.svg")}
     assert drawings == {path.name for path in written if path.suffix == ".svg"}

@@ -245,13 +245,14 @@ def test_the_page_says_how_its_runs_are_made_again_and_how_long_they_take():
     row = make_row("first", seeds=(0, 1))
     records = [make_record(row, s, 0.8, seconds=t) for s, t in enumerate((3600.0, 7200.0))]
     page = to_markdown(make_page(make_paper(), [row], records))
-    assert "by: manyhands reproduce p && manyhands results p." in page
+    assert "by: python -m evidence reproduce p && python -m evidence results p." in page
     assert "The 2 different runs on the CPU took 3.00 hours, each on one core." in page
     assert "the fastest run of its row, they would take 2.00. All" in page
     # More runs than the row names seeds.
     records.append(make_record(row, 2, 0.8, seconds=3600.0))
     page = to_markdown(make_page(make_paper(), [row], records))
-    assert "manyhands reproduce p && manyhands reproduce p --hanging 10 && manyhands res" in page
+    runs = [f"python -m evidence reproduce p{more} && " for more in ("", " --hanging 10")]
+    assert "".join(runs) + "python -m evidence res" in page
     told = (
         "would take 3.00; the runs with the seeds that the rows name would take 2.00 of these. All"
     )

@@ -16,7 +16,6 @@ from manyhands.cli.commands.model import cache, predict, report
 from manyhands.cli.commands.planning import annotators, budget, next_, review
 from manyhands.cli.commands.select import select
 from manyhands.cli.errors import EXIT_CODES, Remembering
-from manyhands.cli.evidence import register
 from manyhands.cli.output import say
 
 app = typer.Typer(
@@ -64,4 +63,3 @@ app.command()(review)
 app.command()(annotators)
 app.command()(budget)
 app.command()(explore)
-register(app)

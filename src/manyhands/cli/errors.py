@@ -35,9 +35,9 @@ DIVERGED: Final = 7
 INTERRUPTED: Final = 130
 
 EXIT_CODES = (
-    "Exit codes: 0 done; 1 unexpected error, or a run of reproduce or rerun failed; 2 wrong usage; "
-    "3 unusable input; 4 output cannot be written; 5 unreadable model folder; "
-    "6 an optional dependency is missing; 7 training diverged; 130 interrupted."
+    "Exit codes: 0 done; 1 unexpected error; 2 wrong usage; 3 unusable input; "
+    "4 output cannot be written; 5 unreadable model folder; 6 an optional dependency is missing; "
+    "7 training diverged; 130 interrupted."
 )
 
 LONGEST_WORD: Final = 120

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
-from manyhands.cli.app import app
-from manyhands.cli.evidence import _Live
+from evidence.commands import _Live, app
 
 MINE = """
 import numpy as np
@@ -153,7 +152,7 @@ def test_no_record_yet_makes_a_page_that_says_so(folder):
 
 def test_help_shows_an_example():
     for command in ("reproduce", "rerun", "results"):
-        assert f"Example: manyhands {command}" in run(command, "--help").stdout
+        assert f"Example: python -m evidence {command}" in run(command, "--help").stdout
 
 
 def test_the_live_display_follows_the_cells():

@@ -1,4 +1,4 @@
-"""The commands ``reproduce``, ``rerun`` and ``results``: rows, their records, and pages of them."""
+"""The commands of ``python -m evidence``: rows, their records, and pages of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from manyhands.cli.errors import INTERRUPTED, UNEXPECTED, reported
+from manyhands.cli.errors import EXIT_CODES, INTERRUPTED, UNEXPECTED, Remembering, reported
 from manyhands.cli.output import note, print_json, say, visible
 from manyhands.cli.params import some_path
 from manyhands.exceptions import AnnotationError
@@ -93,13 +93,18 @@ Anew = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command()(reproduce)
-    app.command()(rerun)
-    app.command()(results)
+app = typer.Typer(
+    cls=Remembering,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Run published rows, compare the present code with their records, and write their pages.",
+    epilog=f"{EXIT_CODES} A run of reproduce or rerun that failed is an unexpected error.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 
+@app.command()
 @reported
 def reproduce(
     what: What = None,
@@ -118,9 +123,9 @@ def reproduce(
     repeated. A run that fails is recorded with its traceback; the other runs continue, and the
     exit code is 1.
 
-    Example: manyhands reproduce chu2021 --budget 60
-    Example: manyhands reproduce conal/chu2021_labelme --seeds 5 --jobs 2
-    Example: manyhands reproduce all --hanging 10
+    Example: python -m evidence reproduce chu2021 --budget 60
+    Example: python -m evidence reproduce conal/chu2021_labelme --seeds 5 --jobs 2
+    Example: python -m evidence reproduce all --hanging 10
     """
     from evidence.running.reproduce import reproduce as run_rows
 
@@ -138,6 +143,7 @@ def reproduce(
     _end(outcomes, results, json)
 
 
+@app.command()
 @reported
 def rerun(
     what: What = None,
@@ -153,8 +159,8 @@ def rerun(
     exit code is then 1. The records stay as they are: "reproduce ROW --anew" replaces them. You can
     kill it at any time: at the same commit, the same command continues.
 
-    Example: manyhands rerun all
-    Example: manyhands rerun chu2021 --budget 10
+    Example: python -m evidence rerun all
+    Example: python -m evidence rerun chu2021 --budget 10
     """
     from evidence.running.rerun import rerun as run_again
 
@@ -180,6 +186,7 @@ def _end(outcomes: list[Outcome], results: Path, json: bool) -> None:
         raise typer.Exit(UNEXPECTED)
 
 
+@app.command()
 @reported
 def results(
     paper: Annotated[
@@ -204,7 +211,7 @@ def results(
 ) -> None:
     """Write the pages of papers, with tables, figures and verdicts, from records alone.
 
-    Example: manyhands results chu2021 --out pages
+    Example: python -m evidence results chu2021 --out pages
     """
     from evidence.experiments.loading import load_experiments
     from evidence.pages.page import FORMATS, write_results
@@ -283,7 +290,7 @@ def _print_outcomes(outcomes: list[Outcome], results: Path) -> None:
         for line in shown + more:
             say(visible(f"    {line}"))
     say(", ".join(f"{n} {status}" for status, n in counts.items()) or "no run")
-    say(f"records: {results}  (next: manyhands results --results {results})")
+    say(f"records: {results}  (next: python -m evidence results --results {results})")
 
 
 def _first_line(reason: str | None) -> str:
