@@ -9,7 +9,7 @@ annotators, which nobody looked at while the defaults were made. Colposcopy and 
 are not among them: their reference label is the majority vote, with one tie rule or another.
 
     MANYHANDS_DATA=... OMP_NUM_THREADS=1 python benchmarks/aggregation.py \
-        --json docs/results/aggregation.json --out docs/results/aggregation.md
+        --json results/benchmarks/aggregation.json --out docs/results/aggregation.md
 
 Cells already in the JSON are kept (``--again`` repeats the chosen ones). Sets may be run at the
 same time into files of their own (``--sets``, ``--json``); ``--add`` takes their cells over.

@@ -6,9 +6,9 @@ annotators. For each statement, the record holds what was claimed, the interval 
 the truth by gold labels. Gold labels choose nothing, other than what a step itself is given.
 
 Run, with MANYHANDS_DATA set: ``OMP_NUM_THREADS=1 python benchmarks/claims.py --records
-docs/results/claims.jsonl --out docs/results/claims.md``. What is in the records is not repeated, so
-a killed run goes on. ``--code before`` files the cells of whatever version of the library is on the
-path under that name; what that version does not say is missing.
+results/benchmarks/claims.jsonl --out docs/results/claims.md``. What is in the records is not
+repeated, so a killed run goes on. ``--code before`` files the cells of whatever version of the
+library is on the path under that name; what that version does not say is missing.
 """
 
 from __future__ import annotations

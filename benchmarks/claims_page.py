@@ -389,7 +389,7 @@ Every claim of today whose interval does not hold the truth ({n_missed} of {told
 {missed}
 ## How this page was made
 
-`OMP_NUM_THREADS=1 python benchmarks/claims.py --records docs/results/claims.jsonl --out
+`OMP_NUM_THREADS=1 python benchmarks/claims.py --records results/benchmarks/claims.jsonl --out
 docs/results/claims.md` on {today}, manyhands {version}; *before* by the same file with the code of
 that commit on the path, and `--code before`. Random draws are seeded. The rules behind the claims
 were made with looks at these tables, so the figures are somewhat too good.

@@ -4,8 +4,9 @@ Run it with the data sets (``MANYHANDS_DATA``), and the extras ``cluster`` and `
 
     OMP_NUM_THREADS=1 python benchmarks/clusters.py --work FOLDER
 
-It adds records to docs/results/clusters.jsonl and writes docs/results/clusters.md. What is in the
-records is not repeated; ``--only NAME`` measures some cells, and ``--page`` only writes the page.
+It adds records to results/benchmarks/clusters.jsonl and writes docs/results/clusters.md. What is in
+the records is not repeated; ``--only NAME`` measures some cells, and ``--page`` only writes the
+page.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ import numpy as np
 from manyhands import AnnotationStore, AnnotationTable, DawidSkene
 from manyhands.inference.checkpoints import FolderCheckpoint
 
-RESULTS = Path(__file__).parent.parent / "docs" / "results"
-RECORDS, PAGE = RESULTS / "clusters.jsonl", RESULTS / "clusters.md"
+ROOT = Path(__file__).parents[1]
+RECORDS = ROOT / "results" / "benchmarks" / "clusters.jsonl"
+PAGE = ROOT / "docs" / "results" / "clusters.md"
 SIZES = {"speed": 10_000_000, "dask": 2_000_000, "spark": 200_000}
 """Annotations of the tables: that of dask's speed, and those that workers are killed on."""
 

@@ -4,7 +4,7 @@ Six sets of people and language models, and all tables with known labels (``MANY
 
     OMP_NUM_THREADS=1 python benchmarks/collapse.py
 
-It adds records to docs/results/collapse.jsonl and writes docs/results/collapse.md.
+It adds records to results/benchmarks/collapse.jsonl and writes docs/results/collapse.md.
 "Before" is the same code with every instance in the fit, and GoldCorrected's earlier least gold.
 A killed run goes on where it stopped.
 """
@@ -43,7 +43,7 @@ from manyhands.inference.votes import make_votes
 from manyhands.io import consensus, read_annotations
 from manyhands.typing import AnyArray
 
-RESULTS = Path(__file__).parent.parent / "docs" / "results"
+ROOT = Path(__file__).parents[1]
 
 FEW_SETS = ("lgbteen", "cebab_stars")
 """Those that the other methods are fitted to."""
@@ -281,8 +281,10 @@ def crowd_lines(records: list[Record]) -> list[str]:
 def main() -> None:
     """Measure what is missing, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--records", type=Path, default=RESULTS / "collapse.jsonl")
-    parser.add_argument("--out", type=Path, default=RESULTS / "collapse.md")
+    parser.add_argument(
+        "--records", type=Path, default=ROOT / "results" / "benchmarks" / "collapse.jsonl"
+    )
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "collapse.md")
     parser.add_argument("--minutes", type=float, default=float("inf"))
     given = parser.parse_args()
     records = run_missing(

@@ -25,9 +25,9 @@ as the library does, or by agreement; or the last is kept. Halves of the trainin
 by models of the other half, and compared with their gold labels, which chose nothing.
 
 Run: ``OMP_NUM_THREADS=1 python benchmarks/constants.py likelihood --jobs 2``, ``... agreement
---records docs/results/constants.jsonl``, ``... iced --records docs/results/constants_iced.jsonl``
-and ``... neucrowd --jobs 1``. Each writes its part of the page. What is
-in the records is not repeated.
+--records results/benchmarks/constants.jsonl``, ``... iced --records
+results/benchmarks/constants_iced.jsonl`` and ``... neucrowd --jobs 1``. Each writes its part of the
+page. What is in the records is not repeated.
 """
 
 from __future__ import annotations
@@ -361,7 +361,7 @@ def rounds_part(records: list[dict[str, Any]]) -> list[str]:
         rows.append([*row, f"{np.mean(means):.1f}"])
     return [
         "Made by `OMP_NUM_THREADS=1 python benchmarks/constants.py iced --records "
-        f"docs/results/constants_iced.jsonl` on {datetime.date.today()}, manyhands "
+        f"results/benchmarks/constants_iced.jsonl` on {datetime.date.today()}, manyhands "
         f"{manyhands.__version__}; {len(ROUNDS_SEEDS)} seeds. Halves of the training part are "
         "predicted by models of the other half: accuracy, %, and in parentheses the round that is "
         f"kept, of 30. {HELD_OUT:.0%} of a half are held out for the choice: of its annotations by "

@@ -3,8 +3,8 @@
 Run, with MANYHANDS_DATA set: ``OMP_NUM_THREADS=1 python benchmarks/devices.py --out
 docs/results/devices.md``. Every case runs in processes of its own, with one thread each, on the CPU
 (gloo); the cases named *gpu* run on both, and only where there is a GPU. What is in the records
-(``docs/results/devices.jsonl``) is not repeated. Loss curves are compared in double precision,
-without dropout.
+(``results/benchmarks/devices.jsonl``) is not repeated. Loss curves are compared in double
+precision, without dropout.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ METHODS: dict[str, Any] = {"Crowd Layer": CrowdLayerClassifier, "CoNAL": CoNALCl
 EPOCHS, KILL_AT = 10, 4
 RANKS = (None, 1, 2, 4, 8)
 SEEDS = range(1, 4)
+RECORDS = Path(__file__).parents[1] / "results" / "benchmarks" / "devices.jsonl"
 HEAD = """# Several devices
 
 Written on {date} by `OMP_NUM_THREADS=1 python benchmarks/devices.py`, on the CPU with one thread a
@@ -447,7 +448,7 @@ def main() -> None:
     if arguments.case:
         run_case(arguments.case, arguments.out)
         return
-    records = arguments.records or arguments.out.with_suffix(".jsonl")
+    records = arguments.records or RECORDS
     found: dict[str, Any] = {}
     if records.exists():
         for line in records.read_text().splitlines():

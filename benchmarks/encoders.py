@@ -5,7 +5,7 @@ fifth of the training part; and crowd-calibrated stacking, which sees the annota
 fitted on the training part. The test parts serve only to measure.
 
 Run, with MANYHANDS_DATA set (HOG is left out if scikit-image is missing):
-``OMP_NUM_THREADS=1 python benchmarks/encoders.py --records docs/results/encoders.jsonl
+``OMP_NUM_THREADS=1 python benchmarks/encoders.py --records results/benchmarks/encoders.jsonl
 --out docs/results/encoders.md``
 """
 
@@ -152,7 +152,7 @@ def page(records: list[Record]) -> str:
         "# Raw texts and images, and the shipped features",
         "",
         "Made by `OMP_NUM_THREADS=1 python benchmarks/encoders.py --records "
-        "docs/results/encoders.jsonl --out docs/results/encoders.md` on "
+        "results/benchmarks/encoders.jsonl --out docs/results/encoders.md` on "
         f"{datetime.date.today()}, manyhands {manyhands.__version__}. "
         "Test accuracy, mean ± sd (number of seeds); seeds break ties of votes, draw the "
         "fifth that chooses C, the patches and the folds. LR: logistic regression on majority "
@@ -183,7 +183,7 @@ def page(records: list[Record]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=Path, default=Path("docs/results/encoders.jsonl"))
+    parser.add_argument("--records", type=Path, default=Path("results/benchmarks/encoders.jsonl"))
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     records = run_missing(

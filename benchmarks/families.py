@@ -5,7 +5,7 @@ line of JSON with accuracy (ties shared), log loss (probabilities clipped at 1e-
 error (15 bins) on the instances without gold. Machines are classifiers trained on other instances.
 
 Run, with MANYHANDS_DATA set:
-``OMP_NUM_THREADS=1 python benchmarks/families.py --records docs/results/families.jsonl --out
+``OMP_NUM_THREADS=1 python benchmarks/families.py --records results/benchmarks/families.jsonl --out
 docs/results/families.md``. Cells that are in the records are not repeated. ``--only constants``
 runs the cells of one part and replaces that part of the page.
 """
@@ -394,8 +394,8 @@ def page(records: list[dict[str, Any]]) -> str:
         "minutes. Figures are accuracy (ties shared; ± sd over seeds) / log loss / calibration "
         "error, on the instances without gold. [families](../families.md) explains the rules.",
         "",
-        "    OMP_NUM_THREADS=1 python benchmarks/families.py --records docs/results/families.jsonl "
-        "--out docs/results/families.md",
+        "    OMP_NUM_THREADS=1 python benchmarks/families.py "
+        "--records results/benchmarks/families.jsonl --out docs/results/families.md",
         "",
         "Constants were looked at on the same tables, of which one (JudgeBench) holds language "
         "models. Seeds draw the gold, the thinning and the simulations. Machines learnt from 400 "

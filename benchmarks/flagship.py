@@ -7,7 +7,7 @@ study behind the recipe chose its constants with looks at test parts of some of 
 see the head of the page.
 
 Run, with MANYHANDS_DATA set:
-``OMP_NUM_THREADS=1 python benchmarks/flagship.py --records docs/results/flagship.jsonl --out
+``OMP_NUM_THREADS=1 python benchmarks/flagship.py --records results/benchmarks/flagship.jsonl --out
 docs/results/flagship.md``. What is in the records is not repeated; ``--only`` names some parts.
 """
 

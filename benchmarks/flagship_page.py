@@ -185,7 +185,7 @@ def present() -> dict[str, dict[str, float]]:
 def grand() -> dict[str, dict[str, Found]]:
     """Set -> method -> records with its defaults, from the grand table."""
     table: dict[str, dict[str, Found]] = {}
-    for line in (ROOT / "docs" / "results" / "grand_table.jsonl").read_text().splitlines():
+    for line in (ROOT / "results" / "benchmarks" / "grand_table.jsonl").read_text().splitlines():
         record = json.loads(line)
         if "accuracy" in record:
             of_set = table.setdefault(record["set"], {})
@@ -813,7 +813,7 @@ def page(found: Found) -> list[str]:
         "# Crowd-calibrated stacking beside everything else",
         "",
         "Made by `OMP_NUM_THREADS=1 python benchmarks/flagship.py --records "
-        "docs/results/flagship.jsonl --out docs/results/flagship.md` on "
+        "results/benchmarks/flagship.jsonl --out docs/results/flagship.md` on "
         f"{datetime.date.today()}, manyhands {manyhands.__version__}; its records, from 2026-11-23 "
         "on, name no commit, and the [grand table](grand_table.md#what-was-run) tells which of "
         "them were repeated. Since 2026-11-28, the labels of the stack are read out anew, its "

@@ -9,7 +9,7 @@ Other libraries (`peers.py`) are not installed with the project. What is missing
 failed.
 
 Run, with MANYHANDS_DATA set:
-``OMP_NUM_THREADS=1 python benchmarks/grand_table.py --records docs/results/grand_table.jsonl
+``OMP_NUM_THREADS=1 python benchmarks/grand_table.py --records results/benchmarks/grand_table.jsonl
 --out docs/results/grand_table.md``. What is in the records is not repeated; a killed run goes on.
 """
 

@@ -21,7 +21,7 @@ from scipy.stats import friedmanchisquare, rankdata, studentized_range
 import manyhands
 
 Found = list[dict[str, Any]]
-FLAGSHIP = Path(__file__).parents[1] / "docs" / "results" / "flagship.jsonl"
+FLAGSHIP = Path(__file__).parents[1] / "results" / "benchmarks" / "flagship.jsonl"
 SETS = {
     "colposcopy": "Colposcopy",
     "reports": "Reports",
@@ -179,7 +179,7 @@ def page(found: Found, peers: Sequence[tuple[str, str, str]]) -> list[str]:
         "# The grand table: every classifier on all public sets with features",
         "",
         "Made by `OMP_NUM_THREADS=1 python benchmarks/grand_table.py --records "
-        "docs/results/grand_table.jsonl --out docs/results/grand_table.md` on "
+        "results/benchmarks/grand_table.jsonl --out docs/results/grand_table.md` on "
         f"{datetime.date.today()}, manyhands {manyhands.__version__}; `--seeds 5` adds seeds, and "
         "`--methods` and `--sets` choose cells. Our methods have their "
         "defaults; what [other libraries](#other-libraries) lack, such as a network or a loop, is "

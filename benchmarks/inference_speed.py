@@ -619,8 +619,8 @@ def report(kept: dict[str, Any]) -> str:
     lines = [
         "# Truth inference: time and memory\n",
         "Made by `python benchmarks/inference_speed.py --out docs/results/inference_speed.md "
-        f"--json docs/results/inference_speed.json`: {facts}. How it is measured and how to read "
-        "it: [benchmarks/README.md](../../benchmarks/README.md).\n",
+        f"--json results/benchmarks/inference_speed.json`: {facts}. How it is measured and how to "
+        "read it: [benchmarks/README.md](../../benchmarks/README.md).\n",
         "## Targets\n",
         "| what | bound | measured | holds? |\n|---|---|---|---|",
         *(target_row(found, *target) for target in TARGETS),

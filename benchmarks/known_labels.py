@@ -6,8 +6,8 @@ all tables with gold (``MANYHANDS_DATA``):
 
     OMP_NUM_THREADS=1 python benchmarks/known_labels.py
 
-It adds records to docs/results/known_labels.jsonl and writes docs/results/known_labels.md. A killed
-run goes on where it stopped. "Before" takes all known labels for a random sample.
+It adds records to results/benchmarks/known_labels.jsonl and writes docs/results/known_labels.md. A
+killed run goes on where it stopped. "Before" takes all known labels for a random sample.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from manyhands import AnnotationTable, DawidSkene, GoldCorrected
 from manyhands.datasets import AGGREGATION_SETS
 from manyhands.typing import FloatArray, IntArray
 
-RESULTS = Path(__file__).parent.parent / "docs" / "results"
+ROOT = Path(__file__).parents[1]
 LARGE_GAP = 0.05
 """Difference of claimed and true accuracy that is counted."""
 
@@ -256,8 +256,10 @@ def table_by_table(records: list[Record], n: int = 50) -> list[str]:
 def main() -> None:
     """Measure what is missing, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--records", type=Path, default=RESULTS / "known_labels.jsonl")
-    parser.add_argument("--out", type=Path, default=RESULTS / "known_labels.md")
+    parser.add_argument(
+        "--records", type=Path, default=ROOT / "results" / "benchmarks" / "known_labels.jsonl"
+    )
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "known_labels.md")
     parser.add_argument("--minutes", type=float, default=float("inf"))
     given = parser.parse_args()
     keys = ("set", "method", "way", "n", "seed", "code")

@@ -8,10 +8,10 @@ accuracy of the same predictions, and of the fold models on the test part.
 
 Sets "with a common mistake" have 60 % of the annotations of two classes turned into the next class.
 
-Run, with MANYHANDS_DATA set:
-``OMP_NUM_THREADS=1 python benchmarks/model_choice.py --records docs/results/model_choice.jsonl
---out docs/results/model_choice.md``. Cells that are in the records are not repeated. With
-``--alarm``, only the quickest candidates are trained, and only the part on the alarm is written.
+Run, with MANYHANDS_DATA set: ``OMP_NUM_THREADS=1 python benchmarks/model_choice.py --records
+results/benchmarks/model_choice.jsonl --out docs/results/model_choice.md``. Cells that are in the
+records are not repeated. With ``--alarm``, only the quickest candidates are trained, and only the
+part on the alarm is written.
 """
 
 from __future__ import annotations
@@ -324,7 +324,7 @@ def page(cells: list[dict[str, Any]]) -> list[str]:
         f"# {TITLE}",
         "",
         "Made by `OMP_NUM_THREADS=1 python benchmarks/model_choice.py --records "
-        "docs/results/model_choice.jsonl --out docs/results/model_choice.md` on "
+        "results/benchmarks/model_choice.jsonl --out docs/results/model_choice.md` on "
         f"{datetime.date.today()}, manyhands {manyhands.__version__}. One seed: every candidate is "
         "trained once per fold. The truth "
         "is the accuracy on the test part, the mean of the fold models. `A` is `vote_agreement`, "
@@ -513,7 +513,7 @@ def alarm_part(by_set: dict[str, list[Any]], option: str = "") -> list[str]:
     heading = ["set", "candidates", "clearest contradiction", "z", "alarm", "Spearman"]
     return [
         f"Made by `OMP_NUM_THREADS=1 python benchmarks/model_choice.py {option}--records "
-        f"docs/results/model_choice.jsonl --out docs/results/model_choice.md` on "
+        f"results/benchmarks/model_choice.jsonl --out docs/results/model_choice.md` on "
         f"{datetime.date.today()}, manyhands {manyhands.__version__}. "
         "The records hold the classes that every candidate predicts out of fold.",
         "",

@@ -6,9 +6,9 @@ of 2 GiB of data (``RLIMIT_DATA``, which counts private memory and not mapped fi
     OMP_NUM_THREADS=1 python benchmarks/out_of_core.py --work FOLDER
 
 which needs 10 GB of disk in the folder for 1e8 annotations, adds records to
-docs/results/out_of_core.jsonl, and writes docs/results/out_of_core.md. What is in the records is
-not repeated unless ``--again`` is given; ``--only NAME`` measures some cells. It needs Linux, whose
-/proc tells the memory.
+results/benchmarks/out_of_core.jsonl, and writes docs/results/out_of_core.md. What is in the records
+is not repeated unless ``--again`` is given; ``--only NAME`` measures some cells. It needs Linux,
+whose /proc tells the memory.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-RESULTS = HERE.parent / "docs" / "results"
-RECORDS, PAGE = RESULTS / "out_of_core.jsonl", RESULTS / "out_of_core.md"
+RECORDS = HERE.parent / "results" / "benchmarks" / "out_of_core.jsonl"
+PAGE = HERE.parent / "docs" / "results" / "out_of_core.md"
 E7, E8 = 10**7, 10**8
 PER_INSTANCE, CLASSES = 5, 10
 SIZES = {

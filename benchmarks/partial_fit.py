@@ -4,7 +4,7 @@ The pieces of Music, Sentiment and CIFAR-10N are random tenths of the instances,
 appear with their first annotation. After every piece the classifier is measured on the test part.
 
 Run, with MANYHANDS_DATA set: ``OMP_NUM_THREADS=1 python benchmarks/partial_fit.py --records
-docs/results/partial_fit.jsonl --out docs/results/partial_fit.md --thorough``. What is in the
+results/benchmarks/partial_fit.jsonl --out docs/results/partial_fit.md --thorough``. What is in the
 records is not repeated.
 """
 

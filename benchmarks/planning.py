@@ -1,7 +1,7 @@
 r"""Which annotations to buy, when to stop, what to review: replay on real tables, and simulations.
 
     MANYHANDS_DATA=... OMP_NUM_THREADS=1 nice -n 10 python benchmarks/planning.py \
-        --records docs/results/planning.jsonl --out docs/results/planning.md
+        --records results/benchmarks/planning.jsonl --out docs/results/planning.md
 
 Every cell is written to --records when it ends; started again, the script continues. `--only` runs
 some of the parts and writes their sections, `--sets` runs some of their sets, and no cell is

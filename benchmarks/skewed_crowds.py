@@ -369,7 +369,9 @@ def main() -> None:
     """Run one part, and write it into the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("part", choices=["crowds", *PARTS])
-    parser.add_argument("--records", type=Path, default=Path("docs/results/skewed_crowds.jsonl"))
+    parser.add_argument(
+        "--records", type=Path, default=Path("results/benchmarks/skewed_crowds.jsonl")
+    )
     parser.add_argument("--out", type=Path, default=Path("docs/results/skewed_crowds.md"))
     given = parser.parse_args()
     with warnings.catch_warnings():

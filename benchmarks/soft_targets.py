@@ -7,7 +7,7 @@ ICED's own inference is published and fixed; here "after" replaces it for compar
 chosen on test data.
 
     MANYHANDS_DATA=... OMP_NUM_THREADS=1 python benchmarks/soft_targets.py \
-        --records docs/results/soft_targets.jsonl --out docs/results/soft_targets.md
+        --records results/benchmarks/soft_targets.jsonl --out docs/results/soft_targets.md
 
 A cell is ``method/set/seed/when``; those in the records are not repeated. Cells may be run at the
 same time into files of their own (``--only ICED/music/``); all files that follow ``--records`` are

@@ -5,10 +5,10 @@ log loss and calibration of the training instances' labels from both methods, an
 the test part. Gold labels measure, and choose nothing here; the study behind the read-out chose it
 with looks at the gold labels of these sets, though, which makes the figures somewhat too good.
 
-Run, with MANYHANDS_DATA set:
-``OMP_NUM_THREADS=1 python benchmarks/stack_labels.py --records docs/results/stack_labels.jsonl
---out docs/results/stack_labels.md``. What is in the records is not repeated. ``--code before`` runs
-the cells with whatever version of the library is on the path, and files them under that name.
+Run, with MANYHANDS_DATA set: ``OMP_NUM_THREADS=1 python benchmarks/stack_labels.py --records
+results/benchmarks/stack_labels.jsonl --out docs/results/stack_labels.md``. What is in the records
+is not repeated. ``--code before`` runs the cells with whatever version of the library is on the
+path, and files them under that name.
 """
 
 from __future__ import annotations
@@ -401,7 +401,7 @@ instances of small sets, one draw; – is not measured.
 {every}
 ## How this page was made
 
-`OMP_NUM_THREADS=1 python benchmarks/stack_labels.py --records docs/results/stack_labels.jsonl
+`OMP_NUM_THREADS=1 python benchmarks/stack_labels.py --records results/benchmarks/stack_labels.jsonl
 --out docs/results/stack_labels.md` on {today}, manyhands {version}. Draws are seeded by their
 number. The read-out was designed with looks at the gold labels of these sets, so its figures here
 are somewhat too good.

@@ -458,7 +458,7 @@ def fits_part(found: list[dict[str, Any]]) -> list[str]:
         for name, wanted in WANTED.items()
     )
     return [
-        "Made with `--only fits --records docs/results/suiting_defaults.jsonl` on "
+        "Made with `--only fits --records results/benchmarks/suiting_defaults.jsonl` on "
         f"{datetime.date.today()}. Percent, mean ± sd of {len(SEEDS)} seeds, and the mean epochs. "
         f'{fewer(fits)}"Former": `scaling="standard", max_epochs=50`. "Present": `"auto"` for '
         f"both. Test parts chose nothing here. CoNAL with the present defaults is at {reached}.",
@@ -503,7 +503,7 @@ def missed_part(found: list[dict[str, Any]]) -> list[str]:
                 ]
             )
     return [
-        "Made with `--only missed --records docs/results/suiting_defaults.jsonl` on "
+        "Made with `--only missed --records results/benchmarks/suiting_defaults.jsonl` on "
         f"{datetime.date.today()}. Agreement rewards whoever repeats the crowd's shared mistakes, "
         "and so prefers few rounds of EM. An epoch of AggNet is a round of EM, too, and trains the "
         "network at the same time; the targets of DL-DS stay. On simulated crowds (600 instances "

@@ -23,7 +23,7 @@ from manyhands import (
 from manyhands.metrics.levels import MODEL_ERROR, REVIEWED_ERROR
 
 ROOT = Path(__file__).parents[2]
-BENCHMARKS, RECORDS = ROOT / "benchmarks", ROOT / "docs" / "results" / "claims.jsonl"
+BENCHMARKS, RECORDS = ROOT / "benchmarks", ROOT / "results" / "benchmarks" / "claims.jsonl"
 
 ROOM = 0.02
 """By how much a claim on a real table may be further off than on the page: processors differ."""
