@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from manyhands import GLAD, IBCC, AnnotationStore, DawidSkene
 from manyhands.cli.app import app
 from manyhands.exceptions import AnnotationError
-from manyhands.inference import checkpoints, clusters, glad_steps, shard_jobs
+from manyhands.inference import checkpoints, clusters, glad, shard_jobs
 from manyhands.inference.stored_votes import StoredVotes
 from manyhands.io.files import write_atomically
 from tests.inference.test_store import METHODS, crowd
@@ -84,7 +84,7 @@ def test_workers_alone_read_the_shards_of_glad(client, table, store, tmp_path, m
     expected = clone(model).fit(table, gold=gold)
     monkeypatch.setattr(shard_jobs.ClusterEngine, "__iter__", refuse)
     with monkeypatch.context() as patch:
-        patch.setattr(glad_steps.RemoteModel, "information", interrupt_second())
+        patch.setattr(glad.RemoteModel, "information", interrupt_second())
         with pytest.raises(KeyboardInterrupt):
             clone(model).fit(store, gold=gold, engine=client, checkpoint=tmp_path / "run")
     found = model.fit(store, gold=gold, engine=client, checkpoint=tmp_path / "run")
@@ -94,7 +94,7 @@ def test_workers_alone_read_the_shards_of_glad(client, table, store, tmp_path, m
 
 
 def interrupt_second():
-    calls, plain = [], glad_steps.RemoteModel.information
+    calls, plain = [], glad.RemoteModel.information
 
     def information(self, theta):
         calls.append(theta)

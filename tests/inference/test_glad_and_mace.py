@@ -15,10 +15,9 @@ from sklearn.base import clone
 from manyhands import AnnotationTable, MajorityVote
 from manyhands.datasets import make_crowd
 from manyhands.exceptions import NotIdentifiableWarning
-from manyhands.inference import glad_steps
+from manyhands.inference import glad
 from manyhands.inference.base import known_prior
-from manyhands.inference.glad import GLAD
-from manyhands.inference.glad_steps import e_step, information, slopes
+from manyhands.inference.glad import GLAD, e_step, information, slopes
 from manyhands.inference.mace import MACE, Annotators, _expect, _variational
 from manyhands.inference.vote_sums import vote_shares
 from manyhands.inference.votes import make_votes
@@ -233,7 +232,7 @@ def test_a_weight_is_repetition():
 def test_shards_do_not_matter(monkeypatch, class_prior):
     A, _, _, _ = crowd(4, 60, 5, 3, 3)
     whole = GLAD(class_prior=class_prior).fit(A)
-    monkeypatch.setattr(glad_steps, "SHARD", 20)
+    monkeypatch.setattr(glad, "SHARD", 20)
     pieces = GLAD(class_prior=class_prior).fit(A)
     np.testing.assert_allclose(pieces.posterior_, whole.posterior_, atol=1e-8)
     np.testing.assert_allclose(pieces.ability_, whole.ability_, atol=1e-8)
