@@ -38,11 +38,10 @@ from manyhands import AnnotationTable, DawidSkene, GoldCorrected
 from manyhands.annotations.groups import RHO
 from manyhands.inference import gold_corrected, gold_regression, shared_mistakes
 from manyhands.inference.confusion_em import OwnRemoved
-from manyhands.inference.dependence import DEFAULT_EM
+from manyhands.inference.dependence import DEFAULT_EM, residual_correlation
 from manyhands.inference.em import normalise_joint
 from manyhands.inference.families import family_codes
 from manyhands.inference.gold_regression import Design, priors
-from manyhands.inference.residuals import residual_correlation
 from manyhands.inference.shared_mistakes import (
     DENSE,
     LEAST_DECLARED_Z,

@@ -14,13 +14,18 @@ from pages import left_out_lines, table_lines
 from scipy.special import log_softmax
 
 from manyhands import AnnotationTable, DawidSkene, MajorityVote
-from manyhands.inference import confusion_em, dawid_skene, dependence, lone_annotators, residuals
+from manyhands.inference import confusion_em, dawid_skene, dependence, lone_annotators
 from manyhands.inference.confusion_em import OwnRemoved, Run
-from manyhands.inference.dependence import DEFAULT_EM, Dependence, exponents, measure
+from manyhands.inference.dependence import (
+    DEFAULT_EM,
+    Dependence,
+    exponents,
+    measure,
+    residual_correlation,
+)
 from manyhands.inference.em import normalise_joint
 from manyhands.inference.lone_annotators import LEAST_COMPARED, comparisons
 from manyhands.inference.probability import normalise_rows
-from manyhands.inference.residuals import residual_correlation
 from manyhands.inference.vote_sums import by_instance, vote_shares, weight_of_pairs
 from manyhands.inference.votes import Votes, make_votes
 from manyhands.metrics import annotator_reliability, expected_calibration_error
@@ -184,8 +189,8 @@ def changes(
     yield "STEP_GROWTH", f"{growth:g}", *(patched(confusion_em, "STEP_GROWTH", g) for g in more)
     steps = (patched(confusion_em, "GREATEST_STEP", most * k) for k in (0.5, 2))
     yield "GREATEST_STEP", f"{most:g}", *steps
-    shares = (patched(residuals, "LIKELY", residuals.LIKELY * k) for k in (0.5, 2))
-    yield "LIKELY", f"{residuals.LIKELY:g}", *shares
+    shares = (patched(dependence, "LIKELY", dependence.LIKELY * k) for k in (0.5, 2))
+    yield "LIKELY", f"{dependence.LIKELY:g}", *shares
 
 
 def judged_by(n_errors: float) -> Callable[..., Dependence]:

@@ -13,6 +13,7 @@ from manyhands.inference import dependence
 from manyhands.inference.confusion_em import STEP_GROWTH, OwnRemoved
 from manyhands.inference.dependence import DEFAULT_EM as EM
 from manyhands.inference.dependence import (
+    FEW,
     Dependence,
     exponents,
     measure,
@@ -21,7 +22,6 @@ from manyhands.inference.dependence import (
 )
 from manyhands.inference.em import EMCounts
 from manyhands.inference.gold_samples import KnownLabels
-from manyhands.inference.residuals import FEW
 from manyhands.inference.vote_sums import vote_shares
 from manyhands.inference.votes import make_votes
 from manyhands.registry import all_aggregators
