@@ -36,7 +36,7 @@ from manyhands import (
 )
 from manyhands.datasets import AGGREGATION_SETS, load_aggregation, load_judgebench
 from manyhands.datasets.base import data_home
-from manyhands.inference import base, gold_corrected, gold_regression
+from manyhands.inference import base, gold_corrected, gold_samples
 from manyhands.inference.identifiability import agreement_between_units, constant_annotators
 from manyhands.inference.lone_families import LoneFamilies
 from manyhands.inference.votes import make_votes
@@ -69,7 +69,7 @@ def as_before() -> Iterator[None]:
     with ExitStack() as stack:
         for module in (base, gold_corrected):
             stack.enter_context(mock.patch.object(module, "lone_families", none))
-        stack.enter_context(mock.patch.object(gold_regression, "LEAST_GOLD_PER_CLASS", 0))
+        stack.enter_context(mock.patch.object(gold_samples, "LEAST_GOLD_PER_CLASS", 0))
         yield
 
 

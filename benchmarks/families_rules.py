@@ -36,12 +36,12 @@ from sklearn.model_selection import cross_val_predict
 
 from manyhands import AnnotationTable, DawidSkene, GoldCorrected
 from manyhands.annotations.groups import RHO
-from manyhands.inference import gold_corrected, gold_regression, shared_mistakes
+from manyhands.inference import gold_corrected, gold_samples, shared_mistakes
 from manyhands.inference.confusion_em import OwnRemoved
 from manyhands.inference.dependence import DEFAULT_EM, residual_correlation
 from manyhands.inference.em import normalise_joint
 from manyhands.inference.families import family_codes
-from manyhands.inference.gold_regression import Design, priors
+from manyhands.inference.gold_corrected import Design, priors
 from manyhands.inference.shared_mistakes import (
     DENSE,
     LEAST_DECLARED_Z,
@@ -371,7 +371,7 @@ def gold_cell(problem: Problem, g: int, seed: int) -> dict[str, list[float]]:
 
 
 def prior_values() -> dict[str, float]:
-    """What `gold_regression.priors` has beside `SCALES`."""
+    """What `gold_corrected.priors` has beside `SCALES`."""
     none = np.zeros(0, dtype=np.int64)
     design = Design(none, none, None, 0)
     (_, sd), (mean, of_votes) = (
@@ -382,7 +382,7 @@ def prior_values() -> dict[str, float]:
 
 
 def other_priors(name: str, factor: float) -> Callable[..., tuple[FloatArray, FloatArray]]:
-    """`gold_regression.priors` in which one value is ``factor`` times as large."""
+    """`gold_corrected.priors` in which one value is ``factor`` times as large."""
 
     def changed(
         design: Design, scale: tuple[float, float], c: int, size: int, *, votes_only: bool
@@ -577,7 +577,7 @@ def least_gold_cell(
     found = {}
     for mark, table in tables.items():
         plain = DawidSkene().fit(table, gold=gold).posterior_
-        with mock.patch.multiple(gold_regression, **always):
+        with mock.patch.multiple(gold_samples, **always):
             corrected = GoldCorrected().fit(table, gold=gold).posterior_
         found[f"plain{mark}"] = figures(plain, problem.y, rest)
         found[f"corrected{mark}"] = figures(corrected, problem.y, rest)
@@ -681,7 +681,7 @@ def least_values(found: Any) -> Iterator[str]:
 
     for name in LEAST_GOLD:
         yield f"**`{name}`**: log loss, means over {', '.join(map(str, FEW_GOLD))} gold labels.\n"
-        yield from lines(gold_values(found, name), getattr(gold_regression, name))
+        yield from lines(gold_values(found, name), getattr(gold_samples, name))
     yield (
         "Thresholds: share of wrong answers. Where families have a reason, a wrong answer is that "
         "no searched set is warned of, or that a declared family is said to show no shared "

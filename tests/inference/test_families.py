@@ -20,7 +20,7 @@ from manyhands import (
 )
 from manyhands.annotations.groups import undeclared_models
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, SharedMistakesWarning
-from manyhands.inference import gold_regression
+from manyhands.inference import gold_corrected
 from manyhands.inference.families import family_weights
 from manyhands.inference.shared_mistakes import shared_mistakes
 from manyhands.inference.votes import make_votes
@@ -602,7 +602,7 @@ def test_regression_and_evidence_against_finite_differences():
     from scipy.sparse import csr_matrix
 
     features = csr_matrix(x.reshape(-1, 4))
-    found, evidence = gold_regression.maximum_a_posteriori(features, gold, mean, sd)
+    found, evidence = gold_corrected.maximum_a_posteriori(features, gold, mean, sd)
     z, h, unit = (found - mean) / sd, 1e-4, np.eye(4) * 1e-4
     gradient = [(log_density(z + u) - log_density(z - u)) / (2 * h) for u in unit]
     np.testing.assert_allclose(gradient, 0, atol=1e-5)

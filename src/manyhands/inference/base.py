@@ -30,7 +30,6 @@ from manyhands.exceptions import (
 from manyhands.inference.clusters import cluster_of
 from manyhands.inference.dependence import Dependence, dependence_of, exponents
 from manyhands.inference.em import estimate_confusions
-from manyhands.inference.family_warnings import warn_of_shared_mistakes
 from manyhands.inference.gold_samples import KnownLabels
 from manyhands.inference.identifiability import decided, unidentified, warn_of_unidentified
 from manyhands.inference.inputs import (
@@ -61,6 +60,7 @@ from manyhands.inference.lone_families import (
 )
 from manyhands.inference.many_classes import as_dense, check_size
 from manyhands.inference.probability import normalise_rows
+from manyhands.inference.shared_mistakes import warn_of_shared_mistakes
 from manyhands.inference.stored_votes import ORDINARY, Course, filled, labels_of, votes_of
 from manyhands.inference.vote_sums import (
     clamp_to_gold,

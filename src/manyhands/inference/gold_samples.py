@@ -1,4 +1,4 @@
-"""How the instances with gold were chosen: at random, or by how doubtful they are.
+"""Gold labels: how many correct a fit, and whether they were chosen at random or by doubt.
 
 Gold says how sure a posterior may be (`manyhands.inference.dependence.refine`), if its instances
 are like the others. Those of a review queue are not: where annotators differ a posterior is often
@@ -32,11 +32,20 @@ Doubts: TypeAlias = Callable[[Votes], FloatArray]
 GOLD_SAMPLE = [StrOptions({"auto", "random", "chosen"})]
 """Values of the parameter ``gold_sample``."""
 
+LEAST_GOLD, LEAST_GOLD_PER_CLASS, LEAST_GOLD_WITH_FAMILIES = 10, 5, 50
+"""Annotated gold instances from which on `GoldCorrected` corrects; see `least_gold`."""
+
 LEVEL = 0.01
 """p value below which the instances with gold count as chosen."""
 
 MOST_OTHERS = 10_000
 """Instances without gold, drawn at random, that those with gold are compared with."""
+
+
+def least_gold(n_classes: int, *, families: bool = False) -> int:
+    """Number of annotated gold instances from which on `GoldCorrected` corrects."""
+    least = max(LEAST_GOLD, LEAST_GOLD_PER_CLASS * n_classes)
+    return max(least, LEAST_GOLD_WITH_FAMILIES) if families else least
 
 
 @dataclass(frozen=True)

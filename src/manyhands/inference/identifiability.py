@@ -35,7 +35,7 @@ from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.exceptions import NotIdentifiableWarning, warn_caller
 from manyhands.inference.confusion_em import Fits
 from manyhands.inference.dependence import DEFAULT_EM
-from manyhands.inference.gold_regression import least_gold
+from manyhands.inference.gold_samples import least_gold
 from manyhands.inference.lone_annotators import Comparisons, comparisons
 from manyhands.inference.lone_families import LoneFamilies, lone_families, warn_of_lone_families
 from manyhands.inference.stored_votes import votes_of

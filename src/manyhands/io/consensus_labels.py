@@ -236,7 +236,7 @@ def consensus(
 
 def _n_units(observed: AnnotationTable, same: BoolArray, alike: Any) -> IntArray:
     """Count those who gave each label, shape (n,), where who shares mistakes counts as one."""
-    from manyhands.inference.family_warnings import suspected
+    from manyhands.inference.shared_mistakes import suspected
 
     n_annotators = observed.n_annotators
     unit = np.arange(n_annotators)

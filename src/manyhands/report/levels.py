@@ -16,8 +16,8 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.inference import DawidSkene
-from manyhands.inference.family_warnings import suspected
 from manyhands.inference.many_classes import MANY
+from manyhands.inference.shared_mistakes import suspected
 from manyhands.metrics import Level, accuracy_of_labels
 from manyhands.report.inputs import Inputs
 from manyhands.report.words import count, percent_range

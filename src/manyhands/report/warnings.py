@@ -12,9 +12,8 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.groups import in_families
 from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.exceptions import NotIdentifiableWarning, SharedMistakesWarning
-from manyhands.inference.family_warnings import warn_of_shared_mistakes
 from manyhands.inference.identifiability import warn_of_all
-from manyhands.inference.shared_mistakes import gold_can_choose
+from manyhands.inference.shared_mistakes import gold_can_choose, warn_of_shared_mistakes
 from manyhands.report.inputs import Inputs
 from manyhands.report.limits import FEW, IMBALANCED, LIMITS, OVERCONFIDENT
 
