@@ -37,8 +37,11 @@ from manyhands import (
 from manyhands.datasets import AGGREGATION_SETS, load_aggregation, load_judgebench
 from manyhands.datasets.base import data_home
 from manyhands.inference import base, gold_corrected, gold_samples
-from manyhands.inference.identifiability import agreement_between_units, constant_annotators
-from manyhands.inference.lone_families import LoneFamilies
+from manyhands.inference.identifiability import (
+    LoneFamilies,
+    agreement_between_units,
+    constant_annotators,
+)
 from manyhands.inference.votes import make_votes
 from manyhands.io import consensus, read_annotations
 from manyhands.typing import AnyArray

@@ -14,7 +14,7 @@ from pages import left_out_lines, table_lines
 from scipy.special import log_softmax
 
 from manyhands import AnnotationTable, DawidSkene, MajorityVote
-from manyhands.inference import confusion_em, dawid_skene, dependence, lone_annotators
+from manyhands.inference import confusion_em, dawid_skene, dependence, identifiability
 from manyhands.inference.confusion_em import OwnRemoved, Run
 from manyhands.inference.dependence import (
     DEFAULT_EM,
@@ -24,7 +24,7 @@ from manyhands.inference.dependence import (
     residual_correlation,
 )
 from manyhands.inference.em import normalise_joint
-from manyhands.inference.lone_annotators import LEAST_COMPARED, comparisons
+from manyhands.inference.identifiability import LEAST_COMPARED, comparisons
 from manyhands.inference.probability import normalise_rows
 from manyhands.inference.vote_sums import by_instance, vote_shares, weight_of_pairs
 from manyhands.inference.votes import Votes, make_votes
@@ -284,7 +284,7 @@ def believed_or_not(case: Case, share: float, seed: int) -> tuple[float, list[tu
     table = mostly_alone(case.task.table, share, seed)
     fits = []
     for least in (0.0, 1.0):
-        with mock.patch.object(lone_annotators, "LEAST_COMPARED", least):
+        with mock.patch.object(identifiability, "LEAST_COMPARED", least):
             posterior = DawidSkene().fit(table).posterior_[case.known]
         named = case.classes[posterior.argmax(axis=1)]
         excess = max((named == c).mean() - (case.gold == c).mean() for c in case.classes)

@@ -17,7 +17,7 @@ from manyhands import (
 )
 from manyhands.exceptions import NotIdentifiableWarning
 from manyhands.inference import base
-from manyhands.inference.lone_families import LoneFamilies, least_others, lone_families
+from manyhands.inference.identifiability import LoneFamilies, least_others, lone_families
 from manyhands.inference.votes import make_votes
 from manyhands.io import consensus
 from manyhands.models import load, save

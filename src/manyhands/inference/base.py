@@ -31,7 +31,20 @@ from manyhands.inference.clusters import cluster_of
 from manyhands.inference.dependence import Dependence, dependence_of, exponents
 from manyhands.inference.em import estimate_confusions
 from manyhands.inference.gold_samples import KnownLabels
-from manyhands.inference.identifiability import decided, unidentified, warn_of_unidentified
+from manyhands.inference.identifiability import (
+    LoneFamilies,
+    comparisons,
+    decided,
+    lone_families,
+    read_out_families,
+    read_out_lone,
+    set_apart,
+    trust_lone_labels,
+    unidentified,
+    warn_of_lone_annotators,
+    warn_of_lone_families,
+    warn_of_unidentified,
+)
 from manyhands.inference.inputs import (
     check_annotations,
     checked_posterior,
@@ -44,19 +57,6 @@ from manyhands.inference.inputs import (
     recode_annotators,
     recode_classes,
     warn_of_numbered_rows,
-)
-from manyhands.inference.lone_annotators import (
-    believed,
-    comparisons,
-    read_out_lone,
-    warn_of_lone_annotators,
-)
-from manyhands.inference.lone_families import (
-    LoneFamilies,
-    lone_families,
-    read_out_families,
-    set_apart,
-    warn_of_lone_families,
 )
 from manyhands.inference.many_classes import as_dense, check_size
 from manyhands.inference.probability import normalise_rows
@@ -364,7 +364,7 @@ class BaseAggregator(BaseEstimator):
         given, found = votes, comparisons(votes) if self._compares_annotators else None
         if found is not None and not lone.are_all and (found.are_none or found.are_few):
             warn_of_lone_annotators(found)
-            votes = believed(votes)
+            votes = trust_lone_labels(votes)
         if found is not None and self._warns_of_shared_mistakes:
             warn_of_shared_mistakes(table, n_gold=0 if lone.are_all else found.known)
         warn_of_lone_families(lone)

@@ -22,8 +22,8 @@ from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.ids import GIVEN, as_frame
 from manyhands.exceptions import AnnotationError, all_or_nothing
 from manyhands.inference.base import BaseAggregator, known_prior
+from manyhands.inference.identifiability import LoneFamilies
 from manyhands.inference.inputs import checked_posterior, probabilities_of, recode_classes
-from manyhands.inference.lone_families import LoneFamilies
 from manyhands.inference.stored_votes import ORDINARY, Course
 from manyhands.inference.vote_sums import (
     by_annotator,

@@ -22,7 +22,7 @@ from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.inference.dependence import DEFAULT_EM, DEPENDENCE, exponents
 from manyhands.inference.families import family_codes, member_weights
 from manyhands.inference.gold_samples import GOLD_SAMPLE, least_gold
-from manyhands.inference.lone_families import lone_families
+from manyhands.inference.identifiability import lone_families
 from manyhands.inference.probability import LOG_FLOOR
 from manyhands.inference.shared_mistakes import (
     DENSE,

@@ -6,7 +6,7 @@ that believes it is as sure as it is wrong: EM gives one class the whole prior, 
 that class. Labels are *not identified* where
 
 - one family alone annotated the instance, and there are too few others to tell how good it is
-  (`manyhands.inference.lone_families`);
+  (`manyhands.inference.identifiability`);
 - Krippendorff's alpha [1]_ between the units of the instances (families, and annotators without
   one) is not above 0 with 95 % confidence, and neither is Cohen's kappa [2]_ of any two of the
   busiest annotators (a few good ones among many poor ones do decide);
@@ -25,22 +25,23 @@ and hardly any instance shows whether annotators agree on the others.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.stats import binom, norm, t
 
+from manyhands.annotations.groups import in_families
 from manyhands.annotations.sharded import ShardedAnnotations
+from manyhands.decision.labels import pick
 from manyhands.exceptions import NotIdentifiableWarning, warn_caller
 from manyhands.inference.confusion_em import Fits
 from manyhands.inference.dependence import DEFAULT_EM
 from manyhands.inference.gold_samples import least_gold
-from manyhands.inference.lone_annotators import Comparisons, comparisons
-from manyhands.inference.lone_families import LoneFamilies, lone_families, warn_of_lone_families
 from manyhands.inference.stored_votes import votes_of
-from manyhands.inference.vote_sums import starting_shares
-from manyhands.inference.votes import Votes
+from manyhands.inference.vote_sums import starting_shares, vote_shares
+from manyhands.inference.votes import AllVotes, Votes, fill_rows
 from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
 
 MOST_INSTANCES = 10_000
@@ -61,6 +62,16 @@ WHOLE = 0.99
 SAME, SURPRISE = 0.95, 1e-4
 """Least share of one answer, and its probability if others had answered, of an annotator who gives
 the same answer every time."""
+
+
+LEAST_COMPARED = 0.1
+"""Share of instances by two annotators below which annotations of one alone are trusted. Models
+that learn annotators and class shares from so few put all instances into one class otherwise. The
+price is a posterior that is too sure (docs/results/posteriors.md, "Lone annotators")."""
+
+MOST_TAKING_PART = 0.1
+"""Share of the annotated instances up to which those of one family alone stay in the fit: so few
+cannot decide it, and the other instances tell enough of the family."""
 
 
 @dataclass(frozen=True)
@@ -342,3 +353,299 @@ def _summed(shard: Votes, rows: FloatArray) -> FloatArray:
         unknown &= shard.gold < 0
     labels = np.bincount(rows[unknown].argmax(axis=1), minlength=rows.shape[1])
     return np.concatenate([unknown.astype(np.float64) @ rows, labels, [unknown.sum()]])
+
+
+# -- lone annotators ------------------------------------------------------------------------------
+#
+# Annotators are compared on the instances that two of them annotated. Where there are (nearly)
+# none, the labels of lone annotators count as known, and a warning says so.
+
+
+@dataclass(frozen=True)
+class Comparisons:
+    """What tells annotators apart; numbers of instances with annotations.
+
+    Attributes
+    ----------
+    annotated : int
+    compared : int
+        By two annotators, or by one with a history.
+    known : int
+        With gold.
+    """
+
+    annotated: int
+    compared: int
+    known: int
+
+    def __add__(self, other: Comparisons) -> Comparisons:
+        """Return the numbers of both."""
+        return Comparisons(
+            self.annotated + other.annotated,
+            self.compared + other.compared,
+            self.known + other.known,
+        )
+
+    @property
+    def are_none(self) -> bool:
+        """Whether nothing tells annotators apart."""
+        return not self.compared + self.known
+
+    @property
+    def are_few(self) -> bool:
+        """Whether nearly all instances have one annotator alone."""
+        return self.compared < LEAST_COMPARED * self.annotated
+
+
+def comparisons(votes: AllVotes) -> Comparisons:
+    """Count what tells annotators apart."""
+    known = None if votes.history is None else votes.history.sum(axis=(1, 2)) > 0
+    answers: Any = votes.answers
+    return cast(Comparisons, answers.unweighted.total(_compared, known))
+
+
+def _compared(shard: Votes, known: Any) -> Comparisons:
+    given = np.diff(shard.start) > 0
+    is_compared = ~_by_one(shard) & given
+    if known is not None:
+        is_compared[shard.instance[known[shard.annotator]]] = True
+    n_known = 0 if shard.gold is None else np.count_nonzero(given & (shard.gold >= 0))
+    return Comparisons(int(given.sum()), int(is_compared.sum()), int(n_known))
+
+
+def _by_one(shard: Votes) -> BoolArray:
+    """Whether the annotations of an instance are by one annotator, shape (n,); True without any."""
+    start, n = shard.start, np.diff(shard.start)
+    given = n > 0
+    first = np.repeat(shard.annotator[start[:-1][given]], n[given])
+    by_one = np.ones(len(n), dtype=bool)
+    by_one[shard.instance[shard.annotator != first]] = False
+    return by_one
+
+
+def warn_of_lone_annotators(found: Comparisons) -> None:
+    """Warn if annotators cannot be compared, or hardly."""
+    if found.are_none:
+        warn_caller(
+            "no instance has annotations by two annotators, so annotators cannot be compared: "
+            "the labels are the annotations, and estimates of annotators come from the prior",
+            NotIdentifiableWarning,
+        )
+    elif found.are_few:
+        warn_caller(
+            f"only {found.compared:,} of {found.annotated:,} annotated instances have "
+            "annotations by two annotators; where annotators are estimated, the labels of "
+            "lone annotators without gold count as right, which flatters them. Have more "
+            "instances annotated twice",
+            NotIdentifiableWarning,
+        )
+
+
+def trust_lone_labels(votes: Any) -> Any:
+    """Treat the labels of lone annotators as known, so that skewed classes cannot outvote them."""
+    gold = np.empty(votes.n_instances, dtype=np.int64 if isinstance(votes, Votes) else np.int32)
+    fill_rows(gold, _here(votes), _with_lone_labels)
+    return replace(votes, gold=gold)
+
+
+def read_out_lone(votes: Any, posterior: FloatArray, model: Callable[[Votes], FloatArray]) -> None:
+    """Replace the rows of ``posterior`` (n, C) that `trust_lone_labels` has made certain.
+
+    Parameters
+    ----------
+    votes : Votes or StoredVotes
+        As they were.
+    model : callable
+        From votes to their posterior.
+    """
+
+    def rows(shard: Votes, found: FloatArray) -> FloatArray:
+        lone = _lone_labels(shard) >= 0
+        if lone.any():
+            found = found.copy()
+            found[lone] = model(shard.select(np.flatnonzero(lone)))
+        return found
+
+    fill_rows(posterior, _here(votes), rows, rows=(posterior,))
+
+
+def _here(votes: Any) -> Any:
+    """Shards of the votes, in this process."""
+    return [votes] if isinstance(votes, Votes) else replace(votes, engine=None).shards()
+
+
+def _with_lone_labels(shard: Votes) -> AnyArray:
+    codes = _lone_labels(shard)
+    return codes if shard.gold is None else np.where(shard.gold >= 0, shard.gold, codes)
+
+
+def _lone_labels(shard: Votes) -> AnyArray:
+    """Class code of each instance that a lone annotator gave one label and no gold, else -1."""
+    answers = shard.answers
+    shares = vote_shares(replace(answers, gold=None), empty=np.zeros(shard.n_classes))
+    is_lone = (shares.max(axis=1) > 1 - 1e-9) & _by_one(answers)
+    if shard.gold is not None:
+        is_lone &= shard.gold < 0
+    return np.where(is_lone, shares.argmax(axis=1), MISSING)
+
+
+# -- lone families ---------------------------------------------------------------------------------
+#
+# The *units* of an instance are the declared families among its annotators, and each annotator
+# without a family. Where one family is the only unit, its members agree because they share
+# mistakes, not because they are right; with the weights of a family
+# (`manyhands.inference.families`) they count as little more than one vote. If such instances are
+# most of a table, EM explains them by one class. So they take no part in the fit (unless they are
+# few), and are labelled afterwards: by the family's vote shares, or, if enough other instances
+# were fitted, by what the fit knows of the members.
+
+
+def least_others(n_classes: int) -> int:
+    """Number of other instances from which on the fit labels those of one family alone.
+
+    With 25 to 50 of them, a fit of six machines lost up to .05 of accuracy against vote shares.
+    """
+    return max(100, 20 * n_classes)
+
+
+@dataclass(frozen=True)
+class LoneFamilies:
+    """Where one family is the only unit.
+
+    Attributes
+    ----------
+    alone : boolean array of shape (n_instances,)
+        Instances with annotations of one family only, without gold; none if they are few.
+    n_annotated : int
+        Number of instances with annotations.
+    names : tuple of str
+        The families of these instances.
+    enough : bool
+        Whether there are enough other instances for the fit to label these.
+    """
+
+    alone: BoolArray
+    n_annotated: int
+    names: tuple[str, ...]
+    enough: bool
+
+    @classmethod
+    def none(cls, n_instances: int) -> LoneFamilies:
+        """Return what is found where no family is alone."""
+        return cls(np.zeros(n_instances, dtype=bool), 0, (), enough=True)
+
+    @property
+    def n(self) -> int:
+        """Number of these instances."""
+        return int(self.alone.sum())
+
+    @property
+    def share(self) -> str:
+        """Share of the annotated instances, in words."""
+        share = 100 * self.n / max(self.n_annotated, 1)
+        return "fewer than 1 %" if share < 1 else f"{share:.0f} %"
+
+    @property
+    def are_all(self) -> bool:
+        """Whether no other instance has annotations."""
+        return 0 < self.n == self.n_annotated
+
+    @property
+    def are_most(self) -> bool:
+        """Whether these are more than half of the annotated instances."""
+        return 2 * self.n > self.n_annotated
+
+
+def lone_families(votes: Any, groups: AnyArray | None) -> LoneFamilies:
+    """Find the instances that one family alone annotated.
+
+    Parameters
+    ----------
+    votes : Votes or StoredVotes
+        A store declares no families. An annotator's history is evidence from outside the family.
+    groups : text array of shape (R,) or None
+        Family of each annotator, "" for none.
+    """
+    if votes.family is None or groups is None:
+        return LoneFamilies.none(votes.n_instances)
+    answers: Votes = votes.answers
+    members = in_families(groups, votes.n_annotators)
+    if votes.history is not None:
+        members = members & ~votes.history.any(axis=(1, 2))
+    given: BoolArray = np.diff(answers.start) > 0
+    unit = votes.family[answers.annotator]
+    first = np.full(votes.n_instances, MISSING)
+    first[given] = unit[answers.start[:-1][given]]
+    alone = given.copy()
+    alone[answers.instance[(unit != first[answers.instance]) | ~members[answers.annotator]]] = False
+    if votes.gold is not None:
+        alone &= votes.gold < 0
+    n = int(given.sum())
+    if alone.sum() <= MOST_TAKING_PART * n:
+        alone[:] = False
+    names = np.unique(groups[np.isin(votes.family, first[alone])])
+    enough = n - int(alone.sum()) >= least_others(votes.n_classes)
+    return LoneFamilies(alone, n, tuple(names.tolist()), enough)
+
+
+def set_apart(votes: Votes, found: LoneFamilies) -> Votes:
+    """Votes without the annotations of the instances that one family alone annotated.
+
+    If there are no others, the majority of each family counts as known, so that the model's
+    parameters are defined.
+    """
+    if not found.n:
+        return votes
+    if found.are_all:
+        majority = pick(vote_shares(votes.answers), "random", np.random.RandomState(0))
+        gold = np.full(votes.n_instances, MISSING) if votes.gold is None else votes.gold.copy()
+        gold[found.alone] = majority[found.alone]
+        return replace(votes, gold=gold)
+    return votes.keep(~found.alone[votes.instance])
+
+
+def read_out_families(
+    votes: Votes,
+    alone: BoolArray,
+    posterior: FloatArray,
+    model: Callable[[Votes], FloatArray] | None,
+) -> None:
+    """Fill the rows of ``posterior`` (n, C) that one family alone annotated.
+
+    Parameters
+    ----------
+    votes : Votes
+        With all annotations.
+    alone : boolean array of shape (n,)
+    posterior : array of shape (n, C)
+    model : callable or None
+        From votes to the posterior of the fitted model; None: vote shares. They also stand where
+        the family gave a class that the model holds impossible, as nobody gave it in the fit.
+    """
+    rows = np.flatnonzero(alone)
+    part = votes.select(rows)
+    shares = vote_shares(replace(part.answers, gold=None))
+    if model is None:
+        posterior[rows] = shares
+        return
+    found = model(part)
+    unseen = ((shares > 0) & (found <= np.finfo(np.float32).tiny)).max(axis=1, initial=False)
+    posterior[rows] = np.where(unseen[:, None], shares, found)
+
+
+def warn_of_lone_families(found: LoneFamilies) -> None:
+    """Warn that one family alone annotated some instances, unless it is all there is."""
+    if not found.n or (found.are_all and len(found.names) < 3):
+        return  # Of the latter `warn_of_shared_mistakes` tells.
+    who = f"the family {found.names[0]}" if len(found.names) == 1 else "one family each"
+    how = (
+        "Nothing there shows the mistakes that its members share, so these instances take no part "
+        "in the fit, and their labels come from what the other instances tell of the annotators."
+        if found.enough
+        else "Their labels are its vote shares."
+    )
+    warn_caller(
+        f"On {found.share} of the instances only {who} annotated. {how} Give the people's labels "
+        "as gold to GoldCorrected, with no family declared.",
+        NotIdentifiableWarning,
+    )

@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 
 from manyhands.decision.labels import pick, row_max
 from manyhands.inference.base import BaseAggregator, known_prior
-from manyhands.inference.lone_families import LoneFamilies
+from manyhands.inference.identifiability import LoneFamilies
 from manyhands.inference.many_classes import is_vast, sparse_shares
 from manyhands.inference.stored_votes import filled
 from manyhands.inference.vote_sums import starting_shares, vote_shares

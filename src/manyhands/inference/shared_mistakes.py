@@ -38,7 +38,7 @@ from manyhands.exceptions import (
 )
 from manyhands.inference.families import family_codes
 from manyhands.inference.gold_samples import least_gold
-from manyhands.inference.lone_families import lone_families
+from manyhands.inference.identifiability import lone_families
 from manyhands.inference.votes import make_votes
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
