@@ -5,8 +5,13 @@ import pytest
 
 from manyhands import AnnotationTable, DawidSkene, MajorityVote
 from manyhands.exceptions import AnnotationError
-from manyhands.inference.comparison import compare_aggregators, held_out_log_likelihood, hold_out
-from manyhands.inference.scores import MethodScore, ScoreTable
+from manyhands.inference.comparison import (
+    MethodScore,
+    ScoreTable,
+    compare_aggregators,
+    held_out_log_likelihood,
+    hold_out,
+)
 from manyhands.registry import all_aggregators
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
-from manyhands.inference.scores import BaseScoreTable
+from manyhands.inference.comparison import BaseScoreTable
 from manyhands.typing import FloatArray, IntArray
 
 HEADINGS = {
