@@ -55,8 +55,7 @@ from manyhands.inference.shared_mistakes import (
     dense_annotators,
     partitions,
 )
-from manyhands.inference.vote_sums import by_instance, vote_shares
-from manyhands.inference.votes import make_votes
+from manyhands.inference.votes import by_instance, make_votes, vote_shares
 from manyhands.typing import FloatArray, IntArray
 
 PSEUDO = 0.7

@@ -26,8 +26,7 @@ from manyhands.inference.dependence import (
 from manyhands.inference.em import normalise_joint
 from manyhands.inference.identifiability import LEAST_COMPARED, comparisons
 from manyhands.inference.probability import normalise_rows
-from manyhands.inference.vote_sums import by_instance, vote_shares, weight_of_pairs
-from manyhands.inference.votes import Votes, make_votes
+from manyhands.inference.votes import Votes, by_instance, make_votes, vote_shares, weight_of_pairs
 from manyhands.metrics import annotator_reliability, expected_calibration_error
 
 FAMILIES = {

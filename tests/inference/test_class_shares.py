@@ -13,8 +13,7 @@ from manyhands.inference.confusion_em import ConfusionEM, Fits
 from manyhands.inference.confusion_prior import ConfusionPrior
 from manyhands.inference.dependence import DEFAULT_EM
 from manyhands.inference.em import count_votes
-from manyhands.inference.vote_sums import starting_shares
-from manyhands.inference.votes import make_votes
+from manyhands.inference.votes import make_votes, starting_shares
 
 
 def crowd(n, votes, *, shares=(0.95, 0.05), right=0.7, rare_right=None, n_annotators=50, seed=0):

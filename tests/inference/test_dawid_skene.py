@@ -18,7 +18,7 @@ from manyhands.exceptions import AnnotationError, NotIdentifiableWarning
 from manyhands.inference import base, worker_clustering
 from manyhands.inference.confusion_prior import log_dirichlet_multinomial
 from manyhands.inference.identifiability import Comparisons
-from manyhands.inference.vote_sums import vote_shares
+from manyhands.inference.votes import vote_shares
 from manyhands.inference.worker_clustering import (
     WorkerClustering,
     cluster_step,

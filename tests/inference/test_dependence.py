@@ -22,8 +22,7 @@ from manyhands.inference.dependence import (
 )
 from manyhands.inference.em import EMCounts
 from manyhands.inference.gold_samples import KnownLabels
-from manyhands.inference.vote_sums import vote_shares
-from manyhands.inference.votes import make_votes
+from manyhands.inference.votes import make_votes, vote_shares
 from manyhands.registry import all_aggregators
 
 pytestmark = [

@@ -19,8 +19,7 @@ from manyhands.inference import glad
 from manyhands.inference.base import known_prior
 from manyhands.inference.glad import GLAD, e_step, information, slopes
 from manyhands.inference.mace import MACE, Annotators, _expect, _variational
-from manyhands.inference.vote_sums import vote_shares
-from manyhands.inference.votes import make_votes
+from manyhands.inference.votes import make_votes, vote_shares
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
 

@@ -15,8 +15,7 @@ from manyhands.exceptions import AnnotationError, NotIdentifiableWarning
 from manyhands.inference.ebcc import EBCC, annotator_codes, draw_waves, random_split
 from manyhands.inference.em import e_step
 from manyhands.inference.ibcc import IBCC, dirichlet_divergence, expected_log
-from manyhands.inference.vote_sums import vote_shares
-from manyhands.inference.votes import make_votes
+from manyhands.inference.votes import make_votes, vote_shares
 
 # Random tables need not have two annotations of any instance.
 pytestmark = pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")

@@ -22,16 +22,17 @@ from manyhands.inference.restarts import (
     agreement_with_posterior,
     best_run,
 )
-from manyhands.inference.vote_sums import (
+from manyhands.inference.votes import (
     by_annotator,
     by_instance,
     clamp_to_gold,
     expected_accuracy,
+    make_votes,
     probability_correct,
+    sum_over_shards,
     vote_shares,
     weighted_votes,
 )
-from manyhands.inference.votes import make_votes, sum_over_shards
 
 
 def tables():

@@ -29,8 +29,7 @@ from manyhands.fitting.latent import (
 from manyhands.fitting.prediction import PREDICT_BATCH
 from manyhands.inference.em import normalise_joint
 from manyhands.inference.probability import floored_log, normalise_rows
-from manyhands.inference.vote_sums import by_annotator, by_annotator_and_class, by_instance
-from manyhands.inference.votes import Votes
+from manyhands.inference.votes import Votes, by_annotator, by_annotator_and_class, by_instance
 from manyhands.nn import CrowdModule, FixedCommonNoiseModule, ScaledClassifier
 from manyhands.training import CrowdBatch, Features, Stage
 from manyhands.typing import FloatArray, IntArray

@@ -17,8 +17,7 @@ from manyhands.fitting.latent import SoftTargets
 from manyhands.fitting.template import set_annotator_attributes
 from manyhands.inference import MajorityVote
 from manyhands.inference.many_classes import as_dense
-from manyhands.inference.vote_sums import vote_shares
-from manyhands.inference.votes import make_votes
+from manyhands.inference.votes import make_votes, vote_shares
 from manyhands.nn import FixedConfusionModule
 from manyhands.training.seeding import set_random_states
 from manyhands.typing import FloatArray

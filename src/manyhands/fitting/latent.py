@@ -23,8 +23,7 @@ from manyhands.fitting.prediction import class_proba
 from manyhands.functional import soft_cross_entropy
 from manyhands.inference.em import confusion_counts, e_step
 from manyhands.inference.probability import floored_log, normalise_rows
-from manyhands.inference.vote_sums import vote_shares
-from manyhands.inference.votes import Votes, make_votes
+from manyhands.inference.votes import Votes, make_votes, vote_shares
 from manyhands.nn import CrowdModule, FixedConfusionModule, ScaledClassifier
 from manyhands.objectives import soft_label_objective
 from manyhands.sampling.class_balance import ClassBalance

@@ -62,13 +62,14 @@ from manyhands.inference.many_classes import as_dense, check_size
 from manyhands.inference.probability import normalise_rows
 from manyhands.inference.shared_mistakes import warn_of_shared_mistakes
 from manyhands.inference.stored_votes import ORDINARY, Course, filled, labels_of, votes_of
-from manyhands.inference.vote_sums import (
+from manyhands.inference.votes import (
+    AllVotes,
+    Votes,
     clamp_to_gold,
     expected_accuracy,
     starting_shares,
     vote_shares,
 )
-from manyhands.inference.votes import AllVotes, Votes
 from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
 
 _LOG = logging.getLogger("manyhands")

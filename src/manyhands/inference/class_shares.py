@@ -25,13 +25,14 @@ from scipy.special import logit, softmax
 from manyhands.inference.annotator_blocks import sum_rows
 from manyhands.inference.em import EMCounts
 from manyhands.inference.probability import floored_log, normalise_rows
-from manyhands.inference.vote_sums import (
+from manyhands.inference.votes import (
+    AllVotes,
+    Votes,
     by_instance,
     clamp_to_gold,
     vote_shares,
     weighted_votes,
 )
-from manyhands.inference.votes import AllVotes, Votes
 from manyhands.typing import FloatArray
 
 SKEWED = 0.6

@@ -37,14 +37,17 @@ from manyhands.inference.probability import (
     log_prior,
     normalise_rows,
 )
-from manyhands.inference.vote_sums import (
+from manyhands.inference.votes import (
+    AllVotes,
+    Shards,
+    Votes,
     clamp_to_gold,
+    sum_over_shards,
     summed_shares,
     uniform_prior,
     vote_shares,
     weight_of_pairs,
 )
-from manyhands.inference.votes import AllVotes, Shards, Votes, sum_over_shards
 from manyhands.typing import FloatArray
 
 STEP_GROWTH, GREATEST_STEP = 1.3, 10.0

@@ -25,16 +25,19 @@ from manyhands.inference.base import BaseAggregator, known_prior
 from manyhands.inference.identifiability import LoneFamilies
 from manyhands.inference.inputs import checked_posterior, probabilities_of, recode_classes
 from manyhands.inference.stored_votes import ORDINARY, Course
-from manyhands.inference.vote_sums import (
+from manyhands.inference.votes import (
+    SHARD,
+    Votes,
     by_annotator,
     clamp_to_gold,
+    concatenate_rows,
     expected_accuracy,
     probability_correct,
     vote_shares,
     weight_of_pairs,
     weighted_votes,
+    zip_shards,
 )
-from manyhands.inference.votes import SHARD, Votes, concatenate_rows, zip_shards
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 FLOOR = 1e-6

@@ -51,13 +51,15 @@ from manyhands.inference.em import EMCounts, count_votes, em_counts, expect_and_
 from manyhands.inference.gold_samples import Doubts, GoldSample, KnownLabels, sample_of
 from manyhands.inference.inputs import NumberInterval
 from manyhands.inference.probability import normalise_rows
-from manyhands.inference.vote_sums import (
+from manyhands.inference.votes import (
+    AllVotes,
+    Votes,
     by_instance,
+    fill_rows,
     starting_shares,
     weight_of_pairs,
     weighted_votes,
 )
-from manyhands.inference.votes import AllVotes, Votes, fill_rows
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 DEPENDENCE = [NumberInterval(Real, 0, 1, closed="both"), StrOptions({"auto"})]

@@ -26,15 +26,19 @@ from manyhands.inference.probability import (
     normalise_rows,
 )
 from manyhands.inference.restarts import best_run
-from manyhands.inference.vote_sums import (
+from manyhands.inference.votes import (
+    SHARD,
+    Votes,
     by_annotator,
     by_instance,
     clamp_to_gold,
+    fill_rows,
+    make_votes,
     probability_correct,
+    sum_over_shards,
     vote_shares,
     weighted_votes,
 )
-from manyhands.inference.votes import SHARD, Votes, fill_rows, make_votes, sum_over_shards
 from manyhands.typing import FloatArray, IntArray
 
 LARGEST = 200_000_000

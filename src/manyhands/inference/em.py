@@ -22,8 +22,14 @@ from manyhands.inference.annotator_blocks import (
     sum_rows,
 )
 from manyhands.inference.probability import normalise_rows
-from manyhands.inference.vote_sums import is_vote_shares, vote_shares
-from manyhands.inference.votes import AllVotes, Shards, Votes, sum_over_shards
+from manyhands.inference.votes import (
+    AllVotes,
+    Shards,
+    Votes,
+    is_vote_shares,
+    sum_over_shards,
+    vote_shares,
+)
 from manyhands.typing import FloatArray
 
 

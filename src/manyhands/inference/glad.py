@@ -21,14 +21,18 @@ from manyhands.inference.em import normalise_joint
 from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.probability import has_settled, log_prior, normalise_rows
 from manyhands.inference.stored_votes import filled
-from manyhands.inference.vote_sums import (
+from manyhands.inference.votes import (
+    AllVotes,
+    Votes,
     by_annotator,
     by_instance,
+    fill_rows,
     probability_correct,
+    sum_over_shards,
     uniform_prior,
     weighted_votes,
+    zip_shards,
 )
-from manyhands.inference.votes import AllVotes, Votes, fill_rows, sum_over_shards, zip_shards
 from manyhands.typing import FloatArray
 
 PRIOR_MEAN = 1.0

@@ -32,8 +32,14 @@ from manyhands.inference.shared_mistakes import (
     warn_of_shared_mistakes,
 )
 from manyhands.inference.stored_votes import Course
-from manyhands.inference.vote_sums import clamp_to_gold, weighted_votes
-from manyhands.inference.votes import SHARD, Votes, concatenate_rows, zip_shards
+from manyhands.inference.votes import (
+    SHARD,
+    Votes,
+    clamp_to_gold,
+    concatenate_rows,
+    weighted_votes,
+    zip_shards,
+)
 from manyhands.typing import FloatArray, IntArray
 
 SCALES = ((0.1, 0.15), (0.3, 0.3), (0.8, 0.4))

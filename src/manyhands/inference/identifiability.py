@@ -40,8 +40,7 @@ from manyhands.inference.confusion_em import Fits
 from manyhands.inference.dependence import DEFAULT_EM
 from manyhands.inference.gold_samples import least_gold
 from manyhands.inference.stored_votes import votes_of
-from manyhands.inference.vote_sums import starting_shares, vote_shares
-from manyhands.inference.votes import AllVotes, Votes, fill_rows
+from manyhands.inference.votes import AllVotes, Votes, fill_rows, starting_shares, vote_shares
 from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
 
 MOST_INSTANCES = 10_000

@@ -16,13 +16,14 @@ import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, known_prior
-from manyhands.inference.vote_sums import (
+from manyhands.inference.votes import (
+    Votes,
     by_annotator,
     by_instance,
+    concatenate_rows,
     probability_correct,
     weighted_votes,
 )
-from manyhands.inference.votes import Votes, concatenate_rows
 from manyhands.inference.weighted_majority_vote import decide_by_weight, weighted_shares
 from manyhands.typing import BoolArray, FloatArray, IntArray
 

@@ -28,14 +28,18 @@ from manyhands.inference.probability import (
     normalise_rows,
 )
 from manyhands.inference.restarts import best_run
-from manyhands.inference.vote_sums import (
+from manyhands.inference.votes import (
+    AllVotes,
+    Shards,
+    Votes,
     by_annotator_and_class,
     expected_accuracy,
+    fill_rows,
     probability_correct,
+    sum_over_shards,
     uniform_prior,
     weighted_votes,
 )
-from manyhands.inference.votes import AllVotes, Shards, Votes, fill_rows, sum_over_shards
 from manyhands.typing import FloatArray
 
 Update: TypeAlias = Callable[[FloatArray, float], tuple[FloatArray, float]]

@@ -12,8 +12,7 @@ from manyhands.inference.base import BaseAggregator, known_prior
 from manyhands.inference.identifiability import LoneFamilies
 from manyhands.inference.many_classes import is_vast, sparse_shares
 from manyhands.inference.stored_votes import filled
-from manyhands.inference.vote_sums import starting_shares, vote_shares
-from manyhands.inference.votes import AllVotes, Votes, zip_shards
+from manyhands.inference.votes import AllVotes, Votes, starting_shares, vote_shares, zip_shards
 from manyhands.typing import FloatArray
 
 

@@ -20,15 +20,19 @@ from manyhands.inference.probability import (
     log_prior,
     normalise_rows,
 )
-from manyhands.inference.vote_sums import (
+from manyhands.inference.votes import (
+    AllVotes,
+    Shards,
+    Votes,
     by_annotator,
     by_instance,
+    fill_rows,
     probability_correct,
+    sum_over_shards,
     uniform_prior,
     vote_shares,
     weighted_votes,
 )
-from manyhands.inference.votes import AllVotes, Shards, Votes, fill_rows, sum_over_shards
 from manyhands.typing import FloatArray
 
 

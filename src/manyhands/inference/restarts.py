@@ -8,7 +8,9 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from scipy.sparse import csr_array
 
-from manyhands.inference.vote_sums import (
+from manyhands.inference.votes import (
+    AllVotes,
+    Votes,
     by_annotator,
     by_annotator_and_class,
     by_instance,
@@ -16,7 +18,6 @@ from manyhands.inference.vote_sums import (
     weight_of_pairs,
     weighted_votes,
 )
-from manyhands.inference.votes import AllVotes, Votes
 from manyhands.typing import FloatArray
 
 CLOSE = 0.1

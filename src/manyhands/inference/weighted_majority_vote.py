@@ -13,15 +13,19 @@ from typing import Any
 import numpy as np
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, known_prior
-from manyhands.inference.vote_sums import (
+from manyhands.inference.votes import (
+    AllVotes,
+    Votes,
     by_annotator,
     by_instance,
     clamp_to_gold,
+    fill_rows,
     probability_correct,
+    sum_over_shards,
     vote_shares,
     weighted_votes,
+    zip_shards,
 )
-from manyhands.inference.votes import AllVotes, Votes, fill_rows, sum_over_shards, zip_shards
 from manyhands.typing import FloatArray
 
 

@@ -13,8 +13,7 @@ from manyhands.annotations.target import matched, rows_of
 from manyhands.decision.labels import as_posterior
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.inputs import check_annotations, frame_in_order, in_order_of_classes
-from manyhands.inference.vote_sums import weighted_votes
-from manyhands.inference.votes import make_votes
+from manyhands.inference.votes import make_votes, weighted_votes
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 

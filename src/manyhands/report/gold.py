@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from manyhands.inference.vote_sums import vote_shares
-from manyhands.inference.votes import make_votes
+from manyhands.inference.votes import make_votes, vote_shares
 from manyhands.metrics import (
     accuracy,
     annotator_reliability,

@@ -27,8 +27,7 @@ from manyhands.inference.inputs import (
     rows_of_fitted,
 )
 from manyhands.inference.many_classes import as_dense, sparse_shares
-from manyhands.inference.vote_sums import vote_shares
-from manyhands.inference.votes import make_votes
+from manyhands.inference.votes import make_votes, vote_shares
 from manyhands.report.expectations import Expectations, find_expectations
 from manyhands.typing import MISSING, BoolArray, FloatArray, IntArray
 

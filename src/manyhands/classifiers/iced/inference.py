@@ -15,8 +15,7 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import NotIdentifiableWarning
 from manyhands.inference import DawidSkene
-from manyhands.inference.vote_sums import vote_shares
-from manyhands.inference.votes import make_votes
+from manyhands.inference.votes import make_votes, vote_shares
 from manyhands.typing import FloatArray
 
 STARVED = 2 / 3

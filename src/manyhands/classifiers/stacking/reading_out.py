@@ -36,8 +36,7 @@ from manyhands.classifiers.stacking.crowd import crowd_confusion
 from manyhands.inference.dependence import exponents
 from manyhands.inference.em import confusion_counts
 from manyhands.inference.probability import floored_log
-from manyhands.inference.vote_sums import by_instance, weight_of_pairs
-from manyhands.inference.votes import Votes
+from manyhands.inference.votes import Votes, by_instance, weight_of_pairs
 from manyhands.typing import FloatArray, IntArray
 
 MOST_TURNS, STILL = 40, 1e-3

@@ -33,8 +33,7 @@ from manyhands.classifiers.stacking.stack import (
 )
 from manyhands.inference.em import log_likelihoods
 from manyhands.inference.probability import floored_log, normalise_rows
-from manyhands.inference.vote_sums import clamp_to_gold, vote_shares
-from manyhands.inference.votes import Votes
+from manyhands.inference.votes import Votes, clamp_to_gold, vote_shares
 from manyhands.typing import FloatArray
 
 ROWS_FOR_CALIBRATION = 20_000
