@@ -15,12 +15,8 @@ from manyhands.agreement.overall import (
     percent_agreement,
 )
 from manyhands.agreement.pairs import PairwiseKappa, cohen_kappa, mean_cohen_kappa
-from manyhands.agreement.parts import (
-    AnnotatorAgreement,
-    ClassAgreement,
-    annotator_agreement,
-    class_agreement,
-)
+from manyhands.agreement.per_annotator import AnnotatorAgreement, annotator_agreement
+from manyhands.agreement.per_class import ClassAgreement, class_agreement
 
 __all__ = [
     "AnnotatorAgreement",

@@ -30,12 +30,8 @@ from manyhands.agreement.pairs import (
     weighted_cohen,
     weighted_mean_cohen,
 )
-from manyhands.agreement.parts import (
-    annotator_agreement,
-    class_agreement,
-    weighted_annotators,
-    weighted_classes,
-)
+from manyhands.agreement.per_annotator import annotator_agreement, weighted_annotators
+from manyhands.agreement.per_class import class_agreement, weighted_classes
 from manyhands.agreement.weighted import Annotations, Weighted, check_option
 from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.annotations.target import require_table
