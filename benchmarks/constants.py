@@ -47,6 +47,7 @@ import numpy as np
 from pages import run_missing, table_lines, write_part
 
 import manyhands
+from evidence.data import make_low_quality_cifar10h
 from manyhands import (
     AnnotationTable,
     AveragedCrowdClassifier,
@@ -58,14 +59,7 @@ from manyhands import (
     SoftProbClassifier,
     cross_predict,
 )
-from manyhands.datasets import (
-    load_colposcopy,
-    load_hotel,
-    load_labelme,
-    load_music,
-    load_reports,
-    make_low_quality_cifar10h,
-)
+from manyhands.datasets import load_colposcopy, load_hotel, load_labelme, load_music, load_reports
 from manyhands.fitting import Watch
 from manyhands.inference import MajorityVote
 from manyhands.linear import TunedLogisticRegression

@@ -15,16 +15,9 @@ from pathlib import Path
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from manyhands.agreement import fleiss_kappa
-from manyhands.datasets import (
+from evidence.data import (
     ICED_TASKS,
     IMBALANCED_TASKS,
-    CrowdDataset,
-    load_colposcopy,
-    load_hotel,
-    load_product,
-    load_reports,
-    load_sentiment,
     make_iced_synthetic,
     make_imbalanced_binary,
     make_long_tailed_cifar10h,
@@ -32,6 +25,15 @@ from manyhands.datasets import (
     make_neucrowd_synthetic,
     thin_to_imbalance,
     with_balanced_test,
+)
+from manyhands.agreement import fleiss_kappa
+from manyhands.datasets import (
+    CrowdDataset,
+    load_colposcopy,
+    load_hotel,
+    load_product,
+    load_reports,
+    load_sentiment,
 )
 from manyhands.inference import MajorityVote
 

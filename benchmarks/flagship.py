@@ -41,6 +41,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from evidence import Data, load_data
+from evidence.data import make_iced_synthetic, remove_annotations, thin_to_imbalance
 from manyhands import (
     AggNetClassifier,
     AggregatedClassifier,
@@ -65,7 +66,6 @@ from manyhands import (
 )
 from manyhands.classifiers.stacking import crowd, rounds
 from manyhands.classifiers.stacking.automatic import automatic_members
-from manyhands.datasets import make_iced_synthetic, remove_annotations, thin_to_imbalance
 from manyhands.decision.rules import apply_rule
 from manyhands.inference import GLAD, WorkerClustering
 from manyhands.io import write_atomically

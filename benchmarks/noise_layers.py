@@ -42,6 +42,7 @@ from pages import run_missing, write_part
 from sklearn.model_selection import KFold
 
 import manyhands
+from evidence.data import make_long_tailed_cifar10h
 from manyhands import (
     AnnotationTable,
     CoNALClassifier,
@@ -58,7 +59,6 @@ from manyhands.datasets import (
     load_product,
     load_reports,
     load_sentiment,
-    make_long_tailed_cifar10h,
 )
 from manyhands.exceptions import LostClassWarning
 from manyhands.fitting.length import AUTO

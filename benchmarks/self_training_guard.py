@@ -33,6 +33,7 @@ from scipy.stats import t
 from sklearn.datasets import load_digits, make_classification
 
 import manyhands
+from evidence.data import make_long_tailed_cifar10h, remove_annotations
 from manyhands import (
     AggNetClassifier,
     AggregatedClassifier,
@@ -52,8 +53,6 @@ from manyhands.datasets import (
     load_reports,
     load_sentiment,
     make_crowd,
-    make_long_tailed_cifar10h,
-    remove_annotations,
 )
 from manyhands.fitting import Watch, with_protocol
 from manyhands.io import write_atomically

@@ -29,8 +29,8 @@ from pages import run_missing, table_lines
 
 import manyhands
 from evidence import Data, load_data
+from evidence.data import make_iced_synthetic
 from manyhands import CrowdStackingClassifier, DawidSkene
-from manyhands.datasets import make_iced_synthetic
 from manyhands.exceptions import AnnotationError, DivergenceError
 from manyhands.io import write_atomically
 from manyhands.metrics import expected_calibration_error

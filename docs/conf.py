@@ -180,7 +180,7 @@ def spread(app: Any, env: Any, docnames: list[str]) -> None:
 def other_pages() -> str:
     """Return a table of contents of all pages that stand in no other."""
     listed = {"index", "which_method", "jobs", "what_holds", "gallery", "api"}
-    listed |= {"evidence", "benchmarks"}
+    listed |= {"evidence", "paper_data", "benchmarks"}
     names = sorted(path.stem for path in refresh.DOCS.glob("*.md") if path.stem not in listed)
     return "\n".join(["```{toctree}", ":hidden:", "", *names, "```"])
 

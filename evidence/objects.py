@@ -16,7 +16,7 @@ from manyhands.exceptions import AnnotationError
 
 # Rows name what is ours without modules, so the content of a row is the same wherever code stands.
 _MEASURES = "evidence.measures"
-_VARIANTS = "evidence.data.variants"
+_DATA = "evidence.data"
 
 _OF_FOLDERS: dict[str, Path] = {}
 """Module imported from a row's folder -> its file."""
@@ -68,7 +68,7 @@ def _find_factory(name: str, folder: str | Path | None) -> Any:
     """Find a data factory of ours by name, or any "module:function", as `find_object` does."""
     if ":" in name:
         return find_object(name, folder)
-    home = _VARIANTS if hasattr(import_module(_VARIANTS), name) else datasets.__name__
+    home = _DATA if hasattr(import_module(_DATA), name) else datasets.__name__
     return find_object(f"{home}:{name}")
 
 

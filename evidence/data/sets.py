@@ -12,6 +12,8 @@ import numpy as np
 
 from evidence.objects import data_source
 from manyhands.annotations import AnnotationTable
+from manyhands.datasets import CrowdDataset
+from manyhands.datasets.simulated_crowd import CrowdTruth
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray
 
@@ -43,6 +45,19 @@ class Data:
     X_test: Any = None
     y_test: AnyArray | None = None
     truth: Any = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SimulatedCrowdDataset(CrowdDataset):
+    """A `CrowdDataset` whose crowd is simulated.
+
+    Attributes
+    ----------
+    truth : CrowdTruth
+        The truth of the simulation: confusion matrices, and the origin of each annotation.
+    """
+
+    truth: CrowdTruth
 
 
 def load_data(data: Mapping[str, Any], base: str | Path | None = None) -> Data:

@@ -14,10 +14,11 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
 
+from evidence.data.balance import thin_to_imbalance, with_balanced_test
 from evidence.data.sets import Data, load_data
+from evidence.data.sparsity import remove_annotations
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import as_values
-from manyhands.datasets import remove_annotations, thin_to_imbalance, with_balanced_test
 from manyhands.exceptions import AnnotationError
 
 
@@ -133,7 +134,7 @@ def with_rare_class_thinned(
     of : mapping
         Field ``data`` of a row; see `load_data`.
     ratio, rare, parts, random_state
-        As in `manyhands.datasets.thin_to_imbalance`.
+        As in `evidence.data.thin_to_imbalance`.
 
     Returns
     -------
@@ -160,7 +161,7 @@ def with_test_balanced(of: Mapping[str, Any], random_state: Any = 0) -> Data:
     of : mapping
         Field ``data`` of a row; see `load_data`.
     random_state
-        As in `manyhands.datasets.with_balanced_test`.
+        As in `evidence.data.with_balanced_test`.
 
     Returns
     -------
@@ -187,7 +188,7 @@ def with_annotations_removed(
     of : mapping
         Field ``data`` of a row; see `load_data`.
     fraction, random_state, keep_one
-        As in `manyhands.datasets.remove_annotations`.
+        As in `evidence.data.remove_annotations`.
 
     Returns
     -------

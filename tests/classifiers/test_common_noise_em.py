@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from evidence.data import make_conal_synthetic
 from manyhands import (
     AggNetClassifier,
     AnnotationTable,
@@ -15,7 +16,6 @@ from manyhands.classifiers.common_noise_em import (
     expectation,
     gate_nll,
 )
-from manyhands.datasets import make_conal_synthetic
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.fitting.latent import LatentClasses
 from manyhands.inference.votes import make_votes

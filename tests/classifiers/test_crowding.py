@@ -8,6 +8,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import check_random_state
 
+from evidence.data import make_low_quality_cifar10h
 from manyhands import (
     AnnotationTable,
     CrowdInGClassifier,
@@ -27,7 +28,6 @@ from manyhands.datasets import (
     load_product,
     load_reports,
     load_sentiment,
-    make_low_quality_cifar10h,
 )
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, DivergenceError

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 
+from evidence.data import make_conal_synthetic
 from evidence.data.sets import Data
 from evidence.data.variants import labelled_by_gold
 from evidence.measures import (
@@ -31,7 +32,6 @@ from evidence.measures import (
 )
 from manyhands import CrowdInGClassifier, CrowdLayerClassifier, ICEDClassifier, load_demo
 from manyhands.annotations import AnnotationTable
-from manyhands.datasets import make_conal_synthetic
 from manyhands.exceptions import AnnotationError
 from manyhands.metrics import accuracy, macro_f1
 from manyhands.training import History

@@ -10,7 +10,7 @@ __all__ = ["load_gsad"]
 _DESCRIPTION = """\
 GSAD (Gas Sensor Array Drift): which of six gases did an array of 16 sensors measure? 6697 of the
 13910 measurements, from batches 1 to 6, 8 and 9; batches 7 (3613) and 10 (3600) are MISSING. There
-are no annotations: the set is a basis for simulated crowds (make_crowd, make_iced_synthetic).
+are no annotations: the set is a basis for simulated crowds (make_crowd).
 Features: 8 raw values per sensor (up to 10^5); standardise them. There is no official split: all
 measurements are in the training part. Sensors drift from batch to batch; an instance's name
 contains the number of its batch.

@@ -14,8 +14,6 @@ from manyhands.datasets.cifar10 import load_cifar10h
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray, IntArray
 
-__all__ = ["least_accurate", "make_long_tailed_cifar10h"]
-
 _TEST = 100
 """Number of test images per class."""
 
@@ -101,7 +99,7 @@ def make_long_tailed_cifar10h(
 
     Examples
     --------
-    >>> from manyhands.datasets import make_long_tailed_cifar10h
+    >>> from evidence.data import make_long_tailed_cifar10h
     >>> data = make_long_tailed_cifar10h()                              # doctest: +SKIP
     >>> data.annotations.n_annotators, len(data.y_test)                 # doctest: +SKIP
     (49, 1000)

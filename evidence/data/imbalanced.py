@@ -9,18 +9,16 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from evidence.data.sets import SimulatedCrowdDataset
 from manyhands.annotations import AnnotationTable
 from manyhands.datasets.base import CrowdDataset, PathLike
 from manyhands.datasets.colposcopy import load_colposcopy
 from manyhands.datasets.product import load_product
 from manyhands.datasets.reports import load_reports
 from manyhands.datasets.simulated_crowd import CrowdTruth, make_crowd
-from manyhands.datasets.synthetic import SimulatedCrowdDataset
 from manyhands.datasets.usps import load_usps
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
-
-__all__ = ["IMBALANCED_TASKS", "make_imbalanced_binary"]
 
 Rng = np.random.RandomState
 
@@ -200,7 +198,7 @@ def make_imbalanced_binary(
 
     Examples
     --------
-    >>> from manyhands.datasets import make_imbalanced_binary
+    >>> from evidence.data import make_imbalanced_binary
     >>> data = make_imbalanced_binary("reports_2")                      # doctest: +SKIP
     >>> data.annotations                                                # doctest: +SKIP
     AnnotationTable(1000 annotations: 500 instances x 5 annotators, 2 classes)

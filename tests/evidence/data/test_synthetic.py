@@ -6,25 +6,23 @@ import numpy as np
 import pytest
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from manyhands.agreement import fleiss_kappa
-from manyhands.annotations import AnnotationTable
-from manyhands.datasets import (
+from evidence.data import (
     ICED_TASKS,
-    CrowdDataset,
     SimulatedCrowdDataset,
     iced,
-    load_gsad,
-    load_hotel,
     make_conal_cifar10,
     make_conal_synthetic,
     make_iced_synthetic,
     make_neucrowd_synthetic,
 )
+from evidence.data.iced import _confusions, _padded, _with_rare_thinned
+from evidence.data.neucrowd import _error_rates
+from manyhands.agreement import fleiss_kappa
+from manyhands.annotations import AnnotationTable
+from manyhands.datasets import CrowdDataset, load_gsad, load_hotel
 from manyhands.datasets.base import user_cache
 from manyhands.datasets.fetch import _slots
 from manyhands.datasets.hotel import _in_random_slots
-from manyhands.datasets.iced import _confusions, _padded, _with_rare_thinned
-from manyhands.datasets.neucrowd import _error_rates
 from manyhands.exceptions import AnnotationError, DataNotFoundError
 from manyhands.inference import MajorityVote
 

@@ -11,6 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
+from evidence.data import (
+    low_quality,
+    make_conal_synthetic,
+    make_low_quality_cifar10h,
+    remove_annotations,
+    thin_to_imbalance,
+    with_balanced_test,
+)
 from evidence.data.sets import Data
 from evidence.data.variants import (
     with_annotations_removed,
@@ -25,12 +33,6 @@ from manyhands.datasets import (
     load_demo,
     load_product,
     load_sentiment,
-    low_quality,
-    make_conal_synthetic,
-    make_low_quality_cifar10h,
-    remove_annotations,
-    thin_to_imbalance,
-    with_balanced_test,
 )
 from manyhands.exceptions import AnnotationError
 

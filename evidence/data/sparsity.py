@@ -13,8 +13,6 @@ from manyhands.datasets.simulated_crowd import CrowdTruth
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import BoolArray, IntArray
 
-__all__ = ["remove_annotations"]
-
 AnyData = TypeVar("AnyData")
 
 
@@ -55,7 +53,8 @@ def remove_annotations(
 
     Examples
     --------
-    >>> from manyhands.datasets import load_demo, remove_annotations
+    >>> from evidence.data import remove_annotations
+    >>> from manyhands.datasets import load_demo
     >>> data = load_demo()
     >>> data.annotations.n_annotations
     3086

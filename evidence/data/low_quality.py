@@ -7,14 +7,12 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from evidence.data.long_tailed import least_accurate
 from manyhands.annotations.encoding import encode
 from manyhands.datasets.base import CrowdDataset, PathLike
 from manyhands.datasets.cifar10 import load_cifar10h
-from manyhands.datasets.long_tailed import least_accurate
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray
-
-__all__ = ["make_low_quality_cifar10h"]
 
 _PAPER = """\
 Z. Chu, H. Wang. Improve Learning from Crowds via Generative Augmentation. KDD 2021."""
@@ -84,7 +82,7 @@ def make_low_quality_cifar10h(
 
     Examples
     --------
-    >>> from manyhands.datasets import make_low_quality_cifar10h
+    >>> from evidence.data import make_low_quality_cifar10h
     >>> data = make_low_quality_cifar10h()                              # doctest: +SKIP
     >>> data.annotations                                                # doctest: +SKIP
     AnnotationTable(19819 annotations: 8654 instances x 103 annotators, 10 classes)

@@ -8,19 +8,17 @@ References
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from manyhands.datasets.base import CrowdDataset, PathLike
+from evidence.data.sets import SimulatedCrowdDataset
+from manyhands.datasets.base import PathLike
 from manyhands.datasets.cifar10 import load_cifar10n
-from manyhands.datasets.simulated_crowd import CrowdTruth, make_crowd
+from manyhands.datasets.simulated_crowd import make_crowd
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray, FloatArray
-
-__all__ = ["SimulatedCrowdDataset", "make_conal_cifar10", "make_conal_synthetic"]
 
 _PATTERNS = ("asymmetric", "symmetric")
 _SIZES = (8000, 1000, 1000)
@@ -31,19 +29,6 @@ _CIFAR10_VALID = 2000
 # Pairs of CIFAR-10 classes that are mistaken for each other: airplane and bird, automobile and
 # truck, cat and dog, deer and horse, and the remaining frog and ship.
 _SIMILAR = (2, 9, 0, 5, 7, 3, 8, 4, 6, 1)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class SimulatedCrowdDataset(CrowdDataset):
-    """A `CrowdDataset` whose crowd is simulated.
-
-    Attributes
-    ----------
-    truth : CrowdTruth
-        The truth of the simulation: confusion matrices, and the origin of each annotation.
-    """
-
-    truth: CrowdTruth
 
 
 def make_conal_synthetic(
@@ -120,7 +105,7 @@ def make_conal_synthetic(
 
     Examples
     --------
-    >>> from manyhands.datasets import make_conal_synthetic
+    >>> from evidence.data import make_conal_synthetic
     >>> data = make_conal_synthetic("symmetric", common_strength=0.6)
     >>> data.annotations.shape, len(data.y_valid), len(data.y_test)
     ((8000, 30), 1000, 1000)

@@ -9,12 +9,10 @@ from scipy.stats import truncnorm
 from sklearn.datasets import make_classification
 from sklearn.utils import check_random_state
 
+from evidence.data.sets import SimulatedCrowdDataset
 from manyhands.datasets.simulated_crowd import make_crowd
-from manyhands.datasets.synthetic import SimulatedCrowdDataset
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import FloatArray
-
-__all__ = ["make_neucrowd_synthetic"]
 
 _ANNOTATORS = {"syn1": 7, "syn2": 11}
 _SIZES = (800, 200, 500)
@@ -69,7 +67,7 @@ def make_neucrowd_synthetic(which: str = "syn1", *, random_state: Any = 0) -> Si
 
     Examples
     --------
-    >>> from manyhands.datasets import make_neucrowd_synthetic
+    >>> from evidence.data import make_neucrowd_synthetic
     >>> data = make_neucrowd_synthetic("syn2")
     >>> data.X_train.shape, data.annotations.shape, len(data.y_valid), len(data.y_test)
     ((800, 1200), (800, 11), 200, 500)

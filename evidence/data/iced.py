@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from evidence.data.sets import SimulatedCrowdDataset
 from manyhands.datasets.base import CrowdDataset, PathLike
 from manyhands.datasets.gsad import load_gsad
 from manyhands.datasets.simulated_crowd import make_crowd
-from manyhands.datasets.synthetic import SimulatedCrowdDataset
 from manyhands.datasets.usps import load_usps
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray, FloatArray, IntArray
-
-__all__ = ["ICED_TASKS", "make_iced_synthetic"]
 
 Rng = np.random.RandomState
 
@@ -140,7 +138,7 @@ def make_iced_synthetic(
 
     Examples
     --------
-    >>> from manyhands.datasets import make_iced_synthetic
+    >>> from evidence.data import make_iced_synthetic
     >>> data = make_iced_synthetic("usps")                              # doctest: +SKIP
     >>> data.annotations                                                # doctest: +SKIP
     AnnotationTable(6606 annotations: 734 instances x 9 annotators, 2 classes)

@@ -5,23 +5,25 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from manyhands.annotations import AnnotationTable
-from manyhands.datasets import (
+from evidence.data import (
     IMBALANCED_TASKS,
-    CrowdDataset,
     SimulatedCrowdDataset,
     imbalanced,
-    load_cifar10h,
-    load_cifar10n,
-    load_reports,
-    load_usps,
     long_tailed,
     make_imbalanced_binary,
     make_long_tailed_cifar10h,
 )
+from evidence.data.imbalanced import TASKS, _against_rest, _confusions, _thinned
+from evidence.data.long_tailed import _long_tail
+from manyhands.annotations import AnnotationTable
+from manyhands.datasets import (
+    CrowdDataset,
+    load_cifar10h,
+    load_cifar10n,
+    load_reports,
+    load_usps,
+)
 from manyhands.datasets.base import user_cache
-from manyhands.datasets.imbalanced import TASKS, _against_rest, _confusions, _thinned
-from manyhands.datasets.long_tailed import _long_tail
 from manyhands.exceptions import AnnotationError, DataNotFoundError
 from manyhands.inference import MajorityVote
 

@@ -14,8 +14,6 @@ from manyhands.datasets.simulated_crowd import CrowdTruth
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray, IntArray
 
-__all__ = ["thin_to_imbalance", "with_balanced_test"]
-
 AnyData = TypeVar("AnyData")
 
 _PARTS = ("train", "valid", "test")
@@ -63,7 +61,8 @@ def thin_to_imbalance(
     Examples
     --------
     >>> import numpy as np
-    >>> from manyhands.datasets import load_demo, thin_to_imbalance
+    >>> from evidence.data import thin_to_imbalance
+    >>> from manyhands.datasets import load_demo
     >>> data = thin_to_imbalance(load_demo(), 10, rare=3)
     >>> np.bincount(data.y_train).tolist()
     [99, 101, 99, 10, 101, 101, 101, 99, 97, 100]
@@ -109,7 +108,8 @@ def with_balanced_test(data: AnyData, *, random_state: Any = 0) -> AnyData:
     Examples
     --------
     >>> import numpy as np
-    >>> from manyhands.datasets import load_demo, with_balanced_test
+    >>> from evidence.data import with_balanced_test
+    >>> from manyhands.datasets import load_demo
     >>> data = load_demo()
     >>> np.bincount(data.y_test).tolist()
     [50, 51, 49, 51, 50, 51, 50, 50, 48, 50]
