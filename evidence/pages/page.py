@@ -29,7 +29,7 @@ from evidence.pages.words import figure_file
 from evidence.records.latest import latest_records
 from evidence.records.records import Record
 from evidence.records.reruns import Rerun
-from manyhands.io.files import write_atomically
+from manyhands.files import write_atomically
 
 if TYPE_CHECKING:
     from evidence.experiments.papers import Paper

@@ -16,7 +16,7 @@ from typing import Any
 
 from evidence.records.histories import Histories, to_parquet
 from evidence.records.records import Record, sound_record, stored_fields
-from manyhands.io.files import write_atomically
+from manyhands.files import write_atomically
 
 _ORDER = (
     "row",

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from manyhands.exceptions import AnnotationError
-from manyhands.io.files import waiting_lock, write_atomically
+from manyhands.files import waiting_lock, write_atomically
 
 RERUNS = "reruns.json"
 

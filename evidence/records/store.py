@@ -11,7 +11,7 @@ from pathlib import Path
 from evidence.records.latest import merged
 from evidence.records.packed import open_packed, packed_papers, write_packed
 from evidence.records.records import Record, sound_record, stored_fields
-from manyhands.io.files import waiting_lock, write_atomically
+from manyhands.files import waiting_lock, write_atomically
 
 SPOOL = ".spool"
 

@@ -24,7 +24,7 @@ from evidence.running.plan import (
     check_positive,
 )
 from evidence.running.worker import work
-from manyhands.io.files import check_writable
+from manyhands.files import check_writable
 
 PAUSE = 1.0
 """Seconds between attempts at cells that another command is running."""

@@ -31,7 +31,7 @@ from evidence.running.plan import (
     Job,
     Outcome,
 )
-from manyhands.io.files import file_lock
+from manyhands.files import file_lock
 
 
 def work(connection: Connection, job: Job) -> None:

@@ -18,8 +18,8 @@ import torch
 
 import manyhands
 from manyhands import CoNALClassifier, CrowdStackingClassifier
+from manyhands.files import file_lock
 from manyhands.io import features, read_gold
-from manyhands.io.files import file_lock
 from manyhands.io.mapped import MappedRows
 from manyhands.training.checkpoint import Checkpoint
 from tests.cli.conftest import (

@@ -22,7 +22,7 @@ from evidence.records.histories import Histories, to_parquet
 from evidence.records.records import cell_key, digest_of_figures
 from evidence.records.store import find, find_equal, pack
 from manyhands import AnnotationTable, DawidSkene, load_demo
-from manyhands.io.files import write_atomically
+from manyhands.files import write_atomically
 
 
 def make_record(row="conal/demo", seed=0, specification=None, **fields):

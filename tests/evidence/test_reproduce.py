@@ -29,7 +29,7 @@ from evidence.running.plan import list_cells, select_rows
 from evidence.running.reproduce import reproduce
 from evidence.running.rerun import rerun
 from manyhands.exceptions import AnnotationError
-from manyhands.io.files import file_lock
+from manyhands.files import file_lock
 
 MINE = '''
 import os, signal, time

@@ -6,9 +6,9 @@ from sklearn.base import clone
 
 from manyhands import IBCC, AnnotationStore, AnnotationTable, DawidSkene, OneCoinDawidSkene
 from manyhands.exceptions import AnnotationError
+from manyhands.files import write_atomically
 from manyhands.inference import annotator_blocks, checkpoints, dependence, shard_jobs
 from manyhands.inference.annotator_blocks import Blocks, PairCounts
-from manyhands.io.files import write_atomically
 from tests.inference.test_store import crowd
 
 METHODS = [

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from manyhands import GLAD, IBCC, AnnotationStore, DawidSkene
 from manyhands.cli.app import app
 from manyhands.exceptions import AnnotationError
+from manyhands.files import write_atomically
 from manyhands.inference import checkpoints, clusters, glad, shard_jobs
 from manyhands.inference.stored_votes import StoredVotes
-from manyhands.io.files import write_atomically
 from tests.inference.test_store import METHODS, crowd
 
 distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")

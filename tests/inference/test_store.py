@@ -28,12 +28,13 @@ from manyhands import (
     MajorityVote,
     OneCoinDawidSkene,
     WeightedMajorityVote,
+    files,
     save,
 )
 from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.exceptions import AnnotationError, MissingExtraError, WriteError
-from manyhands.io import files, read_annotations, remote, sorted_runs
 from manyhands.io import ingest as ingesting
+from manyhands.io import read_annotations, remote, sorted_runs
 from manyhands.io import store as store_module
 from manyhands.io.ingest import ingest
 from manyhands.io.store_writer import MANIFEST

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from manyhands._version import __version__
 from manyhands.encoders.inputs import listed
 from manyhands.exceptions import AnnotationError, WriteError, all_or_nothing
-from manyhands.io.files import check_writable, explain, waiting_lock, write_atomically
+from manyhands.files import check_writable, explain, waiting_lock, write_atomically
 from manyhands.typing import AnyArray, FloatArray
 
 FORMAT = "manyhands embeddings"

@@ -19,8 +19,8 @@ from sklearn.base import BaseEstimator
 
 from manyhands._version import __version__
 from manyhands.exceptions import ModelFolderError
+from manyhands.files import check_writable
 from manyhands.io import write_atomically
-from manyhands.io.files import check_writable
 
 FORMAT = "manyhands model"
 VERSION = 1

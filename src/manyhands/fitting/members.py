@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from manyhands._version import __version__
 from manyhands.exceptions import AnnotationError, ModelFolderError
+from manyhands.files import check_writable
 from manyhands.fitting.folders import (
     FORMAT,
     VERSION,
@@ -22,7 +23,6 @@ from manyhands.fitting.folders import (
     remove_weights,
 )
 from manyhands.io import write_atomically
-from manyhands.io.files import check_writable
 
 
 def save_member(member: Any, folder: Path) -> Path:

@@ -14,6 +14,7 @@ import torch
 
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
+from manyhands.files import check_writable
 from manyhands.fitting.callbacks import EpochClock, announce, ending_heard, make_predictor
 from manyhands.fitting.context import Earlier, Fit, Followed, Watch
 from manyhands.fitting.folds import hold_out_instances
@@ -32,7 +33,6 @@ from manyhands.fitting.reading import (
 from manyhands.fitting.telling_columns import warn_of_telling_columns
 from manyhands.functional.ranks import in_first_process, one_fit
 from manyhands.inference.confusion_prior import pool_confusions
-from manyhands.io.files import check_writable
 from manyhands.nn import (
     FixedConfusionModule,
 )

@@ -20,10 +20,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from manyhands.exceptions import AnnotationError, raise_missing_extra
+from manyhands.files import refuse_foreign, write_atomically
 from manyhands.fitting.folders import describe_parameter
 from manyhands.hub.card import MARK, accuracy_on_card, card
 from manyhands.inference.base import BaseAggregator
-from manyhands.io.files import refuse_foreign, write_atomically
 from manyhands.models import load, save
 
 CROWD = {"pooled_confusion_", "class_prior_", "common_confusion_", "C_", "coef_", "intercept_"}

@@ -31,7 +31,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from manyhands.exceptions import AnnotationError, WriteError
-from manyhands.io.files import explain, reserve
+from manyhands.files import explain, reserve
 from manyhands.io.mapped import release
 from manyhands.typing import AnyArray, FloatArray, IntArray
 

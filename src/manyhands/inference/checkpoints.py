@@ -19,8 +19,8 @@ import numpy as np
 
 from manyhands._version import __version__
 from manyhands.exceptions import AnnotationError
+from manyhands.files import check_writable, remove_partial, write_atomically
 from manyhands.inference.annotator_blocks import Blocks
-from manyhands.io.files import check_writable, remove_partial, write_atomically
 from manyhands.typing import AnyArray
 
 NAME = "fit.json"

@@ -14,6 +14,7 @@ import numpy as np
 from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.decision.labels import BLOCK, pick
 from manyhands.exceptions import WriteError
+from manyhands.files import explain, reserve
 from manyhands.inference import annotator_blocks
 from manyhands.inference.checkpoints import (
     NO_CHECKPOINT,
@@ -30,7 +31,6 @@ from manyhands.inference.votes import (
     make_votes,
     sum_over_shards,
 )
-from manyhands.io.files import explain, reserve
 from manyhands.io.mapped import release
 from manyhands.typing import AnyArray, FloatArray, IntArray
 

@@ -1,11 +1,11 @@
 """Readers of annotations, exports, features and gold labels; writers of labels and annotations."""
 
+from manyhands.files import write_atomically
 from manyhands.io.aligned import read_aligned, read_images, read_raw_aligned, read_texts
 from manyhands.io.annotations import read_annotations, read_export
 from manyhands.io.consensus_labels import Consensus, consensus
 from manyhands.io.exports.records import Export
 from manyhands.io.features import FeatureFile, read_features
-from manyhands.io.files import write_atomically
 from manyhands.io.gold import GoldFile, read_gold, read_history
 from manyhands.io.writers import write_annotations, write_labels
 

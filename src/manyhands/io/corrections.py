@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from manyhands.exceptions import AnnotationError, WriteError
-from manyhands.io.files import PathLike, check_writable, explain, file_lock, naming
+from manyhands.files import check_writable, explain, file_lock
+from manyhands.io.files import PathLike, naming
 
 FILE: Final = "corrections.jsonl"
 LOCK: Final = ".manyhands-explore.lock"

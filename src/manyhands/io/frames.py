@@ -15,9 +15,10 @@ import narwhals as nw
 
 from manyhands.annotations.frames import SHEET_ROWS
 from manyhands.exceptions import AnnotationError, WriteError, raise_missing_extra
+from manyhands.files import explain, write_atomically
 from manyhands.io.columns import Frame
 from manyhands.io.csv_files import csv_text, released
-from manyhands.io.files import SEPARATORS, PathLike, explain, is_typed, suffix_of, write_atomically
+from manyhands.io.files import SEPARATORS, PathLike, is_typed, suffix_of
 from manyhands.io.sheets import UNSTATED, Sheet, Stated, read_sheet
 from manyhands.io.workbooks import check_installed, write_workbook
 

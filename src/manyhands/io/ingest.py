@@ -28,12 +28,13 @@ from manyhands.annotations.duplicates import Duplicates, ages_of, without_duplic
 from manyhands.annotations.ids import in_natural_order
 from manyhands.annotations.scales import Scale, read_scale
 from manyhands.exceptions import AnnotationError, WriteError, raise_missing_extra, warn_caller
+from manyhands.files import explain, write_atomically
 from manyhands.io import remote
 from manyhands.io.annotations import is_plain, read_annotations
 from manyhands.io.chunks import PASS, can_be_chunked
 from manyhands.io.columns import canonical
 from manyhands.io.exports.pieces import COLUMNS, Conversion, is_large
-from manyhands.io.files import PathLike, existing_file, explain, write_atomically
+from manyhands.io.files import PathLike, existing_file
 from manyhands.io.sheets import UNSTATED, stated_of
 from manyhands.io.sorted_runs import PLAN, Progress, Runs, keys_of, sorted_ids
 from manyhands.io.spellings import Spellings

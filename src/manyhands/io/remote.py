@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from manyhands.exceptions import AnnotationError, WriteError, raise_missing_extra
-from manyhands.io.files import PathLike, write_atomically
+from manyhands.files import write_atomically
+from manyhands.io.files import PathLike
 
 # A `Path` of "s3://bucket/x" is "s3:/bucket/x", which means the same here.
 _URL = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.:-]+?)(?<!:):/{1,2}(.*)$", re.DOTALL)

@@ -19,8 +19,9 @@ import numpy as np
 from manyhands._version import __version__
 from manyhands.annotations.ids import natural_keys
 from manyhands.exceptions import AnnotationError
+from manyhands.files import write_atomically
 from manyhands.io.chunks import Chunk, chunks_of
-from manyhands.io.files import naming, write_atomically
+from manyhands.io.files import naming
 from manyhands.io.sheets import UNSTATED, Stated
 from manyhands.typing import AnyArray, IntArray
 

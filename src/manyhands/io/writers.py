@@ -14,10 +14,11 @@ from manyhands.annotations import PASSES, SOURCES, AnnotationTable
 from manyhands.annotations.columns import require_annotators
 from manyhands.annotations.target import require_table
 from manyhands.exceptions import AnnotationError, warn_caller
+from manyhands.files import refuse_foreign, write_atomically
 from manyhands.io.consensus_labels import ACCEPT, ENOUGH, Consensus, consensus
 from manyhands.io.contents import Shown, shown_of, with_shown
 from manyhands.io.exports.records import Export
-from manyhands.io.files import PathLike, refuse_foreign, write_atomically
+from manyhands.io.files import PathLike
 from manyhands.io.frames import check_table_path, write_table
 from manyhands.io.tool_records import ANNOTATIONS, LABELS, ItemFields, Record, by_task
 

@@ -28,6 +28,7 @@ from manyhands.exceptions import (
     WriteError,
     warn_caller,
 )
+from manyhands.files import check_writable, explain, file_lock
 from manyhands.fitting.folders import current_weights, remove_weights
 from manyhands.fitting.saved_aggregators import holds_aggregator
 from manyhands.inference.base import BaseAggregator
@@ -45,7 +46,6 @@ from manyhands.io import (
 from manyhands.io.columns import preview
 from manyhands.io.contents import Shown, with_shown
 from manyhands.io.csv_files import released
-from manyhands.io.files import check_writable, explain, file_lock
 from manyhands.io.frames import check_table_path, write_table
 from manyhands.io.gold import REVIEWED
 from manyhands.io.sheets import read_sheet

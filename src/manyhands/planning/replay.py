@@ -24,8 +24,8 @@ from manyhands.exceptions import (
     NotIdentifiableWarning,
     SharedMistakesWarning,
 )
+from manyhands.files import write_atomically
 from manyhands.inference.inputs import check_annotations, gold_codes
-from manyhands.io.files import write_atomically
 from manyhands.planning.beliefs import of_pairs, right_labels
 from manyhands.planning.choosing import Rule, Suggestion, fill
 from manyhands.planning.planner import AnnotationPlanner

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyhands.exceptions import WriteError, raise_missing_extra
-from manyhands.io.files import write_atomically
+from manyhands.files import write_atomically
 from manyhands.planning.planner import unless
 from manyhands.report.actions import find_answers
 from manyhands.report.items import Contents

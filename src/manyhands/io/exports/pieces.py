@@ -19,6 +19,7 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.columns import require_annotators
 from manyhands.exceptions import AnnotationError, warn_caller
+from manyhands.files import write_atomically
 from manyhands.io.annotations import requested
 from manyhands.io.columns import preview
 from manyhands.io.exports.cutting import Cutting, Piece
@@ -28,7 +29,7 @@ from manyhands.io.exports.parsing import Document
 from manyhands.io.exports.policy import NoAnswers
 from manyhands.io.exports.reading import Choices, read_opened
 from manyhands.io.exports.records import REPEATED, Asked, Export
-from manyhands.io.files import PathLike, existing_file, write_atomically
+from manyhands.io.files import PathLike, existing_file
 from manyhands.io.sorted_runs import check_plan
 from manyhands.io.writers import write_annotations
 
