@@ -1,18 +1,10 @@
 """Dawid-Skene on dask.distributed and Spark: equality, lost workers, lost clients, speed.
 
-Run it with the data sets (``MANYHANDS_DATA``), and the extras ``cluster`` and ``spark``:
-
-    OMP_NUM_THREADS=1 python benchmarks/clusters.py --work FOLDER
-
-It adds records to results/benchmarks/clusters.jsonl and writes docs/results/clusters.md. What is in
-the records is not repeated; ``--only NAME`` measures some cells, and ``--page`` only writes the
-page.
+It needs the extras ``cluster`` and ``spark``, and half a gigabyte of disk.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import shutil
 import signal
@@ -20,19 +12,17 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
-from datetime import date
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from evidence.study import ROOT, Record, Study, table, workspace
 from manyhands import AnnotationStore, AnnotationTable, DawidSkene
 from manyhands.inference.checkpoints import FolderCheckpoint
 
-ROOT = Path(__file__).parents[1]
-RECORDS = ROOT / "results" / "benchmarks" / "clusters.jsonl"
-PAGE = ROOT / "docs" / "results" / "clusters.md"
 SIZES = {"speed": 10_000_000, "dask": 2_000_000, "spark": 200_000}
 """Annotations of the tables: that of dask's speed, and those that workers are killed on."""
 
@@ -99,6 +89,15 @@ def difference(found: Any, expected: Any) -> float:
 
 
 # -- clusters -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def dask_client() -> Iterator[Any]:
+    """Connect to two worker processes."""
+    from distributed import Client
+
+    with dask_cluster() as cluster, Client(cluster) as client:
+        yield client
 
 
 def dask_cluster() -> Any:
@@ -188,14 +187,10 @@ def cpu_of(pid: int) -> float:
     return float(used.user + used.system)
 
 
-def nothing() -> None:
-    """Do nothing."""
-
-
 # -- cells ----------------------------------------------------------------------------------------
 
 
-def timed(work: Path, name: str, engine: Any, after: int = -1, act: Any = nothing) -> Any:
+def timed(work: Path, name: str, engine: Any, after: int = -1, act: Any = None) -> Any:
     """Fit with a checkpoint; the model, and the seconds of its iterations."""
     with Saves(after, act) as saves:
         found = fit_timed(work, name, engine)
@@ -211,12 +206,10 @@ def fit_timed(work: Path, name: str, engine: Any) -> DawidSkene:
 
 def measure_dask(work: Path) -> dict[str, Any]:
     """Time one process and two workers."""
-    from distributed import Client
-
     with Saves() as saves:
         expected = fit_timed(work, "speed", None)
     one, alone = saves.seconds, saves.cpu_seconds
-    with dask_cluster() as cluster, Client(cluster) as client, Saves() as saves:
+    with dask_client() as client, Saves() as saves:
         saves.pids += sorted(client.run(os.getpid).values())
         found = fit_timed(work, "speed", client)
     cpu = {"one_process": alone, "client and workers": saves.cpu_seconds}
@@ -226,41 +219,12 @@ def measure_dask(work: Path) -> dict[str, Any]:
 
 def measure_dask_killed(work: Path) -> dict[str, Any]:
     """Kill a worker in the middle of the fourth iteration."""
-    from distributed import Client
-
     expected = model("dask").fit(store_of(work, "dask"))
-    with dask_cluster() as cluster, Client(cluster) as client:
+    with dask_client() as client:
         pid = sorted(client.run(os.getpid).values())[0]
         found, seconds = timed(work, "dask", client, 3, lambda: os.kill(pid, signal.SIGKILL))
         lost = pid not in client.run(os.getpid).values()
     return {"difference": difference(found, expected), "cluster": seconds, "lost": lost}
-
-
-def measure_dask_client(work: Path) -> dict[str, Any]:
-    """Kill the client in the middle of the fourth iteration, and start it again."""
-    expected = model("dask").fit(store_of(work, "dask"))
-    with dask_cluster() as cluster:
-        command = [sys.executable, __file__, "--work", str(work), "--client"]
-        command.append(cluster.scheduler_address)
-        shutil.rmtree(work / "client", ignore_errors=True)
-        first = subprocess.run([*command, "--die"], check=False)
-        saved = np.load(work / "client" / "subtypes-1.npz")["history"]
-        subprocess.run(command, check=True)
-    found = np.load(work / "client.npy")
-    gap = float(np.abs(found - np.asarray(expected.posterior_)).max())
-    return {"difference": gap, "signal": -first.returncode, "saved": len(saved)}
-
-
-def be_client(work: Path, address: str, dies: bool) -> None:
-    """Fit as a client of its own, which may kill itself."""
-    from distributed import Client
-
-    def die() -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    with Client(address) as client, Saves(3 if dies else -1, die):
-        found = model("dask").fit(store_of(work, "dask"), engine=client, checkpoint=work / "client")
-    np.save(work / "client.npy", np.asarray(found.posterior_))
 
 
 def measure_spark(work: Path) -> dict[str, Any]:
@@ -307,33 +271,6 @@ def measure_real(work: Path, engine: Any) -> dict[str, Any]:
     }
 
 
-def measure_real_dask(work: Path) -> dict[str, Any]:
-    """Measure the real table on two workers of dask.distributed."""
-    from distributed import Client
-
-    with dask_cluster() as cluster, Client(cluster) as client:
-        return measure_real(work, client)
-
-
-def measure_real_spark(work: Path) -> dict[str, Any]:
-    """Measure the real table on two executors of Spark."""
-    session = spark_session()
-    try:
-        return measure_real(work, session)
-    finally:
-        session.stop()
-
-
-# -- records and page -----------------------------------------------------------------------------
-
-
-def records() -> dict[str, dict[str, Any]]:
-    """Newest record of each cell."""
-    if not RECORDS.exists():
-        return {}
-    return {r["cell"]: r for r in map(json.loads, RECORDS.read_text().splitlines())}
-
-
 def outcome(record: dict[str, Any]) -> str:
     """What a record says, in words."""
     words = [f"greatest difference of a probability {record['difference']:.0e}"]
@@ -362,56 +299,74 @@ def outcome(record: dict[str, Any]) -> str:
     return "; ".join(words)
 
 
-def page() -> str:
-    """Markdown page of the records."""
-    lines = [
-        "# Clusters",
-        "",
-        "Dawid-Skene of a store on two worker processes of one machine, made by",
-        "`OMP_NUM_THREADS=1 python benchmarks/clusters.py --work FOLDER`. Synthetic tables have",
-        f"{SIZES['speed']:,} (dask, for speed), {SIZES['dask']:,} (dask, killed) and",
-        f"{SIZES['spark']:,} (Spark) annotations, 20,000 annotators and 10 classes, in 16 shards.",
-        "A worker, an executor or the client is killed (SIGKILL) in the middle of an iteration.",
-        "The real table is CIFAR-10H twice, the second time with one label in ten drawn at random,",
-        "under the defaults. Differences are from one process, in memory for the real table.",
-        "Where the load is far above the number of cores, seconds say little, and CPU seconds",
-        "more: on free cores, an iteration cannot be faster than the client's and the busiest",
-        "worker's together. What a cluster pays for is sending the counts and parameters, here",
-        "16 MB each. Workers of dask keep the memory that they free (`big_tables.md` says how).",
-        "Cells without a row were not measured.",
-        "",
-        "| Cell | Outcome | Load before/after, cores | Date |",
-        "|---|---|---|---|",
-    ]
-    for cell, record in sorted(records().items(), key=lambda item: CELLS.index(item[0])):
-        load = f"{record['load'][0]:.0f}/{record['load'][1]:.0f}, {record['cores']}"
-        lines.append(f"| {cell} | {outcome(record)} | {load} | {record['date']} |")
-    return "\n".join(lines) + "\n"
+def measure_dask_client(work: Path) -> Record:
+    """Kill the client in the middle of the fourth iteration, and start it again."""
+    expected = model("dask").fit(store_of(work, "dask"))
+    shutil.rmtree(work / "client", ignore_errors=True)
+    with dask_cluster() as cluster:
+        call = f"from benchmarks.clusters import be_client; be_client({cluster.scheduler_address!r}"
+        first = subprocess.run([sys.executable, "-c", f"{call}, True)"], check=False, cwd=ROOT)
+        saved = np.load(work / "client" / "subtypes-1.npz")["history"]
+        subprocess.run([sys.executable, "-c", f"{call}, False)"], check=True, cwd=ROOT)
+    found = np.load(work / "client.npy")
+    gap = float(np.abs(found - np.asarray(expected.posterior_)).max())
+    return {"difference": gap, "signal": -first.returncode, "saved": len(saved)}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--work", type=Path)
-    parser.add_argument("--only", nargs="*", default=CELLS)
-    parser.add_argument("--page", action="store_true")
-    parser.add_argument("--client", help=argparse.SUPPRESS)
-    parser.add_argument("--die", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.client:
-        be_client(options.work, options.client, options.die)
-        return
-    for cell in [] if options.page else options.only:
-        if cell in records():
-            continue
-        before = os.getloadavg()[0]
-        result = globals()[f"measure_{cell.replace('-', '_')}"](options.work)
-        about = {"cell": cell, "date": date.today().isoformat(), "cores": os.cpu_count()}
-        about["load"] = [round(before, 1), round(os.getloadavg()[0], 1)]
-        with RECORDS.open("a") as file:
-            file.write(json.dumps({**about, **result}) + "\n")
-        print(cell, result, flush=True)
-    PAGE.write_text(page(), encoding="utf-8")
+def be_client(address: str, dies: bool) -> None:
+    """Fit as a client of its own, which may kill itself."""
+    from distributed import Client
+
+    work = workspace("clusters")
+    die = lambda: os.kill(os.getpid(), signal.SIGKILL)  # noqa: E731
+    with Client(address) as client, Saves(3 if dies else -1, die):
+        found = model("dask").fit(store_of(work, "dask"), engine=client, checkpoint=work / "client")
+    np.save(work / "client.npy", np.asarray(found.posterior_))
+
+
+def measure_real_dask(work: Path) -> Record:
+    """Measure the real table on two workers of dask.distributed."""
+    with dask_client() as client:
+        return measure_real(work, client)
+
+
+def measure_real_spark(work: Path) -> Record:
+    """Measure the real table on two executors of Spark."""
+    session = spark_session()
+    try:
+        return measure_real(work, session)
+    finally:
+        session.stop()
+
+
+def measure(cell: str) -> Record:
+    """Measure, and look at the machine's load before and after."""
+    before = os.getloadavg()[0]
+    found = globals()[f"measure_{cell.replace('-', '_')}"](workspace("clusters"))
+    load = [round(before, 1), round(os.getloadavg()[0], 1)]
+    return {"cores": os.cpu_count(), "load": load, **found}
+
+
+def page(records: list[Record]) -> dict[str, Any]:
+    """What each cell found."""
+    found = {r["cell"]: r for r in records}
+    rows = [
+        [
+            cell, outcome(r), f"{r['load'][0]:.0f}/{r['load'][1]:.0f}, {r['cores']}", r["date"],
+        ]
+        for cell in CELLS if (r := found.get(cell))
+    ]  # fmt: skip
+    return {"outcomes": table(["Cell", "Outcome", "Load before/after, cores", "Date"], rows)}
+
+
+STUDY = Study(
+    __file__,
+    lambda: ({"cell": cell} for cell in CELLS),
+    measure,
+    page,
+    data=lambda cell: ["cifar10h"] if "real" in cell["cell"] else [],
+)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

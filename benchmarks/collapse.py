@@ -1,30 +1,22 @@
 """Fits that collapse into one class: families alone on most instances, crowds that decide nothing.
 
-Six sets of people and language models, and all tables with known labels (``MANYHANDS_DATA``):
-
-    OMP_NUM_THREADS=1 python benchmarks/collapse.py
-
-It adds records to results/benchmarks/collapse.jsonl and writes docs/results/collapse.md.
+Six sets of people and language models, and all tables with known labels (``MANYHANDS_DATA``).
 "Before" is the same code with every instance in the fit, and GoldCorrected's earlier least gold.
-A killed run goes on where it stopped.
 """
 
 from __future__ import annotations
 
-import argparse
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import date
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
 import pandas as pd
-from pages import Record, run_missing, table_lines, write_part
 
+from evidence.study import Record, Study, table, where
 from manyhands import (
     IBCC,
     MACE,
@@ -45,8 +37,6 @@ from manyhands.inference.identifiability import (
 from manyhands.inference.votes import make_votes
 from manyhands.io import consensus, read_annotations
 from manyhands.typing import AnyArray
-
-ROOT = Path(__file__).parents[1]
 
 FEW_SETS = ("lgbteen", "cebab_stars")
 """Those that the other methods are fitted to."""
@@ -99,55 +89,6 @@ def beside_people(name: str, n_given: int, seed: int) -> tuple[pd.DataFrame, pd.
     chosen = rng.choice(np.unique(models.task), n_given, replace=False)
     given = people[people.task.isin(chosen)].drop_duplicates("task")
     return models, given, yardstick
-
-
-def cells() -> Iterator[tuple[Any, Callable[[], Record]]]:
-    """Yield what is measured."""
-    for name in SETS:
-        for n_given in GIVEN:
-            for seed in range(DRAWS):
-                every = seed < 2 and name in FEW_SETS
-                for method in METHODS if every else ("DawidSkene",):
-                    for code in ("before", "now"):
-                        key = (name, n_given, seed, method, code)
-                        yield key, partial(measure_family, *key)
-                yield (
-                    (name, n_given, seed, "majority", "now"),
-                    partial(measure_family, name, n_given, seed, "majority", "now"),
-                )
-                for code in ("before", "now") if n_given else ():
-                    key = (name, n_given, seed, "GoldCorrected", code)
-                    yield key, partial(measure_family, *key)
-    for name in tables():
-        yield (name, 0, 0, "identified", "now"), partial(measure_crowd, name)
-
-
-def measure_family(name: str, n_given: int, seed: int, method: str, code: str) -> Record:
-    """Accuracy on the instances without a person, against a person's label."""
-    models, given, yardstick = beside_people(name, n_given, seed)
-    classes = sorted(annotations(name).label.unique())
-    rows = pd.concat([models, given]) if method != "GoldCorrected" else models
-    table = AnnotationTable.from_frame(rows, group="family", classes=classes)
-    gold = dict(zip(given.task, given.label, strict=True)) if method == "GoldCorrected" else None
-    y = yardstick.loc[table.instances].to_numpy()
-    rest = ~np.isin(table.instances, given.task.to_numpy())
-    with ExitStack() as stack:
-        stack.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("ignore")
-        if code == "before":
-            stack.enter_context(as_before())
-        if method == "majority":
-            model = MajorityVote().fit(AnnotationTable.from_frame(models, classes=classes))
-        else:
-            made = GoldCorrected if method == "GoldCorrected" else METHODS[method]
-            model = made().fit(table, gold=gold)
-    labels = dict(zip(model.instances_.tolist(), model.labels_.tolist(), strict=True))
-    found = np.array([labels[task] for task in table.instances.tolist()])
-    return {
-        "set": name, "n": n_given, "seed": seed, "method": method, "code": code,
-        "accuracy": float((found == y)[rest].mean()),
-        "claimed": float(model.posterior_.max(axis=1).mean()),
-    }  # fmt: skip
 
 
 # -- crowds that decide nothing --------------------------------------------------------------------
@@ -208,23 +149,20 @@ def ordinal(name: str) -> tuple[AnnotationTable, AnyArray]:
 
 def measure_crowd(name: str) -> Record:
     """What the annotations decide, and what is accepted."""
-    table, y = tables()[name]()
-    votes = make_votes(table)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = DawidSkene().fit(table)
-    every = np.ones(table.n_instances, dtype=bool)
+    given, y = tables()[name]()
+    votes = make_votes(given)
+    model = DawidSkene().fit(given)
+    every = np.ones(given.n_instances, dtype=bool)
     found = {
-        code: consensus(table, model.posterior_, identified=mask)
+        code: consensus(given, model.posterior_, identified=mask)
         for code, mask in (("before", every), ("now", model.identified_))
     }
     accepted = {code: one.actions == "accept" for code, one in found.items()}
     known = accepted["before"] & (y >= 0)
     alpha = agreement_between_units(votes)
     return {
-        "set": name, "n": 0, "seed": 0, "method": "identified", "code": "now",
-        "instances": table.n_instances, "alpha": alpha.alpha, "low": alpha.low, "high": alpha.high,
-        "constant": int(constant_annotators(votes).sum()), "annotators": table.n_annotators,
+        "instances": given.n_instances, "alpha": alpha.alpha, "low": alpha.low, "high": alpha.high,
+        "constant": int(constant_annotators(votes).sum()), "annotators": given.n_annotators,
         "largest": float(model.posterior_.mean(axis=0).max()),
         "right": float((found["before"].codes == y)[known].mean()) if known.any() else None,
         "before": int(accepted["before"].sum()), "now": int(accepted["now"].sum()),
@@ -232,90 +170,97 @@ def measure_crowd(name: str) -> Record:
     }  # fmt: skip
 
 
-# -- the page --------------------------------------------------------------------------------------
+def measure_family(name: str, n_given: int, seed: int, method: str, code: str) -> Record:
+    """Accuracy on the instances without a person, against a person's label."""
+    models, given, yardstick = beside_people(name, n_given, seed)
+    classes = sorted(annotations(name).label.unique())
+    rows = pd.concat([models, given]) if method != "GoldCorrected" else models
+    every = AnnotationTable.from_frame(rows, group="family", classes=classes)
+    gold = dict(zip(given.task, given.label, strict=True)) if method == "GoldCorrected" else None
+    y = yardstick.loc[every.instances].to_numpy()
+    rest = ~np.isin(every.instances, given.task.to_numpy())
+    with as_before() if code == "before" else ExitStack():
+        if method == "majority":
+            model = MajorityVote().fit(AnnotationTable.from_frame(models, classes=classes))
+        else:
+            made = GoldCorrected if method == "GoldCorrected" else METHODS[method]
+            model = made().fit(every, gold=gold)
+    labels = dict(zip(model.instances_.tolist(), model.labels_.tolist(), strict=True))
+    found = np.array([labels[task] for task in every.instances.tolist()])
+    accuracy = float((found == y)[rest].mean())
+    return {"accuracy": accuracy, "claimed": float(model.posterior_.max(axis=1).mean())}
 
 
-def mean_accuracy(records: list[Record], **wanted: Any) -> str:
-    """Mean over the draws, as text."""
-    found = [r["accuracy"] for r in records if all(r[k] == v for k, v in wanted.items())]
-    return f"{np.mean(found):.2f}" if found else ""
+KEY = ("set", "n", "seed", "method", "code")
 
 
-def family_lines(records: list[Record]) -> list[str]:
-    """Tables of the methods beside few labels of people."""
-    rows = [["any", "majority of the models", *(mean_accuracy(records, set=s, method="majority")
-                                               for s in SETS)]]  # fmt: skip
-    for n in GIVEN:
-        for method in ("DawidSkene", "GoldCorrected"):
+def cells() -> Iterator[Record]:
+    """Yield what is measured."""
+    for name in SETS:
+        for n in GIVEN:
+            for seed in range(DRAWS):
+                every = seed < 2 and name in FEW_SETS
+                methods = [*METHODS] if every else ["DawidSkene"]
+                methods += ["GoldCorrected"] if n else []
+                pairs = [(method, code) for method in methods for code in ("before", "now")]
+                for pair in (*pairs, ("majority", "now")):
+                    yield dict(zip(KEY, (name, n, seed, *pair), strict=True))
+    for name in tables():
+        yield dict(zip(KEY, (name, 0, 0, "identified", "now"), strict=True))
+
+
+def measure(set: str, n: int, seed: int, method: str, code: str) -> Record:
+    """Measure one of the two kinds of cells."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if method == "identified":
+            return measure_crowd(set)
+        return measure_family(set, n, seed, method, code)
+
+
+def page(records: list[Record]) -> dict[str, Any]:
+    """Methods beside few labels of people; what is accepted of each table."""
+
+    def means(sets: tuple[str, ...], **wanted: Any) -> list[str]:
+        each = [[r["accuracy"] for r in where(records, set=s, **wanted)] for s in sets]
+        return [f"{np.mean(found):.2f}" if found else "" for found in each]
+
+    def rows(methods: Any, sets: tuple[str, ...]) -> Iterator[list[str]]:
+        for method, n in methods:
             for code in ("before", "now"):
-                cells = [mean_accuracy(records, set=s, n=n, method=method, code=code) for s in SETS]
-                if any(cells):
-                    rows.append([str(n), f"{method}, {code}", *cells])
-    lines = table_lines(["people's labels", "", *SETS], rows)
-    others = [
-        [str(n), f"{method}, {code}", *(mean_accuracy(records, set=s, n=n, method=method, code=code)
-                                       for s in FEW_SETS)]
-        for method in METHODS if method != "DawidSkene"
-        for n in GIVEN
-        for code in ("before", "now")
-    ]  # fmt: skip
-    return [*lines, "Other methods, two draws:", "", *table_lines(
-        ["people's labels", "", *FEW_SETS], others)]  # fmt: skip
+                if any(found := means(sets, n=n, method=method, code=code)):
+                    yield [str(n), f"{method}, {code}", *found]
 
-
-def crowd_lines(records: list[Record]) -> list[str]:
-    """What is accepted of each table."""
-    found = {r["set"]: r for r in records if r["method"] == "identified"}
-    rows = [
+    both = [(method, n) for n in GIVEN for method in ("DawidSkene", "GoldCorrected")]
+    others = [(method, n) for method in METHODS if method != "DawidSkene" for n in GIVEN]
+    majority = ["any", "majority of the models", *means(SETS, method="majority")]
+    crowds = [
         [
-            name, f"{r['instances']:,}",
+            r["set"], f"{r['instances']:,}",
             f"{r['alpha']:.2f} ({r['low']:.2f} to {r['high']:.2f})",
             f"{r['constant']} of {r['annotators']:,}", f"{r['largest']:.2f}",
             f"{r['before']:,}", "" if r["right"] is None else f"{100 * r['right']:.0f} %",
             f"{r['now']:,}", "yes" if r["fired"] else "no",
         ]
-        for name, r in found.items()
+        for r in where(records, method="identified")
     ]  # fmt: skip
     heads = ["table", "instances", "alpha (95 % interval)", "constant annotators", "largest class"]
     heads += ["accepted before", "right of them", "accepted now", "warned"]
-    return table_lines(heads, rows)
+    return {
+        "families": table(["people's labels", "", *SETS], [majority, *rows(both, SETS)]),
+        "others": table(["people's labels", "", *FEW_SETS], rows(others, FEW_SETS)),
+        "crowds": table(heads, crowds),
+    }
 
 
-def main() -> None:
-    """Measure what is missing, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument(
-        "--records", type=Path, default=ROOT / "results" / "benchmarks" / "collapse.jsonl"
-    )
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "collapse.md")
-    parser.add_argument("--minutes", type=float, default=float("inf"))
-    given = parser.parse_args()
-    records = run_missing(
-        given.records, cells(),
-        lambda r: (r["set"], r["n"], r["seed"], r["method"], r["code"]), given.minutes,
-    )  # fmt: skip
-    title = "Fits that collapse into one class"
-    provenance = [
-        f"{date.today().isoformat()}. Before: the same code with every instance in the fit. "
-        "[families](../families.md#a-family-alone-on-most-instances) explains the rule.",
-        "",
-        "    OMP_NUM_THREADS=1 python benchmarks/collapse.py",
-    ]
-    write_part(given.out, title, "A family alone on most instances", [
-        "Six language models labelled every instance, one person some of them; the models are "
-        "declared a family. Accuracy on the other instances, against another person's label, mean "
-        f"of {DRAWS} draws. `GoldCorrected` has the people's labels as gold, and the same "
-        "declaration.",
-        "", *family_lines(records),
-    ])  # fmt: skip
-    write_part(given.out, title, "Crowds whose annotations decide nothing", [
-        "`DawidSkene()`, no families declared. Accepted: probability of .95 or more and two "
-        "annotators who gave the label. Largest class: mean posterior. On metlit5 (six grades of "
-        "how metaphorical an expression is) the fit gives all instances one grade.",
-        "", *crowd_lines(records),
-    ])  # fmt: skip
-    write_part(given.out, title, "How this was made", provenance)
+STUDY = Study(
+    __file__,
+    cells,
+    measure,
+    page,
+    data=lambda cell: [f"judges/{cell['set']}", f"aggregation/{cell['set']}"],
+)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

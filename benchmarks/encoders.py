@@ -2,19 +2,15 @@
 
 Logistic regression on majority votes (ties at random), its C chosen by the votes of a held-out
 fifth of the training part; and crowd-calibrated stacking, which sees the annotations. Encoders are
-fitted on the training part. The test parts serve only to measure.
-
-Run, with MANYHANDS_DATA set (HOG is left out if scikit-image is missing):
-``OMP_NUM_THREADS=1 python benchmarks/encoders.py --records results/benchmarks/encoders.jsonl
---out docs/results/encoders.md``
+fitted on the training part. The test parts serve only to measure. HOG is left out if scikit-image
+is missing.
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
 import os
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
@@ -22,14 +18,12 @@ from time import process_time
 from typing import Any
 
 import numpy as np
-from pages import Record, run_missing, table_lines
 from sklearn.linear_model import LogisticRegression
 
-import manyhands
+from evidence.study import Record, Study, spread, table, where
 from manyhands import CrowdStackingClassifier, MajorityVote
 from manyhands.datasets import load_cifar10n, load_sentiment
 from manyhands.encoders import ImageEncoder, TextEncoder
-from manyhands.io import write_atomically
 from manyhands.metrics import accuracy
 
 SEEDS = range(3)
@@ -39,18 +33,17 @@ PATIENCE = 2
 
 HAS_HOG = find_spec("skimage") is not None
 
-BARS = {"Sentiment": 0.71, "CIFAR-10N": 0.625}
-"""Majority vote, as measured when the encoders were planned; for images, the shipped features'."""
+SHIPPED = {"Sentiment": "TF-IDF, 4,000 words (shipped)", "CIFAR-10N": "patches, 256-d (shipped)"}
 
 
 class Task:
     """A data set with its raw inputs."""
 
-    def __init__(self, name: str, data: Any, train: Any, test: Any, shipped: str) -> None:
-        self.name, self.data, self.shipped = name, data, shipped
-        self.train, self.test = train, test
+    def __init__(self, name: str, data: Any, train: Any, test: Any) -> None:
+        self.name, self.data, self.train, self.test = name, data, train, test
 
 
+@cache
 def sentiment() -> Task:
     data = load_sentiment()
     folder = Path(os.environ["MANYHANDS_DATA"], "sentiment")
@@ -60,14 +53,16 @@ def sentiment() -> Task:
         split: [texts[row] for row, (_, _, s) in enumerate(rows) if s == split]
         for split in ("train", "test")
     }
-    return Task("Sentiment", data, parts["train"], parts["test"], "TF-IDF, 4,000 words (shipped)")
+    return Task("Sentiment", data, parts["train"], parts["test"])
 
 
+@cache
 def cifar() -> Task:
     images, data = load_cifar10n(features="images"), load_cifar10n()
-    return Task("CIFAR-10N", data, images.X_train, images.X_test, "patches, 256-d (shipped)")
+    return Task("CIFAR-10N", data, images.X_train, images.X_test)
 
 
+TASKS = {"CIFAR-10N": cifar, "Sentiment": sentiment}
 ENCODERS: dict[str, dict[str, Callable[[int], Any]]] = {
     "Sentiment": {
         'TextEncoder("tfidf")': lambda seed: TextEncoder(),
@@ -80,9 +75,9 @@ ENCODERS: dict[str, dict[str, Callable[[int], Any]]] = {
 }
 
 
-def features(task: Task, name: str, seed: int) -> tuple[Any, Any]:
+def encoded(task: Task, name: str, seed: int) -> tuple[Any, Any]:
     """Features of the training and the test part."""
-    if name == task.shipped:
+    if name == SHIPPED[task.name]:
         return task.data.X_train, task.data.X_test
     encoder = ENCODERS[task.name][name](seed)
     return encoder.fit_transform(task.train), encoder.transform(task.test)
@@ -106,91 +101,48 @@ def regression(X: Any, y: Any, X_test: Any, y_test: Any, seed: int) -> float:
     return accuracy(y_test, fitted(order, best).predict(X_test / scale))
 
 
-def measure(task: Task, name: str, seed: int) -> Record:
-    data = task.data
-    started = process_time()
-    X, X_test = features(task, name, seed)
-    encoded = process_time()
+def measure(set: str, features: str, seed: int) -> Record:
+    """Encode, and fit both classifiers."""
+    task = TASKS[set]()
+    data, started = task.data, process_time()
+    X, X_test = encoded(task, features, seed)
+    seconds = process_time() - started
     votes = MajorityVote(ties="random", random_state=seed).fit(data.annotations).labels_
-    result: Record = {
-        "set": task.name,
-        "features": name,
-        "seed": seed,
-        "columns": int(X.shape[1]),
-        "seconds": encoded - started,
-        "votes": regression(X, votes, X_test, data.y_test, seed),
-    }
+    found = {"votes": regression(X, votes, X_test, data.y_test, seed)}
     started = process_time()
     model = CrowdStackingClassifier(random_state=seed).fit(X, data.annotations)
-    result["stack"] = model.score(X_test, data.y_test)
-    return result | {"stack_seconds": process_time() - started}
+    found["stack"] = model.score(X_test, data.y_test)
+    costs = {"seconds": seconds, "stack_seconds": process_time() - started}
+    return {"columns": int(X.shape[1]), **found, **costs}
 
 
-def cells() -> Iterator[tuple[tuple[str, str, int], Callable[[], Record]]]:
-    tasks = (cifar(), sentiment())
-    for seed, task in product(SEEDS, tasks):
-        for name in (*ENCODERS[task.name], task.shipped):
-            if "hog" not in name or HAS_HOG:
-                yield (
-                    (task.name, name, seed),
-                    lambda task=task, name=name, seed=seed: measure(task, name, seed),
-                )
+def cells() -> Iterator[Record]:
+    """Yield what is measured."""
+    for seed, name in product(SEEDS, TASKS):
+        for kind in (*ENCODERS[name], SHIPPED[name]):
+            if "hog" not in kind or HAS_HOG:
+                yield {"set": name, "features": kind, "seed": seed}
 
 
-def spread(values: list[float]) -> str:
-    if len(values) == 1:
-        return f"{values[0]:.3f} (1)"
-    return f"{np.mean(values):.3f} ± {np.std(values, ddof=1):.3f} ({len(values)})"
-
-
-def measured(records: list[Record]) -> set[str]:
-    return {record["features"] for record in records}
-
-
-def page(records: list[Record]) -> str:
-    lines = [
-        "# Raw texts and images, and the shipped features",
-        "",
-        "Made by `OMP_NUM_THREADS=1 python benchmarks/encoders.py --records "
-        "results/benchmarks/encoders.jsonl --out docs/results/encoders.md` on "
-        f"{datetime.date.today()}, manyhands {manyhands.__version__}. "
-        "Test accuracy, mean ± sd (number of seeds); seeds break ties of votes, draw the "
-        "fifth that chooses C, the patches and the folds. LR: logistic regression on majority "
-        "votes; its C is chosen by held-out votes. Stack: `CrowdStackingClassifier`, with the "
-        "annotations. CPU seconds: encoding the training and the test part; fitting "
-        "the stack and predicting.",
-        "",
-    ]
-    for name in BARS:
+def page(records: list[Record]) -> dict[str, Any]:
+    """Both classifiers on all features of a set, the shipped ones first."""
+    heads = ["features", "columns", "LR, majority vote", "stack", "encoding, s", "stack, s"]
+    found = {}
+    for name, encoders in ENCODERS.items():
         rows = []
-        order = {kind: place for place, kind in enumerate(ENCODERS[name])}  # After the shipped.
-        for kind in sorted(
-            {r["features"] for r in records if r["set"] == name}, key=lambda k: order.get(k, -1)
-        ):
-            own = [r for r in records if (r["set"], r["features"]) == (name, kind)]
-            shown = [spread([r[key] for r in own]) for key in ("votes", "stack")]
-            seconds = [f"{np.mean([r[k] for r in own]):.0f}" for k in ("seconds", "stack_seconds")]
-            rows.append([kind, f"{own[0]['columns']:,}", *shown, *seconds])
-        heading = ["features", "columns", "LR, majority vote", "stack"]
-        lines += [f"## {name}", ""]
-        lines += table_lines([*heading, "encoding, s", "stack, s"], rows)
-        lines += [f"Wanted of majority vote: {BARS[name]:g}.", ""]
-    missing = [n for kinds in ENCODERS.values() for n in kinds if n not in measured(records)]
-    if missing:
-        lines += [f"Not measured yet: {', '.join(missing)}.", ""]
-    return "\n".join(lines)
+        for kind in (SHIPPED[name], *encoders):
+            if own := where(records, set=name, features=kind):
+                shown = [spread([r[key] for r in own], 3, n=True) for key in ("votes", "stack")]
+                seconds = [
+                    f"{np.mean([r[k] for r in own]):.0f}" for k in ("seconds", "stack_seconds")
+                ]
+                rows.append([kind, f"{own[0]['columns']:,}", *shown, *seconds])
+        found[name.split("-")[0].lower()] = table(heads, rows)
+    return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=Path, default=Path("results/benchmarks/encoders.jsonl"))
-    parser.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args()
-    records = run_missing(
-        arguments.records, cells(), lambda r: (r["set"], r["features"], r["seed"])
-    )
-    write_atomically(arguments.out, page(records))
+STUDY = Study(__file__, cells, measure, page)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

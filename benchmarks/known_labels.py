@@ -2,35 +2,26 @@
 
 A person reviews some labels of a table, and the table is fitted again with them. Of the labels that
 nobody reviewed, the mean probability (claimed) is compared with the share that is right (true), on
-all tables with gold (``MANYHANDS_DATA``):
-
-    OMP_NUM_THREADS=1 python benchmarks/known_labels.py
-
-It adds records to results/benchmarks/known_labels.jsonl and writes docs/results/known_labels.md. A
-killed run goes on where it stopped. "Before" takes all known labels for a random sample.
+all tables with gold (``MANYHANDS_DATA``). "Before" takes all known labels for a random sample.
 """
 
 from __future__ import annotations
 
-import argparse
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import date
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from aggregation import LOADERS, load
-from collapse import judgebench, ordinal
-from pages import Record, run_missing, table_lines, write_part
 
+from benchmarks.aggregation import LOADERS, load
+from benchmarks.collapse import judgebench, ordinal
+from evidence.study import Record, Study, table
 from manyhands import AnnotationTable, DawidSkene, GoldCorrected
 from manyhands.datasets import AGGREGATION_SETS
 from manyhands.typing import FloatArray, IntArray
 
-ROOT = Path(__file__).parents[1]
 LARGE_GAP = 0.05
 """Difference of claimed and true accuracy that is counted."""
 
@@ -86,14 +77,9 @@ def problem(name: str) -> Problem:
     else:
         task = load(name)
         table, y = task.table, np.full(task.table.n_instances, -1)
-        y[task.known] = codes_of(task.gold, table.classes)
+        place = {value: code for code, value in enumerate(table.classes.tolist())}
+        y[task.known] = [place.get(value, -1) for value in task.gold.tolist()]
     return Problem(table.with_groups({}), y)
-
-
-def codes_of(gold: Any, classes: Any) -> IntArray:
-    """Codes of class values; -1 for values that are no class."""
-    place = {value: code for code, value in enumerate(classes.tolist())}
-    return np.array([place.get(value, -1) for value in gold.tolist()])
 
 
 def fitted(model: Any, given: Problem, rows: IntArray, random_rows: Any = None) -> Any:
@@ -150,30 +136,6 @@ def claimed_and_true(model: Any, given: Problem, rows: IntArray) -> dict[str, fl
     }
 
 
-def cells() -> Iterator[tuple[Any, Callable[[], Record]]]:
-    """Yield what is measured: of each table, the ways that leave half of its gold unreviewed."""
-    for name in names():
-        for method, way, n in WAYS:
-            for seed in range(SEEDS.get(way, 1)):
-                for code in ("now",) if way == "none" else ("before", "now"):
-                    key = (name, method, way, n, seed, code)
-                    yield key, partial(measure, *key)
-
-
-def measure(name: str, method: str, way: str, n: int, seed: int, code: str) -> Record:
-    """Review and fit again."""
-    given = problem(name)
-    record: Record = {"set": name, "method": method, "way": way, "n": n, "seed": seed, "code": code}
-    if 2 * n > len(given.gold_rows):
-        return record | {"claimed": None}
-    sample = "random" if code == "before" else "auto"
-    make = partial(METHODS[method], gold_sample=sample)
-    rows, drawn = reviewed(given, make, way, n, seed)
-    model = fitted(make(), given, rows, None if code == "before" else drawn)
-    found = {"rho": model.dependence_, "kind": model.gold_sample_, "p": model.gold_p_value_}
-    return record | found | claimed_and_true(model, given, rows)
-
-
 # -- the page --------------------------------------------------------------------------------------
 
 
@@ -194,97 +156,93 @@ def by_table(records: list[Record], **wanted: Any) -> dict[str, dict[str, float]
     return means
 
 
-def change(before: list[float], now: list[float], digits: int = 1, factor: float = 100) -> str:
+def change(before: Any, now: Any) -> str:
     """Means before and now, and the paired difference with its standard error over tables."""
-    differences = factor * (np.array(now) - np.array(before))
-    se = differences.std(ddof=1) / np.sqrt(len(differences))
-    ends = (f"{factor * np.mean(each):+.{digits}f}" for each in (before, now))
-    return f"{' → '.join(ends)} ({differences.mean():+.{digits}f} ± {se:.{digits}f})"
+    apart = 100 * (now - before)
+    ends = " → ".join(f"{100 * each.mean():+.1f}" for each in (before, now))
+    return f"{ends} ({apart.mean():+.1f} ± {apart.std(ddof=1) / np.sqrt(len(apart)):.1f})"
 
 
-def summary_lines(records: list[Record]) -> list[str]:
-    """One row per way of choosing the known labels."""
-    rows = []
+def summary(records: list[Record]) -> Iterator[list[str]]:
+    """Yield a row per way of choosing the known labels."""
     for method, way, n in WAYS:
         now = by_table(records, method=method, way=way, n=n, code="now")
-        if way == "none":
-            gaps = np.array([each["gap"] for each in now.values()])
-            means = [np.mean([each[key] for each in now.values()]) for key in ("rho", "log_loss")]
-            cells = [f"{100 * gaps.mean():+.1f}", f"{100 * np.abs(gaps).mean():.1f}"]
-            cells += [str(int((gaps > LARGE_GAP).sum())), f"{means[1]:.3f}", ""]
-            rows.append([f"{method}, nothing known ({len(now)})", f"{means[0]:.2f}", *cells])
-            continue
         before = by_table(records, method=method, way=way, n=n, code="before")
-        tables = [name for name in now if name in before]
-        if not tables:
+        if way == "none":
+            before = now
+        names = [name for name in now if name in before]
+        if not names:
             continue
+        pairs = {
+            key: [np.array([found[name][key] for name in names]) for found in (before, now)]
+            for key in ("gap", "rho", "log_loss", "chosen")
+        }
+        shown = {
+            "rho": [f"{each.mean():.2f}" for each in pairs["rho"]],
+            "gap": [f"{100 * each.mean():+.1f}" for each in pairs["gap"]],
+            "size": [f"{100 * np.abs(each).mean():.1f}" for each in pairs["gap"]],
+            "large": [str(int((each > LARGE_GAP).sum())) for each in pairs["gap"]],
+            "loss": [f"{each.mean():.3f}" for each in pairs["log_loss"]],
+        }
+        if way == "none":
+            yield [f"{method}, nothing known ({len(now)})", *(c[1] for c in shown.values()), ""]
+            continue
+        row = {name: " → ".join(each) for name, each in shown.items()}
+        row["gap"] = change(*pairs["gap"])
+        chosen = f"{pairs['chosen'][1].mean():.0%}"
+        yield [f"{method}, {way} {n} ({len(names)})", *row.values(), chosen]
 
-        def values(
-            found: dict[str, dict[str, float]], key: str, names: Any = tables
-        ) -> list[float]:
-            return [found[name][key] for name in names]
 
-        gaps = [np.array(values(found, "gap")) for found in (before, now)]
-        size = [np.abs(each).mean() for each in gaps]
-        rows.append([
-            f"{method}, {way} {n} ({len(tables)})",
-            " → ".join(f"{np.mean(values(found, 'rho')):.2f}" for found in (before, now)),
-            change(values(before, "gap"), values(now, "gap")),
-            " → ".join(f"{100 * each:.1f}" for each in size),
-            " → ".join(str(int((each > LARGE_GAP).sum())) for each in gaps),
-            " → ".join(f"{np.mean(values(found, 'log_loss')):.3f}" for found in (before, now)),
-            f"{np.mean(values(now, 'chosen')):.0%}",
-        ])  # fmt: skip
-    heads = ["known labels (tables)", "rho", "gap", "mean size of the gap", "over 5 points"]
-    return table_lines([*heads, "log loss", "told to be chosen"], rows)
-
-
-def table_by_table(records: list[Record], n: int = 50) -> list[str]:
-    """A queue of 50 on every table."""
-    rows = []
-    wanted = {"method": "DawidSkene", "n": n}
+def page(records: list[Record]) -> dict[str, Any]:
+    """All ways of choosing, and a queue of 50 on every table."""
     none = by_table(records, method="DawidSkene", way="none", n=0)
     ways = [("queue", "before"), ("queue", "now"), ("random", "now")]
-    found = [by_table(records, way=way, code=code, **wanted) for way, code in ways]
-    for name in found[1]:
-        cells = [f"{100 * each[name]['gap']:+.1f}" if name in each else "" for each in found]
-        rows.append([name, f"{100 * none[name]['gap']:+.1f}", *cells])
-    heads = ["table", "nothing known", *(f"{way} {n}, {code}" for way, code in ways)]
-    return table_lines(heads, rows)
+    found = [by_table(records, method="DawidSkene", n=50, way=w, code=code) for w, code in ways]
+    rows = [
+        [
+            name,
+            *(f"{100 * each[name]['gap']:+.1f}" if name in each else "" for each in (none, *found)),
+        ]
+        for name in found[1]
+    ]
+    heads = ["known labels (tables)", "rho", "gap", "mean size of the gap", "over 5 points"]
+    names = ["table", "nothing known", *(f"{way} 50, {code}" for way, code in ways)]
+    return {
+        "ways": table([*heads, "log loss", "told to be chosen"], summary(records)),
+        "tables": table(names, rows),
+    }
 
 
-def main() -> None:
-    """Measure what is missing, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument(
-        "--records", type=Path, default=ROOT / "results" / "benchmarks" / "known_labels.jsonl"
-    )
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "known_labels.md")
-    parser.add_argument("--minutes", type=float, default=float("inf"))
-    given = parser.parse_args()
-    keys = ("set", "method", "way", "n", "seed", "code")
-    records = run_missing(
-        given.records, cells(), lambda r: tuple(r[key] for key in keys), given.minutes
-    )
-    title = "Known labels of a queue, and random ones"
-    write_part(given.out, title, "All tables", [
-        "Gap: claimed minus true accuracy of the labels that nobody reviewed, in points; positive "
-        "is too sure. Arrows: before → now, with the mean paired difference ± its standard error "
-        "over tables. A queue holds the labels that `DawidSkene()` doubts most; of four rounds, "
-        "each has the 25 that the fit with those before doubts most; half random: 25 of the queue "
-        "and 25 drawn from the rest, marked as such in the last row of the two. Random: mean of "
-        "three draws.",
-        "", *summary_lines(records),
-    ])  # fmt: skip
-    write_part(given.out, title, "Table by table", [
-        "Gap of `DawidSkene` in points.", "", *table_by_table(records),
-    ])  # fmt: skip
-    write_part(given.out, title, "How this was made", [
-        f"{date.today().isoformat()}. Tables of which fewer than twice the known labels have gold "
-        "are left out of a row.",
-        "", "    OMP_NUM_THREADS=1 python benchmarks/known_labels.py",
-    ])  # fmt: skip
+def cells() -> Iterator[Record]:
+    """Yield what is measured: of each table, the ways that leave half of its gold unreviewed."""
+    for name in names():
+        for method, way, n in WAYS:
+            for seed in range(SEEDS.get(way, 1)):
+                for code in ("now",) if way == "none" else ("before", "now"):
+                    cell = {"set": name, "method": method, "way": way, "n": n}
+                    yield cell | {"seed": seed, "code": code}
+
+
+def measure(set: str, method: str, way: str, n: int, seed: int, code: str) -> Record:
+    """Review and fit again."""
+    given = problem(set)
+    if 2 * n > len(given.gold_rows):
+        return {"claimed": None}
+    make = partial(METHODS[method], gold_sample="random" if code == "before" else "auto")
+    rows, drawn = reviewed(given, make, way, n, seed)
+    model = fitted(make(), given, rows, None if code == "before" else drawn)
+    found = {"rho": model.dependence_, "kind": model.gold_sample_, "p": model.gold_p_value_}
+    return found | claimed_and_true(model, given, rows)
+
+
+STUDY = Study(
+    __file__,
+    cells,
+    measure,
+    page,
+    data=lambda cell: [cell["set"].split()[0], f"aggregation/{cell['set']}"],
+)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

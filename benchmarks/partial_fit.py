@@ -2,27 +2,21 @@
 
 The pieces of Music, Sentiment and CIFAR-10N are random tenths of the instances, and annotators
 appear with their first annotation. After every piece the classifier is measured on the test part.
-
-Run, with MANYHANDS_DATA set: ``OMP_NUM_THREADS=1 python benchmarks/partial_fit.py --records
-results/benchmarks/partial_fit.jsonl --out docs/results/partial_fit.md --thorough``. What is in the
-records is not repeated.
+``--only pieces`` leaves out the ten fits.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import warnings
 from collections.abc import Callable, Iterator
-from datetime import date
 from itertools import product
-from pathlib import Path
 from time import process_time
 from typing import Any
 
 import numpy as np
 
 from evidence import load_data
+from evidence.study import Record, Study, spread, table, where
 from manyhands import (
     AggNetClassifier,
     CoNALClassifier,
@@ -33,7 +27,6 @@ from manyhands import (
 )
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode
-from manyhands.io import write_atomically
 from manyhands.metrics import accuracy
 from manyhands.typing import AnyArray, IntArray
 
@@ -48,50 +41,8 @@ METHODS: dict[str, Callable[..., Any]] = {
 SEEDS = {"music": range(1, 11), "sentiment": range(1, 4), "cifar10n": range(1, 4)}
 """Music has few test instances, so more orders of its pieces are tried."""
 N_PIECES = 10
-HEAD = """# Annotations in ten pieces
-
-Written on {date} by `OMP_NUM_THREADS=1 python benchmarks/partial_fit.py`, with one thread.
-
-A tenth of the instances comes every day, and `partial_fit` takes it. *Pieces*: test accuracy after
-the tenth. *One fit*: of one `fit` on everything. *New only*: of a fit that goes on (`start=`) with
-the new piece alone, for as many epochs as the first piece took. Mean ± sd over seeds, which draw
-the pieces, too; for Dawid-Skene, accuracy is that of the labels it infers. *Days*: test accuracy
-after the first, second, fifth and tenth piece. *Of one fit*: CPU seconds of all ten pieces
-together, as a multiple of one fit on everything. *Of ten fits*: as a share of ten fits, one a day
-on all that has come; the pieces are repeated for it, so that one process measures both. Ten fits,
-and new pieces alone, are measured with the first seed. \\*: some were measured before short
-trainings were repeated (see below).
-
-"""
 MUSIC_TEST = 300
 """Test instances of Music."""
-OUTSIDE = """Further than one point from one fit, on average: {found}. On Music a single accuracy
-has a standard error of {noise:.1f} points, from {n} test instances; all orders of the pieces share
-these instances. With three orders, CoNAL seemed to gain two points there; ten orders say otherwise.
-
-Ten pieces of Dawid-Skene cost as much as ten fits, because EM from yesterday's parameters takes
-about as many iterations as from the votes (means after the first piece: {taken})."""
-CHOICES = """What a partial fit does was chosen by trials that looked at test parts: on Music and
-Sentiment, to train on everything seen rather than on new annotations alone; on Music, to train for
-half as long as the share of new annotations asks for, to let networks that infer labels begin with
-the votes again, and to let the stack begin with the confusion matrices alone; after one seed of all
-three sets, to train from scratch when the annotations have doubled (CoNAL had ended 7.8 points
-below one fit on Sentiment, Crowd Layer 2.3 on Music). The figures are therefore an oracle's.
-
-AggNet and Max-MIG had ended 2.5 points below one fit on Music. How to mend it was chosen on
-held-out fifths of Music's training part, by gold labels and votes. To go on for more epochs, to
-keep the inferred labels, and to begin half way between the network and a new one were tried. To
-train anew, without pilots, is what one fit does. Up to a thousand instances, where there are three
-pilots, it costs much less than a fit. Beyond, it took three quarters of ten fits on CIFAR-10N and
-ended .1 from one fit, which was known when the limit was set.
-
-Every in-between piece takes at least one epoch over everything. That is half of a whole fit where
-pilots choose two epochs (CoNAL on Sentiment), and it ended 4.8 points below one fit. Epochs over
-the new instances and as many old ones ended lower still (5.2; Crowd Layer 6.5, on one seed). Now, a
-training for which pilots chose four epochs or fewer is repeated for as many: to go on would cost an
-epoch at least, and more epochs than the pilots chose learn the annotators' mistakes. The number
-four was not tried against others. This choice looked at the test part of Sentiment, so it is an
-oracle, too."""
 
 
 def pieces_of(table: AnnotationTable, seed: int) -> Iterator[AnnotationTable]:
@@ -187,121 +138,75 @@ class Trial:
         return found | {"new_only": self.score(forgetful)}
 
 
-def page(records: list[dict[str, Any]]) -> str:
-    """The results as a page."""
-    lines: list[str] = []
-    for name in SEEDS:
-        lines += [
-            f"## {name}",
-            "",
-            "| method | seeds | pieces | one fit | difference, points | new only | days | "
-            "of one fit | of ten fits |",
-            "|---|---|---|---|---|---|---|---|---|",
-        ]
-        for method in METHODS:
-            own = [r for r in records if (r["set"], r["method"]) == (name, method)]
-            lines += [_row(method, own)] if own else []
-        lines.append("")
-    lines += ["## What to know about them", "", _outside(records), "", CHOICES, ""]
-    return HEAD.format(date=date.today()) + "\n".join(lines)
+def of_pieces() -> Iterator[Record]:
+    """Yield the cells of accuracy."""
+    for name, seeds in SEEDS.items():
+        for seed, method in product(seeds, METHODS):
+            yield {"part": "pieces", "set": name, "method": method, "seed": seed}
 
 
-def _row(method: str, own: list[dict[str, Any]]) -> str:
-    ends, whole = (np.array(v) for v in ([r["daily"][-1] for r in own], _of(own, "whole")))
+def of_fits() -> Iterator[Record]:
+    """Yield the cells of ten fits, and of new pieces alone: the first seed of each set."""
+    for (name, seeds), method in product(SEEDS.items(), METHODS):
+        yield {"part": "fits", "set": name, "method": method, "seed": seeds[0]}
+
+
+def measure(part: str, set: str, method: str, seed: int) -> Record:
+    """Measure one of the two kinds of cells."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trial = Trial(method, set, seed)
+        return trial.in_pieces() if part == "pieces" else trial.otherwise()
+
+
+def gains(own: list[Record]) -> list[float]:
+    """Accuracy after the last piece, less that of one fit, in points."""
+    return [100 * (r["daily"][-1] - r["whole"]) for r in own]
+
+
+def row(method: str, own: list[Record], fits: Record) -> list[str]:
+    """Return the cells of a method on a set."""
     days = np.mean([r["daily"] for r in own], axis=0)[[0, 1, 4, 9]]
-    cells = [
-        f"{method}{_mark(own)}",
-        str(len(own)),
-        _spread(ends),
-        _spread(whole),
-        _points(100 * (ends - whole)),
-        f"{own[0]['new_only']:.3f}" if "new_only" in own[0] else "",
-        ", ".join(f"{day:.3f}" for day in days),
-        f"{sum(_of(own, 'seconds')) / sum(_of(own, 'one')):.1f}",
-        f"{100 * own[0]['pieces'] / own[0]['refits']:.0f} %" if "pieces" in own[0] else "",
-    ]
-    return f"| {' | '.join(cells)} |"
+    total, one = (sum(r[name] for r in own) for name in ("seconds", "one"))
+    return [
+        method, str(len(own)), spread([r["daily"][-1] for r in own], 3),
+        spread([r["whole"] for r in own], 3), spread(gains(own), sign=True),
+        f"{fits['new_only']:.3f}" if "new_only" in fits else "",
+        ", ".join(f"{day:.3f}" for day in days), f"{total / one:.1f}",
+        f"{100 * fits['pieces'] / fits['refits']:.0f} %" if "pieces" in fits else "",
+    ]  # fmt: skip
 
 
-def _outside(records: list[dict[str, Any]]) -> str:
-    """Say which cells differ by more than a point, how far Music's noise reaches, and why EM."""
-    found, music = [], [r["whole"] for r in records if r["set"] == "music"]
-    for name, method in product(SEEDS, METHODS):
-        own = [r for r in records if (r["set"], r["method"]) == (name, method)]
-        gain = 100 * np.mean([r["daily"][-1] - r["whole"] for r in own]) if own else 0.0
-        if abs(gain) > 1:
-            found.append(f"{method} on {name} ({gain:+.1f})")
-    rate = float(np.median(music))
-    noise = 100 * (rate * (1 - rate) / MUSIC_TEST) ** 0.5
-    counted = [r for r in records if "iterations" in r]
-    taken = ", ".join(
+def page(records: list[Record]) -> dict[str, Any]:
+    """A table for each set; which cells differ by more than a point, and why EM is no quicker."""
+    pieces, fits = (where(records, part=part) for part in ("pieces", "fits"))
+    heads = ["method", "seeds", "pieces", "one fit", "difference, points", "new only", "days"]
+    found, outside = {}, []
+    for name in SEEDS:
+        rows = []
+        for method in METHODS:
+            own = where(pieces, set=name, method=method)
+            ten = where(fits, set=name, method=method)
+            if own:
+                rows.append(row(method, own, ten[0] if ten else {}))
+                gain = float(np.mean(gains(own)))
+                outside += [f"{method} on {name} ({gain:+.1f})"] if abs(gain) > 1 else []
+        found[name] = table([*heads, "of one fit", "of ten fits"], rows)
+    rate = float(np.median([r["whole"] for r in where(pieces, set="music")]))
+    taken = [
         f"{np.mean(r['iterations']['pieces'][1:]):.1f} against "
         f"{np.mean(r['iterations']['refits'][1:]):.1f} on {r['set']}"
-        for r in counted
-    )
-    return OUTSIDE.format(found=", ".join(found) or "none", n=MUSIC_TEST, noise=noise, taken=taken)
+        for r in (r for name in SEEDS for r in where(fits, set=name) if "iterations" in r)
+    ]
+    return found | {
+        "outside": ", ".join(outside) or "none",
+        "noise": 100 * (rate * (1 - rate) / MUSIC_TEST) ** 0.5,
+        "taken": ", ".join(taken),
+    }
 
 
-def _points(values: Any) -> str:
-    spread = f" ± {np.std(values, ddof=1):.1f}" if len(values) > 1 else ""
-    return f"{np.mean(values):+.1f}{spread}"
-
-
-def _mark(records: list[dict[str, Any]]) -> str:
-    """Mark what was measured by an earlier code."""
-    return "" if all("n_epochs" in record for record in records) else " \\*"
-
-
-def _of(records: list[dict[str, Any]], key: str) -> list[float]:
-    return [record[key] for record in records]
-
-
-def _spread(values: Any) -> str:
-    spread = f" ± {np.std(values, ddof=1):.3f}" if len(values) > 1 else ""
-    return f"{np.mean(values):.3f}{spread}"
-
-
-def main() -> None:
-    """Run what the records lack, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--sets", nargs="+", choices=SEEDS, default=list(SEEDS))
-    parser.add_argument(
-        "--thorough", action="store_true", help="Then also ten fits, and new pieces alone."
-    )
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    for name in options.sets:
-        for seed, method in product(SEEDS[name], METHODS):
-            measure(options, name, method, seed)
-    for name, method in product(options.sets, METHODS) if options.thorough else ():
-        measure(options, name, method, SEEDS[name][0], otherwise=True)
-    write_atomically(options.out, page(read(options.records)))
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    """Records by set, method and seed; what was measured later is added to the earlier."""
-    found: dict[tuple[str, str, int], dict[str, Any]] = {}
-    for line in path.read_text().splitlines() if path.exists() else ():
-        record = json.loads(line)
-        found.setdefault((record["set"], record["method"], record["seed"]), {}).update(record)
-    return list(found.values())
-
-
-def measure(options: Any, name: str, method: str, seed: int, *, otherwise: bool = False) -> None:
-    """Measure what the records lack, and append it."""
-    key = {"set": name, "method": method, "seed": seed}
-    known = next((r for r in read(options.records) if key.items() <= r.items()), {})
-    last = "iterations" if method == "Dawid-Skene" else "pieces"
-    if (last if otherwise else "n_epochs") in known:
-        return
-    trial = Trial(method, name, seed)
-    record = key | (trial.otherwise() if otherwise else trial.in_pieces())
-    print(json.dumps(record), flush=True)
-    with options.records.open("a") as file:
-        file.write(json.dumps(record) + "\n")
+STUDY = Study(__file__, {"pieces": of_pieces, "fits": of_fits}, measure, page)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

@@ -17,12 +17,12 @@ A benchmark is a module that says three things::
 values that the page's text needs; the text stands beside the module, as Markdown (``NAME.md``) in
 which ``{accuracy}`` or ``{error:.1f}`` stand for values.
 
-``python -m benchmarks.NAME`` measures the cells that ``results/NAME.jsonl`` does not hold, adds
-each to it when it is done, and writes ``docs/results/NAME.md``. A killed run goes on where it
-stopped. A record is filed under the values of its cell and the checksum of the data it was measured
-on, and states the version, the commit and the date; a cell whose values or data have changed is
-measured anew. A section of a page (from one heading of level 2 to the next) for which the records
-have no figures stays as it stands in the page.
+``python -m benchmarks.NAME`` measures the cells that ``results/benchmarks/NAME.jsonl`` does not
+hold, adds each to it when it is done, and writes ``docs/results/NAME.md``. A killed run goes on
+where it stopped. A record is filed under the values of its cell and the checksum of the data it was
+measured on, and states the version, the commit and the date; a cell whose values or data have
+changed is measured anew. A section of a page (from one heading of level 2 to the next) for which
+the records have no figures stays as it stands in the page.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from itertools import islice, takewhile
 from multiprocessing import get_context
 from pathlib import Path
 from string import Formatter
+from tempfile import gettempdir
 from time import monotonic, process_time
 from typing import Any
 
@@ -106,7 +107,7 @@ class Study:
     @property
     def records(self) -> Path:
         """Where the records are kept."""
-        return ROOT / "results" / f"{self.name}.jsonl"
+        return ROOT / "results" / "benchmarks" / f"{self.name}.jsonl"
 
     # -- measuring ---------------------------------------------------------------------------------
 
@@ -351,6 +352,13 @@ def apart(command: Sequence[str], limit: float | None = None, **options: Any) ->
     return found
 
 
+def workspace(name: str) -> Path:
+    """Return a folder for a benchmark's large files, below MANYHANDS_WORK or the system's own."""
+    folder = Path(os.environ.get("MANYHANDS_WORK", gettempdir())) / f"manyhands-{name}"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 def peak_mb() -> float:
     """Return the peak resident memory of this process so far, in MB of 10^6 bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -367,23 +375,30 @@ def sections(text: str) -> dict[str, str]:
 
 
 def filled(section: str, values: Values) -> str | None:
-    """Put values into a section, lines one below the other; None if it lacks one of them."""
+    """Put values into a section, lines one below the other; None if it lacks one of them.
+
+    A paragraph that is nothing but an empty value is left out.
+    """
     names = {re.split(r"[.[]", name)[0] for _, name, *_ in Formatter().parse(section) if name}
     if not names <= {name for name, value in values.items() if value is not None}:
         return None
     known = {name: _one(values[name]) for name in names}
+    for name in (name for name, value in known.items() if value == ""):
+        section = re.sub(rf"^{{{name}}}\n+", "", section, flags=re.M)
     return section.format(**known)
 
 
 def _one(value: Any) -> Any:
-    lines = not isinstance(value, (str, int, float, np.number, Mapping))
-    return "\n".join(value).strip("\n") if lines else value
+    if isinstance(value, (str, int, float, np.number, Mapping)):
+        return value
+    each = list(value)
+    return "\n".join(each).strip("\n") if all(isinstance(e, str) for e in each) else each
 
 
 def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a Markdown table."""
+    """Return the lines of a Markdown table, and an empty one."""
     body = ["| " + " | ".join(row) + " |" for row in (heading, *rows)]
-    return [body[0], "|" + "---|" * len(heading), *body[1:]]
+    return [body[0], "|" + "---|" * len(heading), *body[1:], ""]
 
 
 def spread(
