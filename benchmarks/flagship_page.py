@@ -26,9 +26,8 @@ from peers import PEERS
 
 import manyhands
 from evidence import load_rows
-from evidence.records.latest import latest_records
-from evidence.records.packed import open_packed
-from evidence.records.records import LAST
+from evidence.records import LAST
+from evidence.store import latest_records, open_packed
 
 ROOT = Path(__file__).parents[1]
 POSTERIOR = "posterior of "

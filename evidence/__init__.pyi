@@ -1,10 +1,10 @@
 from .data.sets import Data as Data
 from .data.sets import load_data as load_data
-from .experiments.document import RowError as RowError
 from .experiments.loading import load_row as load_row
 from .experiments.loading import load_rows as load_rows
+from .experiments.nodes import RowError as RowError
 from .experiments.rows import Row as Row
-from .records.records import Record as Record
-from .records.store import read_records as read_records
-from .records.store import write_record as write_record
+from .records import Record as Record
 from .running.cells import run_cell as run_cell
+from .store import read_records as read_records
+from .store import write_record as write_record

@@ -215,8 +215,8 @@ def results(
     """
     from evidence.experiments.loading import load_experiments
     from evidence.pages.page import FORMATS, write_results
-    from evidence.records.reruns import read_reruns
-    from evidence.records.store import read_records
+    from evidence.reruns import read_reruns
+    from evidence.store import read_records
 
     rows, papers = load_experiments(experiments)
     chosen = list(papers.values()) if paper is None else [_find_paper(paper, papers)]
@@ -254,7 +254,7 @@ def _find_hanging(rows: list[Row], seeds: int, experiments: Path, results: Path)
     """Keep the rows that should run with more seeds."""
     from evidence.experiments.loading import load_experiments
     from evidence.pages.page import hanging_rows
-    from evidence.records.store import read_records
+    from evidence.store import read_records
 
     known, papers = load_experiments(experiments)
     records, found = read_records(results), set[str]()

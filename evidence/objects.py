@@ -53,8 +53,9 @@ def find_object(name: str, folder: str | Path | None = None) -> Any:
             f"{name!r} cannot be imported ({error}); install the module, or put it into the "
             "row's folder or the working directory"
         ) from error
-    if not attribute or not hasattr(module, attribute):
-        hint = did_you_mean(attribute, vars(module))
+    known = module.__all__ if module_name in (_MEASURES, _DATA) else dir(module)
+    if attribute not in known:
+        hint = did_you_mean(attribute, known)
         raise AnnotationError(f"the module {module_name!r} has no {attribute!r}{hint}")
     return getattr(module, attribute)
 

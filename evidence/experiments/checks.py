@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from evidence.data.sets import FOLDER_FILES
-from evidence.experiments.document import Document, Where
+from evidence.experiments.nodes import Document, Where
 from evidence.objects import data_source, did_you_mean, find_measure, find_object
-from evidence.records.records import SHORT, is_share
+from evidence.records import SHORT, is_share
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import BaseAggregator
 from manyhands.typing import LARGEST_SEED

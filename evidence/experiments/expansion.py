@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NoReturn
 
-from evidence.experiments.document import Node, fail
+from evidence.experiments.nodes import Node, fail
 from evidence.objects import did_you_mean
 
 _NAME = r"[A-Za-z_]\w*(?:\.\w+)*"

@@ -6,11 +6,11 @@
     citation: "Z. Chu, J. Ma, H. Wang. ... AAAI 2021."
     let: {...}        # named values; see `evidence.experiments.expansion`
     instead_of_auto: {scaling: standard}  # see `without_auto`
-    tables: [...]     # with their rows; see `evidence.experiments.tables`
-    figures: [...]    # see `evidence.experiments.plans`
+    tables: [...]     # with their rows; see `evidence.experiments.rows`
+    figures: [...]    # see `evidence.experiments.papers`
     sheets: {...}     # titles of drawings that several figures share
     rows: [...]       # rows that no table describes
-    claims: [...]     # see `evidence.experiments.claims`
+    claims: [...]     # see `evidence.experiments.papers`
 
 This is ``<paper>.yaml``. A file without title, tables, figures, rows and claims is a single row,
 ``<method>/<row>.yaml``; without an ``id``, its id is ``<method>/<row>``.
@@ -21,28 +21,34 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from evidence.experiments.claims import read_claim
-from evidence.experiments.document import Document, Node, fail, read_yaml
 from evidence.experiments.expansion import Expander, Scope
+from evidence.experiments.nodes import Document, Node, fail, read_yaml
 from evidence.experiments.papers import (
     CURVES,
     OWN,
     FigurePlan,
     Paper,
     TablePlan,
-    column_of,
-    paper_of,
-    table_of,
-)
-from evidence.experiments.plans import (
     check_ids,
     check_texts,
+    column_of,
+    paper_of,
     places,
+    read_claim,
     read_figure,
     read_table,
+    table_of,
 )
-from evidence.experiments.rows import Row, has_parameter, read_row, without_auto
-from evidence.experiments.tables import ROW, plan_of, row_of, rows_of_table
+from evidence.experiments.rows import (
+    ROW,
+    Row,
+    has_parameter,
+    plan_of,
+    read_row,
+    row_of,
+    rows_of_table,
+    without_auto,
+)
 from evidence.objects import did_you_mean
 from manyhands.exceptions import AnnotationError
 

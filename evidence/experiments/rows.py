@@ -1,18 +1,61 @@
-"""Rows: what to run, where the result is shown, and what the paper printed."""
+"""Rows: what to run, where the result is shown, and what the paper printed.
+
+A table (and a figure that has rows of its own) describes its rows together::
+
+    - id: table1
+      title: "Table 1: test accuracy"
+      base:                                     # fields of all rows
+        id: $folder/chu2021_${set}_$slug
+        data: {name: $set}
+        estimator: {class: $class, params: {<<: [$params, $protocol]}}
+        seeds: [0, 1, 2, 3, 4]
+      columns:                                  # and those of a column
+        LabelMe: {set: labelme, protocol: {max_epochs: 25}}
+        Music: {set: music, protocol: {max_epochs: 100}}
+      rows:                                     # of a row, by its label
+        CoNAL: {folder: conal, class: CoNALClassifier, params: {}}
+      points:                                   # of every point of a sweep; optional
+        - {params: {gap_weight: 0.0}, slug: lambda_0}
+      cells:                                    # of single rows in a column; optional
+        CoNAL: {Music: null}                    # null: there is no such row
+
+A row takes the fields of ``base``, its column, its row, its point and its cell, in this order;
+later ones override earlier ones. Fields may refer to each other by name, also to fields that are
+not keys of a row. ``label``, ``column``, ``table``, ``citation`` and ``slug`` (of the label) are
+filled in.
+
+Figures that a paper prints are a list of texts per row, such as "87.12 ± 0.55"::
+
+    printed:
+      metric: accuracy              # a list if a figure has several, as "0.818 / 0.817"
+      percent: true                 # figures are divided by 100; default: false
+      n: 5                          # repetitions, and how the epoch was chosen; optional
+      selection: gold validation
+      columns: [LabelMe, Music]     # default: those of the table
+      figures:
+        DL-MV: [79.83 ± 0.34, 72.53 ± 0.41]
+        CoNAL: [87.12 ± 0.55, "-"]  # nothing is printed here
+
+A row or column of the table with another name in print has ``printed_row: name`` or
+``printed_column: name``.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from evidence.experiments.checks import DEVICES, OWN_SEED, check_row
-from evidence.experiments.document import Document, Node
-from evidence.objects import find_object
-from evidence.records.records import digest
+from evidence.experiments.expansion import Expander, Scope
+from evidence.experiments.nodes import Document, Node
+from evidence.objects import did_you_mean, find_object
+from evidence.records import digest
 from manyhands.exceptions import AnnotationError
 
 
@@ -48,7 +91,7 @@ class Row:
 
     See Also
     --------
-    evidence.experiments.tables : How rows are written.
+    evidence.experiments.rows : How rows are written.
     """
 
     id: str
@@ -248,3 +291,192 @@ def _automatic(name: str, folder: Path) -> frozenset[str]:
     except (AnnotationError, TypeError, ValueError):
         return frozenset()  # The check of the row names the mistake, with its line.
     return frozenset(key for key, each in parameters.items() if each.default == "auto")
+
+
+# -- the rows of a table ---------------------------------------------------------------------------
+
+
+ROW = (
+    "id",
+    "label",
+    "citation",
+    "table",
+    "column",
+    "data",
+    "estimator",
+    "seeds",
+    "holdout",
+    "device",
+    "extra",
+    "watch",
+    "published",
+    "deviations",
+)
+"""Fields of a row; all others are names that these can refer to."""
+
+_OF_ITSELF = ("slug", "printed_row", "printed_column")
+"""Names that the loader itself uses."""
+
+_OF_ROWS = ("base", "points", "cells", "printed")
+"""Parts of a table that describe its rows, not the table itself."""
+
+
+def rows_of_table(expander: Expander, table: Node, scope: Scope) -> Iterator[Node]:
+    """Yield the rows that a table or figure describes, expanded."""
+    parts = expander.fields(table, scope)
+    if "base" not in parts:
+        return
+    base = expander.mapping(parts["base"], scope)
+    columns, rows = (expander.entries(parts[name], scope) for name in ("columns", "rows"))
+    cells = {
+        label: expander.mapping(node, scope)
+        for label, node in expander.mapping(parts.get("cells", _nothing(table)), scope).items()
+    }
+    _check_cells(expander, cells, list(rows), list(columns))
+    printed = expander.mapping(parts.get("printed", _nothing(table)), scope)
+    if printed:
+        labels = [Node(name, table.line) for name in columns]
+        printed = {"columns": Node(labels, table.line), **printed}
+    for column, of_column in columns.items():
+        placed = {"table": parts["id"], **base, **of_column}
+        placed["column"] = placed.pop("label")
+        for label, of_row in rows.items():
+            own = cells.get(label, {}).get(column)
+            if own is not None and own.value is None:
+                continue
+            of_cell = {} if own is None else expander.mapping(own, scope)
+            fields = {**placed, **of_row}
+            for point in _points(expander, parts, fields, scope):
+                every = {**fields, **point, **of_cell}
+                inner = Scope(every, scope)
+                found = published(expander, printed, every, inner) if printed else None
+                if found is not None:
+                    every["published"] = found
+                yield row_of(expander, every, inner, of_row["label"].line)
+
+
+def row_of(expander: Expander, fields: dict[str, Node], scope: Scope, line: int) -> Node:
+    """Return a row with only the fields in `ROW`, expanded."""
+    expander.name({k: v for k, v in fields.items() if k not in (*ROW, *_OF_ITSELF)})
+    return Node({k: expander.value_of(k, scope) for k in fields if k in ROW}, line)
+
+
+def plan_of(expander: Expander, table: Node, scope: Scope) -> Node:
+    """Return the description of a table or figure itself, with only names of columns and rows."""
+    found = {}
+    for key, node in expander.fields(table, scope).items():
+        if key in _OF_ROWS:
+            continue
+        head, within = expander.head(node, scope)
+        if key in ("columns", "rows") and isinstance(head.value, dict):
+            names = expander.fields(head, within)
+            found[key] = Node([Node(name, part.line) for name, part in names.items()], node.line)
+        else:
+            found[key] = expander.expand(node, scope)
+    return Node(found, table.line)
+
+
+def _points(
+    expander: Expander, parts: dict[str, Node], fields: dict[str, Node], scope: Scope
+) -> list[dict[str, Node]]:
+    if "points" not in parts:
+        return [{}]
+    inner = Scope(fields, scope)
+    points, within = expander.head(parts["points"], inner)
+    if not isinstance(points.value, list):
+        expander.fail(points, f"points are {points.plain()!r}; write a list of mappings")
+    return [
+        # Expand a point made by a loop here, where the loop's names are known.
+        expander.mapping(point if of.names is inner.names else expander.expand(point, of), inner)
+        for point, of in expander.items(points, within)
+    ]
+
+
+def _check_cells(
+    expander: Expander, cells: dict[str, dict[str, Node]], rows: list[str], columns: list[str]
+) -> None:
+    for label, of_columns in cells.items():
+        for column, node in of_columns.items():
+            if label not in rows or column not in columns:
+                expander.fail(node, f"cells: there is no row {label!r} in a column {column!r}")
+
+
+def _nothing(table: Node) -> Node:
+    return Node(None, table.line)
+
+
+# -- printed figures -------------------------------------------------------------------------------
+
+
+_KEYS = ("metric", "percent", "n", "selection", "columns", "figures")
+_FIGURE = re.compile(r"(-?\d*\.?\d+)(?: *± *(\d*\.?\d+))?")
+_NOTHING = "-"
+
+
+def published(
+    expander: Expander, printed: Mapping[str, Node], fields: Mapping[str, Node], scope: Scope
+) -> Node | None:
+    """Return the field ``published`` of a row, None if the paper prints nothing.
+
+    Parameters
+    ----------
+    expander : Expander
+    printed : mapping of str to Node
+        The table's field ``printed``, values not expanded.
+    fields : mapping of str to Node
+        Fields of the row, among them ``label`` and ``column``.
+    scope : Scope
+        In which these are expanded.
+
+    Raises
+    ------
+    RowError
+        If a text is not a figure, or a row has more or fewer figures than there are columns.
+    """
+    for key, node in printed.items():
+        if key not in _KEYS:
+            hint = did_you_mean(key, _KEYS)
+            expander.fail(node, f"printed has no {key!r}{hint}; it has {', '.join(_KEYS)}")
+    names = [
+        expander.expand(fields.get(f"printed_{part}", fields[name]), scope).value
+        for part, name in (("row", "label"), ("column", "column"))
+    ]
+    columns = expander.expand(printed["columns"], scope).plain()
+    line = expander.mapping(printed["figures"], scope).get(names[0])
+    if line is None or names[1] not in columns:
+        return None
+    figures = expander.expand(line, scope)
+    if not isinstance(figures.value, list) or len(figures.value) != len(columns):
+        expander.fail(line, f"{figures.plain()!r} are not {len(columns)} figures, one per column")
+    figure = figures.value[columns.index(names[1])]
+    if figure.value == _NOTHING:
+        return None
+    more = {
+        key: expander.expand(printed[key], scope) for key in ("n", "selection") if key in printed
+    }
+    percent = "percent" in printed and expander.expand(printed["percent"], scope).value
+    metric = expander.expand(printed["metric"], scope)
+    several = isinstance(metric.value, list)
+    metrics = metric.value if several else [metric]
+    texts = str(figure.value).split("/")
+    if len(texts) != len(metrics):
+        expander.fail(figure, f"{figure.value!r} is not a figure of each of {metric.plain()!r}")
+    found = [
+        Node({"metric": name, **_read(expander, figure, text, bool(percent)), **more}, figure.line)
+        for name, text in zip(metrics, texts, strict=True)
+    ]
+    return Node(found, figure.line) if several else found[0]
+
+
+def _read(expander: Expander, figure: Node, text: str, percent: bool) -> dict[str, Node]:
+    """Read "87.12 ± 0.55"; decimal arithmetic makes 87.12 % equal 0.8712 to the last bit."""
+    match = _FIGURE.fullmatch(text.strip())
+    if match is None:
+        expander.fail(figure, f"{text.strip()!r} is no figure; write it such as 87.12 ± 0.55")
+    scale = Decimal(100 if percent else 1)
+    values = {"value": match[1], "sd": match[2]}
+    return {
+        name: Node(float(Decimal(value) / scale), figure.line)
+        for name, value in values.items()
+        if value is not None
+    }

@@ -9,8 +9,8 @@ import numpy as np
 
 from evidence.pages.document import Block, Items, Paragraph, Section, Table
 from evidence.pages.words import DASH, NOT_RUN
-from evidence.records.records import Record
-from evidence.records.reruns import Rerun
+from evidence.records import Record
+from evidence.reruns import Rerun
 
 if TYPE_CHECKING:
     from evidence.experiments.papers import Paper

@@ -26,9 +26,9 @@ from evidence.pages.origin import gap_section, origin_section
 from evidence.pages.tables import table_section, verdict_hangs
 from evidence.pages.verdicts import judge
 from evidence.pages.words import figure_file
-from evidence.records.latest import latest_records
-from evidence.records.records import Record
-from evidence.records.reruns import Rerun
+from evidence.records import Record
+from evidence.reruns import Rerun
+from evidence.store import latest_records
 from manyhands.files import write_atomically
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from evidence.pages.words import (
     quoted,
     unequal_seeds,
 )
-from evidence.records.records import LAST, ORACLE, SELECTIONS, SHARES, Record, is_share
+from evidence.records import LAST, ORACLE, SELECTIONS, SHARES, Record, is_share
 
 if TYPE_CHECKING:
     from evidence.experiments.papers import Paper, TablePlan

@@ -11,11 +11,11 @@ import numpy as np
 from scipy import stats
 
 from evidence.experiments.papers import row_ids
-from evidence.records.records import LAST, ORACLE, SHARES, SHORT, is_share, noted
+from evidence.records import LAST, ORACLE, SHARES, SHORT, is_share, noted
 
 if TYPE_CHECKING:
     from evidence.experiments.rows import Row
-    from evidence.records.records import Record
+    from evidence.records import Record
 
 HOLDS, FAILS = "holds", "does not hold"
 UNDECIDED = "undecided"
@@ -64,7 +64,7 @@ class Measure:
     metric : str
         Accuracy or macro-F1, a measure in ``extra``, or, with ``at``, a column of the history.
     selection : str
-        How the epoch was chosen; see `evidence.records.records.SELECTIONS`.
+        How the epoch was chosen; see `evidence.records.SELECTIONS`.
     at : {"first", "last"}, tuple of str and float, or None
         The first or last row of the history that has a value, or the row where another column has
         this number.

@@ -12,7 +12,7 @@ import numpy as np
 from evidence.experiments.papers import column_of
 from evidence.pages.document import Block, Items, Paragraph
 from evidence.pages.verdicts import by_seed, show
-from evidence.records.records import ORACLE, SHARES, SHORT, Record
+from evidence.records import ORACLE, SHARES, SHORT, Record
 
 if TYPE_CHECKING:
     from evidence.experiments.papers import FigurePlan, Paper

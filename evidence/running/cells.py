@@ -22,9 +22,9 @@ import manyhands
 from evidence.data.sets import Data, checksum, load_data
 from evidence.experiments.papers import paper_of
 from evidence.experiments.rows import Row
-from evidence.measures.training import held_out_likelihood
+from evidence.measures import held_out_likelihood
 from evidence.objects import find_measure
-from evidence.records.records import (
+from evidence.records import (
     GOLD,
     HELD_OUT,
     LAST,

@@ -11,7 +11,7 @@ from typing import Protocol
 from evidence.experiments.papers import paper_of, table_of
 from evidence.experiments.rows import Row
 from evidence.objects import did_you_mean
-from evidence.records.records import digest
+from evidence.records import digest
 from manyhands.exceptions import AnnotationError
 
 KEPT = "done before"

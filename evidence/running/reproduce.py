@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from evidence.experiments.rows import Row
-from evidence.records.store import pack
 from evidence.running.plan import (
     ANEW,
     MISSING,
@@ -26,6 +25,7 @@ from evidence.running.plan import (
     list_cells,
 )
 from evidence.running.pool import run_cells
+from evidence.store import pack
 
 
 def reproduce(

@@ -9,10 +9,8 @@ from typing import Any
 
 from evidence.experiments.papers import paper_of
 from evidence.experiments.rows import Row
-from evidence.records.latest import latest_records
-from evidence.records.records import digest
-from evidence.records.reruns import Rerun, add_rerun, read_reruns
-from evidence.records.store import read_records
+from evidence.records import digest
+from evidence.reruns import Rerun, add_rerun, read_reruns
 from evidence.running.plan import (
     COMPARE,
     DIFFERENT,
@@ -28,6 +26,7 @@ from evidence.running.plan import (
     deadline_in,
 )
 from evidence.running.pool import run_cells
+from evidence.store import latest_records, read_records
 from manyhands.exceptions import AnnotationError
 
 

@@ -19,7 +19,7 @@ from evidence.experiments.papers import (
     paper_of,
 )
 from evidence.experiments.rows import Row
-from evidence.records.records import (
+from evidence.records import (
     GOLD,
     HELD_OUT,
     LAST,
@@ -67,7 +67,7 @@ import torch
 
 import manyhands.datasets.demo
 import evidence.data.variants
-import evidence.running.worker
+import evidence.running.pool
 from evidence.running import cells
 """
 """What a worker process imports before its first run."""

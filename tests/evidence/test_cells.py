@@ -22,7 +22,7 @@ from evidence import load_data, load_row, read_records, run_cell, write_record
 from evidence.data import variants
 from evidence.data.sets import Data
 from evidence.data.variants import with_fewer_instances
-from evidence.records.records import GOLD, HELD_OUT, LAST, ORACLE, SELECTIONS
+from evidence.records import GOLD, HELD_OUT, LAST, ORACLE, SELECTIONS
 from evidence.running.cells import _chosen, _kept, commit
 from manyhands import AggregatedClassifier, AnnotationTable, CoNALClassifier, CrowdLayerClassifier
 from manyhands.exceptions import AnnotationError

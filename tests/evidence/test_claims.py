@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evidence.experiments.document import RowError
 from evidence.experiments.loading import load_experiments, load_paper
+from evidence.experiments.nodes import RowError
 from evidence.experiments.papers import (
     Claim,
     Level,
@@ -17,7 +17,7 @@ from evidence.experiments.papers import (
 from evidence.pages.document import to_markdown
 from evidence.pages.page import hanging_rows, make_page
 from evidence.pages.verdicts import judge, paired_interval
-from evidence.records.records import (
+from evidence.records import (
     HELD_OUT,
     LAST,
     ORACLE,

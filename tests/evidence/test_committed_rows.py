@@ -11,10 +11,8 @@ import pytest
 
 from evidence.data.sets import checksum, load_data
 from evidence.pages.page import write_results
-from evidence.records.latest import latest_records
-from evidence.records.packed import open_packed, packed_papers
-from evidence.records.reruns import read_reruns
-from evidence.records.store import read_records
+from evidence.reruns import read_reruns
+from evidence.store import latest_records, open_packed, packed_papers, read_records
 from manyhands import (
     AveragedCrowdClassifier,
     CoNALClassifier,

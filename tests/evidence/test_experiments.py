@@ -10,9 +10,9 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from evidence import RowError, load_rows
-from evidence.experiments.document import read_yaml
 from evidence.experiments.expansion import Expander, Scope, slug
 from evidence.experiments.loading import load_experiments, load_paper, load_row
+from evidence.experiments.nodes import read_yaml
 from evidence.objects import find_object
 from manyhands import AggregatedClassifier, CoNALClassifier, DawidSkene
 from manyhands.exceptions import AnnotationError, MissingExtraError

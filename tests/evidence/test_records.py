@@ -15,12 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evidence import Data, Record, load_data, read_records, write_record
+from evidence import Data, Record, load_data, read_records, store, write_record
 from evidence.data.sets import checksum
-from evidence.records import packed
-from evidence.records.histories import Histories, to_parquet
-from evidence.records.records import cell_key, digest_of_figures
-from evidence.records.store import find, find_equal, pack
+from evidence.records import cell_key, digest_of_figures
+from evidence.store import Histories, find, find_equal, pack, to_parquet
 from manyhands import AnnotationTable, DawidSkene, load_demo
 from manyhands.files import write_atomically
 
@@ -200,7 +198,7 @@ def test_a_packing_that_is_killed_loses_nothing(tmp_path, monkeypatch, killed_be
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(packed, "write_atomically", killed)
+        patch.setattr(store, "write_atomically", killed)
         if killed_before == "unlink":
             patch.setattr(Path, "unlink", interrupted)
         with pytest.raises(KeyboardInterrupt):
@@ -219,7 +217,7 @@ def test_a_packing_that_is_killed_loses_nothing(tmp_path, monkeypatch, killed_be
 PACK_ONE_BY_ONE = """
 import os, pickle, sys
 import numpy
-from evidence.records.store import pack, write_record
+from evidence.store import pack, write_record
 
 tasks = "/proc/self/task"
 before = len(os.listdir(tasks)) if os.path.isdir(tasks) else 0

@@ -20,14 +20,13 @@ from evidence.experiments.loading import load_row
 from evidence.experiments.papers import Paper, TablePlan
 from evidence.pages.document import to_markdown
 from evidence.pages.page import make_page
-from evidence.records.latest import latest_records
-from evidence.records.records import first_difference
-from evidence.records.reruns import RERUNS, add_rerun, read_reruns
-from evidence.records.store import read_records, write_record
+from evidence.records import first_difference
+from evidence.reruns import RERUNS, add_rerun, read_reruns
 from evidence.running import cells
 from evidence.running.plan import list_cells, select_rows
 from evidence.running.reproduce import reproduce
 from evidence.running.rerun import rerun
+from evidence.store import latest_records, read_records, write_record
 from manyhands.exceptions import AnnotationError
 from manyhands.files import file_lock
 

@@ -16,14 +16,13 @@ from evidence.pages.document import Figure, to_html, to_markdown
 from evidence.pages.page import make_page, write_results
 from evidence.pages.verdicts import judge
 from evidence.pages.words import deviations
-from evidence.records.latest import latest_records
-from evidence.records.records import (
+from evidence.records import (
     GOLD,
     LAST,
     ORACLE,
 )
-from evidence.records.reruns import Rerun
-from evidence.records.store import read_records, write_record
+from evidence.reruns import Rerun
+from evidence.store import latest_records, read_records, write_record
 from tests.evidence.conftest import (
     line_of,
     make_paper,

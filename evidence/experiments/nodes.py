@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from evidence.objects import did_you_mean
-from evidence.records.records import SHARES, is_share
+from evidence.records import SHARES, is_share
 from manyhands.exceptions import AnnotationError, raise_missing_extra
 
 _EXPONENT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+")
