@@ -11,12 +11,7 @@ import numpy as np
 from manyhands.annotations.arrays import from_arrays
 from manyhands.annotations.columns import SOURCES, Columns, read_sources
 from manyhands.annotations.duplicates import Duplicates, ages_of, without_duplicates
-from manyhands.annotations.encoding import (
-    declared_classes,
-    encode,
-    make_vocabulary,
-    missing_mask,
-)
+from manyhands.annotations.encoding import declared_classes, encode, make_vocabulary, missing_mask
 from manyhands.annotations.groups import ALONE, groups_of_rows
 from manyhands.annotations.ids import (
     GIVEN,

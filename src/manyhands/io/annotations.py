@@ -18,9 +18,8 @@ from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import find_name
 from manyhands.io.contents import Shown, shown_beside, shown_of
 from manyhands.io.exports.documents import open_documents
-from manyhands.io.exports.formats import SIMPLE, is_paired, matching
-from manyhands.io.exports.layouts import wide_columns
-from manyhands.io.exports.parsing import Document
+from manyhands.io.exports.formats import is_paired, matching
+from manyhands.io.exports.parsing import Document, columns_as_text
 from manyhands.io.exports.policy import Repeats
 from manyhands.io.exports.reading import Choices, items_of_table, read_documents, report_losses
 from manyhands.io.exports.records import AnnotatorFrom, Asked, Export
@@ -496,7 +495,7 @@ def _may_be_wide(document: Document) -> bool:
     if len(set(header)) < max(len(header), 3):
         return False
     worker, label = (find_name(header, name, name) in header for name in ("worker", "label"))
-    return not worker and (not label or may_be_wide(wide_columns(document)))
+    return not worker and (not label or may_be_wide(columns_as_text(document)))
 
 
 def is_export(path: PathLike) -> bool:
@@ -507,7 +506,7 @@ def is_export(path: PathLike) -> bool:
         forms = [form for d in open_documents(path, most=_HEAD) for form in matching(d)[:1]]
     except AnnotationError:
         return False
-    return any(form.sure and form.name not in SIMPLE for form in forms)
+    return any(form.sure and not form.is_layout for form in forms)
 
 
 def _is_named(task: str | Sequence[str], document: Document) -> bool:

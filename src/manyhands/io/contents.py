@@ -11,8 +11,7 @@ from typing import Any, Final
 from manyhands.exceptions import silenced
 from manyhands.io.columns import find_column
 from manyhands.io.exports.documents import open_documents
-from manyhands.io.exports.layouts import SHOWN
-from manyhands.io.exports.records import Export
+from manyhands.io.exports.records import CONTENT, Export
 from manyhands.io.files import PathLike, is_typed, suffix_of
 from manyhands.io.frames import read_frame
 from manyhands.io.sheets import UNSTATED, Stated
@@ -55,7 +54,7 @@ def shown_of(export: Export | None) -> Shown | None:
     It is the first field with a name such as "text" or "image"; without one, the longest text.
     """
     columns = {} if export is None else export.items.columns
-    name = next((name for name in columns if name.lower() in SHOWN), None) or _longest(columns)
+    name = next((name for name in columns if name.lower() in CONTENT), None) or _longest(columns)
     if export is None or name is None:
         return None
     return Shown.of(name, export.items.ids.tolist(), columns[name])
@@ -116,7 +115,7 @@ def with_shown(columns: Mapping[str, list[Any]], shown: Shown | None) -> dict[st
 
 def _shown_names(names: Iterable[str], taken: Iterable[str]) -> list[str]:
     used = set(taken)
-    return [name for name in names if name.strip().lower() in SHOWN and name not in used]
+    return [name for name in names if name.strip().lower() in CONTENT and name not in used]
 
 
 def _longest(columns: Mapping[str, Sequence[Any]]) -> str | None:

@@ -10,13 +10,7 @@ from manyhands.annotations import PASSES
 from manyhands.annotations.encoding import make_vocabulary, missing_mask, tidy
 from manyhands.annotations.passes import pass_kinds, read_marks, warn_of_unused
 from manyhands.exceptions import AnnotationError
-from manyhands.io.columns import (
-    Frame,
-    canonical,
-    preview,
-    with_column,
-    with_missing,
-)
+from manyhands.io.columns import Frame, canonical, preview, with_column, with_missing
 from manyhands.typing import AnyArray
 
 

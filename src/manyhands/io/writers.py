@@ -17,18 +17,14 @@ from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.files import refuse_foreign, write_atomically
 from manyhands.io.consensus_labels import ACCEPT, ENOUGH, Consensus, consensus
 from manyhands.io.contents import Shown, shown_of, with_shown
+from manyhands.io.exports.contract import Writer
+from manyhands.io.exports.formats import WRITERS
 from manyhands.io.exports.records import Export
+from manyhands.io.exports.written import ItemFields, Record, by_task
 from manyhands.io.files import PathLike
 from manyhands.io.frames import check_table_path, write_table
-from manyhands.io.tool_records import ANNOTATIONS, LABELS, ItemFields, Record, by_task
 
-SUFFIXES: Final = {
-    "label-studio": ".json",
-    "prodigy": ".jsonl",
-    "argilla": ".json",
-    "doccano": ".jsonl",
-    "datasets": "",
-}
+SUFFIXES: Final = {name: writer.suffix for name, writer in WRITERS.items()} | {"datasets": ""}
 """Formats of tools, and how the names of their files end; ``datasets`` is a folder."""
 
 TARGETS: Final = ("table", *SUFFIXES)
@@ -141,11 +137,10 @@ def write_consensus(
         columns = found.columns()
         columns |= items.columns(found.tasks.tolist(), columns)
         return _write_dataset(path, columns, f"Labels of {len(found.tasks):,} instances ({method})")
-    make = LABELS[to]
-    rows = range(len(found.tasks))
-    if to == "prodigy":
+    writer, rows = WRITERS[to], range(len(found.tasks))
+    if writer.least_certain_first:
         rows = np.argsort(found.probability, kind="stable").tolist()
-    return _write_records(path, (make(found, i, items, method) for i in rows))
+    return _write_records(path, (writer.label(found, i, items, method) for i in rows))
 
 
 def check_target(path: PathLike, to: str) -> Path:
@@ -221,13 +216,14 @@ def write_annotations(
     path = check_target(path, to)
     require_table(table)
     require_annotators(table, "writing annotations")
-    if to == "doccano":
+    writer = WRITERS.get(to)
+    if writer is not None and writer.annotations is None:
         raise AnnotationError(
-            "to='doccano' has no place for annotators: doccano takes all that is imported for one "
-            "person's; write labels, or a table (.csv, .parquet)"
+            f"to={to!r} has no place for annotators: {writer.no_annotators}; write labels, or a "
+            "table (.csv, .parquet)"
         )
     items = ItemFields(export, to)
-    if to in ("table", "datasets"):
+    if writer is None or writer.annotations is None:
         columns = _long_columns(table)
         if items.question != "label":
             columns["question"] = [items.question] * len(columns["task"])
@@ -235,8 +231,8 @@ def write_annotations(
         if to == "table":
             return write_table(path, columns, keep_formulas=keep_formulas, excel=excel)
         return _write_dataset(path, columns, f"{table.n_annotations:,} annotations")
-    _warn_of_what_is_lost(table, to)
-    return _write_records(path, ANNOTATIONS[to](table, by_task(table, export), items))
+    _warn_of_what_is_lost(table, writer)
+    return _write_records(path, writer.annotations(table, by_task(table, export), items))
 
 
 def _long_columns(table: AnnotationTable) -> dict[str, list[Any]]:
@@ -262,17 +258,18 @@ def _long_columns(table: AnnotationTable) -> dict[str, list[Any]]:
     return columns
 
 
-def _warn_of_what_is_lost(table: AnnotationTable, to: str) -> None:
+def _warn_of_what_is_lost(table: AnnotationTable, writer: Writer) -> None:
     lost = {
         "weights": table.weights is not None,
         "sources other than 'observed'": table.sources is not None and bool(table.sources.any()),
         "families of annotators": table.groups is not None,
-        "abstentions (they become skips)": to == "label-studio" and len(table.abstentions) > 0,
-        "skips (they become abstentions)": to == "argilla" and len(table.skips) > 0,
+        "abstentions (they become skips)": "abstain" not in writer.passes
+        and len(table.abstentions) > 0,
+        "skips (they become abstentions)": "skip" not in writer.passes and len(table.skips) > 0,
     }
     found = ", ".join(name for name, is_lost in lost.items() if is_lost)
     if found:
-        warn_caller(f"to={to!r} has no place for {found}; a table (.csv, .parquet) has")
+        warn_caller(f"to={writer.name!r} has no place for {found}; a table (.csv, .parquet) has")
 
 
 # -- files ----------------------------------------------------------------------------------------

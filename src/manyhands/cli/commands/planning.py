@@ -290,7 +290,7 @@ def _prices(path: Path, options: dict[str, Any]) -> dict[Any, float]:
 def _write_tasks(path: Path, batch: Any, export: Any) -> None:
     """Write Label Studio tasks, each with whom to ask."""
     from manyhands.io import write_atomically
-    from manyhands.io.tool_records import ItemFields
+    from manyhands.io.exports.written import ItemFields
 
     items = ItemFields(export, "label-studio")
     tasks = [

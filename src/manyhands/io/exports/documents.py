@@ -18,7 +18,8 @@ from typing import Any
 
 from manyhands.exceptions import AnnotationError, raise_missing_extra
 from manyhands.io.archives import MOST_FILES, bomb, check_members
-from manyhands.io.exports.parsing import INCEPTION, Document, as_table, parse
+from manyhands.io.exports.inception import INCEPTION
+from manyhands.io.exports.parsing import Document, as_table, parse
 from manyhands.io.files import PathLike, existing_file, naming
 from manyhands.io.sheets import UNSTATED, Stated, read_sheet
 from manyhands.io.workbooks import own_sheets, refuse_other_programs

@@ -1,10 +1,8 @@
-"""One table of formats: how each is recognised by content, and which function reads it."""
+"""All formats and tools, and how the format of a document is recognised by its content."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from manyhands.annotations.wide import (
@@ -21,185 +19,78 @@ from manyhands.annotations.wide import (
 )
 from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import find_name
-from manyhands.io.exports import folders, json_tools, label_studio, layouts, platforms, votes
-from manyhands.io.exports.parsing import Document
-from manyhands.io.exports.records import Asked, Gathered
-
-JSON, TABLE, ANY = "JSON", "table", "any"
-
-
-@dataclass(frozen=True)
-class Format:
-    """A format.
-
-    Attributes
-    ----------
-    name, title : str
-        For arguments, and for people.
-    kind : {"JSON", "table", "any"}
-    matches : function of a document
-        Whether the content is of this format; its docstring is the rule in words.
-    read : function
-    sure : bool
-        If False, the content may mean something else, and the format must be named.
-    certain : function of a document, optional
-        Whether this document is sure to be of the format, though others that match are not.
-    or_else : str
-        What else to pass if the content means something else.
-    """
-
-    name: str
-    title: str
-    kind: str
-    matches: Callable[[Document], bool]
-    read: Callable[[Document, Gathered, Asked], None]
-    sure: bool = True
-    certain: Callable[[Document], bool] | None = None
-    or_else: str = ""
-
-    def is_sure(self, document: Document) -> bool:
-        """Whether the content of a document that matches means nothing else."""
-        return self.sure or (self.certain is not None and self.certain(document))
-
-    @property
-    def rule(self) -> str:
-        """How it is recognised, in words."""
-        return " ".join((self.matches.__doc__ or "").split()).rstrip(".")
-
+from manyhands.io.exports import (
+    appen,
+    argilla,
+    brat,
+    counts,
+    cvat,
+    doccano,
+    get_another_label,
+    goemotions,
+    ground_truth,
+    inception,
+    label_lists,
+    label_studio,
+    labelbox,
+    lewidi,
+    lists,
+    long,
+    mace,
+    mturk,
+    peerannot,
+    potato,
+    prodigy,
+    snow,
+    superannotate,
+    toloka,
+    wide,
+    zooniverse,
+)
+from manyhands.io.exports.contract import ANY, JSON, TABLE, Format
+from manyhands.io.exports.parsing import Document, columns_as_text
+from manyhands.io.exports.records import Asked
 
 FORMATS = (
-    Format(
-        "label-studio",
-        "Label Studio, JSON",
-        JSON,
-        label_studio.is_full,
-        label_studio.read_full,
-    ),
-    Format(
-        "label-studio-min",
-        "Label Studio, JSON-MIN",
-        JSON,
-        label_studio.is_minimal,
-        label_studio.read_minimal,
-    ),
-    Format("prodigy", "Prodigy, db-out", JSON, json_tools.is_prodigy, json_tools.read_prodigy),
-    Format("labelbox", "Labelbox, NDJSON", JSON, json_tools.is_labelbox, json_tools.read_labelbox),
-    Format("argilla", "Argilla 2", JSON, json_tools.is_argilla, json_tools.read_argilla),
-    Format(
-        "ground-truth",
-        "SageMaker Ground Truth, worker responses",
-        JSON,
-        folders.is_ground_truth,
-        folders.read_ground_truth,
-    ),
-    Format(
-        "ground-truth-manifest",
-        "SageMaker Ground Truth, output manifest",
-        JSON,
-        folders.is_manifest,
-        folders.read_manifest,
-    ),
-    Format(
-        "superannotate",
-        "SuperAnnotate",
-        JSON,
-        folders.is_superannotate,
-        folders.read_superannotate,
-    ),
-    Format("cvat", "CVAT, XML 1.1 or REST", JSON, folders.is_cvat, folders.read_cvat),
-    Format("brat", "brat, standoff", JSON, folders.is_brat, folders.read_brat),
-    Format("inception", "INCEpTION, UIMA CAS", JSON, folders.is_inception, folders.read_inception),
-    Format("lewidi", "LeWiDi", JSON, layouts.is_lewidi, layouts.read_lewidi),
-    Format("peerannot", "peerannot", JSON, layouts.is_peerannot, layouts.read_peerannot),
-    Format("potato", "Potato, user_state.json", JSON, layouts.is_potato, layouts.read_potato),
-    Format("doccano", "doccano since 1.4", JSON, json_tools.is_doccano, json_tools.read_doccano),
-    Format(
-        "doccano-old",
-        "doccano before 1.4",
-        JSON,
-        json_tools.is_old_doccano,
-        json_tools.read_old_doccano,
-    ),
-    Format("lists", "lists of annotators and labels", JSON, layouts.is_lists, layouts.read_lists),
-    Format("mturk", "MTurk, batch results", TABLE, platforms.is_mturk, platforms.read_mturk),
-    Format("appen", "Appen, full report", TABLE, platforms.is_appen, platforms.read_appen),
-    Format(
-        "appen-aggregated",
-        "Appen, aggregated report",
-        TABLE,
-        platforms.is_aggregated_appen,
-        platforms.read_aggregated_appen,
-    ),
-    Format("toloka", "Toloka", TABLE, platforms.is_toloka, platforms.read_toloka),
-    Format(
-        "zooniverse",
-        "Zooniverse, classifications",
-        TABLE,
-        platforms.is_zooniverse,
-        platforms.read_zooniverse,
-    ),
-    Format(
-        "goemotions",
-        "GoEmotions, raw",
-        TABLE,
-        platforms.is_goemotions,
-        platforms.read_goemotions,
-    ),
-    Format("snow", "Snow et al. 2008", TABLE, platforms.is_snow, platforms.read_snow),
-    Format(
-        "label-studio-csv",
-        "Label Studio, CSV or TSV",
-        TABLE,
-        label_studio.is_table,
-        label_studio.read_minimal,
-    ),
-    Format("long", "one row per annotation", TABLE, layouts.is_long, layouts.read_long),
-    Format(
-        "get-another-label",
-        "Get-Another-Label, without a header",
-        TABLE,
-        layouts.is_triples,
-        layouts.read_triples,
-    ),
-    Format(
-        "counts",
-        "numbers of votes per class, without annotators",
-        ANY,
-        votes.is_counts,
-        votes.read_counts,
-        sure=False,
-        certain=votes.certainly_counts,
-        or_else="or format='wide' if every column is an annotator",
-    ),
-    Format(
-        "label-lists",
-        "labels of each task, without annotators",
-        ANY,
-        votes.is_label_lists,
-        votes.read_label_lists,
-        sure=False,
-        certain=votes.certainly_label_lists,
-        or_else="or format='wide' if every column is an annotator",
-    ),
-    Format("mace", "MACE, without a header", TABLE, layouts.is_mace, layouts.read_mace),
-    Format(
-        "wide",
-        "one row per task and one column per annotator",
-        TABLE,
-        layouts.is_wide,
-        layouts.read_wide,
-        sure=False,
-    ),
+    label_studio.FORMAT,
+    label_studio.MINIMAL_FORMAT,
+    prodigy.FORMAT,
+    labelbox.FORMAT,
+    argilla.FORMAT,
+    ground_truth.FORMAT,
+    ground_truth.MANIFEST_FORMAT,
+    superannotate.FORMAT,
+    cvat.FORMAT,
+    brat.FORMAT,
+    inception.FORMAT,
+    lewidi.FORMAT,
+    peerannot.FORMAT,
+    potato.FORMAT,
+    doccano.FORMAT,
+    doccano.OLD_FORMAT,
+    lists.FORMAT,
+    mturk.FORMAT,
+    appen.FORMAT,
+    appen.AGGREGATED_FORMAT,
+    toloka.FORMAT,
+    zooniverse.FORMAT,
+    goemotions.FORMAT,
+    snow.FORMAT,
+    label_studio.TABLE_FORMAT,
+    long.FORMAT,
+    get_another_label.FORMAT,
+    counts.FORMAT,
+    label_lists.FORMAT,
+    mace.FORMAT,
+    wide.FORMAT,
 )
 """The first that matches wins."""
 
-SIMPLE = frozenset(
-    {
-        *("long", "lists", "wide", "mace", "get-another-label", "peerannot"),
-        *("counts", "label-lists"),
-    }
-)
-"""Layouts without times, in which a repeated pair is probably a mistake."""
+WRITERS = {
+    writer.name: writer
+    for writer in (label_studio.WRITER, prodigy.WRITER, argilla.WRITER, doccano.WRITER)
+}
+"""Tools that labels can be written for, by name."""
 
 BY_NAME = {form.name: form for form in FORMATS}
 
@@ -232,10 +123,10 @@ def matching(document: Document) -> list[Format]:
     if kind is None:
         return []
     found = [form for form in FORMATS if form.kind in (kind, ANY) and form.matches(document)]
-    if kind == JSON and layouts.is_long(document):
-        found.append(BY_NAME["long"])
-    if kind == JSON and not found and layouts.is_wide(document):
-        found.append(BY_NAME["wide"])
+    if kind == JSON and long.is_long(document):
+        found.append(long.FORMAT)
+    if kind == JSON and not found and wide.is_wide(document):
+        found.append(wide.FORMAT)
     return found
 
 
@@ -325,7 +216,7 @@ def _unsure(document: Document, form: Format) -> AnnotationError:
         "label=) of a table with one row per annotation"
     )
     try:
-        columns = layouts.wide_columns(document, layouts.HEAD)
+        columns = columns_as_text(document, wide.HEAD)
     except AnnotationError:
         return AnnotationError(f"{problem}; {mend}")
     if form.name != "wide":
@@ -349,7 +240,7 @@ def _unknown(documents: list[Document], asked: Asked) -> AnnotationError:
     names = first.header or list(first.first)
     problem = f"{first.name}: no format is recognised"
     try:
-        columns = layouts.wide_columns(first, layouts.HEAD)
+        columns = columns_as_text(first, wide.HEAD)
     except AnnotationError:
         columns = {}
     if other := header_of_data(columns) or another_layout(columns):

@@ -1,7 +1,8 @@
-"""Label Studio: JSON, JSON-MIN, CSV and TSV, and the labelling configuration.
+"""Label Studio: JSON, JSON-MIN, CSV and TSV, the labelling configuration, and its predictions.
 
 The structures are those of label-studio 1.23 and of ``convert_to_json_min`` in label-studio-sdk
-(HumanSignal, Apache-2.0). Exports before 1.0 hold "completions" instead of "annotations".
+(HumanSignal, Apache-2.0), and of pre-annotations (labelstud.io/guide/predictions). Exports before
+1.0 hold "completions" instead of "annotations".
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
+from manyhands.io.consensus_labels import Consensus
+from manyhands.io.exports.contract import JSON, TABLE, Format, Writer
 from manyhands.io.exports.parsing import Document, parse_xml
 from manyhands.io.exports.records import (
     SKIP,
@@ -25,7 +29,9 @@ from manyhands.io.exports.records import (
     moment,
     number,
     plain,
+    varying_columns,
 )
+from manyhands.io.exports.written import Given, ItemFields, Record, facts, score_of
 from manyhands.io.files import PathLike
 
 _MINIMAL = frozenset(
@@ -203,16 +209,6 @@ def _question_columns(
     return varying_columns([(str(row.get("id")), row) for _, row in rows], names)
 
 
-def varying_columns(rows: list[tuple[Any, dict[str, Any]]], names: list[str]) -> list[str]:
-    """Columns that differ between rows of one task: answers, not the task's own data."""
-    first: dict[Any, dict[str, Any]] = {}
-    varying: set[str] = set()
-    for task, row in rows:
-        known = first.setdefault(task, row)
-        varying.update(n for n in names if n not in varying and known.get(n) != row.get(n))
-    return [name for name in names if name in varying]
-
-
 def _choices(value: Any) -> list[Any]:
     """Read a cell: text, or (as an object or its JSON) several choices."""
     if isinstance(value, str) and value.startswith(('{"choices"', "[")):
@@ -244,3 +240,76 @@ def read_config(path: PathLike) -> dict[str, list[str]]:
     if not any(found.values()):
         raise AnnotationError(f"{path} has no <Choices> with a <Choice>; leave label_config out")
     return found
+
+
+def label_studio_prediction(found: Consensus, i: int, items: ItemFields, method: str) -> Record:
+    """Make a task with a prediction, or with none where the label was left open."""
+    task, label = found.tasks[i].item(), found.labels[i]
+    made = []
+    if label is not None:
+        result = [_label_studio_result(label, items)]
+        made = [{"model_version": method, "score": score_of(found, i), "result": result}]
+    return {"id": task, "data": items.fields(task), "meta": facts(found, i), "predictions": made}
+
+
+def label_studio_tasks(
+    table: AnnotationTable, given: list[list[Given]], items: ItemFields
+) -> Iterator[Record]:
+    """Make tasks with annotations; passes are cancelled annotations."""
+    for task, made in zip(table.instances.tolist(), given, strict=True):
+        annotations = [
+            {
+                "completed_by": {"email": a.worker} if "@" in str(a.worker) else a.worker,
+                "result": [] if a.passed else [_label_studio_result(a.label, items)],
+                "was_cancelled": a.passed is not None,
+                # Label Studio takes an imported annotation for ground truth unless told otherwise.
+                "ground_truth": False,
+                "lead_time": a.seconds,
+            }
+            for a in made
+        ]
+        yield {"id": task, "data": items.fields(task), "annotations": annotations}
+
+
+def _label_studio_result(label: Any, items: ItemFields) -> Record:
+    """An entry of "result": the answer to the question, of the type that the question has."""
+    kind = items.origin.control.get("type", "choices")
+    values: dict[str, Any] = {
+        "taxonomy": {"taxonomy": [part.split(" / ") for part in items.labels(label)]},
+        "rating": {"rating": label},
+        "number": {"number": label},
+        "pairwise": {"selected": label},
+    }
+    return {
+        "from_name": items.question,
+        "to_name": items.origin.control.get("to_name", items.shown),
+        "type": kind,
+        "value": values.get(kind, {kind: items.labels(label)}),
+    }
+
+
+FORMAT = Format("label-studio", "Label Studio, JSON", JSON, is_full, read_full)
+
+MINIMAL_FORMAT = Format(
+    "label-studio-min",
+    "Label Studio, JSON-MIN",
+    JSON,
+    is_minimal,
+    read_minimal,
+)
+
+TABLE_FORMAT = Format(
+    "label-studio-csv",
+    "Label Studio, CSV or TSV",
+    TABLE,
+    is_table,
+    read_minimal,
+)
+
+WRITER = Writer(
+    "label-studio",
+    ".json",
+    label_studio_prediction,
+    label_studio_tasks,
+    passes=("skip",),
+)

@@ -8,15 +8,19 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 from xml.etree import ElementTree
 
+from manyhands.annotations.wide import as_cell
 from manyhands.exceptions import AnnotationError
+from manyhands.io.csv_files import released
 from manyhands.io.encodings import MIB, marked_encoding
+from manyhands.io.exports.records import Malformed, mapping, plain
 from manyhands.io.sheets import (
+    NO_NAMES,
     UNSTATED,
     Sheet,
     Stated,
@@ -29,11 +33,6 @@ from manyhands.io.sheets import (
 
 LARGEST_DOCUMENT = 256 * MIB
 """Largest JSON document, in bytes."""
-
-INCEPTION = (
-    "documents of INCEpTION (UIMA CAS) are not read; load each annotator's file with dkpro-cassis, "
-    "and write a table with the columns task, worker and label (see docs/formats.md)"
-)
 
 
 @dataclass
@@ -130,6 +129,14 @@ class Document:
         for at, row in self.rows:
             if len(row) == n:
                 yield at, dict(zip(self.header, row, strict=True))
+
+    def without_header(self) -> list[tuple[str, list[str]]]:
+        """Rows of a table without a header: the first is one of them."""
+        return [(f"row {self.before + 1}", self.header), *self.rows]
+
+    def starting(self, prefix: str) -> list[str]:
+        """Names of the columns that begin so."""
+        return [name for name in self.header if name.startswith(prefix)]
 
 
 # -- text -----------------------------------------------------------------------------------------
@@ -388,3 +395,50 @@ def with_same_columns(documents: Sequence[Document], named: Iterable[str] = ()) 
         document.rows = [
             (at, [row[i] for i in kept] if len(row) == n else []) for at, row in document.rows
         ]
+
+
+# -- records and columns --------------------------------------------------------------------------
+
+
+ReadRecord = Callable[[dict[str, Any], str], None]
+
+
+def each(document: Document, read: ReadRecord) -> None:
+    """Read every record; a malformed one is listed in ``broken``, and the others are kept."""
+    for at, record in document.records:
+        try:
+            read(mapping(record, "record", at), at)
+        except Malformed as error:
+            document.broken.append((error.at, error.reason))
+
+
+def columns_as_text(document: Document, most: int | None = None) -> dict[str, list[str]]:
+    """Cells of the columns of a table, or of records without lists and objects, as text.
+
+    Raises
+    ------
+    AnnotationError
+        If two columns have one name, or the records hold lists or objects.
+    """
+    if document.kind == "table":
+        header = document.header
+        rows = [row for _, row in document.rows[:most] if len(row) == len(header)]
+        columns = {
+            name: [as_cell(released(row[place])) for row in rows]
+            for place, name in enumerate(header)
+        }
+        unnamed = [name for name in columns if not name and not any(columns[name])]
+        filled = [name for name in header if name not in unnamed]
+        if len(set(filled)) < len(filled):
+            twice = next(name for name in filled if filled.count(name) > 1)
+            if not twice:
+                raise AnnotationError(f"{document.name}: several columns {NO_NAMES}")
+            raise AnnotationError(
+                f"{document.name}: the column {twice!r} occurs twice in the header; rename one"
+            )
+        return {name: columns[name] for name in filled}
+    records = [row for _, row in document.records[:most] if isinstance(row, dict)]
+    names = list(dict.fromkeys(name for row in records for name in row))
+    if any(isinstance(value, list | dict) for row in records for value in row.values()):
+        raise AnnotationError(f"{document.name}: records with lists or objects are no wide table")
+    return {name: [as_cell(plain(row.get(name))) for row in records] for name in names}

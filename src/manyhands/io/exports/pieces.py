@@ -24,7 +24,7 @@ from manyhands.io.annotations import requested
 from manyhands.io.columns import preview
 from manyhands.io.exports.cutting import Cutting, Piece
 from manyhands.io.exports.documents import open_documents
-from manyhands.io.exports.formats import SIMPLE, matching, named
+from manyhands.io.exports.formats import matching, named
 from manyhands.io.exports.parsing import Document
 from manyhands.io.exports.policy import NoAnswers
 from manyhands.io.exports.reading import Choices, read_opened
@@ -36,19 +36,10 @@ from manyhands.io.writers import write_annotations
 EXPANSION = 32
 """Bytes of memory that reading takes per byte of an export, at most."""
 
-HEADLESS = ("mace", "get-another-label")
-"""Formats of tables without a header."""
-
-KEYED = ("lewidi", "peerannot")
-"""Formats of one JSON object whose members are records; other objects are read whole."""
-
-FIRST_COUNTS = ("zooniverse",)
-"""Formats in which the first of an annotator's answers to an item is kept."""
-
 COLUMNS = {"task": "task", "worker": "worker", "label": "label", "weight": None}
 """Columns of the tables that pieces become."""
 
-SHOWN = 3
+KEPT_POSITIONS = 3
 """Positions of left out records that are kept per reason and piece."""
 
 
@@ -159,18 +150,18 @@ class Conversion:
                     if number == len(self.done):
                         self._convert(number, path, piece, earlier)
                     earlier += self.done[number]["records"]
-                    cutting.headed = self.done[number]["format"] not in HEADLESS
+                    cutting.headed = not named(self.done[number]["format"]).headless
                     number += 1
                     self.progress("converting", (file + piece.share) / len(self.paths))
                     if self.done[number - 1]["whole"]:
                         break
         if not any(meta["question"] for meta in self.done):
             raise self.nothing or AnnotationError(f"{self.paths[0]}: no annotations are found")
-        repeats: str = self.choices.duplicates
+        form, repeats = named(self.done[0]["format"]), str(self.choices.duplicates)
         if repeats == "auto":
-            repeats = "error" if self.done[0]["format"] in SIMPLE else "last"
+            repeats = "error" if form.is_layout else "last"
         tables = [self._place(i) for i, meta in enumerate(self.done) if meta["rows"]]
-        if self.done[0]["format"] in FIRST_COUNTS:
+        if form.keeps_first:
             tables.reverse()  # Of repeated pairs in different tables the last is kept.
         reading: dict[str, Any] = {"classes": self._classes(), "abstain": None, "skip": None}
         reading |= {"scale": self.choices.scale, "mapping": None, "lowercase": False}
@@ -216,9 +207,11 @@ class Conversion:
             if meta["rows"]:
                 self._check_alike(path, piece, meta)
                 write_annotations(self._place(number), self._named(export))
-        meta["lost"] = {reason: [len(where), where[:SHOWN]] for reason, where in lost.items()}
+        meta["lost"] = {
+            reason: [len(where), where[:KEPT_POSITIONS]] for reason, where in lost.items()
+        }
         first = documents[0]
-        meta["records"] = len(first.records) or len(first.rows) + (meta["format"] in HEADLESS)
+        meta["records"] = len(first.records) or len(first.rows) + named(meta["format"]).headless
         meta |= {"whole": is_whole, "names": self.names}
         write_atomically(self.folder / f"{number:06d}.json", json.dumps(meta))
         self.done.append(meta)
@@ -233,10 +226,12 @@ class Conversion:
         document = Document(str(path), name, beside=path.parent)
         document.before, document.earlier = piece.before, earlier
         piece.parse(document)
-        fitting, given = [found.name for found in matching(document)], form
+        fitting, given = [each.name for each in matching(document)], form
         if form == "auto" and fitting:
             form = fitting[0]
-        if (piece.keyed and form not in KEYED) or form == "wide":
+        found = None if form == "auto" else named(form)
+        is_keyed, is_whole = (False, False) if found is None else (found.keyed, found.is_whole)
+        if (piece.keyed and not is_keyed) or is_whole:
             return open_documents(path), given, True
         if self.done and not piece.before and form not in fitting:
             raise AnnotationError(
@@ -252,7 +247,7 @@ class Conversion:
                 f"{path}: the records up to {piece.before:,} ask {first['question']!r}, and later "
                 f"ones {meta['question']!r}; choose one with question="
             )
-        own_ids = self.choices.task is not None or meta["format"] in SIMPLE
+        own_ids = self.choices.task is not None or named(meta["format"]).is_layout
         if len(self.paths) > 1 and not own_ids:
             raise AnnotationError(
                 f"{len(self.paths)} exports are too large to be read together, and {path.name} "
@@ -310,7 +305,7 @@ class Conversion:
         for meta in self.done:
             for reason, (count, where) in meta["lost"].items():
                 n, shown = lost.get(reason, (0, []))
-                lost[reason] = n + count, [*shown, *where][:SHOWN]
+                lost[reason] = n + count, [*shown, *where][:KEPT_POSITIONS]
         again = sum(meta["rows"] for meta in self.done) - kept
         if again:
             lost[f"{REPEATED}, in another piece"] = again, []

@@ -22,9 +22,10 @@ from manyhands.annotations.suspicious import warn_of_alike
 from manyhands.annotations.wide import task_columns
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.io.columns import canonical, preview, with_missing
+from manyhands.io.exports import long
+from manyhands.io.exports.contract import Format
 from manyhands.io.exports.documents import open_documents
-from manyhands.io.exports.formats import SIMPLE, Format, Recognised, named, recognise
-from manyhands.io.exports.json_tools import UNNAMED_DOCCANO
+from manyhands.io.exports.formats import Recognised, named, recognise
 from manyhands.io.exports.label_studio import read_config
 from manyhands.io.exports.parsing import Document, with_same_columns
 from manyhands.io.exports.policy import (
@@ -123,7 +124,7 @@ def read_opened(
 
 def items_of_table(path: PathLike, asked: Asked, instances: AnyArray) -> Export:
     """Read the items' own data from a long table, whose annotations are read already."""
-    found = Recognised(named("long"), (), open_documents(path, stated=asked.stated), [])
+    found = Recognised(long.FORMAT, (), open_documents(path, stated=asked.stated), [])
     gathered = _gather(found, asked, Choices(), several=False)
     for note in gathered.notes:
         _LOG.info("%s: %s", path, note)
@@ -141,9 +142,9 @@ def items_of_table(path: PathLike, asked: Asked, instances: AnyArray) -> Export:
 
 
 def _gather(found: Recognised, asked: Asked, choices: Choices, *, several: bool) -> Gathered:
-    gathered = Gathered()
+    gathered = Gathered(keep_first=found.form.keeps_first)
     owners: dict[tuple[str, Any], str] = {}
-    if choices.annotator_from is not None and found.form.name == "long":
+    if choices.annotator_from is not None and found.form is long.FORMAT:
         tables = [d for d in found.documents if d.kind == "table"]
         names = [name for d in tables for name in d.header]
         tasks = [] if asked.task is None else task_columns(asked.task, names)
@@ -215,10 +216,8 @@ def _without_unnamed(
     made = gathered.answers[start:]
     named = [answer for answer in made if answer.worker not in (None, "")]
     if not named:
-        reason = (
-            UNNAMED_DOCCANO
-            if form.name == "doccano"
-            else "no annotator is named. If every file holds one annotator's work, pass "
+        reason = form.unnamed or (
+            "no annotator is named. If every file holds one annotator's work, pass "
             "annotator_from='file'; if every folder or archive does, annotator_from='folder'"
         )
         raise AnnotationError(f"{document.name}: {reason}")
@@ -241,13 +240,12 @@ def _export(gathered: Gathered, found: Recognised, asked: Asked, choices: Choice
     answers = [a for a in gathered.answers if a.question in (question, None)]
     gold = [g for g in gathered.gold if g.question in (question, None)]
     choices = _with_meanings(gathered, question, answers, gold, choices)
-    reads_tasks = found.form.name in ("long", "wide", "lists", "label-lists")
-    if not reads_tasks:
+    if not found.form.reads_tasks:
         own_ids(gathered, answers, gold, choices.task)
     answers = accepted(gathered, answers, drop=choices.drop_rejected)
     repeats = choices.duplicates
     if repeats == "auto":
-        repeats = "error" if found.form.name in SIMPLE else "last"
+        repeats = "error" if found.form.is_layout else "last"
     known = gathered.classes.get(question)
     answers = cut_answers(
         gathered,
@@ -379,7 +377,7 @@ def _of_counts(
 def _reading(gathered: Gathered, form: Format, question: str) -> dict[str, Any]:
     """Options that read the same again: the format, and what was found in it."""
     found = {name: value for name, value in gathered.found.items() if value is not None}
-    asks = {} if form.name in SIMPLE else {"question": question}
+    asks = {} if form.is_layout else {"question": question}
     return {"format": form.name} | asks | found
 
 

@@ -21,6 +21,11 @@ ABSTAIN, SKIP = "abstain", "skip"
 AnnotatorFrom: TypeAlias = Literal["file", "folder", "sheet"]
 """Whose name is the annotator, where every one of these holds one annotator's work."""
 
+CONTENT = frozenset(
+    {"text", "sentence", "title", "image", "url", "audio", "video", "path", "content", "document"}
+)
+"""Names of columns with what an item consists of; a long table's others are kept if named."""
+
 NO_ANSWER = "no answer was given"
 REPEATED = "an annotator answered the same question on the same task again"
 UNREADABLE = "the record cannot be read"
@@ -408,3 +413,18 @@ def number(value: Any) -> float | None:
         return float(value)
     except (TypeError, ValueError):
         return None
+
+
+def or_abstained(labels: list[Any]) -> str | None:
+    """An answer without a label is an abstention: the annotator handed it in so."""
+    return None if any(plain(label) is not None for label in labels) else ABSTAIN
+
+
+def varying_columns(rows: list[tuple[Any, dict[str, Any]]], names: list[str]) -> list[str]:
+    """Columns that differ between rows of one task: answers, not the task's own data."""
+    first: dict[Any, dict[str, Any]] = {}
+    varying: set[str] = set()
+    for task, row in rows:
+        known = first.setdefault(task, row)
+        varying.update(n for n in names if n not in varying and known.get(n) != row.get(n))
+    return [name for name in names if name in varying]

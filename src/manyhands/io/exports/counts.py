@@ -1,9 +1,8 @@
-"""Votes of nobody in particular: counts per class, and lists of labels without annotators."""
+"""Numbers of votes per class, of nobody in particular."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -11,13 +10,13 @@ import numpy as np
 
 from manyhands.annotations.arrays import is_total
 from manyhands.annotations.ids import is_id_name
-from manyhands.annotations.label_sets import CLEAR, cut, listed_labels
 from manyhands.annotations.wide import not_counted, words_of_total
 from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import preview
-from manyhands.io.exports.layouts import LABEL_LISTS, SHOWN, TASKS, long_columns
+from manyhands.io.exports.contract import ANY, Format
+from manyhands.io.exports.long import long_columns
 from manyhands.io.exports.parsing import Document
-from manyhands.io.exports.records import Asked, Gathered, Malformed, VoteCounts, plain
+from manyhands.io.exports.records import CONTENT, Asked, Gathered, VoteCounts, plain
 
 _COUNT = re.compile(
     r"(?:(?:counts?|n|num|votes?|freq)[ _.:-]+(?P<after>.+)"
@@ -26,23 +25,11 @@ _COUNT = re.compile(
 )
 """Names of columns of counts: "count_cat", "n_cat", "cat_votes"."""
 
-_PLACE = re.compile(
-    r"(label|answer|rating|vote|response|annotation|score|choice|class|judge?ment)s?[ _.-]?\d+",
-    re.IGNORECASE,
-)
-"""Names of columns that hold an item's first, second, ... label: "label1", "rating_2"."""
-
-VOTES = (*LABEL_LISTS, "votes", "ratings", "judgements", "judgments")
-"""Names of a column of lists."""
-
 COUNTED = frozenset({"vote", "annotation", "judgement", "judgment"})
 """Words in the name of the sum of a table of counts, rather than of grades."""
 
 LEAST_ROWS = 3
 """Rows of the same sum below which a table of numbers is not taken for counts."""
-
-
-# -- counts ---------------------------------------------------------------------------------------
 
 
 class _Columns(NamedTuple):
@@ -110,7 +97,7 @@ def _count_columns(document: Document, asked: Asked) -> _Columns | None:
     if len(chosen) < (1 if totals and len(several) > 1 else 2):
         return None
     known = {task, *chosen, *totals}
-    others = [i for i, n in enumerate(header) if i not in known and n.lower() not in SHOWN]
+    others = [i for i, n in enumerate(header) if i not in known and n.lower() not in CONTENT]
     classes = [names[i].strip() for i in chosen]
     return _Columns(task, chosen, classes, totals, others, len(several) > 1)
 
@@ -193,7 +180,7 @@ def read_counts(document: Document, into: Gathered, asked: Asked) -> None:
         )
     tasks: list[Any] = []
     rows: list[list[int]] = []
-    shown = [i for i, name in enumerate(document.header) if name.lower() in SHOWN]
+    shown = [i for i, name in enumerate(document.header) if name.lower() in CONTENT]
     for number, (at, row) in enumerate(document.rows, start=document.earlier):
         if len(row) != len(document.header):
             continue
@@ -224,89 +211,14 @@ def read_counts(document: Document, into: Gathered, asked: Asked) -> None:
     into.counts = VoteCounts(tasks, found.classes, matrix)
 
 
-# -- lists ----------------------------------------------------------------------------------------
-
-
-def is_label_lists(document: Document) -> bool:
-    """Records with a list of labels, or columns "label1", "label2", ..., and no annotators."""
-    names = document.header or list(document.first)
-    if document.kind == "object" or not names or long_columns(names) is not None:
-        return False
-    if any(name.lower().startswith(("worker", "annotator", "rater", "turk")) for name in names):
-        return False
-    if document.kind == "table" and len(_places(names)) > 1:
-        return True
-    column = _list_column(names, Asked())
-    if column is None:
-        return False
-    lists = [_labels(value) for value in _values(document, column)]
-    return any(len(labels) > 1 for labels in lists)
-
-
-def certainly_label_lists(document: Document) -> bool:
-    """Whether a list holds a label twice, so that it can be no set of one annotator."""
-    names = document.header or list(document.first)
-    if document.kind == "table" and len(_places(names)) > 1:
-        return False
-    lists = (_labels(value) for value in _values(document, str(_list_column(names, Asked()))))
-    return any(max(Counter(labels).values(), default=0) > 1 for labels in lists)
-
-
-def _places(names: list[str]) -> list[str]:
-    return [name for name in names if _PLACE.fullmatch(name.strip())]
-
-
-def _list_column(names: list[str], asked: Asked) -> str | None:
-    wanted = VOTES if asked.label is None else (asked.label,)
-    return next((name for name in names if name in wanted or name.lower() in wanted), None)
-
-
-def _values(document: Document, column: str) -> list[Any]:
-    if document.kind == "table":
-        place = document.header.index(column)
-        return [row[place] for _, row in document.rows if len(row) == len(document.header)]
-    return [value.get(column) for _, value in document.records if isinstance(value, dict)]
-
-
-def _labels(value: Any) -> list[str]:
-    """Labels of a list, or of text with a separator between them."""
-    found = listed_labels(value)
-    if found is None and isinstance(value, str):
-        mark = max((*CLEAR, ","), key=value.count)
-        found = cut(value, mark)
-    return found or []
-
-
-def read_label_lists(document: Document, into: Gathered, asked: Asked) -> None:
-    """Read one row per task, with the labels that it received from nobody in particular."""
-    names = document.header or list(document.first)
-    column = _list_column(names, asked)
-    places = _places(names) if column is None else []
-    if column is None and len(places) < 2:
-        raise AnnotationError(
-            f"{document.name}: no column of lists, and no columns such as label1, label2, among "
-            f"{preview(names)}; name the column of lists by label="
-        )
-    task = asked.task if asked.task in names else None
-    task = task or next((n for n in names if n in TASKS or is_id_name(n)), None)
-    rows: Any = document.dicts() if document.kind == "table" else document.records
-    into.unnamed = True
-    seen: set[str] = set()
-    for number, (at, row) in enumerate(rows, start=document.earlier):
-        if not isinstance(row, dict):
-            document.broken.append((at, Malformed("it is no object", at).reason))
-            continue
-        own = number if task is None else plain(row.get(task))
-        if str(own) in seen:
-            raise AnnotationError(
-                f"{at}: task {own!r} occurs again, and there is one row of labels per task; put "
-                "its labels into one row"
-            )
-        seen.add(str(own))
-        into.item(own, {n: v for n, v in row.items() if n.lower() in SHOWN}, document.name)
-        labels = [row.get(n) for n in places] if column is None else _labels(row.get(column))
-        given = [label for label in map(plain, labels) if label is not None]
-        for place, label in enumerate(given):
-            into.answer(own, place, "label", (label,), at)
-        if not given:
-            into.lose("no label was given", at)
+FORMAT = Format(
+    "counts",
+    "numbers of votes per class, without annotators",
+    ANY,
+    is_counts,
+    read_counts,
+    sure=False,
+    certain=certainly_counts,
+    or_else="or format='wide' if every column is an annotator",
+    is_layout=True,
+)

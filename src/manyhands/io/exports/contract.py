@@ -1,0 +1,108 @@
+"""What a module of a tool says of it: how a format is recognised, read and written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from manyhands.annotations import PASSES, AnnotationTable
+from manyhands.io.consensus_labels import Consensus
+from manyhands.io.exports.parsing import Document
+from manyhands.io.exports.records import Asked, Gathered
+from manyhands.io.exports.written import Given, ItemFields, Record
+
+JSON, TABLE, ANY = "JSON", "table", "any"
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format.
+
+    Attributes
+    ----------
+    name, title : str
+        For arguments, and for people.
+    kind : {"JSON", "table", "any"}
+    matches : function of a document
+        Whether the content is of this format; its docstring is the rule in words.
+    read : function
+    sure : bool
+        If False, the content may mean something else, and the format must be named.
+    certain : function of a document, optional
+        Whether this document is sure to be of the format, though others that match are not.
+    or_else : str
+        What else to pass if the content means something else.
+    unnamed : str
+        What to do about a file that names no annotators, if it is particular to the format.
+    is_layout : bool
+        Whether it is a layout of labels alone: without times, a repeated pair is probably a
+        mistake, and without a question of its own.
+    reads_tasks : bool
+        Whether its reader finds the ids that ``task=`` names; else they are fields of the items.
+    keeps_first : bool
+        Whether the first of an annotator's answers to an item is kept, not the last.
+    headless : bool
+        Whether it is a table without a header.
+    keyed : bool
+        Whether it is one JSON object whose members are records, so that it can be cut into pieces.
+    is_whole : bool
+        Whether it is always read whole, because its columns are judged from all rows.
+    """
+
+    name: str
+    title: str
+    kind: str
+    matches: Callable[[Document], bool]
+    read: Callable[[Document, Gathered, Asked], None]
+    sure: bool = True
+    certain: Callable[[Document], bool] | None = None
+    or_else: str = ""
+    unnamed: str = ""
+    is_layout: bool = False
+    reads_tasks: bool = False
+    keeps_first: bool = False
+    headless: bool = False
+    keyed: bool = False
+    is_whole: bool = False
+
+    def is_sure(self, document: Document) -> bool:
+        """Whether the content of a document that matches means nothing else."""
+        return self.sure or (self.certain is not None and self.certain(document))
+
+    @property
+    def rule(self) -> str:
+        """How it is recognised, in words."""
+        return " ".join((self.matches.__doc__ or "").split()).rstrip(".")
+
+
+@dataclass(frozen=True)
+class Writer:
+    """What is written for a tool to import.
+
+    Attributes
+    ----------
+    name : str
+        For arguments; formats whose names begin so hold the tool's own names of fields.
+    suffix : str
+        How the names of its files end.
+    label : function of (consensus, row, fields of the items, name of the method)
+        Makes the record of one instance with its label.
+    annotations : function of (table, annotations by task, fields of the items), optional
+        Makes the records of all annotations; None if the tool has no place for annotators.
+    no_annotators : str
+        Why the tool has no place for annotators, if it has none.
+    passes : tuple of str
+        Kinds of passes that the tool knows; another kind is written as one of these.
+    least_certain_first : bool
+        Whether labels are written in the order in which they are to be seen.
+    """
+
+    name: str
+    suffix: str
+    label: Callable[[Consensus, int, ItemFields, str], Record]
+    annotations: (
+        Callable[[AnnotationTable, list[list[Given]], ItemFields], Iterable[Record]] | None
+    ) = None
+    no_annotators: str = ""
+    passes: tuple[str, ...] = PASSES
+    least_certain_first: bool = False

@@ -1,0 +1,120 @@
+"""What all tools' records are made of: the items' own data, and what is known of a label."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from manyhands.annotations import PASSES, AnnotationTable
+from manyhands.io.consensus_labels import Consensus
+from manyhands.io.exports.records import CONTENT, Export, Origin
+
+Record = dict[str, Any]
+
+
+class ItemFields:
+    """The items' own data, as the tool that is written names them."""
+
+    def __init__(self, export: Export | None, to: str) -> None:
+        self.export = export
+        self.native = export is not None and export.format.startswith(to)
+        self.origin = Origin() if export is None else export.origin
+        self.question = "label" if export is None else export.question
+        columns = () if export is None else export.items.columns
+        self.shown = next((name for name in columns if name.lower() in CONTENT), "text")
+        ids = [] if export is None else export.items.ids.tolist()
+        self._rows = {str(task): row for row, task in enumerate(ids)}
+
+    def of(self, task: Any) -> Record:
+        """Fields of one item that are not empty."""
+        row = self._rows.get(str(task))
+        if row is None or self.export is None:
+            return {}
+        columns = self.export.items.columns
+        return {name: values[row] for name, values in columns.items() if values[row] is not None}
+
+    def fields(self, task: Any) -> Record:
+        """Fields of one item, and its id, unless the tool knows the item already."""
+        return self.of(task) if self.native else {"task": task} | self.of(task)
+
+    def part(self, task: Any, prefix: str) -> Record:
+        """Fields of one item whose name in the tool's file has a prefix, without it."""
+        if self.export is None:
+            return {}
+        sources = self.export.items.sources
+        return {
+            sources.get(name, name).removeprefix(prefix): value
+            for name, value in self.of(task).items()
+            if sources.get(name, name).startswith(prefix)
+        }
+
+    def labels(self, label: Any) -> list[str]:
+        """Labels that a class stands for: one, unless sets of labels are classes."""
+        return self.origin.sets.get(str(label), [str(label)])
+
+    def columns(self, tasks: list[Any], taken: Any) -> dict[str, list[Any]]:
+        """Columns of scalars, under names that are not taken."""
+        if self.export is None:
+            return {}
+        rows = [self._rows.get(str(task)) for task in tasks]
+        found = {}
+        for name, values in self.export.items.columns.items():
+            shown = f"item.{name}" if name in taken else name
+            found[shown] = [None if row is None else as_scalar(values[row]) for row in rows]
+        return found
+
+
+def as_scalar(value: Any) -> Any:
+    """Write lists and objects as JSON; leave other values as they are."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
+
+
+def facts(found: Consensus, i: int) -> Record:
+    """What the tools can show beside a label."""
+    agreement = float(found.agreement[i])
+    return {
+        "agreement": None if np.isnan(agreement) else round(agreement, 4),
+        "n_annotations": int(found.n_annotations[i]),
+        "action": str(found.actions[i]),
+    }
+
+
+def score_of(found: Consensus, i: int) -> float:
+    """Probability of an instance's label, rounded to six digits."""
+    return round(float(found.probability[i]), 6)
+
+
+@dataclass(frozen=True)
+class Given:
+    """One annotation or pass; ``label`` is None in a pass."""
+
+    task: Any
+    worker: Any
+    label: Any
+    passed: str | None
+    seconds: float | None = None
+    ended: float | None = None
+
+
+def by_task(table: AnnotationTable, export: Export | None) -> list[list[Given]]:
+    """Annotations and passes of every instance."""
+    found: list[list[Given]] = [[] for _ in range(table.n_instances)]
+    tasks, workers = table.instances.tolist(), table.annotators.tolist()
+    classes = table.classes.tolist()
+    timed = export is not None and len(export.seconds) == table.n_annotations
+    spent = export.seconds.tolist() if export is not None and timed else []
+    ended = export.ended.tolist() if export is not None and timed else []
+    rows = zip(table.instance.tolist(), table.annotator.tolist(), table.label.tolist(), strict=True)
+    for k, (i, r, c) in enumerate(rows):
+        times = (_time(spent[k]), _time(ended[k])) if timed else (None, None)
+        found[i].append(Given(tasks[i], workers[r], classes[c], None, *times))
+    for i, r, kind in [] if table.passes is None else table.passes.tolist():
+        found[i].append(Given(tasks[i], workers[r], None, PASSES[kind]))
+    return found
+
+
+def _time(value: float) -> float | None:
+    return None if np.isnan(value) else value
