@@ -193,7 +193,7 @@ class Inputs:
 
     def shown(self, rows: Any, table: Any) -> Any:
         """Texts or names of images, for tables; None for features."""
-        from manyhands.io.contents import Shown
+        from manyhands.io.shown import Shown
 
         if self.features is not None:
             return None

@@ -157,7 +157,7 @@ def read_mapping_option(path: Path | None) -> dict[str, str] | None:
     AnnotationError
         If a column is missing, a cell is empty, or a spelling has two meanings.
     """
-    from manyhands.io.spellings import read_mapping
+    from manyhands.io.label_values import read_mapping
 
     if path is None:
         return None

@@ -18,11 +18,11 @@ from manyhands.explore.figures import Model
 from manyhands.io import read_raw_aligned, read_texts
 from manyhands.io.annotations import read_items, read_with_account
 from manyhands.io.consensus_labels import Consensus, consensus, read_consensus
-from manyhands.io.contents import Shown, shown_of, with_shown
 from manyhands.io.corrections import Correction, Journal, matched, open_journal
 from manyhands.io.exports.reading import report_losses
 from manyhands.io.exports.records import Export
-from manyhands.io.tables import over_tasks
+from manyhands.io.long_tables import over_tasks
+from manyhands.io.shown import Shown, shown_of, with_shown
 from manyhands.jobs.outputs import LABELS, SUMMARY, times_of
 from manyhands.planning import review_queue
 from manyhands.report.summary import UNTITLED

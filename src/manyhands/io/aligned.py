@@ -24,8 +24,8 @@ from manyhands.io.exports.reading import report_losses
 from manyhands.io.features import FeatureFile, read_features, row_ids_of
 from manyhands.io.files import PathLike, existing_file, is_typed, naming, suffix_of
 from manyhands.io.frames import read_frame
+from manyhands.io.long_tables import over_tasks
 from manyhands.io.sheets import Stated, stated_of
-from manyhands.io.tables import over_tasks
 from manyhands.typing import AnyArray
 
 _LOG = logging.getLogger("manyhands")

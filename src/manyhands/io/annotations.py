@@ -16,7 +16,6 @@ from manyhands.annotations.scales import Scale
 from manyhands.annotations.wide import may_be_wide, task_columns
 from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import find_name
-from manyhands.io.contents import Shown, shown_beside, shown_of
 from manyhands.io.exports.documents import open_documents
 from manyhands.io.exports.formats import is_paired, matching
 from manyhands.io.exports.parsing import Document, columns_as_text
@@ -25,8 +24,9 @@ from manyhands.io.exports.reading import Choices, items_of_table, read_documents
 from manyhands.io.exports.records import AnnotatorFrom, Asked, Export
 from manyhands.io.files import PathLike, is_typed, suffix_of
 from manyhands.io.frames import NO_SHEETS
+from manyhands.io.long_tables import over_tasks, read_table
 from manyhands.io.sheets import stated_of
-from manyhands.io.tables import over_tasks, read_table
+from manyhands.io.shown import Shown, shown_beside, shown_of
 
 _HEAD = 200
 """Rows by which a table is told from an export."""

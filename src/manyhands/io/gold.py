@@ -32,9 +32,8 @@ from manyhands.io.columns import (
 from manyhands.io.corrections import CHOSEN, Standing, of_one_kind, read_corrections
 from manyhands.io.files import PathLike, existing_file, is_typed, naming, suffix_of
 from manyhands.io.frames import read_frame
-from manyhands.io.label_values import label_values
+from manyhands.io.label_values import Spellings, label_values, with_meanings
 from manyhands.io.sheets import Stated
-from manyhands.io.spellings import Spellings, with_meanings
 from manyhands.typing import AnyArray, BoolArray
 
 _LOG = logging.getLogger("manyhands")

@@ -35,12 +35,12 @@ from manyhands.io.chunks import PASS, can_be_chunked
 from manyhands.io.columns import canonical
 from manyhands.io.exports.pieces import COLUMNS, Conversion, is_large
 from manyhands.io.files import PathLike, existing_file
+from manyhands.io.label_values import Spellings
+from manyhands.io.long_tables import table_of_frame
 from manyhands.io.sheets import UNSTATED, stated_of
 from manyhands.io.sorted_runs import PLAN, Progress, Runs, keys_of, sorted_ids
-from manyhands.io.spellings import Spellings
 from manyhands.io.store import AnnotationStore, upload_store
 from manyhands.io.store_writer import SHARD_ANNOTATIONS, StoreWriter, is_store, shards_of
-from manyhands.io.tables import table_of_frame
 from manyhands.typing import AnyArray, IntArray
 
 MEMORY = 2**30

@@ -1,7 +1,15 @@
-"""Interpretation of a file's labels: class values, codes into class names, or passes ("unsure")."""
+"""What the labels of a file mean: class values or codes of them, passes ("unsure"), spellings.
+
+Several spellings that mean one class become one, and a note says which.
+"""
 
 from __future__ import annotations
 
+import logging
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -9,9 +17,201 @@ import numpy as np
 from manyhands.annotations import PASSES
 from manyhands.annotations.encoding import make_vocabulary, missing_mask, tidy
 from manyhands.annotations.passes import pass_kinds, read_marks, warn_of_unused
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.io.columns import Frame, canonical, preview, with_column, with_missing
+from manyhands.io.files import PathLike, existing_file, naming
+from manyhands.io.frames import read_frame
 from manyhands.typing import AnyArray
+
+_LOG = logging.getLogger("manyhands")
+
+SHOWN = 8
+"""Maximal number of spellings that a note names."""
+
+
+# -- spellings ------------------------------------------------------------------------------------
+
+
+@dataclass
+class Spellings:
+    """What the labels of a file mean.
+
+    Attributes
+    ----------
+    meanings : dict
+        Spelling of a label, and the class that it means.
+    lowercase : bool
+        Whether labels, spellings and classes are read in lower case, without spaces around them.
+    seen : Counter
+        How often each spelling was read as another one, by (spelling, meaning).
+    """
+
+    meanings: dict[str, str]
+    lowercase: bool
+    seen: Counter[tuple[str, str]] = field(default_factory=Counter)
+    n: int = 0
+
+    @classmethod
+    def of(cls, mapping: Any, lowercase: bool) -> Spellings | None:
+        """Read the arguments ``mapping`` and ``lowercase`` of readers; None if they ask nothing.
+
+        Raises
+        ------
+        AnnotationError
+            If ``mapping`` is neither a dict nor a path, or ``lowercase`` is no bool; or for the
+            reasons of `read_mapping`.
+        """
+        if not isinstance(lowercase, bool):
+            raise AnnotationError(f"lowercase={lowercase!r} is neither True nor False")
+        if mapping is None and not lowercase:
+            return None
+        if mapping is None:
+            mapping = {}
+        elif isinstance(mapping, str | os.PathLike):
+            mapping = read_mapping(mapping)
+        elif not isinstance(mapping, Mapping):
+            raise AnnotationError(
+                f"mapping is a {type(mapping).__name__}; give a dict of spellings and what each "
+                "means, such as mapping={'ja': 'yes'}, or a table with the columns from and to"
+            )
+        made = cls({}, lowercase)
+        for spelling, meaning in mapping.items():
+            if missing(meaning):
+                raise AnnotationError(
+                    f"mapping says that {spelling!r} means nothing ({meaning!r}); a label that is "
+                    f"no class is named by abstain={spelling!r} or skip={spelling!r}"
+                )
+            spelling, meaning = made._plain(spelling), made._plain(meaning)
+            if made.meanings.setdefault(spelling, meaning) != meaning:
+                raise AnnotationError(
+                    f"mapping gives {spelling!r} two meanings, {made.meanings[spelling]!r} and "
+                    f"{meaning!r}; give it one"
+                )
+        return made
+
+    def _plain(self, value: Any) -> str:
+        text = str(value)
+        return text.strip().lower() if self.lowercase else text
+
+    def meaning(self, value: Any) -> str:
+        """Return the class that a label means."""
+        text = self._plain(value)
+        return self.meanings.get(text, text)
+
+    def read(self, values: Iterable[Any]) -> list[Any]:
+        """Return what labels mean, counting those that change; others are returned as they are."""
+        return [self.read_counted(value, 1) for value in values]
+
+    def read_label(self, value: str) -> str:
+        """Return what a label means, as text, counting it."""
+        return str(self.read_counted(value, 1))
+
+    def read_counted(self, value: Any, n: int) -> Any:
+        """Return what a label that occurs n times means; as it is, if that is what it says."""
+        meaning, text = self.meaning(value), str(value)
+        self.n += n
+        self.seen[text, meaning] += n
+        return value if meaning == text else meaning
+
+    def read_classes(self, classes: Iterable[Any] | None) -> list[Any] | None:
+        """Return what names of classes mean, each once, in their order."""
+        if classes is None:
+            return None
+        names = [value if self.meaning(value) == str(value) else self.meaning(value)
+                 for value in classes]  # fmt: skip
+        return list(dict.fromkeys(names))
+
+    def read_marks(self, marks: Any) -> Any:
+        """Return what values that mean a pass are called after their spelling is read."""
+        if marks is None:
+            return None
+        single = isinstance(marks, str) or not isinstance(marks, Iterable)
+        return self.read_classes([marks] if single else marks)
+
+    def report(self) -> None:
+        """Log which labels were read as others, and warn of spellings that no label has."""
+        changed = {pair: n for pair, n in self.seen.items() if pair[0] != pair[1]}
+        if changed:
+            ordered = sorted(changed.items(), key=lambda pair: -pair[1])
+            shown = ", ".join(f"{a!r} as {b!r} ({n:,})" for (a, b), n in ordered[:SHOWN])
+            more = f" and {len(ordered) - SHOWN:,} more spellings" * (len(ordered) > SHOWN)
+            _LOG.info(
+                "%s of %s labels are read as another spelling: %s%s",
+                f"{sum(changed.values()):,}", f"{self.n:,}", shown, more,
+            )  # fmt: skip
+        given = {self._plain(spelling) for spelling, _ in self.seen}
+        unused = [spelling for spelling in self.meanings if spelling not in given]
+        if unused and self.n:
+            warn_caller(
+                f"mapping holds {len(unused)} spellings that no label has: {preview(unused)}. The "
+                f"labels are {preview(sorted(given))}"
+            )
+
+
+def read_mapping(path: PathLike) -> dict[str, str]:
+    """Read spellings of labels and their meanings from a table with the columns from and to.
+
+    Parameters
+    ----------
+    path : str or Path
+        .csv, .tsv, either with .gz, .parquet or .pq.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the file does not exist.
+    AnnotationError
+        If a column is missing, a cell is empty, or a spelling has two meanings.
+    """
+    path = existing_file(path)
+    with naming(path):
+        frame = read_frame(path)
+        for name in ("from", "to"):
+            if name not in frame.columns:
+                raise AnnotationError(
+                    f"there is no column {name!r}; the columns are "
+                    f"{', '.join(map(repr, frame.columns))}. Call them from (the spelling of a "
+                    "label) and to (the class that it means)"
+                )
+        found: dict[str, str] = {}
+        pairs = zip(frame["from"].to_list(), frame["to"].to_list(), strict=True)
+        for row, (spelling, meaning) in enumerate(pairs, start=2):
+            if missing(spelling) or missing(meaning):
+                raise AnnotationError(
+                    f"row {row} has an empty cell; name the spelling and its meaning. For labels "
+                    "that mean no class, use abstain= or skip="
+                )
+            if found.setdefault(str(spelling), str(meaning)) != str(meaning):
+                raise AnnotationError(
+                    f"row {row} gives {str(spelling)!r} a second meaning, {str(meaning)!r} after "
+                    f"{found[str(spelling)]!r}; give it one"
+                )
+        return found
+
+
+def missing(value: Any) -> bool:
+    """Whether a cell holds nothing."""
+    return value is None or value != value or not str(value).strip()
+
+
+def with_meanings(frame: Frame, column: str, spellings: Spellings) -> Frame:
+    """Replace the labels of a frame by what they mean; whole numbers stay numbers."""
+    import numpy as np
+
+    if column not in frame.columns:
+        return frame
+    raw = np.array(frame[column].to_list(), dtype=object)
+    gaps = missing_mask(raw)
+    given = raw[~gaps]
+    numbers = frame[column].dtype.is_numeric()
+    texts = [str(int(v)) if isinstance(v, float) and v.is_integer() else v for v in given.tolist()]
+    values = np.array([str(v) for v in spellings.read(texts)], dtype=str)
+    if numbers:
+        values = canonical(values)
+    return with_column(frame, column, with_missing(values, gaps))
+
+
+# -- class values, codes, passes ------------------------------------------------------------------
 
 
 def label_values(

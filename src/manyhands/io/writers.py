@@ -16,13 +16,13 @@ from manyhands.annotations.target import require_table
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.files import refuse_foreign, write_atomically
 from manyhands.io.consensus_labels import ACCEPT, ENOUGH, Consensus, consensus
-from manyhands.io.contents import Shown, shown_of, with_shown
 from manyhands.io.exports.contract import Writer
 from manyhands.io.exports.formats import WRITERS
 from manyhands.io.exports.records import Export
 from manyhands.io.exports.written import ItemFields, Record, by_task
 from manyhands.io.files import PathLike
 from manyhands.io.frames import check_table_path, write_table
+from manyhands.io.shown import Shown, shown_of, with_shown
 
 SUFFIXES: Final = {name: writer.suffix for name, writer in WRITERS.items()} | {"datasets": ""}
 """Formats of tools, and how the names of their files end; ``datasets`` is a folder."""

@@ -19,7 +19,7 @@ from manyhands.inference.inputs import recode_classes, without_known
 from manyhands.inference.many_classes import is_vast
 from manyhands.inference.stored_votes import votes_of
 from manyhands.io import Consensus, Export, GoldFile, consensus
-from manyhands.io.contents import Shown, shown_of
+from manyhands.io.shown import Shown, shown_of
 from manyhands.io.store import AnnotationStore
 from manyhands.io.writers import SUFFIXES, check_target, write_consensus
 from manyhands.jobs.gold import match_gold, note_unused_gold

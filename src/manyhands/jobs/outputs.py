@@ -44,11 +44,11 @@ from manyhands.io import (
     write_atomically,
 )
 from manyhands.io.columns import preview
-from manyhands.io.contents import Shown, with_shown
 from manyhands.io.csv_files import released
 from manyhands.io.frames import check_table_path, write_table
 from manyhands.io.gold import REVIEWED
 from manyhands.io.sheets import read_sheet
+from manyhands.io.shown import Shown, with_shown
 from manyhands.jobs.gold import GoldRows, note_unused_gold
 from manyhands.metrics import Level, accuracy_on_new_items
 from manyhands.models import load, save

@@ -331,7 +331,7 @@ def review(
     from manyhands import DawidSkene, review_queue
     from manyhands.io import consensus
     from manyhands.io.annotations import read_shown
-    from manyhands.io.contents import with_shown
+    from manyhands.io.shown import with_shown
     from manyhands.planning.pool import counted
 
     refuse_overwriting([out], [*tables, *inputs.files, *(known or ())])

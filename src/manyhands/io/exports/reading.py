@@ -57,8 +57,7 @@ from manyhands.io.exports.records import (
 )
 from manyhands.io.files import PathLike
 from manyhands.io.gold import GoldFile
-from manyhands.io.label_values import check_codes, written_marks
-from manyhands.io.spellings import Spellings
+from manyhands.io.label_values import Spellings, check_codes, written_marks
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 _LOG = logging.getLogger("manyhands")

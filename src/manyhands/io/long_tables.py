@@ -34,15 +34,17 @@ from manyhands.io.features import read_array
 from manyhands.io.files import PathLike, existing_file, is_typed, naming, suffix_of
 from manyhands.io.frames import read_frame
 from manyhands.io.label_values import (
+    Spellings,
     by_kind,
     check_codes,
     integer_marks,
     label_values,
+    read_mapping,
+    with_meanings,
     with_passes,
     written_marks,
 )
 from manyhands.io.sheets import UNSTATED, Stated
-from manyhands.io.spellings import Spellings, read_mapping, with_meanings
 from manyhands.typing import AnyArray
 
 _LOG = logging.getLogger("manyhands")
