@@ -1,36 +1,24 @@
 """Measure `CrowdStackingClassifier`: public sets, confirmation, ablation, robustness, additions.
 
 A cell is one fit: a set, a change to its annotations, a method, and a seed. "Nested" cells leave
-out a quarter of the training instances, fit to the others, and are measured on that quarter. The
-recipe was fixed before any of them was run; here, gold labels measure, and choose nothing. The
-study behind the recipe chose its constants with looks at test parts of some of these sets, though:
-see the head of the page.
-
-Run, with MANYHANDS_DATA set:
-``OMP_NUM_THREADS=1 python benchmarks/flagship.py --records results/benchmarks/flagship.jsonl --out
-docs/results/flagship.md``. What is in the records is not repeated; ``--only`` names some parts.
+out a quarter of the training instances (the fold), fit to the others, and are measured on that
+quarter. The recipe was fixed before any of them was run; here, gold labels measure, and choose
+nothing. The study behind the recipe chose its constants with looks at test parts of some of these
+sets, though: see the head of the page.
 """
 
 from __future__ import annotations
 
-import argparse
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
+from itertools import product
 from time import process_time
-from typing import Any, NamedTuple
+from typing import Any
 from unittest.mock import patch
 
-import imbalanced_recipe
 import numpy as np
-from flagship_harder import FEW_LABELS, LABELLED, MANY, UNSURE, make_harder, only_labelled
-from flagship_page import EM, GOLD, POSTERIOR, REGRESSION, SELECT, SHARED, STACK, page
-from flagship_robustness import curves
-from model_choice import thinned, thinned_cifar10h, with_common_mistake
-from pages import run_missing
-from peers import ACTIVE_MIX, PEERS, Fit
 from scipy import sparse
 from scipy.stats import entropy
 from sklearn.base import BaseEstimator
@@ -40,8 +28,31 @@ from sklearn.metrics import balanced_accuracy_score, f1_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from benchmarks import imbalanced_recipe
+from benchmarks.flagship_harder import (
+    FEW_LABELS,
+    LABELLED,
+    MANY,
+    UNSURE,
+    make_harder,
+    only_labelled,
+)
+from benchmarks.flagship_page import (
+    EM,
+    GOLD,
+    POSTERIOR,
+    REGRESSION,
+    SELECT,
+    SHARED,
+    STACK,
+    curves,
+    page,
+)
+from benchmarks.model_choice import thinned, thinned_cifar10h, with_common_mistake
+from benchmarks.peers import ACTIVE_MIX, PEERS, Fit
 from evidence import Data, load_data
 from evidence.data import make_iced_synthetic, remove_annotations, thin_to_imbalance
+from evidence.study import Record, Study
 from manyhands import (
     AggNetClassifier,
     AggregatedClassifier,
@@ -68,7 +79,6 @@ from manyhands.classifiers.stacking import crowd, rounds
 from manyhands.classifiers.stacking.automatic import automatic_members
 from manyhands.decision.rules import apply_rule
 from manyhands.inference import GLAD, WorkerClustering
-from manyhands.io import write_atomically
 from manyhands.linear.kernels import ClippedScaler, KernelMap
 from manyhands.linear.regression import SoftLogistic
 from manyhands.linear.ridge import SoftRidge
@@ -411,20 +421,7 @@ CHANGES: dict[str, Callable[[Any, int], Any]] = {
 }
 
 
-WORSE = [change for change in CHANGES if not change.endswith("labelled")]
-
-
 # -- cells ----------------------------------------------------------------------------------------
-
-
-class Cell(NamedTuple):
-    """What identifies a fit; ``fold`` is the quarter left out by a nested one, or -1."""
-
-    set: str
-    change: str
-    method: str
-    seed: int
-    fold: int = -1
 
 
 def without_quarter(data: Any, fold: int) -> Any:
@@ -465,209 +462,137 @@ def log_loss(proba: FloatArray, y: AnyArray, classes: AnyArray) -> float:
     return round(float(-np.log(np.maximum(own / proba.sum(axis=1), 1e-12)).mean()), 6)
 
 
-def measure_posterior(cell: Cell) -> dict[str, Any]:
+def posterior(given: str, change: str, method: str, seed: int) -> Record:
     """Fit one method, and measure its posterior of the training instances."""
-    data = data_of(cell.set.removeprefix(POSTERIOR), cell.change, cell.seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = METHODS[cell.method](data, cell.seed)
+    data = data_of(given, change, seed)
+    model = METHODS[method](data, seed)
     proba, y = model.posterior_, np.asarray(data.y_train)
-    error = expected_calibration_error(proba, y, classes=model.classes_)
     found = scores(y, model.classes_[proba.argmax(axis=1)])
-    if cell.method == SHARED:  # The argmax would name the first class.
+    if method == SHARED:  # The argmax would name the first class.
         right = proba[np.arange(len(y)), np.searchsorted(model.classes_, y)]
         found = {"accuracy": round(float(right.mean()), 6)}
-    return {
-        **cell._asdict(),
-        **found,
-        "log_loss": log_loss(proba, y, model.classes_),
-        "calibration_error": round(error, 6),
-        "n_test": len(y),
-    }
+    error = expected_calibration_error(proba, y, classes=model.classes_)
+    more = {"calibration_error": round(error, 6), "n_test": len(y)}
+    return {**found, "log_loss": log_loss(proba, y, model.classes_), **more}
 
 
-def measure(cell: Cell) -> dict[str, Any]:
+def fitted(data: Any, method: str, seed: int) -> Record:
     """Fit one method, and measure it on the test part."""
-    if cell.set.startswith(POSTERIOR):
-        return measure_posterior(cell)
-    data = data_of(cell.set, cell.change, cell.seed)
-    if cell.fold >= 0:
-        data = without_quarter(data, cell.fold)
     started = process_time()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = METHODS[cell.method](data, cell.seed)
-        seconds = process_time() - started
-        proba = np.asarray(model.predict_proba(data.X_test), dtype=np.float64)
+    model = METHODS[method](data, seed)
+    seconds = process_time() - started
+    proba = np.asarray(model.predict_proba(data.X_test), dtype=np.float64)
     y, classes = np.asarray(data.y_test), np.asarray(model.classes_)
-    found = classes[proba.argmax(axis=1)]
-    # What `decision="balanced"` divides by.
-    prior = getattr(model, "prediction_prior_", getattr(model, "class_prior_", None))
-    record = {
-        **cell._asdict(),
-        **scores(y, found),
+    found: Record = scores(y, classes[proba.argmax(axis=1)])
+    found |= {
         "log_loss": log_loss(proba, y, classes),
         "n_test": len(y),
         "seconds": round(seconds, 2),
     }
+    # What `decision="balanced"` divides by.
+    prior = getattr(model, "prediction_prior_", getattr(model, "class_prior_", None))
     if prior is not None:  # The class-weighted last stage, of the same fit.
-        found = classes[apply_rule(proba, "balanced", prior)]
-        record["weighted"] = scores(y, found)
+        found["weighted"] = scores(y, classes[apply_rule(proba, "balanced", prior)])
     for name in ("parity_", "prior_shrinkage_", "vote_share_"):
         if getattr(model, name, None) is not None:
-            record[name] = round(float(getattr(model, name)), 4)
-    return record
+            found[name] = round(float(getattr(model, name)), 4)
+    return found
 
 
-def sets() -> Iterator[Cell]:
-    """The public sets but CIFAR-10; what others reach there with their defaults is recorded."""
-    for name in ("colposcopy", "reports", "music", "labelme", "product", "sentiment"):
-        yield Cell(name, "", REGRESSION, 1)
-        yield Cell(name, "", GOLD, 1)
-        yield from (Cell(name, "", STACK, seed) for seed in SEEDS)
+def measure(set: str, change: str, method: str, seed: int, fold: int) -> Record:
+    """Measure a posterior of training instances, or predictions of a test part or a quarter."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if set.startswith(POSTERIOR):
+            return posterior(set.removeprefix(POSTERIOR), change, method, seed)
+        data = data_of(set, change, seed)
+        return fitted(without_quarter(data, fold) if fold >= 0 else data, method, seed)
 
 
-def others() -> Iterator[Cell]:
-    """Others with their defaults, for what other records of them do not hold."""
-    for seed in SEEDS:
-        for name in ("product", "reports", "colposcopy", "sentiment", "music", "labelme"):
-            yield from (Cell(name, "", method, seed) for method in NETWORKS)
+def cells(
+    sets: Iterable[str],
+    methods: Iterable[str],
+    seeds: Iterable[int] = (1,),
+    changes: Iterable[str] = ("",),
+    folds: Iterable[int] = (-1,),
+) -> Iterator[Record]:
+    """Yield cells; ``fold`` is the quarter left out by a nested one, or -1."""
+    for seed, name, change, method, fold in product(seeds, sets, changes, methods, folds):
+        yield {"set": name, "change": change, "method": method, "seed": seed, "fold": fold}
 
 
-def systems() -> Iterator[Cell]:
-    """Methods of which other records hold LabelMe, Music and Reports alone."""
-    for seed in FEW:
-        for name in ("colposcopy", "product", "sentiment", "cifar10h, 2", "cifar10n"):
-            yield from (Cell(name, "", method, seed) for method in SYSTEMS)
+PUBLIC = ("colposcopy", "reports", "music", "labelme", "product", "sentiment")
+CIFAR = ("cifar10h, 2", "cifar10n")
+STRESSED = ("music", "labelme")
+WORSE = [change for change in CHANGES if not change.endswith("labelled")]
+COMPARED = (STACK, REGRESSION, "Crowd Layer", "AggNet")
+READ_OUT = (STACK, 'stack, abstentions="ignore"', "Dawid-Skene")
 
 
-def images() -> Iterator[Cell]:
-    """The sets of CIFAR-10, of which no figures of others are recorded."""
-    names = ("cifar10h, 2", "cifar10n")
-    for name in names:
-        yield from (Cell(name, "", method, 1) for method in (STACK, REGRESSION, GOLD))
-    for seed in SEEDS:
-        for name in names:
-            yield from (Cell(name, "", method, seed) for method in (STACK, *NETWORKS))
-
-
-def confirmation() -> Iterator[Cell]:
-    """Sets that played no part in the design."""
-    compared = (STACK, REGRESSION, "Crowd Layer", "AggNet", "Max-MIG", "CoNAL")
-    for name in ("gsad-Syn", "usps-Syn", "hotel"):
-        yield from (Cell(name, "", method, seed) for seed in SEEDS for method in compared)
-        yield Cell(name, "", EM, 1)
-
-
-def whole() -> Iterator[Cell]:
-    """CIFAR-10H with all of its 500,000 annotations."""
-    methods = (REGRESSION, STACK, "AggNet", "Crowd Layer")
-    yield from (Cell("cifar10h", "", method, seed) for seed in SEEDS for method in methods)
-
-
-def ablation() -> Iterator[Cell]:
-    """Parameters of the recipe, on the test part (five seeds) and nested (one seed)."""
-    for name in ("colposcopy", "reports", "music", "labelme", "product"):
-        for method in (STACK, *ABLATION):
-            yield from (Cell(name, "", method, 1, fold) for fold in range(-1, 4))
-            yield from (Cell(name, "", method, seed) for seed in SEEDS)
-
-
-def robustness() -> Iterator[Cell]:
-    """Worse annotations; the dear methods come last, with few seeds."""
-    for seed in SEEDS:
-        for name in ("music", "labelme"):
-            for change in WORSE:
-                for method in (STACK, REGRESSION, *NETWORKS, *WELL_RANKED):
-                    yield Cell(name, change, method, seed)
-    for seed in FEW:
-        for method in DEAR:
-            for name in ("music", "labelme"):
-                yield from (Cell(name, change, method, seed) for change in WORSE)
-
-
-def tasks() -> Iterator[Cell]:
-    """The tasks on which cross-fitted EM was developed."""
-    for name in imbalanced_recipe.TASKS:
-        yield from (Cell(name, "", STACK, seed) for seed in range(3))
-
-
-def additions() -> Iterator[Cell]:
-    """Strengths of other methods, added to the stack."""
-    for seed in FEW:
-        for name in ("music", "labelme", "colposcopy", "reports", "product"):
-            yield from (Cell(name, "", method, seed) for method in ADDITIONS)
-
-
-def posteriors() -> Iterator[Cell]:
-    """Posteriors of the training instances; one seed."""
-    for name in ("labelme", "music", "product", "colposcopy", "reports", "hotel"):
-        for method in ("Dawid-Skene", "stack, dependence=0", STACK):
-            yield Cell(POSTERIOR + name, "", method, 1)
-
-
-def harder() -> Iterator[Cell]:
-    """Few labels, many classes, abstentions."""
-    compared = (STACK, REGRESSION, "Crowd Layer", "AggNet")
-    for seed in FEW:
-        for name in UNSURE:
-            for method in (STACK, 'stack, abstentions="ignore"', "Dawid-Skene"):
-                yield Cell(POSTERIOR + name, "", method, seed)
-        for name in LABELLED:
-            for n in FEW_LABELS:
-                yield from (Cell(name, f"{n} labelled", method, seed) for method in compared)
-        for name in MANY:
-            for method in ("majority vote", SHARED, "Dawid-Skene", STACK):
-                yield Cell(POSTERIOR + name, "", method, seed)
-            yield from (Cell(name, "", method, seed) for method in compared)
-
-
-def more() -> Iterator[Cell]:
-    """Cross-fitted EM with its present defaults on the tasks that it was developed on."""
-    for seed in range(3):
-        for name in imbalanced_recipe.TASKS:
-            yield Cell(name, "", EM, seed)
+def part(*made: Callable[[], Iterator[Record]]) -> Callable[[], Iterator[Record]]:
+    """A part of several grids."""
+    return lambda: (cell for make in made for cell in make())
 
 
 PARTS = {
-    part.__name__: part
-    for part in (
-        sets,
-        tasks,
-        ablation,
-        robustness,
-        additions,
-        harder,
-        posteriors,
-        others,
-        systems,
-        images,
-        more,
-        confirmation,
-        whole,
-    )
+    # The public sets but CIFAR-10; what others reach there with their defaults is recorded.
+    "sets": part(
+        lambda: cells(PUBLIC, (REGRESSION, GOLD)),
+        lambda: cells(PUBLIC, (STACK,), SEEDS),
+    ),
+    "tasks": part(lambda: cells(imbalanced_recipe.TASKS, (STACK,), range(3))),
+    "ablation": part(
+        lambda: cells(PUBLIC[:5], (STACK, *ABLATION), folds=range(-1, 4)),
+        lambda: cells(PUBLIC[:5], (STACK, *ABLATION), SEEDS),
+    ),
+    # Worse annotations; the dear methods come last, with few seeds.
+    "robustness": part(
+        lambda: cells(STRESSED, (STACK, REGRESSION, *NETWORKS, *WELL_RANKED), SEEDS, WORSE),
+        lambda: cells(STRESSED, DEAR, FEW, WORSE),
+    ),
+    "additions": part(lambda: cells(PUBLIC[:5], ADDITIONS, FEW)),
+    # Few labels, many classes, abstentions.
+    "harder": part(
+        lambda: cells([POSTERIOR + name for name in UNSURE], READ_OUT, FEW),
+        lambda: cells(LABELLED, COMPARED, FEW, [f"{n} labelled" for n in FEW_LABELS]),
+        lambda: cells(
+            [POSTERIOR + name for name in MANY],
+            ("majority vote", SHARED, "Dawid-Skene", STACK),
+            FEW,
+        ),
+        lambda: cells(MANY, COMPARED, FEW),
+    ),
+    "posteriors": part(
+        lambda: cells(
+            [POSTERIOR + name for name in (*PUBLIC[:5], "hotel")],
+            ("Dawid-Skene", "stack, dependence=0", STACK),
+        )
+    ),
+    # Others with their defaults, for what other records of them do not hold.
+    "others": part(lambda: cells(PUBLIC, NETWORKS, SEEDS)),
+    "systems": part(lambda: cells(("colposcopy", "product", "sentiment", *CIFAR), SYSTEMS, FEW)),
+    "images": part(
+        lambda: cells(CIFAR, (STACK, REGRESSION, GOLD)),
+        lambda: cells(CIFAR, (STACK, *NETWORKS), SEEDS),
+    ),
+    "more": part(lambda: cells(imbalanced_recipe.TASKS, (EM,), range(3))),
+    # Sets that played no part in the design.
+    "confirmation": part(
+        lambda: cells(CONFIRMING, (*COMPARED, "Max-MIG", "CoNAL"), SEEDS),
+        lambda: cells(CONFIRMING, (EM,)),
+    ),
+    "whole": part(lambda: cells(("cifar10h",), COMPARED, SEEDS)),
 }
+CONFIRMING = ("gsad-Syn", "usps-Syn", "hotel")
 
-
-def main() -> None:
-    """Run what is missing and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--records", type=Path, required=True, help="one line of JSON per cell")
-    parser.add_argument("--out", type=Path, help="Markdown file")
-    parser.add_argument("--only", nargs="*", choices=list(PARTS), default=list(PARTS))
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="start no cell later")
-    arguments = parser.parse_args()
-    planned = dict.fromkeys(cell for part in arguments.only for cell in PARTS[part]())
-    found = run_missing(
-        arguments.records,
-        ((cell, lambda cell=cell: measure(cell)) for cell in planned),
-        lambda record: Cell(*(record[name] for name in Cell._fields)),
-        arguments.minutes,
-    )
-    if arguments.out is not None:
-        write_atomically(arguments.out, "\n".join(page(found)) + "\n")
-        write_atomically(arguments.out.with_name("flagship-robustness.svg"), curves(found).svg)
+STUDY = Study(
+    __file__,
+    PARTS,
+    measure,
+    page,
+    drawings=lambda records: {"flagship-robustness.svg": curves(records).svg},
+)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

@@ -1,17 +1,14 @@
-"""Few labels, hundreds of classes and abstentions, for `flagship.py`: the sets and their tables."""
+"""Few labels, hundreds of classes and abstentions: sets of `flagship.py` and `stack_labels.py`."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from pages import table_lines
 
 from evidence import Data
 from manyhands import AnnotationTable
 from manyhands.datasets import make_crowd
-
-Found = list[dict[str, Any]]
 
 MANY = {
     "100 classes, 2 annotations": (100, "uniform", 2.0),
@@ -69,78 +66,3 @@ def with_abstentions(table: AnnotationTable, chance: Any, rng: Any) -> Annotatio
     return AnnotationTable.from_frame(
         frame, classes=table.classes.tolist(), abstain=-1, tasks=table.instances.tolist()
     )
-
-
-def of(found: Found, name: str, method: str, change: str = "") -> Found:
-    """Records of a method on a set."""
-    wanted = (name, method, change)
-    return [each for each in found if (each["set"], each["method"], each["change"]) == wanted]
-
-
-def mean(records: Found) -> float:
-    """Mean accuracy; NaN without records."""
-    return float(np.mean([each["accuracy"] for each in records])) if records else float("nan")
-
-
-def shown(records: Found) -> str:
-    """Mean ± sd of the accuracy in percent."""
-    values = [100 * each["accuracy"] for each in records]
-    if not values:
-        return "–"
-    return (
-        f"{np.mean(values):.1f} ± {np.std(values, ddof=1):.1f}"
-        if values[1:]
-        else f"{values[0]:.1f}"
-    )
-
-
-def few_labels_part(found: Found, methods: tuple[str, ...]) -> list[str]:
-    """Accuracy with few instances."""
-    rows = [
-        [f"{title}, {n}", *(shown(of(found, name, method, f"{n} labelled")) for method in methods)]
-        for name, title in LABELLED.items()
-        for n in FEW_LABELS
-        if of(found, name, methods[0], f"{n} labelled")
-    ]
-    return table_lines(["instances", *methods], rows) if rows else []
-
-
-def many_classes_part(
-    found: Found, methods: tuple[str, ...], aggregators: tuple[str, ...]
-) -> list[str]:
-    """Accuracy of inferred labels and of predictions with many classes."""
-    rows = [
-        [
-            name,
-            *(shown(of(found, f"posterior of {name}", method)) for method in aggregators),
-            *(shown(of(found, name, method)) for method in methods),
-        ]
-        for name in MANY
-        if of(found, name, methods[0])
-    ]
-    worse = [
-        name
-        for name in MANY
-        if mean(of(found, f"posterior of {name}", aggregators[-1]))
-        < max(mean(of(found, f"posterior of {name}", each)) for each in aggregators[:-1])
-    ]
-    heading = [*(f"labels, {each}" for each in aggregators), *(f"test, {each}" for each in methods)]
-    if not rows:
-        return []
-    words = (
-        f"Its labels are behind those of annotations alone on: {'; '.join(worse)}. Where features "
-        "tell little of so many classes, infer labels with `DawidSkene`."
-        if worse
-        else "Its labels are nowhere behind those of annotations alone."
-    )
-    return [*table_lines(["", *heading], rows), words, ""]
-
-
-def abstentions_part(found: Found, methods: tuple[str, ...]) -> list[str]:
-    """Accuracy of inferred labels with and without the evidence of abstentions."""
-    rows = [
-        [name, *(shown(of(found, f"posterior of {name}", method)) for method in methods)]
-        for name in UNSURE
-        if of(found, f"posterior of {name}", methods[0])
-    ]
-    return table_lines(["labels", *methods], rows) if rows else []

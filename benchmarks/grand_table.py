@@ -7,34 +7,25 @@ run measures its further seeds. Gold labels measure, and choose nothing.
 
 Other libraries (`peers.py`) are not installed with the project. What is missing is recorded as
 failed.
-
-Run, with MANYHANDS_DATA set:
-``OMP_NUM_THREADS=1 python benchmarks/grand_table.py --records results/benchmarks/grand_table.jsonl
---out docs/results/grand_table.md``. What is in the records is not repeated; a killed run goes on.
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import subprocess
 import warnings
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from time import process_time
 from typing import Any
 
-import encoders
-import flagship
 import numpy as np
-from flagship_page import SELECT, key_of
-from grand_table_page import GOLD, MAJORITY, SETS, further, page, ranks_drawing
-from pages import read, run_missing
-from peers import PEERS, Fit, described, package_of
 
 import manyhands
+from benchmarks import encoders, flagship
+from benchmarks.flagship_page import SELECT, key_of
+from benchmarks.grand_table_page import GOLD, MAJORITY, SETS, further, page, ranks_drawing
+from benchmarks.peers import PEERS, Fit, described, package_of
 from evidence import Data
+from evidence.study import Record, Study, read, say
 from manyhands import (
     AggregatedClassifier,
     DawidSkene,
@@ -42,7 +33,6 @@ from manyhands import (
 )
 from manyhands.encoders import TextEncoder
 from manyhands.inference import GLAD, WorkerClustering
-from manyhands.io import write_atomically
 from manyhands.metrics import expected_calibration_error
 
 SLOW = ("sentiment, raw text", "cifar10n", "cifar10h, 2")
@@ -110,16 +100,6 @@ def data_of(name: str, seed: int) -> Any:
     )
 
 
-@cache
-def commit() -> str:
-    """The commit of the code that measures; "+" stands for changes of the package."""
-    root = Path(__file__).parents[1]
-    command = ["git", "-C", str(root), "rev-parse", "--short=8", "HEAD"]
-    name = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    changed = subprocess.run(["git", "-C", str(root), "diff", "--quiet", "HEAD", "--", "src"])
-    return name + "+" * bool(changed.returncode)
-
-
 def name_of_gpu() -> str:
     """The GPU that has been used since its peak was reset; nothing where none was."""
     import torch
@@ -137,13 +117,10 @@ def forget_gpu() -> None:
         torch.cuda.reset_peak_memory_stats()
 
 
-def measure(name: str, method: str, seed: int) -> dict[str, Any]:
+def measure(set: str, method: str, seed: int) -> Record:
     """Fit a method, and measure it on the test part."""
-    cell: dict[str, Any] = {"set": name, "method": method, "seed": seed}
-    cell |= {"commit": commit(), "date": datetime.date.today().isoformat()}
-    if method in PEERS:
-        cell["package"] = package_of(method)
-    data = data_of(name, seed)
+    about = {"package": package_of(method)} if method in PEERS else {}
+    data = data_of(set, seed)
     forget_gpu()
     started = process_time()
     try:
@@ -153,14 +130,14 @@ def measure(name: str, method: str, seed: int) -> dict[str, Any]:
             seconds = process_time() - started
             proba = np.asarray(model.predict_proba(data.X_test), dtype=np.float64)
     except Exception as error:
-        print(f"{name}, {method}: {type(error).__name__}: {error}", flush=True)
-        return cell | {"failed": f"{type(error).__name__}: {error}".splitlines()[0][:300]}
+        say(f"{set}, {method}: {type(error).__name__}: {error}")
+        return about | {"failed": f"{type(error).__name__}: {error}".splitlines()[0][:300]}
     if name_of_gpu():
-        cell["gpu"] = name_of_gpu()
+        about["gpu"] = name_of_gpu()
     y, classes = np.asarray(data.y_test), np.asarray(model.classes_)
     calibration = expected_calibration_error(proba, y, classes=classes)
     return {
-        **cell,
+        **about,
         **flagship.scores(y, classes[proba.argmax(axis=1)]),
         "log_loss": flagship.log_loss(proba, y, classes),
         "calibration_error": round(float(calibration), 6),
@@ -169,47 +146,30 @@ def measure(name: str, method: str, seed: int) -> dict[str, Any]:
     }
 
 
-def cells(
-    names: list[str], methods: list[str], n_seeds: int, held: set[tuple[str, str, int]]
-) -> Iterator[tuple[str, str, int]]:
+def cells(seeds: range) -> Iterator[Record]:
     """Every method on the sets that are quick, then on the others; a further seed comes last.
 
     Of further seeds, those that other records hold are left out.
     """
-    for seed in range(1, n_seeds + 1):
+    held = {key_of(record) for record in further(read(STUDY.records))}
+    for seed in seeds:
         for slow in (False, True):
-            own = [name for name in SETS if name in names and (name in SLOW) == slow]
-            for method in (method for method in METHODS if method in methods):
-                for cell in ((name, method, seed) for name in own):
-                    if seed == 1 or cell not in held:
-                        yield cell
+            own = [name for name in SETS if (name in SLOW) == slow]
+            for method in METHODS:
+                for name in own:
+                    if seed == 1 or (name, method, seed) not in held:
+                        yield {"set": name, "method": method, "seed": seed}
 
 
-def main() -> None:
-    """Run what is missing and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--records", type=Path, required=True, help="one line of JSON per cell")
-    parser.add_argument("--out", type=Path, help="Markdown file; its diagram is put beside it")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="start no cell later")
-    parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=list(METHODS))
-    parser.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
-    parser.add_argument("--seeds", type=int, default=1, help="from 1 on")
-    arguments = parser.parse_args()
-    held = {key_of(record) for record in further(read(arguments.records))}
-    found = run_missing(
-        arguments.records,
-        (
-            (cell, lambda cell=cell: measure(*cell))
-            for cell in cells(arguments.sets, arguments.methods, arguments.seeds, held)
-        ),
-        key_of,
-        arguments.minutes,
-    )
-    if arguments.out is not None:
-        lines, drawing = page(found, described()), ranks_drawing(found)
-        write_atomically(arguments.out, "\n".join(lines) + "\n")
-        write_atomically(arguments.out.with_name("grand_table-ranks.svg"), drawing)
+STUDY = Study(
+    __file__,
+    cells,
+    measure,
+    lambda records: page(records, described()),
+    seeds=range(1, 2),
+    drawings=lambda records: {"grand_table-ranks.svg": ranks_drawing(records)},
+)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

@@ -6,22 +6,22 @@ Two kinds of record are read: those of `grand_table.py`, with calibration errors
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cache
 from html import escape
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from flagship_page import SELECT, key_of, published
-from pages import read, table_lines
-from peers import ACTIVE, ACTIVE_MIX, CROWD_KIT_CONAL
 from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
-import manyhands
+from benchmarks.flagship_page import SELECT, dash, key_of, published
+from benchmarks.peers import ACTIVE, ACTIVE_MIX, CROWD_KIT_CONAL
+from evidence.study import ROOT, Record, read, spread, table
 
-Found = list[dict[str, Any]]
-FLAGSHIP = Path(__file__).parents[1] / "results" / "benchmarks" / "flagship.jsonl"
+Found = list[Record]
+FEWEST_SETS = 5
+"""Ranks over fewer sets would say nothing."""
+
 SETS = {
     "colposcopy": "Colposcopy",
     "reports": "Reports",
@@ -45,8 +45,6 @@ CEILINGS = (GOLD, "stack, gold labels")
 TEN = 10
 FAR = 0.05
 """Of balanced accuracy."""
-FEWEST_SETS = 5
-"""Ranks over fewer sets would say nothing."""
 
 PAIRS = (
     "broken off after five minutes: it keeps a difference for every pair of annotators, of whom "
@@ -93,11 +91,17 @@ def unlike(found: Found) -> Found:
     return [each for each in own if each["accuracy"] != before.get(key_of(each), each["accuracy"])]
 
 
+@cache
+def of_flagship() -> Found:
+    """All records of `flagship.py`."""
+    return read(ROOT / "results" / "benchmarks" / "flagship.jsonl")
+
+
 def recorded_before() -> Found:
     """The records of `flagship.py` on sets as they are, of methods with their defaults."""
     return [
         each
-        for each in read(FLAGSHIP)
+        for each in of_flagship()
         if each["set"] in SETS
         and not each["change"]
         and each["fold"] < 0
@@ -156,11 +160,9 @@ class Table:
                 best = [m for m in self.crowd_methods() if m in common], names[:count]
         return best[0], [name for name in SETS if name in best[1]]
 
-    def ranks(self, field: str = "accuracy") -> Ranks | None:
+    def ranks(self, field: str = "accuracy") -> Ranks:
         """Average ranks (1: the largest), Friedman's test, Nemenyi's critical difference."""
         methods, names = self.complete()
-        if len(methods) < 3:
-            return None
         accuracy = np.array([[self.mean(name, m, field) for m in methods] for name in names])
         ranked = rankdata(-accuracy.round(6), axis=1)
         k, n = len(methods), len(names)
@@ -171,165 +173,28 @@ class Table:
         return Ranks(names, dict(sorted(mean.items(), key=lambda item: item[1])), distance, p)
 
 
-def page(found: Found, peers: Sequence[tuple[str, str, str]]) -> list[str]:
-    """Return the page's lines; ``peers``: method, package and what had to be done."""
-    table = Table(found)
-    order = _in_order(table)
-    return [
-        "# The grand table: every classifier on all public sets with features",
-        "",
-        "Made by `OMP_NUM_THREADS=1 python benchmarks/grand_table.py --records "
-        "results/benchmarks/grand_table.jsonl --out docs/results/grand_table.md` on "
-        f"{datetime.date.today()}, manyhands {manyhands.__version__}; `--seeds 5` adds seeds, and "
-        "`--methods` and `--sets` choose cells. Our methods have their "
-        "defaults; what [other libraries](#other-libraries) lack, such as a network or a loop, is "
-        'ours. "Stack" is `CrowdStackingClassifier()`. Gold labels measure; only the two '
-        "ceilings are trained on them. The stack was designed on some of these sets, but not on "
-        "Hotel, USPS-Syn and GSAD-Syn. " + _seeds(table),
-        "",
-        *_conclusions(table),
-        "## Average ranks",
-        "",
-        *_ranks_part(table),
-        "## Accuracy",
-        "",
-        "Per cent of the test part; mean ± sd (seeds) where there is more than one seed. "
-        "The best of each set that learns from the crowd is bold. A dash is a cell that was not "
-        "run, or that failed ([which](#what-was-run)). The last column is the share of the gap "
-        "between DL-MV (the default network on hard majority votes) and the better ceiling that a "
-        "method closes, mean of the sets where the ceiling is at least two binomial standard "
-        "errors ahead of DL-MV. A negative share is below DL-MV; one set with a small gap can "
-        "make it large.",
-        "",
-        *_accuracy(table, order),
-        "## Accuracy with one protocol per set",
-        "",
-        "Network, optimiser and epochs are the same for all methods of a set: on LabelMe and Music "
-        "those of DASC's paper, elsewhere the defaults of an earlier version, with fewer epochs on "
-        "Sentiment and Product. Mean of five seeds of "
-        "the last epoch, from [every classifier on six sets](crowd_models.md), which has the "
-        "seconds and deviations of every row, and names the few with one seed. MW, VW, VB, VW+B "
-        "and S are forms of the annotators' parameters ([Crowd Layer](../methods/crowd_layer.md)); "
-        "1·I and 2·I are the identity, once or twice, from which they start. Crowd-calibrated "
-        "stacking is the stack, MV+LR is majority vote + LR, and Triplets is metric learning. The "
-        "best of each set is bold.",
-        "",
-        *_by_protocol(),
-        "## Balanced accuracy",
-        "",
-        *_field(table, order, "balanced_accuracy", 100, 1, max),
-        "## Calibration error",
-        "",
-        "Expected calibration error on the test part, in points; the lower, the better. Mean of "
-        "the seeds that were measured for this page; the flagship's records have no such error.",
-        "",
-        *_field(table, order, "calibration_error", 100, 1, min),
-        "## Seconds",
-        "",
-        "CPU seconds of a fit on one thread of a busy machine; they vary by a third."
-        + _on_gpu(table),
-        "",
-        *_field(table, order, "seconds", 1, 1, None),
-        *_peers(table, peers),
-        *_elsewhere(table),
-        *_provenance(table, found),
-    ]
-
-
-def _seeds(table: Table) -> str:
-    """Say how many seeds most cells of each set have."""
-    told: dict[int, list[str]] = {}
-    for name, words in SETS.items():
-        counts = [len(table.values(name, method)) for method in table.crowd_methods()]
-        given = [count for count in counts if count]
-        if given:
-            told.setdefault(max(set(given), key=given.count), []).append(words)
-    parts = [
-        f"{n} seed{'s' * (n > 1)} on {', '.join(names)}" for n, names in sorted(told.items())[::-1]
-    ]
-    return (
-        f"Most cells have {'; '.join(parts)} (the number in brackets). On USPS-Syn and GSAD-Syn, a "
-        "seed draws the annotations anew, too. Where a cell has one seed, differences of a point "
-        "say nothing."
-    )
-
-
-def _by_protocol() -> list[str]:
-    """Accuracy of every classifier with one protocol per set, from the records of its page."""
-    found = published()
-    names = [name for name in SETS if name in found]
-    rows = dict.fromkeys(row for name in names for row in found[name])
-    lines = []
-    for row in rows:
-        cells = [row]
-        for name in names:
-            top = max(own[0] for each, own in found[name].items() if "gold" not in each)
-            own = found[name].get(row)
-            text = "–" if own is None else f"{100 * own[0]:.1f}"
-            cells.append(f"**{text}**" if own is not None and own[0] == top else text)
-        lines.append(cells)
-    return table_lines(["", *(SETS[name] for name in names)], lines)
-
-
-def _in_order(table: Table) -> list[str]:
-    """Ceilings first, then ranked methods by rank, then the others."""
-    ranks = table.ranks()
-    ranked = list(ranks.mean) if ranks else []
-    ceilings = [method for method in CEILINGS if method in table.methods]
-    others = [m for m in table.crowd_methods() if m not in ranked]
-    return [*ceilings, *ranked, *others]
-
-
-def _conclusions(table: Table) -> list[str]:
-    ranks, balanced = table.ranks(), table.ranks("balanced_accuracy")
-    if ranks is None or balanced is None:
-        return []
-    first, *others = ranks.mean
-    apart = [m for m in others if ranks.mean[m] - ranks.mean[first] > ranks.distance]
-    lines = [
-        f"- **Accuracy:** of {len(ranks.mean)} methods on {len(ranks.sets)} sets, {first} has the "
-        f"best average rank, {ranks.mean[first]:.1f}, before {_ranked(ranks, others[:2])}. "
-        f"{_few_seeds(table, [first, *others[:2]])}With so few sets, ranks must be "
-        f"{ranks.distance:.1f} apart to be told from chance. Significantly behind the first: "
-        f"{', '.join(apart) if apart else 'none'}.",
-        f"- **Balanced accuracy:** the best ranks are of "
-        f"{_ranked(balanced, list(balanced.mean)[:3])}.{_behind(table, first)}",
-    ]
-    names = [name for name in SETS if _gap(table, name)]
-    share = {m: _share(table, m) for m in ranks.mean}
-    best = max((m for m in share if share[m] is not None), key=lambda m: share[m] or 0, default="")
-    if best:
-        lines.append(
-            f"- **The gap between {MAJORITY} and gold labels:** {best} closes most of it, "
-            f"{100 * (share[best] or 0):.0f} %, on the {len(names)} sets where there clearly is "
-            f"one: {', '.join(SETS[name] for name in names)}."
-        )
-    lines.append(f"- **Probabilities and time:** {_price(table, ranks)}")
-    return ["## What to conclude", "", *lines, ""]
-
-
 def _ranked(ranks: Ranks, methods: Sequence[str]) -> str:
     *others, last = (f"{m} ({ranks.mean[m]:.1f})" for m in methods)
     return f"{', '.join(others)} and {last}"
 
 
-def _few_seeds(table: Table, methods: Sequence[str]) -> str:
+def _few_seeds(found: Table, methods: Sequence[str]) -> str:
     """Say which of these methods have one seed, and where."""
     told = {
         m: [
-            words for name, words in SETS.items() if len(table.values(name, m)) == 1 and name != RAW
+            words for name, words in SETS.items() if len(found.values(name, m)) == 1 and name != RAW
         ]
         for m in methods
     }
     return "".join(f"On {', '.join(own)}, {m} has one seed. " for m, own in told.items() if own)
 
 
-def _behind(table: Table, method: str) -> str:
+def _behind(found: Table, method: str) -> str:
     """Name the sets on which a method is far behind the best in balanced accuracy."""
     told = []
     for name, words in SETS.items():
-        own = table.mean(name, method, "balanced_accuracy")
-        known = {m: table.mean(name, m, "balanced_accuracy") for m in table.crowd_methods()}
+        own = found.mean(name, method, "balanced_accuracy")
+        known = {m: found.mean(name, m, "balanced_accuracy") for m in found.crowd_methods()}
         best = max((m for m in known if known[m] is not None), key=lambda m: known[m] or 0)
         if own is not None and (top := known[best] or 0) - own > FAR:
             told.append(f"{words} ({100 * own:.1f}; {best} has {100 * top:.1f})")
@@ -338,18 +203,18 @@ def _behind(table: Table, method: str) -> str:
     )
 
 
-def _price(table: Table, ranks: Ranks) -> str:
+def _price(found: Table, ranks: Ranks) -> str:
     """Compare the best method's calibration and seconds with those of others."""
     errors: dict[str, float] = {}
     for m in ranks.mean:
-        own = [table.mean(name, m, "calibration_error") for name in ranks.sets]
+        own = [found.mean(name, m, "calibration_error") for name in ranks.sets]
         if None not in own:
             errors[m] = float(np.mean([each for each in own if each is not None]))
     first = next(iter(ranks.mean))
     better = sum(error < errors[first] for error in errors.values())
     best = min(errors, key=errors.__getitem__)
     longest = {
-        m: max(table.mean(name, m, "seconds") or 0 for name in ranks.sets) for m in (first, SELECT)
+        m: max(found.mean(name, m, "seconds") or 0 for name in ranks.sets) for m in (first, SELECT)
     }
     return (
         f"The calibration error of {first} is {100 * errors[first]:.1f} points on average; "
@@ -359,52 +224,13 @@ def _price(table: Table, ranks: Ranks) -> str:
     )
 
 
-def _ranks_part(table: Table) -> list[str]:
-    ranks = table.ranks()
-    if ranks is None:
-        return [f"Not enough cells yet: fewer than three methods share {FEWEST_SETS} sets.", ""]
-    names = ", ".join(SETS[name] for name in ranks.sets)
-    return [
-        "![Average ranks with the critical difference](grand_table-ranks.svg)",
-        "",
-        f"Rank 1 is the most accurate on a set. Ranked are the methods that were run on all of: "
-        f"{names}. Friedman's test that all are equal: p = {ranks.p:.2g}. Methods that a bar joins "
-        f"differ by less than Nemenyi's critical difference at 5 %, {ranks.distance:.2f}.",
-        "",
-        *table_lines(
-            ["method", "average rank"], [[m, f"{rank:.2f}"] for m, rank in ranks.mean.items()]
-        ),
-    ]
-
-
-def _accuracy(table: Table, order: Sequence[str]) -> list[str]:
-    best = {
-        name: max((table.mean(name, m) or 0 for m in table.crowd_methods()), default=0)
-        for name in SETS
-    }
-    rows = []
-    for method in order:
-        row = [method]
-        for name in SETS:
-            own = table.values(name, method)
-            text = f"{100 * np.mean(own):.1f}" if own else "–"
-            if own and method not in CEILINGS and round(100 * best[name], 1) == float(text):
-                text = f"**{text}**"
-            if len(own) > 1:
-                text += f" ± {100 * np.std(own, ddof=1):.1f} ({len(own)})"
-            row.append(text)
-        share = _share(table, method)
-        rows.append([*row, "–" if share is None else f"{100 * share:.0f} %"])
-    return table_lines(["", *SETS.values(), "gap closed"], rows)
-
-
-def _share(table: Table, method: str) -> float | None:
+def _share(found: Table, method: str) -> float | None:
     """Mean share of the gap between DL-MV and the better ceiling that a method closes."""
     if method in (*CEILINGS, MAJORITY):
         return None
     shares = []
     for name in SETS:
-        own, gap = table.mean(name, method), _gap(table, name)
+        own, gap = found.mean(name, method), _gap(found, name)
         if gap is None:
             continue
         if own is None:
@@ -414,134 +240,28 @@ def _share(table: Table, method: str) -> float | None:
     return float(np.mean(shares)) if shares else None
 
 
-def _gap(table: Table, name: str) -> tuple[float, float] | None:
+def _gap(found: Table, name: str) -> tuple[float, float] | None:
     """The accuracies of DL-MV and of the better ceiling, if the ceiling is clearly ahead."""
-    low = table.mean(name, MAJORITY)
-    high = max((table.mean(name, c) or 0 for c in CEILINGS), default=0)
+    low = found.mean(name, MAJORITY)
+    high = max((found.mean(name, c) or 0 for c in CEILINGS), default=0)
     if low is None:
         return None
-    n = next(each["n_test"] for each in table.records if each["set"] == name)
+    n = next(each["n_test"] for each in found.records if each["set"] == name)
     return (low, high) if high - low > 2 * float(np.sqrt(high * (1 - high) / n)) else None
 
 
-def _field(
-    table: Table, order: Sequence[str], field: str, scale: float, digits: int, best: Any
-) -> list[str]:
-    """A table of one figure, the best of each set bold."""
-    rows = {m: [table.mean(name, m, field) for name in SETS] for m in order}
-    crowd = [rows[m] for m in order if m not in CEILINGS]
-    lines = []
-    for method, values in rows.items():
-        line = [method]
-        for column, value in enumerate(values):
-            known = [row[column] for row in crowd if row[column] is not None]
-            text = "–" if value is None else f"{scale * value:.{digits}f}"
-            top = best is not None and known and value == best(known)
-            line.append(f"**{text}**" if top and method not in CEILINGS else text)
-        if any(value is not None for value in values):
-            lines.append(line)
-    return table_lines(["", *SETS.values()], lines)
-
-
-def _on_gpu(table: Table) -> str:
+def _on_gpu(found: Table) -> str:
     """Say which cells have no seconds because their networks trained on a GPU."""
     runs: dict[tuple[str, str], list[str]] = {}
-    for each in table.records:
+    for each in found.records:
         name, method = each["set"], each["method"]
-        if "gpu" in each and not table.values(name, method, "seconds"):
+        if "gpu" in each and not found.values(name, method, "seconds"):
             runs.setdefault((name, each["gpu"]), []).append(method)
     told = [
         f"{', '.join(dict.fromkeys(methods))} on {SETS[name]} ({gpu})"
         for (name, gpu), methods in runs.items()
     ]
     return f" Trained on a GPU, so without seconds here: {'; '.join(told)}." if told else ""
-
-
-def _peers(table: Table, peers: Sequence[tuple[str, str, str]]) -> list[str]:
-    rows = []
-    for method, package, words in peers:
-        done = sum(bool(table.values(name, method)) for name in SETS)
-        runs = [each for each in [*table.records, *table.failed] if each["method"] == method]
-        versions = {each["package"] for each in runs if "package" in each}
-        reasons = {each["failed"] for each in runs if "failed" in each}
-        named = ", ".join(sorted(versions)) or package
-        rows.append([method, named, words, str(done), "; ".join(sorted(reasons)) or "–"])
-    heading = ["classifier", "package", "what had to be done", "sets run", "errors"]
-    return [
-        "## Other libraries",
-        "",
-        "Their classifiers, in the tables above by these names. Of crowd-kit, the aggregators are "
-        "on the [page of aggregation](aggregation.md), and the speed of its modules is on [another]"
-        "(../benchmarks.md).",
-        "",
-        *table_lines(heading, rows),
-    ]
-
-
-def _elsewhere(table: Table) -> list[str]:
-    ranks = table.ranks()
-    best = list(ranks.mean)[:TEN] if ranks else []
-    curves = {each["method"] for each in read(FLAGSHIP) if each["change"]}
-    without = [method for method in best if method not in curves]
-    told = "the ten methods best in average rank" + (
-        f", except {' and '.join(without)}" if without else ""
-    )
-    others = [method for method in table.crowd_methods() if method in curves - set(best)]
-    return [
-        "## Protocols and worse annotations",
-        "",
-        "- [Every classifier on six sets](crowd_models.md) has every classifier under one protocol "
-        "per set, mostly a paper's, with five seeds.",
-        "- The published protocols and figures: [CoNAL](chu2021.md), [CrowdInG](crowding2021.md), "
-        "[DASC](dasc2023.md), [ICED](iced2022.md), [NeuCrowd](neucrowd2022.md).",
-        "- [Robustness curves](flagship.md#worse-annotations) (annotations removed, imbalance, "
-        f"spammers, shared mistakes) on LabelMe and Music have {told}. Also drawn: "
-        f"{', '.join(others)}. The seeds are told there.",
-        "",
-        "![Accuracy as annotations get worse](flagship-robustness.svg)",
-        "",
-    ]
-
-
-def _provenance(table: Table, found: Found) -> list[str]:
-    before = {key_of(each) for each in recorded_before()}
-    both = [each for each in found if key_of(each) in before and "failed" not in each]
-    differing = unlike(found)
-    dates = sorted({f"{each['commit']} ({each['date']})" for each in found})
-    failed: dict[str, list[str]] = {}
-    for each in table.failed:
-        failed.setdefault(f"{each['method']}: {each['failed']}", []).append(SETS[each["set"]])
-    told = ", ".join(f"{each['method']} on {SETS[each['set']]}" for each in differing) or "none"
-    measured = {(each["set"], each["method"]) for each in [*table.records, *table.failed]}
-    open_cells = [
-        f"{method}: {', '.join(SETS[n] for n in SETS if (n, method) not in measured)}"
-        + (f" ({NOT_RUN[method]})" if method in NOT_RUN else "")
-        for method in table.methods
-        if any((n, method) not in measured for n in SETS)
-    ]
-    return [
-        "## What was run",
-        "",
-        f"Records measured for this page: {len(found)}, by commit {', '.join(dates)}"
-        + (
-            "; of those with a +, the package had changes that were not committed yet"
-            * any("+" in each for each in dates)
-        )
-        + "; further "
-        f"seeds: {len(table.records) - len(found) + len(table.failed)} records of "
-        "[the flagship's benchmark](flagship.md), from 2026-11-23 on. To tell whether those are of "
-        f"the present code, {len(both)} of its runs were repeated here: accuracy is equal in "
-        f"{len(both) - len(differing)}. Other figures: {told} (earlier records of these "
-        "methods are left out: their code has changed, or rounds otherwise on this processor).",
-        "",
-        *[f"- failed: {what} ({', '.join(names)})" for what, names in failed.items()],
-        *[""] * bool(failed),
-        "Why cells are empty is an estimate, from what other cells took and from runs that were "
-        "broken off; no record is kept of those.",
-        "",
-        *[f"- not run: {what}" for what in open_cells],
-        "",
-    ]
 
 
 # -- the diagram ----------------------------------------------------------------------------------
@@ -559,8 +279,6 @@ WIDTH, MARGIN, STEP = 980, 340, 18
 def ranks_drawing(found: Found) -> str:
     """Draw the critical-difference diagram; without ranks, an empty one."""
     ranks = Table(found).ranks()
-    if ranks is None:
-        return f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="1"></svg>\n'
     mean, k = list(ranks.mean.items()), len(ranks.mean)
     joined = _joined([rank for _, rank in mean], ranks.distance)
     low = 60 + 9 * len(joined)
@@ -616,3 +334,161 @@ def _line(x1: float, y1: float, x2: float, y2: float, kind: str = "") -> str:
 
 def _text(x: float, y: float, words: str, anchor: str) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
+
+
+def _most_seeds(found: Table) -> str:
+    """Say how many seeds most cells of each set have."""
+    told: dict[int, list[str]] = {}
+    for name, words in SETS.items():
+        counts = [len(found.values(name, method)) for method in found.crowd_methods()]
+        given = [count for count in counts if count]
+        told.setdefault(max(set(given), key=given.count), []).append(words)
+    return "; ".join(
+        f"{n} seed{'s' * (n > 1)} on {', '.join(names)}" for n, names in sorted(told.items())[::-1]
+    )
+
+
+def _protocols() -> list[str]:
+    """Accuracy of every classifier with one protocol per set, from the records of its page."""
+    found = published()
+    names = [name for name in SETS if name in found]
+    top = {n: max(own[0] for row, own in found[n].items() if "gold" not in row) for n in names}
+    lines = []
+    for row in dict.fromkeys(row for name in names for row in found[name]):
+        own = {name: found[name].get(row, (np.nan,))[0] for name in names}
+        cells = {name: dash(100 * value) for name, value in own.items()}
+        lines.append([row, *(f"**{cells[n]}**" if own[n] == top[n] else cells[n] for n in names)])
+    return table(["", *(SETS[name] for name in names)], lines)
+
+
+def _accuracy(found: Table, order: Sequence[str]) -> Iterator[list[str]]:
+    best = {
+        name: max((found.mean(name, m) or 0 for m in found.crowd_methods()), default=0)
+        for name in SETS
+    }
+    for method in order:
+        row = [method]
+        for name in SETS:
+            own = found.values(name, method)
+            mean = dash(100 * float(np.mean(own))) if own else "–"
+            _, *more = spread(own, scale=100, n=True).split(" ", 1)
+            top = own and method not in CEILINGS and f"{100 * best[name]:.1f}" == mean
+            row.append(" ".join([f"**{mean}**" if top else mean, *more]))
+        share = _share(found, method)
+        yield [*row, "–" if share is None else f"{100 * share:.0f} %"]
+
+
+def _field(
+    found: Table, order: Sequence[str], field: str, scale: float = 1, best: Any = None
+) -> list[str]:
+    """A table of one figure, the best of each set bold."""
+    rows = {m: [found.mean(name, m, field) for name in SETS] for m in order}
+    crowd = [rows[m] for m in order if m not in CEILINGS]
+    known = [[v for v in column if v is not None] for column in zip(*crowd, strict=True)]
+    lines = []
+    for method, values in rows.items():
+        line = [method]
+        for value, others in zip(values, known, strict=True):
+            text = "–" if value is None else f"{scale * value:.1f}"
+            top = best is not None and others and value == best(others)
+            line.append(f"**{text}**" if top and method not in CEILINGS else text)
+        if any(value is not None for value in values):
+            lines.append(line)
+    return table(["", *SETS.values()], lines)
+
+
+def _peers(found: Table, peers: Sequence[tuple[str, str, str]]) -> Iterator[list[str]]:
+    for method, package, words in peers:
+        done = sum(bool(found.values(name, method)) for name in SETS)
+        runs = [each for each in [*found.records, *found.failed] if each["method"] == method]
+        versions = {each["package"] for each in runs if "package" in each}
+        reasons = {each["failed"] for each in runs if "failed" in each}
+        named = ", ".join(sorted(versions)) or package
+        yield [method, named, words, str(done), "; ".join(sorted(reasons)) or "–"]
+
+
+def _curves(found: Table, ranks: Ranks) -> dict[str, str]:
+    """Which methods have curves of robustness."""
+    best = list(ranks.mean)[:TEN]
+    curves = {each["method"] for each in of_flagship() if each["change"]}
+    without = [method for method in best if method not in curves]
+    others = [method for method in found.crowd_methods() if method in curves - set(best)]
+    told = f", except {' and '.join(without)}" if without else ""
+    return {
+        "with_curves": f"the ten methods best in average rank{told}",
+        "also_drawn": ", ".join(others),
+    }
+
+
+def _provenance(found: Table, records: Found) -> dict[str, Any]:
+    """What was run, by which commits, what failed and what was not."""
+    before = {key_of(each) for each in recorded_before()}
+    both = [each for each in records if key_of(each) in before and "failed" not in each]
+    differing = unlike(records)
+    dates = sorted({f"{each['commit']} ({each['date']})" for each in records})
+    failed: dict[str, list[str]] = {}
+    for each in found.failed:
+        failed.setdefault(f"{each['method']}: {each['failed']}", []).append(SETS[each["set"]])
+    told = ", ".join(f"{each['method']} on {SETS[each['set']]}" for each in differing) or "none"
+    measured = {(each["set"], each["method"]) for each in [*found.records, *found.failed]}
+    return {
+        "n_records": len(records),
+        "commits": ", ".join(dates),
+        "n_further": len(found.records) - len(records) + len(found.failed),
+        "n_both": len(both),
+        "n_equal": len(both) - len(differing),
+        "other_figures": told,
+        "failed": [f"- failed: {what} ({', '.join(names)})" for what, names in failed.items()],
+        "not_run": [
+            f"- not run: {method}: "
+            + ", ".join(SETS[n] for n in SETS if (n, method) not in measured)
+            + (f" ({NOT_RUN[method]})" if method in NOT_RUN else "")
+            for method in found.methods
+            if any((n, method) not in measured for n in SETS)
+        ],
+    }
+
+
+def page(records: Found, peers: Sequence[tuple[str, str, str]]) -> dict[str, Any]:
+    """Return the page's values; ``peers``: method, package and what had to be done."""
+    found = Table(records)
+    ranks, balanced = found.ranks(), found.ranks("balanced_accuracy")
+    first, *others = ranks.mean
+    apart = [m for m in others if ranks.mean[m] - ranks.mean[first] > ranks.distance]
+    gaps = [SETS[name] for name in SETS if _gap(found, name)]
+    shares = {m: share for m in ranks.mean if (share := _share(found, m)) is not None}
+    closest = max(shares, key=lambda method: shares[method])
+    ceilings = [method for method in CEILINGS if method in found.methods]
+    unranked = [m for m in found.crowd_methods() if m not in ranks.mean]
+    order = [*ceilings, *ranks.mean, *unranked]
+    rows = [[m, f"{rank:.2f}"] for m, rank in ranks.mean.items()]
+    heading = ["classifier", "package", "what had to be done", "sets run", "errors"]
+    return {
+        "seeds": _most_seeds(found),
+        "n_ranked": len(ranks.mean),
+        "n_sets": len(ranks.sets),
+        "first": first,
+        "first_rank": ranks.mean[first],
+        "next": _ranked(ranks, others[:2]),
+        "few_seeds": _few_seeds(found, [first, *others[:2]]),
+        "distance": ranks.distance,
+        "apart": ", ".join(apart) or "none",
+        "balanced_first": _ranked(balanced, list(balanced.mean)[:3]),
+        "behind": _behind(found, first),
+        "closest": f"{closest} closes most of it, {100 * shares[closest]:.0f} %",
+        "n_gaps": len(gaps),
+        "gaps": ", ".join(gaps),
+        "price": _price(found, ranks),
+        "ranked_sets": ", ".join(SETS[name] for name in ranks.sets),
+        "p": ranks.p,
+        "ranks": table(["method", "average rank"], rows),
+        "accuracy": table(["", *SETS.values(), "gap closed"], _accuracy(found, order)),
+        "protocols": _protocols(),
+        "balanced": _field(found, order, "balanced_accuracy", 100, max),
+        "calibration": _field(found, order, "calibration_error", 100, min),
+        "on_gpu": _on_gpu(found),
+        "seconds": _field(found, order, "seconds"),
+        "peers": table(heading, _peers(found, peers)),
+        **_curves(found, ranks),
+        **_provenance(found, records),
+    }
