@@ -429,7 +429,7 @@ def test_a_fit_that_fails_midway_leaves_all_as_it_was(cls, refit, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("manyhands.inference.base.labels_of", fail)
+        patch.setattr("manyhands.inference.votes.Votes.labels", fail)
         with pytest.raises(KeyboardInterrupt):
             getattr(model, refit)(later)
     assert len(inferred[0]) > 0

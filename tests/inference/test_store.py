@@ -31,8 +31,8 @@ from manyhands import (
     files,
     save,
 )
-from manyhands.annotations.sharded import ShardedAnnotations
 from manyhands.exceptions import AnnotationError, MissingExtraError, WriteError
+from manyhands.inference.stored_votes import ShardedAnnotations
 from manyhands.io import ingest as ingesting
 from manyhands.io import read_annotations, remote, sorted_runs
 from manyhands.io import store as store_module

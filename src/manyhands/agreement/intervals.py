@@ -33,7 +33,8 @@ from manyhands.agreement.pairs import (
 from manyhands.agreement.per_annotator import annotator_agreement, weighted_annotators
 from manyhands.agreement.per_class import class_agreement, weighted_classes
 from manyhands.agreement.weighted import Annotations, Weighted, check_option
-from manyhands.annotations.sharded import ShardedAnnotations
+from manyhands.annotations import AnnotationTable
+from manyhands.annotations.sharded import is_sharded
 from manyhands.annotations.target import require_table
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import FloatArray
@@ -192,10 +193,10 @@ def summary(
     weights: KappaWeights = "identity" if scale == "nominal" else "quadratic"
     cohen = Interval(np.nan, np.nan, np.nan)
     paired = table
-    if isinstance(table, ShardedAnnotations) and table.n_annotations <= _MOST_PAIRED:
+    if is_sharded(table) and table.n_annotations <= _MOST_PAIRED:
         paired = table[:]
-    if not isinstance(paired, ShardedAnnotations) and paired.annotators_known:
-        pairs = cohen_kappa(paired, weights=weights)
+    if not is_sharded(paired) and paired.annotators_known:
+        pairs = cohen_kappa(cast(AnnotationTable, paired), weights=weights)
         cohen = Interval(pairs.mean, np.nan, np.nan)
         if pairs.n_shared.sum() >= _MIN_SHARED * len(pairs.n_shared):
             cohen = of(partial(mean_cohen_kappa, weights=weights), table=paired)

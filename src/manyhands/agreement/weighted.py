@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 from scipy.sparse import coo_matrix, csr_matrix, vstack
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.class_order import check_order
-from manyhands.annotations.sharded import ShardedAnnotations
+from manyhands.annotations.sharded import Sharded, is_sharded
 from manyhands.annotations.target import require_table
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray, FloatArray, IntArray
@@ -26,7 +26,7 @@ from manyhands.typing import AnyArray, FloatArray, IntArray
 Sparse: TypeAlias = Any
 T = TypeVar("T")
 
-Annotations: TypeAlias = AnnotationTable | ShardedAnnotations
+Annotations: TypeAlias = AnnotationTable | Sharded
 """What the measures of the whole crowd take."""
 
 
@@ -85,9 +85,9 @@ def class_counts(table: Annotations, *, least: int) -> ClassCounts:
     of different counts only.
     """
     require_table(table)
-    if isinstance(table, ShardedAnnotations):
+    if is_sharded(table):
         return _distinct_counts(table, least)
-    observed = table.observed
+    observed = cast(AnnotationTable, table).observed
     shape = (observed.n_instances, observed.n_classes)
     votes = sparse(None, observed.instance, observed.label, shape)
     size = np.bincount(observed.instance, minlength=observed.n_instances)
@@ -97,7 +97,7 @@ def class_counts(table: Annotations, *, least: int) -> ClassCounts:
     return ClassCounts(votes, size.astype(np.float64))
 
 
-def _distinct_counts(store: ShardedAnnotations, least: int) -> ClassCounts:
+def _distinct_counts(store: Sharded, least: int) -> ClassCounts:
     """Different counts of classes in a store, and how many instances have them."""
     # The sum of random numbers of its labels tells which counts an instance has.
     marks = np.random.default_rng(0).integers(2**63, size=store.n_classes, dtype=np.uint64)

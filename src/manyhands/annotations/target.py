@@ -20,7 +20,7 @@ from manyhands.annotations.ids import (
     row_ids,
 )
 from manyhands.annotations.passes import recode_passes
-from manyhands.annotations.sharded import ShardedAnnotations
+from manyhands.annotations.sharded import is_sharded
 from manyhands.annotations.table import AnnotationTable
 from manyhands.annotations.wide import how_to_read
 from manyhands.exceptions import AnnotationError, warn_caller
@@ -78,7 +78,7 @@ def require_table(value: Any, argument: str = "table") -> None:
     AnnotationError
         If it is neither an `AnnotationTable` nor a store of annotations.
     """
-    if isinstance(value, AnnotationTable | ShardedAnnotations):
+    if isinstance(value, AnnotationTable) or is_sharded(value):
         return
     kind, mend = type(value).__name__, ""
     if isinstance(value, str | PathLike):

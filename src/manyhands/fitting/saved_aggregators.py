@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.ids import InstanceOrder
-from manyhands.annotations.sharded import ShardedAnnotations
+from manyhands.annotations.sharded import is_sharded
 from manyhands.exceptions import AnnotationError, ModelFolderError
 from manyhands.fitting.folders import (
     ClassFinder,
@@ -59,7 +59,7 @@ def write_aggregator(model: BaseAggregator, folder: str | Path) -> Path:
         If the folder cannot be written.
     """
     check_is_fitted(model, "posterior_")
-    if isinstance(getattr(model, "table_", None), ShardedAnnotations):
+    if is_sharded(getattr(model, "table_", None)):
         raise AnnotationError(
             f"the {type(model).__name__} is fitted to a store, which a saved model cannot hold; "
             "keep the store and its labels, or np.save its posterior_, and fit(store, "

@@ -1,8 +1,8 @@
 """Confusion matrices of more annotators than fit in memory: tables on disk, block by block.
 
-With R annotators, S states and K responses, EM holds about ten tables of R * S * K numbers: counts,
-pseudo-counts, parameters, their logarithms. With a million annotators and ten classes each takes
-0.8 GB. A table beyond `LARGEST` numbers is therefore a file (`Blocks`), and
+With a million annotators and ten classes, each of EM's tables
+(`manyhands.inference.annotator_tables`) takes 0.8 GB. A table beyond `LARGEST` numbers is therefore
+a file (`Blocks`), and
 
 - a run of annotations reads the rows (annotator, response) that occur in it, and counts them alone
   (`PairCounts`): no array of a shard grows with the number of annotators;
@@ -11,8 +11,7 @@ pseudo-counts, parameters, their logarithms. With a million annotators and ten c
   block by block (`map_rows`, `sum_rows`).
 
 Memory is then bounded by a run of `RUN` annotations (S numbers for each) and by a few blocks of
-`BLOCK` numbers. Functions of tables are the same for arrays: `map_rows` and `sum_rows` call them
-once.
+`BLOCK` numbers.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from manyhands.exceptions import AnnotationError, WriteError
 from manyhands.files import explain, reserve
+from manyhands.inference.annotator_tables import LargeTable
 from manyhands.io.mapped import release
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
@@ -44,11 +43,8 @@ BLOCK = 2**22
 RUN = 1_000_000
 """Annotations that are counted at once if tables are on disk."""
 
-Table = Any
-"""Table (R, S, K): an array, `Blocks`, or `PairCounts` where it is the counts of a shard."""
 
-
-class Blocks:
+class Blocks(LargeTable):
     """Array of shape (R, S, K) in a file, indexed [annotator, state, response].
 
     The numbers of each (annotator, response) are consecutive, as they are read together. The file
@@ -139,6 +135,10 @@ class Blocks:
                 self[rows] = self[rows] + counts[rows]
         return self
 
+    def new(self, shape: tuple[int, ...]) -> Blocks:
+        """Make another table of as many annotators, with rows of shape (S, K)."""
+        return Blocks(self.folder, (self.shape[0], *shape))
+
     def write_to(self, file: BinaryIO) -> None:
         """Copy the numbers into a file."""
         self._mapped.flush()  # type: ignore[attr-defined]
@@ -176,11 +176,11 @@ class PairCounts:
     folder: Path
 
     @classmethod
-    def of(cls, votes: Any, posterior: FloatArray) -> PairCounts:
+    def of(cls, votes: Any, posterior: FloatArray, folder: Path) -> PairCounts:
         """Expected counts of votes under a posterior (n, S)."""
         matrix, pairs = votes.pairs
         shape = (votes.n_annotators, posterior.shape[1], votes.n_responses)
-        return cls(pairs, np.asarray(matrix.T @ posterior), shape, votes.tables)
+        return cls(pairs, np.asarray(matrix.T @ posterior), shape, folder)
 
     def __add__(self, other: PairCounts) -> PairCounts:
         """Return the counts of both, in memory."""
@@ -209,69 +209,21 @@ def n_pieces(n_annotators: int, n_responses: int) -> int:
     return max(1, -(-n_annotators * n_responses**2 // BLOCK))
 
 
-def pairs_of(matrix: Any) -> tuple[Any, IntArray]:
-    """One-hot annotations (n, u) of the pairs that occur, and these pairs (u,)."""
-    pairs, places = np.unique(matrix.indices, return_inverse=True)
-    entries: Any = (matrix.data, places, matrix.indptr)
-    return csr_matrix(entries, shape=(matrix.shape[0], len(pairs))), pairs.astype(np.int64)
+@dataclass(frozen=True)
+class TablesOnDisk:
+    """Tables by annotator as files in a folder: the `LargeTables` of `annotator_tables`.
 
-
-# -- what is done with each annotator -------------------------------------------------------------
-
-
-def map_rows(function: Callable[..., FloatArray], *tables: Table) -> Table:
-    """Return the table ``function(*tables)``, where each annotator's rows depend on theirs alone.
-
-    Parameters
+    Attributes
     ----------
-    function : callable
-        From arrays (r, S, K) to an array of r rows.
-    tables
-        Arrays or `Blocks` with R rows; arrays with other shapes are given whole.
-
-    Returns
-    -------
-    array or Blocks
-        `Blocks` if one of the tables is and the result has three axes.
+    folder : Path
     """
-    given = _largest(tables)
-    if given is None:
-        return function(*tables)
-    out: Blocks | None = None
-    small = []
-    for rows in given.slices():
-        values = function(*(_rows(table, rows, given) for table in tables))
-        if values.ndim < 3:
-            small.append(values)
-            continue
-        out = out or Blocks(given.folder, (given.shape[0], *values.shape[1:]))
-        out[rows] = values
-    return np.concatenate(small) if out is None else out
 
+    folder: Path
 
-def sum_rows(function: Callable[..., Any], *tables: Table) -> Any:
-    """Sum ``function(*tables)`` over blocks of annotators; tables are those of `map_rows`."""
-    given = _largest(tables)
-    if given is None:
-        return function(*tables)
-    total: Any = 0.0
-    for rows in given.slices():
-        total = total + function(*(_rows(table, rows, given) for table in tables))
-    return total
+    def counts(self, votes: Any, posterior: FloatArray) -> PairCounts:
+        """Expected counts of votes under a posterior (n, S)."""
+        return PairCounts.of(votes, posterior, self.folder)
 
-
-def _largest(tables: tuple[Table, ...]) -> Blocks | None:
-    """The table whose blocks have the fewest annotators; None if all are arrays."""
-    on_disk = [table for table in tables if isinstance(table, Blocks)]
-    return max(on_disk, key=lambda table: int(np.prod(table.shape)), default=None)
-
-
-def _rows(table: Table, rows: slice, like: Blocks) -> Any:
-    is_whole = isinstance(table, np.ndarray) and (table.ndim < 3 or len(table) != like.shape[0])
-    return table if is_whole else table[rows]
-
-
-def as_array(table: Table) -> FloatArray:
-    """Table as an array, memory-mapped if it is on disk."""
-    array: FloatArray = table.array if isinstance(table, Blocks) else table
-    return array
+    def read(self, path: Path, shape: tuple[int, ...]) -> Blocks:
+        """Read a table that `Blocks.write_to` has written."""
+        return Blocks.read_from(path, self.folder, shape)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from abc import abstractmethod
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, Self, cast
@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.columns import require_annotators
 from manyhands.annotations.duplicates import Duplicates
-from manyhands.annotations.sharded import ShardedAnnotations
+from manyhands.annotations.sharded import is_sharded
 from manyhands.annotations.target import refuse_swapped
 from manyhands.decision.labels import generator, pick, row_max
 from manyhands.exceptions import (
@@ -27,7 +27,7 @@ from manyhands.exceptions import (
     all_or_nothing,
     warn_caller,
 )
-from manyhands.inference.clusters import cluster_of
+from manyhands.inference.checkpoints import FolderCheckpoint, digest_of
 from manyhands.inference.dependence import Dependence, dependence_of, exponents
 from manyhands.inference.em import estimate_confusions
 from manyhands.inference.gold_samples import KnownLabels
@@ -61,7 +61,6 @@ from manyhands.inference.inputs import (
 from manyhands.inference.many_classes import as_dense, check_size
 from manyhands.inference.probability import normalise_rows
 from manyhands.inference.shared_mistakes import warn_of_shared_mistakes
-from manyhands.inference.stored_votes import ORDINARY, Course, filled, labels_of, votes_of
 from manyhands.inference.votes import (
     AllVotes,
     Votes,
@@ -69,6 +68,7 @@ from manyhands.inference.votes import (
     expected_accuracy,
     starting_shares,
     vote_shares,
+    votes_of,
 )
 from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
 
@@ -82,6 +82,43 @@ COUNT = Interval(Integral, 1, None, closed="left")
 FOLDS, MOST_REFITTED = 5, 1_000_000
 """Fits that judge known labels drawn at random, and the annotations of a table beyond which there
 are none."""
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How a fit is carried out: ``checkpoint`` and ``engine`` of `BaseAggregator.fit`."""
+
+    checkpoint: Any = None
+    engine: Any = None
+
+    def of(self, model: Any, votes: Any, table: Any, start: FloatArray | None) -> Any:
+        """Votes that know where to save parameters, and who counts them."""
+        if self.engine is not None:
+            votes = votes.counted_by(self.engine)
+        if self.checkpoint is None:
+            return votes
+        about = {
+            "method": type(model).__name__,
+            "parameters": model.get_params(),
+            "annotations": _digest(table),
+            "gold": None if votes.gold is None else digest_of(votes.gold),
+            "history": None if votes.history is None else digest_of(votes.history),
+            "start": None if start is None else digest_of(start),
+        }
+        saved = FolderCheckpoint(self.checkpoint, about, votes.tables)
+        return replace(votes, checkpoint=saved)
+
+
+PLAIN = Execution()
+
+
+def _digest(table: Any) -> str:
+    if is_sharded(table):
+        return table.digest
+    columns = (table.instance, table.annotator, table.label, table.weights, table.passes)
+    words = (table.instances, table.annotators, table.classes, table.groups)
+    texts = (None if array is None else array.astype(str) for array in words)
+    return digest_of(*columns, *texts, np.array(table.group_rho))
 
 
 class BaseAggregator(BaseEstimator):
@@ -233,7 +270,7 @@ class BaseAggregator(BaseEstimator):
         """
         self._validate_params()
         refuse_swapped(table, y, takes="annotations")
-        if not isinstance(table, ShardedAnnotations):
+        if not is_sharded(table):
             table = as_table(table, argument="table", what=self._needs_annotators)
             if engine is not None:
                 raise AnnotationError(
@@ -252,8 +289,8 @@ class BaseAggregator(BaseEstimator):
         drawn = None if random_gold is None else drawn_at_random(random_gold, table)
         if start is not None:
             start = checked_posterior(start, table.n_instances, table.n_classes, "start")
-        course = Course(checkpoint, cluster_of(engine))
-        return self._fit(table, codes, start, course, random_gold=drawn)
+        execution = Execution(checkpoint, engine)
+        return self._fit(table, codes, start, execution, random_gold=drawn)
 
     def partial_fit(
         self,
@@ -298,7 +335,7 @@ class BaseAggregator(BaseEstimator):
         refuse_swapped(table, y, takes="annotations")
         if not hasattr(self, "table_"):
             return self.fit(table, gold=gold, random_gold=random_gold)
-        if isinstance(self.table_, ShardedAnnotations) or isinstance(table, ShardedAnnotations):
+        if is_sharded(self.table_) or is_sharded(table):
             raise AnnotationError(
                 "partial_fit takes tables, and a store is never added to; ingest all files as one "
                 "store and fit that, from start=posterior_ if the instances are the same"
@@ -327,27 +364,25 @@ class BaseAggregator(BaseEstimator):
         table: Any,
         gold: IntArray | None,
         start: FloatArray | None,
-        course: Course = ORDINARY,
+        execution: Execution = PLAIN,
         *,
         random_gold: BoolArray | None = None,
     ) -> Self:
         with all_or_nothing(self):
             self._random_gold = random_gold
-            self._refit(table, gold, start, course)
+            self._refit(table, gold, start, execution)
         return self
 
     def _refit(
-        self, table: Any, gold: IntArray | None, start: FloatArray | None, course: Course
+        self, table: Any, gold: IntArray | None, start: FloatArray | None, execution: Execution
     ) -> None:
-        if not self._takes_stores and (
-            isinstance(table, ShardedAnnotations) or course.checkpoint is not None
-        ):
+        if not self._takes_stores and (is_sharded(table) or execution.checkpoint is not None):
             raise AnnotationError(
                 f"{type(self).__name__} needs all annotations in memory and saves no checkpoints; "
                 "DawidSkene, OneCoinDawidSkene, GLAD, MACE, IBCC, MajorityVote and "
                 "WeightedMajorityVote take a store and checkpoint="
             )
-        if not (self._takes_many_classes or isinstance(table, ShardedAnnotations)):
+        if not (self._takes_many_classes or is_sharded(table)):
             self._refuse_many_classes(table)
         self.__dict__.pop("confusion_", None)
         self.gold_sample_ = self.gold_p_value_ = self.gold_note_ = None
@@ -357,7 +392,7 @@ class BaseAggregator(BaseEstimator):
         self.annotators_ = table.annotators
         self.n_annotators_ = table.n_annotators
         rng = self._generator()
-        votes = course.of(self, self._votes(table, gold), table, start)
+        votes = execution.of(self, self._votes(table, gold), table, start)
         self._n_responses = votes.n_responses
         everything, lone = votes, self._lone_families(votes)
         self._labels_families = lone.enough
@@ -391,7 +426,7 @@ class BaseAggregator(BaseEstimator):
         if self.sample_note_ is not None:
             self.identified_ = self.is_known_.copy()
             warn_caller(self.sample_note_, NotIdentifiableWarning)
-        self.labels_ = labels_of(votes, self.posterior_, self.classes_, self.ties, rng)
+        self.labels_ = votes.labels(self.posterior_, self.classes_, self.ties, rng)
         self.annotator_accuracy_ = expected_accuracy(votes.answers, self.posterior_)
         if not table.annotators_known:
             self.annotator_accuracy_ = np.full(table.n_annotators, np.nan)
@@ -515,7 +550,7 @@ class BaseAggregator(BaseEstimator):
 
         Parameters
         ----------
-        votes : Votes, or StoredVotes if the method takes stores
+        votes : Votes, or those that a store offers if the method takes stores
         start : array of shape (n_instances, n_classes)
             Posterior to start from; may be overwritten. Of a store: or a function from a shard to
             its rows.
@@ -546,9 +581,9 @@ class BaseAggregator(BaseEstimator):
             If ``table`` holds an annotator or a class that `fit` did not see.
         """
         check_is_fitted(self, "posterior_")
-        if isinstance(table, ShardedAnnotations):
+        if is_sharded(table):
             parts = (self.predict_proba(table.table(k)) for k in range(table.n_shards))
-            return filled(votes_of(table), len(self.classes_), parts)
+            return votes_of(table).gather(len(self.classes_), parts)
         given = as_table(table, argument="table", what=self._needs_annotators)
         if given is not table:
             if given.n_annotators != self.n_annotators_:

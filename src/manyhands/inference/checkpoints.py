@@ -20,7 +20,7 @@ import numpy as np
 from manyhands._version import __version__
 from manyhands.exceptions import AnnotationError
 from manyhands.files import check_writable, remove_partial, write_atomically
-from manyhands.inference.annotator_blocks import Blocks
+from manyhands.inference.annotator_tables import LargeTable, LargeTables
 from manyhands.typing import AnyArray
 
 NAME = "fit.json"
@@ -56,8 +56,8 @@ class FolderCheckpoint(Checkpoint):
         Created if missing.
     about : dict
         What determines the result: method, parameters, digest of the data. Plain values.
-    scratch : Path, optional
-        Folder for the tables of a state that do not fit in memory (`Blocks`).
+    tables : LargeTables, optional
+        Where the tables of a state are made that do not fit in memory.
 
     Raises
     ------
@@ -68,9 +68,9 @@ class FolderCheckpoint(Checkpoint):
     """
 
     def __init__(
-        self, folder: str | Path, about: dict[str, Any], scratch: Path | None = None
+        self, folder: str | Path, about: dict[str, Any], tables: LargeTables | None = None
     ) -> None:
-        self.scratch = scratch
+        self.tables = tables
         self.folder = check_writable(folder)
         about = json.loads(json.dumps({"manyhands": __version__, **about}, default=repr))
         place = self.folder / NAME
@@ -107,10 +107,10 @@ class FolderCheckpoint(Checkpoint):
         try:
             with np.load(place, allow_pickle=False) as saved:
                 state: dict[str, Any] = {name: saved[name] for name in saved.files}
-            tables = [name for name in state if name.startswith(SHAPE)]
-            for name in (given.removeprefix(SHAPE) for given in tables):
-                file, shape = str(state[name]), tuple(state.pop(SHAPE + name).tolist())
-                state[name] = Blocks.read_from(self.folder / file, self.scratch or place, shape)
+            if self.tables is not None:
+                for name in [each.removeprefix(SHAPE) for each in state if each.startswith(SHAPE)]:
+                    file, shape = str(state[name]), tuple(state.pop(SHAPE + name).tolist())
+                    state[name] = self.tables.read(self.folder / file, shape)
             return state
         except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
             raise AnnotationError(
@@ -120,7 +120,7 @@ class FolderCheckpoint(Checkpoint):
     def save(self, stage: str, **state: Any) -> None:
         """Replace the state of a stage atomically."""
         for name, table in list(state.items()):
-            if isinstance(table, Blocks):
+            if isinstance(table, LargeTable):
                 state[name] = f"{stage}.{name}.{uuid4().hex}.table"
                 state[SHAPE + name] = table.shape
                 write_atomically(self.folder / state[name], table.write_to)

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from manyhands.inference.annotator_blocks import Table, map_rows, sum_rows
+from manyhands.inference.annotator_tables import Table, map_rows, sum_rows
 from manyhands.inference.class_shares import WEIGHT, AgreementCounts, Correction, OneCoin
 from manyhands.inference.confusion_prior import (
     ConfusionPrior,
@@ -39,7 +39,6 @@ from manyhands.inference.probability import (
 )
 from manyhands.inference.votes import (
     AllVotes,
-    Shards,
     Votes,
     clamp_to_gold,
     sum_over_shards,
@@ -159,7 +158,7 @@ class ConfusionEM:
     def run(
         self,
         votes: AllVotes,
-        shards: Shards,
+        shards: Iterable[Votes],
         start: Any,
         n_subtypes: int = 1,
         *,
@@ -249,7 +248,7 @@ class ConfusionEM:
         return found()
 
     def counted(
-        self, votes: AllVotes, shards: Shards, start: Any, n_subtypes: int = 1
+        self, votes: AllVotes, shards: Iterable[Votes], start: Any, n_subtypes: int = 1
     ) -> tuple[EMCounts, Callable[[], EMCounts]]:
         """Counts against the vote shares, and what counts where EM starts."""
         split = partial(split_into_subtypes, n_subtypes=n_subtypes, empty=_empty(votes, n_subtypes))
@@ -326,7 +325,12 @@ class Fits:
     """
 
     def __init__(
-        self, em: ConfusionEM, votes: AllVotes, shards: Shards, start: Any, stage: str | None = None
+        self,
+        em: ConfusionEM,
+        votes: AllVotes,
+        shards: Iterable[Votes],
+        start: Any,
+        stage: str | None = None,
     ) -> None:
         self.em, self.votes, self.shards, self.start = em, votes, shards, start
         self.stage = stage or stage_of(1)

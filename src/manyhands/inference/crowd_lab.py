@@ -21,10 +21,9 @@ from manyhands.annotations import as_table
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.ids import GIVEN, as_frame
 from manyhands.exceptions import AnnotationError, all_or_nothing
-from manyhands.inference.base import BaseAggregator, known_prior
+from manyhands.inference.base import PLAIN, BaseAggregator, Execution, known_prior
 from manyhands.inference.identifiability import LoneFamilies
 from manyhands.inference.inputs import checked_posterior, probabilities_of, recode_classes
-from manyhands.inference.stored_votes import ORDINARY, Course
 from manyhands.inference.votes import (
     SHARD,
     Votes,
@@ -232,14 +231,14 @@ class CrowdLab(BaseAggregator):
         table: Any,
         gold: IntArray | None,
         start: FloatArray | None,
-        course: Course = ORDINARY,
+        execution: Execution = PLAIN,
         *,
         random_gold: BoolArray | None = None,
     ) -> Self:
         if self._proba is not None:
             self._proba = probabilities_of(table, self._proba, "proba")
             table = replace(table, instance_order=GIVEN)  # From now on, it is that of proba.
-        return super()._fit(table, gold, start, course, random_gold=random_gold)
+        return super()._fit(table, gold, start, execution, random_gold=random_gold)
 
     def _lone_families(self, votes: Any) -> LoneFamilies:
         found = super()._lone_families(votes)

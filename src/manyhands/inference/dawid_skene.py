@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from numbers import Real
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 from scipy.special import softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from manyhands.inference.annotator_blocks import as_array, map_rows
+from manyhands.inference.annotator_tables import as_array, map_rows
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
 from manyhands.inference.confusion_em import ConfusionEM, Fits, OwnRemoved, Run, posterior_of
 from manyhands.inference.confusion_prior import ConfusionPrior
@@ -30,7 +31,7 @@ from manyhands.inference.em import normalise_joint
 from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.history import TakesHistory
 from manyhands.inference.probability import normalise_rows
-from manyhands.inference.votes import AllVotes, Shards, Votes, fill_rows
+from manyhands.inference.votes import AllVotes, Votes, fill_rows
 from manyhands.typing import FloatArray
 
 
@@ -218,7 +219,7 @@ class DawidSkene(TakesHistory):
         self.rare_class_correction_ = 0.0 if run.correction is None else run.correction.weight
         self.log_likelihood_, self.n_iter_ = np.array(run.history), len(run.history)
         self._set_class_attributes(votes.n_classes)
-        out = start if isinstance(votes, Votes) else votes.new_rows(votes.n_classes)
+        out = votes.posterior_rows(start)
         self._read_out(votes, shards, run, found, out)
 
     def _choices(self, prior: ConfusionPrior, found: Dependence) -> tuple[int, ...]:
@@ -229,7 +230,7 @@ class DawidSkene(TakesHistory):
         return (1, 2) if prior.is_used and is_needed else (1,)
 
     def _read_out(
-        self, votes: AllVotes, shards: Shards, run: Run, found: Dependence, out: FloatArray
+        self, votes: AllVotes, shards: Iterable[Votes], run: Run, found: Dependence, out: FloatArray
     ) -> None:
         """Set the posterior, which is written into ``out``."""
         joint = OwnRemoved(run)

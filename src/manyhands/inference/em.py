@@ -6,25 +6,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from manyhands.decision.labels import pick
-from manyhands.inference.annotator_blocks import (
-    Blocks,
-    PairCounts,
-    Table,
-    as_array,
-    map_rows,
-    sum_rows,
-)
+from manyhands.inference.annotator_tables import LargeTable, Table, as_array, map_rows, sum_rows
 from manyhands.inference.probability import normalise_rows
 from manyhands.inference.votes import (
     AllVotes,
-    Shards,
     Votes,
     is_vote_shares,
     sum_over_shards,
@@ -43,7 +35,7 @@ class EMCounts:
         Expected number of instances of each class, over those with annotations or gold.
     confusion : array of shape (R, C, K)
         Expected responses, indexed [annotator, true, response]; or on disk
-        (`manyhands.inference.annotator_blocks`).
+        (`manyhands.inference.annotator_tables`).
     log_likelihood : float
     """
 
@@ -75,9 +67,8 @@ class EMCounts:
 
     def total(self) -> EMCounts:
         """Return counts to which others can be added: on disk if they do not fit in memory."""
-        if not isinstance(self.confusion, PairCounts):
-            return self
-        return replace(self, confusion=self.confusion.total())
+        total = getattr(self.confusion, "total", None)
+        return self if total is None else replace(self, confusion=total())
 
     def pieces(self, n: int) -> list[EMCounts]:
         """Counts of ``n`` blocks of annotators, whose sum they are."""
@@ -117,7 +108,7 @@ def expect_and_count(
 
 
 def total_em_counts(
-    shards: Shards,
+    shards: Iterable[Votes],
     posterior: Any,
     states: Callable[[Votes, FloatArray], FloatArray] | None = None,
 ) -> EMCounts:
@@ -140,7 +131,10 @@ def count_votes(
 
 
 def starting_counts(
-    votes: AllVotes, shards: Shards, start: Any, split: Callable[[Votes, FloatArray], FloatArray]
+    votes: AllVotes,
+    shards: Iterable[Votes],
+    start: Any,
+    split: Callable[[Votes, FloatArray], FloatArray],
 ) -> tuple[EMCounts, Callable[[], EMCounts]]:
     """Counts against the vote shares, and what counts where EM starts: mostly the same."""
     has_abstentions = votes.n_responses > votes.n_classes
@@ -172,7 +166,7 @@ def e_step(
 
 def log_likelihoods(votes: Votes, log_confusion: Table) -> FloatArray:
     """Sum of log p(response | c) over an instance's annotations, shape (n, C)."""
-    if isinstance(log_confusion, Blocks):
+    if isinstance(log_confusion, LargeTable):
         matrix, pairs = votes.pairs
         return np.asarray(matrix @ log_confusion.at(pairs))
     n_annotators, n_classes, n_responses = log_confusion.shape
@@ -223,7 +217,7 @@ def row_max(values: FloatArray) -> FloatArray:
 def confusion_counts(votes: Votes, posterior: FloatArray) -> Table:
     """Expected counts (R, C, K), indexed [annotator, true, response] (Dawid & Skene, Eq. 2.3)."""
     if votes.tables is not None:
-        return PairCounts.of(votes, posterior)
+        return votes.tables.counts(votes, posterior)
     counts = np.asarray(votes.matrix.T @ posterior)
     shape = (votes.n_annotators, votes.n_responses, posterior.shape[1])
     return counts.reshape(shape).transpose(0, 2, 1)

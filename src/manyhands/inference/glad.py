@@ -20,7 +20,6 @@ from manyhands.inference.dependence import DEPENDENCE, exponents
 from manyhands.inference.em import normalise_joint
 from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.probability import has_settled, log_prior, normalise_rows
-from manyhands.inference.stored_votes import filled
 from manyhands.inference.votes import (
     AllVotes,
     Votes,
@@ -225,7 +224,7 @@ class Model:
     def posterior(self, theta: FloatArray, prior: FloatArray, rho: float | None) -> FloatArray:
         """Posterior over the classes, shape (n, C); see `posterior_of`."""
         parts = (posterior_of(*part, prior, rho) for part in self.split(theta))
-        return filled(self.votes, len(prior), parts)
+        return self.votes.gather(len(prior), parts)
 
     def e_step(self, theta: FloatArray, prior: FloatArray) -> tuple[Any, FloatArray, float]:
         """Return `p_correct`, the shares of the classes (C,), and the penalised log likelihood."""

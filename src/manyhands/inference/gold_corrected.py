@@ -14,9 +14,9 @@ from scipy.sparse import csr_matrix, hstack
 from scipy.special import log_softmax, softmax
 
 from manyhands.annotations.groups import RHO, in_families
-from manyhands.annotations.sharded import ShardedAnnotations
+from manyhands.annotations.sharded import is_sharded
 from manyhands.exceptions import NotIdentifiableWarning, warn_caller
-from manyhands.inference.base import BaseAggregator, known_prior
+from manyhands.inference.base import BaseAggregator, Execution, known_prior
 from manyhands.inference.confusion_em import Fits, OwnRemoved, Parameters
 from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.inference.dependence import DEFAULT_EM, DEPENDENCE, exponents
@@ -31,7 +31,6 @@ from manyhands.inference.shared_mistakes import (
     partitions,
     warn_of_shared_mistakes,
 )
-from manyhands.inference.stored_votes import Course
 from manyhands.inference.votes import (
     SHARD,
     Votes,
@@ -150,18 +149,18 @@ class GoldCorrected(BaseAggregator):
         self.random_state = random_state
 
     def _refit(
-        self, table: Any, gold: IntArray | None, start: FloatArray | None, course: Course
+        self, table: Any, gold: IntArray | None, start: FloatArray | None, execution: Execution
     ) -> None:
         self._ignores_families = False
-        if gold is not None and not isinstance(table, ShardedAnnotations):
+        if gold is not None and not is_sharded(table):
             votes = super()._votes(table)
             n_known = int(np.count_nonzero((np.diff(votes.start) > 0) & (gold >= 0)))
             is_enough = n_known >= least_gold(table.n_classes)
             self._ignores_families = is_enough and lone_families(votes, table.groups).are_most
-        super()._refit(table, gold, start, course)
+        super()._refit(table, gold, start, execution)
         if self._ignores_families and not self.corrected_:  # The gold was chosen by doubt.
             self._ignores_families = False
-            super()._refit(table, gold, start, course)
+            super()._refit(table, gold, start, execution)
 
     def _votes(self, table: Any, gold: IntArray | None = None) -> Any:
         if self._ignores_families:

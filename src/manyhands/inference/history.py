@@ -12,12 +12,12 @@ from sklearn.utils.validation import check_is_fitted
 from manyhands.annotations import as_table
 from manyhands.annotations.encoding import encode
 from manyhands.annotations.ids import as_frame, first_and_last
-from manyhands.annotations.sharded import ShardedAnnotations
+from manyhands.annotations.sharded import is_sharded
 from manyhands.annotations.target import refuse_swapped
 from manyhands.exceptions import AnnotationError, all_or_nothing, warn_caller
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.em import total_em_counts
-from manyhands.inference.stored_votes import votes_of
+from manyhands.inference.votes import votes_of
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 COLUMNS = ("annotator", "true", "given", "count")
@@ -106,7 +106,7 @@ class TakesHistory(BaseAggregator):
         """
         with all_or_nothing(self):
             refuse_swapped(table, y, takes="annotations")
-            if not isinstance(table, ShardedAnnotations):
+            if not is_sharded(table):
                 table = as_table(table, argument="table")
             self._history = None
             if history is not None:

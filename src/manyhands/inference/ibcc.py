@@ -7,12 +7,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
-from manyhands.inference.annotator_blocks import Table, as_array, map_rows, sum_rows
+from manyhands.inference.annotator_tables import Table, as_array, map_rows, sum_rows
 from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator
 from manyhands.inference.class_shares import AgreementCounts, OneCoin
 from manyhands.inference.confusion_em import MARGIN
@@ -35,8 +36,7 @@ from manyhands.inference.probability import (
     has_settled,
     normalise_rows,
 )
-from manyhands.inference.stored_votes import votes_of
-from manyhands.inference.votes import AllVotes, Shards, Votes, fill_rows, sum_over_shards
+from manyhands.inference.votes import AllVotes, Votes, fill_rows, sum_over_shards, votes_of
 from manyhands.metrics.intervals import beta_interval
 from manyhands.typing import FloatArray
 
@@ -189,13 +189,13 @@ class IBCC(TakesHistory):
         self.abstention_ = map_rows(
             lambda alpha: normalise_rows(alpha)[:, :, n_classes:].sum(axis=2), alpha
         )
-        out = start if isinstance(votes, Votes) else votes.new_rows(votes.n_classes)
+        out = votes.posterior_rows(start)
         self.posterior_ = self._fill(out, shards)
         self.log_likelihood_ = np.array(history)
         self.n_iter_ = len(history)
 
     def _iterate(
-        self, votes: AllVotes, shards: Shards, start: Any, rows: FloatArray, stage: str
+        self, votes: AllVotes, shards: Iterable[Votes], start: Any, rows: FloatArray, stage: str
     ) -> tuple[FloatArray, Table, list[float]]:
         """Variational Bayes from a posterior; ``stage`` names its state in the checkpoint.
 
@@ -229,7 +229,7 @@ class IBCC(TakesHistory):
                 stage, prior=counts.prior, confusion=counts.confusion, history=history
             )
 
-    def _skewed_crowd(self, votes: AllVotes, shards: Shards, start: Any) -> OneCoin | None:
+    def _skewed_crowd(self, votes: AllVotes, shards: Iterable[Votes], start: Any) -> OneCoin | None:
         """The crowd whose class shares are a second start; None if the vote shares mislead nobody.
 
         Where a class is rare, its share among the votes is far above its own, and iterations that
@@ -242,7 +242,7 @@ class IBCC(TakesHistory):
     def _posterior(self, votes: Votes) -> FloatArray:
         return self._fill(np.empty((votes.n_instances, votes.n_classes)), votes.shards())
 
-    def _fill(self, out: FloatArray, shards: Shards) -> FloatArray:
+    def _fill(self, out: FloatArray, shards: Iterable[Votes]) -> FloatArray:
         """Write the posterior of each instance into ``out``."""
         logs = expected_log(self.class_alpha_), map_rows(expected_log, self._response_alpha)
         rho = None if self.dependence == 0 else self.dependence_

@@ -33,14 +33,20 @@ import numpy as np
 from scipy.stats import binom, norm, t
 
 from manyhands.annotations.groups import in_families
-from manyhands.annotations.sharded import ShardedAnnotations
+from manyhands.annotations.sharded import is_sharded
 from manyhands.decision.labels import pick
 from manyhands.exceptions import NotIdentifiableWarning, warn_caller
 from manyhands.inference.confusion_em import Fits
 from manyhands.inference.dependence import DEFAULT_EM
 from manyhands.inference.gold_samples import least_gold
-from manyhands.inference.stored_votes import votes_of
-from manyhands.inference.votes import AllVotes, Votes, fill_rows, starting_shares, vote_shares
+from manyhands.inference.votes import (
+    AllVotes,
+    Votes,
+    fill_rows,
+    starting_shares,
+    vote_shares,
+    votes_of,
+)
 from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
 
 MOST_INSTANCES = 10_000
@@ -160,7 +166,7 @@ def warn_of_all(table: Any, posterior: Any = None, known: Any = None) -> None:
 
 def _found(table: Any, posterior: Any, known: Any) -> tuple[str | None, LoneFamilies]:
     gold = None if known is None else np.where(known, 0, MISSING)  # Classes do not matter here.
-    stored = isinstance(table, ShardedAnnotations)
+    stored = is_sharded(table)
     votes: Any = votes_of(table if stored else table.observed, gold)
     lone = lone_families(votes, table.groups)
     if lone.n:
@@ -470,7 +476,7 @@ def read_out_lone(votes: Any, posterior: FloatArray, model: Callable[[Votes], Fl
 
 def _here(votes: Any) -> Any:
     """Shards of the votes, in this process."""
-    return [votes] if isinstance(votes, Votes) else replace(votes, engine=None).shards()
+    return [votes] if isinstance(votes, Votes) else votes.here.shards()
 
 
 def _with_lone_labels(shard: Votes) -> AnyArray:

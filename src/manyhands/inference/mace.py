@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
@@ -30,7 +30,6 @@ from manyhands.inference.probability import (
 from manyhands.inference.restarts import best_run
 from manyhands.inference.votes import (
     AllVotes,
-    Shards,
     Votes,
     by_annotator_and_class,
     expected_accuracy,
@@ -205,7 +204,7 @@ class MACE(BaseAggregator):
     def _run(
         self,
         votes: AllVotes,
-        shards: Shards,
+        shards: Iterable[Votes],
         given: FloatArray,
         known: FloatArray,
         classes: FloatArray,

@@ -11,7 +11,6 @@ from manyhands.decision.labels import pick, row_max
 from manyhands.inference.base import BaseAggregator, known_prior
 from manyhands.inference.identifiability import LoneFamilies
 from manyhands.inference.many_classes import is_vast, sparse_shares
-from manyhands.inference.stored_votes import filled
 from manyhands.inference.votes import AllVotes, Votes, starting_shares, vote_shares, zip_shards
 from manyhands.typing import FloatArray
 
@@ -73,7 +72,7 @@ class MajorityVote(BaseAggregator):
             shares: Any = starting_shares(votes.answers)
             parts = zip_shards(votes.answers.shards(), shares)
             winners = (self._winner_posterior(rows, rng) for _, rows in parts)
-            self.posterior_ = filled(votes, votes.n_classes, winners)
+            self.posterior_ = votes.gather(votes.n_classes, winners)
         self.class_prior_ = known_prior(votes, self.posterior_)
 
     def _sparse_posterior(self, shares: Any, rng: np.random.RandomState) -> Any:

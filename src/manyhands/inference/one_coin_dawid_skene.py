@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,6 @@ from manyhands.inference.probability import (
 )
 from manyhands.inference.votes import (
     AllVotes,
-    Shards,
     Votes,
     by_annotator,
     by_instance,
@@ -169,7 +169,7 @@ class OneCoinDawidSkene(TakesHistory):
             votes.checkpoint.save(
                 "iterations", prior=counts.prior, hits=counts.hits, history=history
             )
-        self.posterior_ = start if isinstance(votes, Votes) else votes.new_rows(votes.n_classes)
+        self.posterior_ = votes.posterior_rows(start)
         self._fill(self.posterior_, shards)
         self.log_likelihood_ = np.array(history)
         self.n_iter_ = len(history)
@@ -179,7 +179,7 @@ class OneCoinDawidSkene(TakesHistory):
         self._fill(posterior, votes.shards())
         return posterior
 
-    def _fill(self, out: FloatArray, shards: Shards) -> None:
+    def _fill(self, out: FloatArray, shards: Iterable[Votes]) -> None:
         rho = None if self.dependence == 0 else self.dependence_
         fill_rows(out, shards, _e_step, self.skill_, self.class_prior_, rho)
 

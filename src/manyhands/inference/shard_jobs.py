@@ -1,7 +1,7 @@
 """Jobs on shards: what the client of a cluster sends, and what its workers do with it.
 
 A worker gets the numbers of some shards, the parameters, and the folder of the store, from which it
-reads the shards; it returns the sum of their counts. `manyhands.inference.clusters` has the
+reads the shards; it returns the sum of their counts. `manyhands.scale.clusters` has the
 clusters.
 
 Counts may be larger than the shards they are of: those of confusion matrices have annotators x
@@ -14,7 +14,7 @@ from __future__ import annotations
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, reduce
 from itertools import pairwise
 from operator import add, iadd
@@ -26,11 +26,9 @@ import numpy as np
 from manyhands._version import __version__
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.annotator_blocks import n_pieces
-from manyhands.inference.engines import Engine, rows_at, total
-from manyhands.inference.stored_votes import StoredVotes
-from manyhands.inference.votes import Votes
+from manyhands.inference.engines import Engine
+from manyhands.inference.votes import Votes, rows_at, total
 from manyhands.io.mapped import release
-from manyhands.io.store import AnnotationStore
 from manyhands.typing import AnyArray, IntArray
 
 FAN = 8
@@ -48,6 +46,8 @@ one of several: to send and add a number takes as long as to count a few annotat
 class Reader:
     """All that a worker needs to read shards: plain values."""
 
+    kind: type[Any]
+    """Class of the store."""
     folder: Path | str
     scratch: Path
     digest: str
@@ -56,15 +56,15 @@ class Reader:
     in_blocks: bool
     size: int
 
-    def open(self) -> StoredVotes:
+    def open(self) -> Any:
         """Votes of the store, which each process opens once."""
         return _opened(self)
 
 
 @lru_cache(maxsize=8)
-def _opened(reader: Reader) -> StoredVotes:
+def _opened(reader: Reader) -> Any:
     try:
-        store = AnnotationStore.open(reader.folder, scratch=reader.scratch)
+        store = reader.kind.open(reader.folder, scratch=reader.scratch)
     except FileNotFoundError as error:
         raise AnnotationError(
             f"a worker finds no store at {reader.folder}; every worker must see it under this path"
@@ -74,9 +74,8 @@ def _opened(reader: Reader) -> StoredVotes:
             f"a worker finds another store at {reader.folder} than the client; every worker must "
             "see the same one"
         )
-    return StoredVotes(
-        store,
-        abstentions=reader.abstentions,
+    return replace(
+        store.votes(abstentions=reader.abstentions),
         weights=reader.weights,
         in_blocks=reader.in_blocks,
     )
@@ -139,7 +138,7 @@ class Job:
             yield self.function(shard, *own, *parameters, **self.options)
 
     @staticmethod
-    def _gold(votes: StoredVotes, part: Part) -> IntArray | None:
+    def _gold(votes: Any, part: Part) -> IntArray | None:
         if part.gold is None:
             return None
         first, last = votes.store.firsts[part.number : part.number + 2]
@@ -226,7 +225,7 @@ class Cluster(ABC):
     takes_pieces = False
     """Whether `sums` adds up the pieces of ``job.n_pieces`` > 1 separately."""
 
-    def shards(self, votes: StoredVotes, size: int) -> ClusterEngine:
+    def shards(self, votes: Any, size: int) -> ClusterEngine:
         """Return the shards of a store, to be counted by the workers."""
         return ClusterEngine(self, votes, size)
 
@@ -249,14 +248,16 @@ class ClusterEngine(Engine):
     ----------
     cluster : Cluster
     votes : StoredVotes
+        Of `manyhands.scale.sharded`.
     size : int
         Annotations that a worker counts at once, about.
     """
 
-    def __init__(self, cluster: Cluster, votes: StoredVotes, size: int) -> None:
+    def __init__(self, cluster: Cluster, votes: Any, size: int) -> None:
         self.cluster, self.votes, self.size = cluster, votes, size
         store: Any = votes.store
         self.reader = Reader(
+            type(store),
             store.url or Path(store.folder).absolute(),
             Path(store.scratch).absolute(),
             store.digest,

@@ -29,7 +29,7 @@ from manyhands.agreement.pairs import cohen_kappa
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import resolve
 from manyhands.annotations.groups import ALONE, in_families, undeclared_models
-from manyhands.annotations.sharded import ShardedAnnotations
+from manyhands.annotations.sharded import Sharded, is_sharded
 from manyhands.exceptions import (
     AnnotationError,
     NotIdentifiableWarning,
@@ -183,17 +183,13 @@ def declared_sets(table: AnnotationTable, centred: Centred) -> list[SharedMistak
     return [_measure(table, centred, codes) for codes in _families(table)]
 
 
-def searched_sets(
-    table: AnnotationTable | ShardedAnnotations, centred: Centred
-) -> list[SharedMistakes]:
+def searched_sets(table: AnnotationTable | Sharded, centred: Centred) -> list[SharedMistakes]:
     """Clusters of annotators of many instances, by falling z; those not measurable are last."""
     found = [_measure(table, centred, codes, searched=True) for codes in _clusters(centred)]
     return sorted(found, key=lambda one: -one.z if one.measurable else np.inf)
 
 
-def not_measured(
-    table: AnnotationTable | ShardedAnnotations, centred: Centred
-) -> SharedMistakes | None:
+def not_measured(table: AnnotationTable | Sharded, centred: Centred) -> SharedMistakes | None:
     """The annotators of many instances, if the others are too sparse to measure against.
 
     None also if they do not agree with one another more than with the others.
@@ -232,7 +228,7 @@ class Centred:
     draws: FloatArray
 
     @classmethod
-    def of(cls, table: AnnotationTable | ShardedAnnotations, rng: np.random.Generator) -> Centred:
+    def of(cls, table: AnnotationTable | Sharded, rng: np.random.Generator) -> Centred:
         """Centre the annotations of instances that have at least two."""
         annotated = np.flatnonzero(table.annotations_per_instance() > 1)
         if len(annotated) > MOST_INSTANCES:
@@ -277,7 +273,7 @@ def _sketch(n_classes: int) -> tuple[IntArray, FloatArray, int]:
 
 
 def _measure(
-    table: AnnotationTable | ShardedAnnotations,
+    table: AnnotationTable | Sharded,
     centred: Centred,
     codes: IntArray,
     *,
@@ -313,7 +309,7 @@ def _excess(six: FloatArray) -> FloatArray:
 # -- sets -----------------------------------------------------------------------------------------
 
 
-def dense_annotators(table: AnnotationTable | ShardedAnnotations) -> BoolArray:
+def dense_annotators(table: AnnotationTable | Sharded) -> BoolArray:
     """Mask of the annotators of many instances: two to `MOST_ANNOTATORS` of them, or none."""
     n_annotated = int((table.annotations_per_instance() > 0).sum())
     given = table.annotations_per_annotator()
@@ -342,7 +338,7 @@ def clusters(table: AnnotationTable, annotators: IntArray) -> list[IntArray]:
     return found[len(annotators) :]
 
 
-def gold_can_choose(table: AnnotationTable | ShardedAnnotations) -> bool:
+def gold_can_choose(table: AnnotationTable | Sharded) -> bool:
     """Whether there are few annotators, of many instances each, so that gold chooses families."""
     n_active = np.count_nonzero(table.annotations_per_annotator())
     return bool(3 <= n_active <= min(MOST_CUT, dense_annotators(table).sum()))
@@ -464,7 +460,7 @@ def suspected(table: Any) -> BoolArray:
     found = undeclared_models(table.groups, table.annotators)
     if found.any() or (table.groups is not None and (table.groups == ALONE).all()):
         return found
-    is_read = isinstance(table, ShardedAnnotations) or not table.annotators_known
+    is_read = is_sharded(table) or not table.annotators_known
     if is_read or not dense_annotators(table).any():
         return found  # A search reads all of a store; nobody's votes have no annotators.
     declared = in_families(table.groups, table.n_annotators)
@@ -520,7 +516,7 @@ GROUPS = "groups=, on the command line --groups; groups={} or --groups none"
 
 def _declaration(table: Any, n_gold: int) -> str:
     """What helps against families that are not declared: gold only where it can choose them."""
-    if isinstance(table, ShardedAnnotations):
+    if is_sharded(table):
         return "A store carries no families: fit a table, and say there who belongs together."
     ask = f"Say who belongs together ({GROUPS} if nobody does)"
     return f"{ask}, or {_gold(table, n_gold)}" if gold_can_choose(table) else f"{ask}."

@@ -1,38 +1,206 @@
-"""Votes of annotations that do not fit in memory, and the arrays over their instances."""
+"""Annotations in shards of whole instances, and the votes that inference reads of them."""
 
 from __future__ import annotations
 
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 
-from manyhands.annotations.sharded import ShardedAnnotations
+from manyhands.annotations.encoding import check_positions
+from manyhands.annotations.groups import RHO
+from manyhands.annotations.passes import PASSES
+from manyhands.annotations.table import AnnotationTable
 from manyhands.decision.labels import BLOCK, pick
 from manyhands.exceptions import WriteError
 from manyhands.files import explain, reserve
 from manyhands.inference import annotator_blocks
-from manyhands.inference.checkpoints import (
-    NO_CHECKPOINT,
-    Checkpoint,
-    FolderCheckpoint,
-    digest_of,
-)
-from manyhands.inference.engines import Engine, LocalEngine, grown
-from manyhands.inference.votes import (
-    SHARD,
-    AllVotes,
-    Counts,
-    Votes,
-    make_votes,
-    sum_over_shards,
-)
+from manyhands.inference.annotator_blocks import TablesOnDisk
+from manyhands.inference.checkpoints import NO_CHECKPOINT, Checkpoint
+from manyhands.inference.clusters import cluster_of
+from manyhands.inference.engines import Engine, LocalEngine
+from manyhands.inference.shard_jobs import Cluster
+from manyhands.inference.votes import SHARD, Counts, Votes, grown, make_votes, sum_over_shards
 from manyhands.io.mapped import release
 from manyhands.typing import AnyArray, FloatArray, IntArray
+
+
+class Shard(NamedTuple):
+    """The annotations of consecutive instances, in the order of the instances.
+
+    Attributes
+    ----------
+    first : int
+        Code of the first instance.
+    start : integer array of shape (n + 1,)
+        Index of each instance's first annotation in this shard.
+    annotator, label : integer arrays of shape (n_annotations,)
+    weight : float32 array of shape (n_annotations,) or None
+    passes : int32 array of shape (n_passes, 3) or None
+        Instance (counted from ``first``), annotator and kind, as in `AnnotationTable.passes`.
+    """
+
+    first: int
+    start: IntArray
+    annotator: IntArray
+    label: IntArray
+    weight: FloatArray | None = None
+    passes: IntArray | None = None
+
+    @property
+    def n_instances(self) -> int:
+        """Number of instances."""
+        return len(self.start) - 1
+
+
+class ShardedAnnotations(ABC):
+    """Annotations in shards; vocabularies are arrays, which may be memory-mapped.
+
+    They are the `manyhands.annotations.sharded.Sharded` of the other rooms.
+    """
+
+    in_memory: Literal[False] = False
+
+    instances: AnyArray
+    annotators: AnyArray
+    classes: AnyArray
+    n_annotations: int
+    n_abstentions: int
+    n_skips: int
+    weighted: bool
+    n_shards: int
+    scratch: Path
+    """Folder for arrays over all instances."""
+
+    groups = None
+    group_rho = RHO
+    """Families of annotators, which shards do not carry."""
+
+    scale = "nominal"
+    class_order = "given"
+    annotators_known = True
+    """As in `AnnotationTable`; shards do not carry them."""
+
+    ndim = 2
+
+    @abstractmethod
+    def shard(self, number: int) -> Shard:
+        """Return one shard; its arrays may be memory-mapped."""
+
+    @property
+    @abstractmethod
+    def digest(self) -> str:
+        """Digest of the whole content, which changes when it does."""
+
+    @property
+    @abstractmethod
+    def firsts(self) -> IntArray:
+        """Code of each shard's first instance, and the number of instances, (n_shards + 1,)."""
+
+    @property
+    def n_instances(self) -> int:
+        """Number of instances, including those without annotations."""
+        return len(self.instances)
+
+    @property
+    def n_annotators(self) -> int:
+        """Number of annotators."""
+        return len(self.annotators)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self.classes)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape (n_instances, n_annotators) of the equivalent matrix."""
+        return self.n_instances, self.n_annotators
+
+    def __len__(self) -> int:
+        return self.n_instances
+
+    def __repr__(self) -> str:
+        passed = f", {self.n_abstentions} abstentions" if self.n_abstentions else ""
+        passed += f", {self.n_skips} skips" if self.n_skips else ""
+        return (
+            f"{type(self).__name__}({self.n_annotations} annotations{passed}: {self.n_instances} "
+            f"instances x {self.n_annotators} annotators, {self.n_classes} classes, "
+            f"{self.n_shards} {'shard' if self.n_shards == 1 else 'shards'})"
+        )
+
+    def votes(self, gold: IntArray | None = None, *, abstentions: bool = False) -> StoredVotes:
+        """Return what inference reads: the `manyhands.inference.votes.AllVotes` of a fit."""
+        return StoredVotes(self, gold, abstentions)
+
+    def table(self, number: int) -> AnnotationTable:
+        """Return one shard as a table over its own instances and all annotators and classes."""
+        shard = self.shard(number)
+        return AnnotationTable(
+            np.repeat(np.arange(shard.n_instances, dtype=np.int32), np.diff(shard.start)),
+            np.asarray(shard.annotator),
+            np.asarray(shard.label),
+            np.asarray(self.instances[shard.first : shard.first + shard.n_instances]),
+            np.asarray(self.annotators),
+            np.asarray(self.classes),
+            None if shard.weight is None else np.asarray(shard.weight),
+            passes=None if shard.passes is None else np.asarray(shard.passes),
+        )
+
+    def __getitem__(self, key: Any) -> AnnotationTable:
+        """Table of some instances, by position (integers, a mask or a slice), in their order."""
+        if isinstance(key, slice):
+            codes: IntArray = np.arange(self.n_instances)[key]
+        else:
+            rows = np.atleast_1d(np.asarray(key))
+            if rows.dtype.kind == "b":
+                rows = np.flatnonzero(rows)
+            codes = check_positions(rows.astype(np.int64), self.n_instances, "store[rows]")
+        tables = []
+        for number in np.unique(self.shards_of(codes)):
+            inside = codes[self.shards_of(codes) == number] - self.firsts[number]
+            tables.append(self.table(number)[np.unique(inside)])
+        joined = tables[0] if tables else self.table(0)[:0]
+        for table in tables[1:]:
+            joined = joined.with_added(table, duplicates="keep")
+        ids, rows = np.unique(codes, return_inverse=True)
+        if len(ids) == len(codes) and (np.diff(codes) > 0).all():
+            return joined
+        return joined[rows]
+
+    def shards_of(self, codes: IntArray) -> IntArray:
+        """Number of the shard that holds each instance."""
+        # Shards without instances do not exist, so the bounds are distinct.
+        return np.asarray(np.searchsorted(self.firsts, codes, side="right") - 1)
+
+    @cached_property
+    def _per_annotator(self) -> IntArray:
+        counts = np.zeros(self.n_annotators, dtype=np.int64)
+        for number in range(self.n_shards):
+            counts += np.bincount(self.shard(number).annotator, minlength=self.n_annotators)
+        return counts
+
+    def annotations_per_annotator(self) -> IntArray:
+        """Count the annotations of each annotator, shape (n_annotators,)."""
+        return self._per_annotator
+
+    def annotations_per_instance(self) -> IntArray:
+        """Count the annotations of each instance, shape (n_instances,), 4 bytes each."""
+        counts = np.empty(self.n_instances, dtype=np.int32)
+        for number in range(self.n_shards):
+            shard = self.shard(number)
+            counts[shard.first : shard.first + shard.n_instances] = np.diff(shard.start)
+        return counts
+
+
+def n_passes(passes: IntArray | None, name: str) -> int:
+    """Count the passes of a kind (see `PASSES`)."""
+    return 0 if passes is None else int((passes[:, 2] == PASSES.index(name)).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +217,7 @@ class StoredVotes:
     history : array of shape (R, C, C) or None
         As in `Votes`.
     engine : Cluster, optional
-        What counts the shards (`manyhands.inference.clusters`); default: this process.
+        What counts the shards (`manyhands.scale.clusters`); default: this process.
     """
 
     store: ShardedAnnotations
@@ -58,7 +226,7 @@ class StoredVotes:
     weights: bool = True
     history: FloatArray | None = None
     checkpoint: Checkpoint = NO_CHECKPOINT
-    engine: Any = None
+    engine: Cluster | None = None
     in_blocks: bool | None = None
     """Whether tables by annotator are on disk; by default, if they are large."""
 
@@ -90,12 +258,12 @@ class StoredVotes:
         return self.n_classes + (self.abstentions and self.store.n_abstentions > 0)
 
     @property
-    def tables(self) -> Path | None:
-        """Folder of the tables by annotator; None if these are in memory."""
+    def tables(self) -> TablesOnDisk | None:
+        """Where tables by annotator are made; None if these are in memory."""
         in_blocks = self.in_blocks
         if in_blocks is None:
             in_blocks = self.n_annotators * self.n_responses**2 > annotator_blocks.LARGEST
-        return self.scratch if in_blocks else None
+        return TablesOnDisk(self.scratch) if in_blocks else None
 
     @property
     def is_weighted(self) -> bool:
@@ -131,6 +299,15 @@ class StoredVotes:
         """The annotations, each with weight 1."""
         return replace(self, weights=False)
 
+    @property
+    def here(self) -> StoredVotes:
+        """The annotations, counted by this process."""
+        return replace(self, engine=None)
+
+    def counted_by(self, engine: Any) -> StoredVotes:
+        """Return the annotations, counted by the workers of a cluster; see `cluster_of`."""
+        return replace(self, engine=cluster_of(engine))
+
     # -- shards ---------------------------------------------------------------------------------
 
     def shards(self, size: int | None = None) -> Engine:
@@ -139,9 +316,8 @@ class StoredVotes:
             size = annotator_blocks.RUN
         size = size or grown(SHARD, self.n_annotators * self.n_responses)
         if self.engine is not None:
-            shards: Engine = self.engine.shards(self, size)
-            return shards
-        return LocalEngine(partial(self.load, size=size), self.store.firsts)
+            return self.engine.shards(self, size)
+        return LocalEngine(partial(self.load, size=size), self.store.n_shards)
 
     def load(
         self, number: int, size: int | None = None, gold: IntArray | None = None
@@ -208,6 +384,31 @@ class StoredVotes:
         """New array of ``length`` numbers, on disk."""
         return new_array(self.scratch, (length,), np.dtype(np.float64))
 
+    def posterior_rows(self, start: Any) -> FloatArray:
+        """Array for the posterior, shape (n, C), on disk; ``start`` stays as it is."""
+        return self.new_rows(self.n_classes)
+
+    def gather(self, width: int, parts: Iterable[FloatArray]) -> FloatArray:
+        """Array with a row for each instance, shape (n, width), from consecutive parts."""
+        out, first = self.new_rows(width), 0
+        for part in parts:
+            out[first : first + len(part)] = part
+            release(out)
+            first += len(part)
+        return out
+
+    def labels(
+        self, posterior: FloatArray, classes: AnyArray, ties: str, rng: np.random.RandomState
+    ) -> AnyArray:
+        """Most probable class value of each instance, shape (n,), on disk."""
+        labels = new_array(self.scratch, (self.n_instances,), classes.dtype)
+        for first in range(0, self.n_instances, BLOCK):  # The blocks of `pick`, for equal ties.
+            rows = slice(first, first + BLOCK)
+            labels[rows] = classes[pick(np.asarray(posterior[rows]), ties, rng)]
+            release(posterior)
+            release(labels)
+        return labels
+
 
 def _sizes(shard: Votes) -> FloatArray:
     return np.array([shard.n_annotations, shard.total_weight])
@@ -254,79 +455,3 @@ def new_array(folder: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any
             return np.memmap(file, dtype, "r+", shape=shape)
     except OSError as error:
         raise WriteError(error.errno, explain(error, folder)) from error
-
-
-def votes_of(table: Any, gold: IntArray | None = None, *, abstentions: bool = False) -> AllVotes:
-    """Votes of a table, in memory, or of a store."""
-    if not isinstance(table, ShardedAnnotations):
-        return make_votes(table, gold=gold, abstentions=abstentions)
-    return StoredVotes(table, gold, abstentions)
-
-
-def filled(votes: AllVotes, width: int, parts: Iterable[FloatArray]) -> FloatArray:
-    """Array with a row for each instance, from consecutive parts."""
-    out, first = votes.new_rows(width), 0
-    for part in parts:
-        out[first : first + len(part)] = part
-        release(out)
-        first += len(part)
-    return out
-
-
-# -- the course of a fit --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Course:
-    """How a fit runs: ``checkpoint`` and ``engine`` of `BaseAggregator.fit`."""
-
-    checkpoint: Any = None
-    engine: Any = None
-
-    def of(self, model: Any, votes: Any, table: Any, start: FloatArray | None) -> Any:
-        """Votes that know where to save parameters, and who counts them."""
-        if self.engine is not None:
-            votes = replace(votes, engine=self.engine)
-        if self.checkpoint is None:
-            return votes
-        about = {
-            "method": type(model).__name__,
-            "parameters": model.get_params(),
-            "annotations": _digest(table),
-            "gold": None if votes.gold is None else digest_of(votes.gold),
-            "history": None if votes.history is None else digest_of(votes.history),
-            "start": None if start is None else digest_of(start),
-        }
-        scratch = getattr(table, "scratch", None)
-        return replace(votes, checkpoint=FolderCheckpoint(self.checkpoint, about, scratch))
-
-
-ORDINARY = Course()
-
-
-def _digest(table: Any) -> str:
-    if isinstance(table, ShardedAnnotations):
-        return table.digest
-    columns = (table.instance, table.annotator, table.label, table.weights, table.passes)
-    words = (table.instances, table.annotators, table.classes, table.groups)
-    texts = (None if array is None else array.astype(str) for array in words)
-    return digest_of(*columns, *texts, np.array(table.group_rho))
-
-
-def labels_of(
-    votes: AllVotes,
-    posterior: FloatArray,
-    classes: AnyArray,
-    ties: str,
-    rng: np.random.RandomState,
-) -> AnyArray:
-    """Most probable class value of each instance, shape (n,); of a store, a memory-mapped array."""
-    if not isinstance(votes, StoredVotes):
-        return classes[pick(posterior, ties, rng)]
-    labels = new_array(votes.scratch, (votes.n_instances,), classes.dtype)
-    for first in range(0, votes.n_instances, BLOCK):  # The blocks of `pick`, for equal ties.
-        rows = slice(first, first + BLOCK)
-        labels[rows] = classes[pick(np.asarray(posterior[rows]), ties, rng)]
-        release(posterior)
-        release(labels)
-    return labels

@@ -3,32 +3,31 @@
 `Votes` holds integer-coded columns, and `Votes.shards` cuts them into runs of whole instances. A
 method is a function ``shard, parameters -> counts`` whose counts are summed over shards
 (`sum_over_shards`). Shards can therefore come one by one from memory, from a file or from another
-machine (`manyhands.inference.engines`). No array has size instances x annotators.
+machine (`Shards`). No array has size instances x annotators.
 
 Everything is float64: float32 was off by 1e-3 at ten million annotations.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import pairwise
 from operator import iadd
-from pathlib import Path
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix, issparse
 
 from manyhands.annotations import AnnotationTable
-from manyhands.decision.labels import entries
-from manyhands.inference.annotator_blocks import pairs_of
+from manyhands.annotations.sharded import is_sharded
+from manyhands.decision.labels import entries, pick
+from manyhands.inference.annotator_tables import LargeTables, pairs_of
 from manyhands.inference.checkpoints import NO_CHECKPOINT, Checkpoint
-from manyhands.inference.engines import Engine, grown, rows_at
 from manyhands.inference.families import abstention_weights, family_codes, family_weights
 from manyhands.inference.probability import normalise_rows
-from manyhands.io.mapped import release
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 SHARD = 100_000
@@ -46,12 +45,119 @@ class Summable(Protocol):
 
 Counts = TypeVar("Counts", bound=Summable)
 
-Shards: TypeAlias = "Iterable[Votes] | Engine"
-"""Shards in memory, or wherever an engine has them."""
+
+class Shards(ABC):
+    """Votes of consecutive instances, wherever they are, in the order of the instances.
+
+    An iterative method is written once, as two kinds of calls:
+
+    - ``sum_over_shards(count, shards, *parameters, rows=(...))`` adds up ``count(shard, *rows,
+      *parameters)``, where ``rows`` are each shard's rows of arrays over all instances;
+    - ``fill_rows(out, shards, rows_of, *parameters)`` writes ``rows_of(shard, *parameters)``, shape
+      (n, ...), into the shard's rows of ``out``.
+
+    An item of ``rows`` is an array over all instances or a function from a shard to its rows, such
+    as the vote shares that EM starts from, which are not stored for annotations outside memory.
+
+    In memory, shards are a list. `manyhands.scale.engines` reads those of a store, and
+    `manyhands.scale.shard_jobs` has workers of a cluster count them.
+    """
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the shards, one by one."""
+
+    def with_rows(self, arrays: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+        """Yield the place of each shard's instances, the shard, and its rows of ``arrays``."""
+        first = 0
+        for shard in self:
+            place = slice(first, first + shard.n_instances)
+            yield place, shard, *(rows_at(array, shard, place) for array in arrays)
+            self.release(*arrays)
+            first = place.stop
+
+    def release(self, *arrays: Any) -> None:
+        """Forget what a shard has used of arrays, which may be mapped files."""
+        return
+
+    def sum(
+        self,
+        count: Callable[..., Any],
+        *parameters: Any,
+        rows: tuple[Any, ...] = (),
+        **options: Any,
+    ) -> Any:
+        """Sum ``count(shard, *rows of the shard, *parameters, **options)`` over the shards.
+
+        Parameters
+        ----------
+        count : callable
+            Its results can be added with ``+``, and are nobody else's (they may be added in place).
+        rows : tuple
+            Arrays over all instances, None, or functions from a shard to its rows.
+        """
+        return total(count(*part, *parameters, **options) for _, *part in self.with_rows(rows))
+
+    def fill(
+        self,
+        out: AnyArray,
+        rows_of: Callable[..., AnyArray],
+        *parameters: Any,
+        rows: tuple[Any, ...] = (),
+    ) -> None:
+        """Write ``rows_of(shard, *rows of the shard, *parameters)`` into each shard's ``out``."""
+        for place, *part in self.with_rows(rows):
+            out[place] = rows_of(*part, *parameters)
+            self.release(out)
+
+
+@dataclass(frozen=True)
+class ShardsInMemory(Shards):
+    """Shards in memory, such as a list of them."""
+
+    given: Iterable[Any]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.given)
+
+
+def as_shards(shards: Iterable[Any]) -> Shards:
+    """Return shards with the calls of `Shards`."""
+    return shards if isinstance(shards, Shards) else ShardsInMemory(shards)
+
+
+def total(counts: Iterator[Any]) -> Any:
+    """Sum of counts, in order.
+
+    They are added in place, in those that ``total()`` of the first returns, if it has that: a sum
+    that does not fit in memory.
+    """
+    first = next(counts)
+    return reduce(iadd, counts, first.total() if hasattr(first, "total") else first)
+
+
+def rows_at(array: Any, shard: Any, place: slice) -> Any:
+    """Rows of a shard: those of an array over all instances, or what a function of it returns."""
+    if array is None:
+        return None
+    if callable(array):
+        return array(shard)
+    rows = array[place]
+    return rows if issparse(rows) else np.asarray(rows)
+
+
+CHEAP, LARGE = 16, 1_500_000
+"""Annotations of a shard for each pair of annotator and response, so that its counts are cheap to
+add up beside it, and the size up to which shards grow for that."""
+
+
+def grown(size: int, n_pairs: int) -> int:
+    """Annotations per shard: ``size``, or more if the counts (R, K, C) of ``n_pairs`` are large."""
+    return max(size, min(CHEAP * n_pairs, LARGE), 4 * n_pairs)
 
 
 class AllVotes(Protocol):
-    """All annotations of a fit: in memory (`Votes`), or in a store (`StoredVotes`)."""
+    """All annotations of a fit: in memory (`Votes`), or wherever a store has them."""
 
     @property
     def n_instances(self) -> int:
@@ -108,8 +214,8 @@ class AllVotes(Protocol):
     def select(self, instances: IntArray, /) -> Votes:
         """Votes of some instances."""
 
-    def shards(self, size: int | None = None) -> Shards:
-        """Shards of whole instances."""
+    def shards(self, size: int | None = None) -> Iterable[Any]:
+        """Shards of whole instances: a list, or `Shards`."""
 
     def total(
         self, count: Callable[..., Counts], *parameters: Any, rows: tuple[Any, ...] = ()
@@ -121,6 +227,17 @@ class AllVotes(Protocol):
 
     def new_column(self, length: int) -> FloatArray:
         """New array of numbers."""
+
+    def posterior_rows(self, start: Any) -> FloatArray:
+        """Array for the posterior, (n, C): ``start`` itself, if it may be overwritten."""
+
+    def gather(self, width: int, parts: Iterable[FloatArray]) -> FloatArray:
+        """Array with a row for each instance, shape (n, width), from consecutive parts."""
+
+    def labels(
+        self, posterior: FloatArray, classes: AnyArray, ties: str, rng: np.random.RandomState
+    ) -> AnyArray:
+        """Most probable class value of each instance, shape (n,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,8 +272,8 @@ class Votes:
     """Array of ones, shared by the matrices of all shards."""
     checkpoint: Checkpoint = NO_CHECKPOINT
     """Where the parameters of every iteration are saved."""
-    tables: Path | None = None
-    """Folder of tables by annotator that do not fit in memory (`annotator_blocks`), if so."""
+    tables: LargeTables | None = None
+    """Where tables by annotator are made that do not fit in memory, if so."""
 
     @property
     def n_instances(self) -> int:
@@ -201,6 +318,24 @@ class Votes:
     def new_column(self, length: int) -> FloatArray:
         """New array of ``length`` numbers."""
         return np.empty(length)
+
+    def posterior_rows(self, start: FloatArray) -> FloatArray:
+        """Array for the posterior (n, C): that of ``start``, which is overwritten."""
+        return start
+
+    def gather(self, width: int, parts: Iterable[FloatArray]) -> FloatArray:
+        """Array with a row for each instance, shape (n, width), from consecutive parts."""
+        out, first = self.new_rows(width), 0
+        for part in parts:
+            out[first : first + len(part)] = part
+            first += len(part)
+        return out
+
+    def labels(
+        self, posterior: FloatArray, classes: AnyArray, ties: str, rng: np.random.RandomState
+    ) -> AnyArray:
+        """Most probable class value of each instance, shape (n,)."""
+        return classes[pick(posterior, ties, rng)]
 
     @property
     def answers(self) -> Votes:
@@ -348,6 +483,14 @@ def make_votes(
     )
 
 
+def votes_of(table: Any, gold: IntArray | None = None, *, abstentions: bool = False) -> AllVotes:
+    """Votes of a table, in memory, or those that annotations in shards offer."""
+    if is_sharded(table):
+        votes: AllVotes = table.votes(gold, abstentions=abstentions)
+        return votes
+    return make_votes(table, gold=gold, abstentions=abstentions)
+
+
 def _counting_sort(codes: IntArray, n: int) -> IntArray:
     """Stable order that sorts ``codes``: a CSC matrix with one entry per column, read by rows."""
     m = len(codes)
@@ -358,7 +501,7 @@ def _counting_sort(codes: IntArray, n: int) -> IntArray:
 
 def sum_over_shards(
     count: Callable[..., Counts],
-    shards: Shards,
+    shards: Iterable[Votes],
     *parameters: Any,
     rows: tuple[Any, ...] = (),
     **options: Any,
@@ -367,10 +510,8 @@ def sum_over_shards(
 
     ``rows`` are arrays over all instances (or functions of a shard). Counts are added in place.
     """
-    if isinstance(shards, Engine):
-        return shards.sum(count, *parameters, rows=rows, **options)
-    parts = zip_shards(shards, *rows)
-    return reduce(iadd, (count(*part, *parameters, **options) for part in parts))
+    found: Counts = as_shards(shards).sum(count, *parameters, rows=rows, **options)
+    return found
 
 
 def concatenate_rows(parts: Iterable[FloatArray]) -> FloatArray:
@@ -378,30 +519,21 @@ def concatenate_rows(parts: Iterable[FloatArray]) -> FloatArray:
     return np.concatenate(list(parts))
 
 
-def zip_shards(shards: Shards, *arrays: FloatArray | None) -> Iterator[tuple[Any, ...]]:
+def zip_shards(shards: Iterable[Votes], *arrays: FloatArray | None) -> Iterator[tuple[Any, ...]]:
     """Yield each shard with its rows of arrays over all instances (None stays None)."""
-    first = 0
-    for shard in shards:
-        place = slice(first, first + shard.n_instances)
-        yield shard, *(rows_at(array, shard, place) for array in arrays)
-        for array in arrays:
-            release(array)
-        first = place.stop
+    for _, *parts in as_shards(shards).with_rows(arrays):
+        yield tuple(parts)
 
 
 def fill_rows(
     out: FloatArray,
-    shards: Shards,
+    shards: Iterable[Votes],
     rows_of: Callable[..., FloatArray],
     *parameters: Any,
     rows: tuple[Any, ...] = (),
 ) -> None:
     """Write ``rows_of(shard, *rows of the shard, *parameters)`` of each shard into ``out``."""
-    if isinstance(shards, Engine):
-        shards.fill(out, rows_of, *parameters, rows=rows)
-        return
-    for shard, shard_rows, *own in zip_shards(shards, out, *rows):
-        shard_rows[...] = rows_of(shard, *own, *parameters)
+    as_shards(shards).fill(out, rows_of, *parameters, rows=rows)
 
 
 def weighted_votes(votes: Votes, value: FloatArray | None = None) -> FloatArray:

@@ -16,9 +16,9 @@ import numpy as np
 from manyhands._version import __version__
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.columns import SOURCES, require_annotators
-from manyhands.annotations.sharded import Shard, n_passes
 from manyhands.exceptions import AnnotationError, WriteError
 from manyhands.files import check_writable, explain, file_lock, write_atomically
+from manyhands.inference.stored_votes import Shard, n_passes
 from manyhands.io import remote
 from manyhands.io.files import PathLike
 from manyhands.typing import AnyArray, IntArray

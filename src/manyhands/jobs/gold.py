@@ -11,7 +11,7 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode, missing_mask
 from manyhands.annotations.ids import as_frame, first_and_last
-from manyhands.annotations.sharded import ShardedAnnotations
+from manyhands.annotations.sharded import Sharded
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.fitting.telling_columns import equals_class
 from manyhands.io import Export, GoldFile
@@ -62,7 +62,7 @@ def _split_order(name: str) -> tuple[int, str]:
     return (usual.index(name) if name in usual else len(usual), name)
 
 
-def match_gold(gold: GoldFile, table: AnnotationTable | ShardedAnnotations) -> GoldRows:
+def match_gold(gold: GoldFile, table: AnnotationTable | Sharded) -> GoldRows:
     """Match gold labels to the instances of a table.
 
     Raises

@@ -14,7 +14,7 @@ from manyhands.agreement import (
 )
 from manyhands.agreement.weighted import Annotations, ClassCounts, class_counts, per_entry
 from manyhands.annotations.class_order import shown_order
-from manyhands.annotations.sharded import ShardedAnnotations
+from manyhands.annotations.sharded import Sharded
 from manyhands.planning.beliefs import distinct_pairs
 from manyhands.report.inputs import Inputs
 from manyhands.report.limits import LIMITS
@@ -93,7 +93,7 @@ def _classes(
     }
 
 
-def store_sections(store: ShardedAnnotations) -> dict[str, Any]:
+def store_sections(store: Sharded) -> dict[str, Any]:
     """The sections "data" and "classes" of a store, counted shard by shard."""
     per_instance, per_annotator = (
         store.annotations_per_instance(),

@@ -11,7 +11,7 @@ import numpy as np
 from manyhands._version import __version__
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.columns import require_annotators
-from manyhands.annotations.sharded import ShardedAnnotations
+from manyhands.annotations.sharded import Sharded, is_sharded
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.many_classes import MANY, check_size
 from manyhands.metrics import Level
@@ -132,7 +132,7 @@ def summarize(
     (8, 'DawidSkene')
     """
     others = (aggregator, classifier, X, labels, posterior, gold)
-    if isinstance(table, ShardedAnnotations):
+    if is_sharded(table):
         return _of_store(table, (*others, selection, seconds, ended))
     if not getattr(table, "annotators_known", True):
         return _of_votes(table, (*others, selection, seconds, ended))
@@ -205,7 +205,7 @@ def overview(table: AnnotationTable) -> Summary:
     return summary
 
 
-def _of_store(store: ShardedAnnotations, others: tuple[Any, ...]) -> Summary:
+def _of_store(store: Sharded, others: tuple[Any, ...]) -> Summary:
     if any(other is not None for other in others):
         raise AnnotationError(
             "of a store, summarize counts data and classes, and takes no other argument; give a "

@@ -10,7 +10,7 @@ import numpy as np
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.groups import in_families
-from manyhands.annotations.sharded import ShardedAnnotations
+from manyhands.annotations.sharded import Sharded
 from manyhands.exceptions import NotIdentifiableWarning, SharedMistakesWarning
 from manyhands.inference.identifiability import warn_of_all
 from manyhands.inference.shared_mistakes import gold_can_choose, warn_of_shared_mistakes
@@ -42,7 +42,7 @@ def find_warnings(inputs: Inputs, summary: dict[str, Any]) -> list[dict[str, str
 
 
 def find_store_warnings(
-    store: AnnotationTable | ShardedAnnotations | None, summary: dict[str, Any]
+    store: AnnotationTable | Sharded | None, summary: dict[str, Any]
 ) -> list[dict[str, str]]:
     """List the warnings that need no annotator's reliability: of a store, or of nobody's votes."""
     data, classes = summary["data"], summary["classes"]
