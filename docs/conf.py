@@ -20,14 +20,15 @@ from sphinx.util import logging
 
 import manyhands
 
-sys.path.insert(0, str(Path(__file__).parent))
+DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS.parent))  # evidence
 # The manyhands command of the tutorials is the one beside this Python.
 os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 # Pages run in parallel already: competing threads take eight times the processor time.
 for library in ("OMP", "MKL", "OPENBLAS"):
     os.environ[f"{library}_NUM_THREADS"] = "1"
 
-import refresh  # noqa: E402, RUF100
+from evidence.pages.docs import stale  # noqa: E402, RUF100
 
 project = "manyhands"
 author = "The manyhands developers"
@@ -181,14 +182,14 @@ def other_pages() -> str:
     """Return a table of contents of all pages that stand in no other."""
     listed = {"index", "which_method", "jobs", "what_holds", "gallery", "api"}
     listed |= {"evidence", "paper_data", "benchmarks"}
-    names = sorted(path.stem for path in refresh.DOCS.glob("*.md") if path.stem not in listed)
+    names = sorted(path.stem for path in DOCS.glob("*.md") if path.stem not in listed)
     return "\n".join(["```{toctree}", ":hidden:", "", *names, "```"])
 
 
 def warn_of_stale_figures(app: Any) -> None:
     """Warn of every quoted figure that is not its record's."""
-    for found in refresh.stale():
-        logging.getLogger("conf").warning("%s; run python docs/refresh.py", found)
+    for found in stale():
+        logging.getLogger("conf").warning("%s; run python -m evidence refresh", found)
 
 
 def setup(app: Any) -> None:

@@ -234,6 +234,30 @@ def results(
         say(f"written: {path}")
 
 
+@app.command()
+@reported
+def refresh(
+    check: Annotated[bool, typer.Option("--check", help="Only say which figures differ.")] = False,
+) -> None:
+    """Write the figures that the README and the pages of docs quote as the records have them.
+
+    Example: python -m evidence refresh
+    """
+    from evidence.pages.docs import pages, refreshed, stale
+
+    if check:
+        for line in (found := stale()):
+            say(visible(line))
+        if found:
+            raise typer.Exit(UNEXPECTED)
+        return
+    for page in pages():
+        text = refreshed(page)
+        if text != page.read_text(encoding="utf-8"):
+            page.write_text(text, encoding="utf-8")
+            say(f"written: {page}")
+
+
 def _find_rows(what: list[str], experiments: Path) -> list[Row]:
     """Return the rows that the names select; a file may be outside the experiments' folder."""
     from evidence.experiments.loading import load_experiments, load_row

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.error import URLError
 
@@ -41,7 +41,6 @@ from manyhands.linear import TunedLogisticRegression, regression
 from manyhands.registry import all_aggregators
 from manyhands.report import planning as forecasts
 from manyhands.sampling import CrowdSMOTE, DistributionAwareSelector, TupletSampler, safe_instances
-from tests.evidence.conftest import EXPERIMENTS, committed_experiments
 
 ROOT = Path(__file__).parent.parent
 METHODS = all_classifiers() + all_aggregators()
@@ -128,52 +127,8 @@ def test_python_in_the_docs_runs(page, demo, monkeypatch):
 
 def test_links_in_the_docs_lead_somewhere():
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS]:
-        for target in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
+        for target in re.findall(r"(?:\]\(|^\[.+\]: )(?!http)([^)#\s]+)", page.read_text(), re.M):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
-
-
-def test_quoted_figures_are_those_of_the_records(monkeypatch):
-    known = {EXPERIMENTS: committed_experiments()}  # As other tests have loaded them.
-    loader = "evidence.experiments.loading.load_experiments"
-    monkeypatch.setattr(loader, known.__getitem__)
-    refresh = import_file(ROOT / "docs" / "refresh.py")
-    assert refresh.figure("aggregation.md > MajorityVote > sets") == "21"
-    assert refresh.shaped("**92.43 ± 0.02 (5)**", "mean 1") == "92.4"
-    assert refresh.shaped("0.8397 (cf)", "% 1") == "84.0 (cf)"
-    assert refresh.shaped("68.05 ± 1.10 (5); paper 66.60", "paper 0") == "67"
-    assert refresh.shaped("68.05 ± 1.10 (5); paper 66.60", "1") == "68.1 ± 1.1"
-    for why, found in (
-        ("gain: +1.46 points (95 % interval -0.13 to +2.80; 5 seeds)", "+1.5 (−0.1 to +2.8)"),
-        ("gain: -0.0041 (95 % interval -0.0120 to 0.0040; 5 seeds)", "−0.4 (−1.2 to +0.4)"),
-    ):
-        assert refresh.shaped(why, "change 1") == found
-    assert refresh.shaped("before: 0.9529 (95 % interval 0.92 to 0.98)", "level 0") == "95"
-    claim = "… on LabelMe it is more accurate than DL-CL, its start."
-    assert "(95 %" in refresh.figure(f"crowding2021.md > Claims > {claim} > why")
-    with pytest.raises(KeyError, match="no cell"):
-        refresh.figure("aggregation.md > MajorityVote > beauty")
-    assert not refresh.stale(), "run python docs/refresh.py"
-    page = "<!-- cell: aggregation.md > MajorityVote > sets -->20<!-- end -->"
-    assert refresh.refreshed(page) == page.replace("20", "21")
-
-
-def test_no_line_begins_with_a_comment_which_would_end_its_paragraph():
-    for page in import_file(ROOT / "docs" / "refresh.py").pages():
-        found = re.findall(r"^ *<!-- cell: .+", page.read_text(encoding="utf-8"), re.MULTILINE)
-        assert not found, f"{page.name}: put a word before {found[0]}"
-
-
-def test_figures_with_a_deviation_on_pages_of_methods_are_quoted_from_records():
-    for page in [*(ROOT / "docs" / "methods").glob("*.md"), ROOT / "docs" / "planning.md"]:
-        own = re.sub(r"<!-- cell: .+? -->.*?<!-- end -->", "", page.read_text(), flags=re.DOTALL)
-        assert not re.findall(r".*\d\s*±\s*\.?\d.*", own), f"{page.name} has figures without a cell"
-
-
-def import_file(path: Path):
-    spec = spec_from_file_location(path.stem, path)
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_the_readme_holds_the_two_commands_ci_runs():

@@ -1,36 +1,22 @@
-"""Bring the figures that pages quote up to date with the records they come from.
+"""Tables of ``docs/what_holds.md`` and ``docs/evidence.md``: claims by verdict, and hours of runs.
 
-A quoted figure stands between two comments, which name a cell of a table under ``docs/results``::
-
-    <!-- cell: flagship.md > Public sets > LabelMe > stack -->92.4 ± 0.0<!-- end -->
-
-that is the page, headings, the row and the column. ``as 1`` after the column rounds to one decimal,
-``as mean 1`` leaves the deviation out, too, ``as paper 1`` takes the paper's figure in the cell,
-``as % 1`` makes per cent of a share, and ``as first 3`` takes the first of several figures between
-slashes. A claim may be given by its end, after "…"; ``as change 1`` takes the difference and its
-interval out of the column ``why``, and ``as level 1`` a share. The pages of ``docs/results`` are
-themselves made from records, by the command that each of them names.
-
-``python docs/refresh.py`` rewrites the pages; with ``--check`` it only says what is stale.
-``python docs/refresh.py --picture`` makes the README's picture of the report (needs Chromium).
+Such a table stands between two comments, ``<!-- counts of claims -->`` and ``<!-- end -->``.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
-import shutil
-import subprocess
-import sys
-import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from decimal import ROUND_HALF_UP, Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-DOCS = Path(__file__).parent
+from evidence.experiments.loading import load_experiments
+from evidence.pages.quoted import anchor_of, tables
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "docs" / "results"
+
 PAPERS = {
     "chu2021": "CoNAL (AAAI 2021)",
     "crowding2021": "CrowdInG (KDD 2021)",
@@ -111,11 +97,6 @@ OURS = "(our question)"
 NOT_THEIRS = re.compile(r"\(this project's (aim|question)|\(a base the paper does not try\)")
 """In the text of a claim that the paper does not make."""
 
-_CELL = re.compile(r"(<!-- cell: (.+?) -->)(.*?)(<!-- end -->)", re.DOTALL)
-_FORM = re.compile(r" as ((?:[a-z%]+ )*\d)$")
-_CHANGE = re.compile(
-    r": ([+-]?[\d.]+)( points| %)? \(95 % interval ([+-]?[\d.]+) to ([+-]?[\d.]+)(?=[;)])"
-)
 _MADE = re.compile(
     r"(<!-- (counts of claims|all claims|hours of all runs)(?: of (\w+))? -->\n\n)"
     r"(.*?)(<!-- end -->)",
@@ -123,99 +104,15 @@ _MADE = re.compile(
 )
 
 
-class Table:
-    """A table of a page, with the headings it stands under."""
-
-    def __init__(self, headings: list[str], lines: list[str]) -> None:
-        self.headings = headings
-        cells = [[part.strip() for part in line.strip().strip("|").split("|")] for line in lines]
-        self.columns, self.rows = [plain(cell) for cell in cells[0]], cells[2:]
-
-    def cell(self, row: str, column: str) -> str | None:
-        """Find a cell, by the row's first cells joined by commas, or the first one's end."""
-        if column not in self.columns[1:]:
-            return None
-        for cells in self.rows:
-            names = [", ".join(map(plain, cells[:n])) for n in (1, 2, 3)]
-            if row in names or (row[0] == "…" and names[0].endswith(row[1:].lstrip())):
-                return cells[self.columns.index(column)]
-        return None
-
-
-def plain(text: str) -> str:
-    """Take stars and code marks off a text."""
-    return re.sub(r"\*\*|`", "", text)
-
-
-@cache
-def tables(page: str) -> list[Table]:
-    """Read the tables of a page under ``docs/results``."""
-    headings: list[str] = []
-    found: list[Table] = []
-    block: list[str] = []
-    for line in [*(DOCS / "results" / page).read_text(encoding="utf-8").splitlines(), ""]:
-        if line.startswith("|"):
-            block.append(line)
-            continue
-        if len(block) > 2:
-            found.append(Table(headings.copy(), block))
-        block = []
-        if match := re.match(r"(#+) (.*)", line):
-            headings = [*headings[: len(match[1]) - 1], match[2]]
-    return found
-
-
-def figure(address: str) -> str:
-    """Return the text that an address stands for; KeyError if nothing is there."""
-    match = _FORM.search(address)
-    form, address = match[1] if match else "", _FORM.sub("", address)
-    page, *headings, row, column = address.split(" > ")
-    for table in tables(page):
-        if table.headings[len(table.headings) - len(headings) :] == headings:
-            found = table.cell(row, column)
-            if found is not None:
-                return shaped(found, form)
-    raise KeyError(f"docs/results/{page} has no cell {address!r}")
-
-
-def shaped(text: str, form: str) -> str:
-    """Give a cell the form that a page wants; the number of seeds goes in any case."""
-    *marks, decimals = form.split() or [""]
-    if {"change", "level"} & set(marks):
-        return changed(text, int(decimals), level="level" in marks)
-    ours, _, papers = plain(text).partition("; paper ")
-    text = papers if "paper" in marks else re.sub(r" \(\d+\)$", "", ours)
-    if "first" in marks:
-        text = text.split(" / ")[0]
-    if "mean" in marks:
-        text = text.split(" ± ")[0]
-    if decimals:
-        factor, step = (100 if "%" in marks else 1), Decimal(1).scaleb(-int(decimals))
-        text = re.sub(
-            r"\d*\.?\d+",
-            lambda m: str((factor * Decimal(m[0])).quantize(step, ROUND_HALF_UP)),
-            text,
-        )
-    return text
-
-
-def changed(why: str, decimals: int, *, level: bool = False) -> str:
-    """Return the difference that decides a claim, in points, with its interval; or its share."""
-    found = _CHANGE.search(why)
-    if found is None:
-        raise KeyError(f"no difference with an interval in {why!r}")
-    factor, step = (1 if found[2] else 100), Decimal(1).scaleb(-decimals)
-    values = [(factor * Decimal(found[k])).quantize(step, ROUND_HALF_UP) for k in (1, 3, 4)]
-    if level:
-        return str(values[0])
-    change, low, high = [f"{value:+}".replace("-", "\N{MINUS SIGN}") for value in values]
-    return f"{change} ({low} to {high})"
-
-
 def claims(paper: str) -> list[list[str]]:
     """Return claim, verdict and reason for all claims of a paper."""
     wanted = ["claim", "verdict", "why"]
-    return [row for table in tables(f"{paper}.md") if table.columns == wanted for row in table.rows]
+    return [
+        row
+        for table in tables(RESULTS / f"{paper}.md")
+        if table.columns == wanted
+        for row in table.rows
+    ]
 
 
 def counts(paper: str | None = None) -> str:
@@ -279,24 +176,16 @@ def links(paper: str) -> list[str]:
         named = {rows[name].key for name in claim.rows}
         places = [place for place, keys in runs.items() if named and named <= keys]
         places += [rows[name].table for name in claim.rows[:1] if rows[name].table in titles]
-        # The anchors that MyST gives to headings.
-        anchors = [
-            re.sub(r"[^\w\- ]", "", titles[place].lower()).replace(" ", "-") for place in places
-        ]
-        found.append(
-            f"[{titles[places[0]].split(':')[0]}](results/{paper}.md#{anchors[0]})"
-            if places
-            else "–"
-        )
+        title = titles[places[0]] if places else ""
+        link = f"[{title.split(':')[0]}](results/{paper}.md#{anchor_of(title)})"
+        found.append(link if places else "–")
     return found
 
 
 @cache
 def experiments() -> tuple[dict[str, Any], Any]:
     """Return the rows by their ids, and the papers."""
-    from evidence.experiments.loading import load_experiments
-
-    rows, papers = load_experiments(DOCS.parent / "experiments")
+    rows, papers = load_experiments(ROOT / "experiments")
     return {row.id: row for row in rows}, papers
 
 
@@ -312,7 +201,7 @@ def hours() -> str:
         r"(?:; the runs with the seeds that the rows name would take (\d+\.\d+))?"
     )
     for key in experiments()[1]:
-        text = (DOCS / "results" / f"{key}.md").read_text(encoding="utf-8")
+        text = (RESULTS / f"{key}.md").read_text(encoding="utf-8")
         match = re.search(took, text)
         if match is None:
             raise ValueError(f"docs/results/{key}.md does not say what its runs took")
@@ -331,73 +220,6 @@ def made(match: re.Match[str]) -> str:
     return counts(match[3]) if match[2] == "counts of claims" else hours()
 
 
-def refreshed(text: str) -> str:
-    """Return a page's text with every quoted figure as its record has it."""
-    text = _CELL.sub(lambda m: m[1] + figure(m[2]) + m[4], text)
+def with_tables(text: str) -> str:
+    """Return a page's text with such tables as the pages under ``docs/results`` have them."""
     return _MADE.sub(lambda m: m[1] + made(m) + m[5], text)
-
-
-def pages() -> Iterator[Path]:
-    """Yield the pages that may quote figures."""
-    yield DOCS.parent / "README.md"
-    yield from sorted(
-        [*DOCS.glob("*.md"), *DOCS.glob("methods/*.md"), *DOCS.glob("tutorials/*.md")]
-    )
-
-
-def stale() -> list[str]:
-    """Name every quoted figure that is not its record's."""
-    found = []
-    for page in pages():
-        text = page.read_text(encoding="utf-8")
-        found += [
-            f"{page.name}: {m[3]!r} should be {figure(m[2])!r} ({m[2]})"
-            for m in _CELL.finditer(text)
-            if m[3] != figure(m[2])
-        ]
-        found += [f"{page.name}: {m[1]}" for m in _MADE.finditer(text) if m[4] != made(m)]
-    return found
-
-
-def picture(path: Path) -> None:
-    """Draw the top of the demonstration's report."""
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
-    if browser is None:
-        raise SystemExit("the picture needs Chromium")
-    from PIL import Image
-
-    from manyhands import CrowdStackingClassifier, load_demo
-    from manyhands.metrics import accuracy_on_new_items
-    from manyhands.report import summarize, write_report
-
-    demo = load_demo()
-    model = CrowdStackingClassifier(random_state=0).fit(demo.X_train, demo.annotations)
-    new = accuracy_on_new_items(gold=demo.y_test, predicted=model.predict(demo.X_test))
-    shown = {"X": demo.X_train, "title": "Digits", "new_items": new}
-    summary = summarize(demo.annotations, classifier=model, **shown)
-    with tempfile.TemporaryDirectory() as folder:
-        report = write_report(summary, Path(folder, "report.html"))
-        command = [browser, "--headless", "--no-sandbox", "--hide-scrollbars"]
-        command += [f"--screenshot={path}", "--window-size=1100,800", report.as_uri()]
-        subprocess.run(command, check=True, capture_output=True)
-    Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)
-
-
-def main() -> None:
-    """Refresh the pages, check them, or draw the picture."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--check", action="store_true", help="only say what is stale")
-    parser.add_argument("--picture", action="store_true", help="draw the README's picture")
-    arguments = parser.parse_args()
-    if arguments.picture:
-        picture(DOCS / "report.png")
-    elif arguments.check:
-        sys.exit("\n".join(stale()) or None)
-    else:
-        for page in pages():
-            text = page.read_text(encoding="utf-8")
-            page.write_text(refreshed(text), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,214 @@
+"""Figures that the pages of ``docs`` and the README quote from the tables under ``docs/results``.
+
+A quoted figure is a link to its cell. The link's target is the page, and the heading of the table
+if several have such a cell; its title names the row and the column::
+
+    The stack is right in [92.4][flagship-1] % of LabelMe's test part.
+
+    [flagship-1]: results/flagship.md#public-sets "LabelMe > stack as mean 1"
+
+The title may end with the form in which the cell is quoted: ``as 1`` rounds to one decimal, ``as
+mean 1`` leaves the deviation out, too, ``as paper 1`` takes the paper's figure in the cell, ``as
+% 1`` makes per cent of a share, and ``as first 3`` takes the first of several figures between
+slashes. A row is named by its first cells, joined by commas, or by the first one's end, after "…".
+Of a claim's column ``why``, ``as change 1`` takes the difference and its interval, and ``as level
+1`` a share. The pages under ``docs/results`` are themselves made from records, by the command that
+each of them names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
+from functools import cache
+from pathlib import Path
+
+_CELL = re.compile(
+    r"""^\[(?P<label>[^\]]+)\]:[ ](?P<page>\S+?\.md)(?:\#(?P<anchor>\S+))?
+    [ ](?P<mark>["'])(?P<cell>.+[ ]>[ ].+)(?P=mark)$""",
+    re.MULTILINE | re.VERBOSE,
+)
+_FORM = re.compile(r" as ((?:[a-z%]+ )*\d)$")
+_CHANGE = re.compile(
+    r": ([+-]?[\d.]+)( points| %)? \(95 % interval ([+-]?[\d.]+) to ([+-]?[\d.]+)(?=[;)])"
+)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a page.
+
+    Attributes
+    ----------
+    anchor : str
+        That of the heading that it stands under.
+    columns : list of str
+    rows : list of list of str
+        Cells as they are written.
+    """
+
+    anchor: str
+    columns: list[str]
+    rows: list[list[str]]
+
+    def cell(self, row: str, column: str) -> str | None:
+        """Find a cell, by the row's first cells joined by commas, or the first one's end."""
+        if column not in self.columns[1:]:
+            return None
+        for cells in self.rows:
+            names = [", ".join(map(plain, cells[:n])) for n in (1, 2, 3)]
+            if row in names or (row[0] == "…" and names[0].endswith(row[1:].lstrip())):
+                return cells[self.columns.index(column)]
+        return None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Where a quoted figure comes from.
+
+    Attributes
+    ----------
+    page : Path
+    anchor : str
+        That of the table's heading; "" for any table of the page.
+    row, column : str
+    form : str
+        How it is quoted, such as "mean 1"; "" as it stands there.
+    """
+
+    page: Path
+    anchor: str
+    row: str
+    column: str
+    form: str = ""
+
+    @classmethod
+    def named(cls, page: Path, anchor: str, title: str) -> Cell:
+        """Read the title of a link, such as "LabelMe > stack as mean 1"."""
+        form = _FORM.search(title)
+        row, _, column = _FORM.sub("", title).rpartition(" > ")
+        return cls(page, anchor, row, column, form[1] if form else "")
+
+    def figure(self) -> str:
+        """Return the text that stands there, in the form in which it is quoted.
+
+        Raises
+        ------
+        KeyError
+            If there is no such cell.
+        """
+        for table in tables(self.page):
+            if self.anchor in ("", table.anchor):
+                found = table.cell(self.row, self.column)
+                if found is not None:
+                    return shaped(found, self.form)
+        place = f"{self.page.name}#{self.anchor}".removesuffix("#")
+        raise KeyError(f"docs/results/{place} has no cell {self.row!r}, {self.column!r}")
+
+
+def plain(text: str) -> str:
+    """Take stars and code marks off a text."""
+    return re.sub(r"\*\*|`", "", text)
+
+
+def anchor_of(heading: str) -> str:
+    """Return the anchor that GitHub and MyST give to the first heading with this text."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@cache
+def tables(page: Path) -> list[Table]:
+    """Read the tables of a page."""
+    anchor, block = "", list[str]()
+    found: list[Table] = []
+    seen: Counter[str] = Counter()
+    for line in [*page.read_text(encoding="utf-8").splitlines(), ""]:
+        if line.startswith("|"):
+            block.append(line)
+            continue
+        if len(block) > 2:
+            cells = [[part.strip() for part in row.strip().strip("|").split("|")] for row in block]
+            found.append(Table(anchor, [plain(cell) for cell in cells[0]], cells[2:]))
+        block = []
+        if match := re.match(r"#+ (.*)", line):
+            name = anchor_of(match[1])
+            anchor = f"{name}-{seen[name]}" if seen[name] else name
+            seen[name] += 1
+    return found
+
+
+def shaped(text: str, form: str) -> str:
+    """Give a cell the form that a page wants; the number of seeds goes in any case."""
+    *marks, decimals = form.split() or [""]
+    if {"change", "level"} & set(marks):
+        return changed(text, int(decimals), level="level" in marks)
+    ours, _, papers = plain(text).partition("; paper ")
+    text = papers if "paper" in marks else re.sub(r" \(\d+\)$", "", ours)
+    if "first" in marks:
+        text = text.split(" / ")[0]
+    if "mean" in marks:
+        text = text.split(" ± ")[0]
+    if decimals:
+        factor, step = (100 if "%" in marks else 1), Decimal(1).scaleb(-int(decimals))
+        text = re.sub(
+            r"\d*\.?\d+",
+            lambda m: str((factor * Decimal(m[0])).quantize(step, ROUND_HALF_UP)),
+            text,
+        )
+    return text
+
+
+def changed(why: str, decimals: int, *, level: bool = False) -> str:
+    """Return the difference that decides a claim, in points, with its interval; or its share."""
+    found = _CHANGE.search(why)
+    if found is None:
+        raise KeyError(f"no difference with an interval in {why!r}")
+    factor, step = (1 if found[2] else 100), Decimal(1).scaleb(-decimals)
+    values = [(factor * Decimal(found[k])).quantize(step, ROUND_HALF_UP) for k in (1, 3, 4)]
+    if level:
+        return str(values[0])
+    change, low, high = [f"{value:+}".replace("-", "\N{MINUS SIGN}") for value in values]
+    return f"{change} ({low} to {high})"
+
+
+def cells(text: str, folder: Path) -> dict[str, Cell]:
+    """Return the cells that a page in the folder quotes, by the labels of their links."""
+    return {
+        m["label"]: Cell.named((folder / m["page"]).resolve(), m["anchor"] or "", m["cell"])
+        for m in _CELL.finditer(text)
+    }
+
+
+def _quoting(labels: list[str]) -> re.Pattern[str]:
+    return re.compile(rf"\[([^\[\]]+)\]\[({'|'.join(map(re.escape, labels))})\]")
+
+
+def quotes(text: str, folder: Path) -> list[tuple[str, Cell]]:
+    """Return the figures that a page in the folder quotes, each with its cell.
+
+    Raises
+    ------
+    ValueError
+        If no figure is a link to a cell that the page names.
+    """
+    named = cells(text, folder)
+    found = _quoting(list(named)).findall(text) if named else []
+    if unused := named.keys() - {label for _, label in found}:
+        raise ValueError(f"no figure has the label {', '.join(sorted(unused))}")
+    return [(" ".join(figure.split()), named[label]) for figure, label in found]
+
+
+def with_figures(text: str, folder: Path) -> str:
+    """Return the text of a page in the folder with every quoted figure as its cell has it."""
+    named = cells(text, folder)
+    if not named:
+        return text
+
+    def quoted(match: re.Match[str]) -> str:
+        figure = named[match[2]].figure()
+        # Lines may be broken within a figure.
+        return match[0] if " ".join(match[1].split()) == figure else f"[{figure}][{match[2]}]"
+
+    return _quoting(list(named)).sub(quoted, text)
