@@ -235,7 +235,7 @@ def in_child(name: str, work: Path) -> dict[str, Any]:
     if kind == "generate":
         return generate(files, m, annotators)
     if kind == "ingest":
-        from manyhands.io.ingest import ingest
+        from manyhands.scale.ingest import ingest
 
         limit_data()
         shutil.rmtree(store, ignore_errors=True)

@@ -29,7 +29,7 @@ __getattr__, __dir__, __all__ = attach(
         "decision": ["decide"],
         "inference": inference.__all__,
         "inference.comparison": ["compare_aggregators"],
-        "io.store": ["AnnotationStore"],
+        "scale.store": ["AnnotationStore"],
         "models": ["load", "save"],
         "planning": ["AnnotationPlanner", "next_annotations", "review_queue"],
         "registry": ["all_classifiers"],

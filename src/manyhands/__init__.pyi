@@ -14,7 +14,6 @@ from .datasets import make_crowd as make_crowd
 from .decision import decide as decide
 from .inference import *
 from .inference.comparison import compare_aggregators as compare_aggregators
-from .io.store import AnnotationStore as AnnotationStore
 from .models import load as load
 from .models import save as save
 from .planning import AnnotationPlanner as AnnotationPlanner
@@ -23,5 +22,6 @@ from .planning import review_queue as review_queue
 from .registry import all_classifiers as all_classifiers
 from .report import render_report as render_report
 from .report import summarize as summarize
+from .scale.store import AnnotationStore as AnnotationStore
 from .selection import cross_predict as cross_predict
 from .selection import select as select

@@ -71,7 +71,7 @@ def test_ibcc_starts_twice_from_stores_too(rare, in_blocks, tmp_path, monkeypatc
     expected = IBCC(dependence=0, tol=1e-3).fit(table)
     assert expected._skewed_crowd(make_votes(table), *_whole_start(table)) is not None
     if in_blocks:
-        monkeypatch.setattr("manyhands.inference.annotator_blocks.LARGEST", 0)
+        monkeypatch.setattr("manyhands.scale.annotator_blocks.LARGEST", 0)
     found = IBCC(dependence=0, tol=1e-3).fit(store)
     np.testing.assert_allclose(found.posterior_, expected.posterior_, atol=1e-9)
 
@@ -422,7 +422,7 @@ def test_a_store_gives_what_the_table_gives(rare, n_subtypes, in_blocks, tmp_pat
         assert expected.rare_class_correction_ == class_shares.WEIGHT
         with monkeypatch.context() as patch:
             if in_blocks:
-                patch.setattr("manyhands.inference.annotator_blocks.LARGEST", 0)
+                patch.setattr("manyhands.scale.annotator_blocks.LARGEST", 0)
             found = DawidSkene(**parameters).fit(store, gold=known)
         np.testing.assert_allclose(found.posterior_, expected.posterior_, atol=1e-9)
         assert found.rare_class_correction_ == class_shares.WEIGHT

@@ -10,7 +10,7 @@ import pytest
 from manyhands.agreement import krippendorff_alpha
 from manyhands.exceptions import AnnotationError
 from manyhands.io import read_annotations, read_export, read_gold
-from manyhands.io.ingest import ingest
+from manyhands.scale.ingest import ingest
 from tests.annotations.test_label_sets import ALPHA, ANSWERS, long, rows
 from tests.io.test_exports import cells, made, studio, write
 

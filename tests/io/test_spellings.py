@@ -7,8 +7,8 @@ import pytest
 
 from manyhands.exceptions import AnnotationError
 from manyhands.io import read_annotations, read_export, read_gold
-from manyhands.io.ingest import ingest
 from manyhands.io.label_values import read_mapping
+from manyhands.scale.ingest import ingest
 
 ROWS = [
     *[(1, "a", "Yes"), (1, "b", "yes"), (1, "c", "YES ")],

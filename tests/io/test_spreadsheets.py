@@ -22,7 +22,7 @@ from manyhands.io import (
     workbooks,
 )
 from manyhands.io.columns import as_numbers
-from manyhands.io.ingest import ingest
+from manyhands.scale.ingest import ingest
 from tests.io.test_exports import cells
 
 HEADER = ("task", "worker", "label")

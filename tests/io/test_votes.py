@@ -21,9 +21,9 @@ from manyhands.classifiers import SoftProbClassifier
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.comparison import compare_aggregators
 from manyhands.io import read_annotations, read_export, write_annotations
-from manyhands.io.ingest import ingest
 from manyhands.metrics import annotator_reliability
 from manyhands.report import summarize
+from manyhands.scale.ingest import ingest
 from tests.io.test_exports import write
 
 FLEISS = [

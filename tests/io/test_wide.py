@@ -8,7 +8,7 @@ from manyhands import AnnotationTable
 from manyhands.annotations.wide import UnclearColumnsError, joined_id, task_columns
 from manyhands.exceptions import AnnotationError
 from manyhands.io import read_annotations, read_export
-from manyhands.io.ingest import ingest
+from manyhands.scale.ingest import ingest
 from tests.io.test_exports import cells, write
 
 # -- what beside annotators stands in a wide table ------------------------------------------------

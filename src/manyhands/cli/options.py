@@ -254,8 +254,8 @@ class Files:
 
 def open_store(paths: list[Path]) -> Any:
     """Open the store that a command is given in place of a table; None if it is given others."""
-    from manyhands.io.store import AnnotationStore
-    from manyhands.io.store_writer import is_store
+    from manyhands.scale.store import AnnotationStore
+    from manyhands.scale.store_writer import is_store
 
     if not any(is_store(path) for path in paths):
         return None

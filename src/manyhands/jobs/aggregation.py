@@ -20,13 +20,13 @@ from manyhands.inference.many_classes import is_vast
 from manyhands.inference.votes import votes_of
 from manyhands.io import Consensus, Export, GoldFile, consensus
 from manyhands.io.shown import Shown, shown_of
-from manyhands.io.store import AnnotationStore
 from manyhands.io.writers import SUFFIXES, check_target, write_consensus
 from manyhands.jobs.gold import match_gold, note_unused_gold
 from manyhands.jobs.outputs import keep_labels, label_rows, times_of
 from manyhands.models import load
 from manyhands.report import read_inputs, summarize_annotators, summarize_inputs
 from manyhands.report.levels import tell_labels
+from manyhands.scale.store import AnnotationStore
 from manyhands.typing import AnyArray
 
 METRIC_NAMES = {

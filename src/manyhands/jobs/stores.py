@@ -15,16 +15,17 @@ from manyhands.decision import decide
 from manyhands.decision.labels import generator
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.base import BaseAggregator
-from manyhands.io import GoldFile, consensus, remote
+from manyhands.io import GoldFile, consensus
 from manyhands.io.frames import write_parquet_parts, write_table
 from manyhands.io.mapped import release
-from manyhands.io.store import AnnotationStore
 from manyhands.jobs.aggregation import measure
 from manyhands.jobs.gold import match_gold
 from manyhands.jobs.outputs import label_rows
 from manyhands.planning.screening import Answers, RightByGold, right_by_gold
 from manyhands.report import annotator_columns
 from manyhands.report.annotators import store_profiles
+from manyhands.scale import remote
+from manyhands.scale.store import AnnotationStore
 from manyhands.typing import AnyArray, IntArray
 
 

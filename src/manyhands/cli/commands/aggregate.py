@@ -231,9 +231,9 @@ def _of_store(
     store: Any, how: Inference, reading: FamilyReading, checkpoint: Path | None, dask: str | None
 ) -> dict[str, Any]:
     """Aggregate a store."""
-    from manyhands.inference.clusters import dask_client
     from manyhands.io import read_history
     from manyhands.jobs import aggregate_store
+    from manyhands.scale.clusters import dask_client
 
     if how.compare or how.to is not Tool.table or reading.groups or how.continue_:
         raise AnnotationError("of a store, leave --compare, --continue, --to and --groups out")

@@ -80,7 +80,7 @@ def ingest(
     from rich.console import Console
     from rich.progress import Progress
 
-    from manyhands.io.ingest import ingest
+    from manyhands.scale.ingest import ingest
 
     given = reading.arguments()
     options = {name: value for name, value in given.items() if value is not None}

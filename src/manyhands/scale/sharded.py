@@ -19,14 +19,14 @@ from manyhands.annotations.table import AnnotationTable
 from manyhands.decision.labels import BLOCK, pick
 from manyhands.exceptions import WriteError
 from manyhands.files import explain, reserve
-from manyhands.inference import annotator_blocks
-from manyhands.inference.annotator_blocks import TablesOnDisk
 from manyhands.inference.checkpoints import NO_CHECKPOINT, Checkpoint
-from manyhands.inference.clusters import cluster_of
-from manyhands.inference.engines import Engine, LocalEngine
-from manyhands.inference.shard_jobs import Cluster
 from manyhands.inference.votes import SHARD, Counts, Votes, grown, make_votes, sum_over_shards
 from manyhands.io.mapped import release
+from manyhands.scale import annotator_blocks
+from manyhands.scale.annotator_blocks import TablesOnDisk
+from manyhands.scale.clusters import cluster_of
+from manyhands.scale.engines import Engine, LocalEngine
+from manyhands.scale.shard_jobs import Cluster
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 

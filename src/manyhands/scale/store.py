@@ -15,10 +15,10 @@ import numpy as np
 from manyhands._version import __version__
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
-from manyhands.inference.stored_votes import Shard, ShardedAnnotations
-from manyhands.io import remote
 from manyhands.io.files import PathLike
-from manyhands.io.store_writer import (
+from manyhands.scale import remote
+from manyhands.scale.sharded import Shard, ShardedAnnotations
+from manyhands.scale.store_writer import (
     COLUMNS,
     COUNTS,
     FORMAT,

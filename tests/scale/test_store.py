@@ -32,13 +32,14 @@ from manyhands import (
     save,
 )
 from manyhands.exceptions import AnnotationError, MissingExtraError, WriteError
-from manyhands.inference.stored_votes import ShardedAnnotations
-from manyhands.io import ingest as ingesting
-from manyhands.io import read_annotations, remote, sorted_runs
-from manyhands.io import store as store_module
-from manyhands.io.ingest import ingest
-from manyhands.io.store_writer import MANIFEST
+from manyhands.io import read_annotations
 from manyhands.jobs import aggregate_store
+from manyhands.scale import ingest as ingesting
+from manyhands.scale import remote, sorted_runs
+from manyhands.scale import store as store_module
+from manyhands.scale.ingest import ingest
+from manyhands.scale.sharded import ShardedAnnotations
+from manyhands.scale.store_writer import MANIFEST
 from tests.cli.conftest import done, run
 
 METHODS = [
@@ -611,7 +612,7 @@ def test_a_killed_ingest_resumes(tmp_path):
     ).to_csv(path, index=False)
     code = (
         "import os, signal, sys\n"
-        "from manyhands.io.ingest import ingest\n"
+        "from manyhands.scale.ingest import ingest\n"
         "left = int(sys.argv[4])\n"
         "def progress(what, share):\n"
         "    global left\n"

@@ -18,9 +18,9 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.columns import SOURCES, require_annotators
 from manyhands.exceptions import AnnotationError, WriteError
 from manyhands.files import check_writable, explain, file_lock, write_atomically
-from manyhands.inference.stored_votes import Shard, n_passes
-from manyhands.io import remote
 from manyhands.io.files import PathLike
+from manyhands.scale import remote
+from manyhands.scale.sharded import Shard, n_passes
 from manyhands.typing import AnyArray, IntArray
 
 MANIFEST = "manifest.json"

@@ -25,10 +25,10 @@ import numpy as np
 
 from manyhands._version import __version__
 from manyhands.exceptions import AnnotationError
-from manyhands.inference.annotator_blocks import n_pieces
-from manyhands.inference.engines import Engine
 from manyhands.inference.votes import Votes, rows_at, total
 from manyhands.io.mapped import release
+from manyhands.scale.annotator_blocks import n_pieces
+from manyhands.scale.engines import Engine
 from manyhands.typing import AnyArray, IntArray
 
 FAN = 8

@@ -20,9 +20,9 @@ from manyhands._version import __version__
 from manyhands.annotations.ids import natural_keys
 from manyhands.exceptions import AnnotationError
 from manyhands.files import write_atomically
-from manyhands.io.chunks import Chunk, chunks_of
 from manyhands.io.files import naming
 from manyhands.io.sheets import UNSTATED, Stated
+from manyhands.scale.chunks import Chunk, chunks_of
 from manyhands.typing import AnyArray, IntArray
 
 ROW = 320

@@ -25,8 +25,8 @@ import numpy as np
 
 from manyhands._version import __version__
 from manyhands.exceptions import AnnotationError, raise_missing_extra
-from manyhands.inference import shard_jobs
-from manyhands.inference.shard_jobs import (
+from manyhands.scale import shard_jobs
+from manyhands.scale.shard_jobs import (
     Cluster,
     Job,
     Part,

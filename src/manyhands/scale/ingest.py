@@ -1,6 +1,6 @@
 """Making annotation stores from files larger than memory: an external sort by instance.
 
-1. The files become sorted runs (`manyhands.io.sorted_runs`).
+1. The files become sorted runs (`manyhands.scale.sorted_runs`).
 2. The runs are cut into *parts* at the same ids. The rows of a part are merged in memory, and
    written as shards of the store.
 
@@ -29,18 +29,18 @@ from manyhands.annotations.ids import in_natural_order
 from manyhands.annotations.scales import Scale, read_scale
 from manyhands.exceptions import AnnotationError, WriteError, raise_missing_extra, warn_caller
 from manyhands.files import explain, write_atomically
-from manyhands.io import remote
 from manyhands.io.annotations import is_plain, read_annotations
-from manyhands.io.chunks import PASS, can_be_chunked
 from manyhands.io.columns import canonical
-from manyhands.io.exports.pieces import COLUMNS, Conversion, is_large
 from manyhands.io.files import PathLike, existing_file
 from manyhands.io.label_values import Spellings
 from manyhands.io.long_tables import table_of_frame
 from manyhands.io.sheets import UNSTATED, stated_of
-from manyhands.io.sorted_runs import PLAN, Progress, Runs, keys_of, sorted_ids
-from manyhands.io.store import AnnotationStore, upload_store
-from manyhands.io.store_writer import SHARD_ANNOTATIONS, StoreWriter, is_store, shards_of
+from manyhands.scale import remote
+from manyhands.scale.chunks import PASS, can_be_chunked
+from manyhands.scale.export_pieces import COLUMNS, Conversion, is_large
+from manyhands.scale.sorted_runs import PLAN, Progress, Runs, keys_of, sorted_ids
+from manyhands.scale.store import AnnotationStore, upload_store
+from manyhands.scale.store_writer import SHARD_ANNOTATIONS, StoreWriter, is_store, shards_of
 from manyhands.typing import AnyArray, IntArray
 
 MEMORY = 2**30
@@ -84,9 +84,9 @@ def ingest(
     paths : str, Path or sequence of these
         Long tables (.csv, .tsv, either with .gz, .parquet, .pq), together as large as the disk
         allows; or exports that `read_annotations` reads. Large files of JSON, JSON Lines, CSV or
-        Parquet are read in pieces (`manyhands.io.exports.pieces`); folders, archives, workbooks and
-        XML must fit in memory. URLs such as ``s3://bucket/part.parquet`` are copied to the system's
-        temporary folder first.
+        Parquet are read in pieces (`manyhands.scale.export_pieces`); folders, archives, workbooks
+        and XML must fit in memory. URLs such as ``s3://bucket/part.parquet`` are copied to the
+        system's temporary folder first.
     folder : str or Path
         New or empty, or what an interrupted run with the same arguments left. A store for a URL is
         made in the system's temporary folder, and copied.

@@ -7,9 +7,10 @@ from sklearn.base import clone
 from manyhands import IBCC, AnnotationStore, AnnotationTable, DawidSkene, OneCoinDawidSkene
 from manyhands.exceptions import AnnotationError
 from manyhands.files import write_atomically
-from manyhands.inference import annotator_blocks, checkpoints, dependence, shard_jobs
-from manyhands.inference.annotator_blocks import Blocks, PairCounts
-from tests.inference.test_store import crowd
+from manyhands.inference import checkpoints, dependence
+from manyhands.scale import annotator_blocks, shard_jobs
+from manyhands.scale.annotator_blocks import Blocks, PairCounts
+from tests.scale.test_store import crowd
 
 METHODS = [
     DawidSkene(max_iter=5),

@@ -13,11 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from manyhands.exceptions import AnnotationError, WriteError
-from manyhands.io import ingest as ingesting
 from manyhands.io import read_annotations, read_export
-from manyhands.io.exports import cutting, documents, pieces
-from manyhands.io.exports.cutting import Cutting, elements, rows
-from manyhands.io.ingest import ingest
+from manyhands.io.exports import documents
+from manyhands.scale import export_cutting as cutting
+from manyhands.scale import export_pieces as pieces
+from manyhands.scale import ingest as ingesting
+from manyhands.scale.export_cutting import Cutting, elements, rows
+from manyhands.scale.ingest import ingest
 from tests.io.test_exports import SAMPLES, cells, made, studio, write
 
 

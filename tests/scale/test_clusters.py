@@ -16,9 +16,10 @@ from manyhands import GLAD, IBCC, AnnotationStore, DawidSkene
 from manyhands.cli.app import app
 from manyhands.exceptions import AnnotationError
 from manyhands.files import write_atomically
-from manyhands.inference import checkpoints, clusters, glad, shard_jobs
-from manyhands.inference.stored_votes import StoredVotes
-from tests.inference.test_store import METHODS, crowd
+from manyhands.inference import checkpoints, glad
+from manyhands.scale import clusters, shard_jobs
+from manyhands.scale.sharded import StoredVotes
+from tests.scale.test_store import METHODS, crowd
 
 distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
 

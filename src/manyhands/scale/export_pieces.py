@@ -22,7 +22,6 @@ from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.files import write_atomically
 from manyhands.io.annotations import requested
 from manyhands.io.columns import preview
-from manyhands.io.exports.cutting import Cutting, Piece
 from manyhands.io.exports.documents import open_documents
 from manyhands.io.exports.formats import matching, named
 from manyhands.io.exports.parsing import Document
@@ -30,8 +29,9 @@ from manyhands.io.exports.policy import NoAnswers
 from manyhands.io.exports.reading import Choices, read_opened
 from manyhands.io.exports.records import REPEATED, Asked, Export
 from manyhands.io.files import PathLike, existing_file
-from manyhands.io.sorted_runs import check_plan
 from manyhands.io.writers import write_annotations
+from manyhands.scale.export_cutting import Cutting, Piece
+from manyhands.scale.sorted_runs import check_plan
 
 EXPANSION = 32
 """Bytes of memory that reading takes per byte of an export, at most."""
