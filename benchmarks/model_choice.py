@@ -7,37 +7,25 @@ fold. The criteria see these predictions and the annotations. Gold labels serve 
 accuracy of the same predictions, and of the fold models on the test part.
 
 Sets "with a common mistake" have 60 % of the annotations of two classes turned into the next class.
-
-Run, with MANYHANDS_DATA set: ``OMP_NUM_THREADS=1 python benchmarks/model_choice.py --records
-results/benchmarks/model_choice.jsonl --out docs/results/model_choice.md``. Cells that are in the
-records are not repeated. With ``--alarm``, only the quickest candidates are trained, and only the
-part on the alarm is written.
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
-from pages import run_missing, table_lines, write_part
 from scipy.stats import spearmanr
 
-import manyhands
 from evidence import load_data, load_rows
+from evidence.study import ROOT, Record, Study, read, table, where
 from manyhands import AnnotationTable, DASCClassifier, DawidSkene, cross_predict
 from manyhands.datasets import load_cifar10h, load_cifar10n, load_hotel
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.reading import take_rows
-from manyhands.io import write_atomically
 from manyhands.metrics import (
     accuracy,
     corrected_vote_agreement,
@@ -48,8 +36,6 @@ from manyhands.metrics import (
 from manyhands.selection.criteria import PARTED, find_parting
 from manyhands.typing import AnyArray
 
-TITLE = "Choosing without gold: what the criteria are worth"
-ROOT = Path(__file__).parents[1]
 POOL = 4
 DRAWS = 2000
 ROUNDS = 6
@@ -149,17 +135,16 @@ COMMON = (
     Problem("Music, common", 3, "Music", mistaken(of_set("music")), quick=20),
     Problem("CIFAR-10N, common", 2, "Product", mistaken(load_cifar10n), 3.0, quick=25),
 )
+
 AGAIN = tuple(
     replace(problem, name=f"{problem.name}, drawn again", load=mistaken(of_set(name), seed=1))
     for problem, name in zip(COMMON, ("labelme", "music"), strict=False)
 )
 """Other annotations turned: the alarm's threshold was chosen on these, LabelMe and Music."""
 
+PROBLEMS = {problem.name: problem for problem in (*REAL, *CONFIRMATION, *COMMON, *AGAIN)}
 SEEN = ("LabelMe", "Music", "Reports", *(problem.name for problem in (*COMMON[:2], *AGAIN)))
 """Sets that were looked at while the alarm's rule was chosen."""
-
-QUICKEST = 8.0
-"""Limit in estimated seconds for the part on the alarm alone."""
 
 
 @dataclass(frozen=True)
@@ -195,10 +180,8 @@ def dasc_around(base: Candidate) -> DASCClassifier:
 def recorded_seconds() -> dict[str, float]:
     """Mean seconds of the recorded runs of every row."""
     found: dict[str, list[float]] = {}
-    for line in (ROOT / "results" / "crowd_models.jsonl").read_text().splitlines():
-        record = json.loads(line)
-        for row in record["rows"]:
-            found.setdefault(row, []).append(record["seconds"])
+    for record in read(ROOT / "results" / "crowd_models.jsonl"):
+        found.setdefault(record["row"], []).append(record["seconds"])
     return {row: float(np.mean(each)) for row, each in found.items()}
 
 
@@ -211,33 +194,35 @@ def loaded(problem: Problem) -> Any:
 # -- one cell -------------------------------------------------------------------------------------
 
 
-def measure(problem: Problem, candidate: Candidate, data: Any) -> dict[str, Any]:
+def measure(set: str, candidate: str) -> Record:
     """Train a candidate once a fold; return criteria, accuracies and the estimate."""
-    table, started = data.annotations, perf_counter()
+    problem = PROBLEMS[set]
+    (chosen,) = (each for each in candidates(problem.protocol) if each.name == candidate)
+    data = loaded(problem)
+    given = data.annotations
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = cross_predict(
-            candidate.make(), data.X_train, table, cv=problem.folds, return_estimators=True
-        )
-    codes = found.proba.argmax(axis=1)
-    predicted = table.classes[codes]
-    posterior = DawidSkene().fit_predict_proba(table)
-    estimate = estimate_accuracy(predicted, table, posterior=posterior)
-    models = found.estimators or []
+        try:
+            found = cross_predict(
+                chosen.make(), data.X_train, given, cv=problem.folds, return_estimators=True
+            )
+        except AnnotationError as error:
+            return {"error": str(error)}
+    codes, models = found.proba.argmax(axis=1), found.estimators or []
+    predicted = given.classes[codes]
+    posterior = DawidSkene().fit_predict_proba(given)
+    estimate = estimate_accuracy(predicted, given, posterior=posterior)
     return {
-        "set": problem.name,
-        "candidate": candidate.name,
-        "agreement": vote_agreement(predicted, table),
-        "corrected": corrected_vote_agreement(predicted, table, posterior=posterior),
-        "information": vote_information(predicted, table),
-        "likelihood": left_out_likelihood(models, found.folds, data.X_train, table),
+        "agreement": vote_agreement(predicted, given),
+        "corrected": corrected_vote_agreement(predicted, given, posterior=posterior),
+        "information": vote_information(predicted, given),
+        "likelihood": left_out_likelihood(models, found.folds, data.X_train, given),
         "estimate": estimate.value,
         "low": estimate.low,
         "high": estimate.high,
         "gold": accuracy(data.y_train, predicted),
         "test": [accuracy(data.y_test, model.predict(data.X_test)) for model in models],
         "codes": "".join(map(str, codes)),  # No set has more than ten classes.
-        "seconds": perf_counter() - started,
     }
 
 
@@ -302,298 +287,169 @@ def parting(cells: list[dict[str, Any]]) -> float:
 
 # -- the page -------------------------------------------------------------------------------------
 
-
-def with_mean(values: list[float], form: str) -> list[str]:
-    """Format values and their mean; NaN is a dash and does not count."""
-    known = [value for value in values if not np.isnan(value)]
-    return [*("–" if np.isnan(v) else form.format(v) for v in values), form.format(np.mean(known))]
+BySet = dict[str, list[Record]]
 
 
-def grouped(cells: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """The cells of every set, without those that failed."""
-    return {
-        problem.name: [c for c in cells if c["set"] == problem.name and "error" not in c]
-        for problem in (*REAL, *CONFIRMATION, *COMMON, *AGAIN)
-    }
-
-
-def page(cells: list[dict[str, Any]]) -> list[str]:
-    """Return the page's lines."""
-    by_set = grouped(cells)
-    return [
-        f"# {TITLE}",
-        "",
-        "Made by `OMP_NUM_THREADS=1 python benchmarks/model_choice.py --records "
-        "results/benchmarks/model_choice.jsonl --out docs/results/model_choice.md` on "
-        f"{datetime.date.today()}, manyhands {manyhands.__version__}. One seed: every candidate is "
-        "trained once per fold. The truth "
-        "is the accuracy on the test part, the mean of the fold models. `A` is `vote_agreement`, "
-        "`B` `corrected_vote_agreement`, `MI` `vote_information`, all of predictions out of fold; "
-        '"likelihood" is the mean log likelihood of the left-out annotations. "Gold" is the '
-        "accuracy of the same predictions on the same instances, as if all were labelled by gold. "
-        "The last two sets of a table confirm: the criteria were chosen without them.",
-        "",
-        *sizes(by_set),
-        "## Order",
-        "",
-        "Spearman correlation of each criterion with the truth over the candidates of a set.",
-        "",
-        *criteria_table(by_set, correlation, "{:.2f}"),
-        *why_both(by_set),
-        "## Regret in pools of four",
-        "",
-        f"Expected loss, in points, against the best of four random candidates ({DRAWS:,} draws).",
-        "",
-        *criteria_table(by_set, lambda c, k: 100 * pool_regret(c, k), "{:.2f}", random=True),
-        "## Regret of the whole pool",
-        "",
-        "Loss, in points, of the candidate with the highest criterion, and of always taking the "
-        "same one, against the best candidate. The best is an oracle: the highest of many test "
-        "figures is partly luck.",
-        "",
-        *criteria_table(by_set, lambda c, k: 100 * whole_regret(c, k), "{:.1f}", fixed=True),
-        *interval_part(by_set),
-        "## The alarm",
-        "",
-        *alarm_part(by_set),
-        *left_out(by_set, {(c["set"], c["candidate"]): c["error"] for c in cells if "error" in c}),
-    ]
-
-
-def why_both(by_set: dict[str, list[Any]]) -> list[str]:
-    """Say why A+B stays the criterion, and what Hotel shows."""
-    first = [problem.name for problem in REAL if len(by_set[problem.name]) > POOL]
-    order = {
-        name: np.array([correlation(by_set[each], CRITERIA[name]) for each in first])
-        for name in ("A+B", "A")
-    }
-    regret = {
-        name: 100 * float(np.mean([pool_regret(by_set[each], CRITERIA[name]) for each in first]))
-        for name in order
-    }
-    ahead = [each for each, gap in zip(first, order["A+B"] - order["A"], strict=True) if gap > 0.1]
-    behind = [
-        each for each, gap in zip(first, order["A+B"] - order["A"], strict=True) if gap < -0.1
-    ]
-    lines = [
-        "A+B orders the candidates better than A by more than .1 on "
-        f"{', '.join(ahead) or 'no set'}, and worse on {', '.join(behind) or 'no set'}; the means "
-        f"are {order['A+B'].mean():.2f} and {order['A'].mean():.2f}. In pools of four, A+B "
-        f"loses {regret['A+B']:.2f} points and A {regret['A']:.2f}. A+B was fixed before these "
-        "figures, which come from test parts, were made. They do not choose it anew: on a set of "
-        "two hundred instances, such as Colposcopy, a difference of .1 is noise, and where classes "
-        "are confused asymmetrically (Product), A is biased.",
-        "",
-    ]
-    if by_set["Hotel"]:
-        true = [100 * truth(cell) for cell in by_set["Hotel"]]
-        gold = correlation(by_set["Hotel"], CRITERIA["gold, same instances"])
-        lines += [
-            f"On Hotel, nothing orders the candidates, gold labels of the same instances included "
-            f"({gold:.2f}): they are within {max(true) - min(true):.1f} points of each other, and "
-            "what is a little better on the training part is a little worse on the test part.",
-            "",
-        ]
-    return lines
-
-
-def shown_sets(by_set: dict[str, list[Any]]) -> list[str]:
-    """Real sets that have cells, the confirming ones last."""
-    return [problem.name for problem in (*REAL, *CONFIRMATION) if len(by_set[problem.name]) > POOL]
-
-
-def sizes(by_set: dict[str, list[Any]]) -> list[str]:
-    """Say how many candidates and folds every set has."""
-    rows = []
-    for problem in (*REAL, *CONFIRMATION, *COMMON):
-        own = by_set[problem.name]
-        if own:
-            true = [100 * truth(cell) for cell in own]
-            spread = f"{min(true):.1f} to {max(true):.1f}"
-            minutes = f"{sum(cell['seconds'] for cell in own) / 60:.1f}"
-            rows.append([problem.name, str(len(own)), str(problem.folds), spread, minutes])
-    heading = ["set", "candidates", "folds", "test accuracy, %", "minutes of one core"]
-    return table_lines(heading, rows)
+def dashed(values: list[float], form: str) -> list[str]:
+    """Format values; NaN is a dash."""
+    return ["–" if np.isnan(v) else form.format(v) for v in values]
 
 
 def criteria_table(
-    by_set: dict[str, list[Any]],
-    measured: Callable[[list[Any], Callable[[Any], float]], float],
+    by_set: BySet,
+    measured: Callable[[list[Record], Callable[[Any], float]], float],
     form: str,
-    random: bool = False,
-    fixed: bool = False,
+    others: dict[str, Callable[[list[Record]], float]],
 ) -> list[str]:
     """One row per criterion; the mean is over the real sets that chose nothing."""
-    names = shown_sets(by_set)
-    first = [name for name in names if name not in {problem.name for problem in CONFIRMATION}]
-    rest = [name for name in names if name not in first]
+    first, rest = (
+        [each.name for each in problems if len(by_set[each.name]) > POOL]
+        for problems in (REAL, CONFIRMATION)
+    )
+    rows: dict[str, Callable[[list[Record]], float]] = {
+        name: partial(lambda own, k: measured(own, k), k=k) for name, k in CRITERIA.items()
+    }
+    lines = []
+    for name, of in (rows | others).items():
+        values = [of(by_set[each]) for each in first]
+        last = [of(by_set[each]) for each in rest]
+        lines.append([name, *dashed([*values, float(np.nanmean(values)), *last], form)])
+    return table(["", *first, "mean", *rest], lines)
 
-    def cells_of(of: Callable[[list[Any]], float]) -> list[str]:
-        main = with_mean([of(by_set[name]) for name in first], form)
-        return [*main, *(with_mean([of(by_set[name])], form)[0] for name in rest)]
 
-    rows = [
-        [name, *cells_of(lambda own, k=criterion: measured(own, k))]
-        for name, criterion in CRITERIA.items()
+def why_both(by_set: BySet) -> dict[str, Any]:
+    """Why A+B stays the criterion, and what Hotel shows."""
+    first = [problem.name for problem in REAL if len(by_set[problem.name]) > POOL]
+    both, one = (
+        np.array([correlation(by_set[each], CRITERIA[name]) for each in first])
+        for name in ("A+B", "A")
+    )
+    regret = [
+        100 * float(np.mean([pool_regret(by_set[each], CRITERIA[name]) for each in first]))
+        for name in ("A+B", "A")
     ]
-    if random:
-        rows.append(["random choice", *cells_of(lambda own: 100 * pool_regret(own, None))])
-    if fixed:
-        for each in FIXED:
-            of = partial(fixed_regret, name=each)
-            rows.append([f"always {each}", *cells_of(lambda own, of=of: 100 * of(own))])
-    return table_lines(["", *first, "mean", *rest], rows)
+    gaps = dict(zip(first, both - one, strict=True))
+    hotel = [100 * truth(cell) for cell in by_set["Hotel"]]
+    return {
+        "ahead": ", ".join(name for name, gap in gaps.items() if gap > 0.1) or "no set",
+        "behind": ", ".join(name for name, gap in gaps.items() if gap < -0.1) or "no set",
+        "orders": [float(both.mean()), float(one.mean())],
+        "regrets": regret,
+        "hotel": correlation(by_set["Hotel"], CRITERIA["gold, same instances"]),
+        "hotel_range": max(hotel) - min(hotel),
+    }
 
 
-def interval_part(by_set: dict[str, list[Any]]) -> list[str]:
-    """The estimate of accuracy: of the chosen candidate, and its coverage over all."""
-    rows = []
+def sizes(by_set: BySet) -> Iterator[list[str]]:
+    """Yield how many candidates and folds every set has."""
+    for problem in (*REAL, *CONFIRMATION, *COMMON):
+        if own := by_set[problem.name]:
+            true = [100 * truth(cell) for cell in own]
+            minutes = sum(cell["seconds"] for cell in own) / 60
+            span = f"{min(true):.1f} to {max(true):.1f}"
+            yield [problem.name, str(len(own)), str(problem.folds), span, f"{minutes:.1f}"]
+
+
+def intervals(by_set: BySet) -> Iterator[list[str]]:
+    """Yield the estimate of accuracy: of the chosen candidate, and its coverage over all."""
     for name, cells in by_set.items():
-        if not cells:
-            continue
-        best = max(cells, key=CRITERIA["A+B"])
-        error = 100 * float(np.mean([abs(cell["estimate"] - truth(cell)) for cell in cells]))
-        rows.append(
-            [
-                name,
-                f"{best['candidate']}: {best['estimate']:.3f} "
-                f"[{best['low']:.3f}, {best['high']:.3f}]",
-                f"{truth(best):.3f}",
-                f"{best['gold']:.3f}",
-                f"{error:.1f}",
-                f"{np.mean([cell['low'] <= truth(cell) <= cell['high'] for cell in cells]):.2f}",
-                f"{np.mean([cell['low'] <= cell['gold'] <= cell['high'] for cell in cells]):.2f}",
-                f"{np.mean([cell['high'] - cell['low'] for cell in cells]):.2f}",
-            ]
-        )
-    heading = [
-        "set",
-        "chosen by A+B: estimate [interval]",
-        "test",
-        "gold, same instances",
-        "mean error against test, points",
-        "covers test",
-        "covers gold of the instances",
-        "width",
-    ]
-    return [
-        "## The estimate of accuracy",
-        "",
-        "`estimate_accuracy` of the same predictions. Coverage is the share of the candidates; "
-        "they are alike, so a set is nearer to one case than to thirty. Sentiment's test part is "
-        "harder than its training part; the interval speaks of instances like the annotated ones.",
-        "",
-        *table_lines(heading, rows),
-    ]
+        if cells:
+            best = max(cells, key=CRITERIA["A+B"])
+            low, high, gold = (np.array([c[k] for c in cells]) for k in ("low", "high", "gold"))
+            true, estimate = (
+                np.array([f(c) for c in cells]) for f in (truth, lambda c: c["estimate"])
+            )
+            chosen = f"{best['estimate']:.3f} [{best['low']:.3f}, {best['high']:.3f}]"
+            yield [
+                name, f"{best['candidate']}: {chosen}", f"{truth(best):.3f}", f"{best['gold']:.3f}",
+                f"{100 * float(np.mean([abs(e) for e in estimate - true])):.1f}",
+                *(f"{np.mean((low <= y) & (y <= high)):.2f}" for y in (true, gold)),
+                f"{np.mean(high - low):.2f}",
+            ]  # fmt: skip
 
 
-def alarm_part(by_set: dict[str, list[Any]], option: str = "") -> list[str]:
-    """How clearly agreement and information contradict each other; ``option`` made the cells."""
-    rows = []
-    for problem in (*REAL, *CONFIRMATION, *COMMON, *AGAIN):
-        cells = [cell for cell in by_set[problem.name] if "codes" in cell]
+def alarms(by_set: BySet) -> Iterator[list[str]]:
+    """Yield how clearly agreement and information contradict each other."""
+    for name, every in by_set.items():
+        cells = [cell for cell in every if "codes" in cell]
         if len(cells) <= POOL:
             continue
-        table = loaded(problem).annotations
+        given = loaded(PROBLEMS[name]).annotations
         codes = {c["candidate"]: np.array([int(digit) for digit in c["codes"]]) for c in cells}
-        pair = find_parting(codes, table, DawidSkene().fit_predict_proba(table))
+        pair = find_parting(codes, given, DawidSkene().fit_predict_proba(given))
         clear = min(pair.agreement_z, pair.information_z)
-        rows.append(
-            [
-                problem.name + (" (seen)" if problem.name in SEEN else ""),
-                str(len(cells)),
-                f"{pair.agreeing} against {pair.informing}" if clear > 0 else "none",
-                f"{max(clear, 0):.2f}",
-                "raised" if clear > PARTED else "silent",
-                f"{parting(cells):.2f}",
-                f"{100 * whole_regret(cells, CRITERIA['A+B']):.1f}",
-                f"{100 * whole_regret(cells, CRITERIA['MI']):.1f}",
-            ]
-        )
-    heading = ["set", "candidates", "clearest contradiction", "z", "alarm", "Spearman"]
-    return [
-        f"Made by `OMP_NUM_THREADS=1 python benchmarks/model_choice.py {option}--records "
-        f"results/benchmarks/model_choice.jsonl --out docs/results/model_choice.md` on "
-        f"{datetime.date.today()}, manyhands {manyhands.__version__}. "
-        "The records hold the classes that every candidate predicts out of fold.",
-        "",
-        'In the sets called "common", 60 % of the annotations of two classes are turned into the '
-        "next class: most annotators share these mistakes, so agreement prefers models that repeat "
-        "them. Of the candidates that A+B does not tell from its best, and those that MI does not "
-        "tell from its best (z ≤ 1), `select` takes the pair that the two criteria order most "
-        "clearly in opposite ways, and warns if the smaller of the two z is above "
-        f"{PARTED:g}. The threshold was set so that LabelMe and Music as they are raise no alarm, "
-        "and raise one with common mistakes that are drawn again. The rule was chosen while the "
-        "sets marked as seen, and parts of CIFAR-10N and Hotel, were looked at. The paired z of "
-        "MI between the two choices alone does not do: it does not tell Music with a common "
-        "mistake from Reports. *Spearman* is the correlation of A+B with MI over the candidates: "
-        "the former rule was that it is below .5.",
-        "",
-        *table_lines([*heading, "regret of A+B", "regret of MI"], rows),
-    ]
+        yield [
+            name + (" (seen)" if name in SEEN else ""),
+            str(len(cells)),
+            f"{pair.agreeing} against {pair.informing}" if clear > 0 else "none",
+            f"{max(clear, 0):.2f}",
+            "raised" if clear > PARTED else "silent",
+            f"{parting(cells):.2f}",
+            *(f"{100 * whole_regret(cells, CRITERIA[name]):.1f}" for name in ("A+B", "MI")),
+        ]
 
 
-def left_out(by_set: dict[str, list[Any]], errors: dict[tuple[str, str], str]) -> list[str]:
+def left_out(by_set: BySet, errors: dict[tuple[str, str], str]) -> Iterator[str]:
     """Name the candidates that a set does not have, and why."""
-    lines = ["## Left out", ""]
     for problem in (*REAL, *CONFIRMATION):
         own = {cell["candidate"] for cell in by_set[problem.name]}
-        missing = [c.name for c in candidates(problem.protocol) if c.name not in own]
-        failed = [name for name in missing if (problem.name, name) in errors]
-        costly = [name for name in missing if name not in failed]
-        if own and costly:
-            lines.append(f"- {problem.name}: {', '.join(costly)} (cost)")
-        if own:
-            lines += [f"- {problem.name}: {n} ({errors[problem.name, n]})" for n in failed]
-    return [
-        *lines,
-        "",
-        'Rows that have no cell in "Every classifier on six sets" have none here. On the sets with '
-        "a common mistake, only quick candidates are run.",
-    ]
+        missing = [c for c in candidates(problem.protocol) if own and c.name not in own]
+        failed = [c.name for c in missing if (problem.name, c.name) in errors]
+        if costly := [c.name for c in missing if cost(problem, c) > problem.quick]:
+            yield f"- {problem.name}: {', '.join(costly)} (cost)"
+        yield from (f"- {problem.name}: {n} ({errors[problem.name, n]})" for n in failed)
 
 
-# -- running --------------------------------------------------------------------------------------
+def page(records: list[Record]) -> dict[str, Any]:
+    """Return the page's values."""
+    done = [record for record in records if "error" not in record]
+    by_set = {name: where(done, set=name) for name in PROBLEMS}
+    errors = {(c["set"], c["candidate"]): c["error"] for c in records if "error" in c}
+    always: dict[str, Callable[[list[Record]], float]] = {
+        f"always {each}": partial(lambda own, name: 100 * fixed_regret(own, name), name=each)
+        for each in FIXED
+    }
+    chance = {"random choice": lambda own: 100 * pool_regret(own, None)}
+    heading = ["set", "candidates", "folds", "test accuracy, %", "minutes of one core"]
+    estimate = ["set", "chosen by A+B: estimate [interval]", "test", "gold, same instances"]
+    estimate += ["mean error against test, points", "covers test", "covers gold of the instances"]
+    alarm = ["set", "candidates", "clearest contradiction", "z", "alarm", "Spearman"]
+    return {
+        "sizes": table(heading, sizes(by_set)),
+        "order": criteria_table(by_set, correlation, "{:.2f}", {}),
+        **why_both(by_set),
+        "pools": criteria_table(by_set, lambda c, k: 100 * pool_regret(c, k), "{:.2f}", chance),
+        "whole": criteria_table(by_set, lambda c, k: 100 * whole_regret(c, k), "{:.1f}", always),
+        "estimates": table([*estimate, "width"], intervals(by_set)),
+        "alarms": table([*alarm, "regret of A+B", "regret of MI"], alarms(by_set)),
+        "left_out": left_out(by_set, errors),
+    }
 
 
-def plan(most: float) -> list[tuple[float, Problem, Candidate]]:
+def cost(problem: Problem, candidate: Candidate) -> float:
+    """Estimated seconds of a cell."""
+    return candidate.seconds * (problem.folds - 1) * problem.size
+
+
+def cells() -> list[Record]:
     """All cells within the limits, the quickest first."""
     found = []
-    for problem in (*REAL, *CONFIRMATION, *COMMON, *AGAIN):
+    for problem in PROBLEMS.values():
         for candidate in candidates(problem.protocol):
-            cost = candidate.seconds * (problem.folds - 1) * problem.size
-            if cost <= min(problem.quick, most):
-                found.append((cost, problem, candidate))
-    return sorted(found, key=lambda each: each[0])
+            cell = {"set": problem.name, "candidate": candidate.name}
+            if cost(problem, candidate) <= problem.quick:
+                found.append((cost(problem, candidate), cell))
+    return [cell for _, cell in sorted(found, key=lambda each: each[0])]
 
 
-def main() -> None:
-    """Run the missing cells and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--records", type=Path, required=True, help="one line of JSON per cell")
-    parser.add_argument("--out", type=Path, help="Markdown file")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="start no cell later")
-    parser.add_argument("--alarm", action="store_true", help="the part on the alarm alone")
-    arguments = parser.parse_args()
-
-    def measured(problem: Problem, candidate: Candidate) -> dict[str, Any]:
-        try:
-            return measure(problem, candidate, loaded(problem))
-        except AnnotationError as error:
-            return {"set": problem.name, "candidate": candidate.name, "error": str(error)}
-
-    planned = (
-        ((problem.name, candidate.name), partial(measured, problem, candidate))
-        for _, problem, candidate in plan(QUICKEST if arguments.alarm else float("inf"))
-    )
-    cells = run_missing(
-        arguments.records, planned, lambda c: (c["set"], c["candidate"]), arguments.minutes
-    )
-    if arguments.out is not None and arguments.alarm:
-        write_part(arguments.out, TITLE, "The alarm", alarm_part(grouped(cells), "--alarm "))
-    elif arguments.out is not None:
-        write_atomically(arguments.out, "\n".join(page(cells)) + "\n")
+STUDY = Study(
+    __file__,
+    cells,
+    measure,
+    page,
+    data=lambda cell: [cell["set"].lower().split(",")[0].replace("-", "")],
+)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()
