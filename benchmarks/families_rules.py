@@ -38,8 +38,8 @@ from manyhands import AnnotationTable, DawidSkene, GoldCorrected
 from manyhands.annotations.groups import RHO
 from manyhands.inference import gold_corrected, gold_samples, shared_mistakes
 from manyhands.inference.confusion_em import OwnRemoved
+from manyhands.inference.confusions import normalise_joint
 from manyhands.inference.dependence import DEFAULT_EM, residual_correlation
-from manyhands.inference.em import normalise_joint
 from manyhands.inference.families import family_codes
 from manyhands.inference.gold_corrected import Design, priors
 from manyhands.inference.shared_mistakes import (

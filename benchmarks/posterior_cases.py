@@ -16,6 +16,7 @@ from scipy.special import log_softmax
 from manyhands import AnnotationTable, DawidSkene, MajorityVote
 from manyhands.inference import confusion_em, dawid_skene, dependence, identifiability
 from manyhands.inference.confusion_em import OwnRemoved, Run
+from manyhands.inference.confusions import normalise_joint
 from manyhands.inference.dependence import (
     DEFAULT_EM,
     Dependence,
@@ -23,7 +24,6 @@ from manyhands.inference.dependence import (
     measure,
     residual_correlation,
 )
-from manyhands.inference.em import normalise_joint
 from manyhands.inference.identifiability import LEAST_COMPARED, comparisons
 from manyhands.inference.probability import normalise_rows
 from manyhands.inference.votes import Votes, by_instance, make_votes, vote_shares, weight_of_pairs

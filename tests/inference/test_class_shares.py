@@ -11,8 +11,8 @@ from manyhands.inference import class_shares, confusion_em, dependence
 from manyhands.inference.class_shares import AgreementCounts, Correction, OneCoin
 from manyhands.inference.confusion_em import ConfusionEM, Fits
 from manyhands.inference.confusion_prior import ConfusionPrior
+from manyhands.inference.confusions import count_votes
 from manyhands.inference.dependence import DEFAULT_EM
-from manyhands.inference.em import count_votes
 from manyhands.inference.votes import make_votes, starting_shares
 
 

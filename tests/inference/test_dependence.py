@@ -11,6 +11,7 @@ from scipy.special import log_softmax
 from manyhands import GLAD, IBCC, MACE, AnnotationTable, DawidSkene, OneCoinDawidSkene
 from manyhands.inference import dependence
 from manyhands.inference.confusion_em import STEP_GROWTH, OwnRemoved
+from manyhands.inference.confusions import EMCounts
 from manyhands.inference.dependence import DEFAULT_EM as EM
 from manyhands.inference.dependence import (
     FEW,
@@ -20,7 +21,6 @@ from manyhands.inference.dependence import (
     refine,
     residual_correlation,
 )
-from manyhands.inference.em import EMCounts
 from manyhands.inference.gold_samples import KnownLabels
 from manyhands.inference.votes import make_votes, vote_shares
 from manyhands.registry import all_aggregators

@@ -12,8 +12,8 @@ from scipy.stats import beta, dirichlet
 
 from manyhands import AnnotationTable
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning
+from manyhands.inference.confusions import e_step
 from manyhands.inference.ebcc import EBCC, annotator_codes, draw_waves, random_split
-from manyhands.inference.em import e_step
 from manyhands.inference.ibcc import IBCC, dirichlet_divergence, expected_log
 from manyhands.inference.votes import make_votes, vote_shares
 

@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 
 from manyhands import AnnotationTable
 from manyhands.decision.labels import pick
-from manyhands.inference.em import (
+from manyhands.inference.confusions import (
     confusion_counts,
     e_step,
     em_counts,
@@ -16,12 +16,12 @@ from manyhands.inference.em import (
     expect_and_count,
     total_em_counts,
 )
-from manyhands.inference.probability import floored_log, normalise_rows
-from manyhands.inference.restarts import (
+from manyhands.inference.em import (
     agreement_with_others,
     agreement_with_posterior,
     best_run,
 )
+from manyhands.inference.probability import floored_log, normalise_rows
 from manyhands.inference.votes import (
     by_annotator,
     by_instance,

@@ -27,7 +27,7 @@ from manyhands.fitting.latent import (
     balancing_rng,
 )
 from manyhands.fitting.prediction import PREDICT_BATCH
-from manyhands.inference.em import normalise_joint
+from manyhands.inference.confusions import normalise_joint
 from manyhands.inference.probability import floored_log, normalise_rows
 from manyhands.inference.votes import Votes, by_annotator, by_annotator_and_class, by_instance
 from manyhands.nn import CrowdModule, FixedCommonNoiseModule, ScaledClassifier

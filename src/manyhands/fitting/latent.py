@@ -21,7 +21,7 @@ from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
 from manyhands.fitting.prediction import class_proba
 from manyhands.functional import soft_cross_entropy
-from manyhands.inference.em import confusion_counts, e_step
+from manyhands.inference.confusions import confusion_counts, e_step
 from manyhands.inference.probability import floored_log, normalise_rows
 from manyhands.inference.votes import Votes, make_votes, vote_shares
 from manyhands.nn import CrowdModule, FixedConfusionModule, ScaledClassifier

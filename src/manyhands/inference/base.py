@@ -28,8 +28,8 @@ from manyhands.exceptions import (
     warn_caller,
 )
 from manyhands.inference.checkpoints import FolderCheckpoint, digest_of
+from manyhands.inference.confusions import estimate_confusions
 from manyhands.inference.dependence import Dependence, dependence_of, exponents
-from manyhands.inference.em import estimate_confusions
 from manyhands.inference.gold_samples import KnownLabels
 from manyhands.inference.identifiability import (
     LoneFamilies,

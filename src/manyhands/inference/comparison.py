@@ -19,7 +19,7 @@ from manyhands.annotations.html import block, html_table
 from manyhands.decision.labels import generator, share_ties
 from manyhands.exceptions import AnnotationError, raise_missing_extra
 from manyhands.inference.base import BaseAggregator
-from manyhands.inference.em import total_em_counts
+from manyhands.inference.confusions import total_em_counts
 from manyhands.inference.inputs import check_annotations, gold_codes
 from manyhands.inference.probability import floored_log, normalise_rows
 from manyhands.inference.votes import make_votes

@@ -22,7 +22,7 @@ from manyhands.inference.confusion_prior import (
     log_dirichlet_multinomial,
     with_history,
 )
-from manyhands.inference.em import (
+from manyhands.inference.confusions import (
     EMCounts,
     e_step,
     expect_and_count,

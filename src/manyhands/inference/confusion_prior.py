@@ -11,7 +11,7 @@ from scipy.special import expit, gammaln, logit
 from manyhands.annotations import AnnotationTable
 from manyhands.inference.annotator_tables import Table, map_rows, sum_rows
 from manyhands.inference.class_shares import SURE, UNSURE, Correction
-from manyhands.inference.em import EMCounts
+from manyhands.inference.confusions import EMCounts
 from manyhands.inference.probability import normalise_rows
 from manyhands.inference.votes import AllVotes
 from manyhands.typing import FloatArray

@@ -19,6 +19,7 @@ from manyhands.inference.annotator_tables import as_array, map_rows
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
 from manyhands.inference.confusion_em import ConfusionEM, Fits, OwnRemoved, Run, posterior_of
 from manyhands.inference.confusion_prior import ConfusionPrior
+from manyhands.inference.confusions import normalise_joint
 from manyhands.inference.dependence import (
     DEPENDENCE,
     Dependence,
@@ -27,7 +28,6 @@ from manyhands.inference.dependence import (
     judged,
     refine,
 )
-from manyhands.inference.em import normalise_joint
 from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.history import TakesHistory
 from manyhands.inference.probability import normalise_rows

@@ -47,7 +47,7 @@ from manyhands.inference.confusion_em import (
     Run,
 )
 from manyhands.inference.confusion_prior import ConfusionPrior, with_history
-from manyhands.inference.em import EMCounts, count_votes, em_counts, expect_and_count
+from manyhands.inference.confusions import EMCounts, count_votes, em_counts, expect_and_count
 from manyhands.inference.gold_samples import Doubts, GoldSample, KnownLabels, sample_of
 from manyhands.inference.inputs import NumberInterval
 from manyhands.inference.probability import normalise_rows

@@ -17,7 +17,8 @@ from sklearn.utils._param_validation import StrOptions
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator
-from manyhands.inference.em import EMCounts, e_step, expect_and_count, total_em_counts
+from manyhands.inference.confusions import EMCounts, e_step, expect_and_count, total_em_counts
+from manyhands.inference.em import best_run
 from manyhands.inference.ibcc import confusion_prior
 from manyhands.inference.probability import (
     dirichlet_divergence,
@@ -25,7 +26,6 @@ from manyhands.inference.probability import (
     has_settled,
     normalise_rows,
 )
-from manyhands.inference.restarts import best_run
 from manyhands.inference.votes import (
     SHARD,
     Votes,

@@ -16,8 +16,8 @@ from scipy.optimize import minimize
 from sklearn.utils._param_validation import StrOptions
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, known_prior
+from manyhands.inference.confusions import normalise_joint
 from manyhands.inference.dependence import DEPENDENCE, exponents
-from manyhands.inference.em import normalise_joint
 from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.probability import has_settled, log_prior, normalise_rows
 from manyhands.inference.votes import (

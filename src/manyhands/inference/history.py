@@ -16,7 +16,7 @@ from manyhands.annotations.sharded import is_sharded
 from manyhands.annotations.target import refuse_swapped
 from manyhands.exceptions import AnnotationError, all_or_nothing, warn_caller
 from manyhands.inference.base import BaseAggregator
-from manyhands.inference.em import total_em_counts
+from manyhands.inference.confusions import total_em_counts
 from manyhands.inference.votes import votes_of
 from manyhands.typing import AnyArray, FloatArray, IntArray
 

@@ -18,8 +18,7 @@ from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregat
 from manyhands.inference.class_shares import AgreementCounts, OneCoin
 from manyhands.inference.confusion_em import MARGIN
 from manyhands.inference.confusion_prior import with_history
-from manyhands.inference.dependence import DEPENDENCE, exponents
-from manyhands.inference.em import (
+from manyhands.inference.confusions import (
     EMCounts,
     count_votes,
     expect_and_count,
@@ -28,6 +27,7 @@ from manyhands.inference.em import (
     starting_counts,
     total_em_counts,
 )
+from manyhands.inference.dependence import DEPENDENCE, exponents
 from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.history import TakesHistory
 from manyhands.inference.probability import (

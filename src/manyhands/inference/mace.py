@@ -16,8 +16,9 @@ from scipy.special import expit
 from sklearn.utils._param_validation import StrOptions
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator, known_prior
+from manyhands.inference.confusions import normalise_joint
 from manyhands.inference.dependence import DEPENDENCE, exponents
-from manyhands.inference.em import normalise_joint
+from manyhands.inference.em import best_run
 from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.probability import (
     dirichlet_divergence,
@@ -27,7 +28,6 @@ from manyhands.inference.probability import (
     log_prior,
     normalise_rows,
 )
-from manyhands.inference.restarts import best_run
 from manyhands.inference.votes import (
     AllVotes,
     Votes,

@@ -10,8 +10,8 @@ import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
+from manyhands.inference.confusions import normalise_joint
 from manyhands.inference.dependence import DEPENDENCE, exponents
-from manyhands.inference.em import normalise_joint
 from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.history import TakesHistory
 from manyhands.inference.probability import (

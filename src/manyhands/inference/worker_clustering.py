@@ -15,10 +15,10 @@ from scipy.special import softmax, xlogy
 from scipy.stats import rankdata
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
-from manyhands.inference.em import e_step, expect_and_count, total_em_counts
+from manyhands.inference.confusions import e_step, expect_and_count, total_em_counts
+from manyhands.inference.em import CLOSE, best_run
 from manyhands.inference.kos import posterior_by_messages
 from manyhands.inference.probability import floored_log, has_settled, normalise_rows
-from manyhands.inference.restarts import CLOSE, best_run
 from manyhands.inference.votes import Votes, fill_rows, sum_over_shards
 from manyhands.typing import BoolArray, FloatArray, IntArray
 

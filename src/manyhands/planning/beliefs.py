@@ -30,7 +30,7 @@ from manyhands.decision.labels import share_ties
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.confusion_prior import ConfusionPrior, pool_confusions
-from manyhands.inference.em import log_likelihoods, total_em_counts
+from manyhands.inference.confusions import log_likelihoods, total_em_counts
 from manyhands.inference.inputs import (
     checked_posterior,
     frame_in_order,

@@ -23,8 +23,8 @@ from manyhands.classifiers.stacking.stack import FittedStack, TemperedMember
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, warn_caller
 from manyhands.fitting.reading import take_rows
 from manyhands.inference.confusion_prior import pool_confusions
+from manyhands.inference.confusions import log_likelihoods
 from manyhands.inference.dependence import dependence_of
-from manyhands.inference.em import log_likelihoods
 from manyhands.inference.gold_samples import KnownLabels
 from manyhands.inference.probability import floored_log, normalise_rows
 from manyhands.inference.votes import Votes, make_votes

@@ -7,7 +7,7 @@ from typing import cast
 
 import numpy as np
 
-from manyhands.inference.em import confusion_counts, log_likelihoods
+from manyhands.inference.confusions import confusion_counts, log_likelihoods
 from manyhands.inference.probability import floored_log, normalise_rows
 from manyhands.inference.votes import Votes
 from manyhands.typing import FloatArray, IntArray

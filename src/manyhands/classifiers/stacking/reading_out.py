@@ -33,8 +33,8 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 
 from manyhands.classifiers.stacking.crowd import crowd_confusion
+from manyhands.inference.confusions import confusion_counts
 from manyhands.inference.dependence import exponents
-from manyhands.inference.em import confusion_counts
 from manyhands.inference.probability import floored_log
 from manyhands.inference.votes import Votes, by_instance, weight_of_pairs
 from manyhands.typing import FloatArray, IntArray

@@ -31,7 +31,7 @@ from manyhands.classifiers.stacking.stack import (
     stacked,
     temper,
 )
-from manyhands.inference.em import log_likelihoods
+from manyhands.inference.confusions import log_likelihoods
 from manyhands.inference.probability import floored_log, normalise_rows
 from manyhands.inference.votes import Votes, clamp_to_gold, vote_shares
 from manyhands.typing import FloatArray
