@@ -306,7 +306,7 @@ def _extras(problems: list[str]) -> dict[str, dict[str, str]]:
         for extra, others in nested.items():
             for other in others:
                 packages[extra].update(packages.get(other, {}))
-    return {extra: names for extra, names in packages.items() if extra not in ("dev", "bench")}
+    return packages
 
 
 def _version_of(package: str) -> str | None:
