@@ -378,7 +378,7 @@ def profile(n: int, d: int) -> dict[str, float]:
 
 
 def _spent(X: Any, table: Any, sampling_network: bool) -> dict[str, float]:
-    """Return the milliseconds per call of the functions in ``classifiers/neucrowd/``."""
+    """Return the milliseconds per call of the functions in ``classifiers/neucrowd.py``."""
     model: Any = manyhands.NeuCrowdClassifier(
         n_tuplets=BATCH * N_UPDATES,
         n_candidates=N_CANDIDATES,
@@ -392,7 +392,7 @@ def _spent(X: Any, table: Any, sampling_network: bool) -> dict[str, float]:
     return {
         name: 1e3 * total / calls
         for (file, _, name), (calls, _, _, total, _) in pstats.Stats(profiler).stats.items()
-        if file.endswith(("neucrowd/training.py", "neucrowd/classifier.py"))
+        if file.endswith("classifiers/neucrowd.py")
     }
 
 

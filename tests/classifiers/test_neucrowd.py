@@ -20,8 +20,7 @@ from manyhands import (
     SelfTrainingCrowdClassifier,
 )
 from manyhands.annotations import label_assurance
-from manyhands.classifiers.neucrowd import classifier as neucrowd
-from manyhands.classifiers.neucrowd import training
+from manyhands.classifiers import neucrowd
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, DivergenceError
 from manyhands.nn import SamplingNetwork
@@ -209,7 +208,7 @@ def test_what_the_history_says_of_hardness_is_the_mean_correlation_of_the_batche
         errors.append(((foreseen - losses.numpy()) ** 2).mean())
         return hardness_error(predicted, losses)
 
-    monkeypatch.setattr(training, "hardness_error", noted)
+    monkeypatch.setattr(neucrowd, "hardness_error", noted)
     model = NeuCrowdClassifier(**SMALL).fit(X, A)
     for epoch, row in enumerate(model.history_):
         own = slice(4 * epoch, 4 * epoch + 4)
