@@ -10,8 +10,8 @@ from sklearn.base import clone
 from torch.utils.data import TensorDataset
 
 from manyhands import AnnotationTable, GraphCompleter, all_classifiers
-from manyhands.classifiers.graph_completion import training
-from manyhands.classifiers.graph_completion.training import AnnotationGraph
+from manyhands.classifiers import graph_completion
+from manyhands.classifiers.graph_completion import AnnotationGraph
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, DivergenceError
 from manyhands.registry import find
@@ -73,14 +73,16 @@ def test_what_is_to_be_predicted_is_no_message(monkeypatch):
     seen = []
     monkeypatch.setattr(AnnotationGraph, "draw_hidden", lambda self, share: hidden)
     monkeypatch.setattr(
-        training,
+        graph_completion,
         "annotation_nll",
         lambda log_proba, labels, weights: seen.append((log_proba, labels)) or log_proba.sum(),
     )
     for changed in (hidden, ~hidden):
         labels = torch.where(changed, (graph.edges.labels + 1) % 3, graph.edges.labels)
         for version in (graph.edges, graph.edges._replace(labels=labels)):
-            training.hidden_annotations_loss(model.module_, x, graph._replace(edges=version), 0.5)
+            graph_completion.hidden_annotations_loss(
+                model.module_, x, graph._replace(edges=version), 0.5
+            )
     own, others = seen[:2], seen[2:]
     assert torch.equal(own[0][0], own[1][0])
     assert not torch.equal(own[0][1], own[1][1])
