@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from torch.testing import assert_close
 
 from manyhands import AnnotationTable, PersonalClassifier, load, make_crowd
-from manyhands.classifiers.personal import admm, classifier
+from manyhands.classifiers import personal
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
 from manyhands.objectives import (
@@ -254,7 +254,7 @@ def test_a_new_step_size_leaves_differences_and_multipliers(monkeypatch):
     X, A = noisy_problem(3)
     steps = []
 
-    class Kept(admm.ADMMStep):
+    class Kept(personal.ADMMStep):
         def __init__(self, *given, rho, **options):
             super().__init__(*given, rho=rho, **options)
             self.first_rho = self.rho
@@ -269,7 +269,7 @@ def test_a_new_step_size_leaves_differences_and_multipliers(monkeypatch):
         pull.index_add_(0, second, multipliers - differences)
         return differences, step.rho * multipliers, pull
 
-    monkeypatch.setattr(classifier, "ADMMStep", Kept)
+    monkeypatch.setattr(personal, "ADMMStep", Kept)
     options = {"max_epochs": 1, "tol": 1e-9}
     PersonalClassifier(**options).fit(X, A)
     (balanced,) = steps
@@ -346,7 +346,7 @@ def test_reading_in_batches_changes_nothing(monkeypatch):
     """Too large to keep, or not: the gradient of all is that of its parts."""
     X, A = noisy_problem(3, n=15)
     whole = PersonalClassifier(tol=1e-3).fit(X, A)
-    monkeypatch.setattr(admm, "RESIDENT_BYTES", 0)
+    monkeypatch.setattr(personal, "RESIDENT_BYTES", 0)
     for other in (X, csr_matrix(X)):
         parts = PersonalClassifier(tol=1e-3, batch_size=7, scaling="standard").fit(other, A)
         np.testing.assert_allclose(parts.coef_, whole.coef_, atol=1e-4)
@@ -354,7 +354,7 @@ def test_reading_in_batches_changes_nothing(monkeypatch):
 
 def test_too_many_pairs_are_refused(monkeypatch):
     X, A = noisy_problem(2)
-    monkeypatch.setattr(classifier, "PAIR_BYTES", 100)
+    monkeypatch.setattr(personal, "PAIR_BYTES", 100)
     with pytest.raises(AnnotationError, match=r"3 annotators and X 4 weights for each of 1 out"):
         PersonalClassifier().fit(X, A)
     PersonalClassifier(fusion=0.0, max_epochs=2).fit(X, A)  # has no pairs
