@@ -14,8 +14,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
 from manyhands.annotations import AnnotationTable
-from manyhands.annotations.encoding import encode
-from manyhands.classifiers.self_training.checks import check_validation_gold
+from manyhands.annotations.encoding import as_values, encode, missing_mask
 from manyhands.classifiers.self_training.quality import (
     Unpredicted,
     imbalance,
@@ -28,7 +27,7 @@ from manyhands.fitting.context import Earlier, Watch
 from manyhands.fitting.continuing import Seen, gone_on
 from manyhands.fitting.length import AUTO
 from manyhands.fitting.lost_classes import quiet_about_lost_classes
-from manyhands.fitting.reading import take_rows
+from manyhands.fitting.reading import n_rows, take_rows
 from manyhands.training import History, hold_out
 from manyhands.training.seeding import draw_seed
 from manyhands.typing import BoolArray, FloatArray, IntArray
@@ -170,6 +169,38 @@ def _n_select(given: int | float | str, table: AnnotationTable) -> int:
     if isinstance(given, Integral):
         return int(given)
     return max(1, round(float(given) * table.observed.n_annotations))
+
+
+def check_validation_gold(validation: Any, table: AnnotationTable) -> None:
+    """Refuse gold labels for validation that no round could be measured by.
+
+    Parameters
+    ----------
+    validation : None, float or (X, y_gold)
+        Only the last is checked.
+    table : AnnotationTable
+        The annotations to train on.
+
+    Raises
+    ------
+    AnnotationError
+        If gold labels are annotations, missing, of unknown classes, or not one per row of X.
+    """
+    if not isinstance(validation, tuple | list):
+        return
+    X, y_gold = validation
+    if isinstance(y_gold, AnnotationTable):
+        raise AnnotationError(
+            "validation's y_gold is a table of annotations; give gold labels, or a fraction"
+        )
+    gold = as_values(y_gold)
+    n = n_rows(X)
+    if gold.shape != (n,) or missing_mask(gold).any():
+        raise AnnotationError(
+            f"validation has {n} rows of X but gold labels of shape {gold.shape}, "
+            f"{int(missing_mask(gold).sum())} of them missing; give one label per row"
+        )
+    encode(gold, table.classes, argument="validation's y_gold", vocabulary_name="y's classes")
 
 
 def run_rounds(model: Any, fit: SelfTraining, guard: Guard) -> Round:
