@@ -18,7 +18,7 @@ from manyhands import (
     TraceRegClassifier,
     load,
 )
-from manyhands.classifiers.crowding.cells import Cells
+from manyhands.classifiers.crowding.log import Cells
 from manyhands.classifiers.crowding.phases import ADVERSARIAL, DISCRIMINATOR, GENERATOR, Watchdog
 from manyhands.datasets import (
     load_colposcopy,

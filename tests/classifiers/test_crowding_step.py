@@ -14,15 +14,19 @@ from manyhands import (
     CrowdInGClassifier,
 )
 from manyhands.classifiers.crowding.adversarial import AdversarialSettings, AdversarialStep
-from manyhands.classifiers.crowding.cells import Cells, clipped_entropy, select_certain
 from manyhands.classifiers.crowding.counterfactual import (
+    MU_GRID,
     ClassifierGradient,
     GeneratorGradient,
     cell_ratios,
 )
 from manyhands.classifiers.crowding.label_correlation import label_cooccurrence, label_correlation
-from manyhands.classifiers.crowding.log import class_proba_of
-from manyhands.classifiers.crowding.multiplier import MU_GRID
+from manyhands.classifiers.crowding.log import (
+    Cells,
+    class_proba_of,
+    clipped_entropy,
+    select_certain,
+)
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.fitting.monitors import ClassifierMonitor
 from manyhands.objectives import (

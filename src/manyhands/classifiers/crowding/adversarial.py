@@ -13,22 +13,24 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from manyhands.classifiers.crowding.cells import Cells, observed_per_annotator, select_certain
 from manyhands.classifiers.crowding.counterfactual import (
     ClassifierGradient,
     GeneratorGradient,
+    Multiplier,
     RiskGradient,
     make_adam,
 )
 from manyhands.classifiers.crowding.log import (
+    Cells,
     Log,
     Policy,
     chunks,
     class_proba_of,
     draw_log,
     draw_observed_cells,
+    observed_per_annotator,
+    select_certain,
 )
-from manyhands.classifiers.crowding.multiplier import Multiplier
 from manyhands.nn import GenerativeCrowdModule
 from manyhands.objectives import (
     Annotations,
