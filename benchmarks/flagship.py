@@ -76,7 +76,7 @@ from manyhands import (
     select,
 )
 from manyhands.classifiers.stacking import crowd, rounds
-from manyhands.classifiers.stacking.automatic import automatic_members
+from manyhands.classifiers.stacking.members import automatic_members
 from manyhands.decision.rules import apply_rule
 from manyhands.inference import GLAD, WorkerClustering
 from manyhands.linear.kernels import ClippedScaler, KernelMap

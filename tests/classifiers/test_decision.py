@@ -431,7 +431,7 @@ def test_every_classifier_with_a_decision_says_whether_it_speaks_for_its_labels(
 @pytest.mark.filterwarnings("ignore::manyhands.exceptions.ModelChoiceWarning")
 def test_the_share_is_saved_and_is_that_of_a_sample(tmp_path, monkeypatch):
     X, table, _ = rare(600)
-    monkeypatch.setattr("manyhands.classifiers.stacking.course.N_SAMPLED", 100)
+    monkeypatch.setattr("manyhands.classifiers.stacking.rounds.N_SAMPLED", 100)
     model = CrowdStackingClassifier([("ridge", SoftRidge())], random_state=0).fit(X, table)
     mean = model.predict_proba(X).mean(axis=0)
     assert 0 < np.abs(model.prediction_prior_ - mean).max() < 0.1

@@ -35,8 +35,8 @@ from manyhands import (
     select,
 )
 from manyhands.classifiers.stacking import automatic, crowd, encoding, networks, stack
-from manyhands.classifiers.stacking.course import run_course
 from manyhands.classifiers.stacking.members import as_member
+from manyhands.classifiers.stacking.rounds import run_course
 from manyhands.exceptions import AnnotationError, ModelChoiceWarning, ModelFolderError
 from manyhands.inference.votes import make_votes
 from manyhands.linear.ridge import SoftRidge

@@ -260,7 +260,7 @@ def test_a_loaded_stack_has_its_members_again(blobs, tmp_path):
 def test_a_backbone_is_loaded_by_name(blobs, tmp_path, monkeypatch):
     pytest.importorskip("torch")
     from manyhands.classifiers.stacking import networks
-    from manyhands.classifiers.stacking.networks import SoftNetwork
+    from manyhands.classifiers.stacking.members import SoftNetwork
 
     monkeypatch.setattr(networks, "FEWEST_STEPS", 5)
     X, table, _ = blobs

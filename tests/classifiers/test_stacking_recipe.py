@@ -11,7 +11,7 @@ from scipy.spatial.distance import pdist
 from scipy.special import softmax
 
 from manyhands import CrowdStackingClassifier
-from manyhands.classifiers.stacking.automatic import automatic_members
+from manyhands.classifiers.stacking.members import automatic_members
 from manyhands.exceptions import ModelChoiceWarning
 from manyhands.linear.ridge import SoftRidge
 from manyhands.training.seeding import draw_seed

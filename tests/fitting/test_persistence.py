@@ -24,7 +24,7 @@ from manyhands import (
     load_demo,
     make_crowd,
 )
-from manyhands.classifiers.stacking.networks import SoftNetwork
+from manyhands.classifiers.stacking.members import SoftNetwork
 from manyhands.encoders import FunctionEncoder, ImageEncoder, TextEncoder
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, ModelFolderError

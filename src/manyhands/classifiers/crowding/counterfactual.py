@@ -232,7 +232,7 @@ class Multiplier:
         gradient: RiskGradient,
         attempt: Callable[[Tensor, Tensor, float], Tensor],
     ) -> float:
-        """Choose mu by the self-normalised risk [1]_ of a network that learnt with it.
+        """Choose mu by the self-normalised risk [2]_ of a network that learnt with it.
 
         For every candidate, a copy of the network learns from the cells of every other instance,
         and is judged on the cells of the remaining ones. In one log the differences between

@@ -19,11 +19,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations import AnnotationTable
-from manyhands.classifiers.stacking.checking import check_members
-from manyhands.classifiers.stacking.course import belief_of, earlier_belief, run_course, set_fitted
 from manyhands.classifiers.stacking.encoding import fit_encoder, read_rows
+from manyhands.classifiers.stacking.members import check_members
 from manyhands.classifiers.stacking.prior import set_doubts
 from manyhands.classifiers.stacking.reading_out import annotators_of
+from manyhands.classifiers.stacking.rounds import belief_of, earlier_belief, run_course, set_fitted
 from manyhands.classifiers.stacking.saving import read_stack, write_stack
 from manyhands.decision.rules import apply_rule, check_rule
 from manyhands.exceptions import all_or_nothing
@@ -47,7 +47,7 @@ from manyhands.inference.inputs import drawn_at_random, gold_codes
 from manyhands.inference.probability import floored_log
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
-BATCH = 4096
+ANNOTATIONS_AT_ONCE = 4096
 """Annotations predicted at once."""
 
 
@@ -401,7 +401,7 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         confusions, proba = self._confusions(found), self.predict_proba(X)
         parts = [
             np.einsum("ac,ack->ak", proba[table.instance[rows]], confusions[table.annotator[rows]])
-            for rows in gen_batches(table.n_annotations, BATCH)
+            for rows in gen_batches(table.n_annotations, ANNOTATIONS_AT_ONCE)
         ]
         return np.concatenate(parts)
 

@@ -28,24 +28,34 @@ Classifiers get class codes 0 ... C-1, not your labels: a dict ``class_weight`` 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer
 from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
-from manyhands.classifiers.stacking.networks import SoftNetwork, is_backbone
-from manyhands.classifiers.stacking.outputs import CheckedLogProba, check_log_proba, naming
-from manyhands.exceptions import AnnotationError
+from manyhands.annotations import AnnotationTable
+from manyhands.exceptions import AnnotationError, raise_missing_extra
+from manyhands.fitting.lost_classes import quiet_about_lost_classes
 from manyhands.fitting.reading import take_rows
-from manyhands.linear.kernels import KernelMap
-from manyhands.linear.ridge import RidgeValues, Streamed, log_of_values
-from manyhands.typing import FloatArray, IntArray
+from manyhands.inference.probability import floored_log
+from manyhands.linear.gaussians import SoftDiscriminant, TiedMixture
+from manyhands.linear.kernels import ClippedScaler, KernelMap, NormalScores
+from manyhands.linear.regression import SoftLogistic
+from manyhands.linear.ridge import RidgeValues, SoftRidge, Streamed, log_of_values
+from manyhands.training.seeding import draw_seed
+from manyhands.typing import AnyArray, FloatArray, IntArray
 
 LEAST_WEIGHT = 0.01
 """A classifier is not fitted to classes of an instance that are less probable."""
@@ -344,3 +354,373 @@ class Member:
             if hasattr(self.estimator, "fit_predict_loo"):
                 return LeftOneOut(self.estimator, Z, self.name)
             return Folded(self.estimator, Z, folds, self.name)
+
+
+# -- networks: trained by cross-entropy on soft targets (torch is imported by `fit`) --------------
+
+
+FEWEST_EPOCHS, FEWEST_STEPS = 10, 200
+"""Least length of the first training."""
+
+LATER = 4
+"""A training that goes on from the last round's weights has so many times fewer epochs."""
+
+PENALTY = 1.0
+"""Lambda of the ridge on the embedding; fixed and large, because the embedding was trained on these
+rows' targets."""
+
+LEAST_TARGET = 1e-4
+"""A class of an instance that is less probable is left out of the targets."""
+
+
+class SoftNetwork(BaseEstimator):
+    """A network as a member of a stack.
+
+    The first `fit` trains it from random weights, later ones go on from there for a quarter of the
+    epochs: the targets change little from round to round, and a training is dear.
+
+    Parameters
+    ----------
+    backbone : nn.Module, str, dict or callable
+        See `AggregatedClassifier`.
+    ridge : bool, default=False
+        Also fit kernel ridge regression to the embedding, and average its log probabilities with
+        the network's.
+    max_epochs : int or None, default=None
+        Epochs of the first `fit`. None: 10, or as many as make 200 steps, if those are more.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    network_ : AggregatedClassifier
+    view_ : Pipeline
+        With ``ridge``: maps the embedding to the kernel's features.
+    ridge_ : RidgeValues
+        With ``ridge``.
+    """
+
+    def __init__(
+        self,
+        backbone: Any = "mlp",
+        *,
+        ridge: bool = False,
+        max_epochs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.backbone = backbone
+        self.ridge = ridge
+        self.max_epochs = max_epochs
+        self.random_state = random_state
+
+    def fit(self, X: Any, T: FloatArray) -> Self:
+        """Train on instances (n, ...) and soft targets (n, n_classes)."""
+        try:
+            from manyhands.classifiers.aggregated import AggregatedClassifier
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise_missing_extra("a network as a member of a stack", "torch", error)
+        before = getattr(self, "network_", None)
+        network = AggregatedClassifier(
+            backbone=self.backbone, random_state=draw_seed(self.random_state)
+        )
+        steps = ceil(len(T) / network.batch_size)
+        network.max_epochs = self.max_epochs or max(FEWEST_EPOCHS, ceil(FEWEST_STEPS / steps))
+        if before is not None:
+            network.max_epochs = ceil(network.max_epochs / LATER)
+        with quiet_about_lost_classes():
+            self.network_ = network.fit(X, targets_as_table(T), start=before)
+        if self.ridge:
+            self._fit_ridge(X, T)
+        return self
+
+    def _fit_ridge(self, X: Any, T: FloatArray) -> None:
+        seed = draw_seed(self.random_state)
+        self.view_ = make_pipeline(ClippedScaler(), KernelMap(random_state=seed))
+        shown = self.view_.fit_transform(self.network_.transform(X))
+        self.ridge_ = RidgeValues(SoftRidge([PENALTY]).fit(shown, T).coef_)
+
+    def predict_log_proba(self, X: Any) -> FloatArray:
+        """Log class probabilities, shape (n, n_classes)."""
+        log_proba = floored_log(self.network_.predict_proba(X))
+        if self.ridge:
+            shown = self.view_.transform(self.network_.transform(X))
+            log_proba = (log_proba + self.ridge_.predict_log_proba(shown)) / 2
+        return log_softmax(log_proba, axis=1)
+
+
+def targets_as_table(T: FloatArray) -> AnnotationTable:
+    """Soft targets (n, n_classes) as annotations whose vote shares they are.
+
+    There is an annotator for every class, who always answers it, with the target as weight.
+    """
+    instance, code = np.nonzero(T >= LEAST_TARGET)
+    return AnnotationTable.from_arrays(
+        instance,
+        code,
+        code,
+        n_instances=len(T),
+        n_annotators=T.shape[1],
+        classes=range(T.shape[1]),
+        weight=T[instance, code],
+    )
+
+
+def is_backbone(estimator: Any) -> bool:
+    """Whether an object names or is a network: a str, a dict, or an nn.Module."""
+    torch = sys.modules.get("torch")
+    return isinstance(estimator, str | Mapping) or (
+        torch is not None and isinstance(estimator, torch.nn.Module)
+    )
+
+
+# -- the members of ``members="auto"``, by the kind of features -----------------------------------
+
+
+MANY_FEATURES = 2000
+"""Dense features beyond which the quantile and Gaussian members would cost too much."""
+
+MANY_ROWS = 50_000
+"""Rows beyond which the Laplacian kernel would cost too much: it cannot use matrix products."""
+
+STREAMED_ROWS, STREAMED_LANDMARKS = 200_000, 400
+"""Rows beyond which no member keeps what its view shows, and the most landmarks of its kernel."""
+
+MIXTURE_FEATURES = 20
+"""Principal components that the mixture sees, at most."""
+
+LANDMARK_CELLS, FEW_LANDMARKS = 90_000_000, 100
+"""A kernel has at most 90e6 / n landmarks (fewer than 1,200 above 75,000 rows), and at least
+100."""
+
+
+def automatic_members(X: Any, n_landmarks: int, random_state: int) -> list[Member]:
+    """Members for dense or sparse features X of shape (n, d), or images."""
+    if hasattr(X, "tocsr"):
+        return [Member("logistic", SoftLogistic())]
+    if X.ndim > 2:
+        return [Member("network", SoftNetwork("cnn", ridge=True, random_state=random_state))]
+    n, d = X.shape
+    if n > STREAMED_ROWS:
+        return _streamed_members(min(n_landmarks, STREAMED_LANDMARKS), random_state)
+    landmarks = min(n_landmarks, max(LANDMARK_CELLS // n, FEW_LANDMARKS))
+
+    def kernel(kind: Any, *scaler: Any) -> Any:
+        mapping = KernelMap(kind, n_landmarks=landmarks, random_state=random_state)
+        return make_pipeline(*scaler, mapping)
+
+    members = [
+        Member("rbf standardised", SoftRidge(), kernel("rbf", ClippedScaler())),
+        Member("rbf directions", SoftRidge(), kernel("rbf", Normalizer())),
+    ]
+    if d > MANY_FEATURES:
+        return members
+    # The seed only draws the 10,000 rows that give the quantiles of more; as it is fixed, both
+    # kernels see the same scores.
+    members.append(
+        Member("rbf normal scores", SoftRidge(), kernel("rbf", NormalScores(random_state=0)))
+    )
+    if n <= MANY_ROWS:
+        scores = NormalScores(random_state=0)
+        members.append(Member("laplacian normal scores", SoftRidge(), kernel("laplacian", scores)))
+    few = make_pipeline(Normalizer(), PCA(min(MIXTURE_FEATURES, d, n), random_state=random_state))
+    return [
+        *members,
+        Member("discriminant", SoftDiscriminant(), Normalizer()),
+        Member("mixture", TiedMixture(), few),
+    ]
+
+
+def _streamed_members(n_landmarks: int, random_state: int) -> list[Member]:
+    """Members that read the features batch by batch, and keep nothing of them."""
+
+    def ridge(name: str, *steps: Any) -> Member:
+        return Member(name, SoftRidge(), make_pipeline(*steps), streamed=True)
+
+    def kernel() -> KernelMap:
+        return KernelMap(n_landmarks=n_landmarks, random_state=random_state)
+
+    return [
+        ridge("rbf standardised", ClippedScaler(), kernel()),
+        ridge("rbf directions", Normalizer(), kernel()),
+        ridge("linear", ClippedScaler()),
+    ]
+
+
+# -- what members say, checked --------------------------------------------------------------------
+
+
+@contextmanager
+def naming(name: str) -> Iterator[None]:
+    """Add to whatever is raised inside the name of the member that raised it."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"Raised by member {name!r} of the stack.")
+        raise
+
+
+def check_log_proba(name: str, log_proba: Any, shape: tuple[int, int]) -> FloatArray:
+    """Refuse log probabilities that no stack can use.
+
+    A class may be ruled out (log 0), but not all of them.
+
+    Parameters
+    ----------
+    name : str
+        The member's.
+    log_proba : array-like
+    shape : (number of rows, number of classes)
+    """
+    given = np.asarray(log_proba)
+    if given.shape != shape:
+        raise AnnotationError(
+            f"member {name!r} gave log probabilities of shape {given.shape} for {shape[0]} rows "
+            f"and {shape[1]} classes; return an array of shape {shape}"
+        )
+    if given.dtype.kind not in "biuf":
+        raise AnnotationError(
+            f"member {name!r} gave log probabilities of type {given.dtype}; return numbers"
+        )
+    # NaN and infinity pass into the maximum, and so does -inf that leaves no class.
+    if not (usable := np.isfinite(given.max(axis=1))).all():
+        row = int(np.argmin(usable))
+        raise AnnotationError(
+            f"member {name!r} gave unusable log probabilities in {(~usable).sum()} of {shape[0]} "
+            f"rows, such as {given[row].tolist()}; return finite ones (-inf only where another "
+            "class is possible)"
+        )
+    if len(given) and given.min() >= 0 and np.allclose(given.sum(axis=1), 1.0):
+        raise AnnotationError(
+            f"member {name!r} gave probabilities, such as {given[0].tolist()}; "
+            "predict_log_proba must return their logarithms"
+        )
+    return cast(FloatArray, given)
+
+
+class CheckedLogProba:
+    """Log probabilities of training rows, checked when they are read.
+
+    Parameters
+    ----------
+    name : str
+        The member's.
+    log_proba : array of shape (n, n_classes), or what computes the rows that it is indexed with
+    shape : (n, n_classes)
+    """
+
+    def __init__(self, name: str, log_proba: Any, shape: tuple[int, int]) -> None:
+        if isinstance(log_proba, np.ndarray | list):
+            log_proba = check_log_proba(name, log_proba, shape)
+        self.name, self.log_proba, self.shape = name, log_proba, shape
+
+    def __getitem__(self, rows: Any) -> FloatArray:
+        """Log probabilities of rows (a slice or integers)."""
+        found = self.log_proba[rows]
+        if isinstance(self.log_proba, np.ndarray):
+            return cast(FloatArray, found)
+        asked: AnyArray = np.arange(self.shape[0])[rows]
+        return check_log_proba(self.name, found, (len(asked), self.shape[1]))
+
+
+# -- the parameter ``members``, checked before anything is fitted ---------------------------------
+
+
+def check_members(members: Any) -> None:
+    """Refuse members that are no tuples, share a name, or cannot learn soft targets."""
+    names = []
+    for entry in members:
+        if not isinstance(entry, tuple | list) or len(entry) not in (2, 3):
+            raise AnnotationError(
+                f"members holds {entry!r}; give tuples (name, estimator) or (name, estimator, view)"
+            )
+        name, estimator, view = (*entry, None)[:3]
+        refuse_unsaved(name, estimator)
+        as_member(name, estimator)
+        _refuse_class_weights(name, estimator)
+        if view is not None:
+            _check_view(name, view)
+        for part in (estimator, view):
+            _refuse_columns_by_name(name, part)
+        names.append(name)
+    if not names or len(set(names)) < len(names):
+        raise AnnotationError(
+            f"members has the names {names}; give at least one member, each with its own name"
+        )
+
+
+def _check_view(name: str, view: Any) -> None:
+    if isinstance(view, type) or not hasattr(view, "transform"):
+        raise AnnotationError(
+            f"the view of member {name!r} is {view!r}, which is no transformer; give an "
+            "object with fit and transform, such as StandardScaler(), or None"
+        )
+    if not hasattr(view, "get_params"):
+        raise AnnotationError(
+            f"the view of member {name!r} is a {type(view).__name__} without get_params, so it "
+            "cannot be cloned; derive its class from sklearn.base.BaseEstimator"
+        )
+
+
+def _parameters(estimator: Any) -> dict[str, Any]:
+    """All parameters within an estimator, such as those of a pipeline's steps."""
+    if isinstance(estimator, type) or not hasattr(estimator, "get_params"):
+        return {}
+    return dict(estimator.get_params())
+
+
+def _refuse_class_weights(name: str, estimator: Any) -> None:
+    """Refuse weights by class: members are given codes, which the weights would not match."""
+    for parameter, value in _parameters(estimator).items():
+        if parameter.rpartition("__")[2] == "class_weight" and isinstance(value, dict | list):
+            raise AnnotationError(
+                f"member {name!r} has {parameter}={value!r}, but members get the codes 0 to C - 1 "
+                "of the classes, not your labels; leave it out or give 'balanced', and give the "
+                "stack decision='balanced' or a matrix of costs"
+            )
+
+
+def _refuse_columns_by_name(name: str, estimator: Any) -> None:
+    """Refuse a ColumnTransformer that picks columns by name, as members get arrays."""
+    for part in (estimator, *_parameters(estimator).values()):
+        for columns in _choices_of_columns(part):
+            texts = [columns] if isinstance(columns, str) else columns
+            if callable(columns) or any(isinstance(each, str) for each in texts):
+                raise AnnotationError(
+                    f"member {name!r} picks the columns {columns!r} of a frame, but members get "
+                    "an array; give their places (0, 1, ...), or put the ColumnTransformer in "
+                    "front of the stack: make_pipeline(ColumnTransformer(...), "
+                    "CrowdStackingClassifier(members))"
+                )
+
+
+def _choices_of_columns(part: Any) -> Iterator[Any]:
+    """Columns that a ColumnTransformer picks: places, names, a slice, a mask or a function."""
+    for *_, columns in part.transformers if isinstance(part, ColumnTransformer) else ():
+        if isinstance(columns, slice):
+            yield [columns.start, columns.stop]
+        else:
+            yield columns if callable(columns) or hasattr(columns, "__iter__") else [columns]
+
+
+class Unsaved(BaseEstimator):
+    """Stands for a member that `save` could not describe: its stack predicts, but cannot be fitted.
+
+    Parameters
+    ----------
+    kind : str
+        Name of the member's class.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+
+def refuse_unsaved(name: str, estimator: Any) -> None:
+    """Refuse to fit a member that a saved model could not describe."""
+    if isinstance(estimator, Unsaved):
+        raise AnnotationError(
+            f"member {name!r} was a {estimator.kind}, which save() could not describe, so that "
+            "this loaded model can only predict; give its members anew before fitting: "
+            "model.set_params(members=[...])"
+        )

@@ -1,19 +1,24 @@
-"""The rounds of a stack: members, temperatures, weights, posterior, parity."""
+"""The fit of a stack: its members, its rounds, and what they find."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import softmax
+from sklearn.base import clone
 from sklearn.utils import gen_batches
 
+from manyhands.annotations import AnnotationTable
 from manyhands.classifiers.stacking.crowd import (
     asked,
     class_shares_of_votes,
     competences,
+    crowd_confusion,
     estimate_abstention,
     estimate_confusions,
     joint_log_proba,
@@ -21,25 +26,42 @@ from manyhands.classifiers.stacking.crowd import (
     posterior_with_shares,
     prior_shrinkage,
 )
-from manyhands.classifiers.stacking.members import Folded, LeftOneOut, Option
-from manyhands.classifiers.stacking.reading_out import Judges, ReadOut, read_out
+from manyhands.classifiers.stacking.members import (
+    Folded,
+    LeftOneOut,
+    Member,
+    Option,
+    as_member,
+    automatic_members,
+)
+from manyhands.classifiers.stacking.prior import read_class_prior
+from manyhands.classifiers.stacking.reading_out import Judges, ReadOut, annotators_of, read_out
 from manyhands.classifiers.stacking.stack import (
     Annotated,
+    FittedStack,
     TemperedMember,
     choose_temperature,
     stack_weights,
     stacked,
     temper,
 )
+from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, warn_caller
+from manyhands.fitting.reading import take_rows
+from manyhands.inference.confusion_prior import pool_confusions
 from manyhands.inference.confusions import log_likelihoods
+from manyhands.inference.dependence import dependence_of
+from manyhands.inference.gold_samples import KnownLabels
 from manyhands.inference.probability import floored_log, normalise_rows
-from manyhands.inference.votes import Votes, clamp_to_gold, vote_shares
-from manyhands.typing import FloatArray
+from manyhands.inference.votes import Votes, clamp_to_gold, make_votes, vote_shares
+from manyhands.metrics.sample_levels import contradiction
+from manyhands.training.progress import History, ProgressBar
+from manyhands.training.seeding import draw_seed, set_random_states
+from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 ROWS_FOR_CALIBRATION = 20_000
 """Random instances whose annotations decide temperatures and weights."""
 
-BATCH = 8192
+COMBINED_AT_ONCE = 8192
 """Instances whose members are combined at once."""
 
 VOTE_SHARE = 0.5
@@ -311,7 +333,298 @@ def _choose(options: list[Option], judged: Any, annotated: Annotated) -> Chosen:
 def _stacked(chosen: list[Chosen], weights: FloatArray, shape: tuple[int, ...]) -> FloatArray:
     """Log probabilities of all instances under the stack, shape (n, n_classes)."""
     log_proba = np.empty(shape)
-    for rows in gen_batches(shape[0], BATCH):
+    for rows in gen_batches(shape[0], COMBINED_AT_ONCE):
         parts = [temper(part.option.log_proba[rows], part.temperature) for part in chosen]
         log_proba[rows] = stacked(np.stack(parts), weights)
     return log_proba
+
+
+# -- one fit: its members, its rounds, and the attributes that they give a model ------------------
+
+
+_LOG = logging.getLogger("manyhands")
+
+LATER_ROUNDS = 2
+"""Rounds of a partial fit."""
+
+N_SAMPLED = 20_000
+"""Training instances whose predictions are averaged, at most."""
+
+MANY_CLASSES = 10
+"""Classes above which the first round's stack, not the last one's, joins the annotators in the
+posterior (see `_witness`)."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """What a fit found.
+
+    Attributes
+    ----------
+    members : list of Member
+    annotated : integer array of shape (m,)
+        Rows that have annotations or a known label: those of the rounds.
+    seen : integer array
+        Codes of the classes that have annotations or known labels.
+    rounds : Rounds
+    first, last : Round
+    stack : FittedStack
+    history : History
+    known : KnownLabels or None
+        Gold of the annotated rows.
+    """
+
+    members: list[Member]
+    annotated: IntArray
+    seen: IntArray
+    rounds: Rounds
+    first: Round
+    last: Round
+    stack: FittedStack
+    history: History
+    known: KnownLabels | None = None
+
+
+def run_course(
+    model: Any,
+    X: Any,
+    table: AnnotationTable,
+    belief: FloatArray | None = None,
+    *,
+    gold: IntArray | None = None,
+    random_gold: BoolArray | None = None,
+    later: bool = False,
+) -> Course:
+    """Fit the members and run the rounds.
+
+    Parameters
+    ----------
+    model : CrowdStackingClassifier
+        Its parameters have been checked.
+    X : array or sparse matrix of shape (n, ...)
+    table : AnnotationTable
+        Its instances are the rows of X.
+    belief : array of shape (n, n_classes), optional
+        Class probabilities to start from; the vote shares by default.
+    gold : integer array of shape (n,), optional
+        Known class codes, -1 where unknown.
+    random_gold : boolean array of shape (n,), optional
+        Whether they were drawn at random.
+    later : bool
+        Whether the belief is that of an earlier fit, so that a few rounds suffice and all count.
+    """
+    n_rounds = min(LATER_ROUNDS, model.n_rounds) if later else model.n_rounds
+    rng = np.random.default_rng(draw_seed(model.random_state))
+    votes = make_votes(table, gold=gold, abstentions=model.abstentions == "model")
+    annotated = np.flatnonzero(votes.answers.voted)
+    if len(annotated) < 2:
+        raise AnnotationError(
+            "y annotates one instance only; members that leave an instance out need at least two"
+        )
+    counts = np.bincount(votes.response, minlength=table.n_classes)
+    counts = counts[: table.n_classes]
+    if gold is not None:
+        counts = counts + np.bincount(gold[gold >= 0], minlength=table.n_classes)
+    seen = np.flatnonzero(counts)
+    votes = _with_classes(votes.select(annotated), seen)
+    inside = take_rows(X, annotated) if len(annotated) < table.n_instances else X
+    members = _make_members(model, inside, rng)
+    folds = rng.permutation(np.arange(len(annotated)) % min(model.n_folds, len(annotated)))
+    prepared = [member.fitted_on(inside, folds) for member in members]
+    settings = Settings(
+        model.classifier_weight,
+        model.crowd_strength,
+        read_class_prior(model.class_prior, table.classes, seen),
+        model.vote_share,
+    )
+    start = None if belief is None else normalise_rows(belief[annotated][:, seen])
+    rounds = Rounds(votes, prepared, settings, rng, start)
+    names = [member.name for member in members]
+    history, found = History(), list[list[TemperedMember]]()
+    first: Round | None = None
+    bar = ProgressBar(type(model).__name__) if model.verbose else None
+    try:
+        if bar is not None:
+            bar.on_stage_begin("round", n_rounds, 0)
+        for number in range(n_rounds):
+            began = perf_counter()
+            last = rounds.run()
+            first = first or last
+            found.append(last.members)
+            row = _history_row(number + 1, last, names, table.classes[seen])
+            history.append({**row, "seconds": perf_counter() - began})
+            if bar is not None:
+                bar.on_epoch_end(len(history), history[-1])
+    finally:
+        if bar is not None:
+            bar.on_training_end()
+    stack = FittedStack.of(members, found if later else found[1:] or found, seen, table.n_classes)
+    assert first is not None
+    known = None
+    if votes.gold is not None:
+        drawn = None if random_gold is None else random_gold[annotated]
+        known = KnownLabels(votes.gold, model.gold_sample, drawn)
+    return Course(members, annotated, seen, rounds, first, last, stack, history, known)
+
+
+def _make_members(model: Any, X: Any, rng: np.random.Generator) -> list[Member]:
+    if isinstance(model.members, str):
+        return automatic_members(X, model.n_landmarks, int(rng.integers(2**31)))
+    made = []
+    for name, estimator, *view in model.members:
+        member = set_random_states(clone(as_member(name, estimator)), rng)
+        shown = set_random_states(clone(view[0]), rng) if view and view[0] is not None else None
+        made.append(Member(name, member, shown))
+    return made
+
+
+def _history_row(
+    number: int, found: Round, names: Sequence[str], classes: AnyArray
+) -> dict[str, Any]:
+    nll = -found.log_likelihood
+    shares = zip(classes.tolist(), found.shares.tolist(), strict=True)
+    weights = zip(names, (part.weight for part in found.members), strict=True)
+    return {
+        "stage": "round",
+        "epoch": number,
+        "nll": nll,
+        "loss": nll,
+        "parity": found.parity,
+        "vote_share": found.vote_share,
+        **{f"share_{name}": share for name, share in shares},
+        **{f"weight_{name}": weight for name, weight in weights},
+    }
+
+
+def set_fitted(model: Any, course: Course, X: Any, table: AnnotationTable) -> None:
+    """Set the fitted attributes of a model.
+
+    The posterior is read out with what the last round's stack says of the instances, unless the
+    first round's is safer (`_witness`). New instances are predicted by the later rounds.
+    """
+    rounds, last, seen = course.rounds, course.last, course.seen
+    n, n_annotators, n_classes = table.n_instances, table.n_annotators, table.n_classes
+    found = dependence_of(model.dependence, rounds.votes, rounds.vote_shares, course.known)
+    model.gold_sample_ = None if found.sample is None else found.sample.kind
+    model.gold_p_value_ = None if found.sample is None else found.sample.p_value
+    model.gold_note_ = None
+    if found.sample is not None and found.sample.kind == "chosen":
+        model.gold_note_ = found.sample.told(found.rho)
+        _LOG.info("%s", model.gold_note_)
+    belief = np.zeros((n, n_classes))
+    out = rounds.read_out(_witness(course), found.rho)
+    belief[np.ix_(course.annotated, seen)] = out.posterior
+    # A class without annotations gets the crowd's matrix of zero counts: mostly named rightly.
+    unknown = crowd_confusion(np.zeros((1, n_classes, n_classes)))
+    confusion = np.tile(unknown, (n_annotators, 1, 1))
+    confusion[:, seen] = 0.0
+    confusion[np.ix_(np.arange(n_annotators), seen, seen)] = rounds.confusion(out.posterior)
+    confusion, pooled = pool_confusions(confusion, table, belief, pseudo_annotations=0.0)
+    model.heard_ = table.annotations_per_annotator() > 0
+    model.pooled_confusion_ = pooled
+    model.confusion_ = np.where(model.heard_[:, None, None], confusion, pooled)
+    abstention = rounds.abstention(out.posterior)
+    model.abstention_ = np.zeros((n_annotators, n_classes))
+    if abstention is not None:
+        model.abstention_[:, seen] = abstention
+    model.is_known_ = np.zeros(n, dtype=bool)
+    if course.known is not None:
+        model.is_known_[course.annotated] = course.known.codes >= 0
+    drawn: Any = [] if course.known is None else course.known.sampled_rows
+    drawn = np.asarray(drawn, dtype=np.int64)
+    model.sampled_rows_ = course.annotated[drawn]
+    model.sampled_posterior_ = np.zeros((len(drawn), n_classes))
+    model.sampled_posterior_[:, seen] = out.unclamped[drawn]
+    model.sample_note_ = None
+    if len(drawn):
+        codes = np.asarray(seen)[course.known.codes[drawn]]  # type: ignore[union-attr]
+        given = np.zeros(n, dtype=bool)
+        given[course.annotated] = True
+        model.sample_note_ = contradiction(
+            model.sampled_posterior_.argmax(axis=1) == codes,
+            model.sampled_rows_,
+            model.sampled_posterior_.max(axis=1),
+            belief.max(axis=1),
+            given & ~model.is_known_,
+        )
+        if model.sample_note_ is not None:
+            warn_caller(model.sample_note_, NotIdentifiableWarning)
+    model.class_prior_ = belief[course.annotated].mean(axis=0)
+    model.stack_ = replace(course.stack, exponent=out.new_exponent)
+    model.prediction_prior_ = _mean_prediction(model.stack_, X, course.annotated)
+    rest = np.setdiff1d(np.arange(n), course.annotated)
+    if len(rest):
+        belief[rest] = model.stack_.predict_proba(take_rows(X, rest))
+    model.posterior_, model.dependence_ = belief, found.rho
+    model.posterior_exponent_, model.prediction_exponent_ = out.exponent, out.new_exponent
+    model.history_ = course.history
+    model.prior_shrinkage_ = rounds.shrinkage
+    model.parity_, model.vote_share_ = last.parity, last.vote_share
+    parts = {member.name: part for member, part in zip(course.members, last.members, strict=True)}
+    model.member_weights_ = {name: part.weight for name, part in parts.items()}
+    model.member_temperatures_ = {name: part.temperature for name, part in parts.items()}
+
+
+def _mean_prediction(stack: Any, X: Any, rows: IntArray) -> FloatArray:
+    """Mean of what a stack predicts for some rows of X, shape (n_classes,); a sample of many."""
+    if len(rows) > N_SAMPLED:
+        rows = np.sort(np.random.default_rng(0).choice(rows, N_SAMPLED, replace=False))
+    return np.asarray(stack.predict_proba(take_rows(X, rows)).mean(axis=0))
+
+
+def _witness(course: Course) -> Round:
+    """The round whose stack joins the annotators in the posterior: the last one, or the first.
+
+    The first round's members have learned from the votes alone, so that what they say of an
+    instance without its own annotations is out of fold. Later ones also learn from what the stack
+    has said, and repeat its mistakes the more, the fewer annotations each class has (with more
+    than `MANY_CLASSES` classes; docs/results/flagship.md, Many classes), or where most instances
+    have a single annotation, unless the classifier is known to tell more than an annotator.
+    """
+    n_annotators = annotators_of(course.rounds.votes)
+    single = np.mean(n_annotators[n_annotators > 0] == 1) > 0.5
+    parity = course.last.parity
+    doubted = single and (parity is None or parity < 1)
+    return course.first if doubted or len(course.seen) > MANY_CLASSES else course.last
+
+
+def _with_classes(votes: Votes, seen: IntArray) -> Votes:
+    """The votes over the classes that have any; an abstention follows the last class."""
+    codes = np.full(votes.n_classes + 1, len(seen), dtype=votes.response.dtype)
+    codes[seen] = np.arange(len(seen))
+    more = votes.n_responses - votes.n_classes
+    gold = votes.gold
+    return replace(
+        votes,
+        response=codes[votes.response],
+        n_classes=len(seen),
+        n_responses=len(seen) + more,
+        gold=None if gold is None else np.where(gold >= 0, codes[gold], -1),
+    )
+
+
+def earlier_belief(model: Any, table: AnnotationTable) -> FloatArray:
+    """What the annotations say under the confusion matrices of an earlier fit, (n, n_classes).
+
+    The annotators that it knew come first in the table; the others annotate as the crowd does. Its
+    classifier has no say: fitted to few instances, it would confirm its own mistakes.
+    """
+    new = np.repeat(model.pooled_confusion_[None], table.n_annotators - model.n_annotators_, axis=0)
+    confusion = np.concatenate([model.confusion_, new])
+    return softmax(log_likelihoods(make_votes(table), floored_log(confusion)), axis=1)
+
+
+def belief_of(start: Any, X: Any, table: AnnotationTable) -> FloatArray:
+    """What another model says of instances X as users give them, shape (n, n_classes)."""
+    if not hasattr(start, "stack_"):
+        raise AnnotationError(
+            f"start is a {type(start).__name__} without a stack; give a fitted "
+            "CrowdStackingClassifier"
+        )
+    if not np.array_equal(start.classes_, table.classes):
+        raise AnnotationError(
+            f"start knows the classes {start.classes_.tolist()}, but y has "
+            f"{table.classes.tolist()}; give a model of the same classes"
+        )
+    belief: FloatArray = start.predict_proba(X)
+    return belief

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,13 +12,12 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
+from sklearn.decomposition import PCA
 from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import Normalizer
 
 from manyhands.classifiers.stacking.encoding import describe, described
-from manyhands.classifiers.stacking.members import AverageOfFolds, Member
-from manyhands.classifiers.stacking.networks import SoftNetwork
-from manyhands.classifiers.stacking.parts import BY_NAME, PARTS
-from manyhands.classifiers.stacking.saved_members import describe_members, described_members
+from manyhands.classifiers.stacking.members import AverageOfFolds, Member, SoftNetwork, Unsaved
 from manyhands.classifiers.stacking.stack import FittedStack, TemperedMember
 from manyhands.exceptions import AnnotationError, ModelFolderError, raise_missing_extra
 from manyhands.fitting.folders import (
@@ -30,6 +29,10 @@ from manyhands.fitting.folders import (
     restore_instances,
     write_model,
 )
+from manyhands.linear.gaussians import SoftDiscriminant, TiedMixture
+from manyhands.linear.kernels import ClippedScaler, KernelMap, NormalScores
+from manyhands.linear.regression import SoftLogistic
+from manyhands.linear.ridge import RidgeValues, SoftRidge
 from manyhands.training.progress import History
 from manyhands.typing import AnyArray
 
@@ -272,3 +275,115 @@ def _value(described: dict[str, Any], arrays: dict[str, AnyArray]) -> Any:
         return described["value"]
     array = arrays[described["array"]]
     return np.asarray(array, order=described["order"]) if array.ndim else array[()]
+
+
+# -- classes of which the members may consist -----------------------------------------------------
+
+
+_LINEAR = ("weight_", "bias_", "centre_")
+PARTS: dict[type[Any], tuple[str, ...]] = {
+    ClippedScaler: ("mean_", "scale_", "var_", "n_samples_seen_", "n_features_in_"),
+    NormalScores: ("quantiles_", "references_", "n_quantiles_", "n_features_in_"),
+    Normalizer: ("n_features_in_",),
+    PCA: ("components_", "mean_", "explained_variance_", "n_components_", "n_features_in_"),
+    KernelMap: ("landmarks_", "whitening_", "width_"),
+    RidgeValues: (),
+    SoftDiscriminant: _LINEAR,
+    TiedMixture: _LINEAR,
+    SoftLogistic: ("coef_", "intercept_"),
+}
+"""Classes that can be saved, and the fitted attributes of each that prediction needs."""
+
+BY_NAME = {kind.__name__: kind for kind in PARTS}
+
+UNFITTED: dict[str, type[Any]] = {
+    kind.__name__: kind for kind in (*PARTS, SoftRidge, SoftNetwork) if kind is not RidgeValues
+}
+"""Classes of which the parameter ``members`` can be saved, by name."""
+
+
+# -- the parameter ``members`` as JSON, so that a loaded stack can be fitted again ----------------
+
+
+class _UndescribedError(Exception):
+    """An estimator cannot be described."""
+
+
+def describe_members(members: Any, keep: Callable[[Any], Any]) -> Any:
+    """Describe the parameter by what JSON can hold; ``keep`` stores an array and names it."""
+    if isinstance(members, str):
+        return members
+    return [_describe_entry(keep, *entry) for entry in members]
+
+
+def _describe_entry(
+    keep: Callable[[Any], Any], name: str, estimator: Any, view: Any = None
+) -> dict[str, Any]:
+    try:
+        return {
+            "name": name,
+            "estimator": _describe_estimator(estimator, keep),
+            "view": _describe_estimator(view, keep),
+        }
+    except _UndescribedError:
+        kind = estimator.kind if isinstance(estimator, Unsaved) else type(estimator).__name__
+        return {"name": name, "unsaved": kind}
+
+
+def _describe_estimator(estimator: Any, keep: Callable[[Any], Any]) -> Any:
+    if estimator is None:
+        return None
+    if isinstance(estimator, str | Mapping):
+        return {"backbone": describe_parameter(estimator)}
+    if type(estimator) is Pipeline:
+        return {
+            "steps": [[name, _describe_estimator(step, keep)] for name, step in estimator.steps]
+        }
+    kind = type(estimator).__name__
+    if UNFITTED.get(kind) is not type(estimator):
+        raise _UndescribedError
+    parameters = estimator.get_params(deep=False)
+    if not all(isinstance(value, np.ndarray) or _is_plain(value) for value in parameters.values()):
+        raise _UndescribedError
+    return {"class": kind, "parameters": {name: keep(value) for name, value in parameters.items()}}
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether JSON holds a value (a tuple becomes a list)."""
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    if isinstance(value, dict):
+        return all(isinstance(key, str) for key in value) and all(map(_is_plain, value.values()))
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def described_members(description: Any, array_of: Callable[[Any], AnyArray]) -> Any:
+    """Invert `describe_members`."""
+    if isinstance(description, str):
+        return description
+    members: list[tuple[Any, ...]] = []
+    for entry in description:
+        if "unsaved" in entry:
+            members.append((entry["name"], Unsaved(entry["unsaved"])))
+            continue
+        estimator, view = (
+            _described_estimator(entry[name], array_of) for name in ("estimator", "view")
+        )
+        members.append(
+            (entry["name"], estimator) if view is None else (entry["name"], estimator, view)
+        )
+    return members
+
+
+def _described_estimator(description: Any, array_of: Callable[[Any], AnyArray]) -> Any:
+    """Invert `_describe_estimator`."""
+    if description is None:
+        return None
+    if "backbone" in description:
+        return description["backbone"]
+    if "steps" in description:
+        return Pipeline(
+            [(name, _described_estimator(step, array_of)) for name, step in description["steps"]]
+        )
+    given = description["parameters"].items()
+    return UNFITTED[description["class"]](**{name: array_of(value) for name, value in given})

@@ -10,8 +10,7 @@ import numpy as np
 from scipy.special import log_softmax, softmax
 from sklearn import config_context
 
-from manyhands.classifiers.stacking.members import compacted
-from manyhands.classifiers.stacking.outputs import check_log_proba
+from manyhands.classifiers.stacking.members import check_log_proba, compacted
 from manyhands.inference.probability import floored_log
 from manyhands.linear.calibration import calibrate, combine, likelihood_matrix
 from manyhands.typing import FloatArray, IntArray
@@ -25,7 +24,7 @@ FLOOR = 1e-4
 """Added to probabilities before a logarithm, before and after they are tempered."""
 
 
-BATCH = 4096
+PREDICTED_AT_ONCE = 4096
 """Instances predicted at once."""
 
 
@@ -162,8 +161,8 @@ class FittedStack:
     def predict_proba(self, X: Any) -> FloatArray:
         """Class probabilities of rows X, shape (n, n_classes)."""
         proba = np.zeros((X.shape[0], self.n_classes))
-        for start in range(0, len(proba), BATCH):
-            rows = slice(start, start + BATCH)
+        for start in range(0, len(proba), PREDICTED_AT_ONCE):
+            rows = slice(start, start + PREDICTED_AT_ONCE)
             with config_context(transform_output="default"):
                 proba[rows, self.seen] = self._batch(X[rows])
         return proba
