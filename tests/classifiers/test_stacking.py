@@ -36,7 +36,7 @@ from manyhands import (
 )
 from manyhands.classifiers.stacking import automatic, crowd, encoding, networks, stack
 from manyhands.classifiers.stacking.members import as_member
-from manyhands.classifiers.stacking.rounds import run_course
+from manyhands.classifiers.stacking.rounds import fit_rounds
 from manyhands.exceptions import AnnotationError, ModelChoiceWarning, ModelFolderError
 from manyhands.inference.votes import make_votes
 from manyhands.linear.ridge import SoftRidge
@@ -267,8 +267,8 @@ def test_one_member_without_prior_is_em_with_out_of_fold_priors():
             evidence[instance] += np.log(confusion[annotator, :, given])
         q = np.exp(log_softmax(prior + evidence, axis=1))
     # The posterior of the rounds, from which the labels are then read out.
-    course = run_course(model, X.astype(np.float32), table)
-    np.testing.assert_allclose(course.rounds.posterior, q, atol=1e-6)
+    findings = fit_rounds(model, X.astype(np.float32), table)
+    np.testing.assert_allclose(findings.rounds.posterior, q, atol=1e-6)
 
 
 def _folds_of(model, X, n, n_folds):

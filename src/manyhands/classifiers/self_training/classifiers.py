@@ -124,7 +124,7 @@ class BaseSelfTraining(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             watch = (watch or Watch()).over(X, table.n_instances)
             training = SelfTraining.of(self, X, table, watch)
             guard = Guard.of(self, training)
-            kept = run_rounds(self, training, guard)
+            kept = run_rounds(self, training, guard.allows)
             guard.warn(type(self).__name__)
             training.unpredicted.warn(type(self).__name__)
             self._set_fitted(kept, training.history, guard.history)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 from sklearn.base import clone
@@ -155,13 +155,6 @@ class SelfTraining:
         self.rounds = np.append(self.rounds, np.full(pseudo.n_annotations, number))
 
 
-class Guard(Protocol):
-    """What can stop the rounds; see `manyhands.classifiers.self_training.guard`."""
-
-    def allows(self, number: int) -> bool:
-        """Whether to train the round of this number."""
-
-
 def _n_select(given: int | float | str, table: AnnotationTable) -> int:
     """Annotations to add per round, from the parameter ``n_select``."""
     if given == "all":
@@ -203,7 +196,7 @@ def check_validation_gold(validation: Any, table: AnnotationTable) -> None:
     encode(gold, table.classes, argument="validation's y_gold", vocabulary_name="y's classes")
 
 
-def run_rounds(model: Any, fit: SelfTraining, guard: Guard) -> Round:
+def run_rounds(model: Any, fit: SelfTraining, allows: Callable[[int], bool]) -> Round:
     """Run the rounds of a self-training classifier, and return the one to keep.
 
     Parameters
@@ -211,10 +204,11 @@ def run_rounds(model: Any, fit: SelfTraining, guard: Guard) -> Round:
     model : BaseSelfTraining
     fit : SelfTraining
         Gets the rounds' history, among others.
-    guard : Guard
+    allows : callable
+        Whether to train the round of a number; see `manyhands.classifiers.self_training.guard`.
     """
     kept: Round | None = None
-    for trained in train_rounds(model, fit, guard):
+    for trained in train_rounds(model, fit, allows):
         if kept is None or model.validation is None or trained.value > kept.value:
             kept = trained
         elif model.patience is not None and trained.number - kept.number >= model.patience:
@@ -222,7 +216,9 @@ def run_rounds(model: Any, fit: SelfTraining, guard: Guard) -> Round:
     return cast(Round, kept)
 
 
-def train_rounds(model: Any, fit: SelfTraining, guard: Guard | None = None) -> Iterator[Round]:
+def train_rounds(
+    model: Any, fit: SelfTraining, allows: Callable[[int], bool] = lambda number: True
+) -> Iterator[Round]:
     """Train round after round, as long as there is something to add and the guard is silent.
 
     Yields
@@ -235,7 +231,7 @@ def train_rounds(model: Any, fit: SelfTraining, guard: Guard | None = None) -> I
         # After the annotator's round, the estimator is trained even if nothing was added.
         if number and not row["n_added"] and fit.estimator is not None:
             return
-        if guard is not None and not guard.allows(number):
+        if not allows(number):
             return
         seconds = _train(model, fit, number)
         if model.annotator is not None and not number:

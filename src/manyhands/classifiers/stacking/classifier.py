@@ -23,7 +23,7 @@ from manyhands.classifiers.stacking.encoding import fit_encoder, read_rows
 from manyhands.classifiers.stacking.members import check_members
 from manyhands.classifiers.stacking.prior import set_doubts
 from manyhands.classifiers.stacking.reading_out import annotators_of
-from manyhands.classifiers.stacking.rounds import belief_of, earlier_belief, run_course, set_fitted
+from manyhands.classifiers.stacking.rounds import belief_of, earlier_belief, fit_rounds, set_fitted
 from manyhands.classifiers.stacking.saving import read_stack, write_stack
 from manyhands.decision.rules import apply_rule, check_rule
 from manyhands.exceptions import all_or_nothing
@@ -316,9 +316,9 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         # The views hand on arrays, whatever containers the user has set_config hand out.
         with config_context(transform_output="default"):
             known: dict[str, Any] = {"gold": gold, "random_gold": random_gold}
-            course = run_course(self, rows, table, belief, later=later, **known)
-            set_fitted(self, course, rows, table)
-            set_doubts(self, course.first.free_shares, annotators_of(course.rounds.votes))
+            findings = fit_rounds(self, rows, table, belief, later=later, **known)
+            set_fitted(self, findings, rows, table)
+            set_doubts(self, findings.first.free_shares, annotators_of(findings.rounds.votes))
             warn_of_lost_classes(self, X, table)
 
     partial_fit = continuing.partial_fit

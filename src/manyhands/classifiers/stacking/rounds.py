@@ -356,7 +356,7 @@ posterior (see `_witness`)."""
 
 
 @dataclass(frozen=True)
-class Course:
+class Findings:
     """What a fit found.
 
     Attributes
@@ -385,7 +385,7 @@ class Course:
     known: KnownLabels | None = None
 
 
-def run_course(
+def fit_rounds(
     model: Any,
     X: Any,
     table: AnnotationTable,
@@ -394,7 +394,7 @@ def run_course(
     gold: IntArray | None = None,
     random_gold: BoolArray | None = None,
     later: bool = False,
-) -> Course:
+) -> Findings:
     """Fit the members and run the rounds.
 
     Parameters
@@ -464,7 +464,7 @@ def run_course(
     if votes.gold is not None:
         drawn = None if random_gold is None else random_gold[annotated]
         known = KnownLabels(votes.gold, model.gold_sample, drawn)
-    return Course(members, annotated, seen, rounds, first, last, stack, history, known)
+    return Findings(members, annotated, seen, rounds, first, last, stack, history, known)
 
 
 def _make_members(model: Any, X: Any, rng: np.random.Generator) -> list[Member]:
@@ -496,15 +496,15 @@ def _history_row(
     }
 
 
-def set_fitted(model: Any, course: Course, X: Any, table: AnnotationTable) -> None:
+def set_fitted(model: Any, findings: Findings, X: Any, table: AnnotationTable) -> None:
     """Set the fitted attributes of a model.
 
     The posterior is read out with what the last round's stack says of the instances, unless the
     first round's is safer (`_witness`). New instances are predicted by the later rounds.
     """
-    rounds, last, seen = course.rounds, course.last, course.seen
+    rounds, last, seen = findings.rounds, findings.last, findings.seen
     n, n_annotators, n_classes = table.n_instances, table.n_annotators, table.n_classes
-    found = dependence_of(model.dependence, rounds.votes, rounds.vote_shares, course.known)
+    found = dependence_of(model.dependence, rounds.votes, rounds.vote_shares, findings.known)
     model.gold_sample_ = None if found.sample is None else found.sample.kind
     model.gold_p_value_ = None if found.sample is None else found.sample.p_value
     model.gold_note_ = None
@@ -512,8 +512,8 @@ def set_fitted(model: Any, course: Course, X: Any, table: AnnotationTable) -> No
         model.gold_note_ = found.sample.told(found.rho)
         _LOG.info("%s", model.gold_note_)
     belief = np.zeros((n, n_classes))
-    out = rounds.read_out(_witness(course), found.rho)
-    belief[np.ix_(course.annotated, seen)] = out.posterior
+    out = rounds.read_out(_witness(findings), found.rho)
+    belief[np.ix_(findings.annotated, seen)] = out.posterior
     # A class without annotations gets the crowd's matrix of zero counts: mostly named rightly.
     unknown = crowd_confusion(np.zeros((1, n_classes, n_classes)))
     confusion = np.tile(unknown, (n_annotators, 1, 1))
@@ -528,18 +528,18 @@ def set_fitted(model: Any, course: Course, X: Any, table: AnnotationTable) -> No
     if abstention is not None:
         model.abstention_[:, seen] = abstention
     model.is_known_ = np.zeros(n, dtype=bool)
-    if course.known is not None:
-        model.is_known_[course.annotated] = course.known.codes >= 0
-    drawn: Any = [] if course.known is None else course.known.sampled_rows
+    if findings.known is not None:
+        model.is_known_[findings.annotated] = findings.known.codes >= 0
+    drawn: Any = [] if findings.known is None else findings.known.sampled_rows
     drawn = np.asarray(drawn, dtype=np.int64)
-    model.sampled_rows_ = course.annotated[drawn]
+    model.sampled_rows_ = findings.annotated[drawn]
     model.sampled_posterior_ = np.zeros((len(drawn), n_classes))
     model.sampled_posterior_[:, seen] = out.unclamped[drawn]
     model.sample_note_ = None
     if len(drawn):
-        codes = np.asarray(seen)[course.known.codes[drawn]]  # type: ignore[union-attr]
+        codes = np.asarray(seen)[findings.known.codes[drawn]]  # type: ignore[union-attr]
         given = np.zeros(n, dtype=bool)
-        given[course.annotated] = True
+        given[findings.annotated] = True
         model.sample_note_ = contradiction(
             model.sampled_posterior_.argmax(axis=1) == codes,
             model.sampled_rows_,
@@ -549,18 +549,18 @@ def set_fitted(model: Any, course: Course, X: Any, table: AnnotationTable) -> No
         )
         if model.sample_note_ is not None:
             warn_caller(model.sample_note_, NotIdentifiableWarning)
-    model.class_prior_ = belief[course.annotated].mean(axis=0)
-    model.stack_ = replace(course.stack, exponent=out.new_exponent)
-    model.prediction_prior_ = _mean_prediction(model.stack_, X, course.annotated)
-    rest = np.setdiff1d(np.arange(n), course.annotated)
+    model.class_prior_ = belief[findings.annotated].mean(axis=0)
+    model.stack_ = replace(findings.stack, exponent=out.new_exponent)
+    model.prediction_prior_ = _mean_prediction(model.stack_, X, findings.annotated)
+    rest = np.setdiff1d(np.arange(n), findings.annotated)
     if len(rest):
         belief[rest] = model.stack_.predict_proba(take_rows(X, rest))
     model.posterior_, model.dependence_ = belief, found.rho
     model.posterior_exponent_, model.prediction_exponent_ = out.exponent, out.new_exponent
-    model.history_ = course.history
+    model.history_ = findings.history
     model.prior_shrinkage_ = rounds.shrinkage
     model.parity_, model.vote_share_ = last.parity, last.vote_share
-    parts = {member.name: part for member, part in zip(course.members, last.members, strict=True)}
+    parts = {member.name: part for member, part in zip(findings.members, last.members, strict=True)}
     model.member_weights_ = {name: part.weight for name, part in parts.items()}
     model.member_temperatures_ = {name: part.temperature for name, part in parts.items()}
 
@@ -572,7 +572,7 @@ def _mean_prediction(stack: Any, X: Any, rows: IntArray) -> FloatArray:
     return np.asarray(stack.predict_proba(take_rows(X, rows)).mean(axis=0))
 
 
-def _witness(course: Course) -> Round:
+def _witness(findings: Findings) -> Round:
     """The round whose stack joins the annotators in the posterior: the last one, or the first.
 
     The first round's members have learned from the votes alone, so that what they say of an
@@ -581,11 +581,11 @@ def _witness(course: Course) -> Round:
     than `MANY_CLASSES` classes; docs/results/flagship.md, Many classes), or where most instances
     have a single annotation, unless the classifier is known to tell more than an annotator.
     """
-    n_annotators = annotators_of(course.rounds.votes)
+    n_annotators = annotators_of(findings.rounds.votes)
     single = np.mean(n_annotators[n_annotators > 0] == 1) > 0.5
-    parity = course.last.parity
+    parity = findings.last.parity
     doubted = single and (parity is None or parity < 1)
-    return course.first if doubted or len(course.seen) > MANY_CLASSES else course.last
+    return findings.first if doubted or len(findings.seen) > MANY_CLASSES else findings.last
 
 
 def _with_classes(votes: Votes, seen: IntArray) -> Votes:
