@@ -16,21 +16,19 @@ from manyhands.nn.backbones import (
     pack,
 )
 from manyhands.nn.base import CrowdModule, ScaledClassifier, make_scaled
-from manyhands.nn.discriminator import (
-    LCA_FORMS,
-    AnnotationDiscriminator,
-    AuxiliaryNetwork,
-    Pairs,
-    normalized_adjacency,
-)
 from manyhands.nn.embedding import REGRESSIONS, EmbeddedRegression, SamplingNetwork
 from manyhands.nn.ensemble import Ensemble
-from manyhands.nn.generative_crowd import GenerativeCrowdModule
-from manyhands.nn.generators import (
+from manyhands.nn.generative_crowd import (
     GENERATOR_INPUTS,
     GENERATORS,
+    LCA_FORMS,
+    AnnotationDiscriminator,
     AnnotationGenerator,
+    AuxiliaryNetwork,
     CrowdLayerGenerator,
+    GenerativeCrowdModule,
+    Pairs,
+    normalized_adjacency,
 )
 from manyhands.nn.graph import AnnotationEdges, GraphCompletionModule, GraphConvolution
 from manyhands.nn.noise_adaptation import (

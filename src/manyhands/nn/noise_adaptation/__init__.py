@@ -4,7 +4,7 @@ A new layer is a `CrowdModule` in a new file here, exported below.
 """
 
 from manyhands.nn.noise_adaptation.aggregator import AggregatorModule
-from manyhands.nn.noise_adaptation.common_noise import CommonNoiseModule
+from manyhands.nn.noise_adaptation.common_noise import CommonNoiseModule, FixedCommonNoiseModule
 from manyhands.nn.noise_adaptation.confusion import (
     PARAMETRIZATIONS,
     ConfusionModule,
@@ -12,7 +12,6 @@ from manyhands.nn.noise_adaptation.confusion import (
     FixedConfusionModule,
 )
 from manyhands.nn.noise_adaptation.crowd_layer import CONNECTIONS, CrowdLayerModule
-from manyhands.nn.noise_adaptation.fixed_common_noise import FixedCommonNoiseModule
 
 __all__ = [
     "CONNECTIONS",
