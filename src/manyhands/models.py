@@ -18,10 +18,12 @@ from manyhands.exceptions import AnnotationError, ModelFolderError
 from manyhands.fitting.folders import (
     check_unaltered,
     read_description,
+    read_members,
     read_weights,
+    save_member,
+    save_members,
     write_model,
 )
-from manyhands.fitting.members import read_members, save_member, save_members
 from manyhands.fitting.saved_aggregators import read_aggregator, write_aggregator
 from manyhands.inference.base import BaseAggregator
 

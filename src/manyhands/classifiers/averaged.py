@@ -19,8 +19,8 @@ from manyhands.annotations.digests import InstanceDigests
 from manyhands.exceptions import AnnotationError, all_or_nothing
 from manyhands.fitting import continuing, scoring
 from manyhands.fitting.context import Earlier, Watch
+from manyhands.fitting.folders import save_members
 from manyhands.fitting.lost_classes import quiet_about_lost_classes, warn_of_lost_classes
-from manyhands.fitting.members import save_members
 from manyhands.fitting.parameters import refuse_classes
 from manyhands.fitting.reading import SET_WITH_FEATURES, read_target
 from manyhands.inference.probability import floored_log
