@@ -21,9 +21,8 @@ from torch import Tensor, nn
 
 from manyhands.exceptions import AnnotationError, raise_missing_extra
 from manyhands.fitting.context import AnyFit
-from manyhands.fitting.embedding import EmbeddingClassifier, EmbeddingData
+from manyhands.fitting.embedding import CrowdEmbedding, EmbeddingClassifier, EmbeddingData
 from manyhands.fitting.latent import balancing_rng
-from manyhands.fitting.transformer import CrowdEmbedding
 from manyhands.objectives import LiftedStructureLoss, TripletCenterLoss, nearest_negatives
 from manyhands.typing import IntArray
 

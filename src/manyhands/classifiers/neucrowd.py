@@ -21,9 +21,8 @@ from torch import Tensor
 
 from manyhands.annotations import label_assurance
 from manyhands.fitting.context import Fit
-from manyhands.fitting.embedding import EmbeddingClassifier, EmbeddingData
+from manyhands.fitting.embedding import CrowdEmbedding, EmbeddingClassifier, EmbeddingData
 from manyhands.fitting.latent import SoftTargets, balancing_rng
-from manyhands.fitting.transformer import CrowdEmbedding
 from manyhands.functional import SOFTMAX_FORMS
 from manyhands.inference import MajorityVote
 from manyhands.nn import FixedConfusionModule, SamplingNetwork

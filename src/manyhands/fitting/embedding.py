@@ -8,20 +8,24 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from numbers import Integral, Real
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from manyhands.exceptions import AnnotationError, DivergenceError
+from manyhands.exceptions import AnnotationError, DivergenceError, all_or_nothing
 from manyhands.fitting.aggregation import targets_of_network
 from manyhands.fitting.classifier import BaseCrowdClassifier
-from manyhands.fitting.context import Fit
+from manyhands.fitting.context import Fit, Watch
 from manyhands.fitting.latent import SoftTargets, balancing_rng
+from manyhands.fitting.lost_classes import quiet_about_lost_classes
 from manyhands.fitting.parameters import FIXED_LENGTH
 from manyhands.fitting.prediction import PREDICT_BATCH
+from manyhands.fitting.reading import SET_WITH_FEATURES
 from manyhands.inference.base import BaseAggregator
 from manyhands.linear.regression import fit_regression
 from manyhands.nn import (
@@ -31,8 +35,8 @@ from manyhands.nn import (
     ScaledClassifier,
     make_backbone,
 )
-from manyhands.training import Features, Stage, TrainStep
-from manyhands.typing import FloatArray, IntArray
+from manyhands.training import Features, History, Stage, TrainStep
+from manyhands.typing import AnyArray, FloatArray, IntArray
 
 EMBEDDING_NETWORK = "embedding"
 """The network for ``backbone=None``."""
@@ -273,3 +277,68 @@ def _content_order(
 
 
 EmbeddingFit = Fit[FixedConfusionModule, EmbeddingData]
+
+
+# -- the embedding as a transformer ---------------------------------------------------------------
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CrowdEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Base class of transformers that wrap the embedding of an `EmbeddingClassifier`.
+
+    Attributes
+    ----------
+    classifier_ : EmbeddingClassifier
+        The trained classifier; its regression uses C = 0.1.
+    history_ : History
+        See `BaseCrowdClassifier`.
+    """
+
+    _classifier: ClassVar[type[EmbeddingClassifier]]
+
+    backbone: Any = field(default=None, kw_only=False)
+    aggregator: BaseAggregator | None = None
+    max_epochs: int = 20
+    lr: float = 3e-4
+    weight_decay: float = 1e-2
+    scaling: str | None = "auto"
+    device: str = "auto"
+    random_state: Any = None
+    verbose: int = 0
+
+    def fit(self, X: Any, y: Any, *, watch: Watch | None = None) -> Self:
+        """Learn the embedding from annotations; see `BaseCrowdClassifier.fit`."""
+        parameters: dict[str, Any] = {**self.get_params(deep=False), "C": TRAINING_C}
+        with all_or_nothing(self):
+            with quiet_about_lost_classes():  # The embedding is used, not its predictions.
+                self.classifier_ = self._classifier(**parameters).fit(X, y, watch=watch)
+            for name in SET_WITH_FEATURES:
+                if hasattr(self.classifier_, name):
+                    setattr(self, name, getattr(self.classifier_, name))
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> AnyArray:
+        """Learn the embedding, then embed the same instances."""
+        return self.fit(X, y).transform(X)
+
+    def transform(self, X: Any) -> AnyArray:
+        """Embed instances, shape (n_samples, n_embedding), float32."""
+        check_is_fitted(self, "classifier_")
+        return self.classifier_.transform(X)
+
+    @property
+    def history_(self) -> History:
+        """One row per epoch."""
+        return self.classifier_.history_
+
+    @property
+    def _n_features_out(self) -> int:
+        network = cast(EmbeddedRegression, self.classifier_.module_.classifier.backbone)
+        return network.width
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
