@@ -32,7 +32,7 @@ from manyhands.datasets import (
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, DivergenceError
 from manyhands.fitting import with_protocol
-from manyhands.fitting.monitors import CROWD_PSEUDO_ANNOTATIONS
+from manyhands.fitting.callbacks import CROWD_PSEUDO_ANNOTATIONS
 from manyhands.training import Checkpoint, hold_out
 
 GAN = {

@@ -28,7 +28,7 @@ from manyhands.classifiers.crowding.log import (
     select_certain,
 )
 from manyhands.estimator_checks import make_crowd_problem
-from manyhands.fitting.monitors import ClassifierMonitor
+from manyhands.fitting.callbacks import ClassifierMonitor
 from manyhands.objectives import (
     Annotations,
     authenticity_cost,

@@ -19,7 +19,7 @@ from manyhands import (
 from manyhands.classifiers import neucrowd
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.fitting import embedding
-from manyhands.fitting.monitors import AnnotationMonitor, GoldMonitor
+from manyhands.fitting.callbacks import AnnotationMonitor, GoldMonitor
 from manyhands.objectives import TupletLoss
 from manyhands.training import Checkpoint
 from tests.rounding import single_precision_in_row_checks

@@ -27,7 +27,7 @@ from evidence.running.cells import _chosen, _kept, commit
 from manyhands import AggregatedClassifier, AnnotationTable, CoNALClassifier, CrowdLayerClassifier
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting import Watch
-from manyhands.fitting.monitors import _macro_f1
+from manyhands.fitting.callbacks import _macro_f1
 from manyhands.metrics import accuracy, macro_f1
 from manyhands.training import GradientStep
 

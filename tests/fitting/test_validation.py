@@ -18,8 +18,8 @@ from manyhands import (
 )
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
+from manyhands.fitting.callbacks import AgreementMonitor
 from manyhands.fitting.folds import deal_folds, hold_out_instances
-from manyhands.fitting.monitors import AgreementMonitor
 from manyhands.metrics import paired_z, vote_agreement
 from manyhands.training import BestState
 from manyhands.training.checkpoint import load_tree, save_tree

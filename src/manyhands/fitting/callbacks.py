@@ -8,25 +8,22 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import as_values, encode, missing_mask
 from manyhands.annotations.target import in_order_of_rows
 from manyhands.decision.rules import is_posterior
 from manyhands.exceptions import AnnotationError
-from manyhands.fitting.context import Fit
+from manyhands.fitting.context import Fit, Followed
 from manyhands.fitting.folders import describe_parameter
-from manyhands.fitting.monitors import (
-    AgreementMonitor,
-    AnnotationMonitor,
-    Follower,
-    GoldMonitor,
-    Predictor,
-    Watcher,
-)
 from manyhands.fitting.parameters import monitored
 from manyhands.fitting.prediction import PREDICT_BATCH
 from manyhands.fitting.reading import n_rows, read_features, refuse_names_of_columns
 from manyhands.functional.ranks import active_ranks, in_first_process
+from manyhands.metrics.vote_shares import row_shares, vote_weights
+from manyhands.nn import CrowdModule
+from manyhands.objectives import crowd_nll
 from manyhands.training import (
     AnnotationBatches,
     BestState,
@@ -38,6 +35,7 @@ from manyhands.training import (
     ProgressBar,
     Stage,
     heard_by_first,
+    isolated_rng,
 )
 from manyhands.typing import FloatArray, IntArray
 
@@ -203,3 +201,236 @@ def _gold_monitor(model: Any, fit: Fit[Any, Any], name: str, part: Any) -> GoldM
     codes, _ = encode(gold, model.classes_, argument=f"{name}'s y_gold", vocabulary_name="classes_")
     features = Features(X, fit.features.device)
     return GoldMonitor(make_predictor(model, fit, features), torch.from_numpy(codes))
+
+
+# -- measures taken after every epoch: on held-out instances or annotations, on gold labels -------
+
+
+CROWD_PSEUDO_ANNOTATIONS = 2.0
+"""Pseudo-annotations that `ClassifierMonitor` adds to every row of a confusion matrix."""
+
+
+class AnnotationMonitor:
+    """``validation_nll``: mean negative log likelihood of held-out annotations."""
+
+    def __init__(self, module: CrowdModule, batches: AnnotationBatches) -> None:
+        self.module = module
+        self.batches = batches
+
+    @torch.inference_mode()
+    def __call__(self) -> dict[str, float]:
+        """Evaluate the module as it is."""
+        self.module.eval()
+        total, weight = 0.0, 0.0
+        for batch in self.batches.in_order():
+            size = len(batch.labels)
+            total += size * float(crowd_nll(self.module, batch)["nll"])
+            weight += size if batch.weights is None else float(batch.weights.sum())
+        return {"validation_nll": total / weight}
+
+
+class ClassifierMonitor:
+    """``validation_classifier_nll``: NLL of held-out annotations, judging the classifier alone.
+
+    The annotators' confusion matrices are counted, not learnt: the training annotations are counted
+    against the classifier's probabilities, and every row gets `CROWD_PSEUDO_ANNOTATIONS` more,
+    distributed as the crowd's are. Classifiers can therefore be compared whatever annotation model
+    they were trained with.
+
+    Parameters
+    ----------
+    module : CrowdModule
+    features : Features
+    table, held : AnnotationTable
+        Annotations to count, and to explain.
+    """
+
+    def __init__(
+        self, module: CrowdModule, features: Features, table: AnnotationTable, held: AnnotationTable
+    ) -> None:
+        self.module = module
+        self.features = features
+        self.n_annotators, self.n_classes = table.n_annotators, table.n_classes
+        self.instances, place = np.unique(
+            np.concatenate([table.instance, held.instance]), return_inverse=True
+        )
+        table_place, held_place = np.split(place, [table.n_annotations])
+        self.table = _columns(table_place, table, features.device)
+        self.held = _columns(held_place, held, features.device)
+
+    @torch.inference_mode()
+    def __call__(self) -> dict[str, float]:
+        """Evaluate the classifier as it is."""
+        self.module.eval()
+        parts = self.features.batches(torch.from_numpy(self.instances), PREDICT_BATCH)
+        proba = torch.cat([self.module(x).double().softmax(dim=1) for x in parts])
+        confusion = self._confusions(proba)
+        place, annotator, label, weight = self.held
+        likelihood = (proba[place] * confusion[annotator, :, label]).sum(dim=1)
+        nll = -(weight @ likelihood.clamp_min(1e-12).log()) / weight.sum()
+        return {"validation_classifier_nll": float(nll)}
+
+    def _confusions(self, proba: Tensor) -> Tensor:
+        """Confusion matrices, shape (n_annotators, n_classes, n_classes)."""
+        place, annotator, label, weight = self.table
+        counts = proba.new_zeros(self.n_annotators * self.n_classes, self.n_classes)
+        counts.index_add_(0, annotator * self.n_classes + label, proba[place] * weight[:, None])
+        counts = counts.view(self.n_annotators, self.n_classes, -1).transpose(1, 2)
+        # A class that nobody gave stays possible.
+        pooled = counts.sum(dim=0) + 1 / self.n_classes
+        pooled = pooled / pooled.sum(dim=1, keepdim=True)
+        counts = counts + CROWD_PSEUDO_ANNOTATIONS * pooled
+        return counts / counts.sum(dim=2, keepdim=True)
+
+
+def _columns(
+    place: IntArray, table: AnnotationTable, device: torch.device
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Columns of a table as tensors: place of the instance, annotator, label, weight (mean 1)."""
+    annotator, label, weight = (
+        torch.from_numpy(column.astype(kind)).to(device)
+        for column, kind in (
+            (table.annotator, np.int64),
+            (table.label, np.int64),
+            (table.weight / table.weight.mean(), np.float64),
+        )
+    )
+    return torch.from_numpy(place).to(device), annotator, label, weight
+
+
+class Predictor:
+    """Predictions of a network that is in training.
+
+    Parameters
+    ----------
+    module : CrowdModule
+    features : Features
+    batch_size : int
+    decide : callable (proba) -> codes, optional
+        Rule of ``predict``, unless that is the most probable class.
+    rows : integer array of shape (n,), optional
+        The instances to predict; default: all.
+    """
+
+    def __init__(
+        self,
+        module: CrowdModule,
+        features: Features,
+        batch_size: int,
+        decide: Callable[[FloatArray], IntArray] | None = None,
+        rows: IntArray | None = None,
+    ) -> None:
+        self.module = module
+        self.features = features
+        self.batch_size = batch_size
+        self.decide = decide
+        self.rows = torch.from_numpy(np.arange(len(features)) if rows is None else rows)
+
+    @torch.inference_mode()
+    def predicted(self) -> Tensor:
+        """Class codes, shape (n,)."""
+        self.module.eval()
+        parts = [self.module(x) for x in self.features.batches(self.rows, self.batch_size)]
+        logits = torch.cat(parts)
+        if self.decide is None:
+            return logits.argmax(dim=1).cpu()
+        proba = logits.double().softmax(dim=1).cpu().numpy()
+        return torch.from_numpy(self.decide(proba))
+
+    def quietly_predicted(self) -> Tensor:
+        """Class codes, shape (n,); the modules' modes and the random generators are restored."""
+        modes = [(part, part.training) for part in self.module.modules()]
+        # A backbone or a Dataset may draw random numbers even in prediction.
+        with isolated_rng(0, self.features.device):
+            predicted = self.predicted()
+        for part, mode in modes:
+            part.training = mode
+        return predicted
+
+
+class GoldMonitor:
+    """``validation_accuracy``: share of gold labels predicted correctly.
+
+    Parameters
+    ----------
+    predictor : Predictor
+    gold : integer tensor of shape (n,)
+        Class codes.
+    """
+
+    def __init__(self, predictor: Predictor, gold: Tensor) -> None:
+        self.predictor = predictor
+        self.gold = gold
+
+    def __call__(self) -> dict[str, float]:
+        """Evaluate the module as it is."""
+        return {"validation_accuracy": self.accuracy_of(self.predictor.predicted())}
+
+    def accuracy_of(self, predicted: Tensor) -> float:
+        """Share of correct codes."""
+        return float((predicted == self.gold).double().mean())
+
+
+class AgreementMonitor:
+    """``validation_agreement``: `vote_agreement` of the network on held-out instances.
+
+    Parameters
+    ----------
+    predictor : Predictor
+        Of the instances of ``held`` that have annotations, in the order of the table.
+    held : AnnotationTable
+
+    Attributes
+    ----------
+    values : array of shape (n,)
+        The agreement on every instance, after the last evaluation.
+    """
+
+    def __init__(self, predictor: Predictor, held: AnnotationTable) -> None:
+        self.predictor = predictor
+        shares = row_shares(vote_weights(held))
+        self.shares = shares[held.annotations_per_instance() > 0]
+        self.values: FloatArray = np.zeros(len(self.shares))
+
+    def __call__(self) -> dict[str, float]:
+        """Evaluate the module as it is."""
+        codes = self.predictor.predicted().numpy()
+        self.values = self.shares[np.arange(len(codes)), codes]
+        return {"validation_agreement": float(self.values.mean())}
+
+
+class Watcher:
+    """Accuracy and macro-F1 of a gold monitor's predictions, without affecting the training."""
+
+    def __init__(self, name: str, gold: GoldMonitor) -> None:
+        self.name = name
+        self.gold = gold
+
+    def __call__(self) -> dict[str, float]:
+        """Evaluate, leaving the training as it was."""
+        predicted = self.gold.predictor.quietly_predicted()
+        return {
+            f"{self.name}_accuracy": self.gold.accuracy_of(predicted),
+            f"{self.name}_macro_f1": _macro_f1(self.gold.gold.numpy(), predicted.numpy()),
+        }
+
+
+class Follower:
+    """Keeps the predicted classes of `Followed` instances, without affecting the training."""
+
+    def __init__(self, followed: Followed, predictor: Predictor) -> None:
+        self.followed = followed
+        self.predictor = predictor
+
+    def __call__(self) -> dict[str, float]:
+        """Predict; there is nothing to log."""
+        self.followed.codes.append(self.predictor.quietly_predicted().numpy())
+        return {}
+
+
+def _macro_f1(gold: IntArray, predicted: IntArray) -> float:
+    """`manyhands.metrics.macro_f1` of codes, without its checks, which can outlast an epoch."""
+    size = 1 + max(gold.max(), predicted.max())
+    hits = np.bincount(gold[gold == predicted], minlength=size)
+    total = np.bincount(gold, minlength=size) + np.bincount(predicted, minlength=size)
+    return float(np.mean(2.0 * hits[total > 0] / total[total > 0]))

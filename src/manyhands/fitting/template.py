@@ -15,11 +15,10 @@ import torch
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.files import check_writable
-from manyhands.fitting.callbacks import EpochClock, announce, ending_heard, make_predictor
+from manyhands.fitting.callbacks import EpochClock, Follower, announce, ending_heard, make_predictor
 from manyhands.fitting.context import Earlier, Fit, Followed, Watch
 from manyhands.fitting.folds import hold_out_instances
 from manyhands.fitting.length import chosen_length, whole_length
-from manyhands.fitting.monitors import Follower
 from manyhands.fitting.network import Weights, make_module, start_weights
 from manyhands.fitting.parameters import monitored
 from manyhands.fitting.prediction import class_proba

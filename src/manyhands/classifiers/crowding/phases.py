@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from manyhands.classifiers.crowding.adversarial import AdversarialStep
+from manyhands.fitting.callbacks import ClassifierMonitor
 from manyhands.fitting.context import Fit
 from manyhands.fitting.length import whole_length
-from manyhands.fitting.monitors import ClassifierMonitor
 from manyhands.nn import GenerativeCrowdModule
 from manyhands.training import (
     BestState,
