@@ -27,9 +27,9 @@ from manyhands.fitting.reading import (
     read_target,
     refuse_text,
     set_vocabularies,
+    warn_of_telling_columns,
 )
 from manyhands.fitting.scoring import find_annotators
-from manyhands.fitting.telling_columns import warn_of_telling_columns
 from manyhands.fitting.template import set_annotator_attributes
 from manyhands.inference.probability import floored_log
 from manyhands.training import History

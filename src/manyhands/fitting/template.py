@@ -28,8 +28,8 @@ from manyhands.fitting.reading import (
     drop_weightless,
     read_features,
     set_vocabularies,
+    warn_of_telling_columns,
 )
-from manyhands.fitting.telling_columns import warn_of_telling_columns
 from manyhands.functional.ranks import in_first_process, one_fit
 from manyhands.inference.confusion_prior import pool_confusions
 from manyhands.nn import (

@@ -13,7 +13,7 @@ from manyhands.annotations.encoding import encode, missing_mask
 from manyhands.annotations.ids import as_frame, first_and_last
 from manyhands.annotations.sharded import Sharded
 from manyhands.exceptions import AnnotationError, warn_caller
-from manyhands.fitting.telling_columns import equals_class
+from manyhands.fitting.reading import equals_class
 from manyhands.io import Export, GoldFile
 from manyhands.io.gold import nearest
 from manyhands.typing import AnyArray, BoolArray, IntArray

@@ -38,9 +38,9 @@ from manyhands.fitting.reading import (
     read_target,
     set_vocabularies,
     table_of,
+    warn_of_telling_columns,
 )
 from manyhands.fitting.scoring import find_annotators
-from manyhands.fitting.telling_columns import warn_of_telling_columns
 from manyhands.inference.dependence import DEPENDENCE
 from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.inputs import drawn_at_random, gold_codes
