@@ -93,7 +93,7 @@ def test_pilots_neither_train_on_nor_miss_an_instance(
 
         return length.chosen_length(model, table, rng, watched, start)
 
-    monkeypatch.setattr("manyhands.fitting.template.chosen_length", spy)
+    monkeypatch.setattr("manyhands.fitting.run.chosen_length", spy)
     CrowdLayerClassifier(**QUICK, **ONE_FIT).fit(X, A)
     annotated = np.flatnonzero(A.annotations_per_instance())
     assert len(seen) == n_pilots

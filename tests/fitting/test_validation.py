@@ -235,7 +235,7 @@ def test_held_out_instances_lend_no_annotation_to_training(make, monkeypatch):
         return table.take(~leaves), table.take(leaves)
 
     for name in ("hold_out", "hold_out_instances"):
-        monkeypatch.setattr(f"manyhands.fitting.template.{name}", split)
+        monkeypatch.setattr(f"manyhands.fitting.run.{name}", split)
     measure = f"validation_{'nll' if make is RaykarClassifier else 'agreement'}"
     label = np.where(is_held[TABLE.instance], (TABLE.label + 1) % 3, TABLE.label)
     changed = replace(TABLE, label=label.astype(TABLE.label.dtype))

@@ -14,7 +14,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode
 from manyhands.fitting.context import Earlier, Fit
 from manyhands.fitting.latent import SoftTargets
-from manyhands.fitting.template import set_annotator_attributes
+from manyhands.fitting.run import set_annotator_attributes
 from manyhands.inference import MajorityVote
 from manyhands.inference.many_classes import as_dense
 from manyhands.inference.votes import make_votes, vote_shares

@@ -19,7 +19,7 @@ from torch import Tensor
 from manyhands.annotations import AnnotationTable
 from manyhands.decision.rules import apply_rule
 from manyhands.exceptions import all_or_nothing
-from manyhands.fitting import continuing, prediction, scoring, template
+from manyhands.fitting import continuing, prediction, run, scoring
 from manyhands.fitting.callbacks import make_callbacks
 from manyhands.fitting.context import AnyFit, Watch
 from manyhands.fitting.lost_classes import warn_of_lost_classes
@@ -180,7 +180,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
 
     def _balanced(self, table: AnnotationTable, rng: np.random.Generator) -> AnnotationTable:
         """Annotations as the loss uses them: balanced, with weights of mean 1."""
-        return template.balanced(table, self._balance, rng) if self._balances_annotations else table
+        return run.balanced(table, self._balance, rng) if self._balances_annotations else table
 
     def _prepare(self, fit: AnyFit) -> Any:
         """Return the method's own state for this fit, such as aggregated labels."""
@@ -213,7 +213,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
 
     def _belief(self, fit: AnyFit) -> FloatArray:
         """Class probabilities of the annotated training instances, others 0; (n, n_classes)."""
-        return template.annotated_proba(fit, len(self.classes_))
+        return run.annotated_proba(fit, len(self.classes_))
 
     def _specification(self, fit: AnyFit) -> dict[str, str]:
         """What a run and the checkpoint it resumes from must have in common."""
@@ -294,7 +294,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
 
     def _fit(self, X: Any, y: Any, watch: Watch, start: Any) -> AnnotationTable:
         """Read the data and train the network; return the annotations with a positive weight."""
-        return template.fit_network(self, X, y, watch, start)
+        return run.fit_network(self, X, y, watch, start)
 
     partial_fit = continuing.partial_fit
     _go_on, _check_shape = continuing.go_on, continuing.check_shape

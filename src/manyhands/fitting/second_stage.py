@@ -29,8 +29,8 @@ from manyhands.fitting.reading import (
     set_vocabularies,
     warn_of_telling_columns,
 )
+from manyhands.fitting.run import set_annotator_attributes
 from manyhands.fitting.scoring import find_annotators
-from manyhands.fitting.template import set_annotator_attributes
 from manyhands.inference.probability import floored_log
 from manyhands.training import History
 from manyhands.training.seeding import draw_seed, set_random_states
