@@ -61,7 +61,7 @@ from manyhands.datasets import (
     load_sentiment,
 )
 from manyhands.exceptions import LostClassWarning
-from manyhands.fitting.length import AUTO
+from manyhands.fitting.pilots import AUTO
 from manyhands.io import write_atomically
 
 OUT = Path("docs/results/noise_layers.md")

@@ -44,7 +44,7 @@ from manyhands import (
     cross_predict,
 )
 from manyhands.datasets import make_crowd
-from manyhands.fitting.length import BEHIND, ENOUGH, N_FOLDS, earliest, limit
+from manyhands.fitting.pilots import BEHIND, ENOUGH, N_FOLDS, earliest, limit
 from manyhands.metrics import paired_z
 from manyhands.metrics.vote_shares import row_shares, vote_weights
 from manyhands.typing import FloatArray, IntArray

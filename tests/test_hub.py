@@ -48,7 +48,7 @@ def short(monkeypatch):
     """Fit stacks of two members, and parts of methods for few epochs and strengths."""
     monkeypatch.setattr(regression, "STRENGTHS", regression.STRENGTHS[3:6])
     monkeypatch.setattr(automatic, "MANY_FEATURES", 0)
-    monkeypatch.setattr("manyhands.fitting.length.PLAIN_STEPS", 20)
+    monkeypatch.setattr("manyhands.fitting.pilots.PLAIN_STEPS", 20)
 
 
 @functools.cache

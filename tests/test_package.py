@@ -35,7 +35,7 @@ from manyhands.classifiers import (
 )
 from manyhands.classifiers.stacking import automatic
 from manyhands.exceptions import AnnotationError
-from manyhands.fitting import length
+from manyhands.fitting import pilots
 from manyhands.inference import OneCoinDawidSkene
 from manyhands.linear import TunedLogisticRegression, regression
 from manyhands.registry import all_aggregators
@@ -98,9 +98,9 @@ def demo():
 @pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda p: p.name)
 @pytest.mark.filterwarnings("ignore:the best candidate never predicts")  # After two epochs.
 def test_python_in_the_docs_runs(page, demo, monkeypatch):
-    monkeypatch.setattr(length, "PILOT_STEPS", 4)
-    monkeypatch.setattr(length, "LEAST_EPOCHS", 4)
-    monkeypatch.setattr(length, "PLAIN_STEPS", 20)
+    monkeypatch.setattr(pilots, "PILOT_STEPS", 4)
+    monkeypatch.setattr(pilots, "LEAST_EPOCHS", 4)
+    monkeypatch.setattr(pilots, "PLAIN_STEPS", 20)
     monkeypatch.setattr(automatic, "MANY_FEATURES", 0)  # Two members of a stack are enough.
     monkeypatch.setattr(regression, "STRENGTHS", regression.STRENGTHS[3:6])
     monkeypatch.setattr(forecasts, "WORLDS", 1)

@@ -38,7 +38,7 @@ def short(monkeypatch):
     monkeypatch.setattr(automatic, "MANY_FEATURES", 0)
     for name in ("n_rounds", "n_folds"):
         monkeypatch.setitem(CrowdStackingClassifier.__init__.__kwdefaults__, name, 2)
-    monkeypatch.setattr("manyhands.fitting.length.PLAIN_STEPS", 20)
+    monkeypatch.setattr("manyhands.fitting.pilots.PLAIN_STEPS", 20)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -17,7 +17,7 @@ from manyhands.agreement import krippendorff_alpha
 from manyhands.cli import main
 from manyhands.cli.errors import exit_code, message_of
 from manyhands.estimator_checks import make_crowd_problem
-from manyhands.fitting import PROTOCOLS, length
+from manyhands.fitting import PROTOCOLS, pilots
 from manyhands.io import read_annotations
 from manyhands.registry import all_aggregators
 from manyhands.report import planning
@@ -51,7 +51,7 @@ HOSTILE = [
 def short(monkeypatch):
     """Make no forecast, which other tests read, and train parts of methods for few epochs."""
     monkeypatch.setitem(planning.FORESEEN, "annotators", 0)
-    monkeypatch.setattr(length, "PLAIN_STEPS", 20)
+    monkeypatch.setattr(pilots, "PLAIN_STEPS", 20)
 
 
 @pytest.fixture(scope="module")
@@ -515,7 +515,7 @@ def test_demo(home, monkeypatch):
     X, y, table = demo.X_train[:450], demo.y_train[:450], demo.annotations[:450]
     half = replace(demo, X_train=X, y_train=y, annotations=table)
     monkeypatch.setattr("manyhands.jobs.demo.load_demo", lambda: half)
-    monkeypatch.setattr("manyhands.fitting.length.PILOT_STEPS", 120)
+    monkeypatch.setattr("manyhands.fitting.pilots.PILOT_STEPS", 120)
     result = done_json("demo")  # as the README has it: the default folder too
     *networks, stacking, gold = [row["test_accuracy"] for row in result["rows"]]
     assert all(0.8 < found <= gold for found in networks)

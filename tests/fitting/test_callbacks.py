@@ -135,7 +135,7 @@ def test_clones_keep_them_and_saved_models_do_not(tmp_path):
 
 
 def test_pilots_are_not_heard(monkeypatch):
-    monkeypatch.setattr("manyhands.fitting.length.PILOT_STEPS", 16)
+    monkeypatch.setattr("manyhands.fitting.pilots.PILOT_STEPS", 16)
     X, A, _ = make_crowd_problem(n=120)
     diary = Diary()
     model = CrowdLayerClassifier(batch_size=32, random_state=0, callbacks=[diary]).fit(X, A)

@@ -39,7 +39,7 @@ from manyhands.exceptions import (
     NotIdentifiableWarning,
     all_or_nothing,
 )
-from manyhands.fitting import PROTOCOLS, length, training_protocol, with_protocol
+from manyhands.fitting import PROTOCOLS, pilots, training_protocol, with_protocol
 from manyhands.metrics import (
     VOTE_SCORERS,
     annotation_log_likelihood_scorer,
@@ -363,7 +363,7 @@ def test_every_network_takes_every_protocol(_, cls, name):
 
 @pytest.mark.parametrize("name", [name for name in PROTOCOLS if name != "dasc_cifar10h"])
 def test_a_classifier_is_trained_by_it(name, monkeypatch):
-    monkeypatch.setattr(length, "PLAIN_STEPS", 12)
+    monkeypatch.setattr(pilots, "PLAIN_STEPS", 12)
     X, A, _ = make_crowd_problem(n=12)
     model = with_protocol(CrowdLayerClassifier(random_state=0, device="cpu"), name)
     model.fit(X, A)

@@ -29,7 +29,7 @@ from manyhands import (
 )
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
-from manyhands.fitting import continuing, length
+from manyhands.fitting import continuing, pilots
 from manyhands.fitting.context import Earlier
 from manyhands.registry import all_aggregators, all_wrappers
 from tests.classifiers.conftest import FEW_PARTS
@@ -64,7 +64,7 @@ def test_the_length_is_the_share_that_is_new():
 def test_a_short_training_is_repeated_rather_than_continued(monkeypatch):
     """Where pilots find a few epochs, more of them would learn the annotators' mistakes."""
     model = CrowdLayerClassifier(random_state=0, device="cpu", checkpoint="nowhere")
-    monkeypatch.setattr(length, "PLAIN_STEPS", 3)
+    monkeypatch.setattr(pilots, "PLAIN_STEPS", 3)
     model.set_params(checkpoint=None).partial_fit(X[:40], TABLE[:40])
     assert model.n_epochs_ == 3
     model.set_params(checkpoint="nowhere").partial_fit(X[40:], TABLE[40:])
@@ -78,7 +78,7 @@ def test_a_short_training_is_repeated_rather_than_continued(monkeypatch):
 
 @pytest.mark.parametrize("kind", [AggNetClassifier, MaxMIGClassifier])
 def test_methods_that_infer_labels_repeat_small_trainings(kind, monkeypatch):
-    monkeypatch.setattr(length, "PLAIN_STEPS", 6)
+    monkeypatch.setattr(pilots, "PLAIN_STEPS", 6)
     model = continued(kind(random_state=0, device="cpu"))
     assert len(model.history_) == model.n_epochs_ == 6 > continuing.SHORT
     scratch = kind(max_epochs=6, random_state=0, device="cpu").fit(X, TABLE)

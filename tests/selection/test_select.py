@@ -27,7 +27,7 @@ from manyhands import (
     select,
 )
 from manyhands.exceptions import AnnotationError, ModelChoiceWarning
-from manyhands.fitting import length
+from manyhands.fitting import pilots
 from manyhands.metrics import accuracy, paired_z, vote_agreement
 from manyhands.registry import all_classifiers
 from manyhands.selection import criteria, selecting
@@ -416,7 +416,7 @@ def test_a_fold_is_rated_after_the_epoch_that_the_others_choose():
 def short_auto(monkeypatch):
     """``max_epochs="auto"`` means 4 epochs at most, and is looked for in small sets, too."""
     for name, value in {"PILOT_STEPS": 4, "LEAST_EPOCHS": 4, "FEWEST": 9}.items():
-        monkeypatch.setattr(length, name, value)
+        monkeypatch.setattr(pilots, name, value)
 
 
 @pytest.mark.filterwarnings("ignore::manyhands.exceptions.ModelChoiceWarning")
@@ -472,8 +472,8 @@ def test_the_last_epoch_that_auto_looks_at_is_not_trained_again(problem, short_a
 @pytest.mark.parametrize("options", [{"epochs": "last"}, {"fewest": 1000}])
 def test_auto_is_left_to_every_fold(problem, short_auto, monkeypatch, options):
     X, table = problem
-    monkeypatch.setattr(length, "FEWEST", options.pop("fewest", 9))
-    monkeypatch.setattr(length, "PLAIN_STEPS", 6)
+    monkeypatch.setattr(pilots, "FEWEST", options.pop("fewest", 9))
+    monkeypatch.setattr(pilots, "PLAIN_STEPS", 6)
     monkeypatch.setattr(
         selecting, "earliest_epoch", lambda *_: pytest.fail("a number was looked for")
     )
@@ -483,13 +483,13 @@ def test_auto_is_left_to_every_fold(problem, short_auto, monkeypatch, options):
     np.testing.assert_array_equal(found.oof_proba_, cross_predict(model, X, table, cv=2).proba)
 
 
-AUTOMATIC = [cls for _, cls in all_classifiers() if getattr(cls(), "max_epochs", 0) == length.AUTO]
+AUTOMATIC = [cls for _, cls in all_classifiers() if getattr(cls(), "max_epochs", 0) == pilots.AUTO]
 
 
 @pytest.mark.parametrize("cls", AUTOMATIC)
 def test_what_trains_once_has_epochs_to_choose_from_and_nothing_else(cls, problem, short_auto):
     model = cls(device="cpu")
-    n_epochs = length.longest(model, 100)
+    n_epochs = pilots.longest(model, 100)
     model.set_params(max_epochs=1)
     found = cross_predict(model, *problem, cv=2, return_epochs=True)
     assert (found.epochs is None) == (n_epochs is None)

@@ -18,7 +18,7 @@ import manyhands
 from manyhands import CrowdLayerClassifier, DASCClassifier, cross_predict, make_crowd
 from manyhands.cli.processes import DeviceOptions
 from manyhands.exceptions import AnnotationError
-from manyhands.fitting import length
+from manyhands.fitting import pilots
 from manyhands.fitting.reading import take_rows
 from manyhands.functional.ranks import Ranks, working_together
 from manyhands.io.mapped import MappedRows
@@ -109,8 +109,8 @@ def paths(n, folder):
     fit("mapped", np.load(folder / f"mapped{os.environ.get('RANK', '')}.npy", mmap_mode="r"))
     fit("validation", validation=(X, y), patience=2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(length, "PILOT_STEPS", 4)
-        patch.setattr(length, "LEAST_EPOCHS", 4)
+        patch.setattr(pilots, "PILOT_STEPS", 4)
+        patch.setattr(pilots, "LEAST_EPOCHS", 4)
         fit("length", max_epochs="auto", batch_size=128)
     again = fit("fitted again", X=np.zeros_like(X), scaling=None)
     stops = Stops()

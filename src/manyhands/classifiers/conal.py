@@ -19,7 +19,7 @@ from torch import Tensor
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
-from manyhands.fitting.length import AUTO
+from manyhands.fitting.pilots import AUTO
 from manyhands.fitting.restarts import StartsAtIdentity
 from manyhands.nn import CommonNoiseModule, ScaledClassifier
 from manyhands.objectives import common_noise_objective

@@ -16,7 +16,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
-from manyhands.fitting.length import AUTO
+from manyhands.fitting.pilots import AUTO
 from manyhands.fitting.restarts import StartsAtIdentity
 from manyhands.nn import CONNECTIONS, CrowdLayerModule, ScaledClassifier
 

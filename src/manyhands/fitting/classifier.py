@@ -57,7 +57,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         papers. See `manyhands.nn.make_backbone`.
     max_epochs : int or "auto", default="auto"
         "auto": found by pilots, which train on two thirds of the instances and are compared with
-        the annotations of the others after every epoch; see `manyhands.fitting.length`. With
+        the annotations of the others after every epoch; see `manyhands.fitting.pilots`. With
         ``validation``, it is 600 gradient steps, but at least 20 epochs.
     batch_size : int
         Instances per minibatch.

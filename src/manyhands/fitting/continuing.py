@@ -25,8 +25,8 @@ from manyhands.annotations.ids import GIVEN, as_frame, row_ids
 from manyhands.annotations.target import in_order_of_rows
 from manyhands.exceptions import AnnotationError, all_or_nothing, warn_caller
 from manyhands.fitting.context import Earlier, Watch
-from manyhands.fitting.length import AUTO, ENOUGH, whole_length
 from manyhands.fitting.lost_classes import warn_of_lost_classes
+from manyhands.fitting.pilots import AUTO, ENOUGH, whole_length
 from manyhands.fitting.reading import as_target, check_rows, is_dataset, read_features, take_rows
 from manyhands.inference.inputs import check_annotations, holds_nothing, only_new, recode_classes
 from manyhands.typing import AnyArray, IntArray

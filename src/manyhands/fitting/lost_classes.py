@@ -12,7 +12,7 @@ import numpy as np
 
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import LostClassWarning, warn_caller
-from manyhands.fitting.length import AUTO
+from manyhands.fitting.pilots import AUTO
 from manyhands.fitting.reading import take_rows
 from manyhands.typing import IntArray
 

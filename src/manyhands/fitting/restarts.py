@@ -16,8 +16,8 @@ from sklearn.utils import check_random_state
 from manyhands.annotations import AnnotationTable
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Earlier, Watch
-from manyhands.fitting.length import AUTO
 from manyhands.fitting.lost_classes import lost_classes
+from manyhands.fitting.pilots import AUTO
 from manyhands.training import joined
 
 _LOG = logging.getLogger("manyhands")

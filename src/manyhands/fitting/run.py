@@ -18,9 +18,9 @@ from manyhands.files import check_writable
 from manyhands.fitting.callbacks import EpochClock, Follower, announce, ending_heard, make_predictor
 from manyhands.fitting.context import Earlier, Fit, Followed, Watch
 from manyhands.fitting.folds import hold_out_instances
-from manyhands.fitting.length import chosen_length, whole_length
 from manyhands.fitting.network import Weights, make_module, start_weights
 from manyhands.fitting.parameters import monitored
+from manyhands.fitting.pilots import chosen_length, whole_length
 from manyhands.fitting.prediction import class_proba
 from manyhands.fitting.reading import (
     as_target,

@@ -12,7 +12,7 @@ import numpy as np
 
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
-from manyhands.fitting.length import earliest
+from manyhands.fitting.pilots import earliest
 from manyhands.inference.base import BaseAggregator
 from manyhands.metrics import (
     corrected_vote_agreement,

@@ -20,8 +20,8 @@ from manyhands.exceptions import (
     ModelFolderError,
     warn_caller,
 )
-from manyhands.fitting.length import longest
 from manyhands.fitting.lost_classes import quiet_about_lost_classes
+from manyhands.fitting.pilots import longest
 from manyhands.fitting.reading import check_learnable, table_of
 from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.metrics import (

@@ -37,8 +37,8 @@ from manyhands.classifiers.crowding.pretrainer import (
 )
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
-from manyhands.fitting.length import AUTO
 from manyhands.fitting.lost_classes import quiet_about_lost_classes
+from manyhands.fitting.pilots import AUTO
 from manyhands.fitting.prediction import PREDICT_BATCH, device_of, new_annotator_proba
 from manyhands.fitting.reading import read_features
 from manyhands.fitting.scoring import find_annotators

@@ -12,7 +12,7 @@ from torch import Tensor
 from manyhands.classifiers.crowding.adversarial import AdversarialStep
 from manyhands.fitting.callbacks import ClassifierMonitor
 from manyhands.fitting.context import Fit
-from manyhands.fitting.length import whole_length
+from manyhands.fitting.pilots import whole_length
 from manyhands.nn import GenerativeCrowdModule
 from manyhands.training import (
     BestState,

@@ -25,8 +25,8 @@ from manyhands.classifiers.self_training.quality import (
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.context import Earlier, Watch
 from manyhands.fitting.continuing import Seen, gone_on
-from manyhands.fitting.length import AUTO
 from manyhands.fitting.lost_classes import quiet_about_lost_classes
+from manyhands.fitting.pilots import AUTO
 from manyhands.fitting.reading import n_rows, take_rows
 from manyhands.training import History, hold_out
 from manyhands.training.seeding import draw_seed

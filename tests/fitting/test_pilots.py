@@ -18,8 +18,8 @@ from manyhands import (
 )
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import ModelFolderError
-from manyhands.fitting import length
-from manyhands.fitting.length import earliest, limit
+from manyhands.fitting import pilots
+from manyhands.fitting.pilots import earliest, limit
 from manyhands.registry import all_classifiers
 from manyhands.training import Checkpoint
 from tests.classifiers.conftest import FEW_PARTS
@@ -37,8 +37,8 @@ def problem():
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     """Pilots of four epochs."""
-    monkeypatch.setattr(length, "PILOT_STEPS", 4)
-    monkeypatch.setattr(length, "LEAST_EPOCHS", 4)
+    monkeypatch.setattr(pilots, "PILOT_STEPS", 4)
+    monkeypatch.setattr(pilots, "LEAST_EPOCHS", 4)
 
 
 def test_the_earliest_epoch_that_is_not_clearly_behind_is_chosen():
@@ -81,7 +81,7 @@ def test_auto_trains_as_if_its_number_had_been_given(problem):
 def test_pilots_neither_train_on_nor_miss_an_instance(
     problem, monkeypatch, enough, n_pilots, n_predicted
 ):
-    monkeypatch.setattr(length, "ENOUGH", enough)
+    monkeypatch.setattr(pilots, "ENOUGH", enough)
     X, A = problem
     seen = []
 
@@ -91,7 +91,7 @@ def test_pilots_neither_train_on_nor_miss_an_instance(
             assert twin.max_epochs == 4
             return pilot(twin, rest, held)
 
-        return length.chosen_length(model, table, rng, watched, start)
+        return pilots.chosen_length(model, table, rng, watched, start)
 
     monkeypatch.setattr("manyhands.fitting.run.chosen_length", spy)
     CrowdLayerClassifier(**QUICK, **ONE_FIT).fit(X, A)
@@ -105,15 +105,15 @@ def test_pilots_neither_train_on_nor_miss_an_instance(
 
 def test_validation_decides_alone(problem, monkeypatch):
     X, A = problem
-    monkeypatch.setattr(length, "earliest", lambda *_: pytest.fail("a pilot was run"))
+    monkeypatch.setattr(pilots, "earliest", lambda *_: pytest.fail("a pilot was run"))
     model = CrowdLayerClassifier(validation=0.2, **QUICK).fit(X, A)
     assert model.n_epochs_ == len(model.history_) == 4
 
 
 def test_few_instances_have_no_pilot(monkeypatch):
     X, A, _ = make_crowd_problem()
-    assert len(X) < length.FEWEST
-    monkeypatch.setattr(length, "PLAIN_STEPS", 6)
+    assert len(X) < pilots.FEWEST
+    monkeypatch.setattr(pilots, "PLAIN_STEPS", 6)
     model = CrowdLayerClassifier(batch_size=len(X), **QUICK).fit(X, A)
     assert model.n_epochs_ == 6
     model = CrowdLayerClassifier(batch_size=len(X) // 2 + 1, **QUICK).fit(X, A)
@@ -140,8 +140,8 @@ def test_the_start_of_crowding_has_the_pilot(problem):
 @pytest.mark.filterwarnings("ignore:DASCClassifier added no pseudo")
 def test_later_rounds_of_self_training_have_the_number_of_the_first(problem, monkeypatch):
     calls = []
-    plain = length.earliest
-    monkeypatch.setattr(length, "earliest", lambda *a: calls.append(a) or plain(*a))
+    plain = pilots.earliest
+    monkeypatch.setattr(pilots, "earliest", lambda *a: calls.append(a) or plain(*a))
     base = CrowdLayerClassifier(backbone="linear", device="cpu", **ONE_FIT)
     DASCClassifier(base, n_rounds=2, guard=False, random_state=0).fit(*problem)
     assert len(calls) == 1
@@ -159,7 +159,7 @@ def test_epochs_that_no_pilot_can_judge_are_numbers(problem, cls):
 def test_a_fit_from_other_weights_takes_their_number(problem, monkeypatch):
     """These weights may have seen the instances that a pilot would predict."""
     first = CrowdLayerClassifier(**{**QUICK, "max_epochs": 3}).fit(*problem)
-    monkeypatch.setattr(length, "earliest", lambda *_: pytest.fail("a pilot was run"))
+    monkeypatch.setattr(pilots, "earliest", lambda *_: pytest.fail("a pilot was run"))
     assert CrowdLayerClassifier(**QUICK).fit(*problem, start=first).n_epochs_ == 3
 
 
@@ -174,18 +174,18 @@ def test_pilots_do_not_train_the_module_that_a_factory_keeps(problem):
 
 
 def test_a_few_instances_many_times_have_no_pilot(problem, monkeypatch):
-    monkeypatch.setattr(length, "PLAIN_STEPS", 20)
+    monkeypatch.setattr(pilots, "PLAIN_STEPS", 20)
     X, A = problem
     rows = np.repeat(np.arange(2), 75)
     steps = 2
     model = CrowdLayerClassifier(**QUICK).fit(X[rows], A[rows])
-    assert model.n_epochs_ == length.PLAIN_STEPS / steps
+    assert model.n_epochs_ == pilots.PLAIN_STEPS / steps
 
 
 def test_a_killed_run_that_resumes_keeps_its_number_and_runs_no_pilot(
     problem, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(length, "earliest", lambda *_: 3)
+    monkeypatch.setattr(pilots, "earliest", lambda *_: 3)
     whole = CrowdLayerClassifier(**QUICK, **ONE_FIT).fit(*problem)
     model = CrowdLayerClassifier(**QUICK, **ONE_FIT)
     model.set_params(checkpoint=tmp_path / "checkpoint.safetensors")
@@ -200,7 +200,7 @@ def test_a_killed_run_that_resumes_keeps_its_number_and_runs_no_pilot(
     with pytest.raises(KeyboardInterrupt):
         model.fit(*problem)
     monkeypatch.setattr(Checkpoint, "on_epoch_end", write)
-    monkeypatch.setattr(length, "earliest", lambda *_: pytest.fail("a pilot was run"))
+    monkeypatch.setattr(pilots, "earliest", lambda *_: pytest.fail("a pilot was run"))
     model.fit(*problem)
     assert model.n_epochs_ == len(model.history_) == 3
     np.testing.assert_array_equal(model.predict_proba(problem[0]), whole.predict_proba(problem[0]))
