@@ -159,6 +159,6 @@ def load(
     )
     if own is not None:
         return own(folder)
-    from manyhands.fitting.persistence import read_model  # Needs torch.
+    from manyhands.fitting.saved_classifiers import read_model  # Needs torch.
 
     return read_model(folder, registry.get, device=device, backbone=backbone)

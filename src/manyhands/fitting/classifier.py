@@ -26,7 +26,7 @@ from manyhands.fitting.lost_classes import warn_of_lost_classes
 from manyhands.fitting.network import make_adam
 from manyhands.fitting.parameters import SHARED_CONSTRAINTS, check_parameters
 from manyhands.fitting.reading import check_rows, table_of
-from manyhands.fitting.saving import save, specification
+from manyhands.fitting.saved_classifiers import save
 from manyhands.fitting.scoring import find_annotators
 from manyhands.nn import CrowdModule, ScaledClassifier
 from manyhands.objectives import crowd_nll
@@ -217,7 +217,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
 
     def _specification(self, fit: AnyFit) -> dict[str, str]:
         """What a run and the checkpoint it resumes from must have in common."""
-        return specification(self, fit)
+        return run.specification(self, fit)
 
     # -- parameters as they are used ------------------------------------------------------------
 

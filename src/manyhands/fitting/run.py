@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from copy import deepcopy
 from dataclasses import replace
@@ -17,11 +18,12 @@ from manyhands.exceptions import AnnotationError
 from manyhands.files import check_writable
 from manyhands.fitting.callbacks import EpochClock, Follower, announce, ending_heard, make_predictor
 from manyhands.fitting.context import Earlier, Fit, Followed, Watch
+from manyhands.fitting.folders import UNCOMPARED, describe_parameter
 from manyhands.fitting.folds import hold_out_instances
 from manyhands.fitting.network import Weights, make_module, start_weights
 from manyhands.fitting.parameters import monitored
 from manyhands.fitting.pilots import chosen_length, whole_length
-from manyhands.fitting.prediction import class_proba
+from manyhands.fitting.prediction import PREDICT_BATCH, class_proba
 from manyhands.fitting.reading import (
     as_target,
     check_learnable,
@@ -235,6 +237,39 @@ def balanced(
         table = balance.balanced(table, rng)
     weights = table.weights
     return table if weights is None else replace(table, weights=weights / weights.mean())
+
+
+# -- what a run and the checkpoint it resumes from must have in common -----------------------------
+
+
+def specification(model: Any, fit: Fit[Any, Any]) -> dict[str, str]:
+    """Describe the class, the parameters, the data and the network of a fit.
+
+    A Dataset is described only by its length and its first and last items.
+    """
+    parameters = {
+        name: str(describe_parameter(value))
+        for name, value in model.get_params(deep=False).items()
+        if name not in UNCOMPARED
+    }
+    network = hashlib.blake2b(repr(fit.module).encode(), digest_size=8).hexdigest()
+    data = _digest(fit.whole, fit.features)
+    return {"class": type(model).__name__, "data": data, "network": network, **parameters}
+
+
+def _digest(table: AnnotationTable, features: Features) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for column in (table.instance, table.annotator, table.label, table.weight):
+        digest.update(np.ascontiguousarray(column).tobytes())
+    for part in (table.classes, table.annotators):
+        digest.update(repr(part.tolist()).encode())
+    rows = torch.arange(len(features))
+    if features.is_dataset:
+        digest.update(str(len(features)).encode())
+        rows = rows[[0, -1]]
+    for x in features.batches(rows, PREDICT_BATCH):
+        digest.update(x.cpu().numpy().tobytes())
+    return digest.hexdigest()
 
 
 # -- fitted attributes ----------------------------------------------------------------------------

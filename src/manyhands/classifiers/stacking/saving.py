@@ -253,7 +253,7 @@ def _network(description: dict[str, Any], arrays: dict[str, AnyArray]) -> SoftNe
     """Invert `_describe_network`."""
     try:
         from manyhands.classifiers.aggregated import AggregatedClassifier
-        from manyhands.fitting.persistence import read_model
+        from manyhands.fitting.saved_classifiers import read_model
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
