@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import get_tags
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.metaestimators import available_if
@@ -17,12 +17,14 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from manyhands.annotations.digests import InstanceDigests
 from manyhands.exceptions import AnnotationError, all_or_nothing
-from manyhands.fitting import continuing, scoring
 from manyhands.fitting.context import Earlier, Watch
+from manyhands.fitting.continuing import Seen, gone_on, refusal_of
+from manyhands.fitting.crowd_classifier import CrowdClassifier
 from manyhands.fitting.folders import save_members
 from manyhands.fitting.lost_classes import quiet_about_lost_classes, warn_of_lost_classes
 from manyhands.fitting.parameters import refuse_classes
 from manyhands.fitting.reading import SET_WITH_FEATURES, read_target
+from manyhands.fitting.scoring import mean_log_proba, observed_annotations
 from manyhands.inference.probability import floored_log
 from manyhands.training import History
 from manyhands.training.seeding import draw_seed, joined_if_any, set_random_states
@@ -43,7 +45,7 @@ def _members_have(method: str) -> Any:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class AveragedCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class AveragedCrowdClassifier(MetaEstimatorMixin, CrowdClassifier, BaseEstimator):
     """Average the class probabilities of several classifiers: methods, seeds or fold models.
 
     Every member counts the same. `fit` trains them all on the same annotations. `of_fitted`
@@ -197,20 +199,14 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator
             warn_of_lost_classes(self, X, table)
         return self
 
-    partial_fit = continuing.partial_fit
-
     @property
     def _continue_refusal(self) -> str | None:
-        return continuing.refusal_of(
-            "averages", getattr(self, "estimators_", None) or self.clone_estimators()
-        )
+        return refusal_of("averages", getattr(self, "estimators_", None) or self.clone_estimators())
 
-    def _go_on(self, seen: continuing.Seen, earlier: Earlier, watch: Watch | None = None) -> None:
+    def _go_on(self, seen: Seen, earlier: Earlier, watch: Watch | None = None) -> None:
         """Let every member go on, as its own ``partial_fit`` does."""
         with quiet_about_lost_classes():
-            members = [
-                continuing.gone_on(member, seen, earlier, watch) for member in self.estimators_
-            ]
+            members = [gone_on(member, seen, earlier, watch) for member in self.estimators_]
         self._set_fitted(members)
         self.training_instances_ = InstanceDigests.of(seen.table, seen.table)
         warn_of_lost_classes(self, seen.X, seen.table)
@@ -321,8 +317,6 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator
         """
         return self._mean("predict_observed_proba", X, y).astype(np.float32)
 
-    score = scoring.score
-
     @_members_have("predict_observed_proba")  # type: ignore[untyped-decorator]
     def annotation_log_likelihood(self, X: Any, y: Any) -> float:
         """Log likelihood of the observed annotations under the mean probabilities; mean, in nats.
@@ -330,10 +324,10 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator
         Available if all members have ``predict_observed_proba``.
         """
         check_is_fitted(self, "estimators_")
-        table = scoring.observed_annotations(X, y, self.classes_)
+        table = observed_annotations(X, y, self.classes_)
         log_proba = floored_log(self.predict_observed_proba(X, table).astype(np.float64))
         blocks = iter([(np.arange(table.n_annotations), log_proba)])
-        return scoring.mean_log_proba(blocks, table)
+        return mean_log_proba(blocks, table)
 
     # -- saving ---------------------------------------------------------------------------------
 

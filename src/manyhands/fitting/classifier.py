@@ -10,24 +10,28 @@ from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
-from sklearn.base import ClassNamePrefixFeaturesOutMixin as NamedFeatures
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import TransformerTags
+from sklearn.utils._set_output import _wrap_data_with_container
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from manyhands.annotations import AnnotationTable
 from manyhands.decision.rules import apply_rule
 from manyhands.exceptions import all_or_nothing
-from manyhands.fitting import continuing, prediction, run, scoring
+from manyhands.fitting import prediction, run
 from manyhands.fitting.callbacks import make_callbacks
-from manyhands.fitting.context import AnyFit, Watch
+from manyhands.fitting.context import AnyFit, Earlier, Watch
+from manyhands.fitting.continuing import SHORT, Seen, fit_from_scratch
+from manyhands.fitting.crowd_classifier import CrowdClassifier
 from manyhands.fitting.lost_classes import warn_of_lost_classes
 from manyhands.fitting.network import make_adam
 from manyhands.fitting.parameters import SHARED_CONSTRAINTS, check_parameters
-from manyhands.fitting.reading import check_rows, table_of
+from manyhands.fitting.pilots import AUTO, ENOUGH, whole_length
+from manyhands.fitting.reading import check_rows, read_features, table_of
 from manyhands.fitting.saved_classifiers import save
-from manyhands.fitting.scoring import find_annotators
+from manyhands.fitting.scoring import find_annotators, mean_log_proba, observed_annotations
 from manyhands.nn import CrowdModule, ScaledClassifier
 from manyhands.objectives import crowd_nll
 from manyhands.sampling.class_balance import ClassBalance, make_balance
@@ -37,8 +41,8 @@ from manyhands.typing import AnyArray, FloatArray, IntArray
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class BaseCrowdClassifier(  # type: ignore[call-arg]
-    NamedFeatures,
-    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    CrowdClassifier,
     TransformerMixin,
     BaseEstimator,
     auto_wrap_output_keys=None,  # It would undo the available_if of `transform`, which wraps, too.
@@ -132,9 +136,9 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     _start_refusal: ClassVar[str | None] = None
     """Why ``fit(start=...)`` is refused: what replaces the weights. None: it is supported."""
     _continue_refusal: ClassVar[str | None] = None
-    # Whether the mean probability of its labels is about their accuracy (`metrics.levels`).
-    _knows_its_accuracy: ClassVar[bool] = False
     """Why there is no ``partial_fit``. None: there is."""
+    _knows_its_accuracy: ClassVar[bool] = False
+    """Whether the mean probability of its labels is about their accuracy (`metrics.levels`)."""
     _repeats_small_trainings: ClassVar[bool] = False
     """Whether a partial fit of up to 1,000 instances, where pilots cost most, trains anew."""
     _devices_refusal: ClassVar[str | None] = None
@@ -296,8 +300,24 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         """Read the data and train the network; return the annotations with a positive weight."""
         return run.fit_network(self, X, y, watch, start)
 
-    partial_fit = continuing.partial_fit
-    _go_on, _check_shape = continuing.go_on, continuing.check_shape
+    def _go_on(self, seen: Seen, earlier: Earlier, watch: Watch | None = None) -> None:
+        """Train a network on everything seen, from the parameters of an earlier fit.
+
+        Where pilots found its length, a short training is repeated, and one on few instances may
+        be.
+        """
+        self._check_parameters()
+        n_epochs = whole_length(self, earlier.model)
+        repeats = self._repeats_small_trainings and seen.table.n_instances <= ENOUGH
+        if self.max_epochs == AUTO and (n_epochs <= SHORT or repeats):
+            options = {} if watch is None else {"watch": watch}
+            fit_from_scratch(self, seen, options, max_epochs=n_epochs)
+            return
+        table = self._fit(seen.X, seen.table, watch or Watch(), earlier)
+        warn_of_lost_classes(self, seen.X, table)
+
+    def _check_shape(self, X: Any) -> None:
+        read_features(self, X, reset=False)
 
     # -- prediction -----------------------------------------------------------------------------
 
@@ -378,10 +398,32 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         check_is_fitted(self, "module_")
         yield from prediction.observed_log_proba(self, X, table, annotators)
 
-    transform = prediction.transform
-    _n_features_out = property(prediction.embedding_width)
-    score = scoring.score
-    annotation_log_likelihood = scoring.annotation_log_likelihood
+    @available_if(prediction.has_embedding)  # type: ignore[untyped-decorator]
+    def transform(self, X: Any) -> FloatArray:
+        """Embed instances: the backbone's last hidden layer, shape (n_samples, n_embedding).
+
+        A frame if ``set_output`` asks for one.
+        """
+        check_is_fitted(self, "module_")
+        embedded = prediction.apply(self, self.module_.classifier.embed, X).cpu().numpy()
+        return cast(FloatArray, _wrap_data_with_container("transform", embedded, X, self))
+
+    @property
+    def _n_features_out(self) -> int:
+        """Dimension of the embedding, by that of an instance of zeros."""
+        blank = torch.zeros((1, *self.input_shape_), device=prediction.device_of(self))
+        with torch.inference_mode():
+            return int(self.module_.eval().classifier.embed(blank).shape[1])
+
+    def annotation_log_likelihood(self, X: Any, y: Any) -> float:
+        """Mean log likelihood, in nats, of the observed annotations (without pseudo-annotations).
+
+        It rates calibration and the model of the annotators; to choose among models, see `score`.
+        Parameters and errors are those of `predict_observed_proba`.
+        """
+        table = observed_annotations(X, y, self.classes_)
+        columns = find_annotators(self.annotators_, table.annotators, "y's annotators")
+        return mean_log_proba(self._observed_log_proba(X, table, columns[table.annotator]), table)
 
     def save(self, folder: str | Path) -> Path:
         """Write the fitted model into a folder: safetensors and JSON, no pickle.

@@ -1,4 +1,4 @@
-"""``partial_fit`` of classifiers: annotations that come later, and what is kept until then.
+"""What ``partial_fit`` goes on from: annotations that come later, and what is kept until then.
 
 A partial fit trains on everything seen, mostly from the parameters found so far. Training on the
 new annotations alone would forget what was learnt before (``docs/results/partial_fit.md``). When
@@ -12,26 +12,21 @@ import sys
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils.metaestimators import available_if
 
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.encoding import as_values, encode, missing_mask, tidy
 from manyhands.annotations.ids import GIVEN, as_frame, row_ids
 from manyhands.annotations.target import in_order_of_rows
-from manyhands.exceptions import AnnotationError, all_or_nothing, warn_caller
+from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.fitting.context import Earlier, Watch
-from manyhands.fitting.lost_classes import warn_of_lost_classes
-from manyhands.fitting.pilots import AUTO, ENOUGH, whole_length
-from manyhands.fitting.reading import as_target, check_rows, is_dataset, read_features, take_rows
+from manyhands.fitting.reading import as_target, check_rows, is_dataset, take_rows
 from manyhands.inference.inputs import check_annotations, holds_nothing, only_new, recode_classes
 from manyhands.typing import AnyArray, IntArray
-
-T = TypeVar("T")
 
 GROWTH = 2
 """A training from scratch follows when there are so many times the annotations of the last one."""
@@ -55,89 +50,11 @@ class Seen:
     from_scratch: int
 
 
-def _can_continue(model: Any) -> bool:
-    refusal = model._continue_refusal
-    if refusal is not None:
-        raise AttributeError(
-            f"{type(model).__name__} has no partial_fit: it {refusal}; fit it anew on everything"
-        )
-    return True
-
-
-@available_if(_can_continue)  # type: ignore[untyped-decorator]
-def partial_fit(
-    self: T,
-    X: Any,
-    y: Any,
-    *,
-    classes: Any = None,
-    duplicates: Duplicates = "error",
-    watch: Watch | None = None,
-) -> T:
-    """Add annotations, of new instances or of old ones, and go on with the training.
-
-    The first call equals `fit`. Later ones train on everything seen, most methods from the
-    parameters found so far, for fewer epochs, the smaller the share of new annotations. Parameters
-    of new annotators start from the crowd's as a whole. When the annotations have doubled since the
-    last training from scratch, the model is trained from scratch again. ``validation`` and
-    ``checkpoint`` are for the first call. A call that fails leaves the estimator as it was.
-
-    Parameters
-    ----------
-    X : as in `fit`
-        Features of the instances of y. Those of old instances are given again, unchanged.
-    y : as in `fit`
-        The new annotations, matched by id; rows and columns of a matrix are 0, 1, ...
-    classes : array-like of shape (n_classes,), optional
-        In the first call: all classes there will be. Default: those of y. Later calls cannot
-        add any.
-    duplicates : {"error", "last", "keep"}, default="error"
-        A piece given twice is refused, counts once, or counts twice.
-    watch : Watch, optional
-        As in `fit`, for classifiers that take it there.
-
-    Raises
-    ------
-    AnnotationError
-        For the reasons of `fit`; if y holds a class that the first call did not have, X has
-        other features than before, or a pair (such as of a piece given twice) was annotated before.
-
-    Warns
-    -----
-    UserWarning
-        If nothing in y is new in a later call, which then changes nothing.
-
-    Notes
-    -----
-    The model keeps what it was given in ``seen_``, also pickled. `fit` and `save` do not, so the
-    first partial fit after them needs everything again, or warns of fewer annotations.
-    ``labels_`` and ``posterior_`` are in the order in which the calls first gave the instances.
-    """
-    model: Any = self
-    options = {} if watch is None else {"watch": watch}
-    with all_or_nothing(model):
-        if not hasattr(model, "classes_"):
-            table = _first_table(model, X, y, classes)
-            model.fit(X, table, **options)
-            model.seen_ = Seen(X, table, table.n_annotations)
-        elif not holds_nothing(_unmatched(X, y)):
-            seen, share = _with_added(model, X, y, classes, duplicates)
-            if seen is None:
-                return self
-            if seen.table.n_annotations >= GROWTH * seen.from_scratch:
-                seen = replace(seen, from_scratch=seen.table.n_annotations)
-                _fit_from_scratch(model, seen, options)
-            else:
-                model._go_on(seen, Earlier(copy(model), share), **options)
-            model.seen_ = seen
-    return self
-
-
 FOR_THE_FIRST_CALL = {"validation": None, "checkpoint": None}
 """Parameters that a later training from scratch leaves out."""
 
 
-def _fit_from_scratch(model: Any, seen: Seen, options: dict[str, Any], **fixed: Any) -> None:
+def fit_from_scratch(model: Any, seen: Seen, options: dict[str, Any], **fixed: Any) -> None:
     """Fit to everything seen, as if it had come at once; with some parameters ``fixed``."""
     values = FOR_THE_FIRST_CALL | fixed
     given = {name: getattr(model, name) for name in values if hasattr(model, name)}
@@ -158,22 +75,6 @@ where further ones learn the annotators' mistakes, which going on would do.
 """
 
 
-def go_on(model: Any, seen: Seen, earlier: Earlier, watch: Watch | None = None) -> None:
-    """Train a network on everything seen, from the parameters of an earlier fit.
-
-    Where pilots found its length, a short training is repeated, and one on few instances may be.
-    """
-    model._check_parameters()
-    n_epochs = whole_length(model, earlier.model)
-    repeats = model._repeats_small_trainings and seen.table.n_instances <= ENOUGH
-    if model.max_epochs == AUTO and (n_epochs <= SHORT or repeats):
-        options = {} if watch is None else {"watch": watch}
-        _fit_from_scratch(model, seen, options, max_epochs=n_epochs)
-        return
-    table = model._fit(seen.X, seen.table, watch or Watch(), earlier)
-    warn_of_lost_classes(model, seen.X, table)
-
-
 def gone_on(model: Any, seen: Seen, earlier: Earlier, watch: Watch | None = None) -> Any:
     """Return a copy of a fitted classifier that has gone on, for one that consists of it."""
     again = copy(model)
@@ -189,12 +90,7 @@ def refusal_of(does: str, parts: Iterable[Any]) -> str | None:
     return None
 
 
-def check_shape(model: Any, X: Any) -> None:
-    """Refuse features that are not like those of ``fit``."""
-    read_features(model, X, reset=False)
-
-
-def _first_table(model: Any, X: Any, y: Any, classes: Any) -> AnnotationTable:
+def first_table(model: Any, X: Any, y: Any, classes: Any) -> AnnotationTable:
     """Annotations of the first call, over the declared classes."""
     table = _named(X, as_target(X, y, type(model).__name__))
     if classes is None:
@@ -207,7 +103,7 @@ def _first_table(model: Any, X: Any, y: Any, classes: Any) -> AnnotationTable:
     return _over_classes(table, tidy(declared, "classes"), "add them to classes=")
 
 
-def _unmatched(X: Any, y: Any) -> AnnotationTable:
+def unmatched(X: Any, y: Any) -> AnnotationTable:
     """Read a target without a look at its rows of X."""
     return y if isinstance(y, AnnotationTable) else as_table(in_order_of_rows(X, y))
 
@@ -227,7 +123,7 @@ def _over_classes(table: AnnotationTable, classes: AnyArray, mend: str) -> Annot
         raise AnnotationError(f"{error}; {mend}") from error
 
 
-def _with_added(
+def with_added(
     model: Any, X: Any, y: Any, classes: Any, duplicates: Duplicates
 ) -> tuple[Seen | None, float]:
     """Everything seen, with the new part, and the share that is new; None if nothing is."""

@@ -7,9 +7,6 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from sklearn.utils._set_output import _wrap_data_with_container
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from manyhands.annotations import AnnotationTable
@@ -56,24 +53,6 @@ def has_embedding(model: Any) -> bool:
         return hasattr(module.classifier.backbone, "embed")
     spec = model._network
     return spec is None or isinstance(spec, str | dict) or hasattr(spec, "embed")
-
-
-@available_if(has_embedding)  # type: ignore[untyped-decorator]
-def transform(self: Any, X: Any) -> FloatArray:
-    """Embed instances: the backbone's last hidden layer, shape (n_samples, n_embedding).
-
-    A frame if ``set_output`` asks for one.
-    """
-    check_is_fitted(self, "module_")
-    embedded = apply(self, self.module_.classifier.embed, X).cpu().numpy()
-    return cast(FloatArray, _wrap_data_with_container("transform", embedded, X, self))
-
-
-def embedding_width(model: Any) -> int:
-    """Dimension of the embedding of a fitted classifier, by that of an instance of zeros."""
-    blank = torch.zeros((1, *model.input_shape_), device=device_of(model))
-    with torch.inference_mode():
-        return int(model.module_.eval().classifier.embed(blank).shape[1])
 
 
 def class_proba(module: CrowdModule, features: Features, rows: IntArray) -> FloatArray:

@@ -1,4 +1,4 @@
-"""`score` of every classifier: accuracy against gold labels, agreement with annotations."""
+"""What classifiers are scored by: gold labels, observed annotations, and their annotators."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import accuracy_score
-from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import as_values, encode, equal_mask, missing_mask, resolve
@@ -16,51 +14,7 @@ from manyhands.annotations.target import in_order_of_rows, matched
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.fitting.reading import check_rows
 from manyhands.inference.inputs import check_annotations
-from manyhands.metrics.scorers import warn_of_training_instances
-from manyhands.metrics.votes import vote_agreement
 from manyhands.typing import MISSING, AnyArray, FloatArray, IntArray
-
-
-def score(self: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-    """Accuracy against gold labels, or agreement with annotations.
-
-    Parameters
-    ----------
-    X : as in `fit`
-    y : array of shape (n_samples,) with gold labels, for accuracy; or an AnnotationTable or
-        (n_samples, n_annotators) array, for `manyhands.metrics.vote_agreement` of
-        ``predict(X)``: the mean share of an instance's annotations that name its predicted
-        class (pseudo-annotations excluded). ``GridSearchCV`` and ``cross_validate`` maximise
-        the latter where there are no gold labels.
-    sample_weight : array of shape (n_samples,), optional
-        For accuracy only.
-
-    Returns
-    -------
-    float in [0, 1]
-
-    Raises
-    ------
-    AnnotationError
-        If a class was not present in `fit`.
-
-    Warns
-    -----
-    ModelChoiceWarning
-        If there are annotations of instances that the classifier was fitted on. **In sample,
-        agreement means nothing**, because it rewards memorised votes. Such instances have an
-        id of the training table; where ids are nothing but numbers of rows, their annotations
-        must be the same, too. A loaded model does not know its training instances, and never
-        warns.
-    """
-    check_is_fitted(self)
-    if is_gold(y):
-        y = read_gold(X, y, self.classes_)
-        predicted = self.predict(X)
-        return float(accuracy_score(y, predicted, sample_weight=sample_weight))
-    table = observed_annotations(X, y, self.classes_, sample_weight)
-    warn_of_training_instances(self, y, table)
-    return vote_agreement(self.predict(X), table)
 
 
 def is_gold(y: Any) -> bool:
@@ -102,17 +56,6 @@ def observed_annotations(
     table = replace(table.observed, label=codes[table.observed.label], classes=classes)
     check_annotations(table, argument="y")
     return table
-
-
-def annotation_log_likelihood(self: Any, X: Any, y: Any) -> float:
-    """Mean log likelihood, in nats, of the observed annotations (without pseudo-annotations).
-
-    It rates calibration and the model of the annotators; to choose among models, see `score`.
-    Parameters and errors are those of `predict_observed_proba`.
-    """
-    table = observed_annotations(X, y, self.classes_)
-    columns = find_annotators(self.annotators_, table.annotators, "y's annotators")
-    return mean_log_proba(self._observed_log_proba(X, table, columns[table.annotator]), table)
 
 
 def mean_log_proba(blocks: Iterator[tuple[IntArray, FloatArray]], table: AnnotationTable) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
@@ -26,12 +26,12 @@ from manyhands.classifiers.self_training.rounds import (
     run_rounds,
 )
 from manyhands.exceptions import AnnotationError, all_or_nothing
-from manyhands.fitting import continuing
 from manyhands.fitting.context import Earlier, Watch
+from manyhands.fitting.continuing import Seen, refusal_of
+from manyhands.fitting.crowd_classifier import CrowdClassifier
 from manyhands.fitting.lost_classes import warn_of_lost_classes
 from manyhands.fitting.parameters import refuse_classes
 from manyhands.fitting.reading import read_target
-from manyhands.fitting.scoring import score
 from manyhands.sampling.selectors import DistributionAwareSelector, Selector
 from manyhands.training import History, joined
 from manyhands.typing import AnyArray, FloatArray, IntArray
@@ -43,7 +43,7 @@ def _kept_estimator_has(method: str) -> Any:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class BaseSelfTraining(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class BaseSelfTraining(MetaEstimatorMixin, CrowdClassifier, BaseEstimator):
     """Base of classifiers that train another classifier in rounds.
 
     A subclass says what selects the annotations to add, in `_make_selector`. Once fitted, the
@@ -133,14 +133,12 @@ class BaseSelfTraining(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 warn_of_lost_classes(self.estimator_, X, table)
         return self
 
-    partial_fit = continuing.partial_fit
-
     @property
     def _continue_refusal(self) -> str | None:
         estimator = vars(self).get("estimator_") or self.clone_estimator()
-        return continuing.refusal_of("trains", [estimator])
+        return refusal_of("trains", [estimator])
 
-    def _go_on(self, seen: continuing.Seen, earlier: Earlier, watch: Watch | None = None) -> None:
+    def _go_on(self, seen: Seen, earlier: Earlier, watch: Watch | None = None) -> None:
         """Let the kept round's estimator go on, and then have one more round."""
         refuse_classes(self)
         self._validate_params()
@@ -195,8 +193,6 @@ class BaseSelfTraining(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Available if the estimator has the method.
         """
         return cast(FloatArray, self.estimator_.predict_observed_proba(X, y))
-
-    score = score
 
     @_kept_estimator_has("annotation_log_likelihood")  # type: ignore[untyped-decorator]
     def annotation_log_likelihood(self, X: Any, y: Any) -> float:

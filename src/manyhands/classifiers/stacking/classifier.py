@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from sklearn import config_context
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils import gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
@@ -27,8 +27,9 @@ from manyhands.classifiers.stacking.rounds import belief_of, earlier_belief, fit
 from manyhands.classifiers.stacking.saving import read_stack, write_stack
 from manyhands.decision.rules import apply_rule, check_rule
 from manyhands.exceptions import all_or_nothing
-from manyhands.fitting import continuing, scoring
 from manyhands.fitting.context import Earlier
+from manyhands.fitting.continuing import Seen
+from manyhands.fitting.crowd_classifier import CrowdClassifier
 from manyhands.fitting.lost_classes import warn_of_lost_classes
 from manyhands.fitting.parameters import refuse_classes
 from manyhands.fitting.reading import (
@@ -40,7 +41,7 @@ from manyhands.fitting.reading import (
     table_of,
     warn_of_telling_columns,
 )
-from manyhands.fitting.scoring import find_annotators
+from manyhands.fitting.scoring import find_annotators, mean_log_proba, observed_annotations
 from manyhands.inference.dependence import DEPENDENCE
 from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.inputs import drawn_at_random, gold_codes
@@ -52,7 +53,7 @@ ANNOTATIONS_AT_ONCE = 4096
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
+class CrowdStackingClassifier(CrowdClassifier, BaseEstimator):
     r"""Crowd-calibrated stacking: the classifier to start with, without gold labels or tuning.
 
     Several simple classifiers (the members) are fitted to the posterior of the classes, and say of
@@ -321,9 +322,7 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
             set_doubts(self, findings.first.free_shares, annotators_of(findings.rounds.votes))
             warn_of_lost_classes(self, X, table)
 
-    partial_fit = continuing.partial_fit
-
-    def _go_on(self, seen: continuing.Seen, earlier: Earlier, watch: Any = None) -> None:
+    def _go_on(self, seen: Seen, earlier: Earlier, watch: Any = None) -> None:
         self._check_parameters()
         table = drop_weightless(seen.table)
         belief = earlier_belief(earlier.model, table)
@@ -409,14 +408,12 @@ class CrowdStackingClassifier(ClassifierMixin, BaseEstimator):
         """Confusion matrices at these positions; the pooled one for -1, a new annotator."""
         return np.concatenate([self.confusion_, self.pooled_confusion_[None]])[annotators]
 
-    score = scoring.score
-
     def annotation_log_likelihood(self, X: Any, y: Any) -> float:
         """Mean log likelihood, in nats, of the observed annotations."""
         check_is_fitted(self, "stack_")
-        table = scoring.observed_annotations(X, y, self.classes_)
+        table = observed_annotations(X, y, self.classes_)
         log_proba = floored_log(self._observed_proba(X, table))
-        return scoring.mean_log_proba(iter([(np.arange(len(log_proba)), log_proba)]), table)
+        return mean_log_proba(iter([(np.arange(len(log_proba)), log_proba)]), table)
 
     # -- saving ---------------------------------------------------------------------------------
 

@@ -1,0 +1,167 @@
+"""`CrowdClassifier`: what classifiers of every family share (no torch)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from copy import copy
+from dataclasses import replace
+from typing import Any, Self
+
+from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from manyhands.annotations.duplicates import Duplicates
+from manyhands.exceptions import all_or_nothing
+from manyhands.fitting.context import Earlier, Watch
+from manyhands.fitting.continuing import (
+    GROWTH,
+    Seen,
+    first_table,
+    fit_from_scratch,
+    unmatched,
+    with_added,
+)
+from manyhands.fitting.scoring import is_gold, observed_annotations, read_gold
+from manyhands.inference.inputs import holds_nothing
+from manyhands.metrics.scorers import warn_of_training_instances
+from manyhands.metrics.votes import vote_agreement
+
+
+def _can_continue(model: Any) -> bool:
+    refusal = model._continue_refusal
+    if refusal is not None:
+        raise AttributeError(
+            f"{type(model).__name__} has no partial_fit: it {refusal}; fit it anew on everything"
+        )
+    return True
+
+
+class CrowdClassifier(ClassifierMixin):
+    """Base of networks, stacks, averages and self-training: how they are scored and go on.
+
+    A family has ``fit``, ``predict`` and ``predict_proba``, sets ``classes_``, and says in
+    ``_continue_refusal`` why it cannot go on (None: it can), in `_go_on` how it does, and in
+    `_check_shape` which features it refuses.
+    """
+
+    @available_if(_can_continue)  # type: ignore[untyped-decorator]
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        classes: Any = None,
+        duplicates: Duplicates = "error",
+        watch: Watch | None = None,
+    ) -> Self:
+        """Add annotations, of new instances or of old ones, and go on with the training.
+
+        The first call equals `fit`. Later ones train on everything seen, most methods from the
+        parameters found so far, for fewer epochs, the smaller the share of new annotations.
+        Parameters of new annotators start from the crowd's as a whole. When the annotations have
+        doubled since the last training from scratch, the model is trained from scratch again.
+        ``validation`` and ``checkpoint`` are for the first call. A call that fails leaves the
+        estimator as it was.
+
+        Parameters
+        ----------
+        X : as in `fit`
+            Features of the instances of y. Those of old instances are given again, unchanged.
+        y : as in `fit`
+            The new annotations, matched by id; rows and columns of a matrix are 0, 1, ...
+        classes : array-like of shape (n_classes,), optional
+            In the first call: all classes there will be. Default: those of y. Later calls cannot
+            add any.
+        duplicates : {"error", "last", "keep"}, default="error"
+            A piece given twice is refused, counts once, or counts twice.
+        watch : Watch, optional
+            As in `fit`, for classifiers that take it there.
+
+        Raises
+        ------
+        AnnotationError
+            For the reasons of `fit`; if y holds a class that the first call did not have, X has
+            other features than before, or a pair (such as of a piece given twice) was annotated
+            before.
+
+        Warns
+        -----
+        UserWarning
+            If nothing in y is new in a later call, which then changes nothing.
+
+        Notes
+        -----
+        The model keeps what it was given in ``seen_``, also pickled. `fit` and `save` do not, so
+        the first partial fit after them needs everything again, or warns of fewer annotations.
+        ``labels_`` and ``posterior_`` are in the order in which the calls first gave the instances.
+        """
+        model: Any = self
+        options = {} if watch is None else {"watch": watch}
+        with all_or_nothing(model):
+            if not hasattr(model, "classes_"):
+                table = first_table(model, X, y, classes)
+                model.fit(X, table, **options)
+                model.seen_ = Seen(X, table, table.n_annotations)
+            elif not holds_nothing(unmatched(X, y)):
+                seen, share = with_added(model, X, y, classes, duplicates)
+                if seen is None:
+                    return self
+                if seen.table.n_annotations >= GROWTH * seen.from_scratch:
+                    seen = replace(seen, from_scratch=seen.table.n_annotations)
+                    fit_from_scratch(model, seen, options)
+                else:
+                    model._go_on(seen, Earlier(copy(model), share), **options)
+                model.seen_ = seen
+        return self
+
+    @abstractmethod
+    def _go_on(self, seen: Seen, earlier: Earlier, watch: Watch | None = None) -> None:
+        """Train on everything seen, from what an earlier fit has found."""
+
+    @abstractmethod
+    def _check_shape(self, X: Any) -> None:
+        """Refuse features that are not like those of ``fit``."""
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy against gold labels, or agreement with annotations.
+
+        Parameters
+        ----------
+        X : as in `fit`
+        y : array of shape (n_samples,) with gold labels, for accuracy; or an AnnotationTable or
+            (n_samples, n_annotators) array, for `manyhands.metrics.vote_agreement` of
+            ``predict(X)``: the mean share of an instance's annotations that name its predicted
+            class (pseudo-annotations excluded). ``GridSearchCV`` and ``cross_validate`` maximise
+            the latter where there are no gold labels.
+        sample_weight : array of shape (n_samples,), optional
+            For accuracy only.
+
+        Returns
+        -------
+        float in [0, 1]
+
+        Raises
+        ------
+        AnnotationError
+            If a class was not present in `fit`.
+
+        Warns
+        -----
+        ModelChoiceWarning
+            If there are annotations of instances that the classifier was fitted on. **In sample,
+            agreement means nothing**, because it rewards memorised votes. Such instances have an
+            id of the training table; where ids are nothing but numbers of rows, their annotations
+            must be the same, too. A loaded model does not know its training instances, and never
+            warns.
+        """
+        check_is_fitted(self)
+        model: Any = self
+        if is_gold(y):
+            y = read_gold(X, y, model.classes_)
+            predicted = model.predict(X)
+            return float(accuracy_score(y, predicted, sample_weight=sample_weight))
+        table = observed_annotations(X, y, model.classes_, sample_weight)
+        warn_of_training_instances(model, y, table)
+        return vote_agreement(model.predict(X), table)
