@@ -26,7 +26,7 @@ from manyhands import (
     DoctorNetClassifier,
     hub,
 )
-from manyhands.classifiers.stacking import automatic
+from manyhands.classifiers.stacking import members
 from manyhands.displays import ConfusionDisplay
 from manyhands.encoders import TextEncoder
 from manyhands.estimator_checks import make_crowd_problem, quick_clone
@@ -47,7 +47,7 @@ QUICK = {"max_epochs": 2, "random_state": 0, "device": "cpu"}
 def short(monkeypatch):
     """Fit stacks of two members, and parts of methods for few epochs and strengths."""
     monkeypatch.setattr(regression, "STRENGTHS", regression.STRENGTHS[3:6])
-    monkeypatch.setattr(automatic, "MANY_FEATURES", 0)
+    monkeypatch.setattr(members, "MANY_FEATURES", 0)
     monkeypatch.setattr("manyhands.fitting.pilots.PLAIN_STEPS", 20)
 
 

@@ -33,7 +33,7 @@ from manyhands.classifiers import (
     RaykarClassifier,
     SelfTrainingCrowdClassifier,
 )
-from manyhands.classifiers.stacking import automatic
+from manyhands.classifiers.stacking import members
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting import pilots
 from manyhands.inference import OneCoinDawidSkene
@@ -101,7 +101,7 @@ def test_python_in_the_docs_runs(page, demo, monkeypatch):
     monkeypatch.setattr(pilots, "PILOT_STEPS", 4)
     monkeypatch.setattr(pilots, "LEAST_EPOCHS", 4)
     monkeypatch.setattr(pilots, "PLAIN_STEPS", 20)
-    monkeypatch.setattr(automatic, "MANY_FEATURES", 0)  # Two members of a stack are enough.
+    monkeypatch.setattr(members, "MANY_FEATURES", 0)  # Two members of a stack are enough.
     monkeypatch.setattr(regression, "STRENGTHS", regression.STRENGTHS[3:6])
     monkeypatch.setattr(forecasts, "WORLDS", 1)
     monkeypatch.setattr(forecasts, "ROUNDS", 2)

@@ -34,7 +34,8 @@ from manyhands import (
     make_crowd,
     select,
 )
-from manyhands.classifiers.stacking import automatic, crowd, encoding, networks, stack
+from manyhands.classifiers.stacking import crowd, encoding, stack
+from manyhands.classifiers.stacking import members as members_module
 from manyhands.classifiers.stacking.members import as_member
 from manyhands.classifiers.stacking.rounds import fit_rounds
 from manyhands.exceptions import AnnotationError, ModelChoiceWarning, ModelFolderError
@@ -556,15 +557,15 @@ def test_many_rows_use_landmarks(tmp_path):
 def test_very_many_rows_are_streamed(monkeypatch, tmp_path):
     X, y = blobs(n=1600)
     table = make_crowd(y, n_annotators=20, random_state=0)
-    monkeypatch.setattr(automatic, "STREAMED_ROWS", 1000)
+    monkeypatch.setattr(members_module, "STREAMED_ROWS", 1000)
     model = CrowdStackingClassifier(n_landmarks=60, n_rounds=2, random_state=0).fit(X, table)
     assert list(model.member_weights_) == ["rbf standardised", "rbf directions", "linear"]
     assert model.score(X, y) > 0.8
     # Two of its members, with features that are kept.
-    monkeypatch.setattr(automatic, "STREAMED_ROWS", 10_000)
-    kept = automatic.automatic_members(X, 60, 0)[:2]
-    monkeypatch.setattr(automatic, "STREAMED_ROWS", 1000)
-    for before, streamed in zip(kept, automatic.automatic_members(X, 60, 0), strict=False):
+    monkeypatch.setattr(members_module, "STREAMED_ROWS", 10_000)
+    kept = members_module.automatic_members(X, 60, 0)[:2]
+    monkeypatch.setattr(members_module, "STREAMED_ROWS", 1000)
+    for before, streamed in zip(kept, members_module.automatic_members(X, 60, 0), strict=False):
         folds, T = np.arange(1600) % 5, np.eye(3)[y]
         options = [member.fitted_on(X, folds).options(T) for member in (before, streamed)]
         for one, other in zip(*options, strict=True):
@@ -677,7 +678,7 @@ def test_ids_dates_and_gaps_elsewhere_are_refused():
 def test_networks_are_members(tmp_path, monkeypatch):
     import torch
 
-    monkeypatch.setattr(networks, "FEWEST_STEPS", 60)
+    monkeypatch.setattr(members_module, "FEWEST_STEPS", 60)
     X, y = blobs(n=60, spread=0.7)
     table = make_crowd(y, n_annotators=8, random_state=0)
     members = [
@@ -685,7 +686,7 @@ def test_networks_are_members(tmp_path, monkeypatch):
             "module",
             torch.nn.Sequential(torch.nn.Linear(5, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3)),
         ),
-        ("member", networks.SoftNetwork("linear", max_epochs=5)),
+        ("member", members_module.SoftNetwork("linear", max_epochs=5)),
         ("name", "mlp"),
         ("dict", {"name": "mlp", "dropout": 0.2}),
     ]
@@ -700,18 +701,18 @@ def test_networks_are_members(tmp_path, monkeypatch):
 def test_networks_learn_soft_targets():
     """Given constant features, a network says the mean of the targets."""
     T = np.random.default_rng(0).dirichlet(np.ones(3), size=60)
-    table = networks.targets_as_table(T)
-    kept = np.where(T < networks.LEAST_TARGET, 0, T)
+    table = members_module.targets_as_table(T)
+    kept = np.where(T < members_module.LEAST_TARGET, 0, T)
     np.testing.assert_allclose(
         MajorityVote().fit(table).posterior_, kept / kept.sum(axis=1, keepdims=True)
     )
-    member = networks.SoftNetwork("linear", max_epochs=200, random_state=0)
+    member = members_module.SoftNetwork("linear", max_epochs=200, random_state=0)
     proba = np.exp(member.fit(np.ones((60, 2)), T).predict_log_proba(np.ones((1, 2))))
     np.testing.assert_allclose(proba[0], T.mean(axis=0), atol=0.03)
 
 
 def test_images_take_a_network_and_its_embedding(monkeypatch):
-    monkeypatch.setattr(networks, "FEWEST_STEPS", 15)
+    monkeypatch.setattr(members_module, "FEWEST_STEPS", 15)
     rng = np.random.default_rng(0)
     y = np.arange(60) % 2
     X = rng.normal(scale=0.5, size=(60, 1, 8, 8)).astype(np.float32)

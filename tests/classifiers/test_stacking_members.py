@@ -259,10 +259,9 @@ def test_a_loaded_stack_has_its_members_again(blobs, tmp_path):
 
 def test_a_backbone_is_loaded_by_name(blobs, tmp_path, monkeypatch):
     pytest.importorskip("torch")
-    from manyhands.classifiers.stacking import networks
     from manyhands.classifiers.stacking.members import SoftNetwork
 
-    monkeypatch.setattr(networks, "FEWEST_STEPS", 5)
+    monkeypatch.setattr("manyhands.classifiers.stacking.members.FEWEST_STEPS", 5)
     X, table, _ = blobs
     backbone = {"name": "mlp", "hidden": [4]}
     members = [("name", "linear"), ("dict", backbone), ("own", SoftNetwork("linear", max_epochs=1))]

@@ -14,7 +14,7 @@ import typer.testing
 from typer.testing import CliRunner
 
 from manyhands.classifiers import CrowdStackingClassifier
-from manyhands.classifiers.stacking import automatic
+from manyhands.classifiers.stacking import members
 from manyhands.cli.app import app
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.report import planning
@@ -35,7 +35,7 @@ QUICK = [
 def short(monkeypatch):
     """Make no forecast, which other tests read, and fit stacks of two members in two rounds."""
     monkeypatch.setitem(planning.FORESEEN, "annotators", 0)
-    monkeypatch.setattr(automatic, "MANY_FEATURES", 0)
+    monkeypatch.setattr(members, "MANY_FEATURES", 0)
     for name in ("n_rounds", "n_folds"):
         monkeypatch.setitem(CrowdStackingClassifier.__init__.__kwdefaults__, name, 2)
     monkeypatch.setattr("manyhands.fitting.pilots.PLAIN_STEPS", 20)

@@ -11,7 +11,7 @@ import pytest
 
 import manyhands
 from manyhands import AnnotationTable, CrowdStackingClassifier, DawidSkene, load
-from manyhands.classifiers.stacking import automatic
+from manyhands.classifiers.stacking import members
 from manyhands.io import read_annotations, read_export
 from manyhands.io.annotations import read_items
 from manyhands.io.frames import read_frame
@@ -28,7 +28,7 @@ FOLDER = ["annotators.csv", "labels.csv", "model.json", "report.html", "summary.
 def short(monkeypatch):
     """Make no forecast, which takes most of a job's time, unless a test asks for it."""
     monkeypatch.setitem(planning.FORESEEN, "annotators", 0)
-    monkeypatch.setattr(automatic, "MANY_FEATURES", 0)  # Two members of a stack are enough.
+    monkeypatch.setattr(members, "MANY_FEATURES", 0)  # Two members of a stack are enough.
 
 
 @pytest.fixture

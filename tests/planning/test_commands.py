@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from manyhands import CrowdStackingClassifier
-from manyhands.classifiers.stacking import automatic
+from manyhands.classifiers.stacking import members
 from manyhands.encoders import ImageEncoder
 from tests.cli.conftest import done, done_json, read_rows, run, write_csv
 from tests.planning.test_planning import annotated, crowd
@@ -19,7 +19,7 @@ def pilot(tmp_path, monkeypatch):
     """Stand in a folder with a crowd's annotations, gold and features."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr(automatic, "MANY_FEATURES", 0)  # Two members of a stack are enough.
+    monkeypatch.setattr(members, "MANY_FEATURES", 0)  # Two members of a stack are enough.
     for name in ("n_rounds", "n_folds"):
         monkeypatch.setitem(CrowdStackingClassifier.__init__.__kwdefaults__, name, 2)
     y, table = crowd(60, 3, n_annotators=6)
