@@ -120,6 +120,10 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, CrowdClassifier, BaseEstimator
         estimators : sequence of fitted classifiers
             With the same ``classes_``, ``annotators_`` and features.
 
+        Returns
+        -------
+        AveragedCrowdClassifier, fitted
+
         Raises
         ------
         AnnotationError
@@ -177,6 +181,10 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, CrowdClassifier, BaseEstimator
         y : AnnotationTable, or array of shape (n_samples, n_annotators) with -1/NaN missing
         watch : Watch, optional
             Handed on to members whose ``fit`` takes it.
+
+        Returns
+        -------
+        self
 
         Raises
         ------

@@ -154,6 +154,10 @@ def expected_noise(posterior: FloatArray) -> float:
     Parameters
     ----------
     posterior : array of shape (n, n_classes)
+
+    Returns
+    -------
+    float in [0, 1]
     """
     return float(1.0 - posterior.max(axis=1).mean())
 
@@ -203,6 +207,11 @@ def exchange_small_losses(
         Rows of the training data.
     rate : float
         The share left out.
+
+    Returns
+    -------
+    dict
+        The terms ``cross_entropy_1`` and ``cross_entropy_2``.
     """
     own = targets.targets[instances]
     size = n_kept(len(instances), rate)

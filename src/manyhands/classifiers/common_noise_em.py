@@ -263,6 +263,10 @@ def expectation(
     individual : array of shape (n_annotators, n_classes, n_classes)
     floor : float
         Added to the probability of an annotation before taking its logarithm.
+
+    Returns
+    -------
+    Expectation
     """
     of_common = gate[:, None] * common.T[votes.response]
     mixed = of_common + (1 - gate)[:, None] * individual[votes.annotator, :, votes.response]

@@ -160,6 +160,10 @@ class GraphCompleter(BaseEstimator):
             shape (n_samples, *input_shape), or map-style torch Dataset
         y : AnnotationTable, or array of shape (n_samples, n_annotators) with -1/NaN missing
 
+        Returns
+        -------
+        self
+
         Raises
         ------
         AnnotationError
@@ -323,6 +327,10 @@ class AnnotationGraph(NamedTuple):
         rows : integer array of shape (n,)
             The annotated instances, sorted. Nodes are positions in it.
         device : torch.device
+
+        Returns
+        -------
+        AnnotationGraph
         """
         columns = (np.searchsorted(rows, table.instance), table.annotator, table.label)
         parts = (torch.from_numpy(np.array(part, dtype=np.int64)).to(device) for part in columns)

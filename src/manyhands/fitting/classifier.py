@@ -277,6 +277,10 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         start : fitted classifier of this class, optional
             Start from its weights and scaling. It must have the same network, classes, annotators.
 
+        Returns
+        -------
+        self
+
         Raises
         ------
         AnnotationError

@@ -79,6 +79,10 @@ class CrowdClassifier(ClassifierMixin):
         watch : Watch, optional
             As in `fit`, for classifiers that take it there.
 
+        Returns
+        -------
+        self
+
         Raises
         ------
         AnnotationError

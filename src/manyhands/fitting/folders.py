@@ -41,6 +41,11 @@ def write_model(folder: str | Path, description: dict[str, Any], content: bytes)
     content : bytes
         A safetensors file.
 
+    Returns
+    -------
+    Path
+        The folder.
+
     Raises
     ------
     WriteError
@@ -257,6 +262,11 @@ def save_members(
     folder : str or Path
     save : callable
         Writes a member into a folder.
+
+    Returns
+    -------
+    Path
+        The folder.
 
     Raises
     ------

@@ -29,7 +29,7 @@ Confined = Callable[[FloatArray], AnyArray]
 
 
 def instance_units(X: Any, table: AnnotationTable, groups: Any = None) -> IntArray:
-    """Number the units of instances that must be in one fold, shape (n_instances,).
+    """Number the units of instances that must be in one fold.
 
     Parameters
     ----------
@@ -41,6 +41,10 @@ def instance_units(X: Any, table: AnnotationTable, groups: Any = None) -> IntArr
         "equal_rows": instances with equal rows of X are a unit. A sequence names the group of
         every instance, such as the patient or the document; None, NaN or "" means none. What
         shares an id or a group, directly or through others, is one unit.
+
+    Returns
+    -------
+    integer array of shape (n_instances,)
 
     Raises
     ------

@@ -74,6 +74,10 @@ def lost_classes(model: Any, X: Any, table: AnnotationTable) -> IntArray:
     ----------
     model, X, table
         See `warn_of_lost_classes`.
+
+    Returns
+    -------
+    integer array of shape (n_lost,)
     """
     awaited = np.unique(table.observed.label)
     with _torch_undisturbed():  # A Dataset may draw random numbers.

@@ -82,6 +82,11 @@ def grown_weights(model: Any, module: CrowdModule, fit: Fit[Any, Any]) -> Weight
         Made for all annotators.
     fit : Fit
         Its table begins with the annotators that the model knew.
+
+    Returns
+    -------
+    dict of str to tensor
+        A state dict for ``module``.
     """
     earlier = fit.earlier.model if fit.earlier is not None else model
     n_old, n_new = earlier.n_annotators_, model.n_annotators_
@@ -182,6 +187,10 @@ def make_adam(
         For all parameters, or only for the classifier's if ``noise_lr`` is given.
     noise_lr : float or None
         Learning rate of the other parameters, without weight decay.
+
+    Returns
+    -------
+    torch.optim.Adam
     """
     # The fused update halves the time of a step, but torch never chooses it by default.
     fused = next(module.parameters()).device.type in {"cpu", "cuda"}

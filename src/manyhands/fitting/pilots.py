@@ -71,6 +71,10 @@ def chosen_length(
         instances after every epoch.
     start : fitted classifier, optional
         Its weights may know the instances that a pilot would predict, so there is none.
+
+    Returns
+    -------
+    int
     """
     if model.max_epochs != AUTO:
         return int(model.max_epochs)
@@ -102,6 +106,10 @@ def whole_length(model: Any, earlier: Any) -> int:
     model : BaseCrowdClassifier
     earlier : fitted classifier
         Where "auto", or ``validation``, has found a number.
+
+    Returns
+    -------
+    int
     """
     found = getattr(earlier, "best_epoch_", getattr(earlier, "n_epochs_", LEAST_EPOCHS))
     return int(found if model.max_epochs == AUTO else model.max_epochs)
@@ -143,6 +151,10 @@ def earliest(codes: IntArray, shares: FloatArray, behind: float = BEHIND) -> int
         Share of the votes for every class; NaN where there are none.
     behind : float
         Standard errors of the paired differences.
+
+    Returns
+    -------
+    int
     """
     agreement = shares[np.arange(len(shares)), codes]
     best = agreement[np.nanmean(agreement, axis=1).argmax()]

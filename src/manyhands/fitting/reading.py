@@ -81,6 +81,11 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> Any:
     reset : bool
         Whether the estimator is being fitted on X: its shape is then stored rather than checked.
 
+    Returns
+    -------
+    array of shape (n, ...), CSR matrix, MappedRows, Dataset or DataLoader
+        Arrays are float32, or uint8 where they were and have more than two axes.
+
     Raises
     ------
     AnnotationError
@@ -489,6 +494,10 @@ def equals_class(values: AnyArray, classes: AnyArray, votes: FloatArray) -> bool
     values : array of shape (n_instances,)
     classes : array of shape (n_classes,)
     votes : array of shape (n_instances, n_classes)
+
+    Returns
+    -------
+    bool
     """
     rows = np.flatnonzero(votes.any(axis=1))
     # The first rows suffice to pass nearly every column.
@@ -528,6 +537,10 @@ def where_not_finite(estimator: Any, X: Any) -> str:
     ----------
     estimator : classifier
     X : array, sparse matrix or frame of shape (n, ...)
+
+    Returns
+    -------
+    str
     """
     gaps, place = True, ""
     try:

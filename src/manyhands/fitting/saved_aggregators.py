@@ -129,6 +129,10 @@ def read_aggregator(folder: str | Path, find_class: ClassFinder) -> BaseAggregat
     find_class : callable
         `manyhands.registry.get`.
 
+    Returns
+    -------
+    fitted BaseAggregator
+
     Raises
     ------
     ModelFolderError

@@ -129,6 +129,16 @@ def read_model(
         `manyhands.registry.get`: returns the class of a name and, optionally, of a kind, and raises
         `AnnotationError` if there is none.
     device, backbone : as in `manyhands.load`
+
+    Returns
+    -------
+    fitted BaseCrowdClassifier
+
+    Raises
+    ------
+    ModelFolderError
+        If the folder is missing, truncated or altered, or holds a class or a backbone that nobody
+        has given.
     """
     folder = Path(folder)
     description = read_description(folder)

@@ -109,7 +109,7 @@ class AnnotatorHeadsModule(CrowdModule):
         return self.head_log_proba_grid(self.embed(x), annotators)
 
     def expected_confusion(self, batches: Iterable[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
-        """Confusion matrices under the model, shape (R, true, given), in float64.
+        """Confusion matrices under the model.
 
         Row c of annotator r is the mean output of its head over the instances it annotated, each
         weighted by the probability that its true class is c. Rows without mass, and annotators
@@ -119,6 +119,11 @@ class AnnotatorHeadsModule(CrowdModule):
         ----------
         batches : iterable of (x, rows, annotators)
             Instances and the annotators who annotated them.
+
+        Returns
+        -------
+        tensor of shape (R, C, C), [annotator, true, given]
+            In float64; rows sum to 1.
         """
         n_annotators, n_classes = self.bias.shape
         total = self.weight.new_zeros((n_annotators, n_classes, n_classes), dtype=torch.float64)
@@ -192,7 +197,7 @@ class DoctorNetModule(AnnotatorHeadsModule):
     def average_log_proba(
         self, z: Tensor, left_out: Tensor | None = None, *, frozen_heads: bool = False
     ) -> Tensor:
-        """Log of the weighted mean of the heads' probabilities, shape (n, C).
+        """Log of the weighted mean of the heads' probabilities.
 
         This needs every head's output for every instance. If (n, R, C) is large, it is computed
         in blocks of instances and recomputed in the backward pass to save memory.
@@ -203,6 +208,10 @@ class DoctorNetModule(AnnotatorHeadsModule):
         left_out : see `log_weights`
         frozen_heads : bool
             Compute gradients for the weights only, not for the heads.
+
+        Returns
+        -------
+        tensor of shape (n, C)
         """
         log_weights = self.log_weights(left_out).expand(len(z), -1)
         size = max(1, HEAD_ENTRIES // self.bias.numel())

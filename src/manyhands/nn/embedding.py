@@ -150,13 +150,17 @@ class SamplingNetwork(nn.Module):
         self.score = nn.Sequential(*middle, nn.Linear(joint or size * width, 1))
 
     def forward(self, x: Tensor, tuplets: Tensor) -> Tensor:
-        """Hardness of tuplets, shape (m,).
+        """Hardness of tuplets.
 
         Parameters
         ----------
         x : tensor of shape (n, *input_shape)
         tuplets : integer tensor of shape (m, size)
             Rows of x.
+
+        Returns
+        -------
+        tensor of shape (m,)
         """
         embedded: Tensor = self.tower(x)
         hardness: Tensor = self.score(embedded[tuplets].flatten(1))

@@ -148,7 +148,7 @@ class GenerativeCrowdModule(CrowdModule):
         return torch.cat(parts)
 
     def expected_confusion(self, batches: Iterable[Tensor], annotators: Tensor) -> Tensor:
-        """Confusion matrices of r annotators under the generator, shape (r, true, given).
+        """Confusion matrices of r annotators under the generator.
 
         Row c is the mean of the generator's probabilities over the instances, each weighted by
         the classifier's probability that its class is c.
@@ -157,6 +157,10 @@ class GenerativeCrowdModule(CrowdModule):
         ----------
         batches : iterable of tensors (n, *input_shape)
         annotators : integer tensor of shape (r,)
+
+        Returns
+        -------
+        tensor of shape (r, n_classes, n_classes), [annotator, true, given]
         """
         shape = (len(annotators), self.n_classes, self.n_classes)
         total = torch.zeros(shape, dtype=torch.float64, device=annotators.device)
@@ -419,6 +423,10 @@ class AnnotationDiscriminator(nn.Module):
         ----------
         features : tensor of shape (n, n_features)
         rows, annotators : integer tensors of shape (m,)
+
+        Returns
+        -------
+        Pairs
         """
         u, annotator_rows = self.annotator_embedding.embed_distinct(annotators)
         u = self.dropout(normalized_rows(u))

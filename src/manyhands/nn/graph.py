@@ -150,7 +150,7 @@ class GraphCompletionModule(nn.Module):
     def annotation_log_proba(
         self, x: Tensor, edges: AnnotationEdges, instances: Tensor, annotators: Tensor
     ) -> Tensor:
-        """Log probabilities of the annotations of m pairs given other annotations, (m, n_classes).
+        """Log probabilities of the annotations of m pairs given other annotations.
 
         Parameters
         ----------
@@ -158,6 +158,10 @@ class GraphCompletionModule(nn.Module):
         edges : AnnotationEdges
             The given annotations, without those to predict.
         instances, annotators : integer tensors of shape (m,)
+
+        Returns
+        -------
+        tensor of shape (m, n_classes)
         """
         z, w = self(x, edges)
         v = F.embedding(instances, z)

@@ -117,6 +117,10 @@ def is_embedding(mean: Tensor, mean_square: Tensor, least: float) -> bool:
     least : float
         The smallest value of all.
 
+    Returns
+    -------
+    bool
+
     Examples
     --------
     >>> is_embedding(torch.tensor([0.2, 0.3]), torch.tensor([0.2, 0.4]), 0.0)

@@ -59,6 +59,10 @@ class ClassBalance:
         Parameters
         ----------
         counts : array of shape (n_classes,)
+
+        Returns
+        -------
+        array of shape (n_classes,)
         """
         counts = np.asarray(counts, dtype=np.float64)
         seen = counts > 0
@@ -75,7 +79,7 @@ class ClassBalance:
     def factors(
         self, labels: IntArray, n_classes: int, given: FloatArray, rng: np.random.Generator
     ) -> FloatArray:
-        """Factors by which to multiply the weight of each example, shape (m,).
+        """Factors by which to multiply the weight of each example.
 
         Parameters
         ----------
@@ -84,6 +88,10 @@ class ClassBalance:
         given : array of shape (m,)
             Existing weights of the examples; "reweight" and "cb_focal" count with them.
         rng : Generator
+
+        Returns
+        -------
+        array of shape (m,)
         """
         if self.name == "resample":
             return _multiplicities(labels, n_classes, rng)

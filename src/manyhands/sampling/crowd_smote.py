@@ -446,6 +446,10 @@ def annotate(
     rng : RandomState
     by_majority, keep_gaps : bool
         ``annotations="majority"`` and ``gaps="kept"`` of `CrowdSMOTE`.
+
+    Returns
+    -------
+    SyntheticAnnotations
     """
     k = neighbours.shape[1]
     rows, owner = _annotations_of(neighbours, table)

@@ -79,6 +79,10 @@ class Selector(BaseEstimator):
             Held-out annotations over the same vocabularies, on which the model was not trained.
             Their cells are not open, and they do not make an annotator active.
 
+        Returns
+        -------
+        Selection
+
         Raises
         ------
         AnnotationError
@@ -258,6 +262,10 @@ def class_quotas(n_candidates: IntArray, n_select: int) -> IntArray:
         N'_c; a class without candidates gets none.
     n_select : int
         M.
+
+    Returns
+    -------
+    integer array of shape (n_classes,)
 
     Examples
     --------

@@ -84,6 +84,11 @@ def make_criterion(name: str, table: AnnotationTable, posterior: FloatArray) -> 
     table : AnnotationTable
     posterior : array of shape (n_instances, n_classes)
         The Dawid-Skene posterior, for B.
+
+    Returns
+    -------
+    callable (codes) -> array of shape (n_units,)
+        What the mean of is the score of predicted class codes, one value a unit of resampling.
     """
     if name == "balanced":
         return lambda codes: vote_recall(table.classes[codes], table, average=False)
@@ -331,6 +336,10 @@ def find_parting(
         Predicted class codes of every candidate.
     table : AnnotationTable
     posterior : array of shape (n_instances, n_classes)
+
+    Returns
+    -------
+    Parting
     """
     rated = [
         {name: rate(codes) for name, codes in predicted.items()}

@@ -25,7 +25,7 @@ from manyhands.objectives import counterfactual_risk, importance_ratios, self_no
 
 
 def cell_ratios(generator: Generator, log: Log, proba: Tensor, cells: Tensor) -> Tensor:
-    """Importance ratios of the drawn annotations of some cells, shape (len(cells),).
+    """Importance ratios of the drawn annotations of some cells.
 
     Parameters
     ----------
@@ -35,6 +35,10 @@ def cell_ratios(generator: Generator, log: Log, proba: Tensor, cells: Tensor) ->
         The classifier's output, which the generator sees.
     cells : integer tensor
         Positions in the log.
+
+    Returns
+    -------
+    tensor of shape (len(cells),)
     """
     rows, annotators = log.rows[cells], log.annotators[cells]
     log_proba = generator(log.features, proba, rows, annotators, log.noise[cells])
@@ -245,6 +249,11 @@ class Multiplier:
         gradient : RiskGradient
         attempt : callable (learnt, judged, mu) -> tensor
             Importance ratios of the cells ``judged`` after learning from the cells ``learnt``.
+
+        Returns
+        -------
+        float
+            The candidate whose sum of risks is smallest so far.
         """
         cells, cost = gradient.cells, gradient.cost
         instance = gradient.log.rows[cells].unique(return_inverse=True)[1]  # type: ignore[no-untyped-call]

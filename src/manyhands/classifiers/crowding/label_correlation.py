@@ -42,6 +42,10 @@ def label_correlation(counts: FloatArray) -> float:
     ----------
     counts : array of shape (n_classes, n_classes)
         See `label_cooccurrence`.
+
+    Returns
+    -------
+    float
     """
     pairs, n_classes = counts.sum() / 2, int((counts.sum(axis=1) > 0).sum())
     degrees_of_freedom = n_classes * (n_classes - 3) / 2

@@ -194,6 +194,10 @@ def draw_log(
     chunk_size : int
         Cells that the generator computes at once.
 
+    Returns
+    -------
+    Log
+
     Raises
     ------
     DivergenceError

@@ -49,6 +49,10 @@ def make_stages(
     fit : Fit
     objective : callable (module, batch) -> dict of tensors
         Loss terms of the generator's pre-training.
+
+    Returns
+    -------
+    list of Stage
     """
     steps: dict[str, TrainStep] = {}
     # The generator of a Crowd Layer comes from the start, trained.
@@ -93,6 +97,10 @@ def watch_phases(
     ----------
     fit : Fit
     callbacks, best : see `make_callbacks`
+
+    Returns
+    -------
+    callbacks, best : as given
     """
     first: list[Callback] = [AdversarialMeasures(fit.state)]
     if best is not None and best.metric == "validation_nll" and fit.held is not None:

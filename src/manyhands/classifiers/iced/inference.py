@@ -56,13 +56,17 @@ class LabelInference:
         )
 
     def posterior(self, table: AnnotationTable, start: FloatArray | None = None) -> FloatArray:
-        """Infer the class probabilities of all instances, shape (n_instances, n_classes).
+        """Infer the class probabilities of all instances.
 
         Parameters
         ----------
         table : AnnotationTable
         start : array of shape (n_instances, n_classes), optional
             Where EM starts; by default at the vote shares.
+
+        Returns
+        -------
+        array of shape (n_instances, n_classes)
         """
         if self.em is None:
             return majority(table)

@@ -103,6 +103,10 @@ class Synthesis:
             The round, from 0.
         rng : Generator
             Seeds the sampler.
+
+        Returns
+        -------
+        SyntheticInstances
         """
         module = self.module
         module.eval()

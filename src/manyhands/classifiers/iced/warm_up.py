@@ -48,6 +48,11 @@ def warm_up_phases(table: AnnotationTable, groups: IntArray, warm_up: str | None
     groups : integer array of shape (n_instances,)
         See `group_by_certainty`.
     warm_up : {"certainty", "together", "all", None}
+
+    Returns
+    -------
+    list of integer arrays
+        Empty if there is no warm-up, or nothing to learn in it.
     """
     if warm_up is None:
         return []
@@ -82,6 +87,10 @@ def warm_up_stage(
     targets : SoftTargets
         Gets the majority votes of these instances, shared by classes that tie.
     make_step : callable (objective) -> GradientStep
+
+    Returns
+    -------
+    Stage
     """
     instances = np.concatenate(phases)
     votes = np.zeros((fit.table.n_instances, fit.table.n_classes))

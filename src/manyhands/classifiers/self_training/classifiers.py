@@ -109,6 +109,10 @@ class BaseSelfTraining(MetaEstimatorMixin, CrowdClassifier, BaseEstimator):
             Gold labels by which ``history_`` measures the rounds. They are handed on to
             estimators whose ``fit`` takes them.
 
+        Returns
+        -------
+        self
+
         Raises
         ------
         AnnotationError

@@ -79,6 +79,10 @@ class Guard:
             Its parameters are checked by now.
         fit : SelfTraining
             Before its first round.
+
+        Returns
+        -------
+        Guard
         """
         margin = MARGIN if model.guard is True else float(model.guard)
         shares = _vote_shares(fit.table.observed)

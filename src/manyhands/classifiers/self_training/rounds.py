@@ -121,6 +121,10 @@ class SelfTraining:
             Its parameters are checked by now.
         X, table, watch
             See `BaseSelfTraining.fit`.
+
+        Returns
+        -------
+        SelfTraining
         """
         seed = draw_seed(model.random_state)
         rng = np.random.default_rng(seed)
@@ -206,6 +210,10 @@ def run_rounds(model: Any, fit: SelfTraining, allows: Callable[[int], bool]) -> 
         Gets the rounds' history, among others.
     allows : callable
         Whether to train the round of a number; see `manyhands.classifiers.self_training.guard`.
+
+    Returns
+    -------
+    Round
     """
     kept: Round | None = None
     for trained in train_rounds(model, fit, allows):
@@ -258,6 +266,12 @@ def one_more_round(
     model : BaseSelfTraining
     seen, earlier, watch
         See `manyhands.fitting.continuing`.
+
+    Returns
+    -------
+    fit : SelfTraining
+        With the annotations and the history of the round.
+    trained : Round
     """
     before, started = earlier.model, perf_counter()
     rng = np.random.default_rng([draw_seed(model.random_state), seen.table.n_annotations])

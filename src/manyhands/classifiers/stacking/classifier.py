@@ -267,6 +267,10 @@ class CrowdStackingClassifier(CrowdClassifier, BaseEstimator):
         random_gold : sequence of instance ids, or boolean array of shape (n_samples,), optional
             Instances whose known label was drawn at random; as of `DawidSkene.fit`.
 
+        Returns
+        -------
+        self
+
         Raises
         ------
         AnnotationError

@@ -56,6 +56,10 @@ def asked(votes: Votes) -> Votes | None:
     ----------
     votes : Votes
         With abstentions, as the response ``n_classes``.
+
+    Returns
+    -------
+    Votes or None
     """
     abstained = votes.response == votes.n_classes
     if not abstained.any():
@@ -105,6 +109,10 @@ def prior_shrinkage(shares: FloatArray, n_instances: int) -> float:
         Shares of the classes in the votes.
     n_instances : int
         The n above.
+
+    Returns
+    -------
+    float in (0, 1]
     """
     n_classes = len(shares)
     spread = n_classes**2 * float(np.var(shares)) / (n_classes - 1)
@@ -121,6 +129,10 @@ def posterior_with_shares(joint: FloatArray, shares: FloatArray | None) -> Float
     ----------
     joint : array of shape (n, n_classes)
     shares : array of shape (n_classes,) or None
+
+    Returns
+    -------
+    array of shape (n, n_classes)
     """
     top = joint.max(axis=1, keepdims=True)
     joint = np.exp(joint - top)
@@ -182,7 +194,7 @@ def parity(votes: Votes, codes: IntArray, competence: FloatArray) -> float | Non
 
 
 def competences(confusion: FloatArray, shares: FloatArray) -> FloatArray:
-    r"""Each annotator's accuracy beyond chance, from 0 to 1, shape (n_annotators,).
+    r"""Each annotator's accuracy beyond chance, from 0 to 1.
 
     :math:`\beta_r = \max(\sum_c \bar q_c \pi_r[c, c] - 1/C, 0) / (1 - 1/C)`.
 
@@ -191,6 +203,10 @@ def competences(confusion: FloatArray, shares: FloatArray) -> FloatArray:
     confusion : array of shape (n_annotators, n_classes, n_classes)
     shares : array of shape (n_classes,)
         Mean :math:`\bar q` of the posterior.
+
+    Returns
+    -------
+    array of shape (n_annotators,)
     """
     n_classes = len(shares)
     accuracy = np.einsum("c,rcc->r", shares, confusion)

@@ -246,6 +246,10 @@ def read_rows(estimator: Any, X: Any, encoder: AnyEncoder | None, *, reset: bool
         See `manyhands.fitting.reading.read_features`.
     encoder : encoder or None
         None: X needs none.
+
+    Returns
+    -------
+    array of shape (n, ...), or CSR matrix of shape (n, d)
     """
     refuse_no_rows(X)
     if encoder is None:

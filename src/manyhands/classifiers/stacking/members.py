@@ -309,6 +309,10 @@ def compacted(view: Any, predictors: list[Any]) -> tuple[Any, list[Any]]:
     view : transformer or None
     predictors : list
         Of all rounds.
+
+    Returns
+    -------
+    view, predictors : as given, if the view ends in no kernel or a predictor is not linear
     """
     steps = getattr(view, "steps", [])
     mapping = steps[-1][1] if steps else None
@@ -571,6 +575,16 @@ def check_log_proba(name: str, log_proba: Any, shape: tuple[int, int]) -> FloatA
         The member's.
     log_proba : array-like
     shape : (number of rows, number of classes)
+
+    Returns
+    -------
+    array of shape (n_rows, n_classes)
+
+    Raises
+    ------
+    AnnotationError
+        If the shape or the type differs, values are NaN or infinite, a row rules out all classes,
+        or they are probabilities.
     """
     given = np.asarray(log_proba)
     if given.shape != shape:

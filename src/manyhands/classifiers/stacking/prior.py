@@ -37,6 +37,10 @@ def read_class_prior(given: Any, classes: AnyArray, seen: IntArray) -> Any:
     seen : integer array
         Codes of the classes that have annotations.
 
+    Returns
+    -------
+    str, or array of shape (n_seen,) with sum 1
+
     Raises
     ------
     AnnotationError

@@ -140,6 +140,10 @@ def read_out(
         Heeds known labels and known class shares.
     annotating : function from a posterior to log likelihoods
         What abstaining and answering say of the class.
+
+    Returns
+    -------
+    ReadOut
     """
     mean = floored_log(np.exp(log_proba).mean(axis=0))
     away = log_proba - mean

@@ -213,6 +213,10 @@ class Rounds:
         found : Round
         rho : float
             Correlation of the annotators' mistakes (not parity, which step 5 calls rho).
+
+        Returns
+        -------
+        ReadOut
         """
         return read_out(
             self.votes,
@@ -412,6 +416,15 @@ def fit_rounds(
         Whether they were drawn at random.
     later : bool
         Whether the belief is that of an earlier fit, so that a few rounds suffice and all count.
+
+    Returns
+    -------
+    Findings
+
+    Raises
+    ------
+    AnnotationError
+        If a single instance has annotations, or ``class_prior`` is unusable.
     """
     n_rounds = min(LATER_ROUNDS, model.n_rounds) if later else model.n_rounds
     rng = np.random.default_rng(draw_seed(model.random_state))

@@ -81,6 +81,11 @@ def choose_temperature(log_proba: FloatArray, annotated: Annotated) -> tuple[flo
     ----------
     log_proba : array of shape (n, n_classes)
     annotated : Annotated
+
+    Returns
+    -------
+    temperature, log_likelihood : float
+        The latter in nats.
     """
     floored = _floored(log_proba)
     floored -= floored.max(axis=1, keepdims=True)
@@ -101,7 +106,7 @@ def choose_temperature(log_proba: FloatArray, annotated: Annotated) -> tuple[flo
 
 
 def stack_weights(log_probas: FloatArray, annotated: Annotated) -> FloatArray:
-    r"""Weights of the tempered members, shape (n_members,).
+    r"""Weights of the tempered members.
 
     Maximises :math:`\sum_{n,r} \log \sum_c p_{nc} \pi_r[c, a_{nr}] - \sum_m (\log w_m + \log M)^2`
     with :math:`p_n = \mathrm{softmax}(\sum_m w_m l_{nm})`.
@@ -110,6 +115,10 @@ def stack_weights(log_probas: FloatArray, annotated: Annotated) -> FloatArray:
     ----------
     log_probas : array of shape (n_members, n, n_classes)
     annotated : Annotated
+
+    Returns
+    -------
+    array of shape (n_members,)
     """
     log_likelihood = np.log(annotated.likelihood)
     return calibrate(log_probas, log_likelihood, annotated.weight, annotated.instance)

@@ -46,6 +46,10 @@ def make_backbone(spec: Any, input_shape: Sequence[int], n_classes: int) -> nn.M
         Shape of one instance.
     n_classes : int
 
+    Returns
+    -------
+    nn.Module
+
     Raises
     ------
     AnnotationError

@@ -53,7 +53,7 @@ class AggregatorModule(FixedConfusionModule):
         labels: Tensor,
         weights: Tensor | None = None,
     ) -> Tensor:
-        """Log probabilities of the classes of n instances given their annotations, (n, n_classes).
+        """Log probabilities of the classes of n instances given their annotations.
 
         Parameters
         ----------
@@ -62,6 +62,10 @@ class AggregatorModule(FixedConfusionModule):
             One entry per annotation; ``rows`` are below n.
         weights : tensor of shape (m,), optional
             Weight of each annotation.
+
+        Returns
+        -------
+        tensor of shape (n, n_classes)
         """
         evidence = F.embedding(annotators * self.n_classes + labels, self.tables.flatten(0, 1))
         if weights is not None:
