@@ -9,7 +9,7 @@ from torch import nn
 
 import manyhands
 from manyhands import AnnotationTable, ICEDClassifier
-from manyhands.classifiers.iced.rounds import Rounds
+from manyhands.classifiers.iced.rounds import ICEDRounds
 from manyhands.classifiers.iced.warm_up import group_by_certainty, warm_up_phases
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
@@ -189,7 +189,7 @@ def test_images_sparse_features_and_datasets():
 def test_intended_labels_are_forced_and_once_made_instances_stay():
     X, table, _ = imbalanced()
     rounds = []
-    original = Rounds.epoch_batches
+    original = ICEDRounds.epoch_batches
 
     def noted(self, epoch):
         n = self.table.n_instances
@@ -197,7 +197,7 @@ def test_intended_labels_are_forced_and_once_made_instances_stay():
         return original(self, epoch)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Rounds, "epoch_batches", noted)
+        patch.setattr(ICEDRounds, "epoch_batches", noted)
         options = QUICK | {"max_epochs": 3}
         ICEDClassifier(synthetic_labels="intended", **options).fit(X, table)
         assert all((targets == torch.tensor([0.0, 1.0])).all() for _, targets in rounds)

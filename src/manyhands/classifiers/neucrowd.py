@@ -196,7 +196,7 @@ verbose, validation, monitor, patience, checkpoint, callbacks
         top = data.posterior.max(axis=1)
         return np.clip((n_classes * top - 1) / (n_classes - 1), 0.0, 1.0)
 
-    def _batches(self, data: TupletData, epoch: int) -> Iterator[Candidates]:
+    def _batches(self, data: TupletData, epoch: int) -> Iterator[CandidateTuplets]:
         """Yield pools of candidates (Step 1 of Section 3.4 chooses from them)."""
         rng = balancing_rng(epoch, 1)
         weights = self._sampling_weights(data) if epoch and self.safety_aware else None
@@ -207,7 +207,7 @@ verbose, validation, monitor, patience, checkpoint, callbacks
         )
         tuplets = torch.from_numpy(data.tuplets.draw(n_tuplets * pool, rng, weights))
         for part in torch.split(tuplets.to(data.features.device), self.batch_size * pool):
-            yield Candidates(part, len(part) // pool)
+            yield CandidateTuplets(part, len(part) // pool)
         data.facts["probe_nll"] = self._probe_loss(data)
 
     @torch.no_grad()
@@ -325,7 +325,7 @@ class TupletData(EmbeddingData):
         self.tuplets = TupletSampler(self.labels, tuplet_size)
 
 
-class Candidates(NamedTuple):
+class CandidateTuplets(NamedTuple):
     """Tuplets of shape (m, tuplet_size), and how many of them to learn from."""
 
     tuplets: Tensor
@@ -373,7 +373,7 @@ class TupletStep:
         if self.model.reset_optimizer and epoch:
             self.optimizer = self.model._make_optimizer(self.data.module)
 
-    def __call__(self, batch: Candidates) -> dict[str, Tensor]:
+    def __call__(self, batch: CandidateTuplets) -> dict[str, Tensor]:
         """Learn from the hardest candidates, and fit the sampling network (Steps 1 to 3)."""
         self.data.module.train()
         places, tuplets = torch.unique(batch.tuplets, return_inverse=True)

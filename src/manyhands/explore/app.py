@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlencode
 
 from manyhands.exceptions import WriteError, raise_missing_extra
 from manyhands.explore.desk import STATES, Choice, Conflict, Desk
-from manyhands.explore.guard import Guard
+from manyhands.explore.guard import RequestGuard
 from manyhands.explore.inputs import SHOWN, review_sheet, reviewed, shown_on
 from manyhands.explore.plans import Plans
 from manyhands.io.corrections import FIELDS
@@ -65,7 +65,7 @@ FEW: Final = 15
 
 
 def make_app(desk: Desk, token: str, port: int) -> ASGIApp:
-    """Make the application: pages of a desk, behind a `Guard`."""
+    """Make the application: pages of a desk, behind a `RequestGuard`."""
     pages = _Pages(desk)
     routes = [
         Route("/", pages.review),
@@ -81,7 +81,7 @@ def make_app(desk: Desk, token: str, port: int) -> ASGIApp:
         Route("/undo", pages.undo, methods=["POST"]),
     ]
     handlers: Mapping[Any, Any] = {HTTPException: pages.error}
-    return Guard(Starlette(routes=routes, exception_handlers=handlers), token, port)
+    return RequestGuard(Starlette(routes=routes, exception_handlers=handlers), token, port)
 
 
 def serve(desk: Desk, port: int, announce: Callable[[str], object]) -> None:

@@ -32,7 +32,7 @@ HEADERS: Final = {
 READS: Final = ("GET", "HEAD")
 
 
-class Guard:
+class RequestGuard:
     """Refuse what does not come from our own pages, in a browser that was given the token.
 
     A page of another origin, or of another program on this machine, can neither read nor write: it

@@ -29,14 +29,21 @@ from manyhands.inference.base import BaseAggregator
 from manyhands.inference.confusion_em import Parameters
 from manyhands.inference.ebcc import Dirichlets
 from manyhands.inference.gold_corrected import Base, Regression
-from manyhands.inference.history import History
+from manyhands.inference.history import EarlierCounts
 from manyhands.typing import AnyArray
 
-RECORDS = {
-    kind.__name__: kind
-    for kind in (AnnotationTable, InstanceOrder, Parameters, Dirichlets, History, Base, Regression)
+RECORDS: dict[str, type[Any]] = {
+    "AnnotationTable": AnnotationTable,
+    "InstanceOrder": InstanceOrder,
+    "Parameters": Parameters,
+    "Dirichlets": Dirichlets,
+    "History": EarlierCounts,
+    "Base": Base,
+    "Regression": Regression,
 }
-"""Classes, besides aggregators, of what a fitted aggregator keeps."""
+"""Classes, besides aggregators, of what a fitted aggregator keeps, by their names in folders."""
+
+NAMES_IN_FOLDERS = {kind: name for name, kind in RECORDS.items()}
 
 PLAIN = (str, bool, int, float, type(None))
 
@@ -88,10 +95,10 @@ def _describe(value: Any, name: str, keep: Keep) -> Any:
             "parameters": {key: _describe(part, key, keep) for key, part in given.items()},
             "fitted": {key: _describe(part, key, keep) for key, part in state.items()},
         }
-    if is_dataclass(value) and type(value).__name__ in RECORDS:
+    if is_dataclass(value) and type(value) in NAMES_IN_FOLDERS:
         own = {field.name: getattr(value, field.name) for field in fields(value)}
         return {
-            "record": type(value).__name__,
+            "record": NAMES_IN_FOLDERS[type(value)],
             "fields": {key: _describe(part, key, keep) for key, part in own.items()},
         }
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biuf":

@@ -30,7 +30,7 @@ SHAPE = "shape of "
 """Begins the name of an entry that gives the shape of a table in a file of its own."""
 
 
-class Checkpoint:
+class FitCheckpoint:
     """No checkpoint: nothing is saved, and there is nothing to resume."""
 
     def load(self, stage: str) -> dict[str, AnyArray] | None:
@@ -44,10 +44,10 @@ class Checkpoint:
         """Remove all states, as the fit is complete."""
 
 
-NO_CHECKPOINT = Checkpoint()
+NO_CHECKPOINT = FitCheckpoint()
 
 
-class FolderCheckpoint(Checkpoint):
+class FolderCheckpoint(FitCheckpoint):
     """States in a folder, one file per stage, each written atomically.
 
     Parameters

@@ -94,7 +94,7 @@ class Parameters:
 
 
 @dataclass(frozen=True)
-class Run:
+class ConfusionRun:
     """Result of EM.
 
     Attributes
@@ -166,7 +166,7 @@ class ConfusionEM:
         correction: Correction | None = None,
         counted: tuple[EMCounts, Callable[[], EMCounts]] | None = None,
         sufficient: float = np.inf,
-    ) -> Run:
+    ) -> ConfusionRun:
         """Run EM from a posterior over the classes, shape (n, C).
 
         Parameters
@@ -211,8 +211,8 @@ class ConfusionEM:
             counts, history = expect(parameters)[0], saved["history"].tolist()
         enough = self.tol * votes.total_weight
 
-        def found() -> Run:
-            run = Run(
+        def found() -> ConfusionRun:
+            run = ConfusionRun(
                 parameters,
                 counts,
                 vote_counts,
@@ -282,7 +282,7 @@ class ConfusionEM:
             self._constrained(further(*priors), classes), map_rows(further, *responses)
         )
 
-    def _evidence(self, votes: AllVotes, run: Run) -> float:
+    def _evidence(self, votes: AllVotes, run: ConfusionRun) -> float:
         """Lower bound on the log evidence of the annotations, confusion matrices integrated out.
 
         The variational Bayes bound at EM's posterior [2]_: E log p(states) + entropy of the
@@ -334,9 +334,9 @@ class Fits:
     ) -> None:
         self.em, self.votes, self.shards, self.start = em, votes, shards, start
         self.stage = stage or stage_of(1)
-        self._runs: dict[int, Run] = {}
+        self._runs: dict[int, ConfusionRun] = {}
 
-    def run(self, n_subtypes: int = 1) -> Run:
+    def run(self, n_subtypes: int = 1) -> ConfusionRun:
         """Return the fit with a number of subtypes; one that was made before is not made again."""
         if n_subtypes not in self._runs:
             if n_subtypes == 1:
@@ -361,7 +361,7 @@ class Fits:
         crowd = OneCoin(AgreementCounts.of(self.votes, self._counted[0]))
         return crowd if crowd.is_skewed else None
 
-    def _without_subtypes(self) -> Run:
+    def _without_subtypes(self) -> ConfusionRun:
         first = partial(
             self.em.run,
             *(self.votes, self.shards, self.start),
@@ -398,7 +398,7 @@ class Fits:
         name: str,
         strength: float | str | None = None,
         **options: Any,
-    ) -> Run:
+    ) -> ConfusionRun:
         em = self._of_strength(strength)
         start = self._start(em, correction)
         counted = self._counted[0], partial(total_em_counts, self.shards, start)
@@ -410,7 +410,7 @@ class Fits:
             **options,
         )
 
-    def _with_subtypes(self, n_subtypes: int) -> Run:
+    def _with_subtypes(self, n_subtypes: int) -> ConfusionRun:
         start = self.start
         correction = None if self._crowd is None else self.run().correction
         if correction is not None:
@@ -454,7 +454,7 @@ class OwnRemoved:
     out.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: ConfusionRun) -> None:
         self.run = run
         self.counts = map_rows(np.add, run.counts.confusion, run.pseudo_counts)
         self.row = map_rows(_row_sums, self.counts)

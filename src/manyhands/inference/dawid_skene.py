@@ -17,7 +17,13 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from manyhands.inference.annotator_tables import as_array, map_rows
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
-from manyhands.inference.confusion_em import ConfusionEM, Fits, OwnRemoved, Run, posterior_of
+from manyhands.inference.confusion_em import (
+    ConfusionEM,
+    ConfusionRun,
+    Fits,
+    OwnRemoved,
+    posterior_of,
+)
 from manyhands.inference.confusion_prior import ConfusionPrior
 from manyhands.inference.confusions import normalise_joint
 from manyhands.inference.dependence import (
@@ -230,7 +236,12 @@ class DawidSkene(TakesHistory):
         return (1, 2) if prior.is_used and is_needed else (1,)
 
     def _read_out(
-        self, votes: AllVotes, shards: Iterable[Votes], run: Run, found: Dependence, out: FloatArray
+        self,
+        votes: AllVotes,
+        shards: Iterable[Votes],
+        run: ConfusionRun,
+        found: Dependence,
+        out: FloatArray,
     ) -> None:
         """Set the posterior, which is written into ``out``."""
         joint = OwnRemoved(run)

@@ -41,10 +41,10 @@ from sklearn.utils._param_validation import StrOptions
 from manyhands.inference.class_shares import AgreementCounts, Correction
 from manyhands.inference.confusion_em import (
     ConfusionEM,
+    ConfusionRun,
     Fits,
     OwnRemoved,
     Parameters,
-    Run,
 )
 from manyhands.inference.confusion_prior import ConfusionPrior, with_history
 from manyhands.inference.confusions import EMCounts, count_votes, em_counts, expect_and_count
@@ -155,7 +155,7 @@ def dependence_of(
     return refine(estimate(answers, run, DEFAULT_EM), answers, OwnRemoved(run), known)
 
 
-def estimate(votes: AllVotes, run: Run, em: ConfusionEM) -> Dependence:
+def estimate(votes: AllVotes, run: ConfusionRun, em: ConfusionEM) -> Dependence:
     """Estimate the dependence between annotators from a fit without subtypes, and the prior."""
     if not _is_measurable(votes):
         return UNKNOWN
@@ -167,7 +167,7 @@ def estimate(votes: AllVotes, run: Run, em: ConfusionEM) -> Dependence:
     return Dependence(in_range, float((precision + prior) ** -0.5), is_plausible)
 
 
-def measure(votes: AllVotes, run: Run, em: ConfusionEM) -> tuple[float, float]:
+def measure(votes: AllVotes, run: ConfusionRun, em: ConfusionEM) -> tuple[float, float]:
     """Estimate rho and its standard error, infinite if the annotations say nothing about it.
 
     The random numbers are always the same, so that the same table gives the same estimate.
@@ -303,7 +303,7 @@ class _Fitted:
     correction: Correction | None
 
     @classmethod
-    def of(cls, votes: AllVotes, sample: Votes, run: Run) -> tuple[_Fitted, FloatArray]:
+    def of(cls, votes: AllVotes, sample: Votes, run: ConfusionRun) -> tuple[_Fitted, FloatArray]:
         """Return the fit, and the sample's posterior under it."""
         parameters, responses = run.parameters, run.parameters.responses
         if votes.n_responses > votes.n_classes or not isinstance(responses, np.ndarray):

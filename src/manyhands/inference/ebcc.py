@@ -176,7 +176,7 @@ class EBCC(BaseAggregator):
         codes = annotator_codes(votes.answers, start)
         bounds: list[float] = []
 
-        def runs() -> Iterator[Run]:
+        def runs() -> Iterator[EBCCRun]:
             for _ in range(self.n_restarts):
                 waves = draw_waves(self.n_subtypes, rng)
                 split = partial(random_split, codes=codes, waves=waves)
@@ -200,7 +200,7 @@ class EBCC(BaseAggregator):
                 "responses; lower n_subtypes, or use IBCC or OneCoinDawidSkene"
             )
 
-    def _run(self, shards: list[Votes], counts: EMCounts, prior: Dirichlets) -> Run:
+    def _run(self, shards: list[Votes], counts: EMCounts, prior: Dirichlets) -> EBCCRun:
         """Update the Dirichlets and the posterior in turn until the lower bound settles."""
         enough = self.tol * sum(shard.total_weight for shard in shards)
         history: list[float] = []
@@ -211,9 +211,9 @@ class EBCC(BaseAggregator):
             history.append(counts.log_likelihood - dirichlets.divergence(prior, logs))
             if has_settled(history, enough):
                 break
-        return Run(dirichlets, history)
+        return EBCCRun(dirichlets, history)
 
-    def _set_attributes(self, run: Run, n_classes: int) -> None:
+    def _set_attributes(self, run: EBCCRun, n_classes: int) -> None:
         self._dirichlets = run.dirichlets
         self.class_prior_ = normalise_rows(run.dirichlets.classes)
         self.subtype_weight_ = normalise_rows(run.dirichlets.subtypes)
@@ -299,7 +299,7 @@ class Dirichlets:
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class EBCCRun:
     """Result of one restart, and its lower bound after each iteration."""
 
     dirichlets: Dirichlets

@@ -25,7 +25,7 @@ COLUMNS = ("annotator", "true", "given", "count")
 
 
 @dataclass(frozen=True, eq=False)
-class History:
+class EarlierCounts:
     """Counts of earlier annotations.
 
     Attributes
@@ -64,7 +64,7 @@ class TakesHistory(BaseAggregator):
     abstentions: str = "ignore"
     """Whether abstentions are modelled; without the parameter they are not."""
 
-    _history: History | None = None
+    _history: EarlierCounts | None = None
 
     def fit(
         self,
@@ -130,7 +130,7 @@ class TakesHistory(BaseAggregator):
         return replace(votes, history=self._history.of(table.annotators))
 
 
-def as_history(history: Any, classes: AnyArray) -> History:
+def as_history(history: Any, classes: AnyArray) -> EarlierCounts:
     """Read what ``fit(history=)`` accepts, over the given classes."""
     if isinstance(history, BaseAggregator):
         return _from_fit(history, classes)
@@ -139,7 +139,7 @@ def as_history(history: Any, classes: AnyArray) -> History:
     return _from_rows(history, classes)
 
 
-def _from_arrays(history: Mapping[Any, Any], n_classes: int) -> History:
+def _from_arrays(history: Mapping[Any, Any], n_classes: int) -> EarlierCounts:
     shape = (n_classes, n_classes)
     counts = np.zeros((len(history), *shape))
     for row, (annotator, values) in zip(counts, history.items(), strict=True):
@@ -154,7 +154,7 @@ def _from_arrays(history: Mapping[Any, Any], n_classes: int) -> History:
     return _summed(list(history), counts)
 
 
-def _from_rows(history: Any, classes: AnyArray) -> History:
+def _from_rows(history: Any, classes: AnyArray) -> EarlierCounts:
     frame = as_frame(history)
     if frame is not None:
         missing = [name for name in COLUMNS if name not in frame.columns]
@@ -181,7 +181,7 @@ def _from_rows(history: Any, classes: AnyArray) -> History:
     return _summed(annotators, counts)
 
 
-def _from_fit(model: BaseAggregator, classes: AnyArray) -> History:
+def _from_fit(model: BaseAggregator, classes: AnyArray) -> EarlierCounts:
     """Expected counts of an aggregator, with its own history."""
     check_is_fitted(model, "posterior_")
     counts = total_em_counts(model._fitted_votes().shards(), model.posterior_).confusion
@@ -217,15 +217,15 @@ def _checked(counts: AnyArray, annotators: list[Any]) -> FloatArray:
     return numbers
 
 
-def _summed(annotators: list[Any], counts: FloatArray) -> History:
+def _summed(annotators: list[Any], counts: FloatArray) -> EarlierCounts:
     """Sum the counts of the rows of each annotator."""
     codes, ids = encode(annotators, None, argument="history", vocabulary_name="annotators")
     total = np.zeros((len(ids), *counts.shape[1:]))
     np.add.at(total, codes, counts)
-    return History(ids, total)
+    return EarlierCounts(ids, total)
 
 
-def _warn_of_absent(history: History, annotators: AnyArray) -> None:
+def _warn_of_absent(history: EarlierCounts, annotators: AnyArray) -> None:
     if not history.counts.any():
         return
     absent = history.annotators[history.places(annotators) < 0]

@@ -176,7 +176,7 @@ class MACE(BaseAggregator):
         is_estimated = self.class_prior == "estimated"
         classes = known_prior(votes, start) if is_estimated else uniform_prior(votes)
 
-        def runs() -> Iterator[Run]:
+        def runs() -> Iterator[MACERun]:
             yield self._run(votes, shards, given, _first_fractions(votes) * agreed, classes, 0)
             for number in range(1, self.n_restarts):
                 fractions = _random_fractions(expected_accuracy(votes, start), rng)
@@ -209,7 +209,7 @@ class MACE(BaseAggregator):
         known: FloatArray,
         classes: FloatArray,
         number: int,
-    ) -> Run:
+    ) -> MACERun:
         """Iterate from the counts of annotations given and expected to be known, both (R, C).
 
         ``classes`` (C,) are the expected shares of the classes. The checkpoint of restart
@@ -231,7 +231,7 @@ class MACE(BaseAggregator):
             if self.class_prior == "estimated":
                 classes = expected.classes
             votes.checkpoint.save(stage, known=known, classes=classes, history=history)
-        return Run(annotators, prior, history)
+        return MACERun(annotators, prior, history)
 
     def _m_step(self, known: FloatArray, given: FloatArray) -> Annotators:
         """Fit the annotators to the expected counts of known annotations; the rest are spam."""
@@ -291,7 +291,7 @@ class Annotators:
 
 
 @dataclass(frozen=True)
-class Run:
+class MACERun:
     """Result of one run: annotators, class prior (C,), and objective after each iteration."""
 
     annotators: Annotators

@@ -25,7 +25,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.sharded import is_sharded
 from manyhands.decision.labels import entries, pick
 from manyhands.inference.annotator_tables import LargeTables, pairs_of
-from manyhands.inference.checkpoints import NO_CHECKPOINT, Checkpoint
+from manyhands.inference.checkpoints import NO_CHECKPOINT, FitCheckpoint
 from manyhands.inference.families import abstention_weights, family_codes, family_weights
 from manyhands.inference.probability import normalise_rows
 from manyhands.typing import AnyArray, FloatArray, IntArray
@@ -196,7 +196,7 @@ class AllVotes(Protocol):
         """Counts of earlier annotations, (R, C, C)."""
 
     @property
-    def checkpoint(self) -> Checkpoint:
+    def checkpoint(self) -> FitCheckpoint:
         """Where parameters are saved."""
 
     @property
@@ -270,7 +270,7 @@ class Votes:
     """Counts of the annotators' earlier annotations [annotator, true, given], (R, C, C)."""
     ones: FloatArray | None = None
     """Array of ones, shared by the matrices of all shards."""
-    checkpoint: Checkpoint = NO_CHECKPOINT
+    checkpoint: FitCheckpoint = NO_CHECKPOINT
     """Where the parameters of every iteration are saved."""
     tables: LargeTables | None = None
     """Where tables by annotator are made that do not fit in memory, if so."""

@@ -115,7 +115,7 @@ class WorkerClustering(BaseAggregator):
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
         shards = votes.shards()
 
-        def runs() -> Iterator[Run]:
+        def runs() -> Iterator[ClusteringRun]:
             yield self._run(votes, shards, start)
             yield self._run(votes, shards, posterior_by_messages(votes))
 
@@ -134,7 +134,7 @@ class WorkerClustering(BaseAggregator):
         self.log_likelihood_ = np.array(kept.history)
         self.n_iter_ = len(kept.history)
 
-    def _run(self, votes: Votes, shards: list[Votes], start: FloatArray) -> Run:
+    def _run(self, votes: Votes, shards: list[Votes], start: FloatArray) -> ClusteringRun:
         """Iterate from a posterior over the classes, shape (n, C)."""
         counts = total_em_counts(shards, start)
         active = np.bincount(votes.annotator, minlength=votes.n_annotators) > 0
@@ -153,7 +153,7 @@ class WorkerClustering(BaseAggregator):
             history.append(counts.log_likelihood + bound)
             if has_settled(history, self.tol * votes.total_weight):
                 break
-        return Run(prior, weight, members, clusters, history)
+        return ClusteringRun(prior, weight, members, clusters, history)
 
     def _posterior(self, votes: Votes) -> FloatArray:
         out = np.empty((votes.n_instances, votes.n_classes))
@@ -175,7 +175,7 @@ def _fill(
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class ClusteringRun:
     """Result of one run, and its lower bound after each iteration.
 
     Attributes

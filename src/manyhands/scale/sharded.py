@@ -19,7 +19,7 @@ from manyhands.annotations.table import AnnotationTable
 from manyhands.decision.labels import BLOCK, pick
 from manyhands.exceptions import WriteError
 from manyhands.files import explain, reserve
-from manyhands.inference.checkpoints import NO_CHECKPOINT, Checkpoint
+from manyhands.inference.checkpoints import NO_CHECKPOINT, FitCheckpoint
 from manyhands.inference.votes import SHARD, Counts, Votes, grown, make_votes, sum_over_shards
 from manyhands.io.mapped import release
 from manyhands.scale import annotator_blocks
@@ -225,7 +225,7 @@ class StoredVotes:
     abstentions: bool = False
     weights: bool = True
     history: FloatArray | None = None
-    checkpoint: Checkpoint = NO_CHECKPOINT
+    checkpoint: FitCheckpoint = NO_CHECKPOINT
     engine: Cluster | None = None
     in_blocks: bool | None = None
     """Whether tables by annotator are on disk; by default, if they are large."""

@@ -17,7 +17,7 @@ import torch
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from manyhands.classifiers.iced.inference import LabelInference, majority
-from manyhands.classifiers.iced.rounds import RoundOptions, Rounds, RoundStep
+from manyhands.classifiers.iced.rounds import ICEDRounds, RoundOptions, RoundStep
 from manyhands.classifiers.iced.synthesis import Synthesis
 from manyhands.classifiers.iced.warm_up import (
     WARM_UPS,
@@ -38,7 +38,7 @@ from manyhands.sampling import FewCandidatesWarning
 from manyhands.training import GradientStep, Stage
 from manyhands.typing import FloatArray
 
-ICEDFit = Fit[SynthesisModule, Rounds]
+ICEDFit = Fit[SynthesisModule, ICEDRounds]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -271,7 +271,7 @@ verbose, validation, monitor, patience, checkpoint, callbacks
             self.synthesis_ or "input",
         )
 
-    def _prepare(self, fit: ICEDFit) -> Rounds:
+    def _prepare(self, fit: ICEDFit) -> ICEDRounds:
         if self.warm_up and self.warm_up_batch_size < 2 and has_batch_norm(fit.module):
             raise AnnotationError(
                 "backbone normalises over batches, which needs two instances in each: "
@@ -289,7 +289,7 @@ verbose, validation, monitor, patience, checkpoint, callbacks
         observed = torch.from_numpy(start)
         fit.module.register_buffer("posterior", observed)
         fit.module.register_buffer("class_shares", torch.from_numpy(self.class_prior_.copy()))
-        return Rounds(
+        return ICEDRounds(
             fit,
             self.classes_,
             latent=self._latent(fit.table),

@@ -35,7 +35,7 @@ class RoundOptions:
     synthetic_labels: str
 
 
-class Rounds:
+class ICEDRounds:
     """What is made and inferred anew before every epoch, and the batches of that epoch.
 
     Parameters
@@ -187,7 +187,7 @@ def _facts_of_synthesis(posterior: FloatArray, synthetic: SyntheticInstances) ->
 class RoundStep(GradientStep):
     """Gradient steps towards the labels of a round; each epoch begins with a round."""
 
-    def __init__(self, rounds: Rounds, *args: Any, **options: Any) -> None:
+    def __init__(self, rounds: ICEDRounds, *args: Any, **options: Any) -> None:
         super().__init__(rounds.module, rounds.objective, *args, **options)
         self.rounds = rounds
 

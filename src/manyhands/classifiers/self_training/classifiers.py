@@ -20,8 +20,8 @@ from manyhands.annotations.digests import InstanceDigests
 from manyhands.classifiers.crowd_layer import CrowdLayerClassifier
 from manyhands.classifiers.self_training.guard import Guard
 from manyhands.classifiers.self_training.rounds import (
-    Round,
     SelfTraining,
+    TrainedRound,
     one_more_round,
     run_rounds,
 )
@@ -156,7 +156,7 @@ class BaseSelfTraining(MetaEstimatorMixin, CrowdClassifier, BaseEstimator):
     def _check_shape(self, X: Any) -> None:
         self.estimator_._check_shape(X)
 
-    def _set_fitted(self, kept: Round, history: History, guard_history: History) -> None:
+    def _set_fitted(self, kept: TrainedRound, history: History, guard_history: History) -> None:
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)  # Of an earlier fit.
         self.estimator_ = kept.estimator

@@ -37,7 +37,7 @@ PREDICTED_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
-class Round:
+class TrainedRound:
     """One trained round of the estimator.
 
     Attributes
@@ -200,7 +200,7 @@ def check_validation_gold(validation: Any, table: AnnotationTable) -> None:
     encode(gold, table.classes, argument="validation's y_gold", vocabulary_name="y's classes")
 
 
-def run_rounds(model: Any, fit: SelfTraining, allows: Callable[[int], bool]) -> Round:
+def run_rounds(model: Any, fit: SelfTraining, allows: Callable[[int], bool]) -> TrainedRound:
     """Run the rounds of a self-training classifier, and return the one to keep.
 
     Parameters
@@ -213,25 +213,25 @@ def run_rounds(model: Any, fit: SelfTraining, allows: Callable[[int], bool]) -> 
 
     Returns
     -------
-    Round
+    TrainedRound
     """
-    kept: Round | None = None
+    kept: TrainedRound | None = None
     for trained in train_rounds(model, fit, allows):
         if kept is None or model.validation is None or trained.value > kept.value:
             kept = trained
         elif model.patience is not None and trained.number - kept.number >= model.patience:
             break
-    return cast(Round, kept)
+    return cast(TrainedRound, kept)
 
 
 def train_rounds(
     model: Any, fit: SelfTraining, allows: Callable[[int], bool] = lambda number: True
-) -> Iterator[Round]:
+) -> Iterator[TrainedRound]:
     """Train round after round, as long as there is something to add and the guard is silent.
 
     Yields
     ------
-    Round
+    TrainedRound
         Each round of the estimator; that of an ``annotator`` is not among them.
     """
     for number in range(model.n_rounds + 1):
@@ -250,12 +250,12 @@ def train_rounds(
         row |= _validation_measures(model.validation, fit)
         watched = watched_accuracies(fit.estimator, fit.X, fit.watch)
         fit.history.append(row | watched | {"seconds": seconds})
-        yield Round(number, fit.estimator, fit.table, fit.rounds, _value(row))
+        yield TrainedRound(number, fit.estimator, fit.table, fit.rounds, _value(row))
 
 
 def one_more_round(
     model: Any, seen: Seen, earlier: Earlier, watch: Watch
-) -> tuple[SelfTraining, Round]:
+) -> tuple[SelfTraining, TrainedRound]:
     """Let the kept round's estimator go on with new annotations, and then with predicted ones.
 
     Pseudo-annotations stay, but where somebody has answered since. One round adds as many as keep
@@ -271,7 +271,7 @@ def one_more_round(
     -------
     fit : SelfTraining
         With the annotations and the history of the round.
-    trained : Round
+    trained : TrainedRound
     """
     before, started = earlier.model, perf_counter()
     rng = np.random.default_rng([draw_seed(model.random_state), seen.table.n_annotations])
@@ -290,7 +290,7 @@ def one_more_round(
             fit.model = _gone_on(fit.model, fit, Earlier(fit.model, share))
     watched = watched_accuracies(fit.model, fit.X, watch)
     fit.history.append(row | watched | {"seconds": perf_counter() - started})
-    return fit, Round(number, fit.model, fit.table, fit.rounds, 0.0)
+    return fit, TrainedRound(number, fit.model, fit.table, fit.rounds, 0.0)
 
 
 def _gone_on(estimator: Any, fit: SelfTraining, earlier: Earlier) -> Any:
