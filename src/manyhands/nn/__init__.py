@@ -1,6 +1,5 @@
 """Neural networks: backbones and noise adaptation layers. No losses, no optimisers."""
 
-from manyhands.nn.annotator_embedding import AnnotatorEmbedding
 from manyhands.nn.annotator_heads import AnnotatorHeadsModule, DoctorNetModule
 from manyhands.nn.backbones import (
     BACKBONES,
@@ -24,6 +23,7 @@ from manyhands.nn.generative_crowd import (
     LCA_FORMS,
     AnnotationDiscriminator,
     AnnotationGenerator,
+    AnnotatorEmbedding,
     AuxiliaryNetwork,
     CrowdLayerGenerator,
     GenerativeCrowdModule,
