@@ -44,7 +44,7 @@ from manyhands import (
     cross_predict,
 )
 from manyhands.datasets import make_crowd
-from manyhands.fitting.pilots import BEHIND, ENOUGH, N_FOLDS, earliest, limit
+from manyhands.fitting.pilots import ENOUGH_PREDICTED, MOST_BEHIND, N_FOLDS, earliest, limit
 from manyhands.metrics import paired_z
 from manyhands.metrics.vote_shares import row_shares, vote_weights
 from manyhands.typing import FloatArray, IntArray
@@ -264,7 +264,7 @@ def steady(set: str, method: str, seed: int) -> Record:
     model.set_params(max_epochs=limit(ceil(len(rows) * (1 - 1 / N_FOLDS) / model.batch_size)))
     found = cross_predict(model, X, given, cv=N_FOLDS, random_state=seed, return_epochs=True)
     shares, codes = row_shares(vote_weights(given)), found.epochs.astype(np.int64)
-    seen = (found.folds < ceil(ENOUGH * N_FOLDS / len(rows))) & ~np.isnan(shares[:, 0])
+    seen = (found.folds < ceil(ENOUGH_PREDICTED * N_FOLDS / len(rows))) & ~np.isnan(shares[:, 0])
     agreement = shares[np.arange(len(rows)), codes][:, seen]
     right = (given.classes[codes] == gold).mean(axis=1)
     chosen = {name: rule(agreement, found.folds[seen]) for name, rule in steady_rules().items()}
@@ -360,7 +360,7 @@ def curves_page(curves: list[Record]) -> dict[str, Any]:
     names = [name for name in SETS if where(curves, set=name)]
     auto = {name: where(curves, set=name)[0]["auto"] for name in names}
     rule, best = (
-        f"pilot, earliest with z ≤ {BEHIND:g}",
+        f"pilot, earliest with z ≤ {MOST_BEHIND:g}",
         "the best of all, on the other folds (oracle)",
     )
     scalings = []

@@ -197,7 +197,7 @@ def test_a_store_tells_of_annotators_what_its_table_tells():
 
 
 def test_annotators_of_a_store_that_are_too_many_have_their_accuracy(monkeypatch):
-    monkeypatch.setattr("manyhands.jobs.stores.LARGEST", 0)
+    monkeypatch.setattr("manyhands.jobs.stores.LARGEST_SCREENED", 0)
     done("ingest", "A.csv", "--out", "store")
     shown = run("aggregate", "store", "--out", "stored")
     assert "too many to screen" in shown.stderr

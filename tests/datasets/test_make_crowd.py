@@ -341,7 +341,7 @@ def test_drift_turns_late_annotations_into_guesses():
 
 
 def test_blocks_do_not_change_the_law(monkeypatch):
-    monkeypatch.setattr("manyhands.datasets.simulated_crowd.BLOCK", 64)
+    monkeypatch.setattr("manyhands.datasets.simulated_crowd.CELLS_AT_ONCE", 64)
     table, truth = make_crowd(Y, common_noise="asymmetric", random_state=1, return_truth=True)
     assert within_chance(counted(table, Y, ~truth.from_common, 30, 5), truth.confusion)
     assert table.annotations_per_instance().mean() == pytest.approx(3, abs=0.1)

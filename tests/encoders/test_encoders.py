@@ -293,7 +293,7 @@ def test_batches_do_not_matter(monkeypatch):
     X, _ = stripes()
     expected = ImageEncoder(**SMALL).fit(X).transform(X)
     encoder = ImageEncoder(**SMALL).fit(X)
-    monkeypatch.setattr(images_module, "BATCH", 7)
+    monkeypatch.setattr(images_module, "IMAGES_AT_ONCE", 7)
     np.testing.assert_allclose(encoder.transform(X), expected, atol=1e-4)
     monkeypatch.setattr(images_module, "MOST_IMAGES", 20)
     assert ImageEncoder(**SMALL).fit_transform(X).shape == (60, 8)

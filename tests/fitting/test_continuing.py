@@ -86,7 +86,7 @@ def test_methods_that_infer_labels_repeat_small_trainings(kind, monkeypatch):
     # Where the number was given, no pilots are saved, so it goes on.
     given = continued(kind(max_epochs=6, random_state=0, device="cpu"))
     assert len(given.history_) < 6
-    monkeypatch.setattr("manyhands.fitting.classifier.ENOUGH", 59)
+    monkeypatch.setattr("manyhands.fitting.classifier.ENOUGH_PREDICTED", 59)
     large = continued(kind(random_state=0, device="cpu"))
     np.testing.assert_array_equal(large.predict_proba(X), given.predict_proba(X))
 

@@ -81,7 +81,7 @@ def test_auto_trains_as_if_its_number_had_been_given(problem):
 def test_pilots_neither_train_on_nor_miss_an_instance(
     problem, monkeypatch, enough, n_pilots, n_predicted
 ):
-    monkeypatch.setattr(pilots, "ENOUGH", enough)
+    monkeypatch.setattr(pilots, "ENOUGH_PREDICTED", enough)
     X, A = problem
     seen = []
 
@@ -112,7 +112,7 @@ def test_validation_decides_alone(problem, monkeypatch):
 
 def test_few_instances_have_no_pilot(monkeypatch):
     X, A, _ = make_crowd_problem()
-    assert len(X) < pilots.FEWEST
+    assert len(X) < pilots.FEWEST_INSTANCES
     monkeypatch.setattr(pilots, "PLAIN_STEPS", 6)
     model = CrowdLayerClassifier(batch_size=len(X), **QUICK).fit(X, A)
     assert model.n_epochs_ == 6

@@ -10,7 +10,7 @@ from scipy.special import softmax
 from manyhands import AnnotationTable, MajorityVote
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning
 from manyhands.inference import crowd_lab
-from manyhands.inference.crowd_lab import FLOOR, CrowdLab
+from manyhands.inference.crowd_lab import LEAST_WEIGHT, CrowdLab
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
 
@@ -66,8 +66,8 @@ def slow(A, proba, n_classes):
             [np.mean([consensus[i].get(c, 0) for _, c in given_[i]]) for i in several]
         )
         shares = [np.mean([consensus[i].get(k, 0) for i in several]) for k in range(n_classes)]
-        common = max(1 - max(shares), FLOOR)
-        w = np.maximum(1 - (1 - s) / common, FLOOR)
+        common = max(1 - max(shares), LEAST_WEIGHT)
+        w = np.maximum(1 - (1 - s) / common, LEAST_WEIGHT)
         w_model = 0.0
         if proba is not None:
             hits = [
@@ -75,7 +75,7 @@ def slow(A, proba, n_classes):
                 for i in several
             ]
             n_each = [len(row) for row in given_ if row]
-            w_model = max(1 - (1 - np.mean(hits)) / common, FLOOR) * np.sqrt(np.mean(n_each))
+            w_model = max(1 - (1 - np.mean(hits)) / common, LEAST_WEIGHT) * np.sqrt(np.mean(n_each))
         posterior = np.full((len(A), n_classes), np.nan)
         for i, row in enumerate(given_):
             for k in range(n_classes):
@@ -115,7 +115,7 @@ def test_two_annotators_by_hand():
     proba = np.array([[0.75, 0.25], [0.25, 0.75], [0.25, 0.75], [0.75, 0.25]])
     model = CrowdLab().fit(A, proba=proba)
     np.testing.assert_allclose(model.agreement_, 5 / 6)
-    np.testing.assert_allclose(model.annotator_weight_, FLOOR)
+    np.testing.assert_allclose(model.annotator_weight_, LEAST_WEIGHT)
     np.testing.assert_allclose(model.model_weight_, np.sqrt(7 / 4))
     np.testing.assert_allclose(model.posterior_, proba, atol=1e-5)
     np.testing.assert_allclose(model.quality_, 0.75, atol=1e-5)

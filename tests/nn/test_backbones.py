@@ -323,7 +323,7 @@ def test_sequences_of_different_lengths_are_to_be_padded(tokens):
 
 
 def test_ids_beyond_what_is_exact_are_named(tokens, monkeypatch):
-    monkeypatch.setattr(given, "EXACT", 40)
+    monkeypatch.setattr(given, "LARGEST_EXACT", 40)
     ids, A = tokens
     with pytest.raises(AnnotationError, match="exact up to 39 only; map the tokens"):
         CrowdLayerClassifier(Tokens(), **ONE_EPOCH).fit(ids, A)

@@ -415,7 +415,7 @@ def test_a_fold_is_rated_after_the_epoch_that_the_others_choose():
 @pytest.fixture
 def short_auto(monkeypatch):
     """``max_epochs="auto"`` means 4 epochs at most, and is looked for in small sets, too."""
-    for name, value in {"PILOT_STEPS": 4, "LEAST_EPOCHS": 4, "FEWEST": 9}.items():
+    for name, value in {"PILOT_STEPS": 4, "LEAST_EPOCHS": 4, "FEWEST_INSTANCES": 9}.items():
         monkeypatch.setattr(pilots, name, value)
 
 
@@ -472,7 +472,7 @@ def test_the_last_epoch_that_auto_looks_at_is_not_trained_again(problem, short_a
 @pytest.mark.parametrize("options", [{"epochs": "last"}, {"fewest": 1000}])
 def test_auto_is_left_to_every_fold(problem, short_auto, monkeypatch, options):
     X, table = problem
-    monkeypatch.setattr(pilots, "FEWEST", options.pop("fewest", 9))
+    monkeypatch.setattr(pilots, "FEWEST_INSTANCES", options.pop("fewest", 9))
     monkeypatch.setattr(pilots, "PLAIN_STEPS", 6)
     monkeypatch.setattr(
         selecting, "earliest_epoch", lambda *_: pytest.fail("a number was looked for")

@@ -50,7 +50,7 @@ _MIN_SHARED = 10
 N_GROUPS = 200
 """Groups of instances, each of which the jackknife leaves out once."""
 
-MANY = 10_000
+MANY_INSTANCES = 10_000
 """Instances of a store beyond which groups are drawn by how many instances are alike."""
 
 TINY = 1e-24
@@ -256,7 +256,7 @@ def _jackknife(weighted: Weighted[Any], level: float) -> tuple[FloatArray, Float
 def _groups(weighted: Weighted[Any], n: int, n_groups: int) -> Callable[[range], FloatArray]:
     """Divide instances into groups at random; how many of each row some groups hold, (n, g)."""
     rng = np.random.default_rng(0)
-    if weighted.times is not None and n > MANY:
+    if weighted.times is not None and n > MANY_INSTANCES:
         shares = np.full(n_groups, 1.0 / n_groups)
         table = rng.multinomial(weighted.times.astype(np.int64), shares).astype(np.float64)
         return lambda groups: table[:, groups.start : groups.stop]

@@ -46,7 +46,7 @@ MANY_TEXTS = 25
 NUMERIC = 0.9
 """Share of the annotations from which labels are numbers, and the others are slips."""
 
-EXACT, FAR, ENOUGH = 0.3, 0.7, 20
+AGREE_EXACTLY, DIFFER_FAR, ENOUGH_PAIRS = 0.3, 0.7, 20
 """Annotators of codes agree exactly in at least this share of pairs, beyond chance; and where they
 differ, by at least this share of what chance gives, in so many pairs. Annotators of grades differ
 by little."""
@@ -364,6 +364,6 @@ def _are_codes(given: FloatArray, instance: IntArray) -> bool:
     by_chance = (shuffled == 0).mean()
     exact = ((distance == 0).mean() - by_chance) / max(1 - by_chance, 1e-9)
     unequal, apart = distance[distance > 0], shuffled[shuffled > 0]
-    if exact < EXACT or len(unequal) < ENOUGH or not len(apart):
+    if exact < AGREE_EXACTLY or len(unequal) < ENOUGH_PAIRS or not len(apart):
         return False
-    return bool(unequal.mean() >= FAR * apart.mean())
+    return bool(unequal.mean() >= DIFFER_FAR * apart.mean())

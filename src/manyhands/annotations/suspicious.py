@@ -16,10 +16,10 @@ from manyhands.annotations.class_order import number_of
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.typing import MISSING, AnyArray, IntArray
 
-MANY = 10
+MANY_CODES = 10
 """Up to this many classes, their number alone is not suspicious."""
 
-FAR = 10
+FAR_CODE = 10
 """A code this many times larger than the next is no further class of a sequence."""
 
 SHOWN = 5
@@ -82,7 +82,7 @@ def check_classes(
 
 def _refuse_ids(counts: Counts, argument: str) -> None:
     n = sum(counts.values())
-    if len(counts) > MANY and len(counts) > n / 2:
+    if len(counts) > MANY_CODES and len(counts) > n / 2:
         raise AnnotationError(
             f"{argument} holds {len(counts):,} classes in {n:,} annotations "
             f"({_listed(dict.fromkeys(counts, 0))}): these look like ids or free text. Give the "
@@ -97,9 +97,13 @@ def refuse_copies(labels: AnyArray, ids: AnyArray, label: str, column: str) -> N
     Raises
     ------
     AnnotationError
-        If there are more than `MANY` of them; a few small numbers may be equal by chance.
+        If there are more than `MANY_CODES` of them; a few small numbers may be equal by chance.
     """
-    if len(labels) > MANY and len(np.unique(labels)) > MANY and np.array_equal(labels, ids):
+    if (
+        len(labels) > MANY_CODES
+        and len(np.unique(labels)) > MANY_CODES
+        and np.array_equal(labels, ids)
+    ):
         raise AnnotationError(
             f"column {label!r}, read as the labels, equals column {column!r} in all "
             f"{len(labels):,} rows; name the column of the labels in label="
@@ -158,7 +162,7 @@ def _far_from_the_others(values: list[int]) -> int | None:
     """Return the largest value if it is far above codes counted from 0 or 1 (99 after 0, 1, 2)."""
     codes, largest = values[:-1], values[-1] if values else 0
     counted = len(codes) > 1 and codes[0] in (0, 1) and _is_sequence(codes)
-    return largest if counted and largest >= FAR * codes[-1] else None
+    return largest if counted and largest >= FAR_CODE * codes[-1] else None
 
 
 def _check_texts(counts: Counts, argument: str, *, fractions: bool) -> None:

@@ -29,7 +29,7 @@ from manyhands.objectives import information_objective
 from manyhands.training import CrowdBatch, Stage
 from manyhands.typing import FloatArray
 
-FLOOR = 0.01
+ADDED_TO_COUNTS = 0.01
 """Added to the counted confusions, whose logarithm initialises the aggregator, as published."""
 
 
@@ -148,7 +148,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
             return torch.tensor(np.asarray(values)).to(fit.features.device, dtype)
 
         posterior = as_dense(MajorityVote().fit(table).posterior_)
-        start = np.log(_count_confusions(table, posterior) + FLOOR)
+        start = np.log(_count_confusions(table, posterior) + ADDED_TO_COUNTS)
         with torch.no_grad():
             module.tables.copy_(torch.from_numpy(start.transpose(0, 2, 1)))
         weights = self._weigh_instances(table, fit.rng)

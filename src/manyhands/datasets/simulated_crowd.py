@@ -28,7 +28,7 @@ NUMBERS = (int, float, np.integer, np.floating)
 PATTERNS = ("asymmetric", "symmetric", "uniform")
 """How individual and common confusions may be made."""
 
-BLOCK = 1 << 22
+CELLS_AT_ONCE = 1 << 22
 """Cells (rows times columns) processed at a time; bounds the memory of a simulation."""
 
 
@@ -528,7 +528,7 @@ def check_share(value: Any, argument: str) -> None:
 
 
 def blocks(n: int, width: int) -> Iterator[slice]:
-    """Slices of n rows of the given width that stay within `BLOCK` cells each."""
-    step = max(1, BLOCK // max(width, 1))
+    """Slices of n rows of the given width that stay within `CELLS_AT_ONCE` cells each."""
+    step = max(1, CELLS_AT_ONCE // max(width, 1))
     for start in range(0, n, step):
         yield slice(start, min(start + step, n))

@@ -29,7 +29,7 @@ __all__ = ["decide"]
 _NO_MASS = 1e-12
 
 # Rows per block: finding ties takes as much memory as the probabilities.
-BLOCK = 100_000
+DECIDED_AT_ONCE = 100_000
 
 
 def decide(
@@ -298,12 +298,12 @@ def pick(gain: FloatArray, ties: str, rng: np.random.RandomState) -> IntArray:
     if issparse(gain):
         return _pick_sparse(gain, ties, rng)
     chosen = np.empty(len(gain), dtype=np.int64)
-    for first in range(0, len(gain), BLOCK):
-        rows = gain[first : first + BLOCK]
+    for first in range(0, len(gain), DECIDED_AT_ONCE):
+        rows = gain[first : first + DECIDED_AT_ONCE]
         tied: AnyArray = _reaches(rows, rows.max(axis=1, keepdims=True))
         if ties == "random":
             tied = tied * rng.uniform(0.5, 1.0, size=tied.shape)
-        chosen[first : first + BLOCK] = np.argmax(tied, axis=1)
+        chosen[first : first + DECIDED_AT_ONCE] = np.argmax(tied, axis=1)
     return chosen
 
 

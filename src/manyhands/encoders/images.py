@@ -38,7 +38,7 @@ SPREAD = 0.25
 WHITENING = 0.1
 """Added to the variances of the normalised patches before whitening."""
 
-BATCH = 64
+IMAGES_AT_ONCE = 64
 """Images encoded at once."""
 
 HOG: dict[str, Any] = {
@@ -240,7 +240,7 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         return np.concatenate([np.zeros((0, self.n_features_out_), np.float32), *rows])
 
     def _batches(self, images: Images) -> Iterator[FloatArray]:
-        for batch in images.batches(self.size_, self.channels_, BATCH):
+        for batch in images.batches(self.size_, self.channels_, IMAGES_AT_ONCE):
             yield batch / np.float32(self.scale_)
 
     def _pool(self, batch: FloatArray) -> FloatArray:

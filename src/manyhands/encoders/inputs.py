@@ -18,7 +18,7 @@ from manyhands.typing import AnyArray
 
 CHANNELS = (1, 3, 4)
 
-HEAD = 100
+VALUES_LOOKED_AT = 100
 """Values by which texts are told from paths of images."""
 RawKind = Literal["texts", "images"]
 
@@ -43,7 +43,7 @@ def raw_kind(X: Any) -> RawKind | None:
 
 def kind_of_values(values: Sequence[Any]) -> RawKind | None:
     """Tell texts, and paths or images, from other values."""
-    head = [value for value in values[:HEAD] if not _is_missing(value)]
+    head = [value for value in values[:VALUES_LOOKED_AT] if not _is_missing(value)]
     if head and all(_is_image(value) or _is_image_path(value) for value in head):
         return "images"
     texts = [value for value in values if isinstance(value, str)]

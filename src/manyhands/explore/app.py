@@ -53,7 +53,7 @@ EXPORTS: Final = {
     "prodigy.jsonl": "prodigy",
     "argilla.json": "argilla",
 }
-LARGEST: Final = 65536
+LARGEST_FORM: Final = 65536
 """Bytes of a form."""
 
 KEYS: Final = "123456789" + "qwertyiodfhjklzxvbm"
@@ -381,7 +381,7 @@ async def _form(request: Request) -> dict[str, str]:
     body = b""
     async for part in request.stream():
         body += part
-        if len(body) > LARGEST:
+        if len(body) > LARGEST_FORM:
             raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
     return _fields(body.decode("utf-8", errors="replace"))
 

@@ -24,7 +24,7 @@ from manyhands.report.levels import Told, headline, headline_of_new_items, tell_
 from manyhands.report.planning import Basis, basis_of, screening_of
 from manyhands.typing import BoolArray, FloatArray, IntArray
 
-FLOOR = 1e-6
+LEAST_KEPT = 1e-6
 """Probabilities below are not told apart when a classifier's evidence is kept."""
 
 
@@ -177,7 +177,9 @@ class Model:
         """Class probabilities, shape (n, C), given what `aggregate` found."""
         found = aggregator.posterior_
         if self._saved is not None:
-            logs = [np.log(np.maximum(each, FLOOR)) for each in (self._saved, found, self._alone)]
+            logs = [
+                np.log(np.maximum(each, LEAST_KEPT)) for each in (self._saved, found, self._alone)
+            ]
             found = softmax(logs[0] + logs[1] - logs[2], axis=1)
         found = found.copy()
         rows = np.flatnonzero(known >= 0)

@@ -28,7 +28,7 @@ from manyhands.fitting.crowd_classifier import CrowdClassifier
 from manyhands.fitting.lost_classes import warn_of_lost_classes
 from manyhands.fitting.network import make_adam
 from manyhands.fitting.parameters import SHARED_CONSTRAINTS, check_parameters
-from manyhands.fitting.pilots import AUTO, ENOUGH, whole_length
+from manyhands.fitting.pilots import AUTO, ENOUGH_PREDICTED, whole_length
 from manyhands.fitting.reading import check_rows, read_features, table_of
 from manyhands.fitting.saved_classifiers import save
 from manyhands.fitting.scoring import find_annotators, mean_log_proba, observed_annotations
@@ -312,7 +312,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         """
         self._check_parameters()
         n_epochs = whole_length(self, earlier.model)
-        repeats = self._repeats_small_trainings and seen.table.n_instances <= ENOUGH
+        repeats = self._repeats_small_trainings and seen.table.n_instances <= ENOUGH_PREDICTED
         if self.max_epochs == AUTO and (n_epochs <= SHORT or repeats):
             options = {} if watch is None else {"watch": watch}
             fit_from_scratch(self, seen, options, max_epochs=n_epochs)

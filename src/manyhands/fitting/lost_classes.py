@@ -16,7 +16,7 @@ from manyhands.fitting.pilots import AUTO
 from manyhands.fitting.reading import take_rows
 from manyhands.typing import IntArray
 
-BATCH = 1024
+INSTANCES_AT_ONCE = 1024
 """Instances predicted at once."""
 
 NAMED = 5
@@ -81,8 +81,8 @@ def lost_classes(model: Any, X: Any, table: AnnotationTable) -> IntArray:
     """
     awaited = np.unique(table.observed.label)
     with _torch_undisturbed():  # A Dataset may draw random numbers.
-        for start in range(0, table.n_instances, BATCH):
-            rows = np.arange(start, min(start + BATCH, table.n_instances))
+        for start in range(0, table.n_instances, INSTANCES_AT_ONCE):
+            rows = np.arange(start, min(start + INSTANCES_AT_ONCE, table.n_instances))
             predicted = model.predict(take_rows(X, rows))
             awaited = awaited[~np.isin(table.classes[awaited], predicted)]
             if not len(awaited):

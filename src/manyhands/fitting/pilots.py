@@ -36,13 +36,13 @@ LEAST_EPOCHS = 20
 N_FOLDS = 3
 """Folds of the annotated instances; a pilot predicts one."""
 
-ENOUGH = 1000
+ENOUGH_PREDICTED = 1000
 """Predicted instances after which there is no further pilot."""
 
-BEHIND = 0.5
+MOST_BEHIND = 0.5
 """Standard errors by which an epoch may be behind the best and still be chosen."""
 
-FEWEST = 90
+FEWEST_INSTANCES = 90
 """Fewest annotated instances for a pilot."""
 
 PLAIN_STEPS = 200
@@ -85,11 +85,11 @@ def chosen_length(
     plain = max(1, round(PLAIN_STEPS / steps))
     if start is not None:
         return int(getattr(start, "n_epochs_", plain))
-    if len(np.unique(units[table.observed.instance])) < FEWEST:
+    if len(np.unique(units[table.observed.instance])) < FEWEST_INSTANCES:
         return plain
     fold_of = deal_instances(table, N_FOLDS, units, rng)[annotated]
     folds = [annotated[fold_of == fold] for fold in range(N_FOLDS)]
-    folds = folds[: ceil(ENOUGH * N_FOLDS / len(annotated))]
+    folds = folds[: ceil(ENOUGH_PREDICTED * N_FOLDS / len(annotated))]
     twin = copy(model)
     twin.max_epochs = limit(ceil(len(annotated) * (1 - 1 / N_FOLDS) / model.batch_size))
     twin.validation = twin.checkpoint = None
@@ -130,7 +130,7 @@ def longest(model: Any, n_instances: int) -> int | None:
         None: the model finds its number by itself, or has one.
     """
     is_open = getattr(model, "max_epochs", None) == AUTO and getattr(model, "_trains_once", False)
-    if not is_open or model._length_refusal or n_instances < FEWEST:
+    if not is_open or model._length_refusal or n_instances < FEWEST_INSTANCES:
         return None
     return limit(ceil(n_instances / model.batch_size))
 
@@ -140,7 +140,7 @@ def limit(steps_per_epoch: int) -> int:
     return max(LEAST_EPOCHS, round(PILOT_STEPS / steps_per_epoch))
 
 
-def earliest(codes: IntArray, shares: FloatArray, behind: float = BEHIND) -> int:
+def earliest(codes: IntArray, shares: FloatArray, behind: float = MOST_BEHIND) -> int:
     """Return the earliest epoch, from 1, whose agreement is not clearly behind that of the best.
 
     Parameters

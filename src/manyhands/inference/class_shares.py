@@ -46,7 +46,7 @@ WEIGHT = 0.5
 """Weight of the correction. The whole is right for crowds that find all classes equally easy, and
 harmful where a rare class is hard; half of it keeps nearly all of the gain."""
 
-SURE, UNSURE = 0.99, 0.01
+GREATEST_RATE, LEAST_RATE = 0.99, 0.01
 """Greatest and least rate: a prior must not be certain."""
 
 
@@ -139,7 +139,7 @@ class OneCoin:
         seen = np.trace(self.counts.votes) / self.counts.votes.sum()
         agreement = (seen - self.own) / (1.0 - self.own)
         root = np.sqrt(max(0.0, 1.0 - n_classes * (1.0 - agreement * (n_classes - 1))))
-        return float(np.clip((1.0 + root) / n_classes, 1.0 / n_classes + 0.02, SURE))
+        return float(np.clip((1.0 + root) / n_classes, 1.0 / n_classes + 0.02, GREATEST_RATE))
 
     @cached_property
     def mistake(self) -> float:
@@ -215,7 +215,9 @@ class Correction:
 
         ``overall`` is that of all classes.
         """
-        whole, rates = (logit(np.clip(rate, UNSURE, SURE)) for rate in (overall, self.crowd.rates))
+        whole, rates = (
+            logit(np.clip(rate, LEAST_RATE, GREATEST_RATE)) for rate in (overall, self.crowd.rates)
+        )
         return np.asarray(self.weight * np.nan_to_num(whole - rates))
 
     def of_counts(self, counts: AgreementCounts) -> Correction:

@@ -10,7 +10,7 @@ from scipy.special import expit, gammaln, logit
 
 from manyhands.annotations import AnnotationTable
 from manyhands.inference.annotator_tables import Table, map_rows, sum_rows
-from manyhands.inference.class_shares import SURE, UNSURE, Correction
+from manyhands.inference.class_shares import GREATEST_RATE, LEAST_RATE, Correction
 from manyhands.inference.confusions import EMCounts
 from manyhands.inference.probability import normalise_rows
 from manyhands.inference.votes import AllVotes
@@ -195,7 +195,7 @@ def _rates(
 
 def _unsure(rates: Any) -> Any:
     """Rates that are never certain."""
-    return np.clip(rates, UNSURE, SURE)
+    return np.clip(rates, LEAST_RATE, GREATEST_RATE)
 
 
 def log_dirichlet_multinomial(counts: FloatArray, pseudo_counts: FloatArray) -> float:

@@ -39,7 +39,7 @@ from manyhands.inference.votes import (
 )
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
-FLOOR = 1e-6
+LEAST_WEIGHT = 1e-6
 """Minimal weight of an annotator or the classifier, and minimal error of the most common class."""
 
 ROUNDS = 2
@@ -267,14 +267,14 @@ class CrowdLab(BaseAggregator):
     def _set_weights(self, counts: _Tally) -> None:
         """Set P, w_j and w_M."""
         n_compared = counts.classes.sum()
-        error_of_most_common = max(1.0 - _share(counts.classes.max(), n_compared), FLOOR)
+        error_of_most_common = max(1.0 - _share(counts.classes.max(), n_compared), LEAST_WEIGHT)
         error = 1.0 - _shares(counts.agree_with_others, counts.others)
         self.agreement_ = float(_share(counts.agreement, counts.agreement_instances))
-        self.annotator_weight_ = np.maximum(1.0 - error / error_of_most_common, FLOOR)
+        self.annotator_weight_ = np.maximum(1.0 - error / error_of_most_common, LEAST_WEIGHT)
         self.model_weight_ = 0.0
         if self._proba is not None:
             error_of_model = 1.0 - _share(counts.model_agrees, n_compared)
-            trust = max(1.0 - error_of_model / error_of_most_common, FLOOR)
+            trust = max(1.0 - error_of_model / error_of_most_common, LEAST_WEIGHT)
             self.model_weight_ = float(trust * np.sqrt(counts.annotations / counts.annotated))
 
     def _weighted_averages(self, votes: Votes) -> FloatArray:

@@ -99,7 +99,7 @@ close to where EM would end."""
 LIKELY = 1e-4
 """Probability up to which a class of an instance is left out of the moment."""
 
-FEW = 5
+FEW_CLASSES = 5
 """Classes up to which it is faster to compute all of them than to choose the likely ones."""
 
 
@@ -477,7 +477,7 @@ def _pairs(votes: Votes, likely: BoolArray, responses: FloatArray) -> FloatArray
     computed; of many, those that are ``likely`` (n, C), and the others are 0.
     """
     r, c, k = responses.shape
-    if c <= FEW:
+    if c <= FEW_CLASSES:
         return _pairs_of_all(votes, responses)
     instance, label = np.nonzero(likely)
     chosen = replace(votes, gold=None).select(instance)

@@ -41,7 +41,7 @@ from manyhands.inference.votes import (
 )
 from manyhands.typing import FloatArray, IntArray
 
-LARGEST = 200_000_000
+LARGEST_CONFUSIONS = 200_000_000
 """Maximal number of entries of all confusion matrices; about six arrays of that size are held."""
 
 
@@ -193,7 +193,7 @@ class EBCC(BaseAggregator):
     def _check_size(self, votes: Votes) -> None:
         """Refuse tables whose confusion matrices would not fit into memory."""
         n = votes.n_annotators * votes.n_classes * votes.n_responses * self.n_subtypes
-        if n > LARGEST:
+        if n > LARGEST_CONFUSIONS:
             raise AnnotationError(
                 f"EBCC would need {6 * 8 * n / 1e9:.0f} GB for {votes.n_annotators} annotators x "
                 f"{votes.n_classes} classes x {self.n_subtypes} subtypes x {votes.n_responses} "

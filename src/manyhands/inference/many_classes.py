@@ -15,7 +15,7 @@ from manyhands.exceptions import AnnotationError
 from manyhands.inference.votes import Votes
 from manyhands.typing import FloatArray
 
-MANY = 200
+HARMLESS_CLASSES = 200
 """Up to so many classes, no array over classes is too large."""
 
 DENSE_CLASSES, DENSE_SHARES = 1000, 2**21
@@ -54,7 +54,7 @@ def check_size(table: Any, method: str, *, confusions: bool, alternative: str) -
     AnnotationError
     """
     n, r, c = table.n_instances, table.n_annotators, table.n_classes
-    if c <= MANY:
+    if c <= HARMLESS_CLASSES:
         return
     sizes = {"a probability of each class for each instance": n * c}
     if confusions:

@@ -183,7 +183,7 @@ class _StoreLabels:
             yield slice(first, last)
 
 
-LARGEST = 10**8
+LARGEST_SCREENED = 10**8
 """Cells of all confusion matrices together above which annotators of a store are not screened."""
 
 
@@ -195,7 +195,7 @@ def _annotator_profiles(labels: _StoreLabels, gold: IntArray | None) -> dict[str
     """
     store, posterior = labels.store, labels.aggregator.posterior_
     n_annotators, n_classes = store.n_annotators, store.n_classes
-    if n_annotators * n_classes**2 > LARGEST:
+    if n_annotators * n_classes**2 > LARGEST_SCREENED:
         warn_caller(
             f"{n_annotators:,} annotators and {n_classes:,} classes are too many to screen: "
             "annotators.csv has their expected accuracy alone"

@@ -25,7 +25,7 @@ ROWS_FOR_MEDIAN = 800
 LEAST_EIGENVALUE = 1e-8
 """Floor of the eigenvalues of the landmarks' kernel."""
 
-BATCH = 4096
+MAPPED_AT_ONCE = 4096
 """Rows mapped at once."""
 
 
@@ -135,7 +135,7 @@ class KernelMap(TransformerMixin, BaseEstimator):
         if not self.whitening_.size:
             return self._kernel(X)
         mapped = np.empty((len(X), len(self.landmarks_)), self.whitening_.dtype)
-        for rows in gen_batches(len(X), BATCH):
+        for rows in gen_batches(len(X), MAPPED_AT_ONCE):
             kernel = self._kernel(X[rows]).astype(mapped.dtype, copy=False)
             np.matmul(kernel, self.whitening_, out=mapped[rows])
         return mapped

@@ -24,7 +24,7 @@ RELATIVE_RANK = 1e-9
 LEAST_ROOM = 1e-6
 """Floor of 1 minus the leverage."""
 
-BATCH = 8192
+ROWS_AT_ONCE = 8192
 
 
 class RidgeValues(BaseEstimator):
@@ -120,7 +120,7 @@ class SoftRidge(BaseEstimator):
         per_direction = np.stack(shrinkage, axis=1) / self.values_[:, None]
         self.leverages_ = np.empty((len(X), len(self.strengths)))
         rotation = self.vectors_.astype(X.dtype, copy=False)
-        for rows in gen_batches(len(X), BATCH):
+        for rows in gen_batches(len(X), ROWS_AT_ONCE):
             self.leverages_[rows] = np.square(X[rows] @ rotation) @ per_direction
         return self
 
@@ -149,7 +149,7 @@ class SoftRidge(BaseEstimator):
     def _coefs(self, X: Any, T: FloatArray) -> list[FloatArray]:
         centred = (T - 1.0 / T.shape[1]).astype(X.dtype, copy=False)
         product = np.zeros((X.shape[1], T.shape[1]))
-        for rows in gen_batches(len(X), BATCH):
+        for rows in gen_batches(len(X), ROWS_AT_ONCE):
             product += X[rows].T @ centred[rows]
         projected = self.vectors_.T @ product
         return [
@@ -168,7 +168,7 @@ def log_of_values(values: FloatArray) -> FloatArray:
 def _gram(X: Any) -> FloatArray:
     """X'X in double precision, added up over batches."""
     total = np.zeros((X.shape[1], X.shape[1]))
-    for rows in gen_batches(len(X), BATCH):
+    for rows in gen_batches(len(X), ROWS_AT_ONCE):
         part = X[rows]
         total += part.T @ part
     return total

@@ -30,7 +30,7 @@ __all__ = [
     "reliability_curve",
 ]
 
-FLOOR = 1e-12
+LEAST_PROBA = 1e-12
 """Least probability whose logarithm is taken."""
 
 MOST_BINS = 100_000
@@ -178,7 +178,9 @@ def calibration(
         n=len(codes),
         accuracy=_share_with_interval(right, level),
         confidence=_mean_with_interval(confidence, level, 1.0),
-        log_loss=_mean_with_interval(-np.log(np.maximum(proba[rows, codes], FLOOR)), level, np.inf),
+        log_loss=_mean_with_interval(
+            -np.log(np.maximum(proba[rows, codes], LEAST_PROBA)), level, np.inf
+        ),
         brier=_mean_with_interval(squared_distances(proba, codes), level, 2.0),
         ece=_ece_with_interval(right - confidence, _bins(confidence, n_bins), level),
         coverage=_share_with_interval(sets[rows, codes], level),

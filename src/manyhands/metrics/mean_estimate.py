@@ -26,7 +26,7 @@ from manyhands.typing import FloatArray
 
 __all__ = ["MeanEstimate", "mean_estimate"]
 
-FEW = 10
+FEW_LABELS = 10
 """Labels of either kind of a share below which predictions have no say."""
 
 
@@ -115,7 +115,7 @@ def mean_estimate(
         )
     is_share = bool(np.isin(y, (0.0, 1.0)).all())
     rest = 1.0 - n / N
-    few = is_share and min(y.sum(), n - y.sum()) < FEW
+    few = is_share and min(y.sum(), n - y.sum()) < FEW_LABELS
     spread = f.var(ddof=1)
     weight = 0.0
     if not few and spread > 0:

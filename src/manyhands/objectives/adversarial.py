@@ -21,7 +21,7 @@ COST_FORMS = ("non_saturating", "saturating")
 SPARSITY_FORMS = ("l1", "l2")
 """Mean of D over all classes (released code), and mean of its square (paper)."""
 
-FLOOR = 1e-3
+ADDED_TO_COSTS = 1e-3
 """Added to a probability before its logarithm, as in the released code; costs are <= log 1001."""
 
 
@@ -107,8 +107,8 @@ def authenticity_cost(scores: Tensor, form: str) -> Tensor:
     """Cost of generated annotations (L_G) from the logits of D.
 
     "non_saturating" is -log((D + f) / (1 + f)), at least 0; "saturating" is
-    log((1 - D + f) / (1 + f)), at most 0. f is the small `FLOOR` that bounds them. Both decrease
-    with D.
+    log((1 - D + f) / (1 + f)), at most 0. f is the small `ADDED_TO_COSTS` that bounds them. Both
+    decrease with D.
 
     Examples
     --------
@@ -118,8 +118,8 @@ def authenticity_cost(scores: Tensor, form: str) -> Tensor:
     -0.69
     """
     if form == "saturating":
-        return ((torch.sigmoid(-scores) + FLOOR) / (1 + FLOOR)).log()
-    return -((torch.sigmoid(scores) + FLOOR) / (1 + FLOOR)).log()
+        return ((torch.sigmoid(-scores) + ADDED_TO_COSTS) / (1 + ADDED_TO_COSTS)).log()
+    return -((torch.sigmoid(scores) + ADDED_TO_COSTS) / (1 + ADDED_TO_COSTS)).log()
 
 
 def information_cost(log_posterior: Tensor, proba: Tensor) -> Tensor:

@@ -271,7 +271,7 @@ def _posterior_of(model: Any, table: AnnotationTable) -> FloatArray:
 
 # -- gains -----------------------------------------------------------------------------------------
 
-BLOCK, SMALL_BLOCK = 4_000_000, 250_000
+LARGE_BLOCK, SMALL_BLOCK = 4_000_000, 250_000
 """Entries of the largest array that is made at a time, and of one that stays in the cache."""
 
 Gain = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
@@ -321,7 +321,7 @@ def of_pairs(
     instance, annotator : integer arrays of shape (m,)
     """
     gains = np.empty(len(instance))
-    size = max(BLOCK // confusion.shape[1] ** 2, 1)
+    size = max(LARGE_BLOCK // confusion.shape[1] ** 2, 1)
     for value, rows in _by_power(power[instance]):
         matrices = tempered(confusion, value)
         noise = entropy(matrices)

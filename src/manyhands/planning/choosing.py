@@ -26,7 +26,7 @@ INFORMATION_SHARE = 0.001
 LISTED = 20_000_000
 """Pairs times squared classes up to which every pair is a candidate of its own."""
 
-LEAST = 4_000
+LEAST_LOOKED_AT = 4_000
 """Least number of instances looked at beyond that size; else as many as are to be asked."""
 
 CHUNK = 50_000_000
@@ -190,7 +190,7 @@ def _of_many(
     rows = np.flatnonzero(free)
     value = np.round(rule.of_instances(beliefs, rows), DIGITS)
     best = np.lexsort((rng.random_sample(len(rows)), -value))
-    rows = rows[best[: n if rule.by_instance else max(n, LEAST)]]
+    rows = rows[best[: n if rule.by_instance else max(n, LEAST_LOOKED_AT)]]
     columns = rng.permutation(np.flatnonzero(room > 0))
     is_tight, left = bool((room[columns] < n).any()), room[columns].copy()
     parts: list[tuple[IntArray, IntArray, FloatArray]] = []

@@ -42,7 +42,7 @@ from manyhands.typing import FloatArray, IntArray
 
 _PROGRESS = logging.getLogger("manyhands.progress")
 
-BATCH = 0.25
+BOUGHT_AT_ONCE = 0.25
 """Annotations per instance that are bought at a time, unless told."""
 
 MEASURES = ("accuracy", "expected", "gain")
@@ -125,7 +125,7 @@ def replay(
     budget: float | None = None,
     *,
     start: float = 1,
-    batch: float | Any = BATCH,
+    batch: float | Any = BOUGHT_AT_ONCE,
     n_runs: int = 5,
     proba: Any = None,
     folder: str | Path | None = None,
@@ -185,7 +185,7 @@ def forecast(
     planner: AnnotationPlanner | Mapping[str, AnnotationPlanner | None] | None = None,
     budget: float | None = None,
     *,
-    batch: float | Any = BATCH,
+    batch: float | Any = BOUGHT_AT_ONCE,
     n_runs: int = 5,
     gold: Any = None,
     random_gold: Any = None,

@@ -20,7 +20,7 @@ from manyhands.planning.beliefs import beliefs_of
 from manyhands.planning.pool import counted
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
-SURE = 0.95
+SURE_EXAMPLE = 0.95
 """Posterior, without the annotator's own annotation, of an example for teaching."""
 
 
@@ -309,5 +309,5 @@ def _clear(model: BaseAggregator, table: AnnotationTable, r: int) -> BoolArray:
     counts = others.vote_counts()
     unanimous = (counts > 0).sum(axis=1) == 1
     enough = (others.annotations_per_instance() >= 2) & unanimous
-    sure = model.predict_proba(others) > SURE
+    sure = model.predict_proba(others) > SURE_EXAMPLE
     return np.asarray(enough[:, None] & sure & (counts > 0))

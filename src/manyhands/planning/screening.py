@@ -30,7 +30,7 @@ from manyhands.wording import percent
 LEVEL = 0.95
 """Of all intervals of annotators; their upper ends are compared with the crowd's median."""
 
-LEAST, FEW = 5, 10
+LEAST_ANNOTATIONS, LEAST_TESTED = 5, 10
 """Annotations below which nobody is judged at all, and below which answers, times and annotations
 of known class are not tested."""
 
@@ -249,7 +249,7 @@ class Answers:
 
     def _one_label(self, r: int, pooled: FloatArray, classes: AnyArray) -> dict[str, str]:
         n = int(self.right.n[r])
-        if n < FEW:
+        if n < LEAST_TESTED:
             return {}
         given = np.rint(self.counts[r].sum(axis=0))
         top = int(given.argmax())
@@ -265,7 +265,7 @@ class Answers:
         """Flag annotators whose answers hardly depend on the class, by their informedness."""
         found = {
             r: _informedness(self.counts[r], self.squares[r])
-            for r in np.flatnonzero(self.right.n >= FEW).tolist()
+            for r in np.flatnonzero(self.right.n >= LEAST_TESTED).tolist()
         }
         known = {r: of for r, of in found.items() if of is not None}
         if not known:
@@ -307,7 +307,7 @@ class RightByGold(NamedTuple):
     @property
     def median(self) -> float | None:
         """Median accuracy of those with enough annotations of known class; None without any."""
-        enough = self.n >= FEW
+        enough = self.n >= LEAST_TESTED
         return float(np.median(self.accuracy[enough])) if enough.any() else None
 
 
@@ -338,14 +338,14 @@ def paces_of(table: AnnotationTable, seconds: FloatArray) -> Paces:
     parts = np.split(seconds[rows], n.cumsum()[:-1])
     median = np.array([np.median(own) if len(own) else np.nan for own in parts])
     fast = np.array([(own < limit).mean() if len(own) else np.nan for own in parts])
-    return Paces(n, median, fast, (n >= FEW) & (median < limit))
+    return Paces(n, median, fast, (n >= LEAST_TESTED) & (median < limit))
 
 
 def _by_accuracy(
     found: AnnotatorReliability, r: int, median: float, chance: float
 ) -> dict[str, str]:
     """Flags of the expected accuracy itself."""
-    if found.n_annotations[r] < LEAST:
+    if found.n_annotations[r] < LEAST_ANNOTATIONS:
         return {}
     marks = {}
     # In hundredths: an interval near 1 may end a hair below the accuracy itself.
@@ -361,7 +361,7 @@ def _by_accuracy(
 
 def _by_gold(found: RightByGold, r: int) -> dict[str, str]:
     median = found.median
-    if median is None or found.n[r] < FEW or found.high[r] >= median:
+    if median is None or found.n[r] < LEAST_TESTED or found.high[r] >= median:
         return {}
     text = f"right in {found.right[r]:,} of {found.n[r]:,} annotations with gold; the median "
     return {"below the median on gold": f"{text}annotator in {percent(median)}"}
@@ -372,7 +372,7 @@ def _screened(
 ) -> AnnotatorScreen:
     n = int(found.n_annotations[r])
     flags = tuple(name for name in ADVICE if name in marks)
-    calm = TOO_FEW if n < LEAST else NOTHING
+    calm = TOO_FEW if n < LEAST_ANNOTATIONS else NOTHING
     accuracy = low = high = None
     if n:
         accuracy, low, high = (float(x[r]) for x in (found.accuracy, found.lower, found.upper))
@@ -404,7 +404,7 @@ def _marks(
     is_one_label: bool,
 ) -> dict[str, str]:
     """Test one annotator's answers, in the order in which they were given."""
-    if len(own) < FEW:
+    if len(own) < LEAST_TESTED:
         return {}
     label, q = table.label[own], found.posterior[table.instance[own]]
     marks = {}
@@ -413,7 +413,7 @@ def _marks(
         marks["repeating pattern"] = pattern
     when = None if times is None else times[own]
     known = np.zeros(0) if when is None else q[np.arange(len(q)), label][~np.isnan(when)]
-    if len(known) >= 2 * FEW:
+    if len(known) >= 2 * LEAST_TESTED:
         early, late = np.array_split(known, 2)
         error = np.sqrt(early.var(ddof=1) / len(early) + late.var(ddof=1) / len(late))
         if abs(late.mean() - early.mean()) > max(3 * error, 0.05):

@@ -16,7 +16,7 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.inference import DawidSkene
-from manyhands.inference.many_classes import MANY
+from manyhands.inference.many_classes import HARMLESS_CLASSES
 from manyhands.inference.shared_mistakes import suspected
 from manyhands.metrics import Level, accuracy_of_labels
 from manyhands.report.inputs import Inputs
@@ -207,7 +207,7 @@ def _sample(
 
 
 def _expected(table: AnnotationTable, known: Any, codes: IntArray) -> FloatArray | None:
-    if not 2 <= table.n_classes <= MANY:
+    if not 2 <= table.n_classes <= HARMLESS_CLASSES:
         return None
     gold = None if known is None or not known.any() else np.where(known, codes, -1)
     values = np.array([*table.classes.tolist(), None], dtype=object)
@@ -239,7 +239,7 @@ def headline(summary: Summary) -> str:
             )
         elif not found.get("identified", True):
             why = "nothing in the annotations decides who is right"
-        elif summary["data"]["n_classes"] > MANY:
+        elif summary["data"]["n_classes"] > HARMLESS_CLASSES:
             why = f"{summary['data']['n_classes']:,} classes are too many to compare annotators by"
         return f"How many of the {labels} are right is not known: {why}."
     share = f"{percent_range(level)}"

@@ -43,7 +43,7 @@ MATRIX_CELLS: Final = 9_000
 CELL_TEXT: Final = 80_000
 """Characters of the instances behind cells of annotators' matrices; later annotators show none."""
 
-FEW: Final = screening.LEAST
+FEW: Final = screening.LEAST_ANNOTATIONS
 """An annotator with fewer annotations than this is not judged: too few for a meaningful rate."""
 
 IMBALANCED: Final = 10.0
@@ -55,5 +55,5 @@ OVERCONFIDENT: Final = 0.05
 MIN_GAIN: Final = 0.02
 """Right labels per further annotation below which the report advises to stop."""
 
-FEW_TIMED: Final = screening.FEW
+FEW_TIMED: Final = screening.LEAST_TESTED
 """Timed annotations, and annotations with gold, below which nothing is said of an annotator."""

@@ -13,7 +13,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.columns import require_annotators
 from manyhands.annotations.sharded import Sharded, is_sharded
 from manyhands.exceptions import AnnotationError
-from manyhands.inference.many_classes import MANY, check_size
+from manyhands.inference.many_classes import HARMLESS_CLASSES, check_size
 from manyhands.metrics import Level
 from manyhands.report.actions import find_actions
 from manyhands.report.agreement import agreement_section
@@ -183,7 +183,7 @@ def summarize_annotators(inputs: Inputs, *, joined: bool = True) -> dict[str, li
 
 def has_many_classes(table: Any) -> bool:
     """Whether a table has so many classes that `overview` says all that can be said of it."""
-    return isinstance(table, AnnotationTable) and table.n_classes > MANY
+    return isinstance(table, AnnotationTable) and table.n_classes > HARMLESS_CLASSES
 
 
 def overview(table: AnnotationTable) -> Summary:

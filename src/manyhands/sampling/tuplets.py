@@ -13,7 +13,7 @@ from sklearn.neighbors import NearestNeighbors
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import BoolArray, FloatArray, IntArray
 
-SURE = 1e-9
+ROUNDING = 1e-9
 """Sums of assurances that differ by less count as equal: the difference is a rounding error."""
 
 LEAST_SHARE = 1e-9
@@ -78,7 +78,7 @@ def safe_instances(
     instances = np.arange(n)
     own = support[instances, labels]
     support[instances, labels] = -np.inf
-    safe: BoolArray = own > support.max(axis=1, initial=0.0) + margin + SURE
+    safe: BoolArray = own > support.max(axis=1, initial=0.0) + margin + ROUNDING
     return safe
 
 

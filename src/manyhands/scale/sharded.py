@@ -16,7 +16,7 @@ from manyhands.annotations.encoding import check_positions
 from manyhands.annotations.groups import RHO
 from manyhands.annotations.passes import PASSES
 from manyhands.annotations.table import AnnotationTable
-from manyhands.decision.labels import BLOCK, pick
+from manyhands.decision.labels import DECIDED_AT_ONCE, pick
 from manyhands.exceptions import WriteError
 from manyhands.files import explain, reserve
 from manyhands.inference.checkpoints import NO_CHECKPOINT, FitCheckpoint
@@ -402,8 +402,10 @@ class StoredVotes:
     ) -> AnyArray:
         """Most probable class value of each instance, shape (n,), on disk."""
         labels = new_array(self.scratch, (self.n_instances,), classes.dtype)
-        for first in range(0, self.n_instances, BLOCK):  # The blocks of `pick`, for equal ties.
-            rows = slice(first, first + BLOCK)
+        for first in range(
+            0, self.n_instances, DECIDED_AT_ONCE
+        ):  # The blocks of `pick`, for equal ties.
+            rows = slice(first, first + DECIDED_AT_ONCE)
             labels[rows] = classes[pick(np.asarray(posterior[rows]), ties, rng)]
             release(posterior)
             release(labels)

@@ -46,7 +46,7 @@ If one is right on three of four of them, a two-sided sign test at 5 % finds it 
 ((1.96 / 2 + .84 sqrt(.75 * .25)) / .25)^2 = 28.9.
 """
 
-ROUNDS = frozenset({"n_rounds", "n_iterations", "em_max_iter", "em_every"})
+ROUND_PARAMETERS = frozenset({"n_rounds", "n_iterations", "em_max_iter", "em_every"})
 """Counts of rounds; so are an aggregator's ``max_iter`` and some classifiers' ``max_epochs``."""
 
 EARLY = (
@@ -291,7 +291,7 @@ def _counts_of_rounds(model: Any) -> set[str]:
     return {
         key
         for key, (owner, _, name) in ((key, key.rpartition("__")) for key in parameters)
-        if name in ROUNDS
+        if name in ROUND_PARAMETERS
         or (name == "max_epochs" and _in_rounds(parameters.get(owner)))
         or (name == "max_iter" and isinstance(parameters.get(owner), BaseAggregator))
     }

@@ -26,7 +26,7 @@ from manyhands.nn import (
 )
 from manyhands.training import CrowdBatch
 
-CLIP = 1e-4
+ENTROPY_MARGIN = 1e-4
 """Probabilities are kept this far from 0 and 1 before their entropy is inverted, as in the released
 code."""
 
@@ -93,8 +93,8 @@ def observed_per_annotator(batch: CrowdBatch, n_annotators: int) -> Tensor:
 
 
 def clipped_entropy(proba: Tensor) -> Tensor:
-    """Entropy in nats of distributions (m, n_classes) clipped to [CLIP, 1 - CLIP], shape (m,)."""
-    clipped = proba.clamp(CLIP, 1 - CLIP)
+    """Entropy in nats of (m, n_classes) distributions, clipped by `ENTROPY_MARGIN`; shape (m,)."""
+    clipped = proba.clamp(ENTROPY_MARGIN, 1 - ENTROPY_MARGIN)
     return -(clipped * clipped.log()).sum(dim=1)
 
 

@@ -20,7 +20,7 @@ TEMPERATURES = (
 )  # fmt: skip
 """Exponents tried for a member's probabilities."""
 
-FLOOR = 1e-4
+ADDED_TO_PROBA = 1e-4
 """Added to probabilities before a logarithm, before and after they are tempered."""
 
 
@@ -64,11 +64,13 @@ class Annotated:
 
 def temper(log_proba: FloatArray, temperature: float) -> FloatArray:
     """Log of softmax(temperature * log(P + 1e-4)) + 1e-4, the input of the stack; same shape."""
-    return cast(FloatArray, np.log(softmax(temperature * _floored(log_proba), axis=1) + FLOOR))
+    return cast(
+        FloatArray, np.log(softmax(temperature * _floored(log_proba), axis=1) + ADDED_TO_PROBA)
+    )
 
 
 def _floored(log_proba: FloatArray) -> FloatArray:
-    return cast(FloatArray, np.log(np.exp(log_softmax(log_proba, axis=1)) + FLOOR))
+    return cast(FloatArray, np.log(np.exp(log_softmax(log_proba, axis=1)) + ADDED_TO_PROBA))
 
 
 def choose_temperature(log_proba: FloatArray, annotated: Annotated) -> tuple[float, float]:

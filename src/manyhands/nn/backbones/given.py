@@ -19,7 +19,7 @@ from manyhands.functional.ranks import over_ranks
 ADAPTED = "_takes_features"
 """Attribute that marks a network with hooks."""
 
-EXACT = 1 << 24
+LARGEST_EXACT = 1 << 24
 """Up to this integer, float32 represents every integer."""
 
 
@@ -94,10 +94,10 @@ def pack(batch: Mapping[str, Any]) -> tuple[Tensor, list[Field]]:
                 f"({type(value).__name__}); leave it out, or encode it"
             )
         whole = not (value.is_floating_point() or value.is_complex())
-        if whole and value.numel() and int(value.abs().max()) > EXACT:
+        if whole and value.numel() and int(value.abs().max()) > LARGEST_EXACT:
             raise AnnotationError(
                 f"X has instances that are dicts, and their entry {name!r} holds an integer beyond "
-                f"{EXACT:,}, which float32 rounds; number the ids from 0"
+                f"{LARGEST_EXACT:,}, which float32 rounds; number the ids from 0"
             )
         if not value.ndim or (parts and len(value) != len(parts[0])):
             raise AnnotationError(
@@ -179,10 +179,10 @@ def _as_ids(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
             f"ids), and X holds {x[ids.to(x.dtype) != x][0].item()!r}; give the ids, or another "
             "backbone"
         )
-    if ids.numel() and EXACT <= int(ids.max()) < size:
+    if ids.numel() and LARGEST_EXACT <= int(ids.max()) < size:
         raise AnnotationError(
-            f"X holds the token id {int(ids.max())}, and ids are exact up to {EXACT - 1:,} only; "
-            "map the tokens that occur to smaller ids"
+            f"X holds the token id {int(ids.max())}, and ids are exact up to "
+            f"{LARGEST_EXACT - 1:,} only; map the tokens that occur to smaller ids"
         )
     if ids.numel() and not (int(ids.min()) >= 0 and int(ids.max()) < size):
         raise AnnotationError(
