@@ -8,13 +8,13 @@ import pytest
 from evidence.data import (
     IMBALANCED_TASKS,
     SimulatedCrowdDataset,
+    cifar10h,
     imbalanced,
-    long_tailed,
     make_imbalanced_binary,
     make_long_tailed_cifar10h,
 )
+from evidence.data.cifar10h import _long_tail
 from evidence.data.imbalanced import TASKS, _against_rest, _confusions, _thinned
-from evidence.data.long_tailed import _long_tail
 from manyhands.annotations import AnnotationTable
 from manyhands.datasets import (
     CrowdDataset,
@@ -64,7 +64,7 @@ def crowd(n=2400, n_annotators=12, seed=0):
 def made(monkeypatch):
     """A crowd in place of CIFAR-10H."""
     data = crowd()
-    monkeypatch.setattr(long_tailed, "load_cifar10h", lambda *_: data)
+    monkeypatch.setattr(cifar10h, "load_cifar10h", lambda *_: data)
     return data
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from evidence.data import (
-    low_quality,
+    cifar10h,
     make_conal_synthetic,
     make_low_quality_cifar10h,
     remove_annotations,
@@ -210,7 +210,7 @@ def made(monkeypatch):
         licence="none needed",
         name="cifar10h",
     )
-    monkeypatch.setattr(low_quality, "load_cifar10h", lambda *_: data)
+    monkeypatch.setattr(cifar10h, "load_cifar10h", lambda *_: data)
     return data
 
 
