@@ -15,6 +15,7 @@ import manyhands
 from manyhands import load_demo
 from manyhands.agreement import krippendorff_alpha
 from manyhands.cli import main
+from manyhands.cli.app import app
 from manyhands.cli.errors import exit_code, message_of
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.fitting import PROTOCOLS, pilots
@@ -894,3 +895,37 @@ def test_language_models_are_declared_as_the_warning_says(tmp_path, monkeypatch)
     assert "named like" not in declared.stderr
     refused(3, "aggregate", "A.csv", "--groups", "llm=gpt-4o,,x", says="names no family")
     refused(3, "aggregate", "A.csv", "--groups", "a=gpt-4o;b=gpt-4o", says="occurs twice")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--gold", "gold.csv"),
+        ("--method", "MajorityVote"),
+        ("--out", "labels.csv"),
+    ],
+)
+def test_an_option_of_one_value_is_refused_when_it_is_given_twice(home, options):
+    """The last would count alone, and the others would be lost."""
+    name, value = options
+    result = refused(2, "aggregate", "A.csv", *options, f"{name}={value}", says=[f"'{name}'"])
+    said = " ".join(result.stderr.split())
+    assert "given 2 times" in said
+    assert ("Put the rows" in said) is (name == "--gold")
+
+
+def test_every_option_of_one_file_is_refused_twice_and_of_several_taken(home):
+    from typer.main import get_command
+
+    group = get_command(app)
+    n = 0
+    for name, command in group.commands.items():
+        for param in command.params:
+            if param.param_type_name != "option" or param.is_flag:
+                continue
+            option = max(param.opts, key=len)
+            result = run(name, option, "1", option, "2")
+            refuses = f"'{option}'" in result.stderr and "given 2 times" in result.stderr
+            assert refuses is not bool(param.multiple), (name, option)
+            n += 1
+    assert n > 80

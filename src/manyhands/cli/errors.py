@@ -16,9 +16,8 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from manyhands.annotations.wide import UnclearColumnsError
-from manyhands.cli.option_groups import option_of
 from manyhands.cli.output import note, notes_on_stderr, visible
-from manyhands.cli.reading import FamilyReading, as_arguments
+from manyhands.cli.reading import FamilyReading, as_arguments, option_of
 from manyhands.cli.translation import with_options
 from manyhands.exceptions import (
     DivergenceError,
@@ -58,6 +57,32 @@ class Remembering(TyperGroup):
         """Keep the arguments, and parse them."""
         _GIVEN.set(tuple(args))
         return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command, and refuse an option of one value that is given several times.
+
+        Of several values only the last would count, and the others would be lost in silence.
+        """
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None:
+            _refuse_repeated(command, ctx, name, rest)
+        return name, command, rest
+
+
+def _refuse_repeated(command: Any, ctx: Any, name: str | None, args: list[str]) -> None:
+    own = command.make_context(name, list(args), parent=ctx, resilient_parsing=True)
+    _, _, order = command.make_parser(own).parse_args(args=list(args))
+    for param in dict.fromkeys(order):
+        takes_one = param.param_type_name == "option" and not (param.multiple or param.is_flag)
+        if takes_one and order.count(param) > 1:
+            option = max(param.opts, key=len)
+            several = param.metavar == "FILE" and option != "--out"
+            raise typer.BadParameter(
+                f"it is given {order.count(param)} times and takes one value; give it once"
+                + (". Put the rows of several files into one" if several else ""),
+                ctx=own,
+                param_hint=repr(option),
+            )
 
 
 def mended(options: dict[str, Any]) -> str:
