@@ -365,9 +365,11 @@ def buy(case: Labelled, seed: int = 0) -> dict[str, Record]:
 def foresee(case: Labelled, start: int = 3, more: int = 2, seed: int = 0) -> dict[str, Record]:
     """Forecast what further annotations by anybody add, and add them: as shares of the labels.
 
-    The pilot are ``start`` random annotations of each instance, and ``more`` follow.
+    The pilot are ``start`` random annotations of each instance, and ``more`` follow. Pairs that are
+    recorded twice count once.
     """
-    table = case.table
+    pairs = case.table.instance.astype(np.int64) * case.table.n_annotators + case.table.annotator
+    table = case.table.take(np.sort(np.unique(pairs, return_index=True)[1]))
     number = np.random.default_rng(seed).random(table.n_annotations)
     order = np.lexsort((number, table.instance))
     rank = np.arange(len(order)) - np.searchsorted(table.instance[order], table.instance[order])
@@ -624,6 +626,7 @@ def cells(
         table = real(name).table
         if table.n_annotations >= 5 * table.n_instances:
             yield cell("buy", name, partial(_buy, name))
+            yield cell("forecast", name, partial(_on, foresee, name))
     for name in JUDGED:
         for n_given in GIVEN:
             for how in ("undeclared", "declared", *(["gold"] if n_given else [])):

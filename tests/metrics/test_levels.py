@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.special import logit
+from scipy.special import expit, logit
 
 from manyhands import AnnotationTable, DawidSkene, make_crowd
 from manyhands.exceptions import AnnotationError
@@ -21,6 +21,11 @@ def crowd(n=400, seed=0, each=4.0, noise=0.3):
     return y, make_crowd(
         y, annotations_per_instance=each, noise="uniform", noise_strength=noise, random_state=seed
     )
+
+
+def expected(probabilities, k):
+    """What a model expects of labels with k annotations each, less by how much it is too sure."""
+    return pytest.approx(expit(logit(np.mean(probabilities)) - 1 / k))
 
 
 def test_gold_measures_before_anything_else():
@@ -52,7 +57,8 @@ def test_labels_that_were_given_measure_nothing():
     level = accuracy_of_labels(table, model.labels_, model.posterior_, gold=gold, known=known)
     assert level.source == "model"
     assert level.n == 300
-    assert level.value == pytest.approx(model.posterior_[100:].max(axis=1).mean())
+    each = 2 * table.n_annotations / 400  # Known labels hold the model down.
+    assert level.value == expected(model.posterior_[100:].max(axis=1), each)
 
 
 @pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
@@ -118,10 +124,44 @@ def test_bad_arguments_are_named():
 
 
 def test_instances_without_annotations_do_not_count():
-    table = AnnotationTable.from_matrix(np.array([[0, 0, 0], [1, 1, 1], [-1, -1, -1]]))
-    level = accuracy_of_labels(table, [0, 1, 0], [[0.9, 0.1], [0.3, 0.7], [0.5, 0.5]])
-    assert level.value == pytest.approx(0.8)
-    assert level.n == 2
+    rows = [[0, 0, 0], [1, 1, 1]] * 30 + [[-1, -1, -1]]
+    table = AnnotationTable.from_matrix(np.array(rows))
+    posterior = [[0.9, 0.1], [0.3, 0.7]] * 30 + [[0.5, 0.5]]
+    level = accuracy_of_labels(table, [0, 1] * 30 + [0], posterior)
+    assert level.value == expected([0.8], 3)
+    assert level.n == 60
+
+
+def test_two_labels_say_nothing_of_how_many_are_right():
+    table = AnnotationTable.from_matrix(np.array([[0, 0, 0], [1, 1, 1]]))
+    assert accuracy_of_labels(table, [0, 1], [[0.99, 0.01], [0.01, 0.99]]) is None
+
+
+def test_a_model_is_less_believed_where_annotations_are_few():
+    """On average over crowds of all kinds it is surer of them than it should be."""
+    levels, apart = [], []
+    for each in (2.0, 8.0):
+        y, table = crowd(n=1000, each=each)
+        model = DawidSkene().fit(table)
+        level = accuracy_of_labels(table, model.labels_, model.posterior_)
+        own = model.posterior_.max(axis=1).mean()
+        assert level.low < level.value < own < level.high
+        levels.append(level)
+        apart.append(logit(own) - logit(level.value))
+        assert level.low < np.mean(model.labels_ == y) < level.high
+    np.testing.assert_allclose(apart, [1 / 2, 1 / 8], rtol=0.02)
+
+
+def test_two_annotators_do_not_tell_how_good_they_are():
+    y = np.random.default_rng(0).integers(3, size=300)
+    table = make_crowd(y, n_annotators=2, annotations_per_instance=2.0, random_state=0)
+    model = DawidSkene().fit(table)
+    assert accuracy_of_labels(table, model.labels_, model.posterior_) is None
+    # Known labels of 40 instances do.
+    known = np.arange(300) < 40
+    model = DawidSkene().fit(table, gold=np.where(known, y, None))
+    level = accuracy_of_labels(table, model.labels_, model.posterior_, known=known)
+    assert level.low < np.mean((model.labels_ == y)[40:]) < level.high
 
 
 def test_gold_of_another_type_is_refused_rather_than_wrong():

@@ -11,8 +11,8 @@ from scipy.sparse import issparse
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode, make_vocabulary, missing_mask
-from manyhands.annotations.groups import in_families
 from manyhands.annotations.target import as_one_kind, over
+from manyhands.annotations.units import unit_of
 from manyhands.decision.labels import as_posterior, entries, generator, pick, row_max
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.inputs import (
@@ -238,12 +238,8 @@ def _n_units(observed: AnnotationTable, same: BoolArray, alike: Any) -> IntArray
     """Count those who gave each label, shape (n,), where who shares mistakes counts as one."""
     from manyhands.inference.shared_mistakes import suspected
 
-    n_annotators = observed.n_annotators
-    unit = np.arange(n_annotators)
-    members = in_families(observed.groups, n_annotators)
-    if observed.groups is not None and members.any():
-        unit[members] = n_annotators + np.unique(observed.groups, return_inverse=True)[1][members]
-    unit[suspected(observed) if alike is None else np.asarray(alike, dtype=bool)] = -1
+    alike = suspected(observed) if alike is None else np.asarray(alike, dtype=bool)
+    unit = unit_of(observed, alike)
     pairs = np.column_stack([observed.instance[same], unit[observed.annotator[same]]])
     return np.bincount(np.unique(pairs, axis=0)[:, 0], minlength=observed.n_instances)
 

@@ -14,6 +14,9 @@ Source = Literal["gold", "sample", "cross-validation", "model"]
 LEAST_GOLD = 10
 """Known labels below which nothing is measured with them."""
 
+VAGUE = 0.8
+"""Width of an interval from which on it says nothing."""
+
 
 class Level(NamedTuple):
     """A share of right labels.
@@ -39,6 +42,11 @@ class Level(NamedTuple):
     def is_measured(self) -> bool:
         """Whether it rests on labels that are known to be right."""
         return self.source in ("gold", "sample")
+
+    @property
+    def is_vague(self) -> bool:
+        """Whether the interval says nothing: then the share is not known."""
+        return self.high - self.low > VAGUE
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain values."""

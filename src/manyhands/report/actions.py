@@ -121,31 +121,38 @@ def _check(summary: Mapping[str, Any]) -> Iterator[Step]:
     if not rows:
         return
     wrong = n_wrong(summary)
-    wrong = found["n_expected_wrong"] if wrong is None else wrong
-    text = (
-        f"The model expects about {_number(found['n_expected_wrong'])} wrong among "
-        f"{count(found['n'], 'label')}; the {len(rows)} most doubtful are listed. It may be too "
-        "confident: also check a random sample."
-    )
-    level = (summary.get("levels") or {}).get("labels")
-    if level and level["source"] in ("gold", "sample"):
-        measure = "gold labels" if level["source"] == "gold" else "random sample"
-        text = (
-            f"By your {measure}, about {_number(wrong)} of the {count(found['n'], 'label')} are "
-            f"wrong; the model expects {_number(found['n_expected_wrong'])}. The {len(rows)} that "
-            "it doubts most are listed."
-        )
     yield _step(
         "review",
         "Review these labels first",
-        text,
-        wrong / 2,  # Half of the expected mistakes come first in this order.
+        _how_many_wrong(summary, wrong, len(rows)),
+        # Half of the expected mistakes come first in this order.
+        (found["n_expected_wrong"] if wrong is None else wrong) / 2,
         rows,
         [
             "correct them on the page of 'manyhands explore', with one key per label; what you "
             "decide goes into the next fit or aggregate as --known"
         ],
     )
+
+
+def _how_many_wrong(summary: Mapping[str, Any], wrong: float | None, n_listed: int) -> str:
+    """Say how many labels are wrong, as the headline implies it, and what is listed."""
+    labels = count(summary["review"]["n"], "label")
+    listed = f"The {n_listed} most doubtful are" if n_listed > 1 else "The most doubtful one is"
+    listed += " listed."
+    unseen = "Mistakes that annotators share look sure: also check a random sample."
+    levels = summary.get("levels") or {}
+    level = levels.get("labels")
+    if wrong is None or level is None:
+        return f"How many of the {labels} are wrong is not known. {listed} {unseen}"
+    source = {"gold": "By your gold labels", "sample": "By your random sample"}
+    of = levels["n"] - levels.get("n_known", 0)
+    least, most = (of * (1 - level[end]) for end in ("high", "low"))
+    text = (
+        f"{source.get(level['source'], 'By how annotators agree')}, we expect about "
+        f"{_number(wrong)} wrong among {labels} ({least:,.0f} to {most:,.0f}). {listed}"
+    )
+    return text if level["source"] in source else f"{text} {unseen}"
 
 
 def _number(value: float) -> str:

@@ -12,15 +12,23 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import expit, logit
 
 from manyhands.annotations import AnnotationTable
+from manyhands.annotations.units import (
+    can_be_judged,
+    in_one_family,
+    unit_of,
+    units_per_instance,
+)
 from manyhands.exceptions import AnnotationError
 from manyhands.inference import DawidSkene
 from manyhands.inference.many_classes import HARMLESS_CLASSES
 from manyhands.inference.shared_mistakes import suspected
 from manyhands.metrics import Level, accuracy_of_labels
+from manyhands.metrics.sample_levels import VAGUE
 from manyhands.report.inputs import Inputs
-from manyhands.report.words import count, percent_range
+from manyhands.report.words import clipped, count, percent_range
 from manyhands.typing import BoolArray, FloatArray, IntArray
 
 Summary = Mapping[str, Any]
@@ -60,27 +68,38 @@ def tell_labels(
     ``identified`` is that of a fitted aggregator unless it is given; ``measured`` are the other
     arguments of `level_of_labels`.
     """
-    annotated = table.annotations_per_instance() > 0
     decided = getattr(model, "identified_", None) if identified is None else identified
     level = level_of_labels(table, model, codes, posterior, identified=decided, **measured)
-    is_decided = decided is None or not annotated.any() or np.mean(decided[annotated]) > 0.5
-    levels = {
-        "n": int(annotated.sum()),
-        "n_known": _n_known(table, measured.get("fitted") or model),
-        "labels": None if level is None else level.to_dict(),
-        "identified": bool(is_decided),
-        "anonymous": not getattr(table, "annotators_known", True),
-        "supposes": bool(suspected(table).any()),
-    }
+    levels = _facts(table, level, measured.get("fitted") or model, decided)
     return Told(level, headline({"levels": levels, "data": {"n_classes": table.n_classes}}))
 
 
-def _n_known(table: AnnotationTable, model: Any) -> int:
-    """Number of annotated instances whose label was given to the fit."""
+def _facts(
+    table: AnnotationTable, level: Level | None, fitted: Any, identified: BoolArray | None
+) -> dict[str, Any]:
+    """What the headline says of a table's labels, or why it says nothing."""
+    annotated = table.annotations_per_instance() > 0
+    decided = identified is None or not annotated.any() or np.mean(identified[annotated]) > 0.5
+    alike = suspected(table)
+    apart = in_one_family(table, alike) if alike.any() else table
+    known = _known(table, fitted)
+    return {
+        "n": int(annotated.sum()),
+        "n_known": 0 if known is None else int((known & annotated).sum()),
+        "labels": None if level is None else level.to_dict(),
+        "identified": bool(decided),
+        "anonymous": not getattr(table, "annotators_known", True),
+        "alike": table.annotators[alike].tolist(),
+        "n_units": len(np.unique(unit_of(apart)[apart.annotator])),
+        "single": bool(np.mean(units_per_instance(apart)[annotated] > 1) < 0.5),
+        "comparable": can_be_judged(apart, known),
+    }
+
+
+def _known(table: AnnotationTable, model: Any) -> BoolArray | None:
+    """Mask of the instances whose label was given to the fit; None if it is not of this table."""
     known = getattr(model, "is_known_", None)
-    if known is None or len(known) != table.n_instances:
-        return 0
-    return int((known & (table.annotations_per_instance() > 0)).sum())
+    return None if known is None or len(known) != table.n_instances else known
 
 
 def levels_section(inputs: Inputs, new_items: Level | None = None) -> dict[str, Any] | None:
@@ -101,13 +120,8 @@ def levels_section(inputs: Inputs, new_items: Level | None = None) -> dict[str, 
         fitted=inputs.aggregator,
         identified=inputs.identified,
     )
-    return {
-        "n": int(inputs.annotated.sum()),
-        "n_known": _n_known(inputs.table, inputs.aggregator or model),
-        "identified": bool(np.mean(inputs.identified[inputs.annotated]) > 0.5),
-        "anonymous": not getattr(inputs.table, "annotators_known", True),
-        "supposes": bool(suspected(inputs.table).any()),
-        "labels": None if level is None else level.to_dict(),
+    facts = _facts(inputs.table, level, inputs.aggregator or model, inputs.identified)
+    return facts | {
         "new_items": None if new_items is None else new_items.to_dict(),
         "has_classifier": inputs.classifier is not None,
         "is_calibrated": bool(getattr(model, "_knows_its_accuracy", False)),
@@ -131,6 +145,9 @@ def level_of_labels(
     The mean probability of `DawidSkene`'s labels and of the stack's is about their accuracy on real
     tables (docs/results/aggregation.md, docs/results/stack_labels.md). Other methods are too sure,
     or their shares mean something else: then `DawidSkene` says what it thinks of their labels.
+
+    Annotators who may share mistakes (`suspected`) and are not declared as a family may be right or
+    wrong together: the interval is that of both, and without enough others there is no answer.
 
     Parameters
     ----------
@@ -160,9 +177,7 @@ def level_of_labels(
     codes, posterior, sample = _sample(model, table, codes, posterior)
     if audit is not None:
         sample = audit if sample is None else np.where(audit < 0, sample, audit)
-    known = getattr(model if fitted is None else fitted, "is_known_", None)
-    if known is not None and len(known) != table.n_instances:
-        known = None
+    known = _known(table, model if fitted is None else fitted)
     annotated = table.annotations_per_instance() > 0
     others = known if known is None or sample is None else known & (sample < 0)
     is_decided = identified is None or np.mean(identified[annotated]) > 0.5
@@ -170,14 +185,32 @@ def level_of_labels(
         posterior = None
     elif posterior is None or not is_calibrated:
         posterior = _expected(table, others, codes)
-    return accuracy_of_labels(
-        table,
-        values[codes],
-        posterior,
-        gold=None if gold is None else values[gold],
-        sample=None if sample is None else values[sample],
-        known=known,
+    measured: dict[str, Any] = {
+        "gold": None if gold is None else values[gold],
+        "sample": None if sample is None else values[sample],
+        "known": known,
+    }
+    level = accuracy_of_labels(table, values[codes], posterior, **measured)
+    alike = suspected(table)
+    if level is None or level.source != "model" or not alike.any():
+        return level
+    apart = in_one_family(table, alike)
+    return _between(
+        level,
+        accuracy_of_labels(apart, values[codes], _expected(apart, others, codes), known=known),
     )
+
+
+def _between(one: Level, other: Level | None) -> Level | None:
+    """Level of labels by annotators who may share mistakes or not; None if too few others remain.
+
+    From the low end of the one that supposes more mistakes to the high end of the other.
+    """
+    if other is None:
+        return None
+    value = float(expit((logit(one.value) + logit(other.value)) / 2))
+    level = Level(value, min(one.low, other.low), max(one.high, other.high), "model", one.n)
+    return None if level.is_vague else level
 
 
 def _sample(
@@ -230,18 +263,7 @@ def headline(summary: Summary) -> str:
         return f"Every label was given: {count(n, 'known label')}, and nothing was inferred."
     labels = count(rest, "label" if rest == n else "other label")
     if level is None:
-        why = "most items have one annotation, so that no two answers can be compared"
-        if summary["data"]["n_classes"] < 2:
-            why = "there is one class only"
-        elif found.get("anonymous"):
-            why = (
-                "nobody knows who gave which vote, so that no annotator can be compared with others"
-            )
-        elif not found.get("identified", True):
-            why = "nothing in the annotations decides who is right"
-        elif summary["data"]["n_classes"] > HARMLESS_CLASSES:
-            why = f"{summary['data']['n_classes']:,} classes are too many to compare annotators by"
-        return f"How many of the {labels} are right is not known: {why}."
+        return f"How many of the {labels} are right is not known: {_why_unknown(summary)}"
     share = f"{percent_range(level)}"
     which = "the labels" if rest == n else f"the {labels}"
     if level["source"] == "sample":
@@ -252,13 +274,62 @@ def headline(summary: Summary) -> str:
         )
     if level["source"] == "gold":
         return f"{share} of {which} are right, measured on {count(level['n'], 'gold label')}."
-    if found.get("supposes"):
+    if alike := found.get("alike"):
         return (
-            f"If annotators do not share mistakes, {share} of the {labels} are right: estimated "
-            "from how annotators agree, not measured."
+            f"About {share} of the {labels} are right: fewer if {_named(alike)} share mistakes, as "
+            "they may, and more if not. This is estimated from how annotators agree, not measured."
         )
     about = f"More than {share[1:]}" if share.startswith(">") else f"About {share}"
     return f"{about} of the {labels} are right: estimated from how annotators agree, not measured."
+
+
+def _named(alike: list[Any]) -> str:
+    """Name the first annotators of several."""
+    shown = [clipped(name) for name in alike[:3]]
+    if more := len(alike) - len(shown):
+        return f"{', '.join(shown)} and {more} more"
+    return f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else shown[0]
+
+
+def _why_unknown(summary: Summary) -> str:
+    """Why nothing is said of the labels, and what would tell."""
+    found, n_classes = summary["levels"], summary["data"]["n_classes"]
+    if n_classes < 2:
+        return "there is one class only."
+    if found.get("anonymous"):
+        return "nobody knows who gave which vote, so that no annotator can be compared with others."
+    if n_classes > HARMLESS_CLASSES:
+        return f"{n_classes:,} classes are too many to compare annotators by."
+    tell = "Known labels of 100 random items would tell (manyhands review --random 100)"
+    alike, n_units = found.get("alike"), found.get("n_units", 3)
+    if n_units < 3 or not found.get("comparable", True):
+        others = "a third annotator" if n_units == 2 else "more annotators"
+        tell += f", and so would {others} with no reason to share mistakes."
+        if alike:
+            return (
+                f"{_named(alike)} may share mistakes, so that they count as one annotator, and "
+                f"what the others add does not show how good that one is. {tell}"
+            )
+        if n_units == 1:
+            return (
+                "all annotations are by one annotator, or one family, and nobody else shows their "
+                f"mistakes. {tell}"
+            )
+        if n_units == 2:
+            return (
+                "there are two annotators (a family counts as one), and how often they agree does "
+                f"not tell how good either is. {tell}"
+            )
+        if not found.get("single"):
+            return (
+                "one annotator (or one family) labelled what the others share with nobody else, "
+                f"and how often they agree does not tell how good either is. {tell}"
+            )
+    if not found.get("identified", True):
+        return f"nothing in the annotations decides who is right. {tell}."
+    if found.get("single"):
+        return "most items have one annotation, so that no two answers can be compared."
+    return f"an estimate from so few labels says nothing. {tell}."
 
 
 def headline_of_new_items(summary: Summary) -> str:
@@ -271,7 +342,7 @@ def headline_of_new_items(summary: Summary) -> str:
 
 def told_of_new_items(level: Mapping[str, Any] | None) -> str:
     """Say how often a classifier is right on new items; ``level`` as of `Level.to_dict`."""
-    if level is None:
+    if level is None or level["high"] - level["low"] > VAGUE:
         return (
             "How often the classifier is right on new items was not estimated. What it says of "
             "the items that it was trained on does not tell."
