@@ -14,7 +14,7 @@ from manyhands.inference.confusion_em import STEP_GROWTH, OwnRemoved
 from manyhands.inference.confusions import EMCounts
 from manyhands.inference.dependence import DEFAULT_EM as EM
 from manyhands.inference.dependence import (
-    FEW,
+    FEW_CLASSES,
     Dependence,
     exponents,
     measure,
@@ -100,7 +100,7 @@ def slow_correlation(votes, posterior, responses):
 
 
 @pytest.mark.parametrize("family", [None, [0, 0, 1, 2]])
-@pytest.mark.parametrize("n_classes", [3, FEW + 2])
+@pytest.mark.parametrize("n_classes", [3, FEW_CLASSES + 2])
 @given(seed=st.integers(0, 99))
 @settings(max_examples=10)
 def test_residual_correlation_equals_slow_loops(seed, n_classes, family):
