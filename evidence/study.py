@@ -193,8 +193,7 @@ class Study:
             yield from map(self.record, todo)
             return
         # Forked processes know the study; it need not be sent to them.
-        options = {"mp_context": get_context("fork"), "initializer": _know, "initargs": (self,)}
-        with ProcessPoolExecutor(jobs, **options) as pool:
+        with ProcessPoolExecutor(jobs, get_context("fork"), _know, (self,)) as pool:
             waiting = deque(pool.submit(_record, cell) for cell in islice(todo, 2 * jobs))
             while waiting:
                 yield waiting.popleft().result()
