@@ -1,16 +1,12 @@
 """Statistics of the sets that follow DASC, CrowdInG, ICED and NeuCrowd, beside the papers'.
 
-Run, with MANYHANDS_DATA set: ``python benchmarks/constructed_sets.py --out
-docs/results/constructed_sets.md``.
+The record of a part holds its table; all take a few minutes.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
@@ -26,6 +22,7 @@ from evidence.data import (
     thin_to_imbalance,
     with_balanced_test,
 )
+from evidence.study import Study
 from manyhands.agreement import fleiss_kappa
 from manyhands.datasets import (
     CrowdDataset,
@@ -303,88 +300,6 @@ def on_gold(data: CrowdDataset) -> float:
     return model.score((data.X_test - mean) / spread, data.y_test)
 
 
-def report() -> str:
-    """Return the page in Markdown."""
-    page = [
-        "# Sets made after DASC, CrowdInG, ICED and NeuCrowd, beside the papers'",
-        "",
-        f"Made on {datetime.now(UTC):%Y-%m-%d} with `python benchmarks/constructed_sets.py --out "
-        f"docs/results/constructed_sets.md`; mean ± sd over random_state {SEEDS[0]} to "
-        f"{SEEDS[-1]} (DASC: {DASC_SEEDS[0]} to {DASC_SEEDS[-1]}) where a figure has two parts, "
-        "else of the default, or of all seeds where they agree. What the papers leave "
-        "open, and what is done here, stands in the docstrings.",
-        "",
-        "## CIFAR-10H with a long tail (DASC, Table 1)",
-        "",
-        "*each*: annotations of an annotator; *an instance*: annotations of a training instance; "
-        "*R*, *R_g*: size of the greatest class over that of the smallest, of the annotations and "
-        "of the true classes of the training part; *accuracy*, *sd*: mean and standard deviation "
-        "of the annotators' accuracies, %. Paper: Y. Shi, S.-Y. Li, S.-J. Huang. Learning from "
-        "Crowds with Sparse and Imbalanced Annotations. Machine Learning 112, 2023. Of its rows "
-        "*an instance* is computed from the others.",
-        "",
-        *long_tailed(),
-        "",
-        "Sizes and density are near. The annotators are better than the paper's, and their "
-        "annotations more even: over all their annotations, these are the least accurate of the "
-        "2,567 in the copy at hand. The choices that the paper leaves open "
-        "are in the function's docstring.",
-        "",
-        "## Imbalanced binary tasks (DASC, Table 3)",
-        "",
-        "Data1 and Data2 of the paper are not available; each row is followed by the task that "
-        "stands for it, `make_imbalanced_binary(task)`. The crowds on USPS are simulated, with the "
-        "printed accuracy and R in expectation; all others are real, and as accurate as they are.",
-        "",
-        *imbalanced(),
-        "",
-        "## CIFAR-10H with low-quality annotators (CrowdInG, Section 4)",
-        "",
-        "*each*, *an image*: annotations of an annotator and of a training image; *accuracy*, "
-        "*sd*: mean and standard deviation of the annotators' accuracies, %.",
-        "",
-        *crowding(),
-        "",
-        "The 103 least accurate annotators of the copy at hand, which holds 50 of the 51 or so "
-        "annotations of an image and therefore not all of theirs.",
-        "",
-        "## Imbalanced pairs of classes with a simulated crowd (ICED, Tables 1 and 3)",
-        "",
-        "`make_iced_synthetic(task)`. *Three levels*, *two levels*: share of the training "
-        "instances at the highest levels of agreement, %; the paper's are the instances that its "
-        "warm-up keeps, which Section 2.5 calls the three highest groups. *Majority vote*: its "
-        "expected accuracy on the training part, %.",
-        "",
-        *iced(),
-        "",
-        "GSAD lacks two of its ten batches here. Gisette is not at hand; `gisette_like` is made of "
-        "USPS in its manner, half of the features distractors. The paper's share for USPS is out "
-        "of reach with independent annotators of error rate .5 or less: the three highest levels "
-        "of nine hold 18 % at least. `usps_hard` is not the paper's.",
-        "",
-        "## Imbalanced real sets, and balanced test parts",
-        "",
-        "*Train*, *test*: sizes of the classes, in their order. The paper's own real set, Emotion, "
-        "is not public.",
-        "",
-        *real(),
-        "",
-        "## Few instances (NeuCrowd, Table 1)",
-        "",
-        "*Kappa*: Fleiss'. *Class ratio*: share of the positive class. *Votes that are wrong*, "
-        "*majority vote*: against the true classes of the training part. *LR on gold*: test "
-        "accuracy of logistic regression trained on the true classes.",
-        "",
-        *neucrowd(),
-        "",
-        "With seven or eleven annotators kappa depends on the draw of their error rates; the "
-        "paper's Syn2 lies just below the least of twenty draws. "
-        "All 699 hotel reviews together have kappa .80, as printed; the loader gives the votes of "
-        "the training part. Its labels are majority votes in every part.",
-    ]
-    return "\n".join(page) + "\n"
-
-
 def splice(cells: tuple[str, ...], at: int, *more: str) -> tuple[str, ...]:
     return (*cells[:at], *more, *cells[at:])
 
@@ -398,17 +313,23 @@ def line(*cells: object) -> str:
     return "| " + " | ".join(str(cell) or "–" for cell in cells) + " |"
 
 
-def main() -> None:
-    """Write the page to a file, or print it."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
-    text = report()
-    if arguments.out:
-        arguments.out.write_text(text, encoding="utf-8")
-    else:
-        print(text)
+PARTS = {
+    "long_tailed": long_tailed,
+    "imbalanced": imbalanced,
+    "crowding": crowding,
+    "iced": iced,
+    "real": real,
+    "neucrowd": neucrowd,
+}
+
+STUDY = Study(
+    __file__,
+    lambda: ({"part": part} for part in PARTS),
+    lambda part: {"lines": list(PARTS[part]())},
+    lambda records: {r["part"]: r["lines"] for r in records},
+    data=lambda cell: ["cifar10h", "usps", "gsad", "neucrowd_hotel", "product", "colposcopy"],
+)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

@@ -1,46 +1,24 @@
-"""Imbalanced crowds: crowd-calibrated stacking with balanced decisions beside other methods.
+"""Imbalanced tasks with simulated crowds, on which cross-fitted EM was developed.
 
-Development tasks are made from data that comes with scikit-learn (digits, breast cancer, wine, and
+They are made from data that comes with scikit-learn (digits, breast cancer, wine, and
 `make_classification`) and from generated documents. Classes are thinned to be 3 to 15 times rarer
 than the largest. The crowds are simulated, so the truth is known and no real set's gold labels are
-used up. Every row is measured by its balanced accuracy on a test part, and by its gap to the best
-of the other methods on that task. The committed page is of an earlier recipe, cross-fitted EM,
-which was developed on these tasks: write elsewhere.
-
-Run: ``OMP_NUM_THREADS=1 python benchmarks/imbalanced_recipe.py --jobs 2 --out tasks.md``
+used up. `flagship.py` measures the stack on them. docs/results/imbalanced_recipe.md is of
+cross-fitted EM, which the library no longer has: commit 53d0c948 is the last that can make it.
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import warnings
 from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine, make_classification
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import balanced_accuracy_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
-import manyhands
 from manyhands import (
-    AggNetClassifier,
-    AggregatedClassifier,
     AnnotationTable,
-    CrowdLayerClassifier,
-    CrowdStackingClassifier,
-    DawidSkene,
-    MBEMClassifier,
-    decide,
 )
 from manyhands.datasets import make_crowd
-from manyhands.io import write_atomically
 from manyhands.typing import AnyArray, FloatArray
 
 TEST_PER_CLASS = 400
@@ -49,48 +27,6 @@ TEST_PER_CLASS = 400
 Rng = np.random.RandomState
 Pool = tuple[FloatArray, AnyArray]
 """Features and true classes."""
-
-RECIPE = "crowd-calibrated stacking, balanced decisions"
-ROWS: dict[str, Callable[[int], Any]] = {
-    "MV + LR": lambda seed: AggregatedClassifier(backbone=_linear(), targets="hard"),
-    "MV + LR, balanced": lambda seed: AggregatedClassifier(
-        backbone=_linear(class_weight="balanced"), targets="hard"
-    ),
-    "D&S + LR": lambda seed: AggregatedClassifier(DawidSkene(), _linear()),
-    "D&S + LR, balanced": lambda seed: AggregatedClassifier(
-        DawidSkene(), _linear(), class_balance="reweight"
-    ),
-    "MV + DNN": lambda seed: AggregatedClassifier(targets="hard", random_state=seed),
-    "MV + DNN, balanced": lambda seed: AggregatedClassifier(
-        targets="hard", class_balance="reweight", random_state=seed
-    ),
-    "D&S + DNN": lambda seed: AggregatedClassifier(DawidSkene(), random_state=seed),
-    "D&S + DNN, balanced": lambda seed: AggregatedClassifier(
-        DawidSkene(), class_balance="reweight", random_state=seed
-    ),
-    "D&S (uniform prior) + DNN": lambda seed: AggregatedClassifier(
-        DawidSkene(class_prior="uniform"), random_state=seed
-    ),
-    "Crowd Layer": lambda seed: CrowdLayerClassifier(random_state=seed),
-    "Crowd Layer, balanced": lambda seed: CrowdLayerClassifier(
-        class_balance="reweight", random_state=seed
-    ),
-    "MBEM": lambda seed: MBEMClassifier(random_state=seed),
-    "MBEM, balanced": lambda seed: MBEMClassifier(class_balance="reweight", random_state=seed),
-    "AggNet": lambda seed: AggNetClassifier(random_state=seed),
-    "AggNet, balanced": lambda seed: AggNetClassifier(class_balance="reweight", random_state=seed),
-    RECIPE: lambda seed: CrowdStackingClassifier(decision="balanced", random_state=seed),
-}
-"""Constructors of the compared estimators from a seed; parameters not given are defaults."""
-
-DIVIDED = ("D&S + DNN", "AggNet")
-"""Rows that are shown a second time, with decisions by ``decide(rule="balanced")``."""
-
-DIVIDED_BY_PRIOR = "{}, divided by the prior"
-
-
-def _linear(**parameters: Any) -> Any:
-    return make_pipeline(StandardScaler(), LogisticRegression(max_iter=300, **parameters))
 
 
 # -- tasks ----------------------------------------------------------------------------------------
@@ -276,118 +212,3 @@ def make(name: str, seed: int) -> tuple[FloatArray, AnnotationTable, FloatArray,
         random_state=rng,
     )
     return X[train], table, X[test], y[test]
-
-
-# -- measurement ----------------------------------------------------------------------------------
-
-
-def measure(name: str, row: str, seed: int) -> dict[str, float]:
-    """Fit one row on one draw of a task; return its balanced accuracy, in points."""
-    X, table, X_test, y_test = make(name, seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Some logistic regressions do not converge.
-        model = ROWS[row](seed)
-        model.fit(X, table)
-    decided = {row: model.predict(X_test)}
-    if row in DIVIDED:
-        proba = model.predict_proba(X_test)
-        inferred = model.posterior_ if row == "AggNet" else model.aggregator_.posterior_
-        prior = np.maximum(inferred.mean(axis=0), 1e-9)
-        decided[DIVIDED_BY_PRIOR.format(row)] = decide(proba, "balanced", class_prior=prior)
-    return {
-        key: 100 * float(balanced_accuracy_score(y_test, labels)) for key, labels in decided.items()
-    }
-
-
-def page(found: dict[str, FloatArray]) -> str:
-    """Return the page; ``found`` holds one (n_tasks, n_seeds) array per row."""
-    means = {row: values.mean(axis=1) for row, values in found.items()}
-    best = np.max([mean for row, mean in means.items() if row != RECIPE], axis=0)
-    gaps = {row: mean - best for row, mean in means.items()}
-    order = sorted(gaps, key=lambda row: (-gaps[row].min(), -gaps[row].mean()))
-    names = list(TASKS)
-    n_seeds = found[RECIPE].shape[1]
-    lines = [
-        "# Imbalanced crowds",
-        "",
-        "Made by `OMP_NUM_THREADS=1 python benchmarks/imbalanced_recipe.py` on "
-        f"{datetime.date.today()}, manyhands {manyhands.__version__}; seeds 0 to {n_seeds - 1} of "
-        "the tasks, their **simulated** crowds, and the training. Crowd-calibrated stacking is "
-        '`CrowdStackingClassifier(decision="balanced")`. '
-        "*Gap*: balanced accuracy on the test part, in points, less that of the other "
-        "method which is best on that task (another one for every task, picked with the truth at "
-        "hand). Rows by their worst gap.",
-        "",
-        "| | worst gap | mean gap | tasks it is the best row of, or within 1 point |",
-        "|---|---|---|---|",
-    ]
-    lines += [
-        f"| {_bold(row)} | {gaps[row].min():+.1f} | {gaps[row].mean():+.1f} "
-        f"| {int((gaps[row] >= -1).sum())} of {len(names)} |"
-        for row in order
-    ]
-    lines += [
-        "",
-        "## Crowd-calibrated stacking, task by task",
-        "",
-        "*Difference* is paired over the draws: mean ± sd.",
-        "",
-        "| task | imbalance | annotators | balanced accuracy | best other row | difference |",
-        "|---|---|---|---|---|---|",
-    ]
-    others = [row for row in order if row != RECIPE]
-    for place, name in enumerate(names):
-        sizes = TASKS[name].sizes
-        rival = max(others, key=lambda row: means[row][place])
-        difference = found[RECIPE][place] - found[rival][place]
-        deviation = difference.std(ddof=1) if n_seeds > 1 else float("nan")
-        lines.append(
-            f"| {name} | {max(sizes) / min(sizes):.1f} | {TASKS[name].n_annotators} "
-            f"| {means[RECIPE][place]:.1f} | {rival} {means[rival][place]:.1f} "
-            f"| {difference.mean():+.1f} ± {deviation:.1f} |"
-        )
-    lines += [
-        "",
-        "## All rows",
-        "",
-        "Balanced accuracy, mean over the draws.",
-        "",
-        "| | " + " | ".join(names) + " |",
-        "|---" * (len(names) + 1) + "|",
-    ]
-    lines += [
-        f"| {_bold(row)} | " + " | ".join(f"{value:.1f}" for value in means[row]) + " |"
-        for row in order
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _bold(row: str) -> str:
-    return f"**{row}**" if row == RECIPE else row
-
-
-def main() -> None:
-    """Run all rows and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args()
-    shape = len(TASKS), arguments.seeds
-    found: dict[str, FloatArray] = {}
-    with ProcessPoolExecutor(arguments.jobs) as pool:
-        waiting: dict[tuple[int, str, int], Future[dict[str, float]]] = {
-            (place, row, seed): pool.submit(measure, name, row, seed)
-            for place, name in enumerate(TASKS)
-            for row in ROWS
-            for seed in range(arguments.seeds)
-        }
-        for (place, _, seed), future in waiting.items():
-            for key, value in future.result().items():
-                found.setdefault(key, np.full(shape, np.nan))[place, seed] = value
-                print(list(TASKS)[place], key, seed, f"{value:.1f}", flush=True)
-    write_atomically(arguments.out, page(found))
-
-
-if __name__ == "__main__":
-    main()

@@ -3,29 +3,22 @@
 Every interval that the library gives is simulated with small and large samples: agreement, shares
 (audits, gold, calibration), losses, the calibration error, annotators' reliabilities, confusion
 matrices, accuracies of labels and classifiers. What the intervals were in November 2026 stands
-beside, computed here.
-
-    OMP_NUM_THREADS=1 python benchmarks/intervals.py
-    MANYHANDS_DATA=... OMP_NUM_THREADS=1 python benchmarks/intervals.py --real
-
-Each writes its part of docs/results/intervals.md (``--out``): a quarter of an hour, and a minute.
+beside, computed here. All parts take a quarter of an hour; the record of a part holds its table.
 """
 
 from __future__ import annotations
 
-import argparse
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import date
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pages import table_lines, write_part
 from scipy.stats import binom, norm
 
+from evidence.study import Record, Study
+from evidence.study import table as lines_of
 from manyhands import IBCC, AnnotationTable, DawidSkene
 from manyhands.agreement import (
     fleiss_kappa,
@@ -42,7 +35,6 @@ from manyhands.metrics.intervals import beta_interval
 from manyhands.metrics.levels import accuracy_of_labels
 from manyhands.metrics.mean_estimate import mean_estimate
 
-TITLE = "Coverage of intervals"
 LEVEL = 0.95
 SIZES = (20, 50, 200, 1000)
 MANY = 100_000
@@ -129,14 +121,7 @@ def agreement(runs: int) -> list[str]:
                 after = share([holds(each[1:], target) for each in told])
                 row.append(f"{share([holds(each, target) for each in before])} → {after}")
             rows.append(row)
-    return [
-        f"Coverage of 95 % intervals, percentile bootstrap → jackknife; {runs} tables of each kind "
-        f"(a quarter of those with 1,000 instances; half for the bootstrap). The truth is the "
-        f"value on {MANY:,} instances; for mean Cohen's kappa, which is low where pairs share few "
-        "instances, it is the mean over the tables. Tables without an interval do not count.",
-        "",
-        *table_lines(["crowd", "instances", *MEASURES], rows),
-    ]
+    return lines_of(["crowd", "instances", *MEASURES], rows)
 
 
 # -- shares and losses -----------------------------------------------------------------------------
@@ -152,13 +137,7 @@ def shares() -> list[str]:
         covered = np.array([binom.pmf(k, n, each) @ holds(bounds, each) for each in p])
         rows.append([f"{n:,}", f"{covered.mean():.3f}", f"{covered.min():.3f}",
                      f"{p[covered.argmin()]:.2f}", f"{np.mean(covered < 0.9):.1%}"])  # fmt: skip
-    return [
-        "Jeffreys' interval of a share: audits, labels against gold, annotators on gold, accuracy "
-        "and coverage in `calibration`, bins of a reliability curve. Exact, for true shares from "
-        ".5 to .999.",
-        "",
-        *table_lines(["n", "mean coverage", "least", "at", "shares with less than .90"], rows),
-    ]
+    return lines_of(["n", "mean coverage", "least", "at", "shares with less than .90"], rows)
 
 
 def predictions(n: int, off: float, seed: int) -> tuple[Any, Any, Any, Any]:
@@ -220,13 +199,7 @@ def losses(runs: int) -> list[str]:
                     )
             cells = [" → ".join(map(share, zip(*pairs, strict=True))) for pairs in hits.values()]
             rows.append([f"{off:g}", f"{n:,}", *cells])
-    return [
-        "Predictions whose confidence is too high by so much. Log loss and Brier score: "
-        "normal interval of the mean → Student's interval of its logarithm. Calibration error: "
-        "percentiles of resamples, which repeat the upward bias → bounds that allow for it.",
-        "",
-        *table_lines(["too sure by", "n", "log loss", "Brier score", "calibration error"], rows),
-    ]
+    return lines_of(["too sure by", "n", "log loss", "Brier score", "calibration error"], rows)
 
 
 # -- models ----------------------------------------------------------------------------------------
@@ -296,21 +269,17 @@ def models(runs: int) -> list[str]:
             f"{share(cells['before'])} → {share(cells['after'])}",
             share(hits["labels"]), share(hits["few"]), share(hits["new"]),
         ])  # fmt: skip
-    return [
-        f"Crowds that are as the models take them to be; {runs} of each kind (half of those with "
-        "3,000 instances). Annotators: true accuracy of annotators with five annotations or more, "
-        "in the interval of `annotator_reliability` without → with what models are off by on real "
-        "tables. IBCC: diagonal of the confusion matrices, the variational posterior's interval → "
-        "with the missing information (25 crowds). Labels: `accuracy_of_labels` without gold; with "
-        "a random sample of 30. New items: `estimate_accuracy` of predictions that are right in "
-        "80 %.",
-        "",
-        *table_lines(
-            ["crowd", "annotators", "IBCC", "labels, expected", "labels, sample of 30",
-             "new items, from annotations"],
-            rows,
-        ),
-    ]  # fmt: skip
+    return lines_of(
+        [
+            "crowd",
+            "annotators",
+            "IBCC",
+            "labels, expected",
+            "labels, sample of 30",
+            "new items, from annotations",
+        ],
+        rows,
+    )
 
 
 # -- real tables -----------------------------------------------------------------------------------
@@ -320,7 +289,7 @@ LEAST_GOLD = 20
 
 def real() -> list[str]:
     """Return the coverage on real tables of annotators' and labels' accuracy."""
-    from aggregation import AGGREGATION_SETS, LOADERS, load
+    from benchmarks.aggregation import AGGREGATION_SETS, LOADERS, load
 
     rows, totals = [], []
     for name in (*AGGREGATION_SETS, *LOADERS):
@@ -354,51 +323,50 @@ def real() -> list[str]:
     mean = np.nanmean(totals, axis=0)
     rows.append(["**mean**", "", f"{mean[0]:.2f} → {mean[1]:.2f}", f"{mean[2]:.2f} → {mean[3]:.2f}",
                  f"holds in {mean[4]:.0%}", ""])  # fmt: skip
-    return [
-        f"`DawidSkene()` on the tables of [aggregation.md](aggregation.md), {date.today()}: share "
-        f"of the annotators with {LEAST_GOLD} or more annotations of known class whose accuracy on "
-        "these lies in their 95 % interval, without → with what models are off by; and the "
-        "accuracy of the labels, expected and true.",
-        "",
-        *table_lines(
-            [
-                "table",
-                "annotators",
-                "coverage",
-                "mean width",
-                "labels, expected (interval)",
-                "true",
-            ],
-            rows,
-        ),
-    ]
+    return lines_of(
+        [
+            "table",
+            "annotators",
+            "coverage",
+            "mean width",
+            "labels, expected (interval)",
+            "true",
+        ],
+        rows,
+    )
 
 
-def main() -> None:
-    """Write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--real", action="store_true", help="real tables; needs MANYHANDS_DATA")
-    parser.add_argument("--runs", type=int, default=200)
-    parser.add_argument("--only", default="", help="parts whose headings contain this")
-    parser.add_argument("--out", type=Path, default=Path("docs/results/intervals.md"))
-    given = parser.parse_args()
-    warnings.simplefilter("ignore")
-    parts: dict[str, Callable[[], list[str]]] = {
-        "Agreement": partial(agreement, given.runs),
-        "Shares": shares,
-        "Losses and calibration": partial(losses, given.runs),
-        "Annotators, confusion matrices, accuracies": partial(models, given.runs // 2),
-    }
-    if given.real:
-        parts = {"Real tables": real}
-    option = " --real" if given.real else ""
-    made = f"Made by `OMP_NUM_THREADS=1 python benchmarks/intervals.py{option}`, {date.today()}."
-    for heading, lines in parts.items():
-        if given.only not in heading:
-            continue
-        write_part(given.out, TITLE, heading, [*lines(), made])
-        print(heading, flush=True)
+RUNS = 200
+PARTS: dict[str, Callable[[], list[str]]] = {
+    "agreement": partial(agreement, RUNS),
+    "shares": shares,
+    "losses": partial(losses, RUNS),
+    "models": partial(models, RUNS // 2),
+    "real": real,
+}
+
+
+def measure(part: str) -> Record:
+    """Make the table of a part."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {"lines": PARTS[part]()}
+
+
+def page(records: list[Record]) -> dict[str, Any]:
+    """The tables, and when they were made."""
+    dates = {f"{r['part']}_date": r["date"] for r in records}
+    return {r["part"]: r["lines"] for r in records} | dates
+
+
+STUDY = Study(
+    __file__,
+    lambda: ({"part": part} for part in PARTS),
+    measure,
+    page,
+    data=lambda cell: ["aggregation"] if cell["part"] == "real" else [],
+)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

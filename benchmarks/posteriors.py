@@ -1,52 +1,643 @@
-r"""Posteriors that allow for dependence between annotators: constants, simulations, what n counts.
-
-    MANYHANDS_DATA=... OMP_NUM_THREADS=1 python benchmarks/posteriors.py \
-        --out docs/results/posteriors.md
+"""Posteriors that allow for dependence between annotators: constants, simulations, what n counts.
 
 The constants of `manyhands.inference.dependence` are tried on the 21 real tables of
 ``benchmarks/aggregation.py``. For "left out", they are chosen anew (lowest mean log loss) without
-the tables of a family, and used on these. The page takes a few CPU minutes; ``--only annotators``
-makes one part of it (``posterior_*.py`` hold the larger ones).
+the tables of a family, and used on these. All parts take a few CPU minutes; the record of a part
+holds its lines.
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache, partial
 from itertools import product
-from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
-from aggregation import AGGREGATION_SETS, LOADERS
-from pages import table_lines, write_part
-from posterior_cases import (
-    SEEDS,
-    SHARES,
-    THINNINGS,
-    Case,
-    annotators,
-    counted,
-    family_of,
-    figures,
-    lone,
-    real_case,
-    repeats_of,
-    scores,
-    sensitivity,
-    simulations,
-)
+from scipy.special import log_softmax
 
-from manyhands import DawidSkene
-from manyhands.inference.dependence import PRIOR_MEAN, PRIOR_SD, UPPER
-from manyhands.io import write_atomically
+from benchmarks.aggregation import AGGREGATION_SETS, LOADERS, Task, load
+from evidence.study import Record, Study, left_out_table
+from evidence.study import table as lines_of
+from manyhands import AnnotationTable, DawidSkene, MajorityVote
+from manyhands.inference import confusion_em, dawid_skene, dependence, identifiability
+from manyhands.inference.confusion_em import OwnRemoved, Run
+from manyhands.inference.confusions import normalise_joint
+from manyhands.inference.dependence import (
+    DEFAULT_EM,
+    PRIOR_MEAN,
+    PRIOR_SD,
+    UPPER,
+    Dependence,
+    exponents,
+    residual_correlation,
+)
+from manyhands.inference.dependence import (
+    measure as measured_rho,
+)
+from manyhands.inference.identifiability import LEAST_COMPARED, comparisons
+from manyhands.inference.probability import normalise_rows
+from manyhands.inference.votes import Votes, by_instance, make_votes, vote_shares, weight_of_pairs
+from manyhands.metrics import annotator_reliability, expected_calibration_error
+
+FAMILIES = {
+    "ms": "music",
+    "sp": "sentiment",
+    "sp_amt": "sentiment",
+    "cf_amt": "cf",
+    "zencrowd_us": "zencrowd",
+    "zencrowd_in": "zencrowd",
+    "trec": "relevance",
+}
+"""Tables that are left out together, if that is not the table alone."""
+
+
+class Case(NamedTuple):
+    """What is needed to read a posterior with any rho.
+
+    ``rho`` and ``se`` are as measured (0 and infinite if the library does not measure them),
+    ``used`` is the rho of `DawidSkene`, ``cap`` that of `capped`. ``joint`` is without the
+    instances' own annotations in the confusion matrices, ``kept`` with them.
+    """
+
+    name: str
+    task: Task
+    joint: np.ndarray
+    kept: np.ndarray
+    exponents: Callable[[float], np.ndarray]
+    n: np.ndarray
+    rho: float
+    se: float
+    used: float
+    cap: float
+    known: np.ndarray
+    gold: np.ndarray
+    classes: np.ndarray
+
+
+def family_of(name: str) -> str:
+    """What a table is left out with."""
+    return FAMILIES.get(name, name)
+
+
+def real_case(name: str) -> Case:
+    """Fit a real table; the read-out uses the number of subtypes that `DawidSkene` chooses."""
+    task = load(name)
+    votes = make_votes(task.table, abstentions=True)
+    start = vote_shares(votes.answers)
+    one = DEFAULT_EM.run(votes, votes.shards(), start)
+    is_measured = dependence._is_measurable(votes)
+    rho, se = measured_rho(votes, one, DEFAULT_EM) if is_measured else (0.0, np.inf)
+    model = DawidSkene().fit(task.table)
+    n_subtypes = model.n_subtypes_
+    run = one if n_subtypes == 1 else DEFAULT_EM.run(votes, votes.shards(), start, n_subtypes)
+    joint = OwnRemoved(run)(votes)
+    kept = run.parameters.log_joint(votes, np.ones(votes.n_instances))
+    n = by_instance(votes.answers)
+    of = partial(exponents, votes)
+    used, cap = model.dependence_, capped(votes, one)
+    known, gold, classes = task.known, task.gold, task.table.classes
+    return Case(name, task, joint, kept, of, n, rho, se, used, cap, known, gold, classes)
+
+
+def capped(votes: Votes, run: Run) -> float:
+    """The rule that the measured rho replaces: min(.3, 12 m), with the moment m of the fit itself.
+
+    m is taken over instances with five annotations or more; with fewer than 30 of them, rho is .3.
+    """
+    answers = votes.answers
+    several = answers.select(np.flatnonzero(np.diff(answers.start) >= 5))
+    sample = dependence._sample(several, np.random.RandomState(0))
+    if sample.n_instances < 30:
+        return 0.3
+    responses = normalise_rows(run.parameters.responses[:, :, : votes.n_classes])
+    posterior = dependence.Parameters(run.parameters.prior, responses).posterior(sample)
+    m, _ = residual_correlation(sample, posterior, responses)
+    return float(np.clip(12.0 * m, 0.0, 0.3))
+
+
+def figures(proba: np.ndarray, gold: np.ndarray, classes: Any) -> tuple[float, float, float]:
+    """Accuracy, log loss and calibration error, as of `manyhands.metrics.calibration`."""
+    code_of = {value: code for code, value in enumerate(np.asarray(classes).tolist())}
+    codes = np.array([code_of[value] for value in gold.tolist()])
+    right = proba[np.arange(len(codes)), codes]
+    loss = -np.log(np.clip(right, 1e-12, 1.0)).mean()
+    error = expected_calibration_error(proba, gold, classes=classes, n_bins=15)
+    return float((proba.argmax(axis=1) == codes).mean()), float(loss), float(error)
+
+
+def scores(case: Case, exponent: np.ndarray) -> tuple[float, float, float]:
+    """Accuracy, log loss and calibration error of a read-out."""
+    proba = np.exp(log_softmax(exponent[:, None] * case.joint, axis=1))[case.known]
+    return figures(proba, case.gold, case.classes)
+
+
+# -- The other constants of the read-out: half and twice each, and chosen with a family left
+
+
+Fits = list[tuple[float, float, float]]
+
+HALVES = {
+    "REFERENCE": 0.15, "NEGLIGIBLE": 0.025, "EM_STEPS": 1, "N_SIMULATED": 500, "N_TABLES": 1,
+    "N_INSTANCES": 2500, "N_CELLS": 1_000_000, "LEAST_INSTANCES": 5,
+}  # fmt: skip
+"""The other constants of `manyhands.inference.dependence`, and half of each (rounded down)."""
+
+STANDARD_ERRORS = 2.0
+"""Of rho, from which on mistakes may be correlated, so that subtypes are tried."""
+
+
+def sensitivity(cases: list[Case]) -> Iterator[str]:
+    """Yield figures with half and twice each of the other constants; fits are anew."""
+    as_is = fit(cases)
+    rows = [
+        row(cases, name, value, {"as is": as_is, "half": half(), "twice": twice()})
+        for name, value, half, twice in changes(cases)
+    ]
+    heads = ["constant", "value", "as is", "half", "twice", "family left out", "chosen there"]
+    yield from lines_of(heads, rows)
+    tables = {case.name: case.task.table for case in cases}
+    entries = {name: table.n_annotators * table.n_classes**2 for name, table in tables.items()}
+    most = max(entries, key=lambda name: entries[name])
+    yield (
+        f"`N_PARAMETERS` ({dependence.N_PARAMETERS:,}) is no statistical constant but a limit of "
+        "cost: confusion matrices with more entries (annotators × classes²) are not held in memory "
+        "to measure rho, and the mean of its prior is used. It cannot matter on these tables, of "
+        f"which {most} has the most entries, {entries[most]:,}."
+    )
+
+
+def changes(
+    cases: list[Case],
+) -> Iterator[tuple[str, str, Callable[[], Fits], Callable[[], Fits]]]:
+    """Yield each constant, its value, and the fits with half and with twice as much."""
+
+    def patched(module: Any, name: str, value: Any) -> Callable[[], Fits]:
+        def run() -> Fits:
+            with mock.patch.object(module, name, value):
+                return fit(cases)
+
+        return run
+
+    for name, half in HALVES.items():
+        value = getattr(dependence, name)
+        pair = (patched(dependence, name, each) for each in (half, 2 * value))
+        yield name, f"{value:,}", *pair
+    pair = (patched(dawid_skene, "estimate", judged_by(STANDARD_ERRORS * k)) for k in (0.5, 2))
+    yield "standard errors", f"{STANDARD_ERRORS:g}", *pair
+    tol = DEFAULT_EM.tol
+    yield "EM's tol", f"{tol:g}", lambda: fit(cases, tol=tol / 2), lambda: fit(cases, tol=2 * tol)
+    growth, most = confusion_em.STEP_GROWTH, confusion_em.GREATEST_STEP
+    more = (1 + (growth - 1) * k for k in (0.5, 2))
+    yield "STEP_GROWTH", f"{growth:g}", *(patched(confusion_em, "STEP_GROWTH", g) for g in more)
+    steps = (patched(confusion_em, "GREATEST_STEP", most * k) for k in (0.5, 2))
+    yield "GREATEST_STEP", f"{most:g}", *steps
+    shares = (patched(dependence, "LIKELY", dependence.LIKELY * k) for k in (0.5, 2))
+    yield "LIKELY", f"{dependence.LIKELY:g}", *shares
+
+
+def judged_by(n_errors: float) -> Callable[..., Dependence]:
+    """`dependence.estimate`, in which rho is plausible from so many standard errors on."""
+
+    def estimate(votes: Any, run: Any, em: Any) -> Dependence:
+        found = dependence.estimate(votes, run, em)
+        if not dependence._is_measurable(votes):
+            return found
+        rho, se = dependence.measure(votes, run, em)
+        is_plausible = rho > max(n_errors * se, dependence.NEGLIGIBLE) or not np.isfinite(se)
+        return replace(found, is_plausible=is_plausible)
+
+    return estimate
+
+
+def fit(cases: list[Case], **parameters: Any) -> Fits:
+    """Figures of `DawidSkene` on each table."""
+    models = (DawidSkene(**parameters).fit(case.task.table) for case in cases)
+    return [
+        figures(model.posterior_[case.known], case.gold, case.classes)
+        for case, model in zip(cases, models, strict=True)
+    ]
+
+
+def row(cases: list[Case], name: str, value: str, runs: dict[str, Fits]) -> list[str]:
+    """Cells of a constant: means, and what is chosen where each table's family is left out."""
+    left_out, chosen = [], []
+    for k, case in enumerate(cases):
+        others = [family_of(c.name) != family_of(case.name) for c in cases]
+        best = min(runs, key=lambda r: np.mean([f[1] for f in np.array(runs[r])[others]]))
+        left_out.append(runs[best][k])
+        chosen.append(best)
+    means = [np.mean(found, axis=0) for found in (*runs.values(), left_out)]
+    counts = ", ".join(f"{one} {chosen.count(one)}" for one in runs if one in chosen)
+    return [name, value, *(f"{loss:.4f} / {ece:.4f}" for _, loss, ece in means), counts]
+
+
+# -- Lone annotators: from which share of compared instances on they are not believed
+
+
+COMPARED = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4)
+"""Values of `LEAST_COMPARED` that are tried."""
+SHARES = (0.01, 0.035, 0.07, 0.15, 0.3)
+"""Shares of instances that keep all annotations; between the values that are tried."""
+THINNINGS = range(3)
+COLLAPSED = 0.2
+"""A class has so much more than its share of the instances."""
+
+
+def lone(cases: list[Case]) -> Iterator[str]:
+    """Yield log loss by `LEAST_COMPARED`, of tables where most instances have one annotation."""
+    losses: dict[float, dict[str, float]] = {least: {} for least in COMPARED}
+    by_share: dict[float, list[list[tuple[float, ...]]]] = {s: [] for s in SHARES}
+    for case in cases:
+        found = []
+        for share in SHARES:
+            for seed in THINNINGS:
+                compared, fits = believed_or_not(case, share, seed)
+                found.append([fits[compared < least][1] for least in COMPARED])
+                by_share[share].append(fits)
+        for least, values in zip(COMPARED, np.transpose(found), strict=True):
+            losses[least][case.name] = float(values.mean())
+    yield from left_out_table(losses, LEAST_COMPARED, family_of)
+    yield (
+        "Accuracy / log loss / ECE, means over the tables, by the share of instances that keep all "
+        "annotations; and the draws in which the fit *collapses*: a class gets more than "
+        f"{100 * COLLAPSED:.0f} % of the instances above its share by gold.\n"
+    )
+    rows = []
+    for share, fits_of in by_share.items():
+        means = np.mean(fits_of, axis=0)
+        shown = [" / ".join(f"{x:.3f}" for x in mean[:3]) for mean in means]
+        counts = (np.array(fits_of)[:, :, 3] > COLLAPSED).sum(axis=0)
+        rows.append([f"{share:g}", *shown, *(f"{n} of {len(fits_of)}" for n in counts)])
+    heads = ["not believed", "believed", "collapsed, not believed", "collapsed, believed"]
+    yield from lines_of(["share", *heads], rows)
+    shares = {case.name: share_compared(case.task.table) for case in cases}
+    least = min(shares, key=lambda name: shares[name])
+    yield (
+        "On the tables as they are, the constant cannot matter: the lowest share of compared "
+        f"instances is {shares[least]:.2f} ({least})."
+    )
+
+
+def believed_or_not(case: Case, share: float, seed: int) -> tuple[float, list[tuple[float, ...]]]:
+    """Share of compared instances of a thinned table, and figures if lone labels count or not.
+
+    The last figure is the greatest excess of a class over its share by gold.
+    """
+    table = mostly_alone(case.task.table, share, seed)
+    fits = []
+    for least in (0.0, 1.0):
+        with mock.patch.object(identifiability, "LEAST_COMPARED", least):
+            posterior = DawidSkene().fit(table).posterior_[case.known]
+        named = case.classes[posterior.argmax(axis=1)]
+        excess = max((named == c).mean() - (case.gold == c).mean() for c in case.classes)
+        fits.append((*figures(posterior, case.gold, case.classes), float(excess)))
+    return share_compared(table), fits
+
+
+def mostly_alone(table: AnnotationTable, share: float, seed: int) -> AnnotationTable:
+    """Keep all annotations of a share of the instances, and one of each other."""
+    rng = np.random.default_rng(seed)
+    kept = rng.random(table.n_instances) < share
+    order = rng.permutation(table.n_annotations)
+    _, first = np.unique(table.instance[order], return_index=True)
+    stays = kept[table.instance]
+    stays[order[first]] = True
+    return table.take(np.flatnonzero(stays))
+
+
+def share_compared(table: AnnotationTable) -> float:
+    """Share of the annotated instances that two annotators annotated."""
+    found = comparisons(make_votes(table))
+    return found.compared / found.annotated
+
+
+# -- How near the inferred accuracy of annotators is to their accuracy by gold
+
+
+MODELS = {"default": {}, "dependence=0": {"dependence": 0}}
+
+
+def annotators(cases: list[Case]) -> Iterator[str]:
+    """Yield error, bias and coverage, table by table; annotations weigh the same."""
+    rows, found = [], []
+    for case in cases:
+        table = case.task.table[case.known]
+        code_of = {value: code for code, value in enumerate(np.asarray(case.classes).tolist())}
+        gold = np.eye(len(case.classes))[[code_of[value] for value in case.gold.tolist()]]
+        right = annotator_reliability(table, gold).accuracy
+        cells = []
+        for options in MODELS.values():
+            posterior = DawidSkene(**options).fit(case.task.table).posterior_[case.known]
+            n, accuracy, lower, upper = annotator_reliability(table, posterior)
+            seen = n > 0
+            apart = accuracy[seen] - right[seen]
+            covers = (lower[seen] <= right[seen]) & (right[seen] <= upper[seen])
+            each = (np.abs(apart), apart, covers)
+            cells.append([np.average(values, weights=n[seen]) for values in each])
+        found.append(cells)
+        rows.append([case.name, f"{seen.sum():,}", f"{n.sum():,}", *shown(cells)])
+    rows.append(["mean", "", "", *shown(np.mean(found, axis=0))])
+    heads = [f"{m}: {what}" for m in MODELS for what in ("mean error", "bias", "coverage")]
+    yield from lines_of(["table", "annotators", "annotations", *heads], rows)
+
+
+def shown(cells: list[list[float]]) -> list[str]:
+    """Format the figures of the models."""
+    return [text for e, b, covers in cells for text in (f"{e:.3f}", f"{b:+.3f}", f"{covers:.2f}")]
+
+
+# -- Simulated crowds of `posteriors.py`, and what counts as an annotation
+
+
+SEEDS = range(5)
+
+
+class Crowd(NamedTuple):
+    """A simulated table and its true classes."""
+
+    table: AnnotationTable
+    y: np.ndarray
+
+
+def crowd(
+    seed: int,
+    *,
+    n_classes: int,
+    per_instance: int,
+    n: int = 1000,
+    n_annotators: int = 40,
+    kind: str = "independent",
+    skew: float | None = None,
+) -> Crowd:
+    """Simulate annotators with their own confusion matrices, accuracy Beta(6, 2.5).
+
+    Kinds: "independent"; "spam" (40 % guess) and "adversaries" (20 % are right in 15 %); "bias"
+    (class 0 is taken for class 1 in 45 %); "difficult" (25 % of the instances are little better
+    than guessed); "asymmetric" (40 % of the instances of class 1 are taken for class 0 in 55 %);
+    "decoy" (on 25 % of the instances, 60 % of the annotations name the same wrong class).
+    """
+    rng = np.random.default_rng(seed)
+    prior = np.full(n_classes, 1 / n_classes) if skew is None else np.array([skew, 1 - skew])
+    y = rng.choice(n_classes, size=n, p=prior)
+    accuracy = rng.beta(6, 2.5, n_annotators)
+    if kind == "spam":
+        accuracy[: int(0.4 * n_annotators)] = 1 / n_classes
+    if kind == "adversaries":
+        accuracy[: int(0.2 * n_annotators)] = 0.15
+    confusion = rng.dirichlet(np.ones(n_classes - 1), size=(n_annotators, n_classes))
+    full = np.zeros((n_annotators, n_classes, n_classes))
+    for c in range(n_classes):
+        full[:, c, np.arange(n_classes) != c] = (1 - accuracy)[:, None] * confusion[:, c]
+        full[:, c, c] = accuracy
+    if kind == "bias":
+        full[:, 0] = [0.55, 0.45, *[0.0] * (n_classes - 2)]
+    who = np.argsort(rng.random((n, n_annotators)), axis=1)[:, :per_instance]
+    rows = full[who, y[:, None]]
+    hard = rng.random(n) < 0.25
+    if kind == "difficult":
+        rows[hard] = (1 - 0.1) / n_classes + 0.1 * np.eye(n_classes)[y[hard]][:, None, :]
+    if kind == "asymmetric":
+        rows[(y == 1) & (rng.random(n) < 0.4)] = [0.55, 0.45, *[0.0] * (n_classes - 2)]
+    labels = (rows.cumsum(axis=2) < rng.random((n, per_instance, 1))).sum(axis=2)
+    labels = np.minimum(labels, n_classes - 1)
+    if kind == "decoy":
+        misled = hard[:, None] & (rng.random(labels.shape) < 0.6)
+        labels = np.where(misled, ((y + 1) % n_classes)[:, None], labels)
+    return Crowd(_table(who, labels, n_classes, n_annotators), y)
+
+
+def _table(
+    who: np.ndarray, labels: np.ndarray, n_classes: int, n_annotators: int
+) -> AnnotationTable:
+    n, per_instance = who.shape
+    return AnnotationTable.from_arrays(
+        np.repeat(np.arange(n), per_instance), who.ravel(), labels.ravel(),
+        n_instances=n, n_annotators=n_annotators, classes=range(n_classes),
+    )  # fmt: skip
+
+
+SIMULATIONS: dict[str, dict[str, Any]] = {
+    "4 classes × 5 annotations": {"n_classes": 4, "per_instance": 5},
+    "2 × 10": {"n_classes": 2, "per_instance": 10},
+    "2 × 20": {"n_classes": 2, "per_instance": 20},
+    "2 × 3": {"n_classes": 2, "per_instance": 3},
+    "2 × 2": {"n_classes": 2, "per_instance": 2},
+    "10 × 4": {"n_classes": 10, "per_instance": 4},
+    "10 × 3": {"n_classes": 10, "per_instance": 3},
+    "10 × 4, 200 annotators": {"n_classes": 10, "per_instance": 4, "n_annotators": 200},
+    "50 × 5": {"n_classes": 50, "per_instance": 5, "n_annotators": 20},
+    "100 × 5": {"n_classes": 100, "per_instance": 5, "n_annotators": 20},
+    "2 × 5, 99:1": {"n_classes": 2, "per_instance": 5, "skew": 0.99},
+    "4 × 8, 40 % spammers": {"n_classes": 4, "per_instance": 8, "kind": "spam"},
+    "3 × 8, 20 % adversaries": {"n_classes": 3, "per_instance": 8, "kind": "adversaries"},
+    "3 × 6, one class misread by all": {"n_classes": 3, "per_instance": 6, "kind": "bias"},
+    "*3 × 6, difficult instances*": {"n_classes": 3, "per_instance": 6, "kind": "difficult"},
+    "*2 × 6, difficult instances of one class*": {
+        "n_classes": 2,
+        "per_instance": 6,
+        "kind": "asymmetric",
+        "skew": 0.6,
+    },
+    "*4 × 6, shared decoys*": {"n_classes": 4, "per_instance": 6, "kind": "decoy"},
+    "*2 × 20, shared decoys*": {"n_classes": 2, "per_instance": 20, "kind": "decoy"},
+    "*10 × 3, shared decoys*": {"n_classes": 10, "per_instance": 3, "kind": "decoy"},
+}
+
+
+def cap_of(table: AnnotationTable) -> float:
+    """Rho by `capped`."""
+    votes = make_votes(table)
+    return capped(votes, DEFAULT_EM.run(votes, votes.shards(), vote_shares(votes)))
+
+
+def simulations() -> Iterator[str]:
+    """Yield one row per simulated crowd."""
+    yield (
+        "| crowd | rho | accuracy: majority | accuracy: independent | accuracy: default "
+        "| log loss: independent | log loss: default | log loss: min(.3, 12 m) | log loss: 0.25 "
+        "| ECE: independent | ECE: default | ECE: min(.3, 12 m) | ECE: 0.25 |"
+    )
+    yield "|---" * 13 + "|"
+    for name, settings in SIMULATIONS.items():
+        cells = []
+        for seed in SEEDS:
+            table, y = crowd(seed, **settings)
+            votes = MajorityVote(soft=False, ties="distribute").fit(table).posterior_
+            after = DawidSkene().fit(table)
+            before = DawidSkene(dependence=0).fit(table)
+            others = [
+                DawidSkene(dependence=rho, n_subtypes=after.n_subtypes_).fit(table)
+                for rho in (cap_of(table), 0.25)
+            ]
+            found = [
+                figures(m.posterior_, y, np.arange(table.n_classes))
+                for m in (before, after, *others)
+            ]
+            accuracies, losses, errors = np.transpose(found)
+            majority = votes[np.arange(len(y)), y].mean()
+            cells.append([after.dependence_, majority, *accuracies[:2], *losses, *errors])
+        mean, sd = np.mean(cells, axis=0), np.std(cells, axis=0, ddof=1)
+        text = " | ".join(f"{m:.3f} ± {s:.3f}" for m, s in zip(mean, sd, strict=True))
+        yield f"| {name} | {text} |"
+
+
+# -- what n counts ---------------------------------------------------------------------------------
+
+
+def repeated(seed: int, same: float) -> Crowd:
+    """Everyone is asked twice, and repeats the first answer with probability ``same``."""
+    settings = {"n_classes": 3, "per_instance": 5}
+    first, y = crowd(seed, **settings)
+    second, _ = crowd(seed, **settings)
+    rng = np.random.default_rng(seed + 100)
+    accuracy = np.random.default_rng(seed).beta(6, 2.5, 40)
+    wrong = (y[second.instance] + rng.integers(1, 3, second.n_annotations)) % 3
+    is_right = rng.random(second.n_annotations) < accuracy[second.annotator]
+    fresh = np.where(is_right, y[second.instance], wrong)
+    again = np.where(rng.random(len(fresh)) < same, first.label, fresh)
+    both = AnnotationTable.from_arrays(
+        np.tile(first.instance, 2), np.tile(first.annotator, 2),
+        np.concatenate([first.label, again]), n_instances=len(y), n_annotators=40,
+        classes=range(3), duplicates="keep",
+    )  # fmt: skip
+    return Crowd(both, y)
+
+
+def weighted(seed: int, weight: float) -> Crowd:
+    """Every annotation has the same weight."""
+    table, y = crowd(seed, n_classes=3, per_instance=5)
+    return Crowd(_weighted(table, np.full(table.n_annotations, weight)), y)
+
+
+def family(seed: int) -> Crowd:
+    """Beside five annotators, a family of five copies one another in 80 %, and is declared."""
+    table, y = crowd(seed, n_classes=3, per_instance=5)
+    rng = np.random.default_rng(seed + 100)
+    common = np.where(rng.random(len(y)) < 0.65, y, (y + rng.integers(1, 3, len(y))) % 3)
+    own = np.where(rng.random((len(y), 5)) < 0.65, y[:, None], (y[:, None] + 1) % 3)
+    machine = np.where(rng.random(own.shape) < 0.8**0.5, common[:, None], own)
+    instance = np.concatenate([table.instance, np.repeat(np.arange(len(y)), 5)])
+    annotator = np.concatenate([table.annotator, np.tile(np.arange(40, 45), len(y))])
+    mixed = AnnotationTable.from_arrays(
+        instance, annotator, np.concatenate([table.label, machine.ravel()]),
+        n_instances=len(y), n_annotators=45, classes=range(3),
+    )  # fmt: skip
+    return Crowd(mixed.with_groups(dict.fromkeys(range(40, 45), "machines")), y)
+
+
+def abstaining(seed: int, *, informative: bool) -> Crowd:
+    """Many abstain: 40 % anywhere, or 90 % on instances of class 0 and 15 % on the others."""
+    table, y = crowd(seed, n_classes=3, per_instance=8)
+    rng = np.random.default_rng(seed + 100)
+    rate = np.where(y[table.instance] == 0, 0.9, 0.15) if informative else 0.4
+    cells = table.to_matrix().astype(object)
+    silent = rng.random(table.n_annotations) < rate
+    cells[table.instance[silent], table.annotator[silent]] = "unsure"
+    cells[cells == -1] = None
+    return Crowd(AnnotationTable.from_matrix(cells, classes=range(3), abstain="unsure"), y)
+
+
+def _weighted(table: AnnotationTable, weight: np.ndarray) -> AnnotationTable:
+    return AnnotationTable.from_arrays(
+        table.instance, table.annotator, table.label, n_instances=table.n_instances,
+        n_annotators=table.n_annotators, classes=table.classes, weight=weight,
+    )  # fmt: skip
+
+
+COUNTED: dict[str, Callable[[int], Crowd]] = {
+    "asked twice, answers independent": partial(repeated, same=0.0),
+    "asked twice, half the answers repeated": partial(repeated, same=0.5),
+    "asked twice, all answers repeated": partial(repeated, same=1.0),
+    "all weights 2": partial(weighted, weight=2.0),
+    "all weights .5": partial(weighted, weight=0.5),
+    "a declared family of five": family,
+    "abstentions that tell nothing": partial(abstaining, informative=False),
+    "abstentions that tell the class": partial(abstaining, informative=True),
+}
+
+
+def self_agreement(votes: Votes, run: Run) -> float:
+    """Share of the second answers of a pair that repeat the first, beyond agreement by chance.
+
+    By chance, two answers agree as often as the confusion matrices expect. Five repeated answers
+    stand for what is expected of people.
+    """
+    pairs = votes.instance.astype(np.int64) * votes.n_annotators + votes.annotator
+    order = np.argsort(pairs, kind="stable")
+    again = np.flatnonzero(np.diff(pairs[order]) == 0)
+    one, other = order[again], order[again + 1]
+    power = (run.parameters.responses**2).sum(axis=2)[votes.annotator[one]]
+    chance = (run.parameters.posterior(votes)[votes.instance[one]] * power).sum(axis=1)
+    same = votes.response[one] == votes.response[other]
+    share = ((same - chance).sum() + 5.0) / ((1.0 - chance).sum() + 5.0)
+    return float(np.clip(share, 0.0, 1.0))
+
+
+def by_self_agreement(votes: Votes, rho: float, share: float) -> np.ndarray:
+    """Exponents that count w answers of a pair w / (1 + (w - 1) share) times, not once."""
+    weight = np.ones(votes.n_annotations) if votes.weight is None else votes.weight
+    pairs = weight_of_pairs(votes)
+    counts = np.where(pairs > 1.0, pairs / (1.0 + (pairs - 1.0) * share), pairs)
+    independent = by_instance(replace(votes, weight=None), weight / pairs * counts)
+    n = np.maximum(by_instance(votes), 1e-12)
+    return independent / n / (1.0 + np.maximum(independent - 1.0, 0.0) * rho)
+
+
+def repeats_of(cases: list[Case]) -> Iterator[str]:
+    """Yield the same rules on the real tables where annotators were asked twice."""
+    rows = []
+    for case in cases:
+        votes = make_votes(case.task.table)
+        n_pairs = len(np.unique(votes.instance * np.int64(votes.n_annotators) + votes.annotator))
+        if n_pairs == votes.n_annotations:
+            continue
+        share = self_agreement(votes, DEFAULT_EM.run(votes, votes.shards(), vote_shares(votes)))
+        rho = case.used
+        cells = [scores(case, by_self_agreement(votes, rho, s)) for s in (1.0, share, 0.0)]
+        shown = [f"{loss:.4f} / {ece:.4f}" for _, loss, ece in cells]
+        rows.append([case.name, f"{votes.n_annotations - n_pairs:,}", f"{share:.2f}", *shown])
+    heads = ["table", "repeated annotations", "repeating themselves", "once (ours)"]
+    yield from lines_of([*heads, "by how far they repeat themselves", "fully"], rows)
+
+
+def counted() -> Iterator[str]:
+    """Yield log loss and calibration error of rules for n; rho is that of the default."""
+    yield (
+        "| crowd | rho | annotators (ours) | total weight | total weight, abstentions too "
+        "| by how far they repeat themselves |"
+    )
+    yield "|---|---|---|---|---|---|"
+    for name, make in COUNTED.items():
+        cells = []
+        for seed in SEEDS:
+            table, y = make(seed)
+            votes = make_votes(table, abstentions=True)
+            run = DEFAULT_EM.run(votes, votes.shards(), vote_shares(votes.answers))
+            rho = DawidSkene(n_subtypes=1).fit(table).dependence_
+            totals = by_instance(votes.answers), by_instance(votes)
+            by_weight = [1.0 / (1.0 + np.maximum(n - 1.0, 0.0) * rho) for n in totals]
+            rules = [exponents(votes, rho), *by_weight, exponents(votes, rho)]
+            if "asked twice" in name:
+                rules[-1] = by_self_agreement(votes, rho, self_agreement(votes, run))
+            joint = OwnRemoved(run)(votes)
+            found = [
+                figures(normalise_joint(votes, joint.copy(), rule)[0], y, np.arange(3))
+                for rule in rules
+            ]
+            cells.append([rho, *(x for cell in found for x in cell[1:])])
+        rho, *values = np.mean(cells, axis=0)
+        pairs = zip(values[::2], values[1::2], strict=True)
+        text = " | ".join(f"{log_loss:.3f} / {ece:.3f}" for log_loss, ece in pairs)
+        yield f"| {name} | {rho:.2f} | {text} |"
+
 
 GRID = list(product((0.15, 0.2, 0.25, 0.3), (0.1, 0.15, 0.2), (0.3, 0.4, 0.5)))
 """Mean and standard deviation of the prior on rho, and its upper limit."""
 N_ORDERS = 20
-TITLE = "Posteriors that allow for dependence between annotators"
 
 
 def shrunk(case: Case, mean: float, sd: float, upper: float) -> float:
@@ -76,9 +667,9 @@ def constants(cases: list[Case]) -> Iterator[str]:
         ),
     }
     for name, rule in rules.items():
-        yield row(name, [scores(case, rule(case)) for case in cases])
+        yield means(name, [scores(case, rule(case)) for case in cases])
     with_own = [case._replace(joint=case.kept) for case in cases]
-    yield row(
+    yield means(
         "measured, own annotations kept",
         [scores(case, case.exponents(shrunk(case, *ours))) for case in with_own],
     )
@@ -93,9 +684,9 @@ def constants(cases: list[Case]) -> Iterator[str]:
         best = min(GRID, key=lambda s: np.mean([table[name, s][1] for name in others]))
         left_out.append(table[case.name, best])
         chosen.add(best)
-    yield row("measured, constants chosen with the family left out", left_out)
+    yield means("measured, constants chosen with the family left out", left_out)
     worst = max(GRID, key=lambda s: np.mean([table[case.name, s][1] for case in cases]))
-    yield row(
+    yield means(
         f"measured, worst constants of the grid {worst}", [table[c.name, worst] for c in cases]
     )
     best_of_each = [
@@ -104,12 +695,12 @@ def constants(cases: list[Case]) -> Iterator[str]:
         )
         for case in cases
     ]
-    yield row("best for each table (oracle)", best_of_each)
+    yield means("best for each table (oracle)", best_of_each)
     yield ""
     yield f"Chosen with a family left out (mean, sd, limit): {', '.join(map(str, sorted(chosen)))}."
 
 
-def row(name: str, cells: list[tuple[float, float, float]]) -> str:
+def means(name: str, cells: list[tuple[float, float, float]]) -> str:
     """Return a row of means."""
     accuracy, log_loss, ece = np.mean(cells, axis=0)
     return f"| {name} | {accuracy:.4f} | {log_loss:.3f} | {ece:.3f} |"
@@ -166,7 +757,7 @@ def with_gold(cases: list[Case]) -> Iterator[str]:
         shown = [f"{loss:.3f} / {ece:.3f}" for _, loss, ece in mean]
         better = sum(cell[2, 1] < cell[1, 1] for cell in cells)
         rows.append([str(g), str(len(cells)), *shown, f"{better} of {len(cells)}"])
-    yield from table_lines(heads, rows)
+    yield from lines_of(heads, rows)
 
 
 def modes(cases: list[Case]) -> Iterator[str]:
@@ -196,7 +787,7 @@ def modes(cases: list[Case]) -> Iterator[str]:
     greatest = np.max(all_shares, axis=0)
     shown = [f"{x:.2%}" if k % 3 else f"{x:.4f}" for k, x in enumerate(greatest)]
     heads = ["table", *(f"{kind}: {name}" for kind in kinds for name in what)]
-    yield from table_lines(heads, [*rows, ["greatest difference", *shown]])
+    yield from lines_of(heads, [*rows, ["greatest difference", *shown]])
 
 
 def orders(cases: list[Case]) -> Iterator[str]:
@@ -232,7 +823,7 @@ def orders(cases: list[Case]) -> Iterator[str]:
         "table", "rho as loaded", "rho, other orders", "range", "subtypes as loaded",
         "two subtypes", "a probability moves by", "labels differ", "accuracy differs by",
     ]  # fmt: skip
-    yield from table_lines(heads, rows)
+    yield from lines_of(heads, rows)
     yield (
         f"In {n_same} fits as many subtypes are chosen as in the order as loaded; in {n_changed} "
         "of these a label differs."
@@ -244,169 +835,52 @@ def _moves(greatest: Any) -> list[str]:
     return [f"{probability:.3f}", f"{labels:.2%}", f"{accuracy:.4f}"]
 
 
-def of(lines: Callable[[list[Case]], Iterator[str]], *around: str) -> Callable[..., str]:
-    """A part: what stands before its table, and after it."""
-    before, *after = around
-    return lambda cases: "\n\n".join([before, "\n".join(lines(cases)).strip(), *after])
-
-
-class Part(NamedTuple):
-    """A part of the page; ``text`` makes it from the real tables, if it needs them."""
-
-    heading: str
-    text: Callable[[list[Case]], str]
-    needs_tables: bool = True
-
-
-def what_counts(cases: list[Case]) -> str:
-    """Simulations, and the real tables with repeated annotations."""
-    return "\n\n".join(
-        [
-            f"Log loss / ECE, means over {len(SEEDS)} seeds.",
-            "\n".join(counted()),
-            "Where annotators are asked twice, their answers count once. If the answers were "
-            "independent, this is not sure enough. How far people repeat themselves can be "
-            "measured (agreement of their answers beyond what their confusion matrices expect), "
-            "and a rule that counts by it is better in simulations. On the real tables with "
-            "repeated annotations it gains nothing:",
-            "\n".join(repeats_of(cases)).strip(),
-            "Declared families are measured [by themselves]"
-            "(families.md#what-a-family-counts-in-the-read-out).",
-        ]
-    )
-
-
-PARTS = {
-    "rule": Part(
-        "The rule, on 21 real tables",
-        of(
-            constants,
-            "Means over the tables. The prior's constants were chosen with these tables in view. "
-            "m is the moment of the fit itself, as the study that this rests on used it. Own "
-            "annotations are removed from the confusion matrices that judge an instance, but for "
-            "the row where they are kept, as in `IBCC`, `GLAD`, `MACE` and `OneCoinDawidSkene`.",
-        ),
-    ),
-    "by-table": Part(
-        "Measured rho beside the best one",
-        of(
-            by_table,
-            "*Used* is `dependence_` of `DawidSkene`. rho is not measured where annotators have "
-            "less than one annotation per class on average; then the mean of the prior is used. "
-            "The best rho has the lowest log loss of the gold labels (steps of .05).",
-        ),
-    ),
-    "constants": Part(
-        "The other constants",
-        of(
-            sensitivity,
-            "Log loss / ECE of `DawidSkene`, means over the tables, with half and twice each "
-            "constant of `manyhands.inference.dependence` (and one EM step for half of three), of "
-            "the standard errors that rho must be above 0 for a second subtype to be tried, of "
-            "EM's tolerance, and of its over-relaxed steps (half and twice what `STEP_GROWTH` is "
-            'above 1). "Left out": of the three, the one with the lowest mean log loss on the '
-            "other families; how many tables get which. Where all figures of a row are equal, the "
-            "constant does not matter on these tables: no sample reaches `N_CELLS`. The constants "
-            "of declared families are [on their page](families.md#the-constants).",
-        ),
-    ),
-    "lone": Part(
-        "Lone annotators",
-        of(
-            lone,
-            "`LEAST_COMPARED`: if fewer instances have two annotators, the labels of annotators "
-            "who annotated an instance alone count as known while parameters are estimated. That "
-            "guards against collapse (second table); what it costs is in the first. Here "
-            f"each table is thinned so that {', '.join(f'{s:g}' for s in SHARES)} of its instances "
-            "keep all annotations and the others one; log loss of `DawidSkene`, means over these "
-            f'and {len(THINNINGS)} draws. In bold the library\'s value. "Lost": by the value '
-            "that is best on the other families, against the best value in the row.",
-        ),
-    ),
-    "gold": Part(
-        "Gold labels",
-        of(
-            with_gold,
-            "Log loss / ECE of `DawidSkene` on the instances without gold, means over the tables "
-            "with gold labels for at least twice as many instances, and over three draws of gold.",
-        ),
-    ),
-    "annotators": Part(
-        "Annotators against gold",
-        of(
-            annotators,
-            "Annotators' accuracy as inferred (`annotator_reliability`, which gives "
-            "`annotator_accuracy_` and a 95 %-interval) and by gold. Both are of the same "
-            "annotations, those of instances with gold. Mean absolute error, mean error (bias), "
-            "and how often the interval holds the accuracy by gold; annotations weigh the same. "
-            "The interval is for an annotator's accuracy in general, so it should hold the "
-            "accuracy on these annotations in more than 95 % of cases. Where it does not, the "
-            "posterior itself is too sure or not sure enough, for which the interval does not "
-            "allow.",
-        ),
-    ),
-    "modes": Part(
-        "Where EM ends",
-        of(
-            modes,
-            "Accuracy of plain EM (`accelerate=False, tol=1e-6, max_iter=5000`) → the default's "
-            "(over-relaxed, `tol=3e-5`), and the share of all labels that differ from plain EM's: "
-            "the default's, and those of over-relaxed EM with the same small tolerance. In "
-            "brackets the numbers of subtypes that were chosen. Over-relaxed steps end where plain "
-            "EM does but for a few labels; most of the difference is the default's tolerance, "
-            "which may also decide how many subtypes are chosen (relevance; there the draw of the "
-            "simulation that measures rho [decides it too](#the-order-of-the-instances)).",
-        ),
-    ),
-    "orders": Part(
-        "The order of the instances",
-        of(
-            orders,
-            "rho is read off simulated tables, whose random numbers are always the same. Where "
-            "the same instances stand in another order, they get others of these numbers. "
-            f"`DawidSkene` on each table in {N_ORDERS} random orders, against the order as loaded: "
-            "mean ± sd and range of rho, in how many orders two subtypes are chosen, and, "
-            "each the greatest over the orders, by how much a probability moves, which share of "
-            "the labels differs, and by how much accuracy does. The order does not matter where "
-            "everybody annotated everything (duck), or where rho is not measured (cf).",
-        ),
-    ),
-    "simulations": Part(
-        "Simulated crowds",
-        of(
-            lambda _: simulations(),
-            f"{len(SEEDS)} seeds, mean ± sd. In crowds without italics the annotators err "
-            "independently, so rho is 0; in the others they share mistakes. min(.3, 12 m) is the "
-            "rule that the measured rho replaced.",
-        ),
-        needs_tables=False,
-    ),
-    "counts": Part("What counts as an annotation", what_counts),
+PARTS: dict[str, Callable[[list[Case]], Iterator[str]]] = {
+    "rule": constants,
+    "by-table": by_table,
+    "constants": sensitivity,
+    "lone": lone,
+    "gold": with_gold,
+    "annotators": annotators,
+    "modes": modes,
+    "orders": orders,
+    "simulations": lambda cases: simulations(),
+    "counts": lambda cases: counted(),
+    "repeats": repeats_of,
 }
+ALONE = ("simulations", "counts")
+"""Parts that need no real tables."""
 
 
-def main() -> None:
-    """Write the page, or a part of it."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--only", choices=PARTS, action="append", help="one part of the page")
-    arguments = parser.parse_args()
-    chosen = [PARTS[key] for key in arguments.only or PARTS]
-    if arguments.only is None:
-        about = (
-            "Made by `benchmarks/posteriors.py`; every part has its date. What rho is and how it "
-            "is measured: `manyhands.inference.dependence` and [inference]"
-            "(../inference.md#dependence)."
-        )
-        write_atomically(arguments.out, f"# {TITLE}\n\n{about}\n")
+@cache
+def all_cases() -> list[Case]:
+    """The real tables, fitted."""
+    return [real_case(name) for name in (*AGGREGATION_SETS, *LOADERS)]
+
+
+def measure(part: str) -> Record:
+    """Return the lines of a part."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        needs_tables = any(part.needs_tables for part in chosen)
-        cases = [real_case(n) for n in (*AGGREGATION_SETS, *LOADERS)] if needs_tables else []
-        for part in chosen:
-            text = f"{datetime.date.today()}. {part.text(cases)}"
-            write_part(arguments.out, TITLE, part.heading, [text])
+        found = "\n".join(PARTS[part]([] if part in ALONE else all_cases()))
+    return {"lines": found.strip().split("\n")}
+
+
+def page(records: list[Record]) -> dict[str, Any]:
+    """The parts that have records, and when they were made."""
+    latest = {r["part"].replace("-", "_"): r for r in records}
+    dates = {f"{part}_date": r["date"] for part, r in latest.items()}
+    return {part: r["lines"] for part, r in latest.items()} | dates
+
+
+STUDY = Study(
+    __file__,
+    lambda: ({"part": part} for part in PARTS),
+    measure,
+    page,
+    data=lambda cell: [] if cell["part"] in ALONE else ["aggregation", *LOADERS],
+)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

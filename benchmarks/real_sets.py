@@ -8,22 +8,17 @@ Protocols are published ones, the same for every method of a set. Nothing is cho
 * *defaults*: the library's own protocol, the same for all sets. Cross-validation within the
   training songs prefers 200 epochs for CoNAL on Music (``benchmarks/noise_layers.py``), but not on
   LabelMe.
-
-Run: ``OMP_NUM_THREADS=1 python benchmarks/real_sets.py --out docs/results/real_sets.md``
-(needs the data sets: ``MANYHANDS_DATA``, or the network).
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
-import manyhands
+from evidence.study import Record, Study, spread, table, where
 from manyhands import (
     AggregatedClassifier,
     CoNALClassifier,
@@ -32,7 +27,6 @@ from manyhands import (
     MajorityVote,
 )
 from manyhands.datasets import load_labelme, load_music
-from manyhands.io import write_atomically
 
 LABELME = {"max_epochs": 25, "batch_size": 512, "weight_decay": 5e-4, "scaling": None}
 MUSIC = {
@@ -65,76 +59,49 @@ def methods(dataset: str) -> dict[str, Any]:
     }
 
 
-def run(dataset: Any, name: str, estimator: Any, seeds: range) -> dict[str, Any]:
-    """Return test accuracy at the last epoch and at the one chosen on held-out annotations."""
-    target = dataset.y_train if "gold" in name else dataset.annotations
-    record: dict[str, Any] = {"set": dataset.name, "method": name, "last": [], "chosen": []}
-    seconds = []
-    for seed in seeds:
-        last = clone(estimator).set_params(random_state=seed).fit(dataset.X_train, target)
-        record["last"].append(last.score(dataset.X_test, dataset.y_test))
-        seconds.append(sum(row["seconds"] for row in last.history_))
-        if target is dataset.annotations:
-            chosen = clone(estimator).set_params(
-                random_state=seed, validation=HOLDOUT, monitor="likelihood"
-            )
-            chosen.fit(dataset.X_train, target)
-            record["chosen"].append(chosen.score(dataset.X_test, dataset.y_test))
-    return {**record, "seconds": float(np.median(seconds))}
+LOADERS = {"labelme": load_labelme, "music": load_music}
 
 
-def spread(values: list[float]) -> str:
-    """Return mean ± sample sd, in percent."""
-    if not values:
-        return "–"
-    return f"{100 * np.mean(values):.1f} ± {100 * np.std(values, ddof=1):.1f}"
+def measure(set: str, method: str, seed: int) -> Record:
+    """Test accuracy at the last epoch and at the one chosen on held-out annotations."""
+    data, estimator = LOADERS[set](), methods(set)[method]
+    target = data.y_train if "gold" in method else data.annotations
+    last = clone(estimator).set_params(random_state=seed).fit(data.X_train, target)
+    found = {"last": last.score(data.X_test, data.y_test), "n_test": len(data.y_test)}
+    if target is data.annotations:
+        own = {"random_state": seed, "validation": HOLDOUT, "monitor": "likelihood"}
+        chosen = clone(estimator).set_params(**own).fit(data.X_train, target)
+        found["chosen"] = chosen.score(data.X_test, data.y_test)
+    return found | {"seconds": sum(row["seconds"] for row in last.history_)}
 
 
-def markdown(records: list[dict[str, Any]], seeds: range, sizes: dict[str, int]) -> str:
-    """Return a table of the records and an explanation of its columns."""
-    lines = [
-        "# LabelMe and Music",
-        "",
-        "Made by `OMP_NUM_THREADS=1 python benchmarks/real_sets.py --out docs/results/real_sets.md`"
-        f" on {datetime.date.today()}, manyhands {manyhands.__version__}; seeds {seeds.start} to "
-        f"{seeds.stop - 1}. Test accuracy in percent, mean ± sd over seeds; the protocols stand in "
-        f"the script. *Chosen*: the epoch is chosen on {HOLDOUT:.0%} of the annotations, held out "
-        "(no gold), so these runs train on the rest. One binomial standard error at 80 % is "
-        + ", ".join(
-            f"{100 * np.sqrt(0.16 / n):.1f} ({name}, {n} test)" for name, n in sizes.items()
-        )
-        + ".",
-        "",
-        "| set | method | last epoch | chosen | training seconds (median) |",
-        "|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {r['set']} | {r['method']} | {spread(r['last'])} | {spread(r['chosen'])} | "
-        f"{r['seconds']:.1f} |"
-        for r in records
-    ]
-    return "\n".join(lines) + "\n"
+def cells(seeds: range) -> Iterator[Record]:
+    """Yield every method on both sets."""
+    for name in LOADERS:
+        for method in methods(name):
+            yield from ({"set": name, "method": method, "seed": seed} for seed in seeds)
 
 
-def main() -> None:
-    """Run all methods and print or write the table."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--out", type=Path, help="Markdown file")
-    arguments = parser.parse_args()
-    seeds = range(1, arguments.seeds + 1)
-    records, sizes = [], {}
-    for dataset in (load_labelme(), load_music()):
-        sizes[dataset.name] = len(dataset.y_test)
-        for name, estimator in methods(dataset.name).items():
-            records.append(run(dataset, name, estimator, seeds))
-            print(records[-1]["set"], name, spread(records[-1]["last"]), flush=True)
-    table = markdown(records, seeds, sizes)
-    if arguments.out is None:
-        print(table)
-        return
-    write_atomically(arguments.out, table)
+def page(records: list[Record]) -> dict[str, Any]:
+    """A row per method and set."""
+    if not records:
+        return {}
+    rows = []
+    for name in LOADERS:
+        for method in methods(name):
+            own = where(records, set=name, method=method)
+            values = [[r[key] for r in own if key in r] for key in ("last", "chosen")]
+            seconds = f"{np.median([r['seconds'] for r in own]):.1f}"
+            rows.append([name, method, *(spread(each, scale=100) for each in values), seconds])
+    sizes = {name: where(records, set=name)[0]["n_test"] for name in LOADERS}
+    errors = [f"{100 * np.sqrt(0.16 / n):.1f} ({name}, {n} test)" for name, n in sizes.items()]
+    heads = ["set", "method", "last epoch", "chosen", "training seconds (median)"]
+    seeds = sorted({r["seed"] for r in records})
+    return {"methods": table(heads, rows), "errors": ", ".join(errors), "seeds": seeds}
+
+
+STUDY = Study(__file__, cells, measure, page, seeds=range(1, 6))
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

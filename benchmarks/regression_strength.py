@@ -4,26 +4,20 @@ Within the *training part* of every set, thirds of the annotated instances are l
 the others, C is chosen by five-fold cross-validation on their targets (votes, or the posterior of
 Dawid-Skene), by three rules. The regression with that C is then judged on the left-out third: by
 agreement with its annotations and by the gold labels of the training part. No test part is read.
-
-Run: ``OMP_NUM_THREADS=1 python benchmarks/regression_strength.py --jobs 2``
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from itertools import product
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from warnings import catch_warnings, simplefilter
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
-import manyhands
+from evidence.study import Record, Study, table, where
 from manyhands import AnnotationTable, DawidSkene
 from manyhands.datasets import (
     load_colposcopy,
@@ -35,13 +29,10 @@ from manyhands.datasets import (
     load_sentiment,
 )
 from manyhands.fitting.folds import deal_instances
-from manyhands.io import write_atomically
 from manyhands.linear.regression import fit_regression, regression_proba
 from manyhands.metrics import paired_z, vote_agreement
-from manyhands.typing import AnyArray, FloatArray, IntArray
+from manyhands.typing import FloatArray, IntArray
 
-OUT = Path("docs/results/regression_strength.md")
-COMMAND = "OMP_NUM_THREADS=1 python benchmarks/regression_strength.py --jobs 2"
 MOST = 300
 """Annotated training instances drawn from a set, anew for every repetition."""
 REPETITIONS, N_OUTER, N_INNER = 4, 3, 5
@@ -58,41 +49,6 @@ SETS: dict[str, Callable[[], Any]] = {
     "Reports": load_reports,
     "Hotel": load_hotel,
 }
-
-
-class Found(NamedTuple):
-    """Per rule, of one repetition: accuracy, agreement (both %), and the mean log10 of C."""
-
-    accuracy: list[float]
-    agreement: list[float]
-    log_C: list[float]
-
-
-def measure(name: str, kind: str, repetition: int) -> Found:
-    """Judge the three rules on one sample of a set."""
-    data, rng = SETS[name](), np.random.default_rng(repetition)
-    rows = np.flatnonzero(data.annotations.annotations_per_instance())
-    rows = np.sort(rng.choice(rows, min(MOST, len(rows)), replace=False))
-    X, table, gold = data.X_train[rows], data.annotations[rows], np.asarray(data.y_train)[rows]
-    X = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
-    predicted = np.empty((len(RULES), len(rows)), dtype=np.int64)
-    chosen: list[list[float]] = []
-    place = deal_instances(table, N_OUTER, np.arange(len(rows)), rng)
-    for k in range(N_OUTER):
-        rest, left = place != k, place == k
-        Z, Z_left = _rotated(X[rest], X[left])
-        targets = _targets(table[np.flatnonzero(rest)], kind)
-        log_proba, agreement = _inner(Z, targets, table[np.flatnonzero(rest)], rng)
-        chosen.append(_choose(log_proba, agreement))
-        for rule, C in enumerate(chosen[-1]):
-            proba = regression_proba(fit_regression(Z, targets, C), Z_left)
-            predicted[rule, left] = proba.argmax(axis=1)
-    classes = table.classes[predicted]
-    return Found(
-        [100 * float((own == gold).mean()) for own in classes],
-        [100 * vote_agreement(own, table) for own in classes],
-        np.log10(chosen).mean(axis=0).tolist(),
-    )
 
 
 def _targets(table: AnnotationTable, kind: str) -> FloatArray:
@@ -134,82 +90,75 @@ def _choose(log_proba: FloatArray, agreement: FloatArray) -> list[float]:
     return [float(GRID[i]) for i in (likeliest, best, best if ahead else likeliest)]
 
 
-def page(found: dict[tuple[str, str, int], Found]) -> str:
-    """Return the page in Markdown."""
-    today = datetime.datetime.now(datetime.UTC).date()
-    lines = [
-        "# Strength of the penalty: likelihood or agreement",
-        "",
-        f"Made by `{COMMAND}` on {today}, manyhands {manyhands.__version__}. From the training "
-        f"part of every set, {MOST} annotated instances (all if there are fewer), {REPETITIONS} "
-        f"repetitions. C is chosen on two thirds by {N_INNER}-fold cross-validation on the "
-        "targets, and judged on the last third. *likelihood*: C under which left-out targets are "
-        "most probable, as `TunedLogisticRegression` chooses it. *agreement*: C whose predicted "
-        "class has the largest mean share of the left-out targets. *guarded*: that, if it is ahead "
-        "of the likelihood's by a paired z of more than 1. Accuracy is against the gold labels of "
-        "the training part, agreement against the annotations of the left-out third, in %; of the "
-        "last two rules the difference from the first, mean ± standard error over repetitions. No "
-        "test part is read.",
-        "",
-    ]
-    for kind in TARGETS:
-        lines += [f"## Targets: {kind}", ""]
-        rules = " | ".join(f"{RULES[0]}, {what} | {RULES[1]} | {RULES[2]}" for what in MEASURES)
-        lines += [f"| set | {rules} |", "|---" * 7 + "|"]
-        cells = {name: _cells([found[name, kind, r] for r in range(REPETITIONS)]) for name in SETS}
-        lines += [f"| {name} | {' | '.join(_shown(own))} |" for name, own in cells.items()]
-        means = np.mean([[np.mean(c) for c in own] for own in cells.values()], axis=0)
-        shown = [f"{v:.2f}" if i % 3 == 0 else f"{v:+.2f}" for i, v in enumerate(means)]
-        lines += [f"| mean | {' | '.join(shown)} |", ""]
-        strengths = {
-            name: np.mean([found[name, kind, r].log_C for r in range(REPETITIONS)], axis=0)
-            for name in SETS
-        }
-        lines += ["Mean log10 of C: " + "; ".join(_strength(*each) for each in strengths.items())]
-        lines[-1] += " (likelihood, agreement, guarded)."
-        lines.append("")
-    return "\n".join(lines)
+def measure(set: str, targets: str, repetition: int) -> Record:
+    """Judge the three rules on one sample of a set: accuracy, agreement (%), log10 of C."""
+    data, rng = SETS[set](), np.random.default_rng(repetition)
+    rows = np.flatnonzero(data.annotations.annotations_per_instance())
+    rows = np.sort(rng.choice(rows, min(MOST, len(rows)), replace=False))
+    X, given, gold = data.X_train[rows], data.annotations[rows], np.asarray(data.y_train)[rows]
+    X = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=np.float64)
+    predicted = np.empty((len(RULES), len(rows)), dtype=np.int64)
+    chosen: list[list[float]] = []
+    place = deal_instances(given, N_OUTER, np.arange(len(rows)), rng)
+    for k in range(N_OUTER):
+        rest, left = place != k, place == k
+        Z, Z_left = _rotated(X[rest], X[left])
+        kept = given[np.flatnonzero(rest)]
+        with catch_warnings():
+            simplefilter("ignore", ConvergenceWarning)
+            wanted = _targets(kept, targets)
+            chosen.append(_choose(*_inner(Z, wanted, kept, rng)))
+            for rule, C in enumerate(chosen[-1]):
+                proba = regression_proba(fit_regression(Z, wanted, C), Z_left)
+                predicted[rule, left] = proba.argmax(axis=1)
+    classes = given.classes[predicted]
+    return {
+        "accuracy": [100 * float((own == gold).mean()) for own in classes],
+        "agreement": [100 * vote_agreement(own, given) for own in classes],
+        "log_C": np.log10(chosen).mean(axis=0).tolist(),
+    }
 
 
-def _cells(found: list[Found]) -> list[AnyArray]:
-    """Values by repetition: the first rule's, and the differences of the others from it."""
-    cells: list[AnyArray] = []
-    for measured in MEASURES:
-        values = np.array([getattr(each, measured) for each in found])
-        cells += [values[:, 0], values[:, 1] - values[:, 0], values[:, 2] - values[:, 0]]
-    return cells
+def page(records: list[Record]) -> dict[str, Any]:
+    """The first rule, and the differences of the others from it."""
+    found: dict[str, Any] = {}
+    heads = [f"{RULES[0]}, {what} | {RULES[1]} | {RULES[2]}" for what in MEASURES]
+    for kind in TARGETS if records else ():
+        rows, means, strengths = [], [], []
+        for name in SETS:
+            own = where(records, set=name, targets=kind)
+            row, mean = [], []
+            for measured in MEASURES:
+                values = np.array([r[measured] for r in own])
+                apart = values[:, 1:] - values[:, :1]
+                error = apart.std(axis=0, ddof=1) / len(apart) ** 0.5
+                mean += [values[:, 0].mean(), *apart.mean(axis=0)]
+                row += [
+                    f"{mean[-3]:.1f}",
+                    *(f"{m:+.2f} ± {e:.2f}" for m, e in zip(mean[-2:], error, strict=True)),
+                ]
+            rows.append([name, *row])
+            means.append(mean)
+            strength = np.mean([r["log_C"] for r in own], axis=0)
+            strengths.append(f"{name} {', '.join(f'{v:.1f}' for v in strength)}")
+        every = np.mean(means, axis=0)
+        last = [f"{v:.2f}" if i % 3 == 0 else f"{v:+.2f}" for i, v in enumerate(every)]
+        key = kind.split("-")[0].lower()
+        found[key] = table(["set", *heads], [*rows, ["mean", *last]])
+        found[f"{key}_strengths"] = "; ".join(strengths)
+    return found
 
 
-def _shown(cells: list[AnyArray]) -> list[str]:
-    error = [float(c.std(ddof=1)) / len(c) ** 0.5 for c in cells]
-    return [
-        f"{c.mean():.1f}" if i % 3 == 0 else f"{c.mean():+.2f} ± {error[i]:.2f}"
-        for i, c in enumerate(cells)
-    ]
-
-
-def _strength(name: str, values: AnyArray) -> str:
-    return f"{name} {', '.join(f'{v:.1f}' for v in values)}"
-
-
-def _measure(task: tuple[str, str, int]) -> Found:
-    with catch_warnings():
-        simplefilter("ignore", ConvergenceWarning)
-        return measure(*task)
-
-
-def main() -> None:
-    """Measure everything and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=OUT)
-    args = parser.parse_args()
-    tasks = list(product(SETS, TARGETS, range(REPETITIONS)))
-    with ProcessPoolExecutor(args.jobs) as pool:
-        found = dict(zip(tasks, pool.map(_measure, tasks), strict=True))
-    write_atomically(args.out, page(found))
-    print(args.out)
+STUDY = Study(
+    __file__,
+    lambda: (
+        {"set": name, "targets": kind, "repetition": repetition}
+        for name, kind, repetition in product(SETS, TARGETS, range(REPETITIONS))
+    ),
+    measure,
+    page,
+)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

@@ -3,15 +3,10 @@
 Measures wall seconds with two processes. `select` is run undisturbed, then killed after some
 seconds, and once more on the folder of the killed call; then with other seeds. Gold labels of the
 test part serve only to measure what was chosen.
-
-Run, with MANYHANDS_DATA set:
-``OMP_NUM_THREADS=1 python benchmarks/selecting.py --out docs/results/selecting.md``
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
 import multiprocessing
 import os
 import signal
@@ -22,13 +17,11 @@ from time import perf_counter, sleep
 from typing import Any
 
 import numpy as np
-from pages import table_lines
 from sklearn.model_selection import GridSearchCV, KFold
 
-import manyhands
+from evidence.study import Record, Study, table, where
 from manyhands import CoNALClassifier, select
 from manyhands.datasets import load_labelme
-from manyhands.io import write_atomically
 from manyhands.metrics import accuracy, vote_agreement_scorer
 
 METHODS = (
@@ -90,18 +83,6 @@ def _in_own_group(folder: str) -> None:
     choose(folder)
 
 
-def other_seeds(first: Any) -> list[list[str]]:
-    """Say what is chosen with every seed, the first of which has been run."""
-    data, rows = load_labelme(), []
-    for seed in SEEDS:
-        found = choose(None, seed) if seed else first
-        best = found.table_[0]
-        right = accuracy(data.y_test, found.estimator_.predict(data.X_test))
-        tied = ", ".join(found.tied_[1:]) or "none"
-        rows.append([str(seed), best.candidate, f"{best.score:.3f}", f"{right:.3f}", tied])
-    return rows
-
-
 def search() -> tuple[GridSearchCV, float]:
     """Search twelve settings of CoNAL by agreement out of fold."""
     data = load_labelme()
@@ -117,88 +98,110 @@ def search() -> tuple[GridSearchCV, float]:
     return grid, perf_counter() - started
 
 
-def page() -> list[str]:
-    """Measure everything, and return the page's lines."""
+def first() -> Record:
+    """Run `select` undisturbed, then killed and resumed."""
     data = load_labelme()
-    with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
-        found, seconds = timed(first)
-        killed(second)
-        finished = len(list(Path(second).glob("fold*.npz")))
-        resumed, rest = timed(second)
-        total = len(list(Path(second).glob("fold*.npz")))
-    same = {r.candidate: r.score for r in found.table_} == {
-        r.candidate: r.score for r in resumed.table_
-    }
-    grid, searched = search()
-    ranks = sorted(
-        zip(grid.cv_results_["params"], grid.cv_results_["mean_test_score"], strict=True),
-        key=lambda each: -each[1],
-    )
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
+        found, seconds = timed(one)
+        killed(two)
+        finished = len(list(Path(two).glob("fold*.npz")))
+        resumed, rest = timed(two)
+        total = len(list(Path(two).glob("fold*.npz")))
+    scores = [{r.candidate: r.score for r in each.table_} for each in (found, resumed)]
     rows = [
         [
             r.candidate,
             f"{r.score:.3f} ± {r.error_of_score:.3f}",
             f"{r.z:.1f}",
-            f"{r.agreement:.3f}",
-            f"{r.corrected:.3f}",
-            f"{r.information:.3f}",
+            *(f"{value:.3f}" for value in (r.agreement, r.corrected, r.information)),
             f"{r.estimate:.3f} [{r.low:.3f}, {r.high:.3f}]",
             "–" if r.epoch is None else str(r.epoch),
             f"{r.seconds:.0f}",
         ]
         for r in found.table_
     ]
+    reason = [] if found.reason_ is None else [f"Chosen: {found.best_}. {found.reason_}.", ""]
+    return {
+        "wall": seconds,
+        "finished": finished,
+        "trainings": total,
+        "resumed": rest,
+        "same": scores[0] == scores[1],
+        "accuracy": accuracy(data.y_test, found.estimator_.predict(data.X_test)),
+        "rows": rows,
+        "told": [*reason, *(f"Warning: {text}.\n" for text in found.warnings_)],
+    }
+
+
+def of_seed(seed: int) -> Record:
+    """Say what is chosen with a seed."""
+    data, found = load_labelme(), choose(None, seed)
+    best = found.table_[0]
+    right = accuracy(data.y_test, found.estimator_.predict(data.X_test))
+    return {
+        "choice": best.candidate,
+        "score": best.score,
+        "accuracy": right,
+        "tied": found.tied_[1:],
+    }
+
+
+def of_grid() -> Record:
+    """Search the settings, and measure the best."""
+    data = load_labelme()
+    grid, seconds = search()
+    found = zip(grid.cv_results_["params"], grid.cv_results_["mean_test_score"], strict=True)
+    return {
+        "wall": seconds,
+        "accuracy": accuracy(data.y_test, grid.predict(data.X_test)),
+        "settings": sorted(
+            ([*(str(setting[name]) for name in GRID), f"{score:.3f}"] for setting, score in found),
+            key=lambda row: -float(row[-1]),
+        ),
+    }
+
+
+def measure(part: str, seed: int) -> Record:
+    """Measure a part."""
+    return {"select": first, "seeds": lambda: of_seed(seed), "grid": of_grid}[part]()
+
+
+def page(records: list[Record]) -> dict[str, Any]:
+    """The choice, its seeds, and the grid."""
+    if not records:
+        return {}
+    (one, *_), (grid, *_) = (where(records, part=part) for part in ("select", "grid"))
+    seeds = where(records, part="seeds")
+    rows = [
+        [str(r["seed"]), r["choice"], f"{r['score']:.3f}", f"{r['accuracy']:.3f}",
+         ", ".join(r["tied"]) or "none"]
+        for r in seeds
+    ]  # fmt: skip
     heads = ["candidate", "score ± SE", "z behind", "A", "B", "MI", "accuracy [interval]", "epoch"]
-    settings = [
-        [*(str(setting[name]) for name in GRID), f"{score:.3f}"] for setting, score in ranks
-    ]
-    of_seeds = other_seeds(found)
-    mean = np.mean([float(row[3]) for row in of_seeds])
-    return [
-        "# `select` and a grid search, timed",
-        "",
-        "Made by `OMP_NUM_THREADS=1 python benchmarks/selecting.py --out "
-        f"docs/results/selecting.md` on {datetime.date.today()}, manyhands "
-        f"{manyhands.__version__}; LabelMe (1,000 instances, 2,547 annotations), {JOBS} processes, "
-        "wall seconds of a machine with two cores that others used too.",
-        "",
-        "## `select` over ten methods",
-        "",
-        f"{FOLDS} folds, default parameters (`select` finds the number of epochs, except of MBEM, "
-        f"which looks for it in every fold, and of the stack, which has none): {seconds:.0f} s. "
-        f"Another call was killed after {KILLED_AFTER:g} s, with {finished} of its {total} "
-        f"trainings finished. Called again with the same folder, it took {rest:.0f} s "
-        f"and found {'the same scores' if same else 'OTHER SCORES'}. Accuracy of the choice on the "
-        f"test part: {accuracy(data.y_test, found.estimator_.predict(data.X_test)):.3f}.",
-        "",
-        *table_lines([*heads, "seconds"], rows),
-        *([] if found.reason_ is None else [f"Chosen: {found.best_}. {found.reason_}.", ""]),
-        *(f"Warning: {text}.\n" for text in found.warnings_),
-        f"With other seeds (other folds, other starts), the choice among tied candidates (z ≤ 1) "
-        f"varies. Mean accuracy on the test part: {mean:.3f}.",
-        "",
-        *table_lines(["random_state", "choice", "score", "test accuracy", "tied"], of_seeds),
-        "## `GridSearchCV` over twelve settings of CoNAL",
-        "",
-        f"{FOLDS} folds, `scoring=vote_agreement_scorer`: {searched:.0f} s. Accuracy of the best "
-        "setting, refitted, on the test part: "
-        f"{accuracy(data.y_test, grid.predict(data.X_test)):.3f}.",
-        "",
-        *table_lines([*GRID, "vote agreement"], settings)[:-1],
-    ]
+    return {
+        "one": one,
+        "same": "the same scores" if one["same"] else "OTHER SCORES",
+        "choices": table([*heads, "seconds"], one["rows"]),
+        "told": one["told"],
+        "mean": float(np.mean([r["accuracy"] for r in seeds])),
+        "seeds": table(["random_state", "choice", "score", "test accuracy", "tied"], rows),
+        "grid": grid,
+        "settings": table([*GRID, "vote agreement"], grid["settings"]),
+    }
 
 
-def main() -> None:
-    """Measure, and print or write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--out", type=Path, help="Markdown file")
-    arguments = parser.parse_args()
-    text = "\n".join(page()) + "\n"
-    if arguments.out is None:
-        print(text)
-    else:
-        write_atomically(arguments.out, text)
+STUDY = Study(
+    __file__,
+    lambda: (
+        {"part": part, "seed": seed}
+        for part, seeds in (("select", [0]), ("seeds", SEEDS), ("grid", [0]))
+        for seed in seeds
+    ),
+    measure,
+    page,
+    data=lambda cell: ["labelme"],
+)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

@@ -1,17 +1,8 @@
-"""Time the way from an export with texts to a classifier and a report, by two commands.
-
-The exports are written from the texts and annotations of Sentiment, as Label Studio writes them.
-Accuracy is measured on the clean test part, which no command sees.
-
-Run, with MANYHANDS_DATA set:
-``OMP_NUM_THREADS=1 python benchmarks/two_commands.py --out docs/results/two_commands.md``
-"""
+"""From an export of Label Studio to a classifier and a report: seconds, accuracy."""
 
 from __future__ import annotations
 
-import argparse
 import csv
-import datetime
 import json
 import os
 import resource
@@ -23,12 +14,10 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from pages import table_lines
 
-import manyhands
+from evidence.study import Record, Study, table
 from manyhands import AnnotationTable
 from manyhands.datasets import load_sentiment
-from manyhands.io import write_atomically
 
 SIZES = (500, 5000)
 
@@ -59,17 +48,17 @@ def export(table: AnnotationTable, size: int) -> list[dict[str, Any]]:
     return tasks
 
 
-def timed(*arguments: str) -> tuple[float, float]:
+def timed(*arguments: str) -> list[float]:
     """Run a command; seconds on the clock, and of the processor."""
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), perf_counter()
     command = [sys.executable, "-m", "manyhands", *arguments]
     subprocess.run(command, check=True, capture_output=True)
     seconds, after = perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
-    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return [seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime]
 
 
-def walk(size: int) -> list[str]:
-    """Go the way once; the row of the table."""
+def measure(size: int) -> Record:
+    """Go the way once."""
     data = load_sentiment()
     with tempfile.TemporaryDirectory() as folder:
         path, model = Path(folder, "project-1.json"), str(Path(folder, "model"))
@@ -81,45 +70,37 @@ def walk(size: int) -> list[str]:
         new.write_text("\n".join(texts("test")), encoding="utf-8")
         predict = timed("predict", model, "--texts", str(new), "--out", str(found))
         labels = [row["label"] for row in csv.DictReader(found.open(encoding="utf-8"))]
-    y = np.asarray(data.y_test).astype(str)
-    if len(labels) != len(y):
-        raise SystemExit(f"{len(labels)} predictions for {len(y)} instances of the test part")
-    accuracy = float(np.mean(np.asarray(labels) == y))
-    n_annotations = sum(len(task["annotations"]) for task in tasks)
-    times = [f"{wall:.0f} ({cpu:.0f})" for wall, cpu in (fit, report, predict)]
-    return [f"{len(tasks):,}", f"{n_annotations:,}", *times, f"{100 * accuracy:.1f}"]
+    right = np.asarray(labels) == np.asarray(data.y_test).astype(str)
+    return {
+        "tasks": len(tasks),
+        "annotations": sum(len(task["annotations"]) for task in tasks),
+        "times": [fit, report, predict],
+        "accuracy": float(np.mean(right)),
+        "load": os.getloadavg()[0],
+        "cores": os.cpu_count(),
+    }
 
 
-def main() -> None:
-    """Go the way with exports of several sizes, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--out", type=Path, required=True, help="Markdown file")
-    arguments = parser.parse_args()
-    rows = [walk(size) for size in SIZES]
-    load = os.getloadavg()[0]
-    heading = ["tasks", "annotations", "fit, s", "report, s", "predict 3,848, s", "accuracy, %"]
-    lines = [
-        "# From a Label Studio export to a classifier and a report",
-        "",
-        "Made by `OMP_NUM_THREADS=1 python benchmarks/two_commands.py --out "
-        f"docs/results/two_commands.md` on {datetime.date.today()}, manyhands "
-        f"{manyhands.__version__}, one thread, load {load:.0f} on {os.cpu_count()} cores. Seconds "
-        "on the clock (of the processor), the start of Python included.",
-        "",
-        "The first tasks of Sentiment (movie reviews, 2 classes), written as Label Studio exports "
-        "them. A third command predicts the sentences of the clean test part, whose labels measure "
-        "the accuracy.",
-        "",
-        "```sh",
-        "manyhands fit --annotations project-1.json --texts text --out model",
-        "manyhands report model",
-        "manyhands predict model --texts new.txt --out found.csv",
-        "```",
-        "",
-        *table_lines(heading, rows),
-    ]
-    write_atomically(arguments.out, "\n".join(lines).strip("\n") + "\n")
+def page(records: list[Record]) -> dict[str, Any]:
+    """A row per size."""
+    rows = [
+        [f"{r['tasks']:,}", f"{r['annotations']:,}",
+         *(f"{wall:.0f} ({cpu:.0f})" for wall, cpu in r["times"]), f"{100 * r['accuracy']:.1f}"]
+        for r in records
+    ]  # fmt: skip
+    heads = ["tasks", "annotations", "fit, s", "report, s", "predict 3,848, s", "accuracy, %"]
+    last = {key: records[-1][key] for key in ("load", "cores")} if records else {}
+    return {"walks": table(heads, rows), **last} if records else {}
+
+
+STUDY = Study(
+    __file__,
+    lambda: ({"size": size} for size in SIZES),
+    measure,
+    page,
+    data=lambda cell: ["sentiment"],
+)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

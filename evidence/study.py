@@ -429,6 +429,54 @@ def spread(
     return f"{mean} ± {each.std(ddof=1):.{digits}f}" + f" ({len(each)})" * n
 
 
+def mean_of(values: Mapping[str, float]) -> float:
+    """Mean over the tables."""
+    return float(np.mean(list(values.values())))
+
+
+def left_out_table(
+    values: Mapping[float, Mapping[str, float]],
+    ours: float,
+    family_of: Callable[[str], str],
+    score: Callable[[Mapping[str, float]], float] = mean_of,
+) -> list[str]:
+    """Return a table of what each value of a constant costs, and of the choice without each family.
+
+    Parameters
+    ----------
+    values : dict {value: {table: cost}}
+    ours : float
+        The library's value, in bold; of equal ones the nearest to it is chosen.
+    family_of : callable
+        What a table is left out with.
+    score : callable
+        Cost of several tables, which the choice makes least.
+    """
+    tables = list(next(iter(values.values())))
+    rows, left_out = [], {}
+    for family in dict.fromkeys(map(family_of, tables)):
+        costs = {
+            c: mean_of({t: found[t] for t in tables if family_of(t) == family})
+            for c, found in values.items()
+        }
+        others = [t for t in tables if family_of(t) != family]
+        best = min(
+            values,
+            key=lambda c: (
+                round(score({t: values[c][t] for t in others}), 9),
+                abs(np.log(c / ours)),
+            ),
+        )
+        left_out |= {t: values[best][t] for t in tables if family_of(t) == family}
+        lost = costs[best] - min(costs.values())
+        rows.append([family, *(f"{x:.4f}" for x in costs.values()), f"{best:g}", f"{lost:.4f}"])
+    scores = [score(found) for found in values.values()]
+    lost = score(left_out) - min(scores)
+    rows.append(["**all**", *(f"{x:.4f}" for x in scores), "", f"{lost:.4f}"])
+    heads = [f"**{c:g}**" if c == ours else f"{c:g}" for c in values]
+    return table(["left out together", *heads, "chosen without it", "lost"], rows)
+
+
 def listed(names: Sequence[str]) -> str:
     """Join names: a, b and c."""
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]])) or "none"
