@@ -24,7 +24,7 @@ from evidence.study import Record, Study, left_out_table
 from evidence.study import table as lines_of
 from manyhands import AnnotationTable, DawidSkene, MajorityVote
 from manyhands.inference import confusion_em, dawid_skene, dependence, identifiability
-from manyhands.inference.confusion_em import OwnRemoved, Run
+from manyhands.inference.confusion_em import ConfusionRun, OwnRemoved
 from manyhands.inference.confusions import normalise_joint
 from manyhands.inference.dependence import (
     DEFAULT_EM,
@@ -103,7 +103,7 @@ def real_case(name: str) -> Case:
     return Case(name, task, joint, kept, of, n, rho, se, used, cap, known, gold, classes)
 
 
-def capped(votes: Votes, run: Run) -> float:
+def capped(votes: Votes, run: ConfusionRun) -> float:
     """The rule that the measured rho replaces: min(.3, 12 m), with the moment m of the fit itself.
 
     m is taken over instances with five annotations or more; with fewer than 30 of them, rho is .3.
@@ -560,7 +560,7 @@ COUNTED: dict[str, Callable[[int], Crowd]] = {
 }
 
 
-def self_agreement(votes: Votes, run: Run) -> float:
+def self_agreement(votes: Votes, run: ConfusionRun) -> float:
     """Share of the second answers of a pair that repeat the first, beyond agreement by chance.
 
     By chance, two answers agree as often as the confusion matrices expect. Five repeated answers
