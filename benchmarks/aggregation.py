@@ -13,7 +13,7 @@ are not among them: their reference label is the majority vote, with one tie rul
 
 Cells already in the JSON are kept (``--again`` repeats the chosen ones). Sets may be run at the
 same time into files of their own (``--sets``, ``--json``); ``--add`` takes their cells over.
-crowd-kit is optional (``pip install manyhands[bench]``); a cell that exceeds ``--limit`` CPU
+crowd-kit is optional (``pip install --group bench``); a cell that exceeds ``--limit`` CPU
 seconds says so.
 """
 

@@ -5,7 +5,7 @@ repeated; the tables show medians. Run it with
 
     python benchmarks/epoch_time.py --out table.md --json figures.json
 
-crowd-kit is optional (``pip install manyhands[bench]``); without it its rows say so.
+crowd-kit is optional (``pip install --group bench``); without it its rows say so.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ GAP_WEIGHT = 1e-5
 AUXILIARY_HIDDEN = 128
 EMBEDDING_DIM = 20
 WORKER_SECONDS = 1200
-MISSING_PEER = "not installed: pip install manyhands[bench]"
+MISSING_PEER = "not installed: pip install --group bench"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ Every measurement runs in its own process with one thread. Run it with
 Results are added to the JSON as they come, and are not measured again (unless ``--again``), so a
 run that was stopped can continue. ``--profile alpha,glad`` adds where our time goes, ``--floor``
 how near bare numpy it is; ``--page`` measures nothing and writes the page from the JSON. crowd-kit
-is optional (``pip install manyhands[bench]``); without it its rows say so. The script needs Linux,
+is optional (``pip install --group bench``); without it its rows say so. The script needs Linux,
 because it reads memory figures from ``/proc``.
 """
 

@@ -1,6 +1,6 @@
 """Classifiers of other libraries, each run as its documentation shows.
 
-They are not installed with the project: ``pip install '.[bench]' skorch==1.4.0``.
+They are not installed with the project: ``pip install --group bench '.[all]' skorch==1.4.0``.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from manyhands.cli.errors import EXIT_CODES, INTERRUPTED, UNEXPECTED, Remembering, reported
 from manyhands.cli.output import note, print_json, say, visible
-from manyhands.cli.params import some_path
+from manyhands.cli.values import some_path
 from manyhands.exceptions import AnnotationError
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ try:
 
     MISSING = "" if CHROMIUM else "Chromium is not installed (apt-get install chromium)"
 except ImportError:
-    MISSING = "playwright is not installed (pip install -e '.[browser]')"
+    MISSING = "playwright is not installed (pip install --group browser)"
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(MISSING), reason=MISSING)]
 

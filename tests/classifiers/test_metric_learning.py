@@ -362,7 +362,7 @@ def test_a_model_with_a_loss_of_the_user_s_is_saved(tmp_path):
 def test_without_the_library_the_extra_is_named(monkeypatch):
     X, A, _ = make_crowd_problem()
     monkeypatch.setitem(sys.modules, "pytorch_metric_learning.losses", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'manyhands\[metric\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'manyhands\[torch\]'"):
         MetricLearningClassifier(**QUICK).fit(X, A)
     for loss in ("lifted", "center"):  # They are ours.
         MetricLearningClassifier(loss=loss, **QUICK).fit(X, A)

@@ -672,7 +672,6 @@ def test_doctor_never_fails(monkeypatch):
         "no-such_package>=1 ; extra == 'torch'",
         'manyhands[torch,plot] ; extra == "all"',
         "matplotlib>=3 ; extra == 'plot'",
-        "pytest ; extra == 'dev'",
     ]
     monkeypatch.setattr("importlib.metadata.requires", lambda name: requirements)
     found = done_json("doctor")

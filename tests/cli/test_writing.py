@@ -533,7 +533,7 @@ SHEETS = [
 
 @pytest.mark.parametrize("command", [*SHEETS, ["convert", "A.csv"]], ids=lambda c: c[0])
 def test_every_table_is_written_as_a_workbook_and_for_excel(home, command):
-    pytest.importorskip("openpyxl", reason="pip install 'manyhands[xlsx]'")
+    pytest.importorskip("openpyxl", reason="pip install 'manyhands[io]'")
     out = [] if command[0] == "convert" else ["--out"]
     done(*command, *out, "out.xlsx")
     done(*command, *out, "out.csv", "--excel")

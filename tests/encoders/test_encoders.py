@@ -390,7 +390,7 @@ def test_hog_is_scikit_images(monkeypatch):
 
 def test_reading_files_without_pillow_names_the_extra(monkeypatch, files):
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'manyhands\[images\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'manyhands\[io\]'"):
         ImageEncoder().fit(files)
 
 

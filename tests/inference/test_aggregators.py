@@ -665,7 +665,7 @@ CROWD_KIT = {
 @pytest.mark.parametrize(("name", "parameters"), CROWD_KIT.items())
 def test_labels_are_those_of_crowd_kit(name, parameters):
     peer = pytest.importorskip(
-        "crowdkit.aggregation", reason="crowd-kit comes with the extra bench"
+        "crowdkit.aggregation", reason="crowd-kit comes with the group bench"
     )
     A, _ = crowd(n=200, per_instance=5)
     table = AnnotationTable.from_matrix(A)

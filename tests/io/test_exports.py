@@ -554,7 +554,7 @@ def test_excel_workbooks_need_the_extra(tmp_path, monkeypatch):
     with zipfile.ZipFile(tmp_path / "a.xlsx", "w") as archive:
         archive.writestr("xl/workbook.xml", "<workbook/>")
     monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
-    with pytest.raises(MissingExtraError, match=r"manyhands\[xlsx\]"):
+    with pytest.raises(MissingExtraError, match=r"manyhands\[io\]"):
         read_annotations(tmp_path / "a.xlsx")
 
 

@@ -230,7 +230,7 @@ def test_html_and_formulas_are_labels_like_others(tmp_path):
 
 def workbook(path, *rows, more=()):
     """Write a workbook with openpyxl, which makes formulas of what begins with "="."""
-    openpyxl = pytest.importorskip("openpyxl", reason="pip install 'manyhands[xlsx]'")
+    openpyxl = pytest.importorskip("openpyxl", reason="pip install 'manyhands[io]'")
     book = openpyxl.Workbook()
     for sheet, content in ((book.active, rows), (book.create_sheet(), more)):
         for row in content:

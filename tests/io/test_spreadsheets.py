@@ -38,7 +38,7 @@ def write_csv(path, *rows, separator=",", encoding="utf-8", end="\r\n"):
 
 
 def write_xlsx(path, *rows, more=None, merge=()):
-    openpyxl = pytest.importorskip("openpyxl", reason="pip install 'manyhands[xlsx]'")
+    openpyxl = pytest.importorskip("openpyxl", reason="pip install 'manyhands[io]'")
     book = openpyxl.Workbook()
     book.active.title = "Votes"
     for row in rows:
@@ -558,7 +558,7 @@ def test_texts_with_separators_are_no_table_with_a_title(tmp_path):
 
 
 def test_a_sheet_with_a_cell_far_out_is_no_trap(tmp_path, monkeypatch):
-    openpyxl = pytest.importorskip("openpyxl", reason="pip install 'manyhands[xlsx]'")
+    openpyxl = pytest.importorskip("openpyxl", reason="pip install 'manyhands[io]'")
     book = openpyxl.Workbook()
     for row in (HEADER, *ROWS):
         book.active.append(row)

@@ -21,7 +21,7 @@ ODD += ["\x0b", "'=1+1", "_x000D_", " blank ", "Jörg; 'ann', \"bob\"", "2-1", "
 
 @pytest.fixture
 def openpyxl():
-    return pytest.importorskip("openpyxl", reason="pip install 'manyhands[xlsx]'")
+    return pytest.importorskip("openpyxl", reason="pip install 'manyhands[io]'")
 
 
 @pytest.fixture(params=[".", ","])
@@ -126,7 +126,7 @@ def test_what_cannot_be_written_is_refused_before_any_work(tmp_path, monkeypatch
     assert check_table_path(tmp_path / "new" / "a.csv") == tmp_path / "new" / "a.csv"
     assert not (tmp_path / "new").exists()
     monkeypatch.setitem(sys.modules, "openpyxl", None)
-    with pytest.raises(MissingExtraError, match=r"manyhands\[xlsx\]"):
+    with pytest.raises(MissingExtraError, match=r"manyhands\[io\]"):
         check_table_path(tmp_path / "a.xlsx")
 
 

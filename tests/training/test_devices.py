@@ -174,7 +174,7 @@ def port():
 
 def together(tasks, folder, *options, n=2):
     """Run tasks in n processes; return what each process found, by task."""
-    pytest.importorskip("lightning_fabric", reason="the extra 'distributed' is not installed")
+    pytest.importorskip("lightning_fabric", reason="the extra 'torch' is not installed")
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(n)]
     command += ["--master-addr", "127.0.0.1", "--master-port", str(port()), *options]
     command += [__file__, "+".join(tasks), str(n), str(folder)]
@@ -258,7 +258,7 @@ def test_a_killed_process_is_restarted_and_ends_with_the_uninterrupted_result(wh
 
 @pytest.mark.slow
 def test_the_command_starts_the_processes_and_reports_once(tmp_path):
-    pytest.importorskip("lightning_fabric", reason="the extra 'distributed' is not installed")
+    pytest.importorskip("lightning_fabric", reason="the extra 'torch' is not installed")
     X, table, _ = data()
     np.save(tmp_path / "X.npy", X)
     frame = table.to_frame().rename(columns={"instance": "task", "annotator": "worker"})

@@ -99,7 +99,7 @@ class Comparison(nn.Module):
             from pytorch_metric_learning.losses import ContrastiveLoss, TripletMarginLoss
             from pytorch_metric_learning.miners import TripletMarginMiner
         except ModuleNotFoundError as error:
-            raise_missing_extra("MetricLearningClassifier", "metric", error)
+            raise_missing_extra("MetricLearningClassifier", "torch", error)
         if name == "contrastive":
             self.loss = ContrastiveLoss(neg_margin=margin)
         else:
@@ -194,7 +194,7 @@ class MetricLearningClassifier(EmbeddingClassifier):
 
     NeuCrowd's baselines [1]_ (Section 4.2): its second group with majority votes, its third with
     ``aggregator=DawidSkene()`` ("Triple+EM"). The losses are those of pytorch-metric-learning (the
-    extra ``metric``).
+    extra ``torch``).
 
     Parameters
     ----------

@@ -16,8 +16,9 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from manyhands.annotations.wide import UnclearColumnsError
+from manyhands.cli.option_groups import option_of
 from manyhands.cli.output import note, notes_on_stderr, visible
-from manyhands.cli.reading import FamilyReading, as_arguments, option_of
+from manyhands.cli.reading import FamilyReading, as_arguments
 from manyhands.cli.translation import with_options
 from manyhands.exceptions import (
     DivergenceError,

@@ -1,23 +1,22 @@
-"""Groups of options: a dataclass stands for its options in a command's signature.
+"""The options of reading annotations.
 
-The options of reading annotations are such a group, so that every command that takes annotations
-has all of them, with the same words.
+They are one group, so that every command that takes annotations has all of them, with the same
+words.
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Optional, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, Optional, get_type_hints
 
 import typer
-from typer.models import OptionInfo
 
-from manyhands.cli.params import (
+from manyhands.cli.option_groups import option_name
+from manyhands.cli.settings import reading_options
+from manyhands.cli.values import (
     Duplicates,
     Multilabel,
     Scale,
@@ -25,16 +24,17 @@ from manyhands.cli.params import (
     read_classes,
     read_groups_option,
     read_mapping_option,
-    reading_options,
     some_path,
 )
 
-T = TypeVar("T")
-
 OptionalText = Optional[str]  # noqa: UP045 - typer reads these at run time
+
 OptionalPath = Optional[Path]  # noqa: UP045
+
 OptionalTexts = Optional[list[str]]  # noqa: UP045
+
 OptionalSource = Optional[Source]  # noqa: UP045
+
 OptionalScale = Optional[Scale]  # noqa: UP045
 
 
@@ -243,7 +243,7 @@ def as_arguments(reading: Reading, found: Mapping[str, Any]) -> list[str]:
             value = _as_text(found.get(field.name, field.default))
         if value == field.default:
             continue
-        option = _option_of(field.name, hints[field.name])
+        option = option_name(field.name, hints[field.name])
         for each in value if isinstance(value, list | tuple) else [value]:
             words += [option] if each is True else [option, str(getattr(each, "value", each))]
     return words
@@ -255,49 +255,3 @@ def _as_text(value: Any) -> Any:
         return value
     names = [str(name) for name in value]
     return names[0] if len(names) == 1 else ",".join(name.replace(",", "?") for name in names)
-
-
-def option_of(reading: type[Reading], field: str) -> str:
-    """Name of a field's option on the command line."""
-    return _option_of(field, get_type_hints(reading, include_extras=True)[field])
-
-
-def _option_of(name: str, hint: Any) -> str:
-    (info,) = [part for part in get_args(hint) if isinstance(part, OptionInfo)]
-    declared = [text for text in info.param_decls or () if text.startswith("--")]
-    return declared[0].split("/")[0] if declared else f"--{name.replace('_', '-')}"
-
-
-def grouped(command: Callable[..., T]) -> Callable[..., T]:
-    """Show the fields of parameters that are dataclasses as options of the command."""
-    signature = inspect.signature(command, eval_str=True)
-    groups: dict[str, Any] = {
-        name: parameter.annotation
-        for name, parameter in signature.parameters.items()
-        if is_dataclass(parameter.annotation)
-    }
-
-    @functools.wraps(command)
-    def wrapper(**given: Any) -> T:
-        for name, kind in groups.items():
-            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
-        return command(**given)
-
-    shown: list[inspect.Parameter] = []
-    for name, parameter in signature.parameters.items():
-        shown += _options(groups[name]) if name in groups else [parameter]
-    named = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in shown]
-    wrapper.__signature__ = signature.replace(parameters=named)  # type: ignore[attr-defined]
-    return wrapper
-
-
-def _options(kind: Any) -> Iterator[inspect.Parameter]:
-    hints = get_type_hints(kind, include_extras=True)
-    for field in fields(kind):
-        default = inspect.Parameter.empty if field.default is MISSING else field.default
-        yield inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=default,
-            annotation=hints[field.name],
-        )

@@ -292,14 +292,14 @@ def as_pillow(item: Any) -> Any:
             raise AnnotationError(
                 f"X holds images of {values.dtype}; a network takes 8-bit images, arrays of uint8"
             )
-        pillow = require("PIL.Image", "Reading images", "pillow", "manyhands[images]")
+        pillow = require("PIL.Image", "Reading images", "pillow", "manyhands[io]")
         item = pillow.fromarray(values[..., 0] if values.shape[2] == 1 else values)
     return _read_image(item, "X", lambda image: _upright(image).convert("RGB"))
 
 
 def _read_image(item: Any, place: str, read: Callable[[Any], Any]) -> Any:
     """Open a file unless the image is open, and read it; name it in errors."""
-    pillow = require("PIL.Image", "Reading images", "pillow", "manyhands[images]")
+    pillow = require("PIL.Image", "Reading images", "pillow", "manyhands[io]")
     try:
         if hasattr(item, "getbands"):
             return read(item)

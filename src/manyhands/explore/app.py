@@ -37,7 +37,7 @@ try:
     from starlette.routing import Route
     from starlette.types import ASGIApp
 except ImportError as missing:
-    raise_missing_extra("manyhands explore", "explore", missing)
+    raise_missing_extra("manyhands explore", "report", missing)
 
 STATIC: Final = {
     "report.css": "text/css",

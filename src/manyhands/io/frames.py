@@ -160,7 +160,7 @@ def write_table(
     WriteError
         If the file cannot be written.
     MissingExtraError
-        If the format is Parquet or .xlsx, and the extra 'io' or 'xlsx' is not installed.
+        If the format is Parquet or .xlsx, and the extra 'io' is not installed.
     """
     path = check_table_path(path)
     suffix = path.suffix.lower()

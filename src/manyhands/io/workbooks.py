@@ -123,7 +123,7 @@ def _openpyxl(what: str) -> Any:
     try:
         import openpyxl  # type: ignore[import-untyped]
     except ImportError as error:
-        raise_missing_extra(what, "xlsx", error)
+        raise_missing_extra(what, "io", error)
     return openpyxl
 
 

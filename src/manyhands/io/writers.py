@@ -85,7 +85,7 @@ def write_labels(
     WriteError
         If the path cannot be written.
     MissingExtraError
-        If the format is Parquet or .xlsx, and the extra 'io' or 'xlsx' is not installed.
+        If the format is Parquet or .xlsx, and the extra 'io' is not installed.
 
     Examples
     --------

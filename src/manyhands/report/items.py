@@ -183,7 +183,7 @@ def thumbnail(path: Path) -> str | None:
     try:
         from PIL import Image, ImageOps
     except ImportError as error:
-        raise_missing_extra("images in a report", "images", error)
+        raise_missing_extra("images in a report", "io", error)
     try:
         with Image.open(path) as image:
             small = ImageOps.exif_transpose(image).convert("RGB")

@@ -114,7 +114,7 @@ class Devices:
         AnnotationError
             If there are not as many processes as this asks for.
         MissingExtraError
-            For several processes, without the extra "distributed".
+            For several processes, without the extra "torch".
         """
         ranks = active_ranks()
         if ranks is not None:
@@ -155,7 +155,7 @@ def _launched(devices: Devices) -> tuple[int, int, torch.device]:
     try:
         from lightning_fabric import Fabric
     except ImportError as error:
-        raise_missing_extra("training on several devices", "distributed", error)
+        raise_missing_extra("training on several devices", "torch", error)
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     fabric = Fabric(
         accelerator=devices.accelerator,

@@ -9,19 +9,9 @@ from typing import Annotated, Any, Optional
 import typer
 
 from manyhands.cli.errors import reported
-from manyhands.cli.options import (
-    Excel,
-    Gold,
-    Json,
-    KeepFormulas,
-    Known,
-    Settings,
-    TablePaths,
-    one_or_all,
-    open_store,
-    read_gold_option,
-    read_known_option,
-)
+from manyhands.cli.inputs import one_or_all, open_store, read_gold_option, read_known_option
+from manyhands.cli.option_groups import grouped
+from manyhands.cli.options import Excel, Gold, Json, KeepFormulas, Known, Settings, TablePaths
 from manyhands.cli.output import (
     count_with_share,
     note,
@@ -31,16 +21,10 @@ from manyhands.cli.output import (
     say,
     say_actions,
 )
-from manyhands.cli.params import (
-    Duplicates,
-    Rule,
-    Tool,
-    parse_settings,
-    refuse_overwriting,
-    some_path,
-)
-from manyhands.cli.reading import FamilyReading, grouped
+from manyhands.cli.reading import FamilyReading
+from manyhands.cli.settings import parse_settings
 from manyhands.cli.translation import with_options
+from manyhands.cli.values import Duplicates, Rule, Tool, refuse_overwriting, some_path
 from manyhands.exceptions import AnnotationError
 from manyhands.wording import percent
 

@@ -8,17 +8,12 @@ from typing import Annotated, Optional
 import typer
 
 from manyhands.cli.errors import reported
-from manyhands.cli.options import (
-    ANNOTATIONS,
-    Excel,
-    Json,
-    KeepFormulas,
-    TablePaths,
-    one_or_all,
-)
+from manyhands.cli.inputs import one_or_all
+from manyhands.cli.option_groups import grouped
+from manyhands.cli.options import ANNOTATIONS, Excel, Json, KeepFormulas, TablePaths
 from manyhands.cli.output import print_json, say
-from manyhands.cli.params import Duplicates, Tool, refuse_overwriting, some_path
-from manyhands.cli.reading import FamilyReading, Reading, grouped
+from manyhands.cli.reading import FamilyReading, Reading
+from manyhands.cli.values import Duplicates, Tool, refuse_overwriting, some_path
 from manyhands.exceptions import AnnotationError
 
 Paths = Annotated[

@@ -15,16 +15,13 @@ import typer
 
 from manyhands._version import __version__
 from manyhands.cli.errors import reported
-from manyhands.cli.options import (
-    Json,
-    TablePaths,
-    one_or_all,
-    open_store,
-)
+from manyhands.cli.inputs import one_or_all, open_store
+from manyhands.cli.option_groups import grouped
+from manyhands.cli.options import Json, TablePaths
 from manyhands.cli.output import class_rows, data_rows, note, print_json, print_table, say, visible
-from manyhands.cli.params import Scale
-from manyhands.cli.reading import Reading, as_arguments, grouped
+from manyhands.cli.reading import Reading, as_arguments
 from manyhands.cli.translation import with_options
+from manyhands.cli.values import Scale
 from manyhands.exceptions import DataNotFoundError
 from manyhands.wording import percent
 
@@ -306,7 +303,7 @@ def _extras(problems: list[str]) -> dict[str, dict[str, str]]:
         for extra, others in nested.items():
             for other in others:
                 packages[extra].update(packages.get(other, {}))
-    return {extra: names for extra, names in packages.items() if extra not in ("dev", "bench")}
+    return packages
 
 
 def _version_of(package: str) -> str | None:

@@ -10,17 +10,12 @@ from typing import Annotated, Optional
 import typer
 
 from manyhands.cli.errors import reported
-from manyhands.cli.options import (
-    Annotations,
-    Excel,
-    Json,
-    KeepFormulas,
-    ModelFolder,
-    one_or_all,
-)
+from manyhands.cli.inputs import one_or_all
+from manyhands.cli.option_groups import grouped
+from manyhands.cli.options import Annotations, Excel, Json, KeepFormulas, ModelFolder
 from manyhands.cli.output import print_json, say
-from manyhands.cli.params import Tool, refuse_overwriting, some_path
-from manyhands.cli.reading import FamilyReading, grouped
+from manyhands.cli.reading import FamilyReading
+from manyhands.cli.values import Tool, refuse_overwriting, some_path
 from manyhands.exceptions import AnnotationError
 
 Shown = Optional[str]  # noqa: UP045 - typer reads this at run time

@@ -10,32 +10,27 @@ import typer
 
 from manyhands.cli.commands.select import choose, say_data, say_written
 from manyhands.cli.errors import reported
+from manyhands.cli.inputs import Files, Inputs, read_known_option
+from manyhands.cli.option_groups import grouped
 from manyhands.cli.options import (
     Annotations,
     Excel,
-    Files,
     Gold,
-    Inputs,
     Json,
     KeepFormulas,
     Known,
     OutFolder,
     Seed,
     Settings,
-    read_known_option,
 )
 from manyhands.cli.output import print_json, print_table, say, say_actions, show_spread, visible
-from manyhands.cli.params import (
-    merge_settings,
-    parse_settings,
-    refuse_overwriting,
-    some_path,
-)
 from manyhands.cli.processes import (
     DeviceOptions,
     launch,
 )
-from manyhands.cli.reading import FamilyReading, grouped
+from manyhands.cli.reading import FamilyReading
+from manyhands.cli.settings import merge_settings, parse_settings
+from manyhands.cli.values import refuse_overwriting, some_path
 from manyhands.exceptions import AnnotationError
 from manyhands.wording import percent
 

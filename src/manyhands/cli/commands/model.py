@@ -9,6 +9,8 @@ from typing import Annotated, Optional
 import typer
 
 from manyhands.cli.errors import reported
+from manyhands.cli.inputs import one_or_all, read_gold_option
+from manyhands.cli.option_groups import grouped
 from manyhands.cli.options import (
     FEATURES,
     TEXT_FILE,
@@ -19,15 +21,10 @@ from manyhands.cli.options import (
     ModelFolder,
     OutFile,
     Texts,
-    one_or_all,
-    read_gold_option,
 )
 from manyhands.cli.output import print_json, print_labels, print_table, say
-from manyhands.cli.params import (
-    refuse_overwriting,
-    some_path,
-)
-from manyhands.cli.reading import Reading, grouped
+from manyhands.cli.reading import Reading
+from manyhands.cli.values import refuse_overwriting, some_path
 from manyhands.exceptions import AnnotationError
 
 

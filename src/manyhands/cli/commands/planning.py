@@ -13,21 +13,24 @@ from typing import Annotated, Any, ClassVar, Optional
 import typer
 
 from manyhands.cli.errors import reported
+from manyhands.cli.inputs import (
+    Inputs,
+    one_or_all,
+    read_columns,
+    read_gold_of_fit,
+    read_known,
+    read_planned,
+)
+from manyhands.cli.option_groups import grouped
 from manyhands.cli.options import (
     FEATURES,
     Excel,
-    Inputs,
     Json,
     KeepFormulas,
     Known,
     OutFile,
     Seed,
     TablePaths,
-    one_or_all,
-    read_columns,
-    read_gold_of_fit,
-    read_known,
-    read_planned,
 )
 from manyhands.cli.output import (
     check_out,
@@ -39,8 +42,8 @@ from manyhands.cli.output import (
     say,
     write_columns,
 )
-from manyhands.cli.params import refuse_overwriting, some_path
-from manyhands.cli.reading import FamilyReading, grouped
+from manyhands.cli.reading import FamilyReading
+from manyhands.cli.values import refuse_overwriting, some_path
 from manyhands.exceptions import AnnotationError
 from manyhands.wording import percent
 

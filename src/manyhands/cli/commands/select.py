@@ -9,20 +9,12 @@ from typing import Annotated, Any, Optional
 import typer
 
 from manyhands.cli.errors import reported
-from manyhands.cli.options import (
-    Annotations,
-    Excel,
-    Files,
-    Gold,
-    Inputs,
-    Json,
-    KeepFormulas,
-    OutFolder,
-    Seed,
-)
+from manyhands.cli.inputs import Files, Inputs
+from manyhands.cli.option_groups import grouped
+from manyhands.cli.options import Annotations, Excel, Gold, Json, KeepFormulas, OutFolder, Seed
 from manyhands.cli.output import print_json, print_table, say, say_actions, show, visible
-from manyhands.cli.params import refuse_overwriting
-from manyhands.cli.reading import FamilyReading, grouped
+from manyhands.cli.reading import FamilyReading
+from manyhands.cli.values import refuse_overwriting
 from manyhands.wording import percent
 
 

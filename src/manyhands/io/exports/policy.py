@@ -27,7 +27,6 @@ from manyhands.io.exports.records import NO_ANSWER, REPEATED, Answer, Gathered, 
 
 Repeats = Literal["auto", "error", "last", "keep"]
 
-
 _TOO_LARGE = (
     "{} are put together only in files that fit in memory; allow more memory, or read one file "
     "at a time"

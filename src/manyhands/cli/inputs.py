@@ -1,0 +1,340 @@
+"""Reading what options name: annotations, features, texts, images, known labels, columns."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+from manyhands.cli.options import Features, Images, Texts
+from manyhands.exceptions import AnnotationError, warn_caller
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a classifier is to be trained on: features, texts or images."""
+
+    least: ClassVar[int] = 1
+    """How many must be given: one, or none."""
+
+    features: Features = None
+    texts: Texts = None
+    images: Images = None
+
+    def __post_init__(self) -> None:
+        """Refuse several, and none where one must be given."""
+        if not self.least <= len(given := self._given) <= 1:
+            raise AnnotationError(
+                f"{len(given) or 'none'} of --features, --texts and --images are given; give one"
+            )
+
+    @property
+    def _given(self) -> list[Any]:
+        return [value for value in (self.features, self.texts, self.images) if value is not None]
+
+    def __bool__(self) -> bool:
+        """Whether one is given."""
+        return bool(self._given)
+
+    @property
+    def files(self) -> list[Path]:
+        """Files and folders that are read, if that is what was named."""
+        return [Path(value) for value in (self.features, self.texts) if value is not None]
+
+    def read(self, annotations: Path | list[Path], options: dict[str, Any]) -> tuple[Any, Any]:
+        """Read the rows and the table of their annotations."""
+        from manyhands.io import read_aligned, read_raw_aligned
+
+        if self.texts is not None:
+            return read_raw_aligned("texts", self.texts, annotations, **options)
+        if self.images is not None:
+            return read_raw_aligned("images", self.images, annotations, **options)
+        assert self.features is not None
+        return read_aligned(self.features, annotations, **options)
+
+    def shown(self, rows: Any, table: Any) -> Any:
+        """Texts or names of images, for tables; None for features."""
+        from manyhands.io.shown import Shown
+
+        if self.features is not None:
+            return None
+        name = "text" if self.texts is not None else "image"
+        values = [str(value) if name == "text" else Path(str(value)).name for value in rows.X]
+        return Shown.of(name, table.instances.tolist(), values)
+
+    def encoder(self, random_state: int) -> Any:
+        """Encoder of texts or images; None for features."""
+        from manyhands.encoders import ImageEncoder, TextEncoder
+
+        if self.features is not None:
+            return None
+        return TextEncoder() if self.texts is not None else ImageEncoder(random_state=random_state)
+
+    def why(self, encoder: Any) -> str:
+        """Say which encoder was picked."""
+        if self.texts is not None:
+            return f"texts are encoded by {encoder!r}: weights of words and of runs of characters"
+        return f"images are encoded by {encoder!r}: a dictionary of their patches"
+
+
+@dataclass(frozen=True)
+class Files:
+    """What a command that trains classifiers reads and writes."""
+
+    inputs: Inputs
+    annotations: list[Path]
+    gold: Path | None
+    out: Path
+    options: dict[str, Any]
+    keep_formulas: bool
+
+    def read(self) -> tuple[Any, Any]:
+        """Read the rows and the table of their annotations."""
+        return self.inputs.read(one_or_all(self.annotations), self.options)
+
+    def gold_of(self, table: Any) -> Any:
+        """Read gold labels of a table's instances, if a file is given."""
+        from manyhands.jobs import match_gold
+
+        found = read_gold_option(self.gold, self.options, annotations=self.annotations)
+        return None if found is None else match_gold(found, table)
+
+    def export(self) -> Any:
+        """Read the export that the annotations are from; None for a plain table."""
+        return read_export_of(one_or_all(self.annotations), self.options)
+
+    def shown(self, rows: Any, table: Any, export: Any) -> Any:
+        """What the table of labels says of the items: the texts or images that are read."""
+        from manyhands.io.annotations import read_shown
+
+        found = self.inputs.shown(rows, table)
+        if found is not None:
+            return found
+        return read_shown(one_or_all(self.annotations), export, **self.options)
+
+
+def open_store(paths: list[Path]) -> Any:
+    """Open the store that a command is given in place of a table; None if it is given others."""
+    from manyhands.scale.store import AnnotationStore
+    from manyhands.scale.store_writer import is_store
+
+    if not any(is_store(path) for path in paths):
+        return None
+    if len(paths) > 1:
+        raise AnnotationError(
+            "a store is read by itself; ingest all files into one, or give the store alone"
+        )
+    return AnnotationStore.open(paths[0])
+
+
+def one_or_all(paths: list[Path]) -> Path | list[Path]:
+    """Return a single path as it is: alone, it may be a table or a matrix."""
+    return paths[0] if len(paths) == 1 else paths
+
+
+def read_export_of(path: Path | list[Path], options: dict[str, Any]) -> Any:
+    """Read the export that annotations were read from, for its times; None for a plain table."""
+    from manyhands.io.annotations import is_export, read_with_account
+
+    if isinstance(path, Path) and not is_export(path):
+        return None
+    with warnings.catch_warnings():
+        # They were shown when the annotations were read.
+        warnings.simplefilter("ignore")
+        return read_with_account(path, **options)[1]
+
+
+def _gold_of_wide(path: Path, options: dict[str, Any]) -> Any:
+    """Known labels of a wide table, if the annotations are in such; None if it holds none."""
+    from manyhands.io.annotations import is_wide_reading, read_export
+
+    if not path.exists() or not is_wide_reading(options):
+        return None
+    own = {name: value for name, value in options.items() if name != "group"}
+    try:
+        export = read_export(path, **own)
+    except AnnotationError:
+        return None  # A table of known labels alone, whose reader says what is wrong with it.
+    return export.gold if len(export.gold) else None
+
+
+def read_gold_option(
+    path: Path | None,
+    options: dict[str, Any],
+    option: str = "--gold",
+    annotations: Path | Sequence[Path] = (),
+) -> Any:
+    """Read known labels from a table, whose column names are fixed, or from an export.
+
+    An export that holds none is an error, unless the annotations are read from it, too: then a
+    warning says so, and there are no known labels.
+
+    Parameters
+    ----------
+    path : Path or None
+    options : dict
+        Those of the annotations (`Reading.arguments`): the question, the field of ids, the classes.
+    option : str
+        For messages.
+    annotations : Path or sequence of Path
+        What the annotations are read from.
+    """
+    from manyhands.io import read_gold
+    from manyhands.io.annotations import is_export, read_export
+
+    if path is None:
+        return None
+    wide = _gold_of_wide(path, options)
+    if wide is not None:
+        return wide
+    if path.exists() and is_export(path):
+        own = {name: value for name, value in options.items() if name not in ("group", "format")}
+        # A sheet is named of the annotations; what else a command reads has its own.
+        own["sheet"] = options.get("sheet") if _is_among(path, annotations) else None
+        export = read_export(path, **own)
+        if not len(export.gold):
+            why = (
+                f"{option} {path}: this {export.format} export holds no known labels for the "
+                f"question {export.question!r}; give a table with the columns 'task' and 'label'"
+            )
+            if _is_among(path, annotations):
+                warn_caller(f"{why}, or leave {option} out")
+                return None
+            raise AnnotationError(why)
+        return export.gold
+    multilabel = options.get("multilabel", "error")
+    classes = options["classes"] if multilabel in ("error", "none") else None
+    try:
+        stated: dict[str, Any] = {name: options.get(name) for name in ("encoding", "separator")}
+        spelled = {name: options[name] for name in ("mapping", "lowercase")}
+        own = {"task": options["task"]} if _is_among(path, annotations) else {}
+        gold = read_gold(path, classes=classes, **own, **stated, **spelled)
+        found = gold.of_sets(multilabel, options.get("option"))
+    except AnnotationError as error:
+        raise AnnotationError(
+            f"{option} {error} (its columns are 'task', 'label' and, if rows have splits, 'split')"
+        ) from error
+    return found if len(found) else None  # None of a sheet that nobody filled in.
+
+
+def read_known_option(paths: Sequence[Path] | None, options: dict[str, Any]) -> Any:
+    """Read the known labels of all files of --known as one; None if there are none.
+
+    Raises
+    ------
+    AnnotationError
+        If two files give a task different labels.
+    """
+    from manyhands.io.gold import join_gold
+
+    found = []
+    for path in paths or ():
+        gold = read_gold_option(path, options, "--known")
+        if gold is not None:
+            places = (path.name,) * len(gold)
+            found.append(replace(gold, at=places) if gold.at is None else gold)
+    return join_gold(found)
+
+
+def _is_among(path: Path, paths: Path | Sequence[Path]) -> bool:
+    """Whether a file is one of those that the annotations are read from."""
+    own = [paths] if isinstance(paths, Path) else paths
+    return path.exists() and any(other.exists() and other.samefile(path) for other in own)
+
+
+class ReadTable(NamedTuple):
+    """What a command reads."""
+
+    table: Any
+    export: Any
+    proba: Any = None
+    shown: Any = None
+
+
+def read_planned(
+    tables: list[Path], options: dict[str, Any], inputs: Inputs | None, seed: int
+) -> ReadTable:
+    """Read annotations, and predict their instances out of fold if a classifier can join."""
+    from manyhands.io.annotations import read_items, read_with_account
+    from manyhands.io.exports.reading import report_losses
+
+    path = one_or_all(tables)
+    if not inputs:
+        table, export = read_with_account(path, **options)
+        if export is not None:
+            report_losses(export, path)
+        return ReadTable(table, export)
+    from manyhands import CrowdStackingClassifier, cross_predict
+    from manyhands.jobs.fit import encode_rows
+
+    rows, table = inputs.read(path, options)
+    X = encode_rows(inputs.encoder(seed), rows.X, table)
+    model = CrowdStackingClassifier(random_state=seed)
+    with warned_once():
+        proba = cross_predict(model, X, table, random_state=seed, verbose=1).proba
+    return ReadTable(table, read_items(path, table, **options), proba, inputs.shown(rows, table))
+
+
+@contextmanager
+def warned_once() -> Iterator[None]:
+    """Give a warning that several folds give, with other figures, once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    first: dict[tuple[type[Warning], str], warnings.WarningMessage] = {}
+    for each in caught:
+        first.setdefault((each.category, re.sub(r"[\d.]+", "", str(each.message))), each)
+    for each in first.values():
+        warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+
+
+def read_gold_of_fit(
+    paths: Sequence[Path] | None, table: Any, options: dict[str, Any]
+) -> dict[str, Any]:
+    """Arguments of an aggregator's ``fit``: labels of --known, and which were drawn at random."""
+    import numpy as np
+
+    from manyhands.jobs.gold import match_gold
+
+    gold = read_known_option(paths, options)
+    if gold is None:
+        return {}
+    rows = match_gold(gold, table)
+    values = np.array([*table.classes.tolist(), None], dtype=object)
+    return {"gold": values[rows.codes], "random_gold": rows.random}
+
+
+def read_known(path: Path | None, table: Any, options: dict[str, Any], name: str) -> Any:
+    """Labels of a file as class values of the table's instances, None where unknown."""
+    import numpy as np
+
+    from manyhands.jobs.gold import match_gold
+
+    gold = read_gold_option(path, options, name)
+    if gold is None:
+        return None
+    values = np.array([*table.classes.tolist(), None], dtype=object)
+    return values[match_gold(gold, table).codes]
+
+
+def read_columns(path: Path, *names: str, options: dict[str, Any]) -> list[list[Any]]:
+    """Columns of a small table, which is read with these options."""
+    from manyhands.io.columns import find_column, with_types
+    from manyhands.io.files import existing_file, naming
+    from manyhands.io.frames import read_frame
+    from manyhands.io.sheets import stated_of
+
+    with naming(existing_file(path)):
+        frame = read_frame(path, stated_of({**options, "sheet": None}))
+        found = {name: find_column(frame, name, name) for name in names}
+        if missing := [name for name in found.values() if name not in frame.columns]:
+            raise AnnotationError(
+                f"there is no column {missing[0]!r}; the columns are "
+                f"{', '.join(map(repr, frame.columns))}"
+            )
+        frame = with_types(frame, found, path)
+        return [frame[name].to_list() for name in found.values()]

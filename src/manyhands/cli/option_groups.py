@@ -1,0 +1,60 @@
+"""Groups of options: a dataclass stands for its options in a command's signature."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, TypeVar, get_args, get_type_hints
+
+from typer.models import OptionInfo
+
+T = TypeVar("T")
+
+
+def option_of(group: type[Any], field: str) -> str:
+    """Name of a field's option on the command line."""
+    return option_name(field, get_type_hints(group, include_extras=True)[field])
+
+
+def option_name(name: str, hint: Any) -> str:
+    """Name of an option: as it is declared, else that of its field."""
+    (info,) = [part for part in get_args(hint) if isinstance(part, OptionInfo)]
+    declared = [text for text in info.param_decls or () if text.startswith("--")]
+    return declared[0].split("/")[0] if declared else f"--{name.replace('_', '-')}"
+
+
+def grouped(command: Callable[..., T]) -> Callable[..., T]:
+    """Show the fields of parameters that are dataclasses as options of the command."""
+    signature = inspect.signature(command, eval_str=True)
+    groups: dict[str, Any] = {
+        name: parameter.annotation
+        for name, parameter in signature.parameters.items()
+        if is_dataclass(parameter.annotation)
+    }
+
+    @functools.wraps(command)
+    def wrapper(**given: Any) -> T:
+        for name, kind in groups.items():
+            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+        return command(**given)
+
+    shown: list[inspect.Parameter] = []
+    for name, parameter in signature.parameters.items():
+        shown += _options(groups[name]) if name in groups else [parameter]
+    named = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in shown]
+    wrapper.__signature__ = signature.replace(parameters=named)  # type: ignore[attr-defined]
+    return wrapper
+
+
+def _options(kind: Any) -> Iterator[inspect.Parameter]:
+    hints = get_type_hints(kind, include_extras=True)
+    for field in fields(kind):
+        default = inspect.Parameter.empty if field.default is MISSING else field.default
+        yield inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=default,
+            annotation=hints[field.name],
+        )

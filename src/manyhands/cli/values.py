@@ -1,0 +1,227 @@
+"""Values of options: choices, paths, class names, spellings, families."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from manyhands.exceptions import AnnotationError
+
+TABLES = (".csv", ".tsv", ".xlsx", ".parquet", ".pq", ".gz")
+"""How names of tables end."""
+
+
+class Duplicates(StrEnum):
+    """What to do with repeated (task, worker) pairs; auto: last in exports, error in tables."""
+
+    auto = "auto"
+    error = "error"
+    last = "last"
+    keep = "keep"
+
+
+class Multilabel(StrEnum):
+    """What to do with answers of several labels; see `manyhands.io.read_annotations`."""
+
+    error = "error"
+    split_ = "split"
+    join_ = "join"
+    none = "none"
+
+
+class Rule(StrEnum):
+    """How labels are decided from probabilities; see `manyhands.decide`."""
+
+    argmax = "argmax"
+    balanced = "balanced"
+
+
+class Tool(StrEnum):
+    """Formats that labels and annotations are written in; see `manyhands.io.write_labels`."""
+
+    table = "table"
+    label_studio = "label-studio"
+    prodigy = "prodigy"
+    argilla = "argilla"
+    doccano = "doccano"
+    datasets = "datasets"
+
+
+class Scale(StrEnum):
+    """Scale of the classes; see `manyhands.agreement.summary`."""
+
+    nominal = "nominal"
+    ordinal = "ordinal"
+    interval = "interval"
+
+
+class Source(StrEnum):
+    """What is named after its annotator; see ``annotator_from`` of `read_export`."""
+
+    file = "file"
+    folder = "folder"
+    sheet = "sheet"
+
+
+def some_path(text: str | Path) -> Path:
+    """Read a path; refuse the empty text of an unset shell variable, which would mean '.'.
+
+    A default value is already a path.
+    """
+    if not str(text).strip():
+        raise typer.BadParameter("the path is empty (a shell variable without a value?)")
+    return Path(text)
+
+
+def refuse_overwriting(outputs: Iterable[Path | None], inputs: Iterable[Path | None]) -> None:
+    """Refuse to overwrite files that the command reads.
+
+    Raises
+    ------
+    AnnotationError
+        If one of the outputs is one of the inputs.
+    """
+    read = [path for path in inputs if path is not None and path.exists()]
+    for out in outputs:
+        for path in read:
+            if out is not None and out.exists() and out.samefile(path):
+                raise AnnotationError(
+                    f"--out would write over {str(path)!r}, which this command reads; choose "
+                    "another --out"
+                )
+
+
+def read_classes(given: str | Path | None) -> list[str] | None:
+    """Read class names in code order: the lines of a file, or a list with commas.
+
+    Blank lines at the end of a file are ignored. A file of that name is preferred to a list.
+
+    Raises
+    ------
+    AnnotationError
+        If the file cannot be read as text, is empty, has a gap, or a name twice.
+    """
+    if given is None:
+        return None
+    path = Path(given)
+    if "," in str(given) and not path.exists():
+        names = [name.strip() for name in str(given).split(",")]
+        _check_names(names, f"--classes {str(given)!r}", "name")
+        return names
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise AnnotationError(
+            f"--classes {str(path)!r} cannot be read ({reason}); give a text file with one class "
+            "name per line, or the names with commas between them"
+        ) from error
+    # splitlines() would also split at rarer characters, which a name may contain.
+    names = [line.strip() for line in text.rstrip().split("\n")]
+    if names == [""]:
+        raise AnnotationError(
+            f"--classes {str(path)!r} names no class; write one class name per line, in code order"
+        )
+    _check_names(names, f"--classes {str(path)!r}", "line")
+    return names
+
+
+def _check_names(names: list[str], argument: str, place: str) -> None:
+    """Refuse gaps and repetitions among names of classes."""
+    for number, name in enumerate(names, start=1):
+        if not name:
+            raise AnnotationError(
+                f"{argument}: {place} {number} is blank; {place} k names class k-1, so remove it "
+                "or name the class"
+            )
+        if name in names[: number - 1]:
+            raise AnnotationError(
+                f"{argument}: {place} {number} names {name!r} again; name every class once"
+            )
+
+
+def read_mapping_option(path: Path | None) -> dict[str, str] | None:
+    """Read what labels mean from a table with the columns from and to.
+
+    Raises
+    ------
+    AnnotationError
+        If a column is missing, a cell is empty, or a spelling has two meanings.
+    """
+    from manyhands.io.label_values import read_mapping
+
+    if path is None:
+        return None
+    try:
+        return read_mapping(path)
+    except AnnotationError as error:
+        raise AnnotationError(f"--map {error}") from error
+
+
+NO_GROUPS = "none"
+"""What --groups says where nobody shares mistakes."""
+
+
+def read_groups_option(text: str | None) -> str | dict[Any, Any] | None:
+    """Read --groups: a column, a table of annotators and their families, or families by name.
+
+    Families are named as ``llm=gpt-4o,claude;people=anna,ben``; "none" says that there are none.
+
+    Returns
+    -------
+    str, dict {annotator: family}, or None
+        As ``group`` of `manyhands.io.read_annotations`.
+
+    Raises
+    ------
+    AnnotationError
+        If a table has other columns, or names an annotator twice.
+    """
+    if text is not None and "=" in text and not os.path.isfile(text):
+        return _named_groups(text)
+    if text is None or (text != NO_GROUPS and not Path(text).is_file()):
+        if text is not None and Path(text).suffix.lower() in TABLES:
+            raise AnnotationError(
+                f"--groups {text}: there is no such file; give a table with the columns "
+                "'annotator' and 'group', the name of a column of the annotations, or none"
+            )
+        return text
+    if text == NO_GROUPS:
+        return {}
+    from manyhands.io.frames import read_frame
+
+    frame = read_frame(Path(text))
+    who = next((name for name in frame.columns if name.lower() in ("annotator", "worker")), None)
+    family = next((name for name in frame.columns if name.lower() in ("group", "family")), None)
+    if who is None or family is None:
+        raise AnnotationError(
+            f"--groups {text}: a table of families has the columns 'annotator' and 'group', and "
+            f"this one has {', '.join(map(repr, frame.columns))}"
+        )
+    names = frame[who].to_list()
+    twice = [name for name in names if names.count(name) > 1] if len({*names}) < len(names) else []
+    if twice:
+        raise AnnotationError(f"--groups {text}: {twice[0]!r} occurs twice; name everybody once")
+    return dict(zip(names, frame[family].to_list(), strict=True))
+
+
+def _named_groups(text: str) -> dict[Any, Any]:
+    found: dict[Any, Any] = {}
+    for part in text.split(";"):
+        family, _, members = part.partition("=")
+        names = [name.strip() for name in members.split(",")]
+        if not family.strip() or not all(names):
+            raise AnnotationError(
+                f"--groups {text}: {part!r} names no family and its annotators; write them as "
+                "--groups llm=gpt-4o,claude"
+            )
+        for name in names:
+            if name in found:
+                raise AnnotationError(f"--groups {text}: {name!r} occurs twice; name it once")
+            found[name] = family.strip()
+    return found
