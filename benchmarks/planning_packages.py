@@ -10,14 +10,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from pages import Record
-from planning_parts import EIG, Job, curve, in_order
 from sklearn.ensemble import BaggingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import KFold
 from sklearn.preprocessing import StandardScaler
 
+from benchmarks.planning_parts import EIG, Job, curve, in_order
+from evidence.study import Record
 from manyhands import AnnotationPlanner, AnnotationTable, CrowdLab, DawidSkene, review_queue
 from manyhands.datasets import load_cifar10n, load_labelme, load_music, load_sentiment
 from manyhands.planning import replay

@@ -1,12 +1,13 @@
-"""The page of the benchmark of planning."""
+"""The page of the benchmark of planning: tables of its records."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
-from pages import Record, table_lines
-from planning_parts import (
+
+from benchmarks.planning_parts import (
     CHECKED,
     EIG,
     ENTROPY,
@@ -18,6 +19,8 @@ from planning_parts import (
     everything,
     table_of,
 )
+from evidence.study import Record, spread, where
+from evidence.study import table as table_lines
 
 Chosen = dict[tuple[str, str], list[Record]]
 """Records by set and policy."""
@@ -26,9 +29,8 @@ Chosen = dict[tuple[str, str], list[Record]]
 def chosen(records: list[Record], part: str) -> Chosen:
     """Group the records of a part."""
     found: Chosen = {}
-    for record in records:
-        if record["part"] == part:
-            found.setdefault((record["set"], record["policy"]), []).append(record)
+    for record in where(records, part=part):
+        found.setdefault((record["set"], record["policy"]), []).append(record)
     return found
 
 
@@ -40,12 +42,6 @@ def areas(records: list[Record], name: str = "accuracy", low: float = 2.0) -> np
         kept = sizes >= low - 1e-9
         values.append(np.trapezoid(curve[kept], sizes[kept]) / np.ptp(sizes[kept]))
     return 100 * np.array(values)
-
-
-def spread(values: np.ndarray) -> str:
-    """Mean and standard deviation over runs."""
-    mean = f"{values.mean():.1f}"
-    return f"{mean} ± {values.std(ddof=1):.1f}" if len(values) > 1 else mean
 
 
 def area_table(found: Chosen, low: float, name: str = "accuracy") -> Iterator[str]:
@@ -304,3 +300,44 @@ def safeguard_lines(records: list[Record]) -> Iterator[str]:
         yield title
         yield ""
         yield from area_table(part, low)
+
+
+def runs_of(found: Chosen) -> str:
+    """Say how many runs there are, and where there are fewer."""
+    most = max(len(runs) for runs in found.values())
+    fewer = []
+    for k in (0, 1):
+        for name in dict.fromkeys(key[k] for key in found):
+            n = max(len(runs) for key, runs in found.items() if key[k] == name)
+            fewer += [f"{name}: {n}"] if n < most else []
+    return f"{most} run{'s' * (most > 1)}" + (f" ({'; '.join(fewer)})" if fewer else "")
+
+
+def page(records: list[Record]) -> dict[str, Any]:
+    """The sections whose parts have records: their lines, and how many runs there are."""
+    of = {part: chosen(records, part) for part in dict.fromkeys(r["part"] for r in records)}
+    of["safeguards"] = paired(of.get("safeguards", {}))
+    sections = {
+        "tables": ("tables", lambda found: area_table(found, 2.0)),
+        "saved": ("tables", saved),
+        "stopping": ("stopping", lambda found: stops(records)),
+        "each": ("each", lambda found: each_lines(records)),
+        "audit": ("audit", lambda found: audit_lines(records)),
+        "confirmation": ("confirmation", lambda found: area_table(found, 1.5)),
+        "features": ("features", lambda found: area_table(found, 0.4)),
+        "test": ("features", lambda found: area_table(found, 0.4, "test")),
+        "packages": ("packages", lambda found: area_table(found, 0.4)),
+        "dense": ("dense", lambda found: area_table(found, 0.4)),
+        "hurts": ("hurts", lambda found: area_table(found, 2.0)),
+        "safeguards": ("safeguards", lambda found: safeguard_lines(records)),
+        "scale": ("scale", lambda found: area_table(found, 1.5)),
+        "review": ("review", lambda found: review_lines(records)),
+        "screening": ("screening", lambda found: screening_lines(records)),
+        "teaching": ("teaching", lambda found: teaching_lines(records)),
+        "speed": ("speed", lambda found: speed_lines(records)),
+    }
+    values: dict[str, Any] = {}
+    for name, (part, lines) in sections.items():
+        if of.get(part):
+            values |= {name: lines(of[part]), f"{name}_runs": runs_of(of[part])}
+    return values

@@ -10,9 +10,9 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
-from pages import Record
 from scipy.special import betainc
 
+from evidence.study import Record
 from manyhands import AnnotationPlanner, AnnotationTable, DawidSkene, OneCoinDawidSkene
 from manyhands.datasets import load_aggregation, load_cifar10h, load_cifar10n
 from manyhands.planning import replay

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from pages import Record
-from planning_parts import TABLES, Job, table_of
 
+from benchmarks.planning_parts import TABLES, Job, table_of
+from evidence.study import Record
 from manyhands import AnnotationTable, DawidSkene
 from manyhands.datasets import load_cifar10n, load_labelme, load_music
 from manyhands.inference.inputs import gold_codes
