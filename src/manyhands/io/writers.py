@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -275,7 +275,7 @@ def _warn_of_what_is_lost(table: AnnotationTable, writer: Writer) -> None:
 # -- files ----------------------------------------------------------------------------------------
 
 
-def _write_records(path: Path, records: Iterator[Record]) -> Path:
+def _write_records(path: Path, records: Iterable[Record]) -> Path:
     """Write JSON, one record per line."""
     lines = [json.dumps(record, ensure_ascii=False, allow_nan=False) for record in records]
     if path.suffix.lower() == ".jsonl":
