@@ -453,7 +453,8 @@ def left_out_table(
         Cost of several tables, which the choice makes least.
     """
     tables = list(next(iter(values.values())))
-    rows, left_out = [], {}
+    rows: list[list[str]] = []
+    left_out: dict[str, float] = {}
     for family in dict.fromkeys(map(family_of, tables)):
         costs = {
             c: mean_of({t: found[t] for t in tables if family_of(t) == family})

@@ -30,9 +30,9 @@ def stale() -> list[str]:
     for page in pages():
         text = page.read_text(encoding="utf-8")
         wrong = [
-            f"{page.name}: {figure!r} should be {cell.figure()!r} ({cell.row} > {cell.column})"
-            for figure, cell in quotes(text, page.parent)
-            if figure != cell.figure()
+            f"{page.name}: {figure!r} should be {source.figure()!r}, {source.row} > {source.column}"
+            for figure, source in quotes(text, page.parent)
+            if figure != source.figure()
         ]
         if not wrong and with_tables(text) != text:
             wrong = [f"{page.name}: its tables of claims or hours"]

@@ -37,7 +37,7 @@ _CHANGE = re.compile(
 
 
 @dataclass(frozen=True)
-class Table:
+class MarkdownTable:
     """A table of a page.
 
     Attributes
@@ -65,7 +65,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Cell:
+class Source:
     """Where a quoted figure comes from.
 
     Attributes
@@ -85,7 +85,7 @@ class Cell:
     form: str = ""
 
     @classmethod
-    def named(cls, page: Path, anchor: str, title: str) -> Cell:
+    def named(cls, page: Path, anchor: str, title: str) -> Source:
         """Read the title of a link, such as "LabelMe > stack as mean 1"."""
         form = _FORM.search(title)
         row, _, column = _FORM.sub("", title).rpartition(" > ")
@@ -119,10 +119,10 @@ def anchor_of(heading: str) -> str:
 
 
 @cache
-def tables(page: Path) -> list[Table]:
+def tables(page: Path) -> list[MarkdownTable]:
     """Read the tables of a page."""
     anchor, block = "", list[str]()
-    found: list[Table] = []
+    found: list[MarkdownTable] = []
     seen: Counter[str] = Counter()
     for line in [*page.read_text(encoding="utf-8").splitlines(), ""]:
         if line.startswith("|"):
@@ -130,7 +130,7 @@ def tables(page: Path) -> list[Table]:
             continue
         if len(block) > 2:
             cells = [[part.strip() for part in row.strip().strip("|").split("|")] for row in block]
-            found.append(Table(anchor, [plain(cell) for cell in cells[0]], cells[2:]))
+            found.append(MarkdownTable(anchor, [plain(cell) for cell in cells[0]], cells[2:]))
         block = []
         if match := re.match(r"#+ (.*)", line):
             name = anchor_of(match[1])
@@ -173,10 +173,10 @@ def changed(why: str, decimals: int, *, level: bool = False) -> str:
     return f"{change} ({low} to {high})"
 
 
-def cells(text: str, folder: Path) -> dict[str, Cell]:
+def sources(text: str, folder: Path) -> dict[str, Source]:
     """Return the cells that a page in the folder quotes, by the labels of their links."""
     return {
-        m["label"]: Cell.named((folder / m["page"]).resolve(), m["anchor"] or "", m["cell"])
+        m["label"]: Source.named((folder / m["page"]).resolve(), m["anchor"] or "", m["cell"])
         for m in _CELL.finditer(text)
     }
 
@@ -185,7 +185,7 @@ def _quoting(labels: list[str]) -> re.Pattern[str]:
     return re.compile(rf"\[([^\[\]]+)\]\[({'|'.join(map(re.escape, labels))})\]")
 
 
-def quotes(text: str, folder: Path) -> list[tuple[str, Cell]]:
+def quotes(text: str, folder: Path) -> list[tuple[str, Source]]:
     """Return the figures that a page in the folder quotes, each with its cell.
 
     Raises
@@ -193,7 +193,7 @@ def quotes(text: str, folder: Path) -> list[tuple[str, Cell]]:
     ValueError
         If no figure is a link to a cell that the page names.
     """
-    named = cells(text, folder)
+    named = sources(text, folder)
     found = _quoting(list(named)).findall(text) if named else []
     if unused := named.keys() - {label for _, label in found}:
         raise ValueError(f"no figure has the label {', '.join(sorted(unused))}")
@@ -202,7 +202,7 @@ def quotes(text: str, folder: Path) -> list[tuple[str, Cell]]:
 
 def with_figures(text: str, folder: Path) -> str:
     """Return the text of a page in the folder with every quoted figure as its cell has it."""
-    named = cells(text, folder)
+    named = sources(text, folder)
     if not named:
         return text
 

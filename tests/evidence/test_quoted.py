@@ -6,7 +6,7 @@ import pytest
 
 from evidence.pages import what_holds
 from evidence.pages.docs import DOCS, pages, stale
-from evidence.pages.quoted import Cell, quotes, shaped, with_figures
+from evidence.pages.quoted import Source, quotes, shaped, with_figures
 from tests.evidence.conftest import EXPERIMENTS, committed_experiments
 
 RECORD = """
@@ -68,9 +68,9 @@ def test_figures_are_quoted_in_the_form_that_is_asked_for():
         assert shaped(why, "change 1") == found
     assert shaped("before: 0.9529 (95 % interval 0.92 to 0.98)", "level 0") == "95"
     results = DOCS / "results"
-    assert Cell.named(results / "aggregation.md", "", "MajorityVote > sets").figure() == "21"
+    assert Source.named(results / "aggregation.md", "", "MajorityVote > sets").figure() == "21"
     claim = "… on LabelMe it is more accurate than DL-CL, its start. > why"
-    assert "(95 %" in Cell.named(results / "crowding2021.md", "claims", claim).figure()
+    assert "(95 %" in Source.named(results / "crowding2021.md", "claims", claim).figure()
 
 
 def test_quoted_figures_and_tables_are_those_of_the_records(monkeypatch):
