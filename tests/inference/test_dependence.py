@@ -10,7 +10,7 @@ from scipy.special import log_softmax
 
 from manyhands import GLAD, IBCC, MACE, AnnotationTable, DawidSkene, OneCoinDawidSkene
 from manyhands.inference import dependence
-from manyhands.inference.confusion_em import STEP_GROWTH, OwnRemoved
+from manyhands.inference.confusion_em import OwnRemoved
 from manyhands.inference.confusions import EMCounts
 from manyhands.inference.dependence import DEFAULT_EM as EM
 from manyhands.inference.dependence import (
@@ -21,6 +21,7 @@ from manyhands.inference.dependence import (
     refine,
     residual_correlation,
 )
+from manyhands.inference.em import STEP_GROWTH
 from manyhands.inference.gold_samples import KnownLabels
 from manyhands.inference.votes import make_votes, vote_shares
 from manyhands.registry import all_aggregators

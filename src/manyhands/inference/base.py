@@ -537,6 +537,15 @@ class BaseAggregator(BaseEstimator):
             return None
         return KnownLabels(self._gold, self.gold_sample, self._random_gold)
 
+    @property
+    def _rho(self) -> float | None:
+        """Correlation of mistakes that the posterior allows for; None for the published model."""
+        return None if self.dependence == 0 else self.dependence_
+
+    def _set_history(self, history: list[float]) -> None:
+        """Set ``log_likelihood_`` and ``n_iter_``."""
+        self.log_likelihood_, self.n_iter_ = np.array(history), len(history)
+
     def _exponent(self, shard: Votes) -> FloatArray | None:
         """Power of each instance's probabilities, shape (n,), or None for the published model."""
         return None if self.dependence == 0 else exponents(shard, self.dependence_)

@@ -1,7 +1,6 @@
 """EM for confusion matrices with a prior, whose classes may have subtypes.
 
-.. [1] R. Salakhutdinov and S. Roweis. Adaptive overrelaxed bound optimization methods. ICML 2003.
-.. [2] M. J. Beal. Variational algorithms for approximate Bayesian inference. PhD thesis, University
+.. [1] M. J. Beal. Variational algorithms for approximate Bayesian inference. PhD thesis, University
    College London, 2003, section 2.3.
 """
 
@@ -24,6 +23,7 @@ from manyhands.inference.confusion_prior import (
 )
 from manyhands.inference.confusions import (
     EMCounts,
+    by_response,
     e_step,
     expect_and_count,
     log_likelihoods,
@@ -31,9 +31,9 @@ from manyhands.inference.confusions import (
     starting_counts,
     total_em_counts,
 )
+from manyhands.inference.em import EMResult, Model, run_em
 from manyhands.inference.probability import (
     floored_log,
-    has_settled,
     log_prior,
     normalise_rows,
 )
@@ -48,9 +48,6 @@ from manyhands.inference.votes import (
     weight_of_pairs,
 )
 from manyhands.typing import FloatArray
-
-STEP_GROWTH, GREATEST_STEP = 1.3, 10.0
-"""Factor by which an over-relaxed step grows as long as the objective rises, and its limit."""
 
 MARGIN = 5.0
 """Nats of evidence by which a fit with a corrected prior must exceed the one without."""
@@ -144,7 +141,7 @@ class ConfusionEM:
     hard : bool
         Count each instance in its most probable state only.
     accelerate : bool
-        Over-relax the steps [1]_: each goes further than EM would, by a factor that grows while the
+        Over-relax the steps: each goes further than EM would, by a factor that grows while the
         objective rises and is reset to 1 (EM's own step, from the same place) when it falls.
     """
 
@@ -167,7 +164,7 @@ class ConfusionEM:
         counted: tuple[EMCounts, Callable[[], EMCounts]] | None = None,
         sufficient: float = np.inf,
     ) -> ConfusionRun:
-        """Run EM from a posterior over the classes, shape (n, C).
+        """ConfusionRun EM from a posterior over the classes, shape (n, C).
 
         Parameters
         ----------
@@ -190,62 +187,36 @@ class ConfusionEM:
         pseudo_counts, strength = self.prior.pseudo_counts(
             vote_counts.confusion, votes.n_classes, correction
         )
-        pseudo_counts = _by_response(with_history(pseudo_counts, votes, vote_counts))
-        classes = uniform_prior(votes)
+        pseudo_counts = by_response(with_history(pseudo_counts, votes, vote_counts))
+        model = ConfusionModel(self, shards, pseudo_counts, uniform_prior(votes))
 
-        def expect(parameters: Parameters) -> tuple[EMCounts, float]:
-            counts = sum_over_shards(expect_and_count, shards, *parameters.logs, hard=self.hard)
-            log_prior = sum_rows(_sum_of_product, pseudo_counts, parameters.logs[1])
-            return counts, float(counts.log_likelihood + log_prior)
-
-        m_step = partial(self.m_step, pseudo_counts=pseudo_counts, classes=classes)
-        stage = stage or stage_of(n_subtypes)
-        saved = votes.checkpoint.load(stage)
-        if saved is None:
-            parameters, step = m_step(first()), 1.0
-            counts, objective = expect(parameters)
-            history = [objective]
-        else:
-            responses = _by_response(saved["responses"])
-            parameters, step = Parameters(saved["prior"], responses), float(saved["step"])
-            counts, history = expect(parameters)[0], saved["history"].tolist()
-        enough = self.tol * votes.total_weight
-
-        def found() -> ConfusionRun:
+        def run_of(found: EMResult[Parameters, EMCounts]) -> ConfusionRun:
             run = ConfusionRun(
-                parameters,
-                counts,
+                found.parameters,
+                found.counts,
                 vote_counts,
                 pseudo_counts,
                 strength,
-                history,
+                found.history,
                 learns_prior=self.class_prior == "estimated",
                 correction=correction,
             )
             return replace(run, evidence=self._evidence(votes, run)) if strength else run
 
-        while len(history) < self.max_iter and not has_settled(history, enough):
+        def suffices(found: EMResult[Parameters, EMCounts]) -> bool:
             # The evidence is a lower bound at any posterior, not only where EM ends.
-            if np.isfinite(sufficient) and (run := found()).evidence > sufficient:
-                return run
-            proposal = m_step(counts)
-            if self.accelerate and not self.hard:
-                step = min(step * STEP_GROWTH, GREATEST_STEP)
-            trial = proposal if step == 1 else self._beyond(parameters, proposal, step, classes)
-            trial_counts, objective = expect(trial)
-            if step > 1 and objective < history[-1]:
-                step, trial = 1.0, proposal
-                trial_counts, objective = expect(trial)
-            parameters, counts = trial, trial_counts
-            history.append(objective)
-            votes.checkpoint.save(
-                stage,
-                prior=parameters.prior,
-                responses=parameters.responses,
-                step=step,
-                history=history,
-            )
-        return found()
+            return bool(np.isfinite(sufficient)) and run_of(found).evidence > sufficient
+
+        found = run_em(
+            model,
+            lambda: model.fitted(first()),
+            max_iter=self.max_iter,
+            enough=self.tol * votes.total_weight,
+            checkpoint=votes.checkpoint,
+            stage=stage or stage_of(n_subtypes),
+            suffices=suffices,
+        )
+        return run_of(found)
 
     def counted(
         self, votes: AllVotes, shards: Iterable[Votes], start: Any, n_subtypes: int = 1
@@ -255,37 +226,21 @@ class ConfusionEM:
         return starting_counts(votes, shards, start, split)
 
     def m_step(self, counts: EMCounts, pseudo_counts: Table, classes: FloatArray) -> Parameters:
-        """Parameters that fit the expected counts; ``classes`` (C,) as in `_constrained`."""
+        """Parameters that fit the expected counts; ``classes`` (C,) as in `constrained`."""
         responses = map_rows(_normalised_sum, counts.confusion, pseudo_counts)
-        return Parameters(self._constrained(counts.prior, classes), responses)
+        return Parameters(self.constrained(counts.prior, classes), responses)
 
-    def _constrained(self, prior: FloatArray, classes: FloatArray) -> FloatArray:
+    def constrained(self, prior: FloatArray, classes: FloatArray) -> FloatArray:
         """Shares of the states; if classes are uniform, theirs are those of ``classes`` (C,)."""
         if self.class_prior == "uniform":
             by_class = normalise_rows(prior.reshape(len(classes), -1))
             prior = (classes[:, None] * by_class).ravel()
         return normalise_rows(prior)
 
-    def _beyond(
-        self, here: Parameters, proposal: Parameters, step: float, classes: FloatArray
-    ) -> Parameters:
-        """Go ``step`` times as far as from here to the proposal, in log parameters [1]_."""
-
-        def further(start: FloatArray, end: FloatArray) -> FloatArray:
-            logs = end - start
-            logs *= step
-            logs += start
-            return _normalised_exp(logs)
-
-        priors, responses = zip(here.logs, proposal.logs, strict=True)
-        return Parameters(
-            self._constrained(further(*priors), classes), map_rows(further, *responses)
-        )
-
     def _evidence(self, votes: AllVotes, run: ConfusionRun) -> float:
         """Lower bound on the log evidence of the annotations, confusion matrices integrated out.
 
-        The variational Bayes bound at EM's posterior [2]_: E log p(states) + entropy of the
+        The variational Bayes bound at EM's posterior [1]_: E log p(states) + entropy of the
         posterior (both are the log likelihood minus E log p(responses)) + log Dirichlet-multinomial
         of the expected counts. Each other fitted parameter (the shares of the states and the centre
         of the prior) costs half the log of the number of annotations, as in the BIC.
@@ -299,6 +254,65 @@ class ConfusionEM:
         if self.prior.centre != "diagonal":
             n_fitted += n_states * (n_responses - 1)
         return float(bound - 0.5 * np.log(votes.total_weight) * n_fitted)
+
+
+@dataclass(frozen=True)
+class ConfusionModel(Model[Parameters, EMCounts]):
+    """Confusion matrices of the annotators under a prior, on the votes of one fit.
+
+    Attributes
+    ----------
+    settings : ConfusionEM
+    shards : iterable of Votes
+    pseudo_counts : array of shape (R or 1, S, K)
+    classes : array of shape (C,)
+        As in `ConfusionEM.m_step`.
+    """
+
+    settings: ConfusionEM
+    shards: Iterable[Votes]
+    pseudo_counts: Table
+    classes: FloatArray
+
+    @property
+    def over_relaxes(self) -> bool:  # type: ignore[override]
+        """Whether steps go further than the M-step."""
+        return self.settings.accelerate and not self.settings.hard
+
+    def expect(self, parameters: Parameters) -> EMCounts:
+        """See `Model.expect`."""
+        hard = self.settings.hard
+        return sum_over_shards(expect_and_count, self.shards, *parameters.logs, hard=hard)
+
+    def objective(self, counts: EMCounts, parameters: Parameters) -> float:
+        """Log likelihood and log prior."""
+        log_prior = sum_rows(_sum_of_product, self.pseudo_counts, parameters.logs[1])
+        return float(counts.log_likelihood + log_prior)
+
+    def fitted(self, counts: EMCounts) -> Parameters:
+        """Parameters that fit the counts."""
+        return self.settings.m_step(counts, self.pseudo_counts, self.classes)
+
+    def maximise(self, counts: EMCounts, parameters: Parameters) -> Parameters:
+        """See `Model.maximise`."""
+        return self.fitted(counts)
+
+    def beyond(self, here: Parameters, proposal: Parameters, step: float) -> Parameters:
+        """See `Model.beyond`."""
+
+        def further(start: FloatArray, end: FloatArray) -> FloatArray:
+            logs = end - start
+            logs *= step
+            logs += start
+            return _normalised_exp(logs)
+
+        priors, responses = zip(here.logs, proposal.logs, strict=True)
+        prior = self.settings.constrained(further(*priors), self.classes)
+        return Parameters(prior, map_rows(further, *responses))
+
+    def restored(self, saved: dict[str, Any]) -> Parameters:
+        """See `Model.restored`."""
+        return Parameters(saved["prior"], by_response(saved["responses"]))
 
 
 class Fits:
@@ -429,7 +443,7 @@ class Fits:
             vote_counts.confusion, self.votes.n_classes, correction
         )
         responses = map_rows(normalise_rows, with_history(pseudo_counts, self.votes, vote_counts))
-        parameters = Parameters(correction.crowd.class_shares, _by_response(responses))
+        parameters = Parameters(correction.crowd.class_shares, by_response(responses))
         return partial(posterior_of, parameters=parameters)
 
 
@@ -566,13 +580,6 @@ def log_sum_subtypes(joint: FloatArray, n_classes: int) -> FloatArray:
         2, 0, 1
     )
     return reduce(np.logaddexp, by_subtype)  # Reducing along a short last axis is slow in numpy.
-
-
-def _by_response(values: Table) -> Table:
-    """Lay out values (R, S, K) in memory as (R, K, S), as counts are and the E-step reads them."""
-    if not isinstance(values, np.ndarray):
-        return values  # So they lie on disk.
-    return np.ascontiguousarray(values.transpose(0, 2, 1)).transpose(0, 2, 1)
 
 
 def _normalised_exp(logs: FloatArray) -> FloatArray:

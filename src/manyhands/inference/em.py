@@ -1,13 +1,25 @@
-"""Which of several restarts to keep, when the one with the best bound may be upside down."""
+"""Expectation maximisation: the one loop of all methods that iterate, and the choice among runs.
+
+A method is a `Model` of one fit: frozen, made from the votes, with an E-step (`Model.expect`), an
+M-step (`Model.maximise`) and an objective. `run_em` alternates the two and owns the rest: when to
+stop, over-relaxed steps [1]_, the history of the objective, and checkpoints. Of several runs,
+`best_run` keeps one.
+
+.. [1] R. Salakhutdinov and S. Roweis. Adaptive overrelaxed bound optimization methods. ICML 2003.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass, fields
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from manyhands.inference.checkpoints import NO_CHECKPOINT, FitCheckpoint
+from manyhands.inference.probability import has_settled
 from manyhands.inference.votes import (
     AllVotes,
     Votes,
@@ -20,8 +32,127 @@ from manyhands.inference.votes import (
 )
 from manyhands.typing import FloatArray
 
+STEP_GROWTH, GREATEST_STEP = 1.3, 10.0
+"""Factor by which an over-relaxed step grows as long as the objective rises, and its limit."""
+
 CLOSE = 0.1
 """Nats per annotation within which bounds are close (`best_run` says why)."""
+
+P = TypeVar("P")
+"""Parameters of a model: a frozen dataclass, whose fields a checkpoint saves."""
+
+C = TypeVar("C")
+"""Expected counts under them."""
+
+
+class Model(ABC, Generic[P, C]):
+    """A method on the votes of one fit, as functions of its parameters and of expected counts."""
+
+    over_relaxes = False
+    """Whether steps go further than the M-step, as long as the objective rises (`beyond`)."""
+
+    @abstractmethod
+    def expect(self, parameters: P) -> C:
+        """E-step: expected counts under the parameters, summed over all shards."""
+
+    @abstractmethod
+    def maximise(self, counts: C, parameters: P) -> P:
+        """M-step: parameters that fit the counts, which were expected under ``parameters``."""
+
+    @abstractmethod
+    def objective(self, counts: C, parameters: P) -> float:
+        """What an iteration raises: log likelihood plus log prior, or a bound on the evidence."""
+
+    def beyond(self, here: P, proposal: P, step: float) -> P:
+        """Go ``step`` times as far as from here to the proposal, in log parameters [1]_."""
+        raise NotImplementedError
+
+    def restored(self, saved: dict[str, Any]) -> P:
+        """Parameters as they were before a checkpoint saved their fields."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class EMResult(Generic[P, C]):
+    """Result of a run of EM.
+
+    Attributes
+    ----------
+    parameters
+        Of the last iteration.
+    counts
+        Expected under them.
+    history : list of float
+        Objective after each iteration.
+    """
+
+    parameters: P
+    counts: C
+    history: list[float]
+
+
+def run_em(
+    model: Model[P, C],
+    first: Callable[[], P],
+    *,
+    max_iter: int,
+    enough: float,
+    checkpoint: FitCheckpoint = NO_CHECKPOINT,
+    stage: str = "iterations",
+    suffices: Callable[[EMResult[P, C]], bool] | None = None,
+) -> EMResult[P, C]:
+    """Alternate E- and M-steps.
+
+    Parameters
+    ----------
+    model : Model
+    first : callable
+        Makes the parameters to start from, unless the checkpoint has others.
+    max_iter : int
+        Number of E-steps.
+    enough : float
+        Stop when an iteration raises the objective by less.
+    checkpoint : FitCheckpoint
+        Where the parameters of every iteration are saved.
+    stage : str
+        Name of this run there.
+    suffices : callable, optional
+        Whether a result is enough as it is, before ``enough`` says so.
+
+    Returns
+    -------
+    EMResult
+    """
+    saved = checkpoint.load(stage)
+    if saved is None:
+        parameters, step = first(), 1.0
+        counts = model.expect(parameters)
+        history = [model.objective(counts, parameters)]
+    else:
+        # To count again gives the bits of the run that was killed: shards are added in one order.
+        parameters, step = model.restored(saved), float(saved["step"])
+        counts, history = model.expect(parameters), saved["history"].tolist()
+    while len(history) < max_iter and not has_settled(history, enough):
+        if suffices is not None and suffices(EMResult(parameters, counts, history)):
+            break
+        trial = proposal = model.maximise(counts, parameters)
+        if model.over_relaxes:
+            step = min(step * STEP_GROWTH, GREATEST_STEP)
+            trial = model.beyond(parameters, proposal, step)
+        counts = model.expect(trial)
+        objective = model.objective(counts, trial)
+        if step > 1 and objective < history[-1]:
+            step, trial = 1.0, proposal  # EM's own step, from the same place.
+            counts = model.expect(trial)
+            objective = model.objective(counts, trial)
+        parameters = trial
+        history.append(objective)
+        state = {field.name: getattr(parameters, field.name) for field in fields(parameters)}
+        checkpoint.save(stage, step=step, history=history, **state)
+    return EMResult(parameters, counts, history)
+
+
+# -- which of several runs to keep ----------------------------------------------------------------
 
 
 class Run(Protocol):

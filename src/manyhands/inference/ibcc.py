@@ -8,6 +8,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,7 @@ from manyhands.inference.confusion_em import MARGIN
 from manyhands.inference.confusion_prior import with_history
 from manyhands.inference.confusions import (
     EMCounts,
+    by_response,
     count_votes,
     expect_and_count,
     log_likelihoods,
@@ -28,12 +31,12 @@ from manyhands.inference.confusions import (
     total_em_counts,
 )
 from manyhands.inference.dependence import DEPENDENCE, exponents
+from manyhands.inference.em import EMResult, Model, run_em
 from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.history import TakesHistory
 from manyhands.inference.probability import (
     dirichlet_divergence,
     expected_log,
-    has_settled,
     normalise_rows,
 )
 from manyhands.inference.votes import AllVotes, Votes, fill_rows, sum_over_shards, votes_of
@@ -170,17 +173,16 @@ class IBCC(TakesHistory):
     def _infer(self, votes: AllVotes, start: Any, rng: np.random.RandomState) -> None:
         self._measure_dependence(votes, start)
         shards = votes.shards()
-        rows = confusion_prior(votes, self.diagonal, self.off_diagonal)
-        if votes.history is not None:
-            rows = with_history(rows[None], votes, sum_over_shards(count_votes, shards))
-        class_alpha, alpha, history = self._iterate(votes, shards, start, rows, "iterations")
+        model = IBCCModel.of(self, votes, shards)
+        found = self._run(model, votes, start, "iterations")
         crowd = self._skewed_crowd(votes, shards, start)
         if crowd is not None:
-            other = self._iterate(votes, shards, crowd.posterior, rows, "iterations-shares")
-            if other[2][-1] > history[-1] + MARGIN:
-                class_alpha, alpha, history = other
-        self.class_alpha_, self._response_alpha = class_alpha, alpha
-        self.class_prior_ = normalise_rows(class_alpha)
+            other = self._run(model, votes, crowd.posterior, "iterations-shares")
+            if other.history[-1] > found.history[-1] + MARGIN:
+                found = other
+        self.class_alpha_, alpha = found.parameters.classes, found.parameters.rows
+        self._response_alpha = alpha
+        self.class_prior_ = normalise_rows(self.class_alpha_)
         n_classes = votes.n_classes
         self.confusion_alpha_ = as_array(alpha)[:, :, :n_classes]
         self.confusion_ = as_array(
@@ -189,45 +191,21 @@ class IBCC(TakesHistory):
         self.abstention_ = map_rows(
             lambda alpha: normalise_rows(alpha)[:, :, n_classes:].sum(axis=2), alpha
         )
-        out = votes.posterior_rows(start)
-        self.posterior_ = self._fill(out, shards)
-        self.log_likelihood_ = np.array(history)
-        self.n_iter_ = len(history)
+        self.posterior_ = self._fill(votes.posterior_rows(start), shards)
+        self._set_history(found.history)
 
-    def _iterate(
-        self, votes: AllVotes, shards: Iterable[Votes], start: Any, rows: FloatArray, stage: str
-    ) -> tuple[FloatArray, Table, list[float]]:
-        """Variational Bayes from a posterior; ``stage`` names its state in the checkpoint.
-
-        Returns
-        -------
-        class_alpha, alpha
-            Dirichlet parameters of the proportions and of the confusion rows.
-        history : list of float
-            Lower bound after each E-step.
-        """
-        saved = votes.checkpoint.load(stage)
-        classes = np.full(votes.n_classes, self.class_strength)
-        if saved is None:
-            counts = total_em_counts(shards, start)
-        else:
-            counts = EMCounts(saved["prior"], saved["confusion"])
-        history: list[float] = [] if saved is None else saved["history"].tolist()
-        enough = self.tol * votes.total_weight
-        while True:
-            class_alpha, alpha = classes + counts.prior, map_rows(np.add, rows, counts.confusion)
-            log_prior, log_confusion = expected_log(class_alpha), map_rows(expected_log, alpha)
-            counts = sum_over_shards(expect_and_count, shards, log_prior, log_confusion)
-            history.append(
-                counts.log_likelihood
-                - dirichlet_divergence(class_alpha, classes, log_prior)
-                - sum_rows(dirichlet_divergence, alpha, rows, log_confusion)
-            )
-            if len(history) == self.max_iter or has_settled(history, enough):
-                return class_alpha, alpha, history
-            votes.checkpoint.save(
-                stage, prior=counts.prior, confusion=counts.confusion, history=history
-            )
+    def _run(
+        self, model: IBCCModel, votes: AllVotes, start: Any, stage: str
+    ) -> EMResult[IBCCParameters, EMCounts]:
+        """Variational Bayes from a posterior; ``stage`` names its state in the checkpoint."""
+        return run_em(
+            model,
+            lambda: model.fitted(total_em_counts(model.shards, start)),
+            max_iter=self.max_iter,
+            enough=self.tol * votes.total_weight,
+            checkpoint=votes.checkpoint,
+            stage=stage,
+        )
 
     def _skewed_crowd(self, votes: AllVotes, shards: Iterable[Votes], start: Any) -> OneCoin | None:
         """The crowd whose class shares are a second start; None if the vote shares mislead nobody.
@@ -245,8 +223,7 @@ class IBCC(TakesHistory):
     def _fill(self, out: FloatArray, shards: Iterable[Votes]) -> FloatArray:
         """Write the posterior of each instance into ``out``."""
         logs = expected_log(self.class_alpha_), map_rows(expected_log, self._response_alpha)
-        rho = None if self.dependence == 0 else self.dependence_
-        fill_rows(out, shards, _e_step, logs, self.class_prior_, rho)
+        fill_rows(out, shards, _e_step, logs, self.class_prior_, self._rho)
         return out
 
     def confusion_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
@@ -286,6 +263,77 @@ class IBCC(TakesHistory):
         least = self.diagonal + self.off_diagonal * (alpha.shape[2] - 1)
         size = np.maximum(size - lost, least)
         return beta_interval(size * mean, size * (1 - mean), level=level)
+
+
+@dataclass(frozen=True)
+class IBCCParameters:
+    """Parameters of the Dirichlets over the class proportions and over the confusion rows.
+
+    Attributes
+    ----------
+    classes : array of shape (C,)
+    rows : array of shape (R, C, K), or on disk
+    """
+
+    classes: FloatArray
+    rows: Table
+
+    @cached_property
+    def logs(self) -> tuple[FloatArray, Table]:
+        """Expected log probabilities of both."""
+        return expected_log(self.classes), map_rows(expected_log, self.rows)
+
+
+@dataclass(frozen=True)
+class IBCCModel(Model[IBCCParameters, EMCounts]):
+    """The model on the votes of one fit: an E-step with expected logarithms.
+
+    Attributes
+    ----------
+    shards : iterable of Votes
+    classes : array of shape (C,)
+        Dirichlet parameters of the prior of the class proportions.
+    rows : array of shape (C, K) or (R, C, K)
+        Those of the confusion rows, with the annotators' histories.
+    """
+
+    shards: Iterable[Votes]
+    classes: FloatArray
+    rows: Table
+
+    @classmethod
+    def of(cls, settings: IBCC, votes: AllVotes, shards: Iterable[Votes]) -> IBCCModel:
+        """Make the model of some votes."""
+        rows: Table = confusion_prior(votes, settings.diagonal, settings.off_diagonal)
+        if votes.history is not None:
+            rows = with_history(rows[None], votes, sum_over_shards(count_votes, shards))
+        return cls(shards, np.full(votes.n_classes, settings.class_strength), rows)
+
+    def expect(self, parameters: IBCCParameters) -> EMCounts:
+        """See `Model.expect`."""
+        return sum_over_shards(expect_and_count, self.shards, *parameters.logs)
+
+    def objective(self, counts: EMCounts, parameters: IBCCParameters) -> float:
+        """Lower bound on the evidence."""
+        log_prior, log_confusion = parameters.logs
+        return (
+            counts.log_likelihood
+            - dirichlet_divergence(parameters.classes, self.classes, log_prior)
+            - sum_rows(dirichlet_divergence, parameters.rows, self.rows, log_confusion)
+        )
+
+    def fitted(self, counts: EMCounts) -> IBCCParameters:
+        """Prior plus expected counts."""
+        rows = map_rows(np.add, self.rows, counts.confusion)
+        return IBCCParameters(self.classes + counts.prior, rows)
+
+    def maximise(self, counts: EMCounts, parameters: IBCCParameters) -> IBCCParameters:
+        """See `Model.maximise`."""
+        return self.fitted(counts)
+
+    def restored(self, saved: dict[str, Any]) -> IBCCParameters:
+        """See `Model.restored`."""
+        return IBCCParameters(saved["classes"], by_response(saved["rows"]))
 
 
 def _whole(shard: Votes, posterior: FloatArray) -> FloatArray:

@@ -12,11 +12,11 @@ from sklearn.utils._param_validation import StrOptions
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
 from manyhands.inference.confusions import normalise_joint
 from manyhands.inference.dependence import DEPENDENCE, exponents
+from manyhands.inference.em import Model, run_em
 from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.history import TakesHistory
 from manyhands.inference.probability import (
     floored_log,
-    has_settled,
     log_dirichlet,
     log_prior,
     normalise_rows,
@@ -37,16 +37,16 @@ from manyhands.typing import FloatArray
 
 
 @dataclass(frozen=True)
-class Counts:
+class OneCoinCounts:
     """Expected instances of each class (C,) and correct annotations of each annotator (R,)."""
 
     prior: FloatArray
     hits: FloatArray
     log_likelihood: float = 0.0
 
-    def __add__(self, other: Counts) -> Counts:
+    def __add__(self, other: OneCoinCounts) -> OneCoinCounts:
         """Return the counts of both."""
-        return Counts(
+        return OneCoinCounts(
             self.prior + other.prior,
             self.hits + other.hits,
             self.log_likelihood + other.log_likelihood,
@@ -140,48 +140,107 @@ class OneCoinDawidSkene(TakesHistory):
     def _infer(self, votes: AllVotes, start: Any, rng: np.random.RandomState) -> None:
         self._measure_dependence(votes, start)
         shards = votes.shards()
+        model = OneCoinModel.of(self, votes, shards)
+        found = run_em(
+            model,
+            lambda: model.fitted(sum_over_shards(_count, shards, rows=(start,))),
+            max_iter=self.max_iter,
+            enough=self.tol * votes.total_weight,
+            checkpoint=votes.checkpoint,
+        )
+        self.skill_, self.class_prior_ = found.parameters.skill, found.parameters.prior
+        self.posterior_ = self._fill(votes.posterior_rows(start), shards)
+        self._set_history(found.history)
+
+    def _posterior(self, votes: Votes) -> FloatArray:
+        return self._fill(np.empty((votes.n_instances, votes.n_classes)), votes.shards())
+
+    def _fill(self, out: FloatArray, shards: Iterable[Votes]) -> FloatArray:
+        fill_rows(out, shards, _e_step, self.skill_, self.class_prior_, self._rho)
+        return out
+
+
+@dataclass(frozen=True)
+class OneCoinParameters:
+    """OneCoinParameters of the model.
+
+    Attributes
+    ----------
+    rates : array of shape (R, 2)
+        Probabilities that an annotation is correct, and that it is not.
+    prior : array of shape (C,)
+        Shares of the classes.
+    """
+
+    rates: FloatArray
+    prior: FloatArray
+
+    @property
+    def skill(self) -> FloatArray:
+        """Probability of a correct annotation, shape (R,)."""
+        return self.rates[:, 0]
+
+
+@dataclass(frozen=True)
+class OneCoinModel(Model[OneCoinParameters, OneCoinCounts]):
+    """The model on the votes of one fit.
+
+    Attributes
+    ----------
+    shards : iterable of Votes
+    given : array of shape (R,)
+        Annotations of each annotator.
+    agreement : float
+        Share of the annotations that are correct under the vote shares.
+    pseudo : array of shape (R or 1, 2)
+        Pseudo-annotations of each annotator, correct and not.
+    prior : array of shape (C,) or None
+        Shares of the classes; None if they are estimated.
+    """
+
+    shards: Iterable[Votes]
+    given: FloatArray
+    agreement: float
+    pseudo: FloatArray
+    prior: FloatArray | None
+
+    @classmethod
+    def of(
+        cls, settings: OneCoinDawidSkene, votes: AllVotes, shards: Iterable[Votes]
+    ) -> OneCoinModel:
+        """Make the model of some votes."""
         given = votes.total(by_annotator)
-        agreement = sum_over_shards(_agreement, shards) / given.sum()
-        pseudo = self.prior_strength * np.array([agreement, 1.0 - agreement])
+        agreement = float(sum_over_shards(_agreement, shards) / given.sum())
+        pseudo = settings.prior_strength * np.array([agreement, 1.0 - agreement])
         if votes.history is not None:
             hits = np.trace(votes.history, axis1=1, axis2=2)
             pseudo = pseudo + np.column_stack([hits, votes.history.sum(axis=(1, 2)) - hits])
-        uniform = uniform_prior(votes)
-        saved = votes.checkpoint.load("iterations")
-        if saved is None:
-            counts = sum_over_shards(_count, shards, rows=(start,))
-        else:
-            counts = Counts(saved["prior"], saved["hits"])
-        history: list[float] = [] if saved is None else saved["history"].tolist()
-        enough = self.tol * votes.total_weight
-        while True:
-            prior = counts.prior if self.class_prior == "estimated" else uniform
-            self.class_prior_ = normalise_rows(prior)
-            hits_and_misses = np.column_stack([counts.hits, given - counts.hits]) + pseudo
-            # Annotators without annotations get the crowd's agreement.
-            hits_and_misses[hits_and_misses.sum(axis=1) == 0] = agreement, 1.0 - agreement
-            skill = normalise_rows(np.maximum(hits_and_misses, 0.0))
-            self.skill_ = skill[:, 0]
-            counts = sum_over_shards(_expect, shards, self.skill_, self.class_prior_)
-            history.append(counts.log_likelihood + log_dirichlet(pseudo, skill))
-            if len(history) == self.max_iter or has_settled(history, enough):
-                break
-            votes.checkpoint.save(
-                "iterations", prior=counts.prior, hits=counts.hits, history=history
-            )
-        self.posterior_ = votes.posterior_rows(start)
-        self._fill(self.posterior_, shards)
-        self.log_likelihood_ = np.array(history)
-        self.n_iter_ = len(history)
+        prior = None if settings.class_prior == "estimated" else uniform_prior(votes)
+        return cls(shards, given, agreement, pseudo, prior)
 
-    def _posterior(self, votes: Votes) -> FloatArray:
-        posterior = np.empty((votes.n_instances, votes.n_classes))
-        self._fill(posterior, votes.shards())
-        return posterior
+    def expect(self, parameters: OneCoinParameters) -> OneCoinCounts:
+        """See `Model.expect`."""
+        return sum_over_shards(_expect, self.shards, parameters.skill, parameters.prior)
 
-    def _fill(self, out: FloatArray, shards: Iterable[Votes]) -> None:
-        rho = None if self.dependence == 0 else self.dependence_
-        fill_rows(out, shards, _e_step, self.skill_, self.class_prior_, rho)
+    def objective(self, counts: OneCoinCounts, parameters: OneCoinParameters) -> float:
+        """Log likelihood and log prior."""
+        return counts.log_likelihood + log_dirichlet(self.pseudo, parameters.rates)
+
+    def fitted(self, counts: OneCoinCounts) -> OneCoinParameters:
+        """OneCoinParameters that fit the counts."""
+        rates = np.column_stack([counts.hits, self.given - counts.hits]) + self.pseudo
+        # Annotators without annotations get the crowd's agreement.
+        rates[rates.sum(axis=1) == 0] = self.agreement, 1.0 - self.agreement
+        prior = counts.prior if self.prior is None else self.prior
+        return OneCoinParameters(normalise_rows(np.maximum(rates, 0.0)), normalise_rows(prior))
+
+    def maximise(self, counts: OneCoinCounts, parameters: OneCoinParameters) -> OneCoinParameters:
+        """See `Model.maximise`."""
+        return self.fitted(counts)
+
+    def restored(self, saved: dict[str, Any]) -> OneCoinParameters:
+        """See `Model.restored`."""
+        return OneCoinParameters(saved["rates"], saved["prior"])
 
 
 def _log_joint(
@@ -196,8 +255,8 @@ def _log_joint(
     return joint
 
 
-def _expect(shard: Votes, skill: FloatArray, prior: FloatArray) -> Counts:
-    """Counts of a shard for one EM iteration."""
+def _expect(shard: Votes, skill: FloatArray, prior: FloatArray) -> OneCoinCounts:
+    """OneCoinCounts of a shard for one EM iteration."""
     posterior, evidence = normalise_joint(shard, _log_joint(shard, skill, prior))
     return _count(shard, posterior, float(evidence[shard.voted].sum()))
 
@@ -208,9 +267,9 @@ def _e_step(shard: Votes, skill: FloatArray, prior: FloatArray, rho: float | Non
     return normalise_joint(shard, _log_joint(shard, skill, prior, exponent), exponent)[0]
 
 
-def _count(shard: Votes, posterior: FloatArray, log_likelihood: float = 0.0) -> Counts:
+def _count(shard: Votes, posterior: FloatArray, log_likelihood: float = 0.0) -> OneCoinCounts:
     hits = by_annotator(shard, probability_correct(shard, posterior))
-    return Counts(posterior[shard.voted].sum(axis=0), hits, log_likelihood)
+    return OneCoinCounts(posterior[shard.voted].sum(axis=0), hits, log_likelihood)
 
 
 def _agreement(shard: Votes) -> float:
