@@ -155,7 +155,7 @@ def run_em(
 # -- which of several runs to keep ----------------------------------------------------------------
 
 
-class Run(Protocol):
+class ScoredRun(Protocol):
     """Result of one restart."""
 
     @property
@@ -163,7 +163,7 @@ class Run(Protocol):
         """Objective (nats) after each iteration."""
 
 
-R = TypeVar("R", bound=Run)
+R = TypeVar("R", bound=ScoredRun)
 
 
 def best_run(
@@ -194,7 +194,7 @@ def best_run(
 
     Parameters
     ----------
-    runs : iterable of Run
+    runs : iterable of ScoredRun
         At most three are held at a time.
     posterior : callable
         From a run to its posterior, shape (n, C), or to a function from a shard to its rows.
