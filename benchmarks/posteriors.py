@@ -23,7 +23,7 @@ from benchmarks.aggregation import AGGREGATION_SETS, LOADERS, Task, load
 from evidence.study import Record, Study, left_out_table
 from evidence.study import table as lines_of
 from manyhands import AnnotationTable, DawidSkene, MajorityVote
-from manyhands.inference import confusion_em, dawid_skene, dependence, identifiability
+from manyhands.inference import dawid_skene, dependence, em, identifiability
 from manyhands.inference.confusion_em import ConfusionRun, OwnRemoved
 from manyhands.inference.confusions import normalise_joint
 from manyhands.inference.dependence import (
@@ -190,10 +190,10 @@ def changes(
     yield "standard errors", f"{STANDARD_ERRORS:g}", *pair
     tol = DEFAULT_EM.tol
     yield "EM's tol", f"{tol:g}", lambda: fit(cases, tol=tol / 2), lambda: fit(cases, tol=2 * tol)
-    growth, most = confusion_em.STEP_GROWTH, confusion_em.GREATEST_STEP
+    growth, most = em.STEP_GROWTH, em.GREATEST_STEP
     more = (1 + (growth - 1) * k for k in (0.5, 2))
-    yield "STEP_GROWTH", f"{growth:g}", *(patched(confusion_em, "STEP_GROWTH", g) for g in more)
-    steps = (patched(confusion_em, "GREATEST_STEP", most * k) for k in (0.5, 2))
+    yield "STEP_GROWTH", f"{growth:g}", *(patched(em, "STEP_GROWTH", g) for g in more)
+    steps = (patched(em, "GREATEST_STEP", most * k) for k in (0.5, 2))
     yield "GREATEST_STEP", f"{most:g}", *steps
     shares = (patched(dependence, "LIKELY", dependence.LIKELY * k) for k in (0.5, 2))
     yield "LIKELY", f"{dependence.LIKELY:g}", *shares
