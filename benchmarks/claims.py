@@ -5,26 +5,24 @@ and predict; buy annotations until the plan says stop; have language models labe
 annotators. For each statement, the record holds what was claimed, the interval that was told, and
 the truth by gold labels. Gold labels choose nothing, other than what a step itself is given.
 
-Run, with MANYHANDS_DATA set: ``OMP_NUM_THREADS=1 python benchmarks/claims.py --records
-results/benchmarks/claims.jsonl --out docs/results/claims.md``. What is in the records is not
-repeated, so a killed run goes on. ``--code before`` files the cells of whatever version of the
-library is on the path under that name; what that version does not say is missing.
+``CODE=before`` files the cells of whatever version of the library is on the path under that name;
+what that version does not say is missing.
 """
 
 from __future__ import annotations
 
-import argparse
 import inspect
+import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from aggregation import LAST, LOADERS, load
-from pages import run_missing
 
+from benchmarks.aggregation import LAST, LOADERS, load
+from benchmarks.claims_page import TODAY, page
+from evidence.study import Record, Study
 from manyhands import (
     AnnotationPlanner,
     AnnotationTable,
@@ -42,9 +40,6 @@ from manyhands.exceptions import SharedMistakesWarning
 from manyhands.inference import IBCC
 from manyhands.io import consensus, read_annotations
 from manyhands.planning import forecast, screen_annotators
-
-Record = dict[str, Any]
-BEFORE, TODAY = "before", "today"
 
 FLAGS = ("no better than guessing", "no better than chance")
 """The flag of an annotator whose answers hardly depend on the class, today and before."""
@@ -603,45 +598,40 @@ def beside_people(name: str, n_given: int, seed: int) -> tuple[Any, ...]:
 # -- cells ----------------------------------------------------------------------------------------
 
 
-def cells(
-    code: str, names: Sequence[str] = TABLES
-) -> Iterator[tuple[tuple[str, str, str], Callable[[], Record]]]:
-    """All cells of a version of the library; ``names`` are the tables without features."""
-
-    def cell(step: str, table: str, run: Callable[[], dict[str, Record]]) -> Any:
-        own = {"step": step, "table": table, "code": code}
-        return (step, table, code), lambda: own | {"said": run()}
-
+def steps(
+    names: Sequence[str] = TABLES,
+) -> Iterator[tuple[str, str, Callable[[], dict[str, Record]]]]:
+    """All steps, each with its table and what takes it; ``names`` are tables without features."""
     for name in names:
         for title, method in METHODS.items():
-            yield cell(f"infer, {title}", name, partial(_on, infer, name, method))
-        yield cell("annotators", name, partial(_on, screen, name))
+            yield (f"infer, {title}", name, partial(_on, infer, name, method))
+        yield ("annotators", name, partial(_on, screen, name))
     for title, method in REVIEWED.items():
         for way, n in WAYS:
             for name in names:
                 if len(real(name).judged) >= 2 * n:
                     step = f"review, {title}, {way} {n}"
-                    yield cell(step, name, partial(_on, review, name, way, n, method))
+                    yield (step, name, partial(_on, review, name, way, n, method))
     for name in (each for each in names if each in AGGREGATION_SETS):
         table = real(name).table
         if table.n_annotations >= 5 * table.n_instances:
-            yield cell("buy", name, partial(_buy, name))
-            yield cell("forecast", name, partial(_on, foresee, name))
+            yield ("buy", name, partial(_buy, name))
+            yield ("forecast", name, partial(_on, foresee, name))
     for name in JUDGED:
         for n_given in GIVEN:
             for how in ("undeclared", "declared", *(["gold"] if n_given else [])):
                 step = f"judges, {how}, {n_given}"
-                yield cell(step, name, partial(_judge, name, n_given, how))
+                yield (step, name, partial(_judge, name, n_given, how))
     stack = partial(CrowdStackingClassifier, random_state=0)
     for name in FEATURES:
-        yield cell("train, stack", name, partial(_train, name, stack))
+        yield ("train, stack", name, partial(_train, name, stack))
     for way, n in STACK_WAYS:
         for name in STACK_SETS:
-            yield cell(f"review, stack, {way} {n}", name, partial(_review_stack, name, way, n))
+            yield (f"review, stack, {way} {n}", name, partial(_review_stack, name, way, n))
     for name in FEW:
         dasc = partial(DASCClassifier, random_state=0)
-        yield cell("train, DASC", name, partial(_train, name, dasc))
-        yield cell("train, select()", name, lambda name=name: choose(with_features(name)))
+        yield ("train, DASC", name, partial(_train, name, dasc))
+        yield ("train, select()", name, lambda name=name: choose(with_features(name)))
 
 
 def _on(step: Callable[..., dict[str, Record]], name: str, *rest: Any) -> dict[str, Record]:
@@ -674,28 +664,32 @@ def _review_stack(name: str, way: str, n: int) -> dict[str, Record]:
     return review(data.case, way, n, stack, data.X)
 
 
-def main() -> None:
-    """Measure what is missing, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--records", type=Path, required=True)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--code", default=TODAY, help="Name of the version of the library.")
-    parser.add_argument("--minutes", type=float, default=float("inf"))
-    parser.add_argument("--only", default="", help="Steps whose names begin with this.")
-    given = parser.parse_args()
-    records = run_missing(
-        given.records,
-        (each for each in cells(given.code) if each[0][0].startswith(given.only)),
-        lambda record: (record["step"], record["table"], record["code"]),
-        given.minutes,
-    )
-    if given.out is not None:
-        from claims_page import page
+CODE = os.environ.get("CODE", TODAY)
+"""Name of the version of the library in the records."""
 
-        from manyhands.io import write_atomically
 
-        write_atomically(given.out, page(records).encode())
+@cache
+def taken() -> dict[tuple[str, str], Callable[[], dict[str, Record]]]:
+    """What takes each step."""
+    return {(step, name): run for step, name, run in steps()}
+
+
+def measure(step: str, table: str, code: str) -> Record:
+    """Take a step."""
+    return {"said": taken()[step, table]()}
+
+
+STUDY = Study(
+    __file__,
+    lambda: ({"step": step, "table": name, "code": CODE} for step, name, _ in steps()),
+    measure,
+    page,
+    data=lambda cell: [
+        folder.format(cell["table"])
+        for folder in ("{}", "aggregation/{}", "judges/{}", "ordinal/{}")
+    ],
+)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

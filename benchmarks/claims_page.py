@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator
 from textwrap import wrap
 from typing import Any, NamedTuple
 
 import numpy as np
-from pages import table_lines
 from scipy.stats import binom
 
-import manyhands
+from evidence.study import Record
+from evidence.study import table as table_lines
 
-Record = dict[str, Any]
 BEFORE, TODAY = "before", "today"
 
 LARGE = 0.05
@@ -225,46 +223,6 @@ def missed(said: list[Said]) -> list[str]:
     return table_lines(heads, rows)
 
 
-def page(records: list[Record]) -> str:
-    """Return the page."""
-    said = statements(records)
-    told = [one for one in of(said, code=TODAY) if one.is_inside is not None]
-    hits = sum(bool(one.is_inside) for one in told)
-    labels = "labels"
-    tables = {one.table for one in said if one.step.startswith("infer")}
-    alone = of(said, step="judges, undeclared, 0", what=labels, code=TODAY)
-    at_stop = [gaps(of(said, step="buy", what=labels, code=code)) for code in (BEFORE, TODAY)]
-    parts = {
-        "infer": part(said, labels, steps_with(said, "infer")),
-        "review": part(said, labels, steps_with(said, "review")),
-        "probability": part(said, "mean probability", steps_with(said, "review")),
-        "train": _train(said),
-        "buy": _buy(said),
-        "gain": _gain(said),
-        "forecast": part(said, "gain", ["forecast"], "further right labels"),
-        "judges": judges(said),
-        "flags": flags(records),
-        "accuracies": accuracies(said),
-        "talk": part(said, "mistakes by flagged annotators", ["annotators"]),
-        "accepted": accepted(said),
-        "missed": missed(said),
-    }
-    return PAGE.format(
-        conclusion=conclusion(said),
-        n_tables=len(tables),
-        n_gold=100,
-        warned=sum(bool(one.more.get("warned")) for one in alone),
-        n_judged=len(alone),
-        at_stop_before=at_stop[0].mean(),
-        at_stop=at_stop[1].mean(),
-        n_missed=len(told) - hits,
-        told=len(told),
-        **{name: "\n".join(lines) for name, lines in parts.items()},
-        today=datetime.date.today(),
-        version=manyhands.__version__,
-    )
-
-
 def _train(said: list[Said]) -> list[str]:
     steps = steps_with(said, "train")
     names = ("labels", "labels, 100 gold labels", "new items", "new items, 100 gold labels")
@@ -298,107 +256,33 @@ def _gain(said: list[Said]) -> list[str]:
     return table_lines(heads, rows)
 
 
-PAGE = """\
-# Claims and the truth
-
-{conclusion}
-
-*Gap* is the share that is claimed less the true one, in points: mean ± standard error over the
-tables, then the mean of its size and the greatest one. *In the interval* counts the tables whose
-truth lies in the 95 % interval that is told; it is bold where so many misses would be chance in one
-of a hundred such rows only. *Before* is commit c4ff5624, which told hardly any interval. "Not told"
-are tables of which today nothing is claimed, because the annotations decide nothing.
-
-## Labels that were inferred
-
-What `manyhands aggregate` and the report say of all labels. On {n_tables} tables with gold.
-
-{infer}
-## After a review
-
-The true labels of so many instances are given as known, and the claim is about the labels that
-nobody reviewed. A queue holds the labels in most doubt; of four rounds, each has the 25 that the
-fit with those before doubts most; random labels are marked as such (`manyhands review --random`);
-half random: 25 of the queue, then 25 random ones.
-
-{review}
-The interval after a queue rests on the annotations, and is wide. It rests on the random labels
-where there are some: then the truth is measured, with the error of so few labels. Here is the mean
-probability of the labels nobody reviewed, which files show label by label:
-
-{probability}
-## Training and prediction
-
-The report of a classifier (`manyhands fit`): its labels of the training instances, and new items.
-Without gold, then with {n_gold} gold labels of the training part, or of new items (`predict
---gold`); fewer on small sets. Slow methods are measured on small sets only.
-
-Before, the report with gold showed predictions of the training instances as measured; here they
-stand against new items.
-
-{train}
-## Buying annotations until the plan says stop
-
-From one recorded annotation per instance, `AnnotationPlanner` buys a tenth of an annotation per
-instance at a time, until it says stop. Then: the level that the report tells, and an audit of 50
-random labels.
-
-{buy}
-At the stop, instances have two or three annotations, of which a model is surer than it should be:
-its expectation is {at_stop_before:.1f} points too high. So less than that is claimed, the less the
-fewer annotations there are (`manyhands.metrics.accuracy_of_labels`): {at_stop:+.1f} points off. The
-audit measures. What a batch was expected to correct, and did:
-
-{gain}
-What `manyhands budget` forecasts of two further annotations of each instance by anybody, where the
-pilot has three, as a share of all labels:
-
-{forecast}
-## Language models and people
-
-Six language models label everything, one person some of it. A cell shows the share of right labels
-that is claimed, and the share that another person gave, too, on the instances without a label by
-the first. Two people agree in the share given at the top, so the truth of a label is known no
-better than this. *Undeclared*: the models are annotators like any other. *Declared*: they are one
-family. *Gold*: the person's labels are gold of `GoldCorrected`, drawn at random.
-
-{judges}
-Undeclared models were believed: what was claimed is far above what another person says. Now
-nothing is claimed of annotators who may share mistakes, as models may ({warned} of the {n_judged}
-sets without people warn of it), nor of a family, until at least two people beside them labelled the
-same instances, and no label is accepted. Where two people did, the interval allows for shared
-mistakes; tests hold it to the labels of a third. People's labels as gold give a claim that holds.
-
-## Labels that are accepted
-
-"Accept" takes a probability of .95 and two independent annotators who gave the label: a family, or
-language models, count as one. The mean probability of
-these labels, and the share that is right, over all tables together:
-
-{accepted}
-## Annotators
-
-An annotator is flagged as no better than guessing (before: than chance). The truth is informedness
-by gold, of annotators with at least 20 annotations of instances with gold.
-
-{flags}
-Each annotator's accuracy, of those with gold on nearly all that they annotated (before, too, the
-intervals were meant as 95 % ones):
-
-{accuracies}
-"Together they account for … of the wrong annotations": the share of the mistakes that is said to be
-by flagged annotators, whatever the flag, less the true share.
-
-{talk}
-## Where today misses
-
-Every claim of today whose interval does not hold the truth ({n_missed} of {told}).
-
-{missed}
-## How this page was made
-
-`OMP_NUM_THREADS=1 python benchmarks/claims.py --records results/benchmarks/claims.jsonl --out
-docs/results/claims.md` on {today}, manyhands {version}; *before* by the same file with the code of
-that commit on the path, and `--code before`. Random draws are seeded. The rules behind the claims
-were made with looks at these tables, so the figures are somewhat too good.
-"""
+def page(records: list[Record]) -> dict[str, Any]:
+    """Return the values of the page."""
+    said = statements(records)
+    told = [one for one in of(said, code=TODAY) if one.is_inside is not None]
+    alone = of(said, step="judges, undeclared, 0", what="labels", code=TODAY)
+    before, now = (gaps(of(said, step="buy", what="labels", code=code)) for code in (BEFORE, TODAY))
+    return {
+        "conclusion": conclusion(said),
+        "n_tables": len({one.table for one in said if one.step.startswith("infer")}),
+        "n_gold": 100,
+        "warned": sum(bool(one.more.get("warned")) for one in alone),
+        "n_judged": len(alone),
+        "at_stop_before": before.mean(),
+        "at_stop": now.mean(),
+        "n_missed": len(told) - sum(bool(one.is_inside) for one in told),
+        "told": len(told),
+        "infer": part(said, "labels", steps_with(said, "infer")),
+        "review": part(said, "labels", steps_with(said, "review")),
+        "probability": part(said, "mean probability", steps_with(said, "review")),
+        "train": _train(said),
+        "buy": _buy(said),
+        "gain": _gain(said),
+        "forecast": part(said, "gain", ["forecast"], "further right labels"),
+        "judges": judges(said),
+        "flags": flags(records),
+        "accuracies": accuracies(said),
+        "talk": part(said, "mistakes by flagged annotators", ["annotators"]),
+        "accepted": accepted(said),
+        "missed": missed(said),
+    }

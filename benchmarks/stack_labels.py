@@ -5,41 +5,35 @@ log loss and calibration of the training instances' labels from both methods, an
 the test part. Gold labels measure, and choose nothing here; the study behind the read-out chose it
 with looks at the gold labels of these sets, though, which makes the figures somewhat too good.
 
-Run, with MANYHANDS_DATA set: ``OMP_NUM_THREADS=1 python benchmarks/stack_labels.py --records
-results/benchmarks/stack_labels.jsonl --out docs/results/stack_labels.md``. What is in the records
-is not repeated. ``--code before`` runs the cells with whatever version of the library is on the
-path, and files them under that name.
+``CODE=before`` runs the cells with whatever version of the library is on the path, and files them
+under that name.
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
+import os
 import warnings
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache, partial
-from pathlib import Path
+from functools import cache
 from time import process_time
 from typing import Any, NamedTuple
 
 import numpy as np
-from flagship_harder import UNSURE, make_harder
-from pages import run_missing, table_lines
 
-import manyhands
+from benchmarks.flagship_harder import UNSURE, make_harder
 from evidence import Data, load_data
 from evidence.data import make_iced_synthetic
+from evidence.study import Record, Study
+from evidence.study import table as table_lines
 from manyhands import CrowdStackingClassifier, DawidSkene
 from manyhands.exceptions import AnnotationError, DivergenceError
-from manyhands.io import write_atomically
 from manyhands.metrics import expected_calibration_error
 from manyhands.registry import all_classifiers
 
-Record = dict[str, Any]
-
 BEFORE, TODAY = "before", "today"
-"""Names of the versions of the library in the records."""
+CODE = os.environ.get("CODE", TODAY)
+"""Name of the version of the library in the records."""
 
 SECOND = 0.1
 """Share of the instances that get a second annotation, where the others have one."""
@@ -165,7 +159,7 @@ def drawn(case: Case, draw: int) -> Any:
 # -- a cell ---------------------------------------------------------------------------------------
 
 
-def measure(case: Case, draw: int, code: str) -> Record:
+def measure_both(case: Case, draw: int) -> Record:
     """Fit both methods, and compare their labels."""
     data = drawn(case, draw)
     table = data.annotations
@@ -180,7 +174,7 @@ def measure(case: Case, draw: int, code: str) -> Record:
         seconds = process_time() - began
         ds = DawidSkene().fit(table)
     right = {}
-    record: Record = {"case": case.name, "draw": draw, "code": code, "n": len(rows)}
+    record: Record = {"n": len(rows)}
     for name, posterior in (("stack", stack.posterior_), ("ds", ds.posterior_)):
         posterior = posterior[rows]
         right[name] = posterior.argmax(axis=1) == gold[rows]
@@ -216,7 +210,7 @@ def measure_labels(case: Case, name: str) -> Record:
     codes = {label: code for code, label in enumerate(table.classes.tolist())}
     gold = np.array([codes.get(label, -1) for label in np.asarray(data.y_train).tolist()])
     rows = np.flatnonzero((gold >= 0) & (table.annotations_per_instance() > 0))
-    record: Record = {"case": case.name, "draw": 0, "code": name, "n": len(rows)}
+    record: Record = {"n": len(rows)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         began = process_time()
@@ -233,14 +227,18 @@ def measure_labels(case: Case, name: str) -> Record:
     return record | {"apart_se": float(apart.std(ddof=1) / np.sqrt(len(rows)))}
 
 
-def cells(code: str) -> Iterator[tuple[Hashable, Callable[[], Record]]]:
-    """All cells of a version of the code."""
+def cells() -> Iterator[Record]:
+    """All cells of a version of the code, and of every classifier today."""
     for case in (*SEVERAL, *ONE):
-        for draw in range(case.draws):
-            yield (case.name, draw, code), partial(measure, case, draw, code)
-    for case in EVERY if code == TODAY else ():
-        for name in inferring():
-            yield (case.name, 0, name), partial(measure_labels, case, name)
+        yield from ({"case": case.name, "draw": draw, "code": CODE} for draw in range(case.draws))
+    for case in EVERY if CODE == TODAY else ():
+        yield from ({"case": case.name, "draw": 0, "code": name} for name in inferring())
+
+
+def measure(case: str, draw: int, code: str) -> Record:
+    """Measure both methods, or the labels of one classifier."""
+    own = {each.name: each for each in ((*SEVERAL, *ONE) if code == CODE else EVERY)}[case]
+    return measure_both(own, draw) if code == CODE else measure_labels(own, code)
 
 
 # -- the page -------------------------------------------------------------------------------------
@@ -352,80 +350,18 @@ def every(records: list[Record]) -> list[str]:
     return table_lines(heads, rows)
 
 
-def page(records: list[Record]) -> str:
-    """Return the page."""
-    return PAGE.format(
-        every="\n".join(every(records)),
-        several="\n".join([*summary(records, SEVERAL), *table(records, SEVERAL)]),
-        one="\n".join([*summary(records, ONE), *table(records, ONE)]),
-        test="\n".join(test_part(records)),
-        today=datetime.date.today(),
-        version=manyhands.__version__,
-    )
+def page(records: list[Record]) -> dict[str, Any]:
+    """Return the values of the page."""
+    return {
+        "every": every(records),
+        "several": [*summary(records, SEVERAL), *table(records, SEVERAL)],
+        "one": [*summary(records, ONE), *table(records, ONE)],
+        "test": test_part(records),
+    }
 
 
-PAGE = """\
-# Labels of the stack
-
-With two or more annotations per instance, [`CrowdStackingClassifier`](../methods/stacking.md)
-infers the labels of its training instances about as well as `DawidSkene` without features, or
-better. With one annotation each, nothing in the data says whether to believe the annotator or the
-features; a second annotation on a tenth of the instances does.
-
-A cell shows accuracy in percent and log loss; ± is one standard error of the difference, paired
-over instances. *Before* is commit c4ff5624. *Claimed − true* is the mean probability of the
-labels less their accuracy, in points. The gold labels of Reports and Hotel are made of the votes.
-
-## Two or more annotations per instance
-
-{several}
-On LabelMe, the labels before were better: there, the classifier is right where most annotators
-are wrong, and counting it twice helped. Nothing that was tried without gold labels tells LabelMe
-from the sets where this does harm: class shares taken from the posterior or held equal, full
-exponents in the turns.
-
-## One annotation per instance
-
-{one}
-## New instances
-
-The most probable class of a new instance is what it was; how sure it is has changed.
-
-{test}
-## Every classifier that infers labels
-
-The accuracy of `labels_` of every classifier that has them, with its defaults, less that of
-`DawidSkene` without features, in points ± one standard error, paired over instances. Random
-instances of small sets, one draw; – is not measured.
-
-{every}
-## How this page was made
-
-`OMP_NUM_THREADS=1 python benchmarks/stack_labels.py --records results/benchmarks/stack_labels.jsonl
---out docs/results/stack_labels.md` on {today}, manyhands {version}. Draws are seeded by their
-number. The read-out was designed with looks at the gold labels of these sets, so its figures here
-are somewhat too good.
-"""
-
-
-def main() -> None:
-    """Measure what is missing, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--records", type=Path, required=True)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--code", default=TODAY, help="Name of the version of the library.")
-    parser.add_argument("--minutes", type=float, default=float("inf"))
-    parser.add_argument("--only", default="", help="Cells of versions or classifiers so named.")
-    given = parser.parse_args()
-    records = run_missing(
-        given.records,
-        (each for each in cells(given.code) if given.only in each[0][2]),
-        lambda record: (record["case"], record["draw"], record["code"]),
-        given.minutes,
-    )
-    if given.out is not None:
-        write_atomically(given.out, page(records).encode())
+STUDY = Study(__file__, cells, measure, page)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

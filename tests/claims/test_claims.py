@@ -5,9 +5,8 @@ a claim may be off by what it was off by there, and hardly more.
 """
 
 import json
-import sys
 from functools import cache, partial
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,7 @@ from manyhands import (
 from manyhands.metrics.levels import MODEL_ERROR, REVIEWED_ERROR
 
 ROOT = Path(__file__).parents[2]
-BENCHMARKS, RECORDS = ROOT / "benchmarks", ROOT / "results" / "benchmarks" / "claims.jsonl"
+RECORDS = ROOT / "results" / "benchmarks" / "claims.jsonl"
 
 ROOM = 0.02
 """By how much a claim on a real table may be further off than on the page: processors differ."""
@@ -38,14 +37,8 @@ SIMULATED = {
 
 @pytest.fixture(scope="module")
 def claims():
-    """The benchmark, with its neighbours on the path while it is used."""
-    path = BENCHMARKS / "claims.py"
-    spec = spec_from_file_location("benchmarks_claims", path)
-    module = module_from_spec(spec)
-    sys.path.insert(0, str(BENCHMARKS))
-    spec.loader.exec_module(module)
-    yield module
-    sys.path.remove(str(BENCHMARKS))
+    """The benchmark."""
+    return import_module("benchmarks.claims")
 
 
 @pytest.fixture(scope="module", params=SIMULATED)
@@ -303,11 +296,11 @@ def of_the_page():
 def compare(claims, prefix, tables):
     """Replay steps on real tables: no claim is further off than on the page, or newly misses."""
     n, own = 0, [name for name in claims.TABLES if name in tables]
-    for (step, table, _), measure in claims.cells("today", own):
+    for step, table, run in claims.steps(own):
         on_page = table in tables and (step, table) in of_the_page()
         if not step.startswith(prefix) or not on_page:
             continue
-        said, page = measure()["said"], of_the_page()[step, table]
+        said, page = run(), of_the_page()[step, table]
         for what, before in page.items():
             if what == "flags":
                 continue
