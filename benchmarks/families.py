@@ -1,31 +1,24 @@
 """Annotators that share mistakes: families declared, undeclared, and chosen by gold.
 
-Every cell (table, seed, number of gold labels) fits all rules on one table and is one record: a
-line of JSON with accuracy (ties shared), log loss (probabilities clipped at 1e-12) and calibration
-error (15 bins) on the instances without gold. Machines are classifiers trained on other instances.
-
-Run, with MANYHANDS_DATA set:
-``OMP_NUM_THREADS=1 python benchmarks/families.py --records results/benchmarks/families.jsonl --out
-docs/results/families.md``. Cells that are in the records are not repeated. ``--only constants``
-runs the cells of one part and replaces that part of the page.
+Every cell (kind, table, number of gold labels, seed) fits all rules on one table: accuracy (ties
+shared), log loss (probabilities clipped at 1e-12) and calibration error (15 bins) on the instances
+without gold. Machines are classifiers trained on other instances. ``--only rules`` (or gold-rules,
+constants, search, read-out) measures the cells of one part.
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
-from time import process_time
-from typing import Any, NamedTuple
+from typing import Any
 
-import families_rules as constants
-import families_tables as cell_of
 import numpy as np
-from aggregation import AGGREGATION_SETS, LOADERS
-from families_rules import (
+
+from benchmarks import families_rules as constants
+from benchmarks import families_tables as cell_of
+from benchmarks.aggregation import AGGREGATION_SETS, LOADERS
+from benchmarks.families_rules import (
     COUNTS,
     GOLD_CONSTANTS,
     SIMULATED,
@@ -35,9 +28,9 @@ from families_rules import (
     rules_cell,
     warning_rows,
 )
-from families_rules import GOLD as CONSTANTS_GOLD
-from families_rules import TABLES as READ_OUT
-from families_tables import (
+from benchmarks.families_rules import GOLD as CONSTANTS_GOLD
+from benchmarks.families_rules import TABLES as READ_OUT
+from benchmarks.families_tables import (
     BESIDE,
     GOLD,
     HAS_FAMILIES,
@@ -50,18 +43,17 @@ from families_tables import (
     SIMULATIONS,
     TABLES,
 )
-from pages import run_missing, table_lines, write_part
-
+from evidence.study import Record, Study
+from evidence.study import table as table_lines
 from manyhands.annotations.groups import RHO
 from manyhands.inference.shared_mistakes import DENSE, LEAST_SEARCHED, LEAST_Z
-from manyhands.io import write_atomically
 from manyhands.typing import FloatArray
-
-# -- The page of `families.py`, and its parts
-
 
 LOSS = 0.03
 """A rule that loses more accuracy against the best simple rule is named on the page."""
+
+
+CELL = ("kind", "table", "gold", "seed")
 
 
 class Records:
@@ -70,7 +62,7 @@ class Records:
     def __init__(self, records: list[dict[str, Any]]) -> None:
         self.found: dict[tuple[str, str, int], dict[int, dict[str, list[float]]]] = {}
         for record in records:
-            kind, table, g, seed = record["cell"]
+            kind, table, g, seed = (record[name] for name in CELL)
             # Other rules with gold saw the same draws.
             cells = self.found.setdefault((kind.replace("gold rules", "gold"), table, g), {})
             cells.setdefault(seed, {}).update(record["figures"])
@@ -127,21 +119,6 @@ FLAT = (
 DECLARED = (*RULES[7:], "two-level Dawid-Skene, families")
 
 
-def _gold_tables(found: Records) -> Iterator[str]:
-    for table in TABLES:
-        yield f"**{table}**\n"
-        heads = ["rule", *(f"{g} gold" for g in GOLD)]
-        rows = [[rule, *(found.show("gold", table, rule, g) for g in GOLD)] for rule in RULES]
-        yield from table_lines(heads, [row for row in rows if any(row[1:])])
-
-
-def _machines(found: Records) -> Iterator[list[str]]:
-    for table in ("sentiment, 3 humans", "cifar10n, 3 humans", *list(BESIDE)[-2:]):
-        names = found.rules("accuracies", table)
-        means = [found.values("accuracies", table, name).mean() for name in names]
-        yield [table, ", ".join(map(_short, means))]
-
-
 def _regrets(found: Records, rules: Sequence[str], tables: Sequence[str]) -> Iterator[list[str]]:
     """Mean and greatest loss of each rule against the best of them on the same table."""
     for rule in rules:
@@ -180,312 +157,6 @@ def _losses(found: Records, kind: str, rules: Sequence[str], golds: Sequence[int
     yield ""
 
 
-# -- parts ----------------------------------------------------------------------------------------
-
-
-def _other_rules(found: Records) -> Iterator[str]:
-    """Rules that need no gold, beside the library's."""
-    yield (
-        "Dawid-Skene with nothing declared, with the families' weights in all steps (rho = "
-        f"{RHO:g}), and other uses of the same declaration:\n"
-    )
-    yield "- *Read-out only*: EM without families; afterwards rho = 1, or the families' weights."
-    yield "- *Mean of vote shares*: each family has one vote, and all have the same weight."
-    yield "- *One label*: a family's most frequent label stands for it."
-    yield (
-        "- *Two-level*: a family has a label of its own on each instance, which depends on the "
-        "class; members are independent given it (plain EM, one pseudo-count per row)."
-    )
-    yield (
-        "- *Rho by moments*: weights with the members' residual correlation under the posterior "
-        "without families."
-    )
-    yield "- *Mean over cuts*: nothing is declared; each cut that gold could choose counts equally."
-    yield "- *All gold*: logistic regression on all labels (an oracle), for dense annotators.\n"
-    tables = found.tables("rules")
-    names = found.rules("rules", "judgebench")
-    rows = [[name, *(found.show("rules", table, name) for table in tables)] for name in names]
-    yield from table_lines(["rule", *tables], rows)
-    yield (
-        "What is not made again: the partition with the greatest BIC (families that are found are "
-        "not acted on without gold; the mean over cuts shows what acting on them costs), and the "
-        "correlation of errors under gold (it describes JudgeBench and is no rule).\n"
-    )
-
-
-def _other_gold_rules(found: Records) -> Iterator[str]:
-    """Rules with gold: JudgeBench, and the regret of all of them."""
-    yield (
-        "*Gold alone*: confusion matrices counted on the gold labels. *Regressions*: one base and "
-        "the middle prior of `GoldCorrected`. *Two-level*: as without gold. Everything gets the "
-        "gold of the tables above. JudgeBench:\n"
-    )
-    names = [*FLAT, *DECLARED]
-    rows = [[r, *(found.show("gold", "judgebench", r, g) for g in GOLD[1:])] for r in names]
-    yield from table_lines(["rule", *(f"{g} gold" for g in GOLD[1:])], rows)
-    tables = ("judgebench", *SIMULATIONS, *PEOPLE)
-    yield (
-        "How much worse a rule is than the best of these rules on the same table, if nobody "
-        "declares families: mean and greatest log loss / mean and greatest accuracy over "
-        f"{len(tables)} tables (JudgeBench, the simulations, the human tables). The best annotator "
-        "is known only where everybody annotates everything.\n"
-    )
-    heads = ["rule", *(f"{g} gold" for g in GOLD[1:])]
-    yield from table_lines(heads, _regrets(found, FLAT, tables))
-    yield (
-        f"The same among rules with declared families, over the {len(HAS_FAMILIES)} tables whose "
-        "families have a reason:\n"
-    )
-    yield from table_lines(heads, _regrets(found, DECLARED, HAS_FAMILIES))
-    yield (
-        "What is not made again: the weight of the annotations without gold, stacking and model "
-        "averages chosen by cross-validation (each needs tens of fits per draw, where the evidence "
-        "takes one), and a limit on what an annotator's unlabelled annotations count (another "
-        "form of that weight).\n"
-    )
-
-
-def _constants(found: Records) -> Iterator[str]:
-    """Half and twice each constant."""
-    heads = ["constant", "value", "as is", "half", "twice", "family left out", "chosen there"]
-    yield (
-        "As in [posteriors](posteriors.md#the-other-constants): log loss / calibration error with "
-        'half and twice each constant, and ("left out") with the one that has the lowest log loss '
-        "on the other tables; how many tables get which. Tables of the same source (Sentiment, "
-        "CIFAR-10N) are left out together. The correlation within families is judged on the tables "
-        "whose families have a reason, and is at most 1. The others are those of `GoldCorrected` "
-        f"with {' and '.join(map(str, CONSTANTS_GOLD))} gold labels and no declared families, on "
-        "all tables; `DENSE` says among whose families gold may choose. Where all figures of a row "
-        "are equal, the constant does not matter on these tables.\n"
-    )
-    rows = [["RHO", f"{RHO:g}", *figure_rows(found, "rho constant", "RHO", (0,))]]
-    for name, (value, *_) in GOLD_CONSTANTS.items():
-        cells = figure_rows(found, "gold constants", name, CONSTANTS_GOLD)
-        rows.append([name, str(value), *cells])
-    yield from table_lines(heads, rows)
-    yield (
-        "The same for the priors of `GoldCorrected` that `SCALES` does not hold (v is what a vote "
-        "counts, with a prior of its own where the base is the votes alone; e is what a declared "
-        "family counts, in units of s), and for the sizes of sets (half of `LEAST_SEARCHED` is "
-        f"{constants.SET_SIZES['LEAST_SEARCHED'][1]}, of `MOST_CUT` "
-        f"{constants.SET_SIZES['MOST_CUT'][1]}). One draw of gold, not two, to save time. e is "
-        f"judged with {' and '.join(map(str, constants.FAMILY_GOLD))} gold labels "
-        "and declared families, on the tables whose families have a reason.\n"
-    )
-    yield from table_lines(heads, constants.prior_rows(found))
-    yield constants.limits_of_cost(found)
-    yield (
-        "Three constants decide on warnings. Share of the draws in which `fit` would warn: on "
-        "tables with families that have a reason / on the human tables and independent annotators. "
-        '"Left out": the one with the greatest difference on the other tables.\n'
-    )
-    rows = [
-        ["LEAST_Z", f"{LEAST_Z:g}", *warning_rows(found, "LEAST_Z")],
-        ["DENSE", f"{DENSE:g}", *warning_rows(found, "DENSE")],
-        ["LEAST_SEARCHED", str(LEAST_SEARCHED), *warning_rows(found, "LEAST_SEARCHED")],
-    ]
-    yield from table_lines(heads, rows)
-    yield (
-        "Constants that are least values, each with values about the library's (bold): what it "
-        'costs on each family of tables, the value chosen without it, and what is "lost" by that '
-        "against the best value in its row.\n"
-    )
-    yield from constants.least_values(found)
-
-
-def _search(found: Records) -> Iterator[str]:
-    """What `fit` finds on human tables."""
-    yield (
-        "Sets are searched among annotators who annotated at least "
-        f"{100 * DENSE:.0f} % of the instances, on the real tables of people with all their "
-        f"annotations (no thinning, no gold). Above {LEAST_Z:g}, `fit` warns. Nobody knows whether "
-        "these people share mistakes.\n"
-    )
-    rows, none = [], []
-    for table in found.tables("search"):
-        run = found.found["search", table, 0][0]
-        n_dense, members = int(run["dense"][0]), run.get("members", [])
-        if not members:
-            none.append(f"{table} ({n_dense})")
-            continue
-        z = run["z"][0]
-        shown = f"{z:.1f}" if np.isfinite(z) else "not measurable"
-        warns = "yes" if z > LEAST_Z else "no"
-        names = f"{len(members)}: {', '.join(members)}"
-        rows.append([table, str(n_dense), shown, warns, names])
-    heads = ["table", "such annotators", "highest z", "warns", "members of that set"]
-    yield from table_lines(heads, rows)
-    yield f"No set to look at (such annotators): {', '.join(none) or 'none'}.\n"
-
-
-def _read_out(found: Records) -> Iterator[str]:
-    """What a family counts in the design effect."""
-    yield (
-        "The default fit with declared families, read out with three counts of an instance's "
-        "annotators: all members of a family, the sum of their weights (the library's), or one per "
-        "family. rho is the correlation that `fit` finds beyond families; if it is 0, the count "
-        "does not matter. Log loss / calibration error; the count changes no label. In the "
-        "simulations, families stand beside four people. *Copy*: members repeat one draw of their "
-        "family in 80 %. *Decoys*: on a quarter of the instances, 60 % of all annotators take the "
-        "same wrong class.\n"
-    )
-    rows, sums = [], {"simulations": [], "families that have a reason": [], "needless": []}
-    for table in READ_OUT:
-        values = [found.values("counted", table, name)[:, 1:].mean(axis=0) for name in COUNTS]
-        kind = "simulations" if table in SIMULATED else "families that have a reason"
-        sums["needless" if table in PEOPLE else kind].append(values)
-        rho = found.values("counted", table, "rho").mean()
-        rows.append([table, _short(rho), *(" / ".join(map(_short, pair)) for pair in values)])
-    for kind, values in sums.items():
-        means = np.mean(values, axis=0)
-        shown = [" / ".join(map(_short, pair)) for pair in means]
-        rows.append([f"mean, {kind}", "", *shown])
-    yield from table_lines(["table", "rho", "members", "weights (ours)", "families"], rows)
-    best = [f"{kind}: {COUNTS[np.mean(v, axis=0)[:, 0].argmin()]}" for kind, v in sums.items()]
-    yield (
-        f"Lowest mean log loss: {'; '.join(best)}. Members count too much where rho is found well: "
-        "what they share within the family is no further evidence, and the posterior is not sure "
-        "enough. They do better where rho is found too small, as with decoys that mislead "
-        "everybody. Weights and families differ little.\n"
-    )
-
-
-class Part(NamedTuple):
-    """A part of the page that can be made alone."""
-
-    heading: str
-    kinds: tuple[str, ...]
-    lines: Callable[[Records], Iterator[str]]
-
-
-PARTS = {
-    "rules": Part("Other rules without gold", ("rules",), _other_rules),
-    "gold-rules": Part("Other rules with gold", ("gold", "gold rules"), _other_gold_rules),
-    "constants": Part(
-        "The constants",
-        (
-            "rho constant",
-            "gold constants",
-            "gold priors",
-            "family prior",
-            "warning",
-            "smallest set",
-            "least gold",
-            "sets",
-        ),
-        _constants,
-    ),
-    "search": Part("Human tables as they are", ("search",), _search),
-    "read-out": Part("What a family counts in the read-out", ("counted",), _read_out),
-}
-
-
-# -- the page -------------------------------------------------------------------------------------
-
-
-def page(records: list[dict[str, Any]]) -> str:
-    """Write the page."""
-    found, dates = Records(records), sorted({record["date"] for record in records})
-    minutes = sum(record["seconds"] for record in records) / 60
-    lines = [
-        "# Annotators that share mistakes",
-        "",
-        f"{' to '.join(sorted({dates[0], dates[-1]}))}; {len(records)} cells, {minutes:.0f} CPU "
-        "minutes. Figures are accuracy (ties shared; ± sd over seeds) / log loss / calibration "
-        "error, on the instances without gold. [families](../families.md) explains the rules.",
-        "",
-        "    OMP_NUM_THREADS=1 python benchmarks/families.py "
-        "--records results/benchmarks/families.jsonl --out docs/results/families.md",
-        "",
-        "Constants were looked at on the same tables, of which one (JudgeBench) holds language "
-        "models. Seeds draw the gold, the thinning and the simulations. Machines learnt from 400 "
-        "texts (2,500 if stronger) or 2,500 pictures. CIFAR-10N has three annotations per picture, "
-        "so five humans are not possible there. Accuracies of the machines:",
-        "",
-        *table_lines(["table", "machines"], _machines(found)),
-        "## Without gold: every method",
-        "",
-        'JudgeBench, and three machines beside three humans. "families": the judges and the '
-        "reward models, or the machines, are declared (rho = .8).",
-        "",
-    ]
-    shown = ["judgebench", "sentiment, 3 humans", "cifar10n, 3 humans"]
-    heads = ["method", *(f"{t}{mark}" for t in shown for mark in ("", ": families"))]
-    rows = [
-        [m, *(found.show("methods", t, m + mark) for t in shown for mark in ("", ", families"))]
-        for m in METHODS
-    ]
-    lines += table_lines(heads, rows)
-    lines += ["Dawid-Skene on JudgeBench, by what is declared:", ""]
-    names = found.rules("declarations", "judgebench")
-    rows = [[name, found.show("declarations", "judgebench", name)] for name in names]
-    lines += table_lines(["families", "JudgeBench"], rows)
-    lines += ["## The correlation within families", "", "Dawid-Skene, families declared.", ""]
-    rhos = [f"{rho:g}" for rho in RHOS]
-    rows = [[t, *(found.show("rho", t, rho) for rho in rhos)] for t in TABLES]
-    lines += table_lines(["table", *(f"rho {rho}" for rho in rhos)], rows)
-    lines += [
-        "On the human tables, families are random groups of about eight, so every loss there is "
-        "the price of a needless declaration.",
-        "",
-        "One kind of six machines by two makers, beside three people; the mistakes that all "
-        "machines share, in three strengths. Weights for both levels gain nothing over the broad "
-        "family.",
-        "",
-    ]
-    levels = ["none", "makers", "kind", "both levels"]
-    rows = [[name, *(found.show("nested", name, level) for level in levels)] for name in NESTED]
-    lines += table_lines(["simulation", *levels], rows)
-    lines += [
-        "A family of five machines that abstain at random, more often in one class, or together "
-        "and more often in one class, beside four people. Abstentions of a family are weighted by "
-        "the number of members who abstained.",
-        "",
-    ]
-    hows = ["ignore", "model"]
-    rows = [[name, *(found.show("abstentions", name, how) for how in hows)] for name in REASONS]
-    lines += table_lines(["reason", *hows], rows)
-    lines += ["## Shared mistakes without gold: z of the tetrad", ""]
-    lines += [
-        '"declared" is the first family of the table, "searched" the highest z of the sets '
-        "that `fit` looks at (none if fewer than three annotators have 30 % of the instances), "
-        '"random" sets of four of the twelve busiest annotators: mean and range over seeds; '
-        f"share above {LEAST_Z:g}. Random sets may hold machines: only for the human tables and "
-        '"7 independent" is the share one of false alarms.',
-        "",
-    ]
-    lines += table_lines(
-        ["table", "declared", "searched", "random", f"random > {LEAST_Z:g}"], _z_rows(found)
-    )
-    lines += [
-        "## With gold",
-        "",
-        '"Dawid-Skene" gets the gold as known labels. With families, `GoldCorrected` corrects '
-        "from 50 gold labels on.",
-        "",
-    ]
-    lines += _gold_tables(found)
-    for part in PARTS.values():
-        lines += [f"## {part.heading}", "", *part.lines(found)]
-    lines += [
-        "## Where a rule loses",
-        "",
-        f"More than {_short(LOSS)} below the best of majority vote, the best annotator by gold, "
-        "and the humans alone (table, number of gold labels: loss of accuracy). These are rules "
-        "themselves, and are compared with the others of them:",
-        "",
-        *_losses(found, "gold", tuple(dict.fromkeys((*RULES[1:], *FLAT, *DECLARED))), GOLD),
-        "Rules without gold of the part above:",
-        "",
-        *_losses(found, "rules", found.rules("rules", "judgebench"), (0,)),
-        "Every method without gold on all tables, without and with declared families (random "
-        "ones on the human tables): more than that below the best of the same rules (table: loss):",
-        "",
-        *_losses(found, "methods", [m + mark for m in METHODS for mark in MARKS], (0,)),
-    ]
-    return "\n".join(lines).rstrip() + "\n"
-
-
 def _z_rows(found: Records) -> Iterator[list[str]]:
     for table in TABLES:
         row = [table]
@@ -498,6 +169,148 @@ def _z_rows(found: Records) -> Iterator[list[str]]:
         values = values[np.isfinite(values)]
         yield [*row, _short((values > LEAST_Z).mean()) if len(values) else ""]
 
+
+# -- parts ----------------------------------------------------------------------------------------
+
+
+def search_page(found: Records) -> dict[str, Any]:
+    """What `fit` finds on human tables."""
+    rows, none = [], []
+    for table in found.tables("search"):
+        run = found.found["search", table, 0][0]
+        n_dense, members = int(run["dense"][0]), run.get("members", [])
+        if not members:
+            none.append(f"{table} ({n_dense})")
+            continue
+        z = run["z"][0]
+        shown = f"{z:.1f}" if np.isfinite(z) else "not measurable"
+        names = f"{len(members)}: {', '.join(members)}"
+        rows.append([table, str(n_dense), shown, "yes" if z > LEAST_Z else "no", names])
+    heads = ["table", "such annotators", "highest z", "warns", "members of that set"]
+    return {"search": table_lines(heads, rows), "no_set": ", ".join(none) or "none"}
+
+
+def read_out_page(found: Records) -> dict[str, Any]:
+    """What a family counts in the design effect."""
+    rows, sums = [], {"simulations": [], "families that have a reason": [], "needless": []}
+    for table in READ_OUT:
+        values = [found.values("counted", table, name)[:, 1:].mean(axis=0) for name in COUNTS]
+        kind = "simulations" if table in SIMULATED else "families that have a reason"
+        sums["needless" if table in PEOPLE else kind].append(values)
+        rho = found.values("counted", table, "rho").mean()
+        rows.append([table, _short(rho), *(" / ".join(map(_short, pair)) for pair in values)])
+    for kind, values in sums.items():
+        means = np.mean(values, axis=0)
+        rows.append([f"mean, {kind}", "", *(" / ".join(map(_short, pair)) for pair in means)])
+    best = [f"{kind}: {COUNTS[np.mean(v, axis=0)[:, 0].argmin()]}" for kind, v in sums.items()]
+    heads = ["table", "rho", "members", "weights (ours)", "families"]
+    return {"read_out": table_lines(heads, rows), "lowest": "; ".join(best)}
+
+
+def constants_page(found: Records) -> dict[str, Any]:
+    """Half and twice each constant, and least values."""
+    heads = ["constant", "value", "as is", "half", "twice", "family left out", "chosen there"]
+    rows = [["RHO", f"{RHO:g}", *figure_rows(found, "rho constant", "RHO", (0,))]]
+    for name, (value, *_) in GOLD_CONSTANTS.items():
+        cells = figure_rows(found, "gold constants", name, CONSTANTS_GOLD)
+        rows.append([name, str(value), *cells])
+    warned = [
+        [name, f"{value:g}", *warning_rows(found, name)]
+        for name, value in (
+            ("LEAST_Z", LEAST_Z),
+            ("DENSE", DENSE),
+            ("LEAST_SEARCHED", LEAST_SEARCHED),
+        )
+    ]
+    return {
+        "constants": table_lines(heads, rows),
+        "priors": table_lines(heads, constants.prior_rows(found)),
+        "limits": constants.limits_of_cost(found),
+        "warnings": table_lines(heads, warned),
+        "least_values": constants.least_values(found),
+    }
+
+
+def rules_page(found: Records) -> dict[str, Any]:
+    """Rules without gold and with it, and the regret of all of them."""
+    tables, golds = found.tables("rules"), [f"{g} gold" for g in GOLD[1:]]
+    names = found.rules("rules", "judgebench")
+    rows = [[name, *(found.show("rules", table, name) for table in tables)] for name in names]
+    with_gold = [
+        [r, *(found.show("gold", "judgebench", r, g) for g in GOLD[1:])] for r in (*FLAT, *DECLARED)
+    ]
+    every = ("judgebench", *SIMULATIONS, *PEOPLE)
+    return {
+        "rules": table_lines(["rule", *tables], rows),
+        "gold_rules": table_lines(["rule", *golds], with_gold),
+        "regrets": table_lines(["rule", *golds], _regrets(found, FLAT, every)),
+        "declared_regrets": table_lines(["rule", *golds], _regrets(found, DECLARED, HAS_FAMILIES)),
+    }
+
+
+def by_gold(found: Records) -> Iterator[str]:
+    """Yield the tables of all rules by number of gold labels."""
+    for table in TABLES:
+        yield f"**{table}**\n"
+        heads = ["rule", *(f"{g} gold" for g in GOLD)]
+        rows = [[rule, *(found.show("gold", table, rule, g) for g in GOLD)] for rule in RULES]
+        yield from table_lines(heads, [row for row in rows if any(row[1:])])
+
+
+def page(records: list[Record]) -> dict[str, Any]:
+    """Return the values of the page."""
+    wanted = {tuple(cell.values()) for cell in cells()}
+    records = [r for r in records if tuple(r[name] for name in CELL) in wanted]
+    found, dates = Records(records), sorted({record["date"] for record in records})
+
+    def shown(kind: str, tables: Sequence[str], rules: Sequence[str]) -> list[list[str]]:
+        return [[table, *(found.show(kind, table, rule) for rule in rules)] for table in tables]
+
+    machines = []
+    for table in ("sentiment, 3 humans", "cifar10n, 3 humans", *list(BESIDE)[-2:]):
+        names = found.rules("accuracies", table)
+        means = [found.values("accuracies", table, name).mean() for name in names]
+        machines.append([table, ", ".join(map(_short, means))])
+    three = ["judgebench", "sentiment, 3 humans", "cifar10n, 3 humans"]
+    methods = [
+        [m, *(found.show("methods", t, m + mark) for t in three for mark in MARKS)] for m in METHODS
+    ]
+    names = found.rules("declarations", "judgebench")
+    declared = [[name, found.show("declarations", "judgebench", name)] for name in names]
+    rhos, levels = [f"{rho:g}" for rho in RHOS], ["none", "makers", "kind", "both levels"]
+    hows = ["ignore", "model"]
+    all_rules = tuple(dict.fromkeys((*RULES[1:], *FLAT, *DECLARED)))
+    return {
+        "dates": " to ".join(sorted({dates[0], dates[-1]})),
+        "n_cells": len(records),
+        "minutes": sum(record["seconds"] for record in records) / 60,
+        "machines": table_lines(["table", "machines"], machines),
+        "methods": table_lines(
+            ["method", *(f"{t}{mark}" for t in three for mark in ("", ": families"))], methods
+        ),
+        "declarations": table_lines(["families", "JudgeBench"], declared),
+        "rhos": table_lines(
+            ["table", *(f"rho {rho}" for rho in rhos)], shown("rho", [*TABLES], rhos)
+        ),
+        "nested": table_lines(["simulation", *levels], shown("nested", [*NESTED], levels)),
+        "abstentions": table_lines(["reason", *hows], shown("abstentions", REASONS, hows)),
+        "z": table_lines(
+            ["table", "declared", "searched", "random", f"random > {LEAST_Z:g}"], _z_rows(found)
+        ),
+        "by_gold": by_gold(found),
+        **rules_page(found),
+        **constants_page(found),
+        **search_page(found),
+        **read_out_page(found),
+        "losses": _losses(found, "gold", all_rules, GOLD),
+        "rules_losses": _losses(found, "rules", found.rules("rules", "judgebench"), (0,)),
+        "methods_losses": _losses(
+            found, "methods", [m + mark for m in METHODS for mark in MARKS], (0,)
+        ),
+    }
+
+
+# -- cells ----------------------------------------------------------------------------------------
 
 Cell = tuple[str, str, int, int]
 """Kind of cell, table, number of gold labels, seed."""
@@ -512,17 +325,15 @@ def with_gold(kind: str) -> Iterator[Cell]:
                 yield from ((kind, table, g, s) for s in range(n_seeds))
 
 
-def cells() -> Iterator[Cell]:
+def every_cell() -> Iterator[Cell]:
     """Yield all cells, the cheap ones first."""
     for table in TABLES:
         once = table == "judgebench"
         n_seeds = 10 if table in SIMULATIONS else 3
         yield from (("methods", table, 0, s) for s in range(1 if once else min(n_seeds, 3)))
-        yield from (("rho", table, 0, s) for s in range(1 if once else n_seeds))
         yield from (("tetrad", table, 0, s) for s in range(20 if once else n_seeds))
-        yield from (("rho constant", table, 0, s) for s in range(1 if once else n_seeds))
-        yield from (("warning", table, 0, s) for s in range(1 if once else n_seeds))
-        yield from (("smallest set", table, 0, s) for s in range(1 if once else n_seeds))
+        for kind in ("rho", "rho constant", "warning", "smallest set"):
+            yield from ((kind, table, 0, s) for s in range(1 if once else n_seeds))
         if table in HAS_FAMILIES or table == "7 independent":
             yield from (("rules", table, 0, s) for s in range(1 if once else n_seeds))
     for table in READ_OUT:
@@ -547,69 +358,65 @@ def cells() -> Iterator[Cell]:
     yield from (("search", name, 0, 0) for name in (*AGGREGATION_SETS, *LOADERS))
 
 
-def run(cell: Cell) -> dict[str, Any]:
-    """Run one cell."""
-    kind, name, g, seed = cell
-    started = process_time()
+def cells(*kinds: str) -> Iterator[Record]:
+    """Yield the cells of some kinds, or of all."""
+    for cell in every_cell():
+        if not kinds or cell[0] in kinds:
+            yield dict(zip(CELL, cell, strict=True))
+
+
+def measure(kind: str, table: str, gold: int, seed: int) -> Record:
+    """Measure a cell."""
+    alone: dict[str, Callable[[], Any]] = {
+        "nested": lambda: cell_of.nested_cell(NESTED[table], seed),
+        "abstentions": lambda: cell_of.abstentions_cell(table, seed),
+        "counted": lambda: counted_cell(READ_OUT[table](seed)),
+        "search": lambda: constants.search_cell(table),
+    }
+    has = table in HAS_FAMILIES
+    of_table: dict[str, Callable[[Any], Any]] = {
+        "gold": lambda p: cell_of.gold_cell(p, gold, seed),
+        "accuracies": cell_of.accuracies_cell,
+        "methods": cell_of.methods_cell,
+        "rho": cell_of.rho_cell,
+        "declarations": lambda p: cell_of.declarations_cell(p, seed),
+        "tetrad": lambda p: cell_of.tetrad_cell(p, seed),
+        "rules": rules_cell,
+        "gold rules": lambda p: gold_rules_cell(p, gold, seed, has_families=has),
+        "rho constant": constants.rho_cell,
+        "warning": constants.warning_cell,
+        "gold constants": lambda p: constants.gold_cell(p, gold, seed),
+        "gold priors": lambda p: constants.gold_priors_cell(p, gold, seed),
+        "family prior": lambda p: constants.family_prior_cell(p, gold, seed),
+        "smallest set": constants.smallest_set_cell,
+        "least gold": lambda p: constants.least_gold_cell(p, gold, seed, has_families=has),
+        "sets": lambda p: constants.sets_cell(p, seed),
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if kind == "nested":
-            found = cell_of.nested_cell(NESTED[name], seed)
-        elif kind == "abstentions":
-            found = cell_of.abstentions_cell(name, seed)
-        elif kind == "counted":
-            found = counted_cell(READ_OUT[name](seed))
-        elif kind == "search":
-            found = constants.search_cell(name)
-        else:
-            problem = TABLES[name](seed)
-            found = {
-                "gold": partial(cell_of.gold_cell, problem, g, seed),
-                "accuracies": partial(cell_of.accuracies_cell, problem),
-                "methods": partial(cell_of.methods_cell, problem),
-                "rho": partial(cell_of.rho_cell, problem),
-                "declarations": partial(cell_of.declarations_cell, problem, seed),
-                "tetrad": partial(cell_of.tetrad_cell, problem, seed),
-                "rules": partial(rules_cell, problem),
-                "gold rules": partial(
-                    gold_rules_cell, problem, g, seed, has_families=name in HAS_FAMILIES
-                ),
-                "rho constant": partial(constants.rho_cell, problem),
-                "warning": partial(constants.warning_cell, problem),
-                "gold constants": partial(constants.gold_cell, problem, g, seed),
-                "gold priors": partial(constants.gold_priors_cell, problem, g, seed),
-                "family prior": partial(constants.family_prior_cell, problem, g, seed),
-                "smallest set": partial(constants.smallest_set_cell, problem),
-                "least gold": partial(
-                    constants.least_gold_cell, problem, g, seed, has_families=name in HAS_FAMILIES
-                ),
-                "sets": partial(constants.sets_cell, problem, seed),
-            }[kind]()
-    date = datetime.date.today().isoformat()
-    seconds = round(process_time() - started, 2)
-    return {"cell": list(cell), "figures": found, "seconds": seconds, "date": date}
+        figures = alone[kind]() if kind in alone else of_table[kind](TABLES[table](seed))
+    return {"figures": figures}
 
 
-def main() -> None:
-    """Run the cells that are not in the records, and write the page or a part of it."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--records", type=Path, required=True, help="JSON lines, one per cell")
-    parser.add_argument("--out", type=Path, help="Markdown file")
-    parser.add_argument("--only", choices=PARTS, help="one part of the page")
-    arguments = parser.parse_args()
-    chosen = PARTS.get(arguments.only)
-    wanted = [c for c in cells() if chosen is None or c[0] in chosen.kinds]
-    planned = ((cell, partial(run, cell)) for cell in wanted)
-    records = run_missing(arguments.records, planned, lambda record: tuple(record["cell"]))
-    records = [record for record in records if tuple(record["cell"]) in set(wanted)]
-    if arguments.out is None:
-        return
-    if chosen is None:
-        write_atomically(arguments.out, page(records))
-    else:
-        lines = chosen.lines(Records(records))
-        write_part(arguments.out, "Annotators that share mistakes", chosen.heading, lines)
+STUDY = Study(
+    __file__,
+    {
+        "all": cells,
+        "rules": partial(cells, "rules"),
+        "gold-rules": partial(cells, "gold", "gold rules"),
+        "constants": partial(
+            cells,
+            *("rho constant", "gold constants", "gold priors", "family prior"),
+            *("warning", "smallest set", "least gold", "sets"),
+        ),
+        "search": partial(cells, "search"),
+        "read-out": partial(cells, "counted"),
+    },
+    measure,
+    page,
+    data=lambda cell: [cell["table"].split(",")[0], f"aggregation/{cell['table']}"],
+)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

@@ -15,8 +15,12 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from aggregation import load
-from families_tables import (
+from scipy.special import log_softmax, logsumexp
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_predict
+
+from benchmarks.aggregation import load
+from benchmarks.families_tables import (
     BESIDE,
     HAS_FAMILIES,
     PEOPLE,
@@ -29,11 +33,7 @@ from families_tables import (
     noisy,
     shares_of_votes,
 )
-from pages import left_out_lines
-from scipy.special import log_softmax, logsumexp
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import cross_val_predict
-
+from evidence.study import left_out_table
 from manyhands import AnnotationTable, DawidSkene, GoldCorrected
 from manyhands.annotations.groups import RHO
 from manyhands.inference import gold_corrected, gold_samples, shared_mistakes
@@ -676,7 +676,7 @@ def least_values(found: Any) -> Iterator[str]:
 
     def lines(values: dict[float, dict[str, float]], ours: float, score: Any = None) -> list[str]:
         options = {} if score is None else {"score": score}
-        return left_out_lines(values, ours, left_out_with, **options)
+        return left_out_table(values, ours, left_out_with, **options)
 
     for name in LEAST_GOLD:
         yield f"**`{name}`**: log loss, means over {', '.join(map(str, FEW_GOLD))} gold labels.\n"
