@@ -2,6 +2,7 @@
 
 import sys
 import tempfile
+from importlib.util import find_spec
 
 import numpy as np
 
@@ -27,6 +28,7 @@ assert agreement.percent_agreement(table) < 1
 assert make_crowd(np.arange(20) % 2, random_state=0).n_annotations >= 20
 for name in ("torch", "pandas", "typer", "jinja2"):
     assert name not in sys.modules, f"{name} was imported by the core"
+assert find_spec("evidence") is None, "the evidence is no part of what is installed"
 X = np.arange(40.0)[:, None]
 assert TunedLogisticRegression().fit(X, X[:, 0] > 20).score(X, X[:, 0] > 20) > 0.9
 assert ClassBalance("resample").name == "resample"
