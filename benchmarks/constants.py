@@ -23,31 +23,20 @@ regression on the features, with every annotation as an example and C chosen in 
 ICED: its epochs are rounds of EM. A number of them is chosen on a held-out fraction, by likelihood
 as the library does, or by agreement; or the last is kept. Halves of the training part are predicted
 by models of the other half, and compared with their gold labels, which chose nothing.
-
-Run: ``OMP_NUM_THREADS=1 python benchmarks/constants.py likelihood --jobs 2``, ``... agreement
---records results/benchmarks/constants.jsonl``, ``... iced --records
-results/benchmarks/constants_iced.jsonl`` and ``... neucrowd --jobs 1``. Each writes its part of the
-page. What is in the records is not repeated.
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
 import warnings
-from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor
-from functools import cache, partial
+from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import product
-from pathlib import Path
-from time import process_time
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from pages import run_missing, table_lines, write_part
 
-import manyhands
 from evidence.data import make_low_quality_cifar10h
+from evidence.study import Record, Study, spread, table, where
 from manyhands import (
     AnnotationTable,
     AveragedCrowdClassifier,
@@ -65,14 +54,7 @@ from manyhands.inference import MajorityVote
 from manyhands.linear import TunedLogisticRegression
 from manyhands.metrics import accuracy, vote_agreement
 from manyhands.metrics.votes import paired_z
-from manyhands.typing import FloatArray
 
-OUT = Path("docs/results/constants.md")
-TITLE = "What held-out annotations say of the constants of CrowdInG, NeuCrowd and ICED"
-BY_LIKELIHOOD = "CrowdInG: by likelihood"
-BY_AGREEMENT = "CrowdInG: by agreement out of fold"
-OF_NEUCROWD = "NeuCrowd and metric learning"
-OF_ICED = "Rounds of ICED"
 HELD_OUT = 0.2
 METRIC = "validation_classifier_nll"
 
@@ -145,27 +127,6 @@ AGREED: tuple[dict[str, Any] | str, ...] = (
 
 AGREED_SETS = ("LabelMe", "Music")
 FOLDS = 3
-COLUMNS = ("setting", "agreement", "difference", "z", "test")
-
-
-class Moved(NamedTuple):
-    """Change of the measure and of accuracy from the start to the best and to the last epoch."""
-
-    best: float
-    last: float
-    accuracy_best: float
-    accuracy_last: float
-    generator: float
-    """Negative log likelihood of the held-out annotations under the trained generator."""
-
-
-def moved_on(name: str) -> list[int]:
-    """Return the positions of the settings that are tried on a set."""
-    return [
-        k
-        for k, setting in enumerate(CROWDING_SETTINGS)
-        if set(setting) <= DEAR.get(name, set(setting))
-    ]
 
 
 @cache
@@ -174,131 +135,12 @@ def load_set(name: str) -> Any:
     return CROWDING_SETS[name][0]()
 
 
-def measure_epochs(name: str, setting: dict[str, Any], seed: int) -> Moved:
-    """Fit once and compare the epochs of the adversarial phase with the state before it."""
-    data, params = load_set(name), CROWDING_SETS[name][1]
-    model = CrowdInGClassifier(
-        **{
-            **params,
-            **setting,
-            "validation": HELD_OUT,
-            "random_state": seed,
-            "monitor": "likelihood",
-        }
-    )
-    watch = Watch(test=(data.X_test, data.y_test))
-    history = model.fit(data.X_train, data.annotations, watch=watch).history_
-    start = [row for row in history if row["stage"] == "discriminator"][-1]
-    rows = [start, *(row for row in history if row["stage"] == "adversarial")]
-    nll = np.array([row[METRIC] for row in rows])
-    accuracy = np.array([row["test_accuracy"] for row in rows])
-    best = int(nll.argmin())
-    return Moved(
-        1e3 * (nll[best] - nll[0]),
-        1e3 * (nll[-1] - nll[0]),
-        100 * (accuracy[best] - accuracy[0]),
-        100 * (accuracy[-1] - accuracy[0]),
-        start["validation_nll"],
-    )
-
-
-def spread(values: list[float], digits: int = 1) -> str:
-    """Return mean ± sample sd."""
-    deviation = np.std(values, ddof=1) if len(values) > 1 else float("nan")
-    return f"{np.mean(values):+.{digits}f} ± {deviation:.{digits}f}"
-
-
 def describe(setting: dict[str, Any]) -> str:
     """Name the constants in which a setting differs from the defaults."""
     is_gan = setting.items() >= GAN.items()
     own = {key: value for key, value in setting.items() if not (is_gan and key in GAN)}
     names = ["DL-CL+GAN"] * is_gan + [f"`{key}={value!r}`" for key, value in own.items()]
     return ", ".join(names) or "defaults"
-
-
-# -- by agreement ---------------------------------------------------------------------------------
-
-
-def cross_predicted(name: str, place: int, seed: int) -> dict[str, Any]:
-    """Predict every training instance out of fold by a model with the library's defaults."""
-    data, setting, started = load_set(name), AGREED[place], process_time()
-    if isinstance(setting, str):
-        init_scale = CrowdInGClassifier().init_scale
-        model: Any = CrowdLayerClassifier(init_scale=init_scale)
-    else:
-        model = CrowdInGClassifier(**setting)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = cross_predict(
-            model,
-            data.X_train,
-            data.annotations,
-            cv=FOLDS,
-            random_state=seed,
-            return_estimators=True,
-        )
-    averaged = AveragedCrowdClassifier.of_fitted(found.estimators or [])
-    return {
-        "cell": [name, place, seed],
-        "codes": found.proba.argmax(axis=1).tolist(),
-        "test": accuracy(data.y_test, averaged.predict(data.X_test)),
-        "seconds": process_time() - started,
-    }
-
-
-def agreement_part(records: list[dict[str, Any]], seeds: int) -> list[str]:
-    """Return the lines of the part about agreement, in Markdown."""
-    cells = {tuple(record["cell"]): record for record in records if record["cell"][2] < seeds}
-    minutes = sum(record["seconds"] for record in cells.values()) / 60
-    lines = [
-        "Made by `OMP_NUM_THREADS=1 python benchmarks/constants.py agreement --seeds "
-        f"{seeds} --records crowding.jsonl` on {datetime.date.today()}, manyhands "
-        f"{manyhands.__version__}; {seeds} seed{'s' * (seeds > 1)}, {FOLDS} folds of the training "
-        f"instances, all other parameters at the library's defaults, {minutes:.0f} CPU minutes. "
-        "*Agreement* is `vote_agreement` "
-        "out of fold, in percent. *Difference* is that to the defaults, paired by instance, ± its "
-        "standard error; *z* is their quotient. *Test* is the accuracy "
-        "of the averaged fold models on the test part: it chose nothing.",
-    ]
-    for name in AGREED_SETS:
-        values = {
-            place: np.mean([_values(cells[name, place, seed]) for seed in range(seeds)], axis=0)
-            for place in range(len(AGREED))
-        }
-        rows = []
-        for place, setting in enumerate(AGREED):
-            gap = values[place] - values[0]
-            gap = 100 * gap[~np.isnan(gap)]
-            error = gap.std(ddof=1) / np.sqrt(len(gap))
-            moved = [f"{gap.mean():+.2f} ± {error:.2f}", f"{paired_z(gap):+.1f}"]
-            test = [100 * cells[name, place, seed]["test"] for seed in range(seeds)]
-            label = setting if isinstance(setting, str) else describe(setting)
-            rows.append(
-                [
-                    label,
-                    f"{100 * np.nanmean(values[place]):.2f}",
-                    *(moved if place else ["–", "–"]),
-                    f"{np.mean(test):.1f}",
-                ]
-            )
-        lines += ["", f"### {name}", "", *table_lines(COLUMNS, rows)[:-1]]
-    return lines
-
-
-def _values(record: dict[str, Any]) -> FloatArray:
-    """Agreement on every instance; NaN where there are no annotations."""
-    table = load_set(record["cell"][0]).annotations
-    return vote_agreement(table.classes[np.array(record["codes"])], table, average=False)
-
-
-def by_agreement(path: Path, out: Path, seeds: int) -> None:
-    """Run the missing cells, and replace the part of the page."""
-    planned = (
-        ((name, place, seed), partial(cross_predicted, name, place, seed))
-        for seed, place, name in product(range(seeds), range(len(AGREED)), AGREED_SETS)
-    )
-    records = run_missing(path, planned, lambda record: tuple(record["cell"]))
-    write_part(out, TITLE, BY_AGREEMENT, agreement_part(records, seeds))
 
 
 # -- rounds of ICED -------------------------------------------------------------------------------
@@ -323,123 +165,6 @@ ROUNDS_SETS = {
     "Hotel": load_hotel,
 }
 ROUNDS_SEEDS = range(2)
-
-
-def rounds_of(name: str, rule: str, seed: int) -> dict[str, Any]:
-    """Predict both halves of a training part, each by a model of the other half."""
-    data = ROUNDS_SETS[name]()
-    half = np.random.default_rng(seed).permutation(len(data.X_train)) % 2
-    predicted = np.empty(len(half), dtype=object)
-    rounds = []
-    for k in range(2):
-        train, left = np.flatnonzero(half != k), np.flatnonzero(half == k)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model = RULES[rule](seed).fit(data.X_train[train], data.annotations[train])
-        predicted[left] = model.predict(data.X_train[left])
-        rounds.append(int(getattr(model, "best_epoch_", model.n_epochs_)))
-    right = accuracy(data.y_train, predicted.astype(np.asarray(data.y_train).dtype))
-    return {"cell": [name, rule, seed], "accuracy": float(right), "rounds": rounds}
-
-
-def rounds_part(records: list[dict[str, Any]]) -> list[str]:
-    """Return the lines of the part about ICED's rounds, in Markdown."""
-    rows = []
-    for rule in RULES:
-        row, means = [rule], []
-        for name in ROUNDS_SETS:
-            own = [r for r in records if r["cell"][:2] == [name, rule]]
-            values = [100 * r["accuracy"] for r in own]
-            means.append(float(np.mean(values)))
-            row.append(f"{means[-1]:.1f} ({np.mean([r['rounds'] for r in own]):.0f})")
-        rows.append([*row, f"{np.mean(means):.1f}"])
-    return [
-        "Made by `OMP_NUM_THREADS=1 python benchmarks/constants.py iced --records "
-        f"results/benchmarks/constants_iced.jsonl` on {datetime.date.today()}, manyhands "
-        f"{manyhands.__version__}; {len(ROUNDS_SEEDS)} seeds. Halves of the training part are "
-        "predicted by models of the other half: accuracy, %, and in parentheses the round that is "
-        f"kept, of 30. {HELD_OUT:.0%} of a half are held out for the choice: of its annotations by "
-        "likelihood, of its instances by agreement. Agreement rewards early rounds, which repeat "
-        "the crowd's shared mistakes; so the library goes by the likelihood, and keeps the last "
-        "round where nothing is held out.",
-        "",
-        *table_lines(["rule", *ROUNDS_SETS, "mean"], rows)[:-1],
-    ]
-
-
-def by_rounds(path: Path, out: Path) -> None:
-    """Run the missing cells, and replace the part of the page."""
-    planned = (
-        ((name, rule, seed), partial(rounds_of, name, rule, seed))
-        for seed, name, rule in product(ROUNDS_SEEDS, ROUNDS_SETS, RULES)
-    )
-    records = run_missing(path, planned, lambda record: tuple(record["cell"]))
-    write_part(out, TITLE, OF_ICED, rounds_part(records))
-
-
-# -- by likelihood --------------------------------------------------------------------------------
-
-
-def likelihood_part(found: dict[tuple[int, str], list[Moved]], seeds: int) -> list[str]:
-    """Return the lines of the part about the likelihood, in Markdown."""
-    default = CrowdInGClassifier().get_params(deep=False)
-    alone = [setting for setting in CROWDING_SETTINGS if not setting.items() >= GAN.items()]
-    moved = sorted({key for setting in alone for key in setting})
-    lines = [
-        "Made by `OMP_NUM_THREADS=1 python benchmarks/constants.py likelihood` on "
-        f"{datetime.date.today()}, manyhands {manyhands.__version__}; seeds 0 to {seeds - 1}, "
-        "mean ± sd. Each setting moves one constant from the defaults ("
-        + ", ".join(f"`{key}={default[key]!r}`" for key in moved)
-        + f"). {HELD_OUT:.0%} of the annotations are held out of everything; *nll* is the change, "
-        "in thousandths of a nat, of how the classifier explains them, from the start to the "
-        "epoch of the adversarial phase that is best by it and to the last one: negative is "
-        "better. *Generator* is the negative log likelihood of the held-out annotations by the "
-        "generator before that phase. *Accuracy* is the change on the test part, in points: it "
-        "chose nothing.",
-    ]
-    for name in CROWDING_SETS:
-        lines += [
-            "",
-            f"### {name}",
-            "",
-            "| setting | nll, best epoch | nll, last epoch | generator | accuracy, best epoch by "
-            "nll | accuracy, last epoch |",
-            "|---|---|---|---|---|---|",
-        ]
-        for place in moved_on(name):
-            runs, setting = found[place, name], CROWDING_SETTINGS[place]
-            label = describe(setting)
-            lines.append(
-                f"| {label} | {spread([r.best for r in runs])} | {spread([r.last for r in runs])} "
-                f"| {np.mean([r.generator for r in runs]):.3f} "
-                f"| {spread([r.accuracy_best for r in runs])} "
-                f"| {spread([r.accuracy_last for r in runs])} |"
-            )
-    return lines
-
-
-def by_likelihood(out: Path, seeds: int, jobs: int) -> None:
-    """Run all settings, and replace the part of the page."""
-    found: dict[tuple[int, str], list[Moved]] = {}
-    with ProcessPoolExecutor(jobs) as pool:
-        waiting: dict[tuple[int, str], list[Future[Moved]]] = {
-            (place, name): [
-                pool.submit(measure_epochs, name, CROWDING_SETTINGS[place], seed)
-                for seed in range(seeds)
-            ]
-            for name in CROWDING_SETS
-            for place in moved_on(name)
-        }
-        for (place, name), futures in waiting.items():
-            runs = found[place, name] = [future.result() for future in futures]
-            print(
-                name, describe(CROWDING_SETTINGS[place]), "nll", spread([r.best for r in runs]),
-                spread([r.last for r in runs]), "generator",
-                round(float(np.mean([r.generator for r in runs])), 4), "accuracy",
-                spread([r.accuracy_best for r in runs]),
-                spread([r.accuracy_last for r in runs]), flush=True,
-            )  # fmt: skip
-    write_part(out, TITLE, BY_LIKELIHOOD, likelihood_part(found, seeds))
 
 
 # -- NeuCrowd -------------------------------------------------------------------------------------
@@ -511,13 +236,6 @@ LOSSES: dict[str, dict[str, Any]] = {
 """The metric-learning baselines: each loss with its defaults, then with one constant varied."""
 
 
-class Explained(NamedTuple):
-    """Negative log likelihood of the left-out annotations, and the share that is predicted."""
-
-    nll: float
-    named: float
-
-
 @cache
 def load_part(name: str) -> tuple[Any, AnnotationTable]:
     """Load the annotated instances of a set's training part, or a fixed sample of them."""
@@ -539,10 +257,56 @@ def folds(table: AnnotationTable) -> np.ndarray[Any, Any]:
     return found
 
 
-def measure_folds(name: str, setting: str) -> Explained:
-    """Return the mean over the folds."""
-    X, table = load_part(name)
-    place = folds(table)
+# -- what is measured -----------------------------------------------------------------------------
+
+
+def named(setting: dict[str, Any] | str) -> str:
+    """Name a setting, or the start alone."""
+    return setting if isinstance(setting, str) else describe(setting)
+
+
+MOVED = {describe(setting): setting for setting in CROWDING_SETTINGS}
+BY_AGREEMENT = {named(setting): setting for setting in AGREED}
+
+
+def likelihood(set: str, setting: str, seed: int) -> Record:
+    """Change of the measure and of accuracy from the start to the best and to the last epoch."""
+    data, params = load_set(set), CROWDING_SETS[set][1]
+    more = {"validation": HELD_OUT, "random_state": seed, "monitor": "likelihood"}
+    model = CrowdInGClassifier(**{**params, **MOVED[setting], **more})
+    watch = Watch(test=(data.X_test, data.y_test))
+    history = model.fit(data.X_train, data.annotations, watch=watch).history_
+    start = [row for row in history if row["stage"] == "discriminator"][-1]
+    rows = [start, *(row for row in history if row["stage"] == "adversarial")]
+    nll = np.array([row[METRIC] for row in rows])
+    right = np.array([row["test_accuracy"] for row in rows])
+    ends = [int(nll.argmin()), -1]
+    return {
+        "nll": [1e3 * float(nll[k] - nll[0]) for k in ends],
+        "generator": start["validation_nll"],
+        "accuracy": [100 * float(right[k] - right[0]) for k in ends],
+    }
+
+
+def agreement(set: str, setting: str, seed: int) -> Record:
+    """Predict every training instance out of fold by a model with the library's defaults."""
+    data, given = load_set(set), BY_AGREEMENT[setting]
+    init_scale = CrowdInGClassifier().init_scale
+    start = isinstance(given, str)
+    model: Any = (
+        CrowdLayerClassifier(init_scale=init_scale) if start else CrowdInGClassifier(**given)
+    )
+    options = {"cv": FOLDS, "random_state": seed, "return_estimators": True}
+    found = cross_predict(model, data.X_train, data.annotations, **options)
+    averaged = AveragedCrowdClassifier.of_fitted(found.estimators or [])
+    test = accuracy(data.y_test, averaged.predict(data.X_test))
+    return {"codes": found.proba.argmax(axis=1).tolist(), "test": test}
+
+
+def neucrowd(set: str, setting: str) -> Record:
+    """Negative log likelihood of left-out annotations, and the share predicted: fold means."""
+    X, given = load_part(set)
+    place = folds(given)
     found = []
     for k in range(N_FOLDS):
         kept, left = np.flatnonzero(place != k), np.flatnonzero(place == k)
@@ -552,94 +316,167 @@ def measure_folds(name: str, setting: str) -> Explained:
             model = MetricLearningClassifier(**LOSSES[setting], random_state=k)
         else:
             model = NeuCrowdClassifier(**NEUCROWD_SETTINGS[setting], random_state=k)
-        proba = model.fit(X[kept], table[kept]).predict_proba(X[left])
-        counts = table[left].vote_counts()
+        proba = model.fit(X[kept], given[kept]).predict_proba(X[left])
+        counts = given[left].vote_counts()
         log_proba = np.log(np.maximum(proba, 1e-6))
-        named = counts[np.arange(len(left)), proba.argmax(axis=1)].sum()
-        found.append((-(counts * log_proba).sum() / counts.sum(), named / counts.sum()))
+        right = counts[np.arange(len(left)), proba.argmax(axis=1)].sum()
+        found.append((-(counts * log_proba).sum() / counts.sum(), right / counts.sum()))
     nll, share = np.mean(found, axis=0)
-    return Explained(float(nll), float(share))
+    return {"nll": float(nll), "named": float(share)}
 
 
-def neucrowd_part(found: dict[tuple[str, str], Explained]) -> list[str]:
-    """Return the lines of the part about NeuCrowd, in Markdown."""
-    names = list(NEUCROWD_SETS)
-    today = datetime.datetime.now(datetime.UTC).date()
-    lines = [
-        f"Made by `OMP_NUM_THREADS=1 python benchmarks/constants.py neucrowd --jobs 1` on "
-        f"{today}, manyhands {manyhands.__version__}. {N_FOLDS}-fold "
-        "cross-validation over the instances of the training parts (of Reports, Music and "
-        "LabelMe 300 of them, of Hotel also 150): a fold is left out with all its annotations. "
-        "*nll*: mean negative log likelihood of these by the classifier, in thousandths of a nat; "
-        "*named*: share of them that it names, %. Each row but the first moves one constant from "
-        "the defaults, and shows the difference from these (of the nll negative is better); of "
-        "metric learning from those of the same loss. *Mean*: over the sets. No gold label and "
-        "no test part is looked at.",
-        "",
-    ]
-    for field, scale, words in (("nll", 1000, "nll"), ("named", 100, "named, %")):
-        cells = {key: scale * getattr(value, field) for key, value in found.items()}
-        head = [f"| setting | {' | '.join(names)} | mean |", "|---" * (len(names) + 2) + "|"]
-        lines += [f"### NeuCrowd: {words}", "", *head, _absolute("defaults", cells)]
-        lines += [
-            _moved(s, "defaults", cells)
-            for s in [REGRESSION, *NEUCROWD_SETTINGS]
-            if s != "defaults"
-        ]
-        lines += ["", f"### Metric learning: {words}", "", *head]
+def iced(set: str, rule: str, seed: int) -> Record:
+    """Predict both halves of a training part, each by a model of the other half."""
+    data = ROUNDS_SETS[set]()
+    half = np.random.default_rng(seed).permutation(len(data.X_train)) % 2
+    predicted = np.empty(len(half), dtype=object)
+    rounds = []
+    for k in range(2):
+        train, left = np.flatnonzero(half != k), np.flatnonzero(half == k)
+        model = RULES[rule](seed).fit(data.X_train[train], data.annotations[train])
+        predicted[left] = model.predict(data.X_train[left])
+        rounds.append(int(getattr(model, "best_epoch_", model.n_epochs_)))
+    right = accuracy(data.y_train, predicted.astype(np.asarray(data.y_train).dtype))
+    return {"accuracy": float(right), "rounds": rounds}
+
+
+PARTS: dict[str, Callable[..., Record]] = {
+    "likelihood": likelihood, "agreement": agreement, "neucrowd": neucrowd, "iced": iced,
+}  # fmt: skip
+
+
+def measure(part: str, **cell: Any) -> Record:
+    """Measure a cell of a part."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return PARTS[part](**cell)
+
+
+def grid(part: str, **values: Any) -> Iterator[Record]:
+    """Yield the cells of a part, the last value changing fastest."""
+    for cell in product(*values.values()):
+        yield {"part": part, **dict(zip(values, cell, strict=True))}
+
+
+def of_likelihood() -> Iterator[Record]:
+    """Yield the cells by likelihood: dear sets have few settings."""
+    for name in CROWDING_SETS:
+        kept = [k for k, setting in MOVED.items() if {*setting} <= DEAR.get(name, {*setting})]
+        yield from grid("likelihood", set=[name], setting=kept, seed=range(3))
+
+
+# -- the page -------------------------------------------------------------------------------------
+
+
+def likelihood_page(records: list[Record]) -> dict[str, Any]:
+    """A table for each set."""
+    found = {}
+    for name in CROWDING_SETS:
+        rows = []
+        for setting in dict.fromkeys(r["setting"] for r in where(records, set=name)):
+            runs = where(records, set=name, setting=setting)
+            nll, right = (
+                [spread([r[key][k] for r in runs], sign=True) for k in (0, 1)]
+                for key in ("nll", "accuracy")
+            )
+            rows.append([setting, *nll, f"{np.mean([r['generator'] for r in runs]):.3f}", *right])
+        heads = ["setting", "nll, best epoch", "nll, last epoch", "generator"]
+        heads += ["accuracy, best epoch by nll", "accuracy, last epoch"]
+        found[f"likelihood_{name.split('-')[0].lower()}"] = table(heads, rows)
+    return found
+
+
+def agreement_page(records: list[Record]) -> dict[str, Any]:
+    """A table for each set, and what it took."""
+    found: dict[str, Any] = {"agreement_minutes": sum(r["seconds"] for r in records) / 60}
+    for name in AGREED_SETS:
+        given, rows = load_set(name).annotations, []
+        for setting in BY_AGREEMENT:
+            runs = where(records, set=name, setting=setting)
+            labels = [given.classes[np.array(r["codes"])] for r in runs]
+            values = np.mean([vote_agreement(own, given, average=False) for own in labels], axis=0)
+            if not rows:
+                first, moved = values, ["–", "–"]
+            else:
+                gap = values - first
+                gap = 100 * gap[~np.isnan(gap)]
+                error = gap.std(ddof=1) / np.sqrt(len(gap))
+                moved = [f"{gap.mean():+.2f} ± {error:.2f}", f"{paired_z(gap):+.1f}"]
+            test = f"{np.mean([100 * r['test'] for r in runs]):.1f}"
+            rows.append([setting, f"{100 * np.nanmean(values):.2f}", *moved, test])
+        heads = ["setting", "agreement", "difference", "z", "test"]
+        found[f"agreement_{name.lower()}"] = table(heads, rows)
+    return found
+
+
+def neucrowd_page(records: list[Record]) -> dict[str, Any]:
+    """Likelihood and share of NeuCrowd, and of metric learning by loss."""
+    found = {}
+    for field, scale in (("nll", 1000), ("named", 100)):
+        cells = {(r["set"], r["setting"]): scale * r[field] for r in records}
+
+        def row(setting: str, base: str, cells: Any = cells) -> list[str]:
+            own = [cells[n, setting] - (cells[n, base] if base else 0) for n in NEUCROWD_SETS]
+            return [setting, *(f"{v:{'+' * bool(base)}.1f}" for v in (*own, np.mean(own)))]
+
+        others = [REGRESSION, *(each for each in NEUCROWD_SETTINGS if each != "defaults")]
+        rows = [row("defaults", ""), *(row(each, "defaults") for each in others)]
+        losses = []
         for loss in NAMES:
-            own = [s for s in LOSSES if LOSSES[s]["loss"] == loss]
-            lines += [_absolute(own[0], cells), *(_moved(s, own[0], cells) for s in own[1:])]
-        lines.append("")
-    return lines
+            own = [each for each in LOSSES if LOSSES[each]["loss"] == loss]
+            losses += [row(own[0], ""), *(row(each, own[0]) for each in own[1:])]
+        heads = ["setting", *NEUCROWD_SETS, "mean"]
+        found |= {f"neucrowd_{field}": table(heads, rows), f"metric_{field}": table(heads, losses)}
+    return found
 
 
-def _absolute(setting: str, cells: dict[tuple[str, str], float]) -> str:
-    """Return a row of absolute figures."""
-    own = [cells[name, setting] for name in NEUCROWD_SETS]
-    return f"| {setting} | {' | '.join(f'{v:.1f}' for v in own)} | {np.mean(own):.1f} |"
+def iced_page(records: list[Record]) -> dict[str, Any]:
+    """Accuracy and the round that is kept, by rule."""
+    rows = []
+    for rule in RULES:
+        row, means = [rule], []
+        for name in ROUNDS_SETS:
+            own = where(records, set=name, rule=rule)
+            means.append(float(np.mean([100 * r["accuracy"] for r in own])))
+            row.append(f"{means[-1]:.1f} ({np.mean([r['rounds'] for r in own]):.0f})")
+        rows.append([*row, f"{np.mean(means):.1f}"])
+    return {"iced": table(["rule", *ROUNDS_SETS, "mean"], rows)}
 
 
-def _moved(setting: str, base: str, cells: dict[tuple[str, str], float]) -> str:
-    """Return a row of differences from ``base``."""
-    moved = [cells[name, setting] - cells[name, base] for name in NEUCROWD_SETS]
-    return f"| {setting} | {' | '.join(f'{v:+.1f}' for v in moved)} | {np.mean(moved):+.1f} |"
+PAGES = {
+    "likelihood": likelihood_page,
+    "agreement": agreement_page,
+    "neucrowd": neucrowd_page,
+    "iced": iced_page,
+}
 
 
-def _measure_folds(task: tuple[str, str]) -> Explained:
-    return measure_folds(*task)
+def page(records: list[Record]) -> dict[str, Any]:
+    """The parts that have records."""
+    found: dict[str, Any] = {}
+    for part, make in PAGES.items():
+        if own := where(records, part=part):
+            found |= make(own)
+    return found
 
 
-def of_neucrowd(out: Path, jobs: int) -> None:
-    """Measure everything, and replace the part of the page."""
-    tasks = list(product(NEUCROWD_SETS, [REGRESSION, *NEUCROWD_SETTINGS, *LOSSES]))
-    with ProcessPoolExecutor(jobs) as pool:
-        found = dict(zip(tasks, pool.map(_measure_folds, tasks), strict=True))
-    write_part(out, TITLE, OF_NEUCROWD, neucrowd_part(found))
-
-
-def main() -> None:
-    """Run one part and write it to the page."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("part", choices=["likelihood", "agreement", "neucrowd", "iced"])
-    parser.add_argument("--seeds", type=int, help="default: 3 by likelihood, 2 by agreement")
-    parser.add_argument("--jobs", type=int, default=1, help="processes; one by agreement")
-    parser.add_argument(
-        "--records", type=Path, help="agreement and iced: one line of JSON per cell"
-    )
-    parser.add_argument("--out", type=Path, default=OUT)
-    arguments = parser.parse_args()
-    if arguments.part == "neucrowd":
-        of_neucrowd(arguments.out, arguments.jobs)
-    elif arguments.part == "likelihood":
-        by_likelihood(arguments.out, arguments.seeds or 3, arguments.jobs)
-    elif arguments.records is None:
-        parser.error(f"{arguments.part} needs --records")
-    elif arguments.part == "iced":
-        by_rounds(arguments.records, arguments.out)
-    else:
-        by_agreement(arguments.records, arguments.out, arguments.seeds or 2)
+STUDY = Study(
+    __file__,
+    {
+        "likelihood": of_likelihood,
+        "agreement": lambda: grid(
+            "agreement", seed=range(3), setting=BY_AGREEMENT, set=AGREED_SETS
+        ),
+        "neucrowd": lambda: grid(
+            "neucrowd", set=NEUCROWD_SETS, setting=[REGRESSION, *NEUCROWD_SETTINGS, *LOSSES]
+        ),
+        "iced": lambda: grid("iced", seed=ROUNDS_SEEDS, set=ROUNDS_SETS, rule=RULES),
+    },
+    measure,
+    page,
+    data=lambda cell: [cell["set"].lower().split(",")[0].replace("-", "")],
+)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

@@ -17,32 +17,22 @@ Candidates are also trained with 40 seeds on the two sets where classes were los
 loses classes of the training instances, however rarely, is no default. That table shows test
 accuracy too, which chose nothing.
 
-Run: ``OMP_NUM_THREADS=1 python benchmarks/noise_layers.py rates`` and ``... start --jobs 2``. Each
-writes its part of the page. With ``rates --method CrowdLayerClassifier``, only its rows are run,
-and the others of the page stay. With ``start --check auto`` (or a number), only the 40 seeds of
-that start are run, and their rows are added to the page; ``--method TraceRegClassifier`` checks
-another classifier, ``--set CIFAR10-H`` one set, and ``--n-seeds 10`` fewer seeds. Seeds that a file
-given as ``--records`` holds are not run again.
+Parts are rates, start, and seeds (the 40 seeds).
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
 import warnings
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import product
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from pages import run_missing, write_part
 from sklearn.model_selection import KFold
 
-import manyhands
 from evidence.data import make_long_tailed_cifar10h
+from evidence.study import Record, Study, spread, table, where
 from manyhands import (
     AnnotationTable,
     CoNALClassifier,
@@ -62,12 +52,6 @@ from manyhands.datasets import (
 )
 from manyhands.exceptions import LostClassWarning
 from manyhands.fitting.pilots import AUTO
-from manyhands.io import write_atomically
-
-OUT = Path("docs/results/noise_layers.md")
-TITLE = "What the defaults of noise adaptation layers rest on"
-RATES = "Learning rate and number of epochs"
-START = "Where Crowd Layer starts"
 
 # -- rates and epochs -----------------------------------------------------------------------------
 
@@ -96,80 +80,10 @@ def confusion_error(model: Any, table: Any, y: Any) -> float:
     return float((gap * rows).sum() / rows.sum())
 
 
-def held_out(data: Any, make: Any, seeds: range) -> tuple[list[float], list[float]]:
-    """Return validation accuracy and confusion error for each seed."""
-    models = [make(seed).fit(data.X_train, data.annotations) for seed in seeds]
-    return (
-        [model.score(data.X_valid, data.y_valid) for model in models],
-        [confusion_error(model, data.annotations, data.y_train) for model in models],
-    )
-
-
-def cross_validated(data: Any, make: Any, seeds: range) -> list[float]:
-    """Return the mean accuracy over three folds of the training instances, for each seed."""
-    scores = []
-    for seed in seeds:
-        folds = KFold(3, shuffle=True, random_state=seed).split(data.X_train)
-        fold_scores = [
-            make(seed)
-            .fit(data.X_train[train], data.annotations[train])
-            .score(data.X_train[rest], data.y_train[rest])
-            for train, rest in folds
-        ]
-        scores.append(float(np.mean(fold_scores)))
-    return scores
-
-
-def spread(values: list[float]) -> str:
-    """Return mean ± sample sd, in percent."""
-    return f"{100 * np.mean(values):.1f} ± {100 * np.std(values, ddof=1):.1f}"
-
-
-def rows_of(method: str, page: Path) -> list[str]:
-    """Return the rows of a method that a page holds."""
-    lines = page.read_text(encoding="utf-8").splitlines()
-    return [line for line in lines if line.startswith(f"| {method} |")]
-
-
-def write_rates(out: Path, n_seeds: int, only: str | None) -> None:
-    """Run all settings, or those of one method, and replace the part of the page."""
-    seeds = range(1, n_seeds + 1)
-    labelme, music, demo = load_labelme(), load_music(), load_demo()
-    lines = [
-        "Made by `OMP_NUM_THREADS=1 python benchmarks/noise_layers.py rates` "
-        f"on {datetime.date.today()}, manyhands {manyhands.__version__}; seeds {seeds.start} to "
-        f"{seeds.stop - 1}, percent, mean ± sd. No test set is looked at; the script says what the "
-        "columns are. Defaults: `noise_lr=1e-2`, `max_epochs=50`; `noise_lr=None` is one rate "
-        "(1e-3) and weight decay for everything.",
-        "",
-        "| method | setting | LabelMe valid | Music train folds | demo valid | "
-        "LabelMe confusion error | demo confusion error |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for name_of_method, cls in METHODS.items():
-        if only not in (None, name_of_method):
-            lines += rows_of(name_of_method, out)
-            continue
-        for setting in SETTINGS:
-
-            def make(seed: int, cls: Any = cls, setting: Any = setting) -> Any:
-                return cls(random_state=seed, **setting)
-
-            valid, error = held_out(labelme, make, seeds)
-            demo_valid, demo_error = held_out(demo, make, seeds)
-            folds = cross_validated(music, make, seeds)
-            cells = map(spread, (valid, folds, demo_valid, error, demo_error))
-            name = ", ".join(f"`{k}={v}`" for k, v in setting.items()) or "defaults"
-            lines.append(f"| {cls.__name__} | {name} | " + " | ".join(cells) + " |")
-            print(lines[-1], flush=True)
-    write_part(out, TITLE, RATES, lines)
-
-
 # -- the start ------------------------------------------------------------------------------------
 
 CANDIDATES = (1.0, 1.5, 2.0, 3.0)
 N_FOLDS = 4
-N_SEEDS = 40
 
 
 class Set(NamedTuple):
@@ -211,27 +125,6 @@ OWN = CrowdLayerClassifier.__name__
 """The classifier whose start is chosen; it alone is checked with DASC's protocol."""
 
 
-class Found(NamedTuple):
-    """Agreement with left-out annotations, and the number of classes never predicted for them."""
-
-    agreement: float
-    lost: int
-
-
-Scale = float | str
-"""An ``init_scale``: a number or "auto"."""
-
-Start = tuple[str, str, Scale]
-"""Set, classifier and ``init_scale``."""
-
-
-class Checked(NamedTuple):
-    """Test accuracy of one seed, and classes predicted for no training instance."""
-
-    accuracy: float
-    lost: tuple[str, ...]
-
-
 @cache
 def load(name: str) -> tuple[Any, AnnotationTable]:
     """Load the annotated instances of a set's training part."""
@@ -242,7 +135,7 @@ def load(name: str) -> tuple[Any, AnnotationTable]:
 
 def fitted(
     name: str,
-    init_scale: Scale,
+    init_scale: float | str,
     seed: int,
     X: Any,
     table: AnnotationTable,
@@ -255,246 +148,165 @@ def fitted(
         return model.fit(X, table)
 
 
-def measure(name: str, init_scale: float, repeat: int) -> Found:
-    """Predict every fold by a model that saw neither its features nor its annotations."""
-    X, table = load(name)
-    place = np.random.default_rng(repeat).permutation(len(table)) % N_FOLDS
-    predicted = np.empty(len(table), dtype=np.int64)
+# -- what is measured -----------------------------------------------------------------------------
+
+SETTING = {
+    ", ".join(f"`{k}={v}`" for k, v in each.items()) or "defaults": each for each in SETTINGS
+}
+N_SEEDS = 40
+
+
+def rates(method: str, setting: str, seed: int) -> Record:
+    """Accuracy where nothing is tested, and the error of the confusion matrices."""
+
+    def fit(X: Any, given: AnnotationTable) -> Any:
+        return METHODS[method](random_state=seed, **SETTING[setting]).fit(X, given)
+
+    found: Record = {}
+    for name, data in (("labelme", load_labelme()), ("demo", load_demo())):
+        model = fit(data.X_train, data.annotations)
+        found[f"{name}_valid"] = float(model.score(data.X_valid, data.y_valid))
+        found[f"{name}_error"] = confusion_error(model, data.annotations, data.y_train)
+    music = load_music()
+    folds = KFold(3, shuffle=True, random_state=seed).split(music.X_train)
+    scores = [
+        fit(music.X_train[train], music.annotations[train])
+        .score(music.X_train[rest], music.y_train[rest])
+        for train, rest in folds
+    ]  # fmt: skip
+    return found | {"music_folds": float(np.mean(scores))}
+
+
+def start(set: str, init_scale: float, repeat: int) -> Record:
+    """Predict every fold by a model that saw neither its features nor its annotations.
+
+    Agreement with left-out annotations, and the number of classes never predicted for them.
+    """
+    X, given = load(set)
+    place = np.random.default_rng(repeat).permutation(len(given)) % N_FOLDS
+    predicted = np.empty(len(given), dtype=np.int64)
     for k in range(N_FOLDS):
         kept, left = np.flatnonzero(place != k), np.flatnonzero(place == k)
-        seed = N_FOLDS * repeat + k
-        proba = fitted(name, init_scale, seed, X[kept], table[kept]).predict_proba(X[left])
-        predicted[left] = proba.argmax(axis=1)
-    counts = table.vote_counts()
-    agreement = (counts[np.arange(len(table)), predicted] / counts.sum(axis=1)).mean()
-    lost = np.setdiff1d(np.flatnonzero(table.mask_of_classes_seen()), predicted)
-    return Found(float(agreement), len(lost))
+        model = fitted(set, init_scale, N_FOLDS * repeat + k, X[kept], given[kept])
+        predicted[left] = model.predict_proba(X[left]).argmax(axis=1)
+    counts = given.vote_counts()
+    agreement = (counts[np.arange(len(given)), predicted] / counts.sum(axis=1)).mean()
+    lost = np.setdiff1d(np.flatnonzero(given.mask_of_classes_seen()), predicted)
+    return {"agreement": float(agreement), "lost": len(lost)}
 
 
-def check(name: str, method: str, init_scale: Scale, seed: int) -> Checked:
-    """Fit on the whole training part; CIFAR10-H draws another crowd with every seed."""
-    loader = SETS[name].load
+def check(set: str, method: str, init_scale: float | str, seed: int) -> Record:
+    """Test accuracy, and classes predicted for no training instance.
+
+    Trained on the whole training part; CIFAR10-H draws another crowd with every seed.
+    """
+    loader = SETS[set].load
     data = loader(random_state=seed) if isinstance(loader, partial) else loader()
-    table = data.annotations
-    model = fitted(name, init_scale, seed, data.X_train, table, LAYERS[method])
-    seen = np.asarray(table.classes)[table.mask_of_classes_seen()]
+    given = data.annotations
+    model = fitted(set, init_scale, seed, data.X_train, given, LAYERS[method])
+    seen = np.asarray(given.classes)[given.mask_of_classes_seen()]
     lost = np.setdiff1d(seen, model.predict(data.X_train))
     accuracy = float((model.predict(data.X_test) == data.y_test).mean())
-    return Checked(accuracy, tuple(lost.tolist()))
+    return {"accuracy": accuracy, "lost": lost.tolist()}
 
 
-def start_part(
-    found: dict[tuple[str, float], list[Found]], checked: dict[Start, list[Checked]]
-) -> list[str]:
-    """Return the lines of the part about the start, in Markdown."""
-    today = datetime.datetime.now(datetime.UTC).date()
-    return [
-        f"Made by `OMP_NUM_THREADS=1 python benchmarks/noise_layers.py start --jobs 2` on "
-        f"{today}, manyhands {manyhands.__version__} (the rows of other dates in the last table: "
-        "`start --check 3` or `auto`, and `--check` with `--method`). The matrices of "
-        "Crowd Layer, and both layers of CoNAL, start at `init_scale` times the identity. "
-        f"{N_FOLDS}-fold cross-validation over the annotated instances of the training parts: "
-        "a fold is left out with all its annotations, five times with new folds (twice on "
-        "large sets, once on the last). The columns use the library's defaults (10, 20 and 15 "
-        "epochs on Sentiment, Product and CIFAR-10N), the last two DASC's protocols. CIFAR10-H "
-        "is `make_long_tailed_cifar10h`. No gold label and no test part is looked at.",
-        "",
-        "### Agreement with left-out annotations, %",
-        "",
-        "Mean share of a left-out instance's annotations that equal the predicted class. The "
-        "mean is over the columns.",
-        "",
-        *_table(found, lambda runs: 100 * float(np.mean([f.agreement for f in runs])), "{:.2f}"),
-        "",
-        "### Classes lost",
-        "",
-        "Classes that have annotations and are predicted for no left-out instance: mean over "
-        "the repeats.",
-        "",
-        *_table(found, lambda runs: float(np.mean([f.lost for f in runs])), "{:.1f}"),
-        "",
-        f"### {N_SEEDS} seeds",
-        "",
-        "Trained on the whole training part. A class is lost if it has annotations and is "
-        "predicted for no training instance. Every seed of CIFAR10-H simulates a new crowd. "
-        "Test accuracy is mean ± sd in %; it chose nothing. Parameters that are not named have "
-        "their defaults of the date: until 2026-11-22 standardised features and 50 epochs, since "
-        "then what suits the data. LabelMe, DASC is DASC's protocol throughout. Where there are "
-        "fewer seeds, computing time ran out. For Crowd Layer, 3 was chosen because no seed lost a "
-        "class with the former defaults; with the present ones, some on CIFAR10-H do. `auto`, the "
-        "default, is 3 for Crowd Layer, also where CrowdInG starts from it, and 2 for CoNAL; it "
-        "fits those seeds again, from twice and from four times that.",
-        "",
-        "| set | classifier | init_scale | test accuracy | seeds that lose a class | lost (seeds) "
-        "| date |",
-        RULE,
-        *_checked_rows(checked),
-        "",
-    ]
+def measure(part: str = "seeds", **cell: Any) -> Record:
+    """Measure a cell of a part."""
+    return {"rates": rates, "start": start, "seeds": check}[part](**cell)
 
 
-RULE = "|---" * 7 + "|"
+def of_seeds() -> Iterator[Record]:
+    """Yield the 40 seeds: of Crowd Layer with four starts, of the others with the default."""
+    for method in LAYERS:
+        scales = [1.0, 2.0, 3.0, AUTO] if method == OWN else [AUTO]
+        for name, scale in product(CHECKED if method == OWN else CHECKED[:2], scales):
+            for seed in range(N_SEEDS):
+                yield {"set": name, "method": method, "init_scale": scale, "seed": seed}
 
 
-def with_rows(text: str, checked: dict[Start, list[Checked]]) -> str:
-    """Add the rows of further starts to a page that ends with the table of the 40 seeds."""
-    head, rule, old = text.rpartition(f"\n{RULE}\n")
-    added = _checked_rows(checked)
-    places = {_place(row) for row in added}
-    rows = [row for row in old.splitlines() if row and _place(row) not in places]
-    return "\n".join([head + rule.rstrip("\n"), *sorted([*rows, *added], key=_place), ""])
+# -- the page -------------------------------------------------------------------------------------
 
 
-def _place(row: str) -> tuple[int, int, float]:
-    """Place of a row in the table, by its set, classifier and start; "auto" comes last."""
-    name, method, scale = (cell.strip() for cell in row.split("|")[1:4])
-    value = float("inf") if scale == AUTO else float(scale)
-    return CHECKED.index(name), list(LAYERS).index(method), value
+def rates_page(records: list[Record]) -> dict[str, Any]:
+    """A row per method and setting."""
+    keys = ("labelme_valid", "music_folds", "demo_valid", "labelme_error", "demo_error")
+    rows = []
+    for method, setting in product(METHODS, SETTING):
+        own = where(records, method=method, setting=setting)
+        rows.append([method, setting, *(spread([r[k] for r in own], scale=100) for k in keys)])
+    heads = ["method", "setting", "LabelMe valid", "Music train folds", "demo valid"]
+    return {"rates": table([*heads, "LabelMe confusion error", "demo confusion error"], rows)}
 
 
-def _checked_rows(checked: dict[Start, list[Checked]]) -> list[str]:
-    return [_checked_row(start, runs) for start, runs in checked.items()]
+def start_page(records: list[Record]) -> dict[str, Any]:
+    """Agreement and classes lost, by candidate and set."""
+    found = {}
+    for key, form, scale in (("agreement", "{:.2f}", 100), ("lost", "{:.1f}", 1)):
+        rows = []
+        for candidate in CANDIDATES:
+            own = [
+                scale
+                * float(np.mean([r[key] for r in where(records, set=n, init_scale=candidate)]))
+                for n in SETS
+            ]
+            rows.append([f"{candidate:g}", *(form.format(v) for v in (*own, float(np.mean(own))))])
+        found[key] = table(["init_scale", *SETS, "mean"], rows)
+    return found
 
 
-def _table(
-    found: dict[tuple[str, float], list[Found]],
-    summary: Callable[[list[Found]], float],
-    form: str,
-) -> list[str]:
-    """Return a table of one figure per candidate and set, with the mean over the sets."""
-    lines = [f"| init_scale | {' | '.join(SETS)} | mean |", "|---" * (len(SETS) + 2) + "|"]
-    for scale in CANDIDATES:
-        own = [summary(found[name, scale]) for name in SETS]
-        cells = [form.format(value) for value in [*own, float(np.mean(own))]]
-        lines.append(f"| {scale:g} | {' | '.join(cells)} |")
-    return lines
+def seeds_page(records: list[Record]) -> dict[str, Any]:
+    """Accuracy and lost classes of every start."""
+    rows = []
+    for name, method, scale in product(CHECKED, LAYERS, (1.0, 2.0, 3.0, AUTO)):
+        runs = where(records, set=name, method=method, init_scale=scale)
+        if runs:
+            lost = [each for r in runs for each in r["lost"]]
+            named = (
+                ", ".join(f"{each} ({lost.count(each)})" for each in sorted(set(lost))) or "none"
+            )
+            losing = sum(bool(r["lost"]) for r in runs)
+            shown = scale if isinstance(scale, str) else f"{scale:g}"
+            right = spread([r["accuracy"] for r in runs], 2, scale=100)
+            date = max(r["date"] for r in runs)
+            rows.append([name, method, shown, right, f"{losing} of {len(runs)}", named, date])
+    heads = ["set", "classifier", "init_scale", "test accuracy", "seeds that lose a class"]
+    return {"seeds": table([*heads, "lost (seeds)", "date"], rows)}
 
 
-def _checked_row(start: Start, runs: list[Checked]) -> str:
-    name, method, scale = start
-    accuracy = 100 * np.array([run.accuracy for run in runs])
-    lost = [label for run in runs for label in run.lost]
-    named = ", ".join(f"{label} ({lost.count(label)})" for label in sorted(set(lost))) or "none"
-    losing = sum(bool(run.lost) for run in runs)
-    spread = f"{accuracy.mean():.2f} ± {accuracy.std(ddof=1):.2f}"
-    shown = scale if isinstance(scale, str) else f"{scale:g}"
-    return (
-        f"| {name} | {method} | {shown} | {spread} | {losing} of {len(runs)} | {named} | "
-        f"{datetime.date.today()} |"
-    )
+def page(records: list[Record]) -> dict[str, Any]:
+    """The parts that have records; the seeds only if all starts have them."""
+    found: dict[str, Any] = {}
+    for part, make in (("rates", rates_page), ("start", start_page)):
+        if own := where(records, part=part):
+            found |= make(own)
+    seeds = where(records, part=None)
+    if {(r["set"], r["method"], r["init_scale"]) for r in seeds} >= {
+        (cell["set"], cell["method"], cell["init_scale"]) for cell in of_seeds()
+    }:
+        found |= seeds_page(seeds)
+    return found
 
 
-def _measure(task: tuple[str, float, int]) -> Found:
-    return measure(*task)
-
-
-def _check(task: tuple[str, str, Scale, int]) -> Checked:
-    return check(*task)
-
-
-def _check_all(seeds: list[tuple[str, str, Scale, int]], jobs: int) -> dict[Start, list[Checked]]:
-    checked: dict[Start, list[Checked]] = {}
-    with ProcessPoolExecutor(jobs) as pool:
-        for (*start, _), one in zip(seeds, pool.map(_check, seeds), strict=True):
-            checked.setdefault((start[0], start[1], start[2]), []).append(one)
-            print(*start, one, flush=True)
-    return checked
-
-
-def _check_missing(
-    path: Path, seeds: list[tuple[str, str, Scale, int]], minutes: float
-) -> dict[Start, list[Checked]]:
-    """Check the seeds that a file of records lacks; return those of the starts asked for."""
-
-    def one(task: tuple[str, str, Scale, int]) -> dict[str, Any]:
-        cell = dict(zip(("set", "method", "init_scale", "seed"), task, strict=True))
-        return cell | {**_check(task)._asdict(), "date": str(datetime.date.today())}
-
-    planned = ((task, partial(one, task)) for task in seeds)
-    found = run_missing(path, planned, _task_of, minutes)
-    checked: dict[Start, list[Checked]] = {}
-    for record in found:
-        name, method, start, _ = task = _task_of(record)
-        if task in seeds:
-            own = checked.setdefault((name, method, start), [])
-            own.append(Checked(record["accuracy"], tuple(record["lost"])))
-    return checked
-
-
-def _task_of(record: dict[str, Any]) -> tuple[str, str, Scale, int]:
-    return record["set"], record["method"], record["init_scale"], record["seed"]
-
-
-def write_start(
-    out: Path,
-    jobs: int,
-    start: Scale | None,
-    method: str,
-    only: str | None,
-    seeds: range,
-    records: Path | None,
-    minutes: float,
-) -> None:
-    """Measure everything and replace the part of the page, or add the 40 seeds of one start."""
-    if start is not None:
-        names = CHECKED if method == OWN else CHECKED[:2]
-        names = names if only is None else (only,)
-        runs = [(name, method, start, seed) for seed in seeds for name in names]
-        if records is None:
-            checked = _check_all(runs, jobs)
-        else:
-            checked = _check_missing(records, runs, minutes)
-        write_atomically(out, with_rows(out.read_text(encoding="utf-8"), checked))
-        return
-    tried = [(n, s, k) for n in SETS for s in CANDIDATES for k in range(SETS[n].repeats)]
-    runs = list(product(CHECKED, [OWN], [1.0, 2.0, 3.0, AUTO], seeds))
-    found: dict[tuple[str, float], list[Found]] = {}
-    with ProcessPoolExecutor(jobs) as pool:
-        for (name, scale, _), run in zip(tried, pool.map(_measure, tried), strict=True):
-            found.setdefault((name, scale), []).append(run)
-    write_part(out, TITLE, START, start_part(found, _check_all(runs, jobs)))
-
-
-def _scale(given: str) -> Scale:
-    return AUTO if given == AUTO else float(given)
-
-
-def main() -> None:
-    """Run one part and write it to the page."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=["rates", "start"])
-    parser.add_argument("--out", type=Path, default=OUT)
-    parser.add_argument("--seeds", type=int, default=5, help="of the rates")
-    parser.add_argument(
-        "--method",
-        choices=sorted(METHODS | LAYERS),
-        help="run the rates of this method alone, or check its start",
-    )
-    parser.add_argument("--jobs", type=int, default=1, help="processes, of the start")
-    parser.add_argument("--check", type=_scale, help="add the seeds of this start alone")
-    parser.add_argument("--set", choices=CHECKED, help="check the start on this set alone")
-    parser.add_argument("--records", type=Path, help="with --check: one line of JSON per seed")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="start no seed later")
-    parser.add_argument("--n-seeds", type=int, default=N_SEEDS, help="of the start")
-    arguments = parser.parse_args()
-    if arguments.check is not None and not arguments.out.exists():
-        parser.error(f"--check adds rows to a page, and there is none at {arguments.out}")
-    if arguments.part == "rates":
-        write_rates(arguments.out, arguments.seeds, arguments.method)
-    else:
-        method = arguments.method or OWN
-        seeds = range(arguments.n_seeds)
-        write_start(
-            arguments.out,
-            arguments.jobs,
-            arguments.check,
-            method,
-            arguments.set,
-            seeds,
-            arguments.records,
-            arguments.minutes,
-        )
+STUDY = Study(
+    __file__,
+    {
+        "rates": lambda: (
+            {"part": "rates", "method": method, "setting": setting, "seed": seed}
+            for method, setting, seed in product(METHODS, SETTING, range(1, 6))
+        ),
+        "start": lambda: (
+            {"part": "start", "set": name, "init_scale": scale, "repeat": repeat}
+            for name in SETS
+            for scale in CANDIDATES
+            for repeat in range(SETS[name].repeats)
+        ),
+        "seeds": of_seeds,
+    },
+    measure,
+    page,
+    data=lambda cell: [cell.get("set", "labelme").lower().split(",")[0].replace("-", "")],
+)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()
