@@ -164,6 +164,24 @@ def test_a_column_beside_others_that_are_called_alike_is_asked_about(names, patt
     assert AnnotationTable.from_matrix(more, annotators=list(more)).n_annotators == more.shape[1]
 
 
+def test_a_column_called_y_is_asked_about_unless_it_is_one_letter_of_many():
+    wide = WIDE.set_axis(list("abcde"), axis=1)
+    for names in ("abcde", ["Anna", "Bo", "Cy", "Di", "Ed"]):
+        more = wide.set_axis(list(names), axis=1).assign(y=VOTES[:, 0])
+        with pytest.raises(AnnotationError, match=r"'y' could be annotators like .* gold labels"):
+            AnnotationTable.from_matrix(more)
+    letters = wide.assign(y=VOTES[:, 0])[["a", "b", "y"]].rename(columns={"a": "x", "b": "z"})
+    assert AnnotationTable.from_matrix(letters).n_annotators == 3
+    assert AnnotationTable.from_matrix(wide.assign(y=1), annotators="a,b,y").n_annotators == 3
+
+
+def test_a_frame_of_ticked_options_is_refused_unless_the_classes_are_named():
+    ticks = pd.DataFrame({"sport": ["x", None, "x"], "music": [None, "x", "x"]}, index=[3, 4, 5])
+    with pytest.raises(AnnotationError, match="A: 'sport', 'music' hold 'x' or nothing"):
+        AnnotationTable.from_matrix(ticks)
+    assert AnnotationTable.from_matrix(ticks, classes=["x", "o"]).n_annotations == 4
+
+
 def test_columns_of_several_levels_are_refused_with_one_of_them():
     levels = WIDE.set_axis(pd.MultiIndex.from_product([["label"], WIDE.columns]), axis=1)
     with pytest.raises(AnnotationError, match=r"2 levels, such as .*A\['label'\]"):

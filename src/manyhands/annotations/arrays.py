@@ -45,8 +45,11 @@ from manyhands.annotations.passes import check_marks, pass_kinds, read_marks
 from manyhands.annotations.scales import Scale, check_scale, read_classes, read_scale
 from manyhands.annotations.wide import (
     ANNOTATOR_WORDS,
+    HEAD,
     annotators_of_frame,
+    cells_of_frame,
     counts_of_frame,
+    ticked_options,
     words_of_total,
 )
 from manyhands.exceptions import AnnotationError, NoGoldError, warn_caller
@@ -119,6 +122,8 @@ def from_matrix(
         raise AnnotationError(f"A is a list of dicts, not a matrix; give {mend}")
     given_A, are_named = A, instances is not None
     A, annotators = annotators_of_frame(A, annotators)
+    if classes is None:
+        _refuse_ticks(A)
     A, instances, annotators = read_wide(A, instances, annotators)
     A = as_values(A)
     if A.ndim != 2:
@@ -171,6 +176,15 @@ def from_matrix(
         scale=scale or "nominal",
         class_order=order,
     )
+
+
+def _refuse_ticks(A: Any) -> None:
+    """Refuse a frame whose columns hold ticks of options, beside empty cells."""
+    frame = as_frame(A)
+    if frame is None or not ticked_options(cells_of_frame(frame, HEAD)):
+        return
+    if ticks := ticked_options(cells_of_frame(frame)):
+        raise AnnotationError(f"A: {ticks}, or name all classes in classes=")
 
 
 def _refuse_sparse(values: Any, argument: str, mend: str) -> None:

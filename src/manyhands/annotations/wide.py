@@ -208,6 +208,9 @@ def _families_of(names: tuple[str, ...]) -> list[_Family]:
     for name in names:
         for pattern, part in _patterns(name):
             found.setdefault(pattern, {})[part] = name
+    letters = found.get("*", {})
+    for name in [name for name in letters if _may_be_truth(name, letters)]:
+        del letters[name]
     families = [_Family(*pair) for pair in found.items() if len(pair[1]) > 1]
     taken: set[str] = set()
     kept = []
@@ -589,6 +592,7 @@ def _is_plainly_other(name: str, heads: Cells) -> bool:
     is_called = bool(kind_of(name)) or (
         _is_called_label(name) and not all(map(_is_called_label, others))
     )
+    is_called = is_called or (bool(others) and _may_be_truth(name, others))
     return alone or (is_called and not _in_family(name, list(heads)))
 
 
@@ -667,6 +671,12 @@ def not_counted(names: Sequence[str]) -> dict[str, str]:
 
 def _is_called_label(name: str) -> bool:
     return bool(set(words_of(name)) & LABEL_WORDS)
+
+
+def _may_be_truth(name: str, others: Iterable[str]) -> bool:
+    """Whether a column is called y, as true labels often are, and not as one letter of many."""
+    beside = {other.casefold() for other in others}
+    return name.strip().casefold() == "y" and not beside & {"x", "z"}
 
 
 def _with_columns(A: Any, columns: Mapping[str, Any], kept: Sequence[str | None]) -> Any:
@@ -1299,6 +1309,13 @@ class _Judged:
             raise self.unclear(
                 f"{_listed(called)} could be annotators like {_listed(people)}, or the labels "
                 "decided for the items",
+                people,
+            )
+        if true := [name for name in group if _may_be_truth(name, group)]:
+            people = [name for name in group if name not in true]
+            raise self.unclear(
+                f"{_listed(true)} could be annotators like {_listed(people)}, or something else, "
+                "as gold labels are",
                 people,
             )
         few = _listed(sorted(self.vocabulary(group)))
