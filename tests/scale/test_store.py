@@ -687,3 +687,23 @@ def test_commands_take_a_store_in_place_of_a_table(tmp_path):
         result = run(*command)
         assert result.exit_code == 3
         assert says in result.stderr
+
+
+@pytest.mark.parametrize("memory", [2**30, 2_000])
+def test_names_are_read_as_in_a_table_and_two_spellings_are_told(memory, tmp_path, caplog):
+    people = ("Anna", "anna", "Bo")
+    kept = [f"t{k}{' ' if k % 3 == 0 and who == 'Bo' else ''},{who},{k % 2}\n"
+            for k in range(40) for who in (*people, "Cy " if k % 2 else "Cy")]  # fmt: skip
+    path = tmp_path / "a.csv"
+    path.write_text("task,worker,label\n" + "".join(kept))
+    with pytest.warns(UserWarning, match="differ only in case, spaces or form: 'Anna'"):
+        table = read_annotations(path)
+    caplog.set_level("INFO", logger="manyhands")
+    with pytest.warns(UserWarning, match="differ only in case, spaces or form: 'Anna'"):
+        store = ingest(path, tmp_path / "store", memory=memory)
+    assert store.annotators.tolist() == table.annotators.tolist() == ["Anna", "Bo", "Cy", "anna"]
+    assert store.instances.tolist() == table.instances.tolist()
+    assert store.n_annotations == table.n_annotations == len(kept)
+    assert (store.annotations_per_annotator() == table.annotations_per_annotator()).all()
+    assert "values of the column 'task' are left out" in caplog.text
+    assert "values of the column 'worker' are left out, such as 'Cy '" in caplog.text

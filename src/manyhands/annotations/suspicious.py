@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -229,7 +229,14 @@ def _warn_of_spellings(counts: Counts, argument: str) -> None:
         )
 
 
-def warn_of_alike(ids: AnyArray, codes: IntArray, argument: str, what: str) -> None:
+def warn_of_alike(
+    ids: AnyArray,
+    codes: IntArray,
+    argument: str,
+    what: str,
+    *,
+    counts: Sequence[int] | None = None,
+) -> None:
     """Warn about ids that differ only in case, spaces or Unicode form.
 
     Parameters
@@ -241,6 +248,8 @@ def warn_of_alike(ids: AnyArray, codes: IntArray, argument: str, what: str) -> N
         Where they stand, for the message.
     what : str
         What they name, such as "annotators".
+    counts : sequence of int of length n, optional
+        Number of rows of each id, in place of ``codes``.
     """
     if ids.dtype.kind not in "UT":
         return
@@ -250,7 +259,8 @@ def warn_of_alike(ids: AnyArray, codes: IntArray, argument: str, what: str) -> N
     alike = [group for group in spellings.values() if len(group) > 1]
     if not alike:
         return
-    counts = np.bincount(codes, minlength=len(ids)).tolist()
+    if counts is None:
+        counts = np.bincount(codes, minlength=len(ids)).tolist()
     groups = [_listed({ids[code].item(): counts[code] for code in group}) for group in alike]
     more = f" and {len(groups) - SHOWN} more groups" if len(groups) > SHOWN else ""
     warn_caller(

@@ -113,7 +113,7 @@ def with_trimmed(frame: Frame, names: Iterable[str], path: Path) -> Frame:
             cells, spaced = trimmed(frame[name].to_list())
             if spaced:
                 frame = with_column(frame, name, np.array(cells, dtype=object))
-                _LOG.info("%s: %s", path.name, spaces_left_out(spaced, name))
+                _LOG.info("%s: %s", path.name, spaces_left_out(len(spaced), spaced[0], name))
     return frame
 
 
@@ -135,10 +135,10 @@ def trimmed(cells: Sequence[Any]) -> tuple[list[Any], list[str]]:
     return ([meant.get(cell, cell) for cell in cells] if spaced else list(cells)), spaced
 
 
-def spaces_left_out(spaced: Sequence[str], name: str) -> str:
+def spaces_left_out(n: int, example: str, name: str) -> str:
     """Say that ids had spaces around them."""
-    values = "1 value" if len(spaced) == 1 else f"{len(spaced):,} values"
-    return f"the spaces around {values} of the column {name!r} are left out, such as {spaced[0]!r}"
+    values = "1 value" if n == 1 else f"{n:,} values"
+    return f"the spaces around {values} of the column {name!r} are left out, such as {example!r}"
 
 
 def canonical(text: AnyArray, *, floats: bool = False) -> AnyArray:

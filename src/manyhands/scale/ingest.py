@@ -10,6 +10,7 @@ Runs and parts that are complete are not done again if the process is killed and
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 from bisect import bisect_left
@@ -27,10 +28,11 @@ from manyhands.annotations.columns import Columns
 from manyhands.annotations.duplicates import Duplicates, ages_of, without_duplicates
 from manyhands.annotations.ids import in_natural_order
 from manyhands.annotations.scales import Scale, read_scale
+from manyhands.annotations.suspicious import warn_of_alike
 from manyhands.exceptions import AnnotationError, WriteError, raise_missing_extra, warn_caller
 from manyhands.files import explain, write_atomically
 from manyhands.io.annotations import is_plain, read_annotations
-from manyhands.io.columns import canonical
+from manyhands.io.columns import canonical, spaces_left_out, trimmed
 from manyhands.io.files import PathLike, existing_file
 from manyhands.io.label_values import Spellings
 from manyhands.io.long_tables import table_of_frame
@@ -42,6 +44,8 @@ from manyhands.scale.sorted_runs import PLAN, Progress, Runs, keys_of, sorted_id
 from manyhands.scale.store import AnnotationStore, upload_store
 from manyhands.scale.store_writer import SHARD_ANNOTATIONS, StoreWriter, is_store, shards_of
 from manyhands.typing import AnyArray, IntArray
+
+_LOG = logging.getLogger("manyhands")
 
 MEMORY = 2**30
 """Bytes of memory that an ingest may use, about."""
@@ -234,6 +238,7 @@ class _Merge:
         kinds = [{run["kinds"][column] for run in self.work.runs} for column in range(3)]
         self.is_text = "text" in kinds[0] or len({*kinds[0]} - {"number"}) > 0
         self._make_text()
+        self._trim_ids()
         self.annotators, self.annotator_of = self._annotators(kinds[1])
         self.classes, self.class_of = self._classes(kinds[2])
         widths = [run["width"] for run in self.work.runs]
@@ -271,15 +276,68 @@ class _Merge:
             meta["width"], meta["kinds"][0] = ids.dtype.itemsize, "text"
             self.work.write_run(number, {"ids": ids, "start": start, **moved}, meta)
 
+    def _trim_ids(self) -> None:
+        """Rewrite runs with spaces around ids that also occur without, in any run."""
+        spaced = [number for number, run in enumerate(self.work.runs) if run["spaced"]]
+        odd = {
+            text: text.strip()
+            for number in spaced
+            for text in self.work.array(number, "ids").tolist()
+            if text != text.strip()
+        }
+        bare = np.array(list({*odd.values()}))
+        within = [run["spaces"] for run in self.work.runs if run["spaces"]]
+        n, first = sum(rows for rows, _ in within), next((text for _, text in within), "")
+        known: set[str] = set()
+        for number in range(len(self.work.runs) if odd else 0):
+            known.update(bare[np.isin(bare, self.work.array(number, "ids"))].tolist())
+        for number in spaced:
+            names = ("ids", "start", *self.work.row_columns)
+            arrays = {name: np.asarray(self.work.array(number, name)) for name in names}
+            given = np.diff(arrays["start"])
+            texts = arrays["ids"].tolist()
+            meant = [odd[t] if odd.get(t) in known else t for t in texts]
+            if meant == texts:
+                continue
+            changed = [new != old for new, old in zip(meant, texts, strict=True)]
+            n, first = n + int(given[changed].sum()), first or texts[changed.index(True)]
+            ids, codes = self._merged_ids(np.array(meant))
+            instance = np.repeat(codes, given)
+            rows = np.argsort(instance, kind="stable")
+            start = np.concatenate([[0], np.cumsum(np.bincount(instance, minlength=len(ids)))])
+            moved = {name: arrays[name][rows] for name in self.work.row_columns}
+            meta = self.work.runs[number] | {"width": ids.dtype.itemsize}
+            self.work.runs[number] = meta
+            self.work.write_run(number, {"ids": ids, "start": start, **moved}, meta)
+        if n:
+            self._note_spaces(n, first, "task")
+
+    def _note_spaces(self, n: int, example: str, column: str) -> None:
+        name, path = self.work.columns[column], self.work.files[0]
+        shown = name if isinstance(name, str) else ",".join(name)
+        _LOG.info("%s: %s", path.name, spaces_left_out(n, example, shown))
+
     def _annotators(self, kinds: set[str]) -> tuple[AnyArray, IntArray]:
         """Annotators in natural order, and the code of each provisional code."""
-        values = np.array(list(self.work.workers))
+        names = list(self.work.workers)
+        counts = np.zeros(len(names), dtype=np.int64)
+        for number in range(len(self.work.runs)):
+            rows = np.asarray(self.work.array(number, "worker"))
+            counts += np.bincount(rows, minlength=len(names))
+        meant, spaced = trimmed(names)
+        if spaced:
+            n = sum(counts[code] for name, code in self.work.workers.items() if name in spaced)
+            self._note_spaces(int(n), spaced[0], "worker")
+        values = np.array(meant)
         if kinds == {"number"}:
             values = values.astype(np.int64)
         elif "text" not in kinds:
             values = canonical(values)
         ids, found = np.unique(values, return_inverse=True)
         codes, ids = in_natural_order(np.asarray(found), ids)
+        n_rows = np.bincount(codes, counts, minlength=len(ids)).astype(np.int64)
+        argument = f"column {self.work.columns['worker']!r}"
+        warn_of_alike(ids, np.arange(len(ids)), argument, "annotators", counts=n_rows.tolist())
         return ids, codes
 
     def _classes(self, kinds: set[str]) -> tuple[AnyArray, IntArray]:

@@ -20,6 +20,7 @@ from manyhands._version import __version__
 from manyhands.annotations.ids import natural_keys
 from manyhands.exceptions import AnnotationError
 from manyhands.files import write_atomically
+from manyhands.io.columns import trimmed
 from manyhands.io.files import naming
 from manyhands.io.sheets import UNSTATED, Stated
 from manyhands.scale.chunks import Chunk, chunks_of
@@ -141,10 +142,11 @@ class Runs:
         """Sort a chunk and write it; return what later phases need to know of it."""
         workers, new_workers = _coded(chunk.workers, self.workers)
         labels, new_labels = _coded(chunk.labels, self.labels)
-        ids, order = sorted_ids(chunk.tasks)
+        tasks, task, spaces = _without_spaces(chunk.tasks, chunk.task)
+        ids, order = sorted_ids(tasks)
         rank = np.empty(len(order), dtype=np.int64)
         rank[order] = np.arange(len(order))
-        instance = rank[chunk.task]
+        instance = rank[task]
         by_instance = np.argsort(instance, kind="stable")
         start = np.concatenate([[0], np.cumsum(np.bincount(instance, minlength=len(ids)))])
         label = np.where(chunk.label < 0, -1, labels[chunk.label]) if len(labels) else chunk.label
@@ -162,6 +164,8 @@ class Runs:
             "rows": len(chunk.task),
             "kinds": [chunk.kinds[name] for name in ("task", "worker", "label")],
             "width": ids.dtype.itemsize,
+            "spaces": spaces,
+            "spaced": ids.dtype.kind == "U" and any(t != t.strip() for t in ids.tolist()),
             "workers": new_workers,
             "labels": new_labels,
         }
@@ -200,6 +204,24 @@ def _coded(values: list[str], vocabulary: dict[str, int]) -> tuple[IntArray, lis
     codes = {value: len(vocabulary) + i for i, value in enumerate(new)}
     found = [codes[v] if v in codes else vocabulary[v] for v in values]
     return np.array(found, dtype=np.int64), new
+
+
+def _without_spaces(tasks: AnyArray, task: IntArray) -> tuple[AnyArray, IntArray, list[Any]]:
+    """Remove spaces around ids of a chunk that also occur in it without.
+
+    Returns
+    -------
+    tasks, task : arrays
+        Distinct ids, and the id of each row.
+    spaces : list
+        Number of rows with such an id, and one of these ids; empty if there is none.
+    """
+    meant, spaced = trimmed(tasks.tolist()) if tasks.dtype.kind == "U" else ([], [])
+    if not spaced:
+        return tasks, task, []
+    ids, codes = np.unique(np.array(meant), return_inverse=True)
+    n = int(np.isin(tasks, spaced)[task].sum())
+    return ids, codes[task], [n, spaced[0]]
 
 
 def sorted_ids(tasks: AnyArray) -> tuple[AnyArray, IntArray]:

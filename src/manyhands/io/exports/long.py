@@ -51,7 +51,7 @@ def read_long(document: Document, into: Gathered, asked: Asked) -> None:
         for name in (*keys, worker):
             cells, spaced = trimmed([row.get(name) for _, row in document.records])
             if spaced:
-                into.note(spaces_left_out(spaced, name))
+                into.note(spaces_left_out(len(spaced), spaced[0], name))
                 for (_, row), cell in zip(document.records, cells, strict=True):
                     row[name] = cell
     question = None if "question" in (*keys, worker) else _question_of(document)
