@@ -339,6 +339,7 @@ def annotators(known, spam):
         log_known=np.log(known)[:, None],
         log_spam=np.log(spam),
         log_prior=0.0,
+        classes=np.ones(spam.shape[1]),
     )
 
 

@@ -85,7 +85,7 @@ def test_workers_alone_read_the_shards_of_glad(client, table, store, tmp_path, m
     expected = clone(model).fit(table, gold=gold)
     monkeypatch.setattr(shard_jobs.ClusterEngine, "__iter__", refuse)
     with monkeypatch.context() as patch:
-        patch.setattr(glad.RemoteModel, "information", interrupt_second())
+        patch.setattr(glad.RemoteSteps, "information", interrupt_second())
         with pytest.raises(KeyboardInterrupt):
             clone(model).fit(store, gold=gold, engine=client, checkpoint=tmp_path / "run")
     found = model.fit(store, gold=gold, engine=client, checkpoint=tmp_path / "run")
@@ -95,7 +95,7 @@ def test_workers_alone_read_the_shards_of_glad(client, table, store, tmp_path, m
 
 
 def interrupt_second():
-    calls, plain = [], glad.RemoteModel.information
+    calls, plain = [], glad.RemoteSteps.information
 
     def information(self, theta):
         calls.append(theta)

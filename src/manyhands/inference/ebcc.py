@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,11 @@ from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator
 from manyhands.inference.confusions import EMCounts, e_step, expect_and_count, total_em_counts
-from manyhands.inference.em import best_run
+from manyhands.inference.em import EMResult, Model, best_run, run_em
 from manyhands.inference.ibcc import confusion_prior
 from manyhands.inference.probability import (
     dirichlet_divergence,
     expected_log,
-    has_settled,
     normalise_rows,
 )
 from manyhands.inference.votes import (
@@ -172,23 +171,24 @@ class EBCC(BaseAggregator):
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
         self._check_size(votes)
         shards = self._shards(votes)
-        prior = self._prior(votes)
+        model = EBCCModel(shards, self._prior(votes))
+        enough = self.tol * sum(shard.total_weight for shard in shards)
         codes = annotator_codes(votes.answers, start)
         bounds: list[float] = []
 
-        def runs() -> Iterator[EBCCRun]:
+        def runs() -> Iterator[EMResult[Dirichlets, None]]:
             for _ in range(self.n_restarts):
                 waves = draw_waves(self.n_subtypes, rng)
                 split = partial(random_split, codes=codes, waves=waves)
-                run = self._run(shards, total_em_counts(shards, start, split), prior)
+                run = self._run(model, total_em_counts(shards, start, split), enough)
                 bounds.append(run.history[-1])
                 yield run
 
         posterior = np.empty_like(start)
-        best = best_run(runs(), lambda run: _fill(posterior, shards, run.dirichlets), votes)
+        best = best_run(runs(), lambda run: _fill(posterior, shards, run.parameters), votes)
         self._set_attributes(best, votes.n_classes)
         self.restart_bounds_ = np.array(bounds)
-        self.posterior_ = _fill(posterior, shards, best.dirichlets)
+        self.posterior_ = _fill(posterior, shards, best.parameters)
 
     def _check_size(self, votes: Votes) -> None:
         """Refuse tables whose confusion matrices would not fit into memory."""
@@ -200,28 +200,19 @@ class EBCC(BaseAggregator):
                 "responses; lower n_subtypes, or use IBCC or OneCoinDawidSkene"
             )
 
-    def _run(self, shards: list[Votes], counts: EMCounts, prior: Dirichlets) -> EBCCRun:
+    def _run(self, model: EBCCModel, counts: EMCounts, enough: float) -> EMResult[Dirichlets, None]:
         """Update the Dirichlets and the posterior in turn until the lower bound settles."""
-        enough = self.tol * sum(shard.total_weight for shard in shards)
-        history: list[float] = []
-        for _ in range(self.max_iter):
-            dirichlets = prior.updated(counts)
-            logs = dirichlets.expected_logs()
-            counts = sum_over_shards(expect_and_count, shards, logs.state_prior, logs.confusion)
-            history.append(counts.log_likelihood - dirichlets.divergence(prior, logs))
-            if has_settled(history, enough):
-                break
-        return EBCCRun(dirichlets, history)
+        first = partial(model.prior.updated, counts)
+        return run_em(model, first, max_iter=self.max_iter, enough=enough).slim
 
-    def _set_attributes(self, run: EBCCRun, n_classes: int) -> None:
-        self._dirichlets = run.dirichlets
-        self.class_prior_ = normalise_rows(run.dirichlets.classes)
-        self.subtype_weight_ = normalise_rows(run.dirichlets.subtypes)
+    def _set_attributes(self, run: EMResult[Dirichlets, None], n_classes: int) -> None:
+        self._dirichlets = run.parameters
+        self.class_prior_ = normalise_rows(run.parameters.classes)
+        self.subtype_weight_ = normalise_rows(run.parameters.subtypes)
         responses = np.einsum("cm,rcmk->rck", self.subtype_weight_, self._subtype_responses())
         self.confusion_ = normalise_rows(responses[:, :, :n_classes])
         self.abstention_ = responses[:, :, n_classes:].sum(axis=2)
-        self.log_likelihood_ = np.array(run.history)
-        self.n_iter_ = len(run.history)
+        self._set_history(run.history)
 
     @property
     def subtype_confusion_(self) -> FloatArray:
@@ -280,6 +271,7 @@ class Dirichlets:
             self.confusion + counts.confusion,
         )
 
+    @cached_property
     def expected_logs(self) -> Dirichlets:
         """Expected log probabilities, in the same shapes."""
         return Dirichlets(*map(expected_log, (self.classes, self.subtypes, self.confusion)))
@@ -299,16 +291,36 @@ class Dirichlets:
 
 
 @dataclass(frozen=True, eq=False)
-class EBCCRun:
-    """Result of one restart, and its lower bound after each iteration."""
+class EBCCModel(Model[Dirichlets, EMCounts]):
+    """The model on the votes of one fit: an E-step with expected logarithms.
 
-    dirichlets: Dirichlets
-    history: list[float]
+    Attributes
+    ----------
+    shards : list of Votes
+    prior : Dirichlets
+    """
+
+    shards: list[Votes]
+    prior: Dirichlets
+
+    def expect(self, parameters: Dirichlets) -> EMCounts:
+        """See `Model.expect`."""
+        logs = parameters.expected_logs
+        return sum_over_shards(expect_and_count, self.shards, logs.state_prior, logs.confusion)
+
+    def objective(self, counts: EMCounts, parameters: Dirichlets) -> float:
+        """Lower bound on the evidence."""
+        divergence = parameters.divergence(self.prior, parameters.expected_logs)
+        return counts.log_likelihood - divergence
+
+    def maximise(self, counts: EMCounts, parameters: Dirichlets) -> Dirichlets:
+        """See `Model.maximise`."""
+        return self.prior.updated(counts)
 
 
 def _fill(out: FloatArray, shards: list[Votes], dirichlets: Dirichlets) -> FloatArray:
     """Write the posterior of each instance into ``out``."""
-    logs, class_prior = dirichlets.expected_logs(), normalise_rows(dirichlets.classes)
+    logs, class_prior = dirichlets.expected_logs, normalise_rows(dirichlets.classes)
 
     def rows(shard: Votes) -> FloatArray:
         states, _ = e_step(shard, logs.state_prior, logs.confusion)

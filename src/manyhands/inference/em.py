@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -90,6 +90,12 @@ class EMResult(Generic[P, C]):
     counts: C
     history: list[float]
 
+    @property
+    def slim(self) -> EMResult[P, Any]:
+        """The result without counts, and without what its parameters have cached, to be kept."""
+        parameters: Any = self.parameters
+        return EMResult(replace(parameters), None, self.history)
+
 
 def run_em(
     model: Model[P, C],
@@ -147,7 +153,8 @@ def run_em(
             objective = model.objective(counts, trial)
         parameters = trial
         history.append(objective)
-        state = {field.name: getattr(parameters, field.name) for field in fields(parameters)}
+        named = [field.name for field in fields(parameters)]  # type: ignore[arg-type]
+        state = {name: getattr(parameters, name) for name in named}
         checkpoint.save(stage, step=step, history=history, **state)
     return EMResult(parameters, counts, history)
 

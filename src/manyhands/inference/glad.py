@@ -16,8 +16,10 @@ from scipy.optimize import minimize
 from sklearn.utils._param_validation import StrOptions
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, known_prior
+from manyhands.inference.checkpoints import NO_CHECKPOINT, FitCheckpoint
 from manyhands.inference.confusions import normalise_joint
 from manyhands.inference.dependence import DEPENDENCE, exponents
+from manyhands.inference.em import EMResult, Model, run_em
 from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.probability import has_settled, log_prior, normalise_rows
 from manyhands.inference.votes import (
@@ -141,55 +143,120 @@ class GLAD(BaseAggregator):
 
     def _infer(self, votes: AllVotes, start: Any, rng: np.random.RandomState) -> None:
         self._measure_dependence(votes, start)
-        is_remote = getattr(votes, "engine", None) is not None
-        model = RemoteModel(votes) if is_remote else Model(votes)
+        steps = (RemoteSteps if getattr(votes, "engine", None) is not None else Steps)(votes)
         theta = np.full(votes.n_annotators + votes.n_instances, PRIOR_MEAN)
         estimated = self.class_prior == "estimated"
         prior = known_prior(votes, start) if estimated else uniform_prior(votes)
-        theta, prior, history = self._em(model, theta, prior, model.p_correct(start))
-        self.posterior_ = model.posterior(theta, prior, self._rho)
-        self.class_prior_ = prior
+        begin = GLADParameters(theta, prior)
+        p_correct = steps.p_correct(start)
+        model = GLADModel(steps, learns_prior=estimated)
+        found = self._run(model, begin, p_correct, votes.checkpoint)
+        theta, self.class_prior_ = found.parameters.theta, found.parameters.prior
+        if estimated and not has_settled(found.history, self.tol * steps.total_weight):
+            self.class_prior_ = found.counts.classes  # Newer than those of the last E-step.
+        self.posterior_ = steps.posterior(theta, self.class_prior_, self._rho)
         self.ability_ = theta[: votes.n_annotators]
         self.difficulty_ = 1.0 / beta_of(theta[votes.n_annotators :])
-        self.log_likelihood_ = np.array(history)
-        self.n_iter_ = len(history)
+        self._set_history(found.history)
 
     def _posterior(self, votes: Votes) -> FloatArray:
-        model = Model(votes, annotators_known=True)
+        model = GLADModel(Steps(votes, annotators_known=True), learns_prior=False)
         theta = np.concatenate([self.ability_, np.full(votes.n_instances, PRIOR_MEAN)])
-        p_correct, _, _ = model.e_step(theta, self.class_prior_)
-        theta, prior, _ = self._em(model, theta, self.class_prior_, p_correct)
-        return model.posterior(theta, prior, self._rho)
+        begin = GLADParameters(theta, self.class_prior_)
+        p_correct = model.expect(begin).p_correct
+        found = self._run(model, begin, p_correct).parameters
+        return model.steps.posterior(found.theta, found.prior, self._rho)
 
-    @property
-    def _rho(self) -> float | None:
-        return None if self.dependence == 0 else self.dependence_
+    def _run(
+        self,
+        model: GLADModel,
+        begin: GLADParameters,
+        p_correct: Any,
+        checkpoint: FitCheckpoint = NO_CHECKPOINT,
+    ) -> EMResult[GLADParameters, GLADExpected]:
+        """EM from parameters, and from probabilities that the annotations are correct."""
 
-    def _em(
-        self, model: Model, theta: FloatArray, prior: FloatArray, p_correct: Any
-    ) -> tuple[FloatArray, FloatArray, list[float]]:
-        """Alternate M- and E-steps; return parameters, class prior and history of the objective."""
-        learn_prior = self.class_prior == "estimated" and not model.annotators_known
-        checkpoint, history = model.votes.checkpoint, list[float]()
-        saved = checkpoint.load("iterations")
-        if saved is not None:
-            theta, prior, history = saved["theta"], saved["prior"], saved["history"].tolist()
-            p_correct, shares, _ = model.e_step(theta, prior)
-            prior = shares if learn_prior else prior
-        while True:
-            theta = model.m_step(theta, p_correct, M_STEP if history else FIRST_M_STEP)
-            p_correct, shares, log_likelihood = model.e_step(theta, prior)
-            history.append(log_likelihood)
-            if has_settled(history, self.tol * model.total_weight):
-                break
-            used, prior = prior, shares if learn_prior else prior
-            if len(history) == self.max_iter:
-                break
-            checkpoint.save("iterations", theta=theta, prior=used, history=history)
-        return theta, prior, history
+        def first() -> GLADParameters:
+            theta = model.steps.m_step(begin.theta, p_correct, FIRST_M_STEP)
+            return GLADParameters(theta, begin.prior)
+
+        return run_em(
+            model,
+            first,
+            max_iter=self.max_iter,
+            enough=self.tol * model.steps.total_weight,
+            checkpoint=checkpoint,
+        )
 
 
-class Model:
+@dataclass(frozen=True)
+class GLADParameters:
+    """Parameters of the model.
+
+    Attributes
+    ----------
+    theta : array of shape (R + n,)
+        Abilities of the annotators, then the instances' log beta.
+    prior : array of shape (C,)
+        Shares of the classes.
+    """
+
+    theta: FloatArray
+    prior: FloatArray
+
+
+@dataclass(frozen=True)
+class GLADExpected:
+    """What the E-step finds.
+
+    Attributes
+    ----------
+    p_correct : array of shape (n_annotations,), or what a cluster makes it of
+        Probability that each annotation is correct.
+    classes : array of shape (C,)
+        Shares of the classes.
+    log_likelihood : float
+        Penalised by the priors of the parameters.
+    """
+
+    p_correct: Any
+    classes: FloatArray
+    log_likelihood: float
+
+
+@dataclass(frozen=True)
+class GLADModel(Model[GLADParameters, GLADExpected]):
+    """The model on the votes of one fit, whose M-step is a few iterations of L-BFGS.
+
+    Attributes
+    ----------
+    steps : Steps
+    learns_prior : bool
+        Whether the shares of the classes are estimated.
+    """
+
+    steps: Steps
+    learns_prior: bool
+
+    def expect(self, parameters: GLADParameters) -> GLADExpected:
+        """See `Model.expect`."""
+        return GLADExpected(*self.steps.e_step(parameters.theta, parameters.prior))
+
+    def objective(self, counts: GLADExpected, parameters: GLADParameters) -> float:
+        """Log likelihood and log prior."""
+        return counts.log_likelihood
+
+    def maximise(self, counts: GLADExpected, parameters: GLADParameters) -> GLADParameters:
+        """See `Model.maximise`."""
+        theta = self.steps.m_step(parameters.theta, counts.p_correct, M_STEP)
+        return GLADParameters(theta, counts.classes if self.learns_prior else parameters.prior)
+
+    def restored(self, saved: dict[str, Any]) -> GLADParameters:
+        """See `Model.restored`."""
+        return GLADParameters(saved["theta"], saved["prior"])
+
+
+class Steps:
     """E- and M-step over the shards of the annotations.
 
     The parameters form one vector ``theta``: the abilities (R,), then the instances' log beta (n,).
@@ -313,7 +380,7 @@ class _Sums:
         return np.concatenate([self.by_ability, *self.by_log_beta])
 
 
-class RemoteModel(Model):
+class RemoteSteps(Steps):
     """The same steps, whose shards the workers of a cluster read and count.
 
     A worker keeps nothing between two calls. So it finds ``p_correct`` anew, from what that was
@@ -321,18 +388,18 @@ class RemoteModel(Model):
     """
 
     def p_correct(self, posterior: Any) -> Any:
-        """See `Model.p_correct`."""
+        """See `Steps.p_correct`."""
         return posterior, None
 
     def posterior(self, theta: FloatArray, prior: FloatArray, rho: float | None) -> FloatArray:
-        """See `Model.posterior`."""
+        """See `Steps.posterior`."""
         out = self.votes.new_rows(len(prior))
         ability, log_beta = np.split(theta, [self.n_annotators])
         fill_rows(out, self.shards, _posterior, ability, prior, rho, rows=(log_beta,))
         return out
 
     def e_step(self, theta: FloatArray, prior: FloatArray) -> tuple[Any, FloatArray, float]:
-        """See `Model.e_step`."""
+        """See `Steps.e_step`."""
         ability, log_beta = np.split(theta, [self.n_annotators])
         sums = sum_over_shards(_evidence, self.shards, ability, prior, rows=(log_beta,))
         log_prior = -0.5 * float(((theta - PRIOR_MEAN) ** 2).sum())
@@ -340,7 +407,7 @@ class RemoteModel(Model):
         return known, normalise_rows(sums[:-1]), log_prior + float(sums[-1])
 
     def expected(self, theta: FloatArray, p_correct: Any) -> tuple[float, FloatArray]:
-        """See `Model.expected`."""
+        """See `Steps.expected`."""
         ability, log_beta = np.split(theta, [self.n_annotators])
         known, before = p_correct
         rows = (log_beta, known)
@@ -349,7 +416,7 @@ class RemoteModel(Model):
         return sums.value - 0.5 * float((slope**2).sum()), slope + sums.by_theta
 
     def information(self, theta: FloatArray) -> FloatArray:
-        """See `Model.information`."""
+        """See `Steps.information`."""
         ability, log_beta = np.split(theta, [self.n_annotators])
         sums = sum_over_shards(_information, self.shards, ability, rows=(log_beta,))
         return np.asarray(1.0 + sums.by_theta)

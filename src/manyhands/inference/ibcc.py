@@ -196,9 +196,9 @@ class IBCC(TakesHistory):
 
     def _run(
         self, model: IBCCModel, votes: AllVotes, start: Any, stage: str
-    ) -> EMResult[IBCCParameters, EMCounts]:
+    ) -> EMResult[IBCCParameters, None]:
         """Variational Bayes from a posterior; ``stage`` names its state in the checkpoint."""
-        return run_em(
+        found = run_em(
             model,
             lambda: model.fitted(total_em_counts(model.shards, start)),
             max_iter=self.max_iter,
@@ -206,6 +206,7 @@ class IBCC(TakesHistory):
             checkpoint=votes.checkpoint,
             stage=stage,
         )
+        return found.slim
 
     def _skewed_crowd(self, votes: AllVotes, shards: Iterable[Votes], start: Any) -> OneCoin | None:
         """The crowd whose class shares are a second start; None if the vote shares mislead nobody.

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -18,12 +18,11 @@ from sklearn.utils._param_validation import StrOptions
 from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator, known_prior
 from manyhands.inference.confusions import normalise_joint
 from manyhands.inference.dependence import DEPENDENCE, exponents
-from manyhands.inference.em import best_run
+from manyhands.inference.em import EMResult, Model, best_run, run_em
 from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.probability import (
     dirichlet_divergence,
     expected_log,
-    has_settled,
     log_dirichlet,
     log_prior,
     normalise_rows,
@@ -171,92 +170,47 @@ class MACE(BaseAggregator):
 
     def _infer(self, votes: AllVotes, start: Any, rng: np.random.RandomState) -> None:
         self._measure_dependence(votes, start)
-        shards, given = votes.shards(), votes.total(by_annotator_and_class)
+        model = MACEModel(self, votes.shards(), votes.total(by_annotator_and_class))
         agreed = votes.total(_agreement, rows=(start,))
         is_estimated = self.class_prior == "estimated"
         classes = known_prior(votes, start) if is_estimated else uniform_prior(votes)
 
-        def runs() -> Iterator[MACERun]:
-            yield self._run(votes, shards, given, _first_fractions(votes) * agreed, classes, 0)
+        def run(fractions: FloatArray, number: int) -> EMResult[Annotators, Expected]:
+            return run_em(
+                model,
+                lambda: model.fitted(fractions * agreed, classes),
+                max_iter=self.max_iter,
+                enough=self.tol * model.given.sum(),
+                checkpoint=votes.checkpoint,
+                stage=f"restart-{number}",
+            )
+
+        def runs() -> Iterator[EMResult[Annotators, Expected]]:
+            yield run(_first_fractions(votes), 0)
             for number in range(1, self.n_restarts):
-                fractions = _random_fractions(expected_accuracy(votes, start), rng)
-                yield self._run(votes, shards, given, fractions * agreed, classes, number)
+                yield run(_random_fractions(expected_accuracy(votes, start), rng), number)
 
         kept = best_run(
             runs(),
-            lambda run: _rows(votes, run.annotators.log_odds, run.classes),
+            lambda run: _rows(votes, run.parameters.log_odds, run.parameters.prior),
             votes,
             margin=1e-9,  # Rounding errors must not decide between runs at the same maximum.
         )
-        best = kept.annotators
+        best = kept.parameters
         self.competence_, self.spam_ = best.competence.T
         self.spam_strategy_ = best.strategy
         self._log_odds = best.log_odds
-        self.class_prior_ = kept.classes
+        self.class_prior_ = best.prior
         self.posterior_ = self._posterior(votes)
-        self.log_likelihood_ = np.array(kept.history)
-        self.n_iter_ = len(kept.history)
+        self._set_history(kept.history)
 
     def _posterior(self, votes: AllVotes) -> FloatArray:
-        rho = None if self.dependence == 0 else self.dependence_
-        return _posteriors(votes, self._log_odds, self.class_prior_, rho)
-
-    def _run(
-        self,
-        votes: AllVotes,
-        shards: Iterable[Votes],
-        given: FloatArray,
-        known: FloatArray,
-        classes: FloatArray,
-        number: int,
-    ) -> MACERun:
-        """Iterate from the counts of annotations given and expected to be known, both (R, C).
-
-        ``classes`` (C,) are the expected shares of the classes. The checkpoint of restart
-        ``number`` holds both.
-        """
-        stage, history = f"restart-{number}", list[float]()
-        saved = votes.checkpoint.load(stage)
-        if saved is not None:
-            known, classes, history = saved["known"], saved["classes"], saved["history"].tolist()
-        while True:
-            annotators = self._m_step(known, given)
-            prior = normalise_rows(classes)
-            expected = sum_over_shards(_expect, shards, annotators.log_odds, prior)
-            log_all_spam = float((given * annotators.log_spam).sum())
-            history.append(expected.evidence + log_all_spam + annotators.log_prior)
-            if len(history) == self.max_iter or has_settled(history, self.tol * given.sum()):
-                break
-            known = annotators.known_if_correct * expected.agreed
-            if self.class_prior == "estimated":
-                classes = expected.classes
-            votes.checkpoint.save(stage, known=known, classes=classes, history=history)
-        return MACERun(annotators, prior, history)
-
-    def _m_step(self, known: FloatArray, given: FloatArray) -> Annotators:
-        """Fit the annotators to the expected counts of known annotations; the rest are spam."""
-        spammed = given - known
-        known_or_spam = np.stack([known.sum(axis=1), spammed.sum(axis=1)], axis=1)
-        if self.method == "vb":
-            update: Update = _variational
-            competence_prior, strategy_prior = self.competence_prior, self.strategy_prior
-        else:
-            update = _penalised
-            competence_prior = strategy_prior = self.smoothing / given.shape[1]
-        log_competence, log_prior_competence = update(known_or_spam, competence_prior)
-        log_strategy, log_prior_strategy = update(spammed, strategy_prior)
-        return Annotators(
-            competence=normalise_rows(known_or_spam + competence_prior),
-            strategy=normalise_rows(spammed + strategy_prior),
-            log_known=log_competence[:, :1],
-            log_spam=log_competence[:, 1:] + log_strategy,
-            log_prior=log_prior_competence + log_prior_strategy,
-        )
+        return _posteriors(votes, self._log_odds, self.class_prior_, self._rho)
 
 
 @dataclass(frozen=True)
 class Annotators:
-    """Parameters of all annotators.
+    """Parameters of all annotators, and the class shares.
 
     Attributes
     ----------
@@ -271,6 +225,8 @@ class Annotators:
     log_prior : float
         Log prior of the parameters; for "vb", minus the divergence of their posterior from the
         prior.
+    classes : array of shape (C,)
+        Expected number of instances of each class.
     """
 
     competence: FloatArray
@@ -278,6 +234,12 @@ class Annotators:
     log_known: FloatArray
     log_spam: FloatArray
     log_prior: float
+    classes: FloatArray
+
+    @property
+    def prior(self) -> FloatArray:
+        """Shares of the classes, shape (C,)."""
+        return normalise_rows(self.classes)
 
     @property
     def log_odds(self) -> FloatArray:
@@ -288,15 +250,6 @@ class Annotators:
     def known_if_correct(self) -> FloatArray:
         """Probability that a correct annotation was known rather than spam, shape (R, C)."""
         return expit(self.log_known - self.log_spam)
-
-
-@dataclass(frozen=True)
-class MACERun:
-    """Result of one run: annotators, class prior (C,), and objective after each iteration."""
-
-    annotators: Annotators
-    classes: FloatArray
-    history: list[float]
 
 
 @dataclass(frozen=True)
@@ -324,6 +277,64 @@ class Expected:
             self.classes + other.classes,
             self.evidence + other.evidence,
         )
+
+
+@dataclass(frozen=True)
+class MACEModel(Model[Annotators, Expected]):
+    """The model on the votes of one fit.
+
+    Attributes
+    ----------
+    settings : MACE
+    shards : iterable of Votes
+    given : array of shape (R, C)
+        Annotations of each annotator in each class.
+    """
+
+    settings: MACE
+    shards: Iterable[Votes]
+    given: FloatArray
+
+    def expect(self, parameters: Annotators) -> Expected:
+        """See `Model.expect`."""
+        return sum_over_shards(_expect, self.shards, parameters.log_odds, parameters.prior)
+
+    def objective(self, counts: Expected, parameters: Annotators) -> float:
+        """Log likelihood and log prior, or, for "vb", a lower bound on the evidence."""
+        log_all_spam = float((self.given * parameters.log_spam).sum())
+        return counts.evidence + log_all_spam + parameters.log_prior
+
+    def fitted(self, known: FloatArray, classes: FloatArray) -> Annotators:
+        """Fit the annotators to the expected counts of known annotations; the rest are spam."""
+        spammed, settings = self.given - known, self.settings
+        known_or_spam = np.stack([known.sum(axis=1), spammed.sum(axis=1)], axis=1)
+        if settings.method == "vb":
+            update: Update = _variational
+            competence_prior, strategy_prior = settings.competence_prior, settings.strategy_prior
+        else:
+            update = _penalised
+            competence_prior = strategy_prior = settings.smoothing / self.given.shape[1]
+        log_competence, log_prior_competence = update(known_or_spam, competence_prior)
+        log_strategy, log_prior_strategy = update(spammed, strategy_prior)
+        return Annotators(
+            competence=normalise_rows(known_or_spam + competence_prior),
+            strategy=normalise_rows(spammed + strategy_prior),
+            log_known=log_competence[:, :1],
+            log_spam=log_competence[:, 1:] + log_strategy,
+            log_prior=log_prior_competence + log_prior_strategy,
+            classes=classes,
+        )
+
+    def maximise(self, counts: Expected, parameters: Annotators) -> Annotators:
+        """See `Model.maximise`."""
+        is_estimated = self.settings.class_prior == "estimated"
+        classes = counts.classes if is_estimated else parameters.classes
+        return self.fitted(parameters.known_if_correct * counts.agreed, classes)
+
+    def restored(self, saved: dict[str, Any]) -> Annotators:
+        """See `Model.restored`."""
+        values = {field.name: saved[field.name] for field in fields(Annotators)}
+        return Annotators(**values | {"log_prior": float(saved["log_prior"])})
 
 
 def _expect(votes: Votes, log_odds: FloatArray, prior: FloatArray) -> Expected:

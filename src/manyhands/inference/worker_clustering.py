@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,10 @@ from scipy.special import softmax, xlogy
 from scipy.stats import rankdata
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
-from manyhands.inference.confusions import e_step, expect_and_count, total_em_counts
-from manyhands.inference.em import CLOSE, best_run
+from manyhands.inference.confusions import EMCounts, e_step, expect_and_count, total_em_counts
+from manyhands.inference.em import CLOSE, EMResult, Model, best_run, run_em
 from manyhands.inference.kos import posterior_by_messages
-from manyhands.inference.probability import floored_log, has_settled, normalise_rows
+from manyhands.inference.probability import floored_log, normalise_rows
 from manyhands.inference.votes import Votes, fill_rows, sum_over_shards
 from manyhands.typing import BoolArray, FloatArray, IntArray
 
@@ -115,45 +116,36 @@ class WorkerClustering(BaseAggregator):
     def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
         shards = votes.shards()
 
-        def runs() -> Iterator[ClusteringRun]:
+        def runs() -> Iterator[EMResult[Clustering, EMCounts]]:
             yield self._run(votes, shards, start)
             yield self._run(votes, shards, posterior_by_messages(votes))
 
         posterior = np.empty_like(start)
         kept = best_run(
             runs(),
-            lambda run: _fill(posterior, shards, run.prior, run.members, run.clusters),
+            lambda run: _fill(posterior, shards, *run.parameters.fitted),
             votes,
             margin=CLOSE,
         )
-        self.class_prior_, self.cluster_weight_ = kept.prior, kept.weight
-        self.cluster_posterior_, self.cluster_confusion_ = kept.members, kept.clusters
-        self.clusters_: IntArray = kept.members.argmax(axis=1)
-        self.confusion_ = np.tensordot(kept.members, kept.clusters, axes=1)
+        found = kept.parameters
+        self.class_prior_, self.cluster_weight_ = found.prior, found.weight
+        self.cluster_posterior_, self.cluster_confusion_ = found.members, found.clusters
+        self.clusters_: IntArray = found.members.argmax(axis=1)
+        self.confusion_ = np.tensordot(found.members, found.clusters, axes=1)
         self.posterior_ = self._posterior(votes)
-        self.log_likelihood_ = np.array(kept.history)
-        self.n_iter_ = len(kept.history)
+        self._set_history(kept.history)
 
-    def _run(self, votes: Votes, shards: list[Votes], start: FloatArray) -> ClusteringRun:
+    def _run(
+        self, votes: Votes, shards: list[Votes], start: FloatArray
+    ) -> EMResult[Clustering, EMCounts]:
         """Iterate from a posterior over the classes, shape (n, C)."""
         counts = total_em_counts(shards, start)
         active = np.bincount(votes.annotator, minlength=votes.n_annotators) > 0
+        model = ClusteringModel(shards, active)
         members = first_clusters(counts.confusion, active, self.n_clusters)
-        history: list[float] = []
-        for _ in range(self.max_iter):
-            prior, weight = (
-                normalise_rows(counts.prior),
-                normalise_rows(members[active].sum(axis=0)),
-            )
-            clusters = normalise_rows(np.tensordot(members.T, counts.confusion, axes=1))
-            members, bound = cluster_step(counts.confusion, weight, clusters)
-            counts = sum_over_shards(
-                expect_and_count, shards, *_log_parameters(prior, members, clusters)
-            )
-            history.append(counts.log_likelihood + bound)
-            if has_settled(history, self.tol * votes.total_weight):
-                break
-        return ClusteringRun(prior, weight, members, clusters, history)
+        enough = self.tol * votes.total_weight
+        first = partial(model.fitted, counts, members)
+        return run_em(model, first, max_iter=self.max_iter, enough=enough)
 
     def _posterior(self, votes: Votes) -> FloatArray:
         out = np.empty((votes.n_instances, votes.n_classes))
@@ -175,23 +167,67 @@ def _fill(
 
 
 @dataclass(frozen=True, eq=False)
-class ClusteringRun:
-    """Result of one run, and its lower bound after each iteration.
+class Clustering:
+    """Parameters of the model.
 
     Attributes
     ----------
     prior : array of shape (C,)
     weight : array of shape (L,)
+        Shares of the clusters.
     members : array of shape (R, L)
+        Probability that each annotator belongs to each cluster.
     clusters : array of shape (L, C, C)
-    history : list of float
+        Confusion matrix of each cluster.
+    bound : float
+        What the annotators' clusters add to the lower bound.
     """
 
     prior: FloatArray
     weight: FloatArray
     members: FloatArray
     clusters: FloatArray
-    history: list[float]
+    bound: float
+
+    @property
+    def fitted(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """What the posterior needs: prior, members and clusters."""
+        return self.prior, self.members, self.clusters
+
+
+@dataclass(frozen=True, eq=False)
+class ClusteringModel(Model[Clustering, EMCounts]):
+    """The model on the votes of one fit.
+
+    Attributes
+    ----------
+    shards : list of Votes
+    active : boolean array of shape (R,)
+        Annotators with annotations.
+    """
+
+    shards: list[Votes]
+    active: BoolArray
+
+    def expect(self, parameters: Clustering) -> EMCounts:
+        """See `Model.expect`."""
+        return sum_over_shards(expect_and_count, self.shards, *_log_parameters(*parameters.fitted))
+
+    def objective(self, counts: EMCounts, parameters: Clustering) -> float:
+        """Lower bound on the likelihood."""
+        return counts.log_likelihood + parameters.bound
+
+    def fitted(self, counts: EMCounts, members: FloatArray) -> Clustering:
+        """Parameters that fit the counts, with annotators in clusters by ``members`` (R, L)."""
+        prior = normalise_rows(counts.prior)
+        weight = normalise_rows(members[self.active].sum(axis=0))
+        clusters = normalise_rows(np.tensordot(members.T, counts.confusion, axes=1))
+        members, bound = cluster_step(counts.confusion, weight, clusters)
+        return Clustering(prior, weight, members, clusters, bound)
+
+    def maximise(self, counts: EMCounts, parameters: Clustering) -> Clustering:
+        """See `Model.maximise`."""
+        return self.fitted(counts, parameters.members)
 
 
 def first_clusters(counts: FloatArray, active: BoolArray, n_clusters: int) -> FloatArray:
