@@ -86,10 +86,10 @@ def test_pilots_neither_train_on_nor_miss_an_instance(
     seen = []
 
     def spy(model, table, rng, pilot, start):
-        def watched(twin, rest, held):
+        def watched(n_epochs, rest, held):
             seen.append((rest, held))
-            assert twin.max_epochs == 4
-            return pilot(twin, rest, held)
+            assert n_epochs == 4
+            return pilot(n_epochs, rest, held)
 
         return pilots.chosen_length(model, table, rng, watched, start)
 

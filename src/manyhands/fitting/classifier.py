@@ -300,7 +300,9 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
             warn_of_lost_classes(self, X, self._fit(X, y, watch or Watch(), start))
         return self
 
-    def _fit(self, X: Any, y: Any, watch: Watch, start: Any) -> AnnotationTable:
+    def _fit(
+        self, X: Any, y: Any, watch: Watch, start: BaseCrowdClassifier | Earlier | None
+    ) -> AnnotationTable:
         """Read the data and train the network; return the annotations with a positive weight."""
         return run.fit_network(self, X, y, watch, start)
 

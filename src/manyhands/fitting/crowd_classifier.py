@@ -29,7 +29,7 @@ from manyhands.metrics.scorers import warn_of_training_instances
 from manyhands.metrics.votes import vote_agreement
 
 
-def _can_continue(model: Any) -> bool:
+def _can_continue(model: CrowdClassifier) -> bool:
     refusal = model._continue_refusal
     if refusal is not None:
         raise AttributeError(
@@ -101,23 +101,22 @@ class CrowdClassifier(ClassifierMixin):
         the first partial fit after them needs everything again, or warns of fewer annotations.
         ``labels_`` and ``posterior_`` are in the order in which the calls first gave the instances.
         """
-        model: Any = self
         options = {} if watch is None else {"watch": watch}
-        with all_or_nothing(model):
-            if not hasattr(model, "classes_"):
-                table = first_table(model, X, y, classes)
-                model.fit(X, table, **options)
-                model.seen_ = Seen(X, table, table.n_annotations)
+        with all_or_nothing(self):
+            if not hasattr(self, "classes_"):
+                table = first_table(self, X, y, classes)
+                self.fit(X, table, **options)
+                self.seen_ = Seen(X, table, table.n_annotations)
             elif not holds_nothing(unmatched(X, y)):
-                seen, share = with_added(model, X, y, classes, duplicates)
+                seen, share = with_added(self, X, y, classes, duplicates)
                 if seen is None:
                     return self
                 if seen.table.n_annotations >= GROWTH * seen.from_scratch:
                     seen = replace(seen, from_scratch=seen.table.n_annotations)
-                    fit_from_scratch(model, seen, options)
+                    fit_from_scratch(self, seen, options)
                 else:
-                    model._go_on(seen, Earlier(copy(model), share), **options)
-                model.seen_ = seen
+                    self._go_on(seen, Earlier(copy(self), share), **options)
+                self.seen_ = seen
         return self
 
     @abstractmethod
@@ -161,11 +160,10 @@ class CrowdClassifier(ClassifierMixin):
             warns.
         """
         check_is_fitted(self)
-        model: Any = self
         if is_gold(y):
-            y = read_gold(X, y, model.classes_)
-            predicted = model.predict(X)
+            y = read_gold(X, y, self.classes_)
+            predicted = self.predict(X)
             return float(accuracy_score(y, predicted, sample_weight=sample_weight))
-        table = observed_annotations(X, y, model.classes_, sample_weight)
-        warn_of_training_instances(model, y, table)
-        return vote_agreement(model.predict(X), table)
+        table = observed_annotations(X, y, self.classes_, sample_weight)
+        warn_of_training_instances(self, y, table)
+        return vote_agreement(self.predict(X), table)

@@ -168,7 +168,7 @@ UNCOMPARED = frozenset({"callbacks", "checkpoint", "device", "verbose"})
 """Parameters that may differ between a run and its resumption."""
 
 
-def describe_instances(model: Any) -> list[Any] | None:
+def describe_instances(model: BaseEstimator) -> list[Any] | None:
     """Ids of the rows of a fitted ``posterior_``; None where they only number the rows."""
     ids = getattr(model, "instances_", None)
     if ids is None or not hasattr(model, "posterior_"):
@@ -176,7 +176,7 @@ def describe_instances(model: Any) -> list[Any] | None:
     return None if np.array_equal(ids, np.arange(len(ids))) else list(ids.tolist())
 
 
-def restore_instances(model: Any, description: dict[str, Any]) -> None:
+def restore_instances(model: BaseEstimator, description: dict[str, Any]) -> None:
     """Undo `describe_instances`, once ``posterior_`` is there. Earlier folders say nothing."""
     if "instances" not in description or not hasattr(model, "posterior_"):
         return

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import LostClassWarning, warn_caller
@@ -23,7 +24,7 @@ NAMED = 5
 """Number of lost classes that a warning names; it counts the others."""
 
 
-def warn_of_lost_classes(model: Any, X: Any, table: AnnotationTable) -> None:
+def warn_of_lost_classes(model: BaseEstimator, X: Any, table: AnnotationTable) -> None:
     """Warn if a fitted classifier predicts a class that has annotations for no training instance.
 
     Parameters
@@ -64,7 +65,7 @@ def _times(count: int) -> str:
     return f"{count:,} annotation{'s' if count > 1 else ''}"
 
 
-def lost_classes(model: Any, X: Any, table: AnnotationTable) -> IntArray:
+def lost_classes(model: BaseEstimator, X: Any, table: AnnotationTable) -> IntArray:
     """Return the codes of observed classes that a fitted classifier never predicts for X.
 
     X is predicted in batches until all have occurred. Only a lost class thus costs a pass over the
@@ -90,7 +91,7 @@ def lost_classes(model: Any, X: Any, table: AnnotationTable) -> IntArray:
     return awaited
 
 
-def _mends(model: Any) -> str:
+def _mends(model: BaseEstimator) -> str:
     """Say which of a classifier's parameters may bring a lost class back."""
     parameters = model.get_params(deep=False)
     mends = []

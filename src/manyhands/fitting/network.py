@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,10 +18,15 @@ from manyhands.functional.ranks import active_ranks
 from manyhands.nn import CrowdModule, channels_last, make_scaled
 from manyhands.training import Features
 
+if TYPE_CHECKING:
+    from manyhands.fitting.classifier import BaseCrowdClassifier
+
 Weights = dict[str, Tensor]
 
 
-def start_weights(model: Any, start: Any) -> Weights | None:
+def start_weights(
+    model: BaseCrowdClassifier, start: BaseCrowdClassifier | Earlier | None
+) -> Weights | None:
     """Weights of another fitted classifier, from which a fit starts; None in a partial fit.
 
     Raises
@@ -45,7 +50,9 @@ def start_weights(model: Any, start: Any) -> Weights | None:
     return weights
 
 
-def make_module(model: Any, fit: Fit[Any, Any], start: Weights | None) -> CrowdModule:
+def make_module(
+    model: BaseCrowdClassifier, fit: Fit[Any, Any], start: Weights | None
+) -> CrowdModule:
     """Make the method's network, fit its scaling, and check that it outputs logits."""
     features, annotated = fit.features, fit.batches.instances
     model.input_shape_ = shape = features.input_shape
@@ -68,7 +75,7 @@ def make_module(model: Any, fit: Fit[Any, Any], start: Weights | None) -> CrowdM
     return module
 
 
-def grown_weights(model: Any, module: CrowdModule, fit: Fit[Any, Any]) -> Weights:
+def grown_weights(model: BaseCrowdClassifier, module: CrowdModule, fit: Fit[Any, Any]) -> Weights:
     """Weights from which a partial fit goes on: those of new annotators are the crowd's.
 
     An annotator's parameters and buffers are slices along an axis that has grown with the number of
@@ -129,7 +136,9 @@ def _load_start(module: CrowdModule, start: Weights) -> None:
         ) from error
 
 
-def check_logits(model: Any, module: CrowdModule, features: Features, rows: Tensor) -> None:
+def check_logits(
+    model: BaseCrowdClassifier, module: CrowdModule, features: Features, rows: Tensor
+) -> None:
     """Refuse what would cause an obscure error later: a wrong width, batch norm of one row."""
     if has_batch_norm(module) and min(model.batch_size, len(rows)) < 2:
         raise AnnotationError(

@@ -5,14 +5,18 @@ from __future__ import annotations
 from numbers import Integral, Real
 from pathlib import Path
 from textwrap import shorten
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, InvalidParameterError, StrOptions
 
 from manyhands.decision.rules import check_rule
 from manyhands.exceptions import AnnotationError
 from manyhands.sampling.class_balance import make_balance
 from manyhands.training.progress import Callback
+
+if TYPE_CHECKING:
+    from manyhands.fitting.classifier import BaseCrowdClassifier
 
 SHARED_CONSTRAINTS: dict[str, Any] = {
     "backbone": [None, str, dict, callable],
@@ -38,12 +42,12 @@ FIXED_LENGTH: dict[str, list[Any]] = {"max_epochs": [Interval(Integral, 1, None,
 """For classes with epochs that no pilot can judge, such as iterations of EM or of a solver."""
 
 
-def monitored(model: Any) -> str:
+def monitored(model: BaseCrowdClassifier) -> str:
     """What chooses the epoch on a held-out fraction: ``monitor``, but the likelihood for rounds."""
     return "likelihood" if model._epochs_are_rounds else str(model.monitor)
 
 
-def refuse_classes(model: Any) -> None:
+def refuse_classes(model: BaseEstimator) -> None:
     """Refuse a class where an object is needed; only a network may be made by a class.
 
     Raises
@@ -59,7 +63,7 @@ def refuse_classes(model: Any) -> None:
             )
 
 
-def refuse_loose_layers(model: Any) -> None:
+def refuse_loose_layers(model: BaseCrowdClassifier) -> None:
     """Refuse a backbone that is neither a name, a network, a factory nor a dict of arguments.
 
     Raises
@@ -90,7 +94,7 @@ def refuse_loose_layers(model: Any) -> None:
     raise AnnotationError(f"backbone is {what}")
 
 
-def refuse_auto(model: Any) -> None:
+def refuse_auto(model: BaseCrowdClassifier) -> None:
     """Refuse ``max_epochs="auto"`` where no pilot can judge the epochs, with the reason.
 
     Raises
@@ -105,7 +109,7 @@ def refuse_auto(model: Any) -> None:
         )
 
 
-def check_parameters(model: Any) -> None:
+def check_parameters(model: BaseCrowdClassifier) -> None:
     """Refuse unusable parameters before any data are read.
 
     Raises

@@ -13,17 +13,21 @@ agreement counts them as gains, so of two epochs that it cannot tell apart, the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from manyhands.annotations import AnnotationTable
+from manyhands.fitting.context import Earlier
 from manyhands.fitting.folds import deal_instances, instance_units
 from manyhands.metrics.vote_shares import row_shares, vote_weights
 from manyhands.metrics.votes import paired_z
 from manyhands.typing import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from manyhands.fitting.classifier import BaseCrowdClassifier
 
 AUTO = "auto"
 
@@ -50,11 +54,11 @@ PLAIN_STEPS = 200
 
 
 def chosen_length(
-    model: Any,
+    model: BaseCrowdClassifier,
     table: AnnotationTable,
     rng: np.random.Generator,
-    pilot: Callable[[Any, AnnotationTable, IntArray], IntArray],
-    start: Any = None,
+    pilot: Callable[[int, AnnotationTable, IntArray], IntArray],
+    start: BaseCrowdClassifier | Earlier | None = None,
 ) -> int:
     """Number of epochs (of every stage) of a fit.
 
@@ -66,9 +70,9 @@ def chosen_length(
         The annotations with a positive weight.
     rng : Generator
         Draws the instances that the pilots predict.
-    pilot : callable (model, table, held) -> array of shape (n_epochs, n_held)
-        Trains a copy of the model on the table and returns the codes it predicts for the held-out
-        instances after every epoch.
+    pilot : callable (n_epochs, table, held) -> array of shape (n_epochs, n_held)
+        Trains on the table and returns the codes predicted for the held-out instances after every
+        epoch.
     start : fitted classifier, optional
         Its weights may know the instances that a pilot would predict, so there is none.
 
@@ -90,15 +94,13 @@ def chosen_length(
     fold_of = deal_instances(table, N_FOLDS, units, rng)[annotated]
     folds = [annotated[fold_of == fold] for fold in range(N_FOLDS)]
     folds = folds[: ceil(ENOUGH_PREDICTED * N_FOLDS / len(annotated))]
-    twin = copy(model)
-    twin.max_epochs = limit(ceil(len(annotated) * (1 - 1 / N_FOLDS) / model.batch_size))
-    twin.validation = twin.checkpoint = None
-    codes = [pilot(twin, table.take(~np.isin(table.instance, held)), held) for held in folds]
+    n_epochs = limit(ceil(len(annotated) * (1 - 1 / N_FOLDS) / model.batch_size))
+    codes = [pilot(n_epochs, table.take(~np.isin(table.instance, held)), held) for held in folds]
     shares = row_shares(vote_weights(table.observed))
     return earliest(np.hstack(codes), shares[np.concatenate(folds)])
 
 
-def whole_length(model: Any, earlier: Any) -> int:
+def whole_length(model: BaseCrowdClassifier, earlier: BaseCrowdClassifier) -> int:
     """Number of epochs of a whole fit, of which a partial fit takes its share.
 
     Parameters
@@ -115,7 +117,7 @@ def whole_length(model: Any, earlier: Any) -> int:
     return int(found if model.max_epochs == AUTO else model.max_epochs)
 
 
-def longest(model: Any, n_instances: int) -> int | None:
+def longest(model: BaseEstimator, n_instances: int) -> int | None:
     """Number of epochs of trainings that out-of-fold predictions are to choose from.
 
     Parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -17,6 +17,9 @@ from manyhands.nn import CrowdModule
 from manyhands.training import Features
 from manyhands.typing import FloatArray, IntArray
 
+if TYPE_CHECKING:
+    from manyhands.fitting.classifier import BaseCrowdClassifier
+
 PREDICT_BATCH = 1024
 """Number of instances that a network predicts at once."""
 
@@ -24,13 +27,13 @@ GRID_ENTRIES = 1 << 24
 """Numbers of an (n, R, C) block that `annotation_grid` computes at once: 64 MiB."""
 
 
-def device_of(model: Any) -> torch.device:
+def device_of(model: BaseCrowdClassifier) -> torch.device:
     """Device of a fitted classifier's network."""
     device: torch.device = next(model.module_.parameters()).device
     return device
 
 
-def features_of(model: Any, X: Any) -> Features:
+def features_of(model: BaseCrowdClassifier, X: Any) -> Features:
     """Read instances for a fitted classifier's network."""
     weight = next(model.module_.parameters())
     features = Features(read_features(model, X, reset=False), weight.device, weight.dtype)
@@ -39,14 +42,14 @@ def features_of(model: Any, X: Any) -> Features:
 
 
 @torch.inference_mode()
-def apply(model: Any, function: Callable[[Tensor], Tensor], X: Any) -> Tensor:
+def apply(model: BaseCrowdClassifier, function: Callable[[Tensor], Tensor], X: Any) -> Tensor:
     """Apply a function of the fitted module to X, batch by batch."""
     features = features_of(model, X)
     rows = torch.arange(len(features))
     return torch.cat([function(x) for x in features.batches(rows, PREDICT_BATCH)])
 
 
-def has_embedding(model: Any) -> bool:
+def has_embedding(model: BaseCrowdClassifier) -> bool:
     """Whether the network of a classifier has an embedding, as all named backbones do."""
     module = getattr(model, "module_", None)
     if module is not None:
@@ -70,7 +73,7 @@ def class_proba(module: CrowdModule, features: Features, rows: IntArray) -> Floa
 
 
 @torch.inference_mode()
-def annotation_grid(model: Any, X: Any, chosen: IntArray) -> FloatArray:
+def annotation_grid(model: BaseCrowdClassifier, X: Any, chosen: IntArray) -> FloatArray:
     """Probability of every class as the annotation by some annotators.
 
     Parameters
@@ -109,7 +112,7 @@ def annotation_grid(model: Any, X: Any, chosen: IntArray) -> FloatArray:
 
 @torch.inference_mode()
 def observed_log_proba(
-    model: Any, X: Any, table: AnnotationTable, annotators: IntArray
+    model: BaseCrowdClassifier, X: Any, table: AnnotationTable, annotators: IntArray
 ) -> Iterator[tuple[IntArray, FloatArray]]:
     """Yield blocks of a table's rows with the log probability of every class.
 
@@ -158,7 +161,7 @@ def collect_proba(
     return cast(FloatArray, proba)
 
 
-def new_annotator_proba(model: Any, logits: Tensor) -> FloatArray:
+def new_annotator_proba(model: BaseCrowdClassifier, logits: Tensor) -> FloatArray:
     """Probability of every class as a new annotator's annotation, shape (n, n_classes)."""
     proba = logits.double().softmax(dim=1).cpu().numpy()
     pooled = getattr(model, "pooled_confusion_", None)

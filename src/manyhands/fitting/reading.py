@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, validate_data
@@ -33,6 +34,9 @@ from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.inputs import check_annotations
 from manyhands.io.mapped import MappedRows, as_mapped
 from manyhands.typing import AnyArray, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from manyhands.fitting.crowd_classifier import CrowdClassifier
 
 SET_WITH_FEATURES = frozenset({"n_features_in_", "feature_names_in_"})
 """Fitted attributes that scikit-learn sets while it validates X."""
@@ -70,7 +74,7 @@ def read_target(X: Any, y: Any, name: str) -> AnnotationTable:
     return drop_weightless(as_target(X, y, name))
 
 
-def read_features(estimator: Any, X: Any, *, reset: bool) -> Any:
+def read_features(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
     """Check X and return a float array, a CSR matrix, or the Dataset itself.
 
     Parameters
@@ -117,7 +121,7 @@ def read_features(estimator: Any, X: Any, *, reset: bool) -> Any:
     return X
 
 
-def _check_input_shape(estimator: Any, shape: tuple[int, ...]) -> None:
+def _check_input_shape(estimator: BaseEstimator, shape: tuple[int, ...]) -> None:
     if shape[1:] != estimator.input_shape_:
         raise AnnotationError(
             f"X has instances of shape {shape[1:]}, but {type(estimator).__name__} was "
@@ -125,7 +129,7 @@ def _check_input_shape(estimator: Any, shape: tuple[int, ...]) -> None:
         )
 
 
-def _checked_rows(estimator: Any, X: MappedRows, reset: bool) -> MappedRows:
+def _checked_rows(estimator: BaseEstimator, X: MappedRows, reset: bool) -> MappedRows:
     """Check a memory-mapped array in blocks; it is not read into memory."""
     X.check()
     if not reset:
@@ -136,7 +140,7 @@ def _checked_rows(estimator: Any, X: MappedRows, reset: bool) -> MappedRows:
     return X
 
 
-def _checked_array(estimator: Any, X: Any, reset: bool) -> Any:
+def _checked_array(estimator: BaseEstimator, X: Any, reset: bool) -> Any:
     if hasattr(X, "ndim") and X.ndim > 2:
         X = check_array(
             X, dtype=[np.float32, np.uint8], allow_nd=True, input_name="X", estimator=estimator
@@ -148,7 +152,7 @@ def _checked_array(estimator: Any, X: Any, reset: bool) -> Any:
     return X
 
 
-def forget_columns(estimator: Any) -> None:
+def forget_columns(estimator: BaseEstimator) -> None:
     """Forget the columns of an earlier fit on an array, if this one's X has none."""
     for name in SET_WITH_FEATURES & vars(estimator).keys():
         delattr(estimator, name)
@@ -212,7 +216,7 @@ def _is_dict(X: Any) -> bool:
     return isinstance(X, Mapping) and not hasattr(X, "toarray")
 
 
-def refuse_text(estimator: Any, X: Any) -> None:
+def refuse_text(estimator: BaseEstimator, X: Any) -> None:
     """Refuse texts, which scikit-learn would try to read as numbers."""
     name, frame = type(estimator).__name__, as_frame(X)
     if frame is not None:
@@ -268,7 +272,7 @@ def is_number(text: str) -> bool:
     return True
 
 
-def as_fitted(estimator: Any, X: Any, *, reset: bool) -> Any:
+def as_fitted(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
     """Columns of a frame as `fit` had them, matched by name, without the column of ids.
 
     Anything but a frame, and a frame whose columns have no names, is returned as it is.
@@ -295,7 +299,7 @@ def as_fitted(estimator: Any, X: Any, *, reset: bool) -> Any:
     return X if features == columns else frame.select(features).to_native()
 
 
-def refuse_names_of_columns(estimator: Any, X: Any, argument: str) -> None:
+def refuse_names_of_columns(estimator: BaseEstimator, X: Any, argument: str) -> None:
     """Refuse a frame to measure by, with named columns, if `fit` got an array without names."""
     frame = as_frame(X)
     if frame is None or hasattr(estimator, "feature_names_in_"):
@@ -360,13 +364,18 @@ def check_learnable(X: Any, table: AnnotationTable) -> None:
         )
 
 
-def set_vocabularies(model: Any, y: Any, table: AnnotationTable) -> None:
+def fitted_attributes(model: CrowdClassifier) -> dict[str, Any]:
+    """What a fit has found, by the names of the attributes, which end in an underscore."""
+    return {name: value for name, value in model.__dict__.items() if name.endswith("_")}
+
+
+def set_vocabularies(model: CrowdClassifier, y: Any, table: AnnotationTable) -> None:
     """Discard an earlier fit; set the classes, annotators and instances of this one.
 
     ``table`` is what was read from ``y``.
     """
     check_rule(model._rule, table.n_classes)
-    for name in [n for n in vars(model) if n.endswith("_") and n not in SET_WITH_FEATURES]:
+    for name in fitted_attributes(model).keys() - SET_WITH_FEATURES:
         delattr(model, name)
     model.classes_ = np.array(table.classes)
     model.annotators_ = np.array(table.annotators)
@@ -516,7 +525,7 @@ def _tells(values: AnyArray, classes: AnyArray, votes: FloatArray) -> bool:
     return bool((np.where(cells, votes, -1).max(axis=1) == votes.max(axis=1)).all())
 
 
-def refused_features(estimator: Any, X: Any, error: ValueError) -> ValueError:
+def refused_features(estimator: BaseEstimator, X: Any, error: ValueError) -> ValueError:
     """Explain why scikit-learn refused X, where its own words say no place or no mend."""
     if "array element with a sequence" in str(error):
         sizes = sorted({len(row) for row in X if hasattr(row, "__len__")})
@@ -530,7 +539,7 @@ def refused_features(estimator: Any, X: Any, error: ValueError) -> ValueError:
     return error
 
 
-def where_not_finite(estimator: Any, X: Any) -> str:
+def where_not_finite(estimator: BaseEstimator, X: Any) -> str:
     """Say where X, which scikit-learn refused, holds NaN or infinity, and what to do.
 
     Parameters

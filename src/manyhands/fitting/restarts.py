@@ -18,6 +18,7 @@ from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Earlier, Watch
 from manyhands.fitting.lost_classes import lost_classes
 from manyhands.fitting.pilots import AUTO
+from manyhands.fitting.reading import fitted_attributes
 from manyhands.training import joined
 
 _LOG = logging.getLogger("manyhands")
@@ -55,7 +56,9 @@ class StartsAtIdentity(BaseCrowdClassifier):
         """Return the starts that "auto" tries with the present parameters."""
         return self.scales
 
-    def _fit(self, X: Any, y: Any, watch: Watch, start: Any) -> AnnotationTable:
+    def _fit(
+        self, X: Any, y: Any, watch: Watch, start: BaseCrowdClassifier | Earlier | None
+    ) -> AnnotationTable:
         fit = super()._fit
 
         def fit_from(scale: float) -> AnnotationTable:
@@ -85,7 +88,7 @@ class _Attempt(NamedTuple):
 
 
 def fewest_lost(
-    model: Any,
+    model: BaseCrowdClassifier,
     starts: Sequence[float],
     fit_from: Callable[[float], AnnotationTable],
     X: Any,
@@ -112,9 +115,9 @@ def fewest_lost(
     AnnotationTable
         That of the kept fit.
     """
-    given = {name: getattr(model, name) for name in ("random_state", "checkpoint")}
+    random_state, checkpoint = model.random_state, model.checkpoint
     codes = [] if watch.followed is None else watch.followed.codes
-    before, again = list(codes), _copied(model.random_state)
+    before, again = list(codes), _copied(random_state)
     fits: list[_Attempt] = []
     try:
         with joined(model):  # On several devices, the processes stay together between the fits.
@@ -122,7 +125,7 @@ def fewest_lost(
                 with _quiet_unless(not fits):
                     table = fit_from(start)
                 lost = lost_classes(model, X, table)
-                fits.append(_Attempt(len(lost), dict(vars(model)), table, list(codes)))
+                fits.append(_Attempt(len(lost), fitted_attributes(model), table, list(codes)))
                 if not len(lost) or following is None:
                     break
                 _LOG.info(
@@ -136,13 +139,15 @@ def fewest_lost(
                 # A factory may return a network that it keeps, which the next fit would train.
                 fits[-1].attributes["module_"] = deepcopy(model.module_)
                 model.random_state = _copied(again)
-                model.checkpoint = _beside(given["checkpoint"], following)
+                model.checkpoint = _beside(checkpoint, following)
                 codes[:] = before  # The caller's own list.
         _, fitted, table, codes[:] = min(fits, key=lambda fit: fit.n_lost)
-        vars(model).clear()
-        vars(model).update(fitted)
+        for name in fitted_attributes(model).keys() - fitted.keys():
+            delattr(model, name)
+        for name, value in fitted.items():
+            setattr(model, name, value)
     finally:
-        vars(model).update(given)
+        model.random_state, model.checkpoint = random_state, checkpoint
     return table
 
 

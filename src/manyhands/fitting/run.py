@@ -8,7 +8,7 @@ from copy import deepcopy
 from dataclasses import replace
 from numbers import Real
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -59,8 +59,17 @@ from manyhands.training.devices import devices_of
 from manyhands.training.seeding import draw_seed
 from manyhands.typing import FloatArray, IntArray
 
+if TYPE_CHECKING:
+    from manyhands.fitting.classifier import BaseCrowdClassifier
 
-def fit_network(model: Any, X: Any, y: Any, watch: Watch, start: Any) -> AnnotationTable:
+
+def fit_network(
+    model: BaseCrowdClassifier,
+    X: Any,
+    y: Any,
+    watch: Watch,
+    start: BaseCrowdClassifier | Earlier | None,
+) -> AnnotationTable:
     """Read the data and train a crowd classifier's network on them.
 
     Parameters
@@ -83,7 +92,7 @@ def fit_network(model: Any, X: Any, y: Any, watch: Watch, start: Any) -> Annotat
     return table
 
 
-def _refuse_devices(model: Any) -> None:
+def _refuse_devices(model: BaseCrowdClassifier) -> None:
     """Refuse several devices where no gradient steps would use them."""
     wanted = devices_of(model)
     if wanted is not None and wanted.n_processes > 1 and model._devices_refusal is not None:
@@ -94,7 +103,13 @@ def _refuse_devices(model: Any) -> None:
         )
 
 
-def _fit_together(model: Any, X: Any, y: Any, watch: Watch, start: Any) -> AnnotationTable:
+def _fit_together(
+    model: BaseCrowdClassifier,
+    X: Any,
+    y: Any,
+    watch: Watch,
+    start: BaseCrowdClassifier | Earlier | None,
+) -> AnnotationTable:
     """Fit in all processes that train the network: all do the same, each with a part of it."""
     earlier = start if isinstance(start, Earlier) else None
     weights = start_weights(model, start)
@@ -109,11 +124,13 @@ def _fit_together(model: Any, X: Any, y: Any, watch: Watch, start: Any) -> Annot
     seed = draw_seed(model.random_state)
     features = Features(X, device)
 
-    def pilot(twin: Any, rest: AnnotationTable, held: IntArray) -> IntArray:
+    def pilot(n_epochs: int, rest: AnnotationTable, held: IntArray) -> IntArray:
         # What there is to warn of, the training says, too.
         with isolated_rng(seed, device), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return _pilot(twin, features, rest, held, np.random.default_rng(seed), weights)
+            rng = np.random.default_rng(seed)
+            fit = _begin(model, features, rest, rng, Watch(), n_epochs)
+            return _pilot(model, fit, held, weights)
 
     # The training draws as if the number of epochs had been given.
     n_epochs = None
@@ -131,30 +148,26 @@ def _fit_together(model: Any, X: Any, y: Any, watch: Watch, start: Any) -> Annot
 
 
 def _pilot(
-    twin: Any,
-    features: Features,
-    table: AnnotationTable,
-    held: IntArray,
-    rng: np.random.Generator,
-    start: Weights | None,
+    model: BaseCrowdClassifier, fit: Fit[Any, Any], held: IntArray, start: Weights | None
 ) -> IntArray:
-    """Run the first stage of a training; return predictions of instances after every epoch."""
-    fit = _begin(twin, features, table, rng, Watch(), twin.max_epochs)
+    """Run the first stage of a training; return predictions of instances after every epoch.
+
+    What the method sets on the model, the training sets anew.
+    """
     # A copy: a factory may return a module that it keeps, which the training starts from.
-    fit.module = deepcopy(make_module(twin, fit, start))
+    fit.module = deepcopy(make_module(model, fit, start))
     with drawn_in(fit.features.dtype):
-        fit.state = twin._prepare(fit)
-    predictor = make_predictor(twin, fit, features, held)
-    follower = Follower(Followed(None), predictor)
+        fit.state = model._prepare(fit)
+    follower = Follower(Followed(None), make_predictor(model, fit, fit.features, held))
     callbacks: list[Callback] = [EpochClock(fit), Monitor(follower)]
-    if twin.verbose and in_first_process():
-        callbacks.append(ProgressBar(f"{twin._title}, pilot"))
+    if model.verbose and in_first_process():
+        callbacks.append(ProgressBar(f"{model._title}, pilot"))
     with drawn_in(fit.features.dtype):
-        run_stages(twin._stages(fit)[:1], callbacks=callbacks, history=fit.history)
+        run_stages(model._stages(fit)[:1], callbacks=callbacks, history=fit.history)
     return np.stack(follower.followed.codes)
 
 
-def _train(model: Any, fit: Fit[Any, Any], start: Weights | None) -> None:
+def _train(model: BaseCrowdClassifier, fit: Fit[Any, Any], start: Weights | None) -> None:
     """Train, and set the fitted attributes."""
     fit.module = make_module(model, fit, start)
     with drawn_in(fit.features.dtype):
@@ -163,7 +176,7 @@ def _train(model: Any, fit: Fit[Any, Any], start: Weights | None) -> None:
             _train_module(model, fit)
 
 
-def _train_module(model: Any, fit: Fit[Any, Any]) -> None:
+def _train_module(model: BaseCrowdClassifier, fit: Fit[Any, Any]) -> None:
     stages = model._stages(fit)
     callbacks, best = model._callbacks(fit)
     _run(model, fit, stages, callbacks)
@@ -184,7 +197,7 @@ def _train_module(model: Any, fit: Fit[Any, Any]) -> None:
 
 
 def _begin(
-    model: Any,
+    model: BaseCrowdClassifier,
     features: Features,
     given: AnnotationTable,
     rng: np.random.Generator,
@@ -202,7 +215,9 @@ def _begin(
     return Fit(features, given, whole, table, held, batches, rng, watch, n_epochs, earlier)
 
 
-def _run(model: Any, fit: Fit[Any, Any], stages: list[Stage], callbacks: list[Callback]) -> None:
+def _run(
+    model: BaseCrowdClassifier, fit: Fit[Any, Any], stages: list[Stage], callbacks: list[Callback]
+) -> None:
     """Run all stages, or those that a checkpoint has left."""
     first_stage = first_epoch = 0
     if model.checkpoint is not None and fit.earlier is None:
@@ -242,7 +257,7 @@ def balanced(
 # -- what a run and the checkpoint it resumes from must have in common -----------------------------
 
 
-def specification(model: Any, fit: Fit[Any, Any]) -> dict[str, str]:
+def specification(model: BaseCrowdClassifier, fit: Fit[Any, Any]) -> dict[str, str]:
     """Describe the class, the parameters, the data and the network of a fit.
 
     A Dataset is described only by its length and its first and last items.
@@ -275,7 +290,9 @@ def _digest(table: AnnotationTable, features: Features) -> str:
 # -- fitted attributes ----------------------------------------------------------------------------
 
 
-def set_annotator_attributes(model: Any, table: AnnotationTable, belief: FloatArray | None) -> None:
+def set_annotator_attributes(
+    model: BaseCrowdClassifier, table: AnnotationTable, belief: FloatArray | None
+) -> None:
     """Set ``heard_``, and pool and shrink the confusion matrices.
 
     Parameters

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from manyhands.fitting.classifier import BaseCrowdClassifier
 
 
-def save(model: Any, folder: str | Path) -> Path:
+def save(model: BaseCrowdClassifier, folder: str | Path) -> Path:
     """Write a fitted classifier; see `BaseCrowdClassifier.save`."""
     check_is_fitted(model)
     if not hasattr(model, "module_"):
@@ -98,7 +98,7 @@ def _as_list(values: Any) -> list[Any] | None:
     return None if values is None else list(values.tolist())
 
 
-def _check_loadable(model: Any) -> None:
+def _check_loadable(model: BaseCrowdClassifier) -> None:
     """Refuse to save what `load` could not rebuild: classes that are not ours."""
     given = (v for v in model.get_params().values() if v is not None)
     parts = [model, *(v for v in given if isinstance(v, BaseEstimator) or _is_sampler(v))]

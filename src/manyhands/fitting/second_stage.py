@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.validation import has_fit_parameter
@@ -88,7 +88,9 @@ class SecondStageClassifier(BaseCrowdClassifier):
                 f"stage {name} has its own: use 'resample' or 'reweight'"
             )
 
-    def _fit(self, X: Any, y: Any, watch: Watch, start: Any) -> AnnotationTable:
+    def _fit(
+        self, X: Any, y: Any, watch: Watch, start: BaseCrowdClassifier | Earlier | None
+    ) -> AnnotationTable:
         """Fit a network, or the scikit-learn classifier.
 
         The latter receives the rows of X unchanged (text, tables, gaps) and checks them itself.
@@ -137,7 +139,9 @@ class SecondStageClassifier(BaseCrowdClassifier):
     def _clone_backbone(self, rng: np.random.Generator) -> Any:
         return set_random_states(clone(self._network, safe=False), rng)
 
-    def _fit_weighted(self, estimator: Any, X: Any, weights: FloatArray, reason: str) -> Any:
+    def _fit_weighted(
+        self, estimator: BaseEstimator, X: Any, weights: FloatArray, reason: str
+    ) -> Any:
         """Fit on one row per instance and class, with weights (n, n_classes); 0 adds no row.
 
         Raises
@@ -205,7 +209,7 @@ class SecondStageClassifier(BaseCrowdClassifier):
         return hasattr(self, "module_") or hasattr(self, "estimator_")
 
 
-def _weight_parameter(estimator: Any, reason: str) -> str:
+def _weight_parameter(estimator: BaseEstimator, reason: str) -> str:
     """Name of the parameter of ``fit`` for one weight per row.
 
     Raises
