@@ -23,7 +23,7 @@ from manyhands.fitting.crowd_classifier import CrowdClassifier
 from manyhands.fitting.folders import save_members
 from manyhands.fitting.lost_classes import quiet_about_lost_classes, warn_of_lost_classes
 from manyhands.fitting.parameters import refuse_classes
-from manyhands.fitting.reading import SET_WITH_FEATURES, read_target
+from manyhands.fitting.reading import SET_WITH_FEATURES, forget_fit, read_target
 from manyhands.fitting.scoring import mean_log_proba, observed_annotations
 from manyhands.inference.probability import floored_log
 from manyhands.training import History
@@ -272,8 +272,7 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, CrowdClassifier, BaseEstimator
                         "classifiers that were fitted on the same classes, annotators and features "
                         "(folds of one table keep all)"
                     )
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)  # Of an earlier fit.
+        forget_fit(self)
         self.estimators_ = members
         self.history_ = History()
         seen = [m.training_instances_ for m in members if hasattr(m, "training_instances_")]

@@ -6,7 +6,7 @@ Torch is imported only for what needs it: tensors, Datasets, and dicts of arrays
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -369,14 +369,19 @@ def fitted_attributes(model: CrowdClassifier) -> dict[str, Any]:
     return {name: value for name, value in model.__dict__.items() if name.endswith("_")}
 
 
+def forget_fit(model: CrowdClassifier, *, keep: Collection[str] = ()) -> None:
+    """Delete what an earlier fit has found, but for the attributes to ``keep``."""
+    for name in fitted_attributes(model).keys() - set(keep):
+        delattr(model, name)
+
+
 def set_vocabularies(model: CrowdClassifier, y: Any, table: AnnotationTable) -> None:
     """Discard an earlier fit; set the classes, annotators and instances of this one.
 
     ``table`` is what was read from ``y``.
     """
     check_rule(model._rule, table.n_classes)
-    for name in fitted_attributes(model).keys() - SET_WITH_FEATURES:
-        delattr(model, name)
+    forget_fit(model, keep=SET_WITH_FEATURES)
     model.classes_ = np.array(table.classes)
     model.annotators_ = np.array(table.annotators)
     model.n_annotators_, model.n_annotations_ = table.n_annotators, table.n_annotations

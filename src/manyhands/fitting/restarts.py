@@ -18,7 +18,7 @@ from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Earlier, Watch
 from manyhands.fitting.lost_classes import lost_classes
 from manyhands.fitting.pilots import AUTO
-from manyhands.fitting.reading import fitted_attributes
+from manyhands.fitting.reading import fitted_attributes, forget_fit
 from manyhands.training import joined
 
 _LOG = logging.getLogger("manyhands")
@@ -142,8 +142,7 @@ def fewest_lost(
                 model.checkpoint = _beside(checkpoint, following)
                 codes[:] = before  # The caller's own list.
         _, fitted, table, codes[:] = min(fits, key=lambda fit: fit.n_lost)
-        for name in fitted_attributes(model).keys() - fitted.keys():
-            delattr(model, name)
+        forget_fit(model)
         for name, value in fitted.items():
             setattr(model, name, value)
     finally:

@@ -31,7 +31,7 @@ from manyhands.fitting.continuing import Seen, refusal_of
 from manyhands.fitting.crowd_classifier import CrowdClassifier
 from manyhands.fitting.lost_classes import warn_of_lost_classes
 from manyhands.fitting.parameters import refuse_classes
-from manyhands.fitting.reading import read_target
+from manyhands.fitting.reading import forget_fit, read_target
 from manyhands.sampling.selectors import DistributionAwareSelector, Selector
 from manyhands.training import History, joined
 from manyhands.typing import AnyArray, FloatArray, IntArray
@@ -157,8 +157,7 @@ class BaseSelfTraining(MetaEstimatorMixin, CrowdClassifier, BaseEstimator):
         self.estimator_._check_shape(X)
 
     def _set_fitted(self, kept: TrainedRound, history: History, guard_history: History) -> None:
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)  # Of an earlier fit.
+        forget_fit(self)
         self.estimator_ = kept.estimator
         self.augmented_annotations_ = kept.table
         self.rounds_: IntArray = kept.rounds
