@@ -1,90 +1,39 @@
 """What fits cost: stacking, epochs, self-training, NeuCrowd's parts, Dawid-Skene's default.
 
-Run a part, which writes its section of docs/results/costs.md::
-
-    nice -n 10 python benchmarks/costs.py stacking
-    python benchmarks/costs.py growth
-    MANYHANDS_DATA=... python benchmarks/costs.py self-training
-    OMP_NUM_THREADS=1 python benchmarks/costs.py neucrowd
-    MANYHANDS_DATA=... OMP_NUM_THREADS=1 python benchmarks/costs.py dawid-skene
-
 ``stacking`` fits `CrowdStackingClassifier` to 1,000 to a million instances, and two networks with
 their defaults to up to 100,000. ``growth`` fits every classifier for one epoch per
 stage with 100,000 instances and 20,000 annotators. ``self-training`` runs a round on CIFAR-10H's
 crowd (10,000 images, 2,567 annotators, 10 classes, few annotations); the cube of predicted
-annotations would be 257 million numbers, and the exit status is 1 if a case takes more than 2 GB.
-Every case of these three runs in its own process with one thread. ``neucrowd`` measures the parts
-of an epoch at Hotel's size (447 instances, 300 features) and at Syn1's (800, 1,200), on simulated
-numbers and with the code that trains: drawing the tuplets (an epoch of the paper's code has 60,000
-in batches of 256, each the hardest of a pool of eight times as many), finding the safe instances,
-choosing from the pools, and the updates of both networks. ``dawid-skene`` fits the default and the
-plain model to the real tables of benchmarks/aggregation.py, in turn. Figures of one run can be
-compared with one another; times depend on the machine.
+annotations would be 257 million numbers. ``neucrowd`` measures the parts of an epoch at Hotel's
+size (447 instances, 300 features) and at Syn1's (800, 1,200), on simulated numbers and with the
+code that trains: drawing the tuplets (an epoch of the paper's code has 60,000 in batches of 256,
+each the hardest of a pool of eight times as many), finding the safe instances, choosing from the
+pools, and the updates of both networks. ``dawid-skene`` fits the default and the plain model to the
+real tables of benchmarks/aggregation.py, in turn. Every case runs in a process of its own with one
+thread; times depend on the machine.
 """
 
 from __future__ import annotations
 
-import argparse
 import cProfile
-import json
 import os
 import platform
 import pstats
-import resource
-import subprocess
-import sys
 import time
 import warnings
-from collections.abc import Callable
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pages import run_missing
 
 import manyhands
+from benchmarks.aggregation import FURTHER, LOADERS, load
+from evidence.study import Record, Study, peak_mb, table, where
 from manyhands import AnnotationTable, DawidSkene, all_classifiers
-from manyhands.datasets import load_cifar10h, make_crowd
-from manyhands.io import write_atomically
+from manyhands.datasets import AGGREGATION_SETS, load_cifar10h, make_crowd
 from manyhands.sampling import TupletSampler
-
-OUT = Path("docs/results/costs.md")
-
-
-def peak_mb() -> float:
-    """Peak resident memory of this process so far, in MB of 10^6 bytes."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak * (1 if sys.platform == "darwin" else 1024) / 1e6
-
-
-def spawn(part: str, case: str, limit: float | None = None) -> dict[str, Any]:
-    """Measure a case in a new process with one thread."""
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    command = [sys.executable, __file__, part, "--worker", case]
-    try:
-        done = subprocess.run(
-            command,
-            env={**os.environ, **threads},
-            capture_output=True,
-            text=True,
-            timeout=limit,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return {"error": f"not finished after {limit} s"}
-    if done.returncode:
-        return {"error": (done.stderr.strip().splitlines() or ["died"])[-1]}
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
-def made_by(part: str, before: str = "") -> str:
-    """Say when a section was made, and by which command."""
-    command = f"{before}python benchmarks/costs.py {part}"
-    return f"Measured on {datetime.now(UTC):%Y-%m-%d} with `{command}`"
-
 
 # -- stacking ------------------------------------------------------------------------------------
 
@@ -96,15 +45,11 @@ ROWS = {
 }
 FEATURES, CLASSES, ANNOTATORS, GIVEN = 50, 10, 100, 3
 NEW_ROWS = 5_000
-RECORDS = Path("stacking_costs.jsonl")
-"""Cases that are done; a killed run goes on where it stopped."""
-HALF_AN_HOUR = 1800
 
 
-def fit_rows(case: str) -> dict[str, Any]:
+def fit_rows(name: str, rows: int) -> Record:
     """Fit a classifier with its defaults to so many rows, in this process."""
-    name, rows = case.split(",")
-    n = int(rows)
+    n, load = rows, os.getloadavg()[0]
     rng = np.random.default_rng(0)
     y = rng.integers(CLASSES, size=n + NEW_ROWS)
     # Three clusters per class: no linear classifier suffices.
@@ -133,48 +78,8 @@ def fit_rows(case: str) -> dict[str, Any]:
         "peak": peak_mb(),
         "base": base,
     }
-    return {**found, "accuracy": float(np.mean(model.predict(X[n:]) == y[n:]))}
-
-
-def measured(name: str, rows: int) -> dict[str, Any]:
-    """Measure one classifier and size in a new process."""
-    load = os.getloadavg()[0]
-    run = spawn("stacking", f"{name},{rows}", HALF_AN_HOUR)
-    return {"name": name, "rows": rows, "load": load, **run}
-
-
-def stacking(records: Path) -> str:
-    """Measure every classifier and size that the file of records lacks."""
-    cells = [((name, rows), partial(measured, name, rows)) for name in ROWS for rows in ROWS[name]]
-    small_first = sorted(cells, key=lambda cell: cell[0][1])
-    found = run_missing(records, small_first, lambda record: (record["name"], record["rows"]))
-    by_key = {(record["name"], record["rows"]): record for record in found}
-    loads = [f"{load:.0f}" for load in sorted(record["load"] for record in found)]
-    load = " to ".join(dict.fromkeys((loads[0], loads[-1])))
-    lines = [
-        "## Crowd-calibrated stacking by number of instances",
-        "",
-        f"{made_by('stacking', 'nice -n 10 ')}, one thread, a process each; load "
-        f"{load} on {os.cpu_count()} cores, so compare CPU seconds.",
-        "",
-        f"{FEATURES} features, {CLASSES} classes of three clusters each, {ANNOTATORS} annotators, "
-        f"{GIVEN} annotations per instance, 40 % of them at random; defaults. Accuracy is that of "
-        f"{NEW_ROWS:,} new instances; the clusters are drawn anew for each size, so it compares "
-        "classifiers, not sizes. Before the fit, the memory holds the features, the annotations, "
-        "and what is imported.",
-        "",
-        "| classifier | instances | CPU s of fit | s of fit | peak MB | before fit | accuracy |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for key, _ in cells:
-        run = by_key[key]
-        shown = [run.get("error", ""), "", "", "", ""]
-        if "error" not in run:
-            times = [f"{run[name]:.1f}" for name in ("cpu", "wall")]
-            memory = [f"{run[name]:,.0f}" for name in ("peak", "base")]
-            shown = [*times, *memory, f"{run['accuracy']:.3f}"]
-        lines.append(f"| `{run['name']}` | {run['rows']:,} | {' | '.join(shown)} |")
-    return "\n".join(lines) + "\n"
+    right = float(np.mean(model.predict(X[n:]) == y[n:]))
+    return {**found, "load": load, "cores": os.cpu_count(), "accuracy": right}
 
 
 # -- growth ---------------------------------------------------------------------------------------
@@ -183,11 +88,9 @@ N_INSTANCES, N_ANNOTATORS, N_CLASSES, N_FEATURES, PER_INSTANCE = 100_000, 20_000
 BATCH_SIZE = 512
 SETTINGS = {"CrowdInGClassifier": {"annotators_per_instance": 8}}
 """Parameters without which a method cannot run at this size."""
-SECONDS = 60
-"""Seconds a fit may take."""
 
 
-def fit_one_epoch(name: str) -> dict[str, Any]:
+def fit_one_epoch(name: str) -> Record:
     """Fit one classifier for one epoch per stage, in this process."""
     rng = np.random.default_rng(0)
     y = rng.integers(N_CLASSES, size=N_INSTANCES)
@@ -216,7 +119,7 @@ def fit_one_epoch(name: str) -> dict[str, Any]:
     try:
         model.fit(X, table)
     except ValueError as error:
-        return {"error": str(error)}
+        return {"failed": str(error)}
     return {
         "cpu": time.process_time() - cpu,
         "wall": time.perf_counter() - wall,
@@ -227,53 +130,15 @@ def fit_one_epoch(name: str) -> dict[str, Any]:
     }
 
 
-def growth() -> str:
-    """Measure every classifier."""
-    found = {name: spawn("growth", name, SECONDS) for name, _ in all_classifiers()}
-    dense = N_INSTANCES * N_ANNOTATORS / 1e6
-    lines = [
-        "## One epoch with 20,000 annotators",
-        "",
-        f"{made_by('growth')}, one thread, a process each.",
-        "",
-        f"{N_INSTANCES:,} instances of {N_FEATURES} features, {N_ANNOTATORS:,} annotators, "
-        f"{N_CLASSES} classes, {N_INSTANCES * PER_INSTANCE:,} annotations; batches of "
-        f"{BATCH_SIZE}; defaults otherwise, with `max_epochs=1` (one a phase). "
-        + " ".join(
-            f"`{name}` has {', '.join(f'`{key}={value}`' for key, value in own.items())}."
-            for name, own in SETTINGS.items()
-        )
-        + " One byte for every "
-        f"(instance, annotator) would be {dense:,.0f} MB.",
-        "",
-        "| classifier | epochs | s of training | s of fit | CPU s | peak MB | before fit |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for name, run in found.items():
-        if "error" in run:
-            lines.append(f"| `{name}` | {run['error']} | | | | | |")
-            continue
-        lines.append(
-            f"| `{name}` | {run['epochs']} | {run['epoch']:.1f} | {run['wall']:.1f} | "
-            f"{run['cpu']:.1f} | {run['peak']:,.0f} | {run['base']:,.0f} |"
-        )
-    return "\n".join(lines) + "\n"
-
-
 # -- self-training ---------------------------------------------------------------------------------
 
 PER_IMAGE = 2
-LIMIT_MB = 2000.0
 SELECTORS = ("DistributionAwareSelector", "ConfidenceSelector", "RandomSelector")
 BASES = ("CrowdLayerClassifier", "TraceRegClassifier", "CoNALClassifier", "DoctorNetClassifier")
-CASES = [("CrowdLayerClassifier", selector) for selector in SELECTORS] + [
-    (base, SELECTORS[0]) for base in BASES[1:]
-]
 
 
-def train_one_round(case: str) -> dict[str, Any]:
+def train_one_round(base: str, selector: str) -> Record:
     """Run one round of self-training with a base classifier, in this process."""
-    base, selector = case.split(",")
     data = load_cifar10h()
     table = data.annotations
     order = np.random.default_rng(0).permutation(table.n_annotations)
@@ -303,35 +168,6 @@ def train_one_round(case: str) -> dict[str, Any]:
     }
 
 
-def self_training() -> str:
-    """Measure every case; exit if one takes too much memory, or fails."""
-    found = {case: spawn("self-training", ",".join(case)) for case in CASES}
-    for case, run in found.items():
-        if run.get("peak", np.inf) > LIMIT_MB:
-            sys.exit(f"{case}: {run}; at most {LIMIT_MB:,.0f} MB are allowed")
-    lines = [
-        "## One round of self-training with 2,567 annotators",
-        "",
-        f"{made_by('self-training')}, one thread, a process each.",
-        "",
-        f"CIFAR-10H with {PER_IMAGE} annotations per image (10,000 images, 20,000 annotations, "
-        "2,567 annotators, 10 classes, 256 features); 5 epochs per training, two trainings, 2,000 "
-        "annotations added between them. All predicted annotations at once would be 1,027 MB in "
-        f"single precision. Limit: {LIMIT_MB:,.0f} MB. *Selecting*: predicting every cell, and "
-        "choosing among them. Annotators without any annotation get none.",
-        "",
-        "| around | selector | added | s, training | s, selecting | CPU s | peak MB | before fit |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for (base, selector), run in found.items():
-        lines.append(
-            f"| `{base}` | `{selector}` | {run['added']:,.0f} | {run['training']:.1f} | "
-            f"{run['selecting']:.1f} | {run['cpu']:.1f} | {run['peak']:,.0f} | "
-            f"{run['before']:,.0f} |"
-        )
-    return "\n".join(lines) + "\n"
-
-
 # -- NeuCrowd --------------------------------------------------------------------------------------
 
 SIZES = {"Hotel's size": (447, 300), "Syn1's size": (800, 1200)}
@@ -344,9 +180,12 @@ N_UPDATES = 60
 UPDATE = "update of the embedding, without a sampling network"
 
 
-def profile(n: int, d: int) -> dict[str, float]:
+def profile(size: str) -> Record:
     """Return the milliseconds that each part takes per update."""
-    rng = np.random.default_rng(0)
+    import torch
+
+    torch.set_num_threads(1)
+    (n, d), rng = SIZES[size], np.random.default_rng(0)
     y = rng.integers(2, size=n)
     X = (rng.normal(size=(n, d)) + 0.2 * y[:, None]).astype(np.float32)
     table = make_crowd(y, n_annotators=7, annotations_per_instance=7, random_state=0)
@@ -361,7 +200,7 @@ def profile(n: int, d: int) -> dict[str, float]:
     _spent(X, table, False)  # torch loads modules at its first step
     plain, chosen = _spent(X, table, False), _spent(X, table, True)
     own = chosen["_learn_hardness"]
-    return {
+    parts = {
         UPDATE: plain["__call__"],
         "drawing its share of 60,000 tuplets": drawing[1],
         "drawing eight times as many": drawing[N_CANDIDATES],
@@ -375,6 +214,7 @@ def profile(n: int, d: int) -> dict[str, float]:
         ]
         / per_update,
     }
+    return {"parts": parts, "torch": torch.__version__, "machine": platform.machine()}
 
 
 def _spent(X: Any, table: Any, sampling_network: bool) -> dict[str, float]:
@@ -396,31 +236,6 @@ def _spent(X: Any, table: Any, sampling_network: bool) -> dict[str, float]:
     }
 
 
-def neucrowd() -> str:
-    """Profile both sizes."""
-    import torch
-
-    torch.set_num_threads(1)
-    found = {name: profile(*size) for name, size in SIZES.items()}
-    names = list(found)
-    lines = [
-        "## Where NeuCrowd's time goes",
-        "",
-        f"{made_by('neucrowd', 'OMP_NUM_THREADS=1 ')}, manyhands "
-        f"{manyhands.__version__}, torch {torch.__version__}, one thread of {platform.machine()}. "
-        "Milliseconds for one update of the embedding (256 tuplets of five, the hardest of a pool "
-        "of 8 x 256), and as a share of the update itself. Choosing is what an update takes more "
-        "with the sampling network than without, but for that network's own update.",
-        "",
-        f"| part | {' | '.join(f'{name}, ms | share' for name in names)} |",
-        "|---" * (1 + 2 * len(names)) + "|",
-    ]
-    for part in next(iter(found.values())):
-        cells = [f"{own[part]:.2f} | {own[part] / own[UPDATE]:.0%}" for own in found.values()]
-        lines.append(f"| {part} | {' | '.join(cells)} |")
-    return "\n".join([*lines, ""])
-
-
 # -- truth inference ------------------------------------------------------------------------------
 
 PLAIN: dict[str, Any] = {
@@ -431,7 +246,6 @@ PLAIN: dict[str, Any] = {
     "accelerate": False,
 }
 """Twenty iterations of Dawid and Skene's EM, and nothing else."""
-DEFAULT: dict[str, Any] = {}
 TIMES = 9
 
 
@@ -439,67 +253,27 @@ TARGET = 2.5
 """Most that the default may cost, in plain fits."""
 
 
-def dawid_skene() -> str:
-    """Fit both models to every real table, in turn; keep the least CPU time of each."""
-    from aggregation import FURTHER, LOADERS, load
-
-    from manyhands.datasets import AGGREGATION_SETS
-
-    lines, parts, ratios, sums = [], [], [], np.zeros(2)
-    for name in (*AGGREGATION_SETS, *LOADERS, *FURTHER):
-        table = load(name).table
-        least = np.full(2, np.inf)
-        for _ in range(TIMES):
-            for number, parameters in enumerate((PLAIN, DEFAULT)):
-                started = time.process_time()
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    DawidSkene(**parameters).fit(table)
-                least[number] = min(least[number], time.process_time() - started)
-        ratios.append(least[1] / least[0])
-        sums += least
-        if ratios[-1] > TARGET:
-            parts.append(f"| {name} | {shares_of_default(table)} |")
-        lines.append(
-            f"| {name} | {table.n_annotations:,} | {table.n_annotators:,} | {table.n_classes} | "
-            f"{1e3 * least[0]:.0f} | {1e3 * least[1]:.0f} | {ratios[-1]:.2f} |"
-        )
-    heading = [
-        "## Dawid-Skene on real tables: the default against the plain model",
-        "",
-        f"{made_by('dawid-skene', 'MANYHANDS_DATA=... OMP_NUM_THREADS=1 ')}, manyhands "
-        f"{manyhands.__version__}. Milliseconds of CPU time, the least of {TIMES} fits. Plain: "
-        f"{', '.join(f'`{k}={v}`' for k, v in PLAIN.items())}. The default adds the prior, "
-        "subtypes, the read-out with dependence, and its own stopping rule. Default over plain: "
-        f"median {np.median(ratios):.2f}, all tables together {sums[1] / sums[0]:.2f}, from "
-        f"{min(ratios):.2f} to {max(ratios):.2f}; above {TARGET} on {len(parts)} of {len(ratios)}. "
-        f"So the target of {TARGET} is met in the median, in the sum, and on "
-        f"{len(ratios) - len(parts)} tables.",
-        "",
-        "| table | annotations | annotators | classes | plain | default | ratio |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    why = [
-        "",
-        f"Why tables are above {TARGET}: shares of the default's time. To estimate rho, tables of "
-        "up to 5,000 instances are simulated and fitted, however fast the plain fit is. Where "
-        "mistakes are found to be correlated, EM runs again with two subtypes. With thousands of "
-        "annotators of a few annotations each, all steps on confusion matrices (the prior's "
-        "strength, the over-relaxed step) cost as much as those on annotations.",
-        "",
-        "| table | subtypes tried | iterations, kept model | EM | rho | read-out | other |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    return "\n".join([*heading, *lines, *why, *parts, ""])
+def fit_both(set: str) -> Record:
+    """Fit both models to a real table, in turn: the least CPU time of each, and where it goes."""
+    given = load(set).table
+    least = np.full(2, np.inf)
+    for _ in range(TIMES):
+        for number, parameters in enumerate((PLAIN, {})):
+            started = time.process_time()
+            DawidSkene(**parameters).fit(given)
+            least[number] = min(least[number], time.process_time() - started)
+    found: Record = {"plain": least[0], "default": least[1], "n_annotations": given.n_annotations}
+    found |= {"n_annotators": given.n_annotators, "n_classes": given.n_classes}
+    if least[1] > TARGET * least[0]:
+        found["why"] = shares_of_default(given)
+    return found
 
 
-def shares_of_default(table: AnnotationTable) -> str:
-    """Cells of a row: what the default does on a table, and how its time divides."""
+def shares_of_default(given: AnnotationTable) -> list[str]:
+    """What the default does on a table, and how its time divides."""
     watch = cProfile.Profile(time.process_time)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = DawidSkene().fit(table)
-        watch.runcall(lambda: [DawidSkene().fit(table) for _ in range(TIMES)])
+    model = DawidSkene().fit(given)
+    watch.runcall(lambda: [DawidSkene().fit(given) for _ in range(TIMES)])
     functions = pstats.Stats(watch).stats
     total = sum(own for _, _, own, *_ in functions.values())
     wanted = (("confusion_em", "run"), ("dependence", "measure"), ("dawid_skene", "_read_out"))
@@ -508,48 +282,146 @@ def shares_of_default(table: AnnotationTable) -> str:
         / total
         for stem, name in wanted
     ]
-    shown = " | ".join(f"{share:.0%}" for share in (*shares, 1 - sum(shares)))
-    return f"{len(model.evidence_)} | {model.n_iter_} | {shown}"
+    shown = [f"{share:.0%}" for share in (*shares, 1 - sum(shares))]
+    return [str(len(model.evidence_)), str(model.n_iter_), *shown]
 
 
-# -- the page -------------------------------------------------------------------------------------
+# -- cells and the page ---------------------------------------------------------------------------
 
-PARTS: dict[str, Callable[[], str]] = {
-    "stacking": lambda: stacking(RECORDS),
-    "growth": growth,
-    "self-training": self_training,
-    "neucrowd": neucrowd,
-    "dawid-skene": dawid_skene,
+MEASURED: dict[str, Callable[..., Record]] = {
+    "stacking": fit_rows,
+    "growth": fit_one_epoch,
+    "self-training": train_one_round,
+    "neucrowd": profile,
+    "dawid-skene": fit_both,
 }
-WORKERS = {"stacking": fit_rows, "growth": fit_one_epoch, "self-training": train_one_round}
 
 
-def with_section(page: str, section: str) -> str:
-    """Put a section into a page of sections, in the place of the one with its heading."""
-    title, *sections = page.split("\n## ")
-    heading, own = section.splitlines()[0], section.removeprefix("## ").strip("\n") + "\n"
-    headings = [f"## {each.splitlines()[0]}" for each in sections]
-    if heading in headings:
-        sections[headings.index(heading)] = own
-    else:
-        sections.append(own)
-    return "\n## ".join([title, *(f"{each.rstrip()}\n" for each in sections)])
+def measure(part: str, **cell: Any) -> Record:
+    """Measure a case of a part."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return MEASURED[part](**cell)
 
 
-def main() -> None:
-    """Measure a part and write its section; or, in a worker, measure a case."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=list(PARTS))
-    parser.add_argument("--out", type=Path, default=OUT)
-    parser.add_argument("--worker", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.worker:
-        print(json.dumps(WORKERS[arguments.part](arguments.worker)))
-        return
-    page = arguments.out.read_text(encoding="utf-8") if arguments.out.exists() else "# Costs\n"
-    write_atomically(arguments.out, with_section(page, PARTS[arguments.part]()))
-    print(arguments.out)
+def cells(part: str) -> Iterator[Record]:
+    """Yield the cases of a part."""
+    rounds = [(base, SELECTORS[0]) for base in BASES]
+    rounds[1:1] = [(BASES[0], selector) for selector in SELECTORS[1:]]
+    cases: dict[str, list[Record]] = {
+        "stacking": sorted(
+            ({"name": name, "rows": n} for name in ROWS for n in ROWS[name]),
+            key=lambda case: case["rows"],
+        ),
+        "growth": [{"name": name} for name, _ in all_classifiers()],
+        "self-training": [{"base": base, "selector": selector} for base, selector in rounds],
+        "neucrowd": [{"size": size} for size in SIZES],
+        "dawid-skene": [{"set": name} for name in (*AGGREGATION_SETS, *LOADERS, *FURTHER)],
+    }
+    yield from ({"part": part, **case} for case in cases[part])
+
+
+def stacking_page(records: list[Record]) -> dict[str, Any]:
+    """A row per classifier and size."""
+    rows = []
+    for name in ROWS:
+        for r in sorted(where(records, name=name), key=lambda r: r["rows"]):
+            shown = [r.get("failed", ""), "", "", "", ""]
+            if "failed" not in r:
+                shown = [f"{r['cpu']:.1f}", f"{r['wall']:.1f}", f"{r['peak']:,.0f}"]
+                shown += [f"{r['base']:,.0f}", f"{r['accuracy']:.3f}"]
+            rows.append([f"`{name}`", f"{r['rows']:,}", *shown])
+    loads = sorted(r["load"] for r in records if "load" in r)
+    heads = ["classifier", "instances", "CPU s of fit", "s of fit", "peak MB", "before fit"]
+    return {
+        "stacking": table([*heads, "accuracy"], rows),
+        "load": " to ".join(dict.fromkeys(f"{each:.0f}" for each in (loads[0], loads[-1]))),
+        "cores": next(r["cores"] for r in records if "cores" in r),
+    }
+
+
+def growth_page(records: list[Record]) -> dict[str, Any]:
+    """A row per classifier."""
+    rows = [
+        [f"`{r['name']}`", r["failed"], *[""] * 5] if "failed" in r else
+        [f"`{r['name']}`", str(r["epochs"]), f"{r['epoch']:.1f}", f"{r['wall']:.1f}",
+         f"{r['cpu']:.1f}", f"{r['peak']:,.0f}", f"{r['base']:,.0f}"]
+        for r in records
+    ]  # fmt: skip
+    heads = ["classifier", "epochs", "s of training", "s of fit", "CPU s", "peak MB", "before fit"]
+    return {"growth": table(heads, rows)}
+
+
+def rounds_page(records: list[Record]) -> dict[str, Any]:
+    """A row per base and selector."""
+    rows = [
+        [f"`{r['base']}`", f"`{r['selector']}`", f"{r['added']:,.0f}", f"{r['training']:.1f}",
+         f"{r['selecting']:.1f}", f"{r['cpu']:.1f}", f"{r['peak']:,.0f}", f"{r['before']:,.0f}"]
+        for r in records
+    ]  # fmt: skip
+    heads = ["around", "selector", "added", "s, training", "s, selecting", "CPU s", "peak MB"]
+    return {"rounds": table([*heads, "before fit"], rows)}
+
+
+def neucrowd_page(records: list[Record]) -> dict[str, Any]:
+    """A row per part of an update."""
+    heads = [each for r in records for each in (f"{r['size']}, ms", "share")]
+    rows = []
+    for part in records[0]["parts"]:
+        own = [(r["parts"][part], r["parts"][UPDATE]) for r in records]
+        rows.append([part, *(text for v, u in own for text in (f"{v:.2f}", f"{v / u:.0%}"))])
+    return {"neucrowd": table(["part", *heads], rows), "first": records[0]}
+
+
+def dawid_skene_page(records: list[Record]) -> dict[str, Any]:
+    """A row per table, and why the default takes long on some."""
+    ratios = np.array([r["default"] / r["plain"] for r in records])
+    sums = [sum(r[key] for r in records) for key in ("default", "plain")]
+    rows = [
+        [r["set"], f"{r['n_annotations']:,}", f"{r['n_annotators']:,}", str(r["n_classes"]),
+         f"{1e3 * r['plain']:.0f}", f"{1e3 * r['default']:.0f}", f"{ratio:.2f}"]
+        for r, ratio in zip(records, ratios, strict=True)
+    ]  # fmt: skip
+    heads = ["table", "annotations", "annotators", "classes", "plain", "default", "ratio"]
+    why = ["table", "subtypes tried", "iterations, kept model", "EM", "rho", "read-out", "other"]
+    return {
+        "dawid_skene": table(heads, rows),
+        "why": table(why, ([r["set"], *r["why"]] for r in records if "why" in r)),
+        "ratio": {"median": np.median(ratios), "sum": sums[0] / sums[1], "min": min(ratios),
+                  "max": max(ratios)},
+        "above": int((ratios > TARGET).sum()),
+        "n_tables": len(records),
+        "within": int((ratios <= TARGET).sum()),
+    }  # fmt: skip
+
+
+PAGES = {
+    "stacking": stacking_page,
+    "growth": growth_page,
+    "self-training": rounds_page,
+    "neucrowd": neucrowd_page,
+    "dawid-skene": dawid_skene_page,
+}
+
+
+def page(records: list[Record]) -> dict[str, Any]:
+    """The parts that have records, and when they were measured."""
+    found: dict[str, Any] = {}
+    for part, make in PAGES.items():
+        if own := where(records, part=part):
+            found |= make(own) | {f"{part.replace('-', '_')}_date": own[-1]["date"]}
+    return found
+
+
+STUDY = Study(
+    __file__,
+    {part: partial(cells, part) for part in MEASURED},
+    measure,
+    page,
+    alone=1800.0,
+    data=lambda cell: ["cifar10h"] if cell["part"] == "self-training" else [cell.get("set", "")],
+)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()
