@@ -1,19 +1,13 @@
 """Dawid-Skene on an annotation store: time, memory, and equality with the table in memory.
 
 Every measurement runs in a process of its own with one thread; those on a store run under a limit
-of 2 GiB of data (``RLIMIT_DATA``, which counts private memory and not mapped files). Run it with
-
-    OMP_NUM_THREADS=1 python benchmarks/out_of_core.py --work FOLDER
-
-which needs 10 GB of disk in the folder for 1e8 annotations, adds records to
-results/benchmarks/out_of_core.jsonl, and writes docs/results/out_of_core.md. What is in the records
-is not repeated unless ``--again`` is given; ``--only NAME`` measures some cells. It needs Linux,
-whose /proc tells the memory.
+of 2 GiB of data (``RLIMIT_DATA``, which counts private memory and not mapped files). The files of
+1e8 annotations take 10 GB of disk (MANYHANDS_WORK names the folder). It needs Linux, whose /proc
+tells the memory.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import os
@@ -25,13 +19,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import date
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
-RECORDS = HERE.parent / "results" / "benchmarks" / "out_of_core.jsonl"
-PAGE = HERE.parent / "docs" / "results" / "out_of_core.md"
+from evidence.study import ROOT as HOME
+from evidence.study import Record, Study, table, workspace
+
 E7, E8 = 10**7, 10**8
 PER_INSTANCE, CLASSES = 5, 10
 SIZES = {
@@ -330,50 +323,6 @@ def limit_data() -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (LIMIT, LIMIT))
 
 
-def status_of(pid: int | str) -> dict[str, int]:
-    """Bytes of memory of a process: anonymous now, and all resident pages at most."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    found = dict(line.split(":", 1) for line in lines if ":" in line)
-    return {key: int(found[key].split()[0]) * 1024 for key in ("RssAnon", "RssFile", "VmHWM")}
-
-
-def measure(name: str, work: Path) -> dict[str, Any]:
-    """Run a cell in a child, watching its memory."""
-    command = [sys.executable, __file__, "--work", str(work), "--child", name]
-    load = os.getloadavg()[0]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    most = {"RssAnon": 0, "VmHWM": 0}
-
-    def watch() -> None:
-        while child.poll() is None:
-            try:
-                now = status_of(child.pid)
-            except (OSError, KeyError):
-                break
-            most.update({key: max(most[key], now[key]) for key in most})
-            time.sleep(0.1)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    start = time.perf_counter()
-    text, _ = child.communicate()
-    watcher.join()
-    if child.returncode:
-        raise SystemExit(f"{name} failed")
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    found = json.loads(text.splitlines()[-1])
-    return {
-        "name": name,
-        "date": date.today().isoformat(),
-        "load": [round(load, 1), round(os.getloadavg()[0], 1)],
-        "process_wall": time.perf_counter() - start,
-        "process_cpu": found.pop("process_cpu", used.ru_utime),
-        "peak_anonymous": most["RssAnon"],
-        "peak_resident": most["VmHWM"],
-        **found,
-    }
-
-
 CELLS = (
     "generate-1e7",
     "ingest-1e7",
@@ -401,117 +350,12 @@ CELLS = (
 )
 
 
-# -- the page -------------------------------------------------------------------------------------
-
-HEAD = """# Out of core
-
-Written by `OMP_NUM_THREADS=1 python benchmarks/out_of_core.py --work FOLDER`, with one thread.
-
-Synthetic annotations: five per instance, 100,000 annotators (1,000,000 in the runs named *million*,
-of 1e7 annotations) whose accuracies lie between .35 and .95, ten classes. Rows are in scrambled
-order, in Parquet files; those named *export* (5e6 annotations) are one JSON file of Label Studio.
-Processes that ingest, or fit a store, run under a limit of 2 GiB of private memory (`RLIMIT_DATA`).
-*Anonymous* is the most private memory that was seen, ten times a second; *resident* adds the pages
-of mapped files, which the system may drop. *CPU* and *wall* are seconds, and *load* is the
-machine's load average before and after: compare CPU seconds, because the other processes on the
-machine slow wall seconds down, and to a lesser degree CPU seconds too. *Annotations per CPU second*
-are those of one iteration, or of the whole ingest. *Plain* is `dependence=0, n_subtypes=1`, which
-stops after a few iterations; *twenty* is the published model, with 20 iterations, no prior and no
-acceleration; *timed* runs are unaccelerated and have a fixed number of iterations, whose median is
-given.
-"""
-
-
-def write_page(measured: list[dict[str, Any]]) -> None:
-    """Write what was measured last, and what follows for larger tables."""
-    from pages import table_lines
-
-    from manyhands.io import write_atomically
-
-    records = {record["name"]: record for record in measured}
-
-    def figure(value: float | None, form: str = ".1f") -> str:
-        return "" if value is None else format(value, form)
-
-    rows = [
-        (
-            name,
-            record["date"],
-            "{} to {}".format(*record["load"]),
-            figure(record["process_cpu"]),
-            figure(record["process_wall"]),
-            figure(record.get("cpu_per_iteration"), ".2f"),
-            figure(per_second(record), ",.0f"),
-            figure(record.get("n_iter"), "d"),
-            figure(record["peak_anonymous"] / 2**20, ",.0f"),
-            figure(record["peak_resident"] / 2**20, ",.0f"),
-            record.get("labels", ""),
-        )
-        for name, record in records.items()
-        if not name.startswith("compare")
-    ]
-    heading = (
-        "run",
-        "date",
-        "load",
-        "CPU",
-        "wall",
-        "CPU per iteration",
-        "annotations per CPU second",
-        "iterations",
-        "anonymous, MiB",
-        "resident, MiB",
-        "digest of labels",
-    )
-    lines = [HEAD, *table_lines(heading, rows), *_findings(records), *_on_paper(measured)]
-    write_atomically(PAGE, "\n".join(lines).rstrip("\n") + "\n")
-
-
 def per_second(record: dict[str, Any]) -> float | None:
     """Annotations per CPU second."""
     kind, size, *_ = record["name"].split("-")
     if size not in SIZES or kind == "generate":
         return None
     return SIZES[size][0] / record.get("cpu_per_iteration", record["process_cpu"])
-
-
-def _findings(records: dict[str, dict[str, Any]]) -> list[str]:
-    lines = ["## Findings", ""]
-
-    def ratio(one: str, other: str, key: str, text: str) -> None:
-        if one in records and other in records:
-            value = records[one][key] / records[other][key]
-            lines.append(f"- {text}: {value:.2f} times.")
-
-    store, memory = "store-1e7-plain-timed", "memory-1e7-plain-timed"
-    ratio(store, memory, "cpu_per_iteration", "CPU of an iteration, store over memory, 1e7")
-    lines += _scale(records)
-    default, plain = "store-1e7-default", "store-1e7-plain"
-    ratio(default, plain, "cpu", "CPU of the default fit over the plain one, store, 1e7")
-    default, plain = "store-1e8-default-timed", "store-1e8-plain-timed"
-    ratio(default, plain, "cpu", "The same with a fixed number of iterations, store, 1e8")
-    default, plain = "real-cifar10h-store-default", "real-cifar10h-store-plain"
-    ratio(default, plain, "cpu", "CPU of the default fit over the plain one, store, CIFAR-10H")
-    lines += _profile(records.get(default, {}), records.get(plain, {}))
-    lines += _target(records.get(default, {}), records.get("real-cifar10h-store-twenty", {}))
-    for name, what in (("compare-1e7", "1e7 annotations"), ("compare-real", "CIFAR-10H")):
-        if name in records:
-            found = records[name]
-            lines.append(
-                f"- Posteriors of store and memory, {what}: largest difference "
-                f"{found['difference']:.1e} over {found['instances']:,} instances."
-            )
-    if "compare-prefix-1e8" in records:
-        found = records["compare-prefix-1e8"]
-        lines.append(
-            f"- Posteriors of the first {found['instances']:,} of 2e7 instances, streamed by the "
-            f"store of 1e8 annotations and computed in memory from the same parameters: largest "
-            f"difference {found['difference']:.1e}."
-        )
-    missing = [name for name in CELLS if name not in records]
-    if missing:
-        lines.append(f"- Not measured yet: {', '.join(missing)}.")
-    return [*lines, ""]
 
 
 def _scale(records: dict[str, dict[str, Any]]) -> list[str]:
@@ -597,8 +441,6 @@ def _on_paper(measured: list[dict[str, Any]]) -> list[str]:
     traffic = 2 * counts * 8 / (GBIT * 1e9)
     total = (ROUNDS_ON_PAPER * work + m * ingest) / 3600
     return [
-        "## 1e10 annotations of 1e8 instances, on paper",
-        "",
         f"One million annotators, {CLASSES} classes, {ROUNDS_ON_PAPER} iterations. Assumed, not "
         f"measured: {CORES} cores in {machines} machines with {GBIT} Gbit/s each, {DOLLARS} "
         "dollars per core-hour, counts added up within a machine before they travel, and perfect "
@@ -620,30 +462,122 @@ def _on_paper(measured: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def main() -> None:
-    """Measure what is missing, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--only", nargs="*", default=CELLS)
-    parser.add_argument("--again", action="store_true", help="measure what is in the records, too")
-    parser.add_argument("--child")
-    given = parser.parse_args()
-    if given.child:
-        found = in_child(given.child, given.work)
-        print(json.dumps(found | {"process_cpu": time.process_time()}))
-        return
-    from pages import run_missing
+def status_of(pid: int | str) -> dict[str, int]:
+    """Bytes of memory of a process: anonymous now, and all resident pages at most."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    found = dict(line.split(":", 1) for line in lines if ":" in line)
+    return {key: int(found[key].split()[0]) * 1024 for key in ("RssAnon", "VmHWM")}
 
-    given.work.mkdir(parents=True, exist_ok=True)
 
-    def cell(name: str) -> tuple[str, Callable[[], dict[str, Any]]]:
-        return name, lambda: measure(name, given.work)
+def measure(name: str) -> Record:
+    """Measure a cell in a child, watching its memory."""
+    call = f"from benchmarks.out_of_core import child; child({name!r})"
+    load = os.getloadavg()[0]
+    command = [sys.executable, "-c", call]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=HOME)
+    most = {"RssAnon": 0, "VmHWM": 0}
 
-    def key_of(record: dict[str, Any]) -> str | None:
-        return None if given.again else record["name"]
+    def watch() -> None:
+        while child.poll() is None:
+            try:
+                now = status_of(child.pid)
+            except (OSError, KeyError):
+                break
+            most.update({key: max(most[key], now[key]) for key in most})
+            time.sleep(0.1)
 
-    write_page(run_missing(RECORDS, map(cell, given.only), key_of))
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    start = time.perf_counter()
+    text, _ = child.communicate()
+    watcher.join()
+    if child.returncode:
+        raise SystemExit(f"{name} failed")
+    return {
+        "load": [round(load, 1), round(os.getloadavg()[0], 1)],
+        "process_wall": time.perf_counter() - start,
+        "peak_anonymous": most["RssAnon"],
+        "peak_resident": most["VmHWM"],
+        **json.loads(text.splitlines()[-1]),
+    }
+
+
+def child(name: str) -> None:
+    """Measure one cell here, and print it."""
+    found = in_child(name, workspace("out_of_core"))
+    print(json.dumps(found | {"process_cpu": time.process_time()}))
+
+
+# -- the page -------------------------------------------------------------------------------------
+
+
+def page(measured: list[Record]) -> dict[str, Any]:
+    """What was measured last, and what follows for larger tables."""
+    records = {record["name"]: record for record in measured}
+
+    def figure(value: float | None, form: str = ".1f") -> str:
+        return "" if value is None else format(value, form)
+
+    rows = [
+        [
+            name, r["date"], "{} to {}".format(*r["load"]), figure(r["process_cpu"]),
+            figure(r["process_wall"]), figure(r.get("cpu_per_iteration"), ".2f"),
+            figure(per_second(r), ",.0f"), figure(r.get("n_iter"), "d"),
+            *(figure(r[key] / 2**20, ",.0f") for key in ("peak_anonymous", "peak_resident")),
+            r.get("labels", ""),
+        ]
+        for name, r in records.items()
+        if not name.startswith("compare")
+    ]  # fmt: skip
+    heads = ["run", "date", "load", "CPU", "wall", "CPU per iteration"]
+    heads += ["annotations per CPU second", "iterations", "anonymous, MiB", "resident, MiB"]
+    found = {"runs": table([*heads, "digest of labels"], rows), "findings": findings(records)}
+    return found | {"paper": _on_paper(measured)}
+
+
+def findings(records: dict[str, Record]) -> list[str]:
+    """Ratios of what was measured, and differences of posteriors."""
+    lines: list[str] = []
+
+    def ratio(one: str, other: str, key: str, text: str) -> None:
+        if one in records and other in records:
+            lines.append(f"- {text}: {records[one][key] / records[other][key]:.2f} times.")
+
+    store, memory = "store-1e7-plain-timed", "memory-1e7-plain-timed"
+    ratio(store, memory, "cpu_per_iteration", "CPU of an iteration, store over memory, 1e7")
+    lines += _scale(records)
+    default, plain = "real-cifar10h-store-default", "real-cifar10h-store-plain"
+    over = "CPU of the default fit over the plain one, store"
+    ratio("store-1e7-default", "store-1e7-plain", "cpu", f"{over}, 1e7")
+    timed = "store-1e8-default-timed", "store-1e8-plain-timed"
+    ratio(*timed, "cpu", "The same with a fixed number of iterations, store, 1e8")
+    ratio(default, plain, "cpu", f"{over}, CIFAR-10H")
+    lines += _profile(records.get(default, {}), records.get(plain, {}))
+    lines += _target(records.get(default, {}), records.get("real-cifar10h-store-twenty", {}))
+    for name, what in (("compare-1e7", "1e7 annotations"), ("compare-real", "CIFAR-10H")):
+        if found := records.get(name):
+            lines.append(
+                f"- Posteriors of store and memory, {what}: largest difference "
+                f"{found['difference']:.1e} over {found['instances']:,} instances."
+            )
+    if found := records.get("compare-prefix-1e8"):
+        lines.append(
+            f"- Posteriors of the first {found['instances']:,} of 2e7 instances, streamed by the "
+            f"store of 1e8 annotations and computed in memory from the same parameters: largest "
+            f"difference {found['difference']:.1e}."
+        )
+    missing = [name for name in CELLS if name not in records]
+    return [*lines, *([f"- Not measured yet: {', '.join(missing)}."] if missing else [])]
+
+
+STUDY = Study(
+    __file__,
+    lambda: ({"name": name} for name in CELLS),
+    measure,
+    page,
+    data=lambda cell: ["cifar10h"] if "real" in cell["name"] else [],
+)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()
