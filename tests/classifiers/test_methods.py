@@ -114,6 +114,8 @@ def test_conal_annotator_features_enter_the_gate():
         CoNALClassifier(annotator_features=features[:4], **QUICK).fit(X, A)
     with pytest.raises(AnnotationError, match="annotator_features contains NaN"):
         CoNALClassifier(annotator_features=np.full((5, 1), np.nan), **QUICK).fit(X, A)
+    with pytest.raises(AnnotationError, match="annotator_features is not an array of numbers"):
+        CoNALClassifier(annotator_features=[["a"]] * 5, **QUICK).fit(X, A)
 
 
 def test_conal_with_features_survives_saving(tmp_path):

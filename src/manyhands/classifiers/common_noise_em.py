@@ -17,7 +17,6 @@ from scipy.special import expit
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
-from manyhands.classifiers.conal import CoNALClassifier
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
 from manyhands.fitting.latent import (
@@ -26,6 +25,7 @@ from manyhands.fitting.latent import (
     TargetStep,
     balancing_rng,
 )
+from manyhands.fitting.network import read_annotator_features
 from manyhands.fitting.prediction import PREDICT_BATCH
 from manyhands.inference.confusions import normalise_joint
 from manyhands.inference.probability import floored_log, normalise_rows
@@ -150,13 +150,11 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
             len(self.classes_),
             self.n_annotators_,
             input_shape=input_shape,
-            annotator_features=self._read_annotator_features(),
+            annotator_features=read_annotator_features(self.annotator_features, self.n_annotators_),
             embedding_dim=self.embedding_dim,
             auxiliary_hidden=self.auxiliary_hidden,
             normalize=self.normalize,
         )
-
-    _read_annotator_features = CoNALClassifier._read_annotator_features
 
     def _stages(self, fit: Fit[FixedCommonNoiseModule, None]) -> list[Stage]:
         latent, module = self._latent(fit.table), fit.module

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any
 
-import numpy as np
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
-from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
+from manyhands.fitting.network import read_annotator_features
 from manyhands.fitting.pilots import AUTO
 from manyhands.fitting.restarts import StartsAtIdentity
 from manyhands.nn import CommonNoiseModule, ScaledClassifier
@@ -147,7 +146,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
             len(self.classes_),
             self.n_annotators_,
             input_shape=input_shape,
-            annotator_features=self._read_annotator_features(),
+            annotator_features=read_annotator_features(self.annotator_features, self.n_annotators_),
             embedding_dim=self.embedding_dim,
             auxiliary_hidden=self.auxiliary_hidden,
             normalize=self.normalize,
@@ -155,19 +154,6 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
             classifier_output=self.classifier_output,
             init_scale=self._own_scale,
         )
-
-    def _read_annotator_features(self) -> Tensor | None:
-        if self.annotator_features is None:
-            return None
-        features = np.asarray(self.annotator_features, dtype=np.float32)
-        if features.ndim != 2 or len(features) != self.n_annotators_:
-            raise AnnotationError(
-                f"annotator_features has shape {features.shape}; give one row for each of the "
-                f"{self.n_annotators_} annotators"
-            )
-        if not np.isfinite(features).all():
-            raise AnnotationError("annotator_features contains NaN or infinity; fill the gaps")
-        return torch.tensor(features)
 
     def _objective(self, fit: Fit[CommonNoiseModule, None], batch: CrowdBatch) -> dict[str, Tensor]:
         return common_noise_objective(

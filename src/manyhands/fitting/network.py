@@ -179,6 +179,42 @@ def naming_the_backbone(shape: Sequence[int]) -> Iterator[None]:
         ) from error
 
 
+def read_annotator_features(given: Any, n_annotators: int) -> Tensor | None:
+    """Read the parameter ``annotator_features``.
+
+    Parameters
+    ----------
+    given : None, or array-like of shape (n_annotators, n_features)
+    n_annotators : int
+
+    Returns
+    -------
+    tensor of shape (n_annotators, n_features), or None
+
+    Raises
+    ------
+    AnnotationError
+        If it does not hold numbers, or not one row for each annotator, or gaps.
+    """
+    if given is None:
+        return None
+    try:
+        features = np.asarray(given, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise AnnotationError(
+            f"annotator_features is not an array of numbers ({error}); give one row of numbers "
+            "per annotator"
+        ) from error
+    if features.ndim != 2 or len(features) != n_annotators:
+        raise AnnotationError(
+            f"annotator_features has shape {features.shape}; give one row for each of the "
+            f"{n_annotators} annotators"
+        )
+    if not np.isfinite(features).all():
+        raise AnnotationError("annotator_features contains NaN or infinity; fill the gaps")
+    return torch.tensor(features)
+
+
 def has_batch_norm(module: torch.nn.Module) -> bool:
     """Whether a network normalises over batches, which rules out batches of one."""
     return any(isinstance(part, _BatchNorm) for part in module.modules())

@@ -35,9 +35,9 @@ from manyhands.classifiers.crowding.pretrainer import (
     start_from,
     trained_pretrainer,
 )
-from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.lost_classes import quiet_about_lost_classes
+from manyhands.fitting.network import read_annotator_features
 from manyhands.fitting.pilots import AUTO
 from manyhands.fitting.prediction import PREDICT_BATCH, device_of, new_annotator_proba
 from manyhands.fitting.reading import read_features
@@ -280,7 +280,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
             len(self.classes_),
             self.n_annotators_,
             input_shape=input_shape,
-            annotator_features=self._read_annotator_features(),
+            annotator_features=read_annotator_features(self.annotator_features, self.n_annotators_),
             generator=self.generator,
             generator_inputs=self.generator_inputs,
             lca_form=self.lca_form,
@@ -290,25 +290,6 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_pretrainer(self)
-
-    def _read_annotator_features(self) -> Tensor | None:
-        if self.annotator_features is None:
-            return None
-        try:
-            features = np.asarray(self.annotator_features, dtype=np.float32)
-        except (TypeError, ValueError) as error:
-            raise AnnotationError(
-                f"annotator_features is not an array of numbers ({error}); give one row of "
-                "numbers per annotator"
-            ) from error
-        if features.ndim != 2 or len(features) != self.n_annotators_:
-            raise AnnotationError(
-                f"annotator_features has shape {features.shape}; one row for each of the "
-                f"{self.n_annotators_} annotators is needed"
-            )
-        if not np.isfinite(features).all():
-            raise AnnotationError("annotator_features contains NaN or infinity; fill the gaps")
-        return torch.tensor(features)
 
     def _prepare(self, fit: CrowdInGFit) -> Phases:
         """Decide on label correlation, train the start, and make the adversarial steps."""
