@@ -104,7 +104,8 @@ class LabelQuality(ByScore):
 
 
 UNIFORM, ENTROPY = "fewest annotations first (uniform)", "entropy of the label"
-EIG, ERE, LOAD = "**EIG of the pair** (default)", "ERE of the pair", "EIG, load 2"
+EIG, ERE = "**EIG of the pair** (default)", "ERE of the pair"
+LOAD, EVEN = "EIG, load 2", "EIG, load 1"
 Plan = AnnotationPlanner
 POLICIES: dict[str, AnnotationPlanner | None] = {
     "random": None,
@@ -121,6 +122,7 @@ POLICIES: dict[str, AnnotationPlanner | None] = {
     EIG: Plan(),
     ERE: Plan(criterion="accuracy"),
     LOAD: Plan(load=2.0),
+    EVEN: Plan(load=1.0),
     "EIG, no warm-up": Plan(warm_up=0.0),
     "EIG, dependence=0": Plan(DawidSkene(dependence=0)),
 }
@@ -226,7 +228,7 @@ def confirmation(n_runs: int) -> Iterator[Job]:
     """Tables that no constant was chosen on."""
     for run in range(n_runs):
         for name in OTHERS:
-            for policy in ("random", *FEW):
+            for policy in ("random", *FEW, EVEN):
                 sizes = np.arange(1, 5.1, 0.5)
                 yield name, policy, run, partial(one, name, POLICIES[policy], sizes, run)
 

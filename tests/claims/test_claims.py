@@ -5,14 +5,17 @@ a claim may be off by what it was off by there, and hardly more.
 """
 
 import json
+import warnings
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from manyhands import (
+    AnnotationPlanner,
     AnnotationTable,
     CrowdStackingClassifier,
     DawidSkene,
@@ -20,6 +23,8 @@ from manyhands import (
     make_crowd,
 )
 from manyhands.metrics.levels import MODEL_ERROR, REVIEWED_ERROR
+from manyhands.planning import forecast
+from manyhands.planning.replay import LESS, MORE
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "results" / "benchmarks" / "claims.jsonl"
@@ -214,6 +219,47 @@ def test_a_forecast_promises_about_what_comes(claims, simulated):
     assert -0.06 < apart < 0.03
 
 
+def promised_and_true(claims, case, seed, start=3, more=2):
+    """What the plan promises from a pilot, and the share of right labels when it was followed.
+
+    Everybody has annotated everything, so that whatever the plan asks was answered.
+    """
+    table = case.table
+    pilot = random_annotations(claims, case, start, seed).table
+    planner = AnnotationPlanner(load=2.0, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        now = clone(planner).fit(pilot)
+        codes = now.posterior_.argmax(axis=1)
+        level = claims.told_of_labels(pilot, now.aggregator_, codes)
+        if level["claimed"] is None:
+            return None
+        found = forecast(
+            pilot, planner, start + more, batch=0.5, n_runs=1, level=level["claimed"]
+        ).curves["plan"]
+        gain = found.accuracy[0, -1] - found.accuracy[0, 0]
+        asked = claims._rows_of(zip(*ids_of(pilot), strict=True), table)
+        for _ in range(2 * more):
+            batch = now.suggest(table.n_instances // 2, claims._open_pairs(table, asked))
+            asked |= claims._rows_of(batch, table)
+            now = clone(planner).fit(table.take(np.flatnonzero(asked)))
+    true = (now.posterior_.argmax(axis=1) == case.gold).mean()
+    ends = {"claimed": 1.0, "low": LESS, "high": MORE}
+    return {name: min(level[name] + by * gain, 1.0) for name, by in ends.items()} | {"true": true}
+
+
+def ids_of(table):
+    return table.instances[table.instance].tolist(), table.annotators[table.annotator].tolist()
+
+
+def test_what_a_plan_promises_is_within_its_interval_when_it_is_followed(claims):
+    for seed in range(2):
+        y = np.random.default_rng(seed).integers(3, size=150)
+        how = {"noise": "symmetric", "noise_strength": (0.1, 0.7), "random_state": seed}
+        table = make_crowd(y, n_annotators=8, annotations_per_instance=8.0, **how)
+        assert holds(promised_and_true(claims, claims.Labelled("", table, y), seed))
+
+
 # -- judges ---------------------------------------------------------------------------------------
 
 
@@ -395,6 +441,22 @@ def test_a_forecast_promises_about_what_comes_on_real_tables(claims, data_home):
         apart.append(np.mean([each["claimed"] - each["true"] for each in found]))
     assert abs(np.mean(apart)) < 2 * np.std(apart, ddof=1) / np.sqrt(len(apart))
     assert np.mean(apart) < 0.015
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["face_sentiment", "temp"])
+def test_what_a_plan_promises_is_within_its_interval_on_real_tables(claims, data_home, name):
+    """The six busiest annotators, on what all of them annotated."""
+    whole = claims.real(name)
+    table = whole.table
+    six = table.annotators[np.argsort(-table.annotations_per_annotator(), kind="stable")[:6]]
+    table = table.select(annotators=six)
+    rows = np.flatnonzero((table.annotations_per_instance() == 6) & (whole.gold >= 0))
+    case = claims.Labelled(name, table[rows], whole.gold[rows])
+    found = [promised_and_true(claims, case, seed) for seed in range(2)]
+    told = [each for each in found if each is not None]
+    assert told
+    assert all(map(holds, told))
 
 
 @pytest.mark.data

@@ -156,6 +156,30 @@ def test_what_is_said_after_a_review_is_said_of_the_others():
     assert done_json("next", "A.csv", "--known", "known.csv")["headline"] == found["headline"]
 
 
+def test_two_annotators_are_no_basis_for_a_figure():
+    rng, truth = np.random.default_rng(1), read_rows(Path("gold.csv"))[1:]
+    rows = [
+        (item, worker, label if rng.random() < 0.8 else CLASSES[rng.integers(3)])
+        for item, label in truth
+        for worker in ("ann", "ben")
+    ]
+    left = ("new", "ann", CLASSES[0])  # So that somebody can be asked something.
+    write_csv(Path("two.csv"), [("task", "worker", "label"), *rows, left])
+    done("aggregate", "two.csv", "--out", "labels")
+    told, answer = told_by_page("labels/report.html")
+    assert "there are two annotators" in told
+    assert "review --random 100" in told
+    assert answer.startswith("Whether more annotations are worth their price is not known")
+    planned = done_json("next", "two.csv")
+    assert (planned["level"], planned["headline"], planned["enough"]) == (None, told, answer)
+    page = Path("labels/report.html").read_text(encoding="utf-8")
+    assert "Check 100 labels that are drawn at random" in page
+    assert "labels on average; below" not in page
+    refused = run("budget", "two.csv", "--runs", 1)
+    assert refused.exit_code == 3
+    assert "there are two annotators" in refused.stderr
+
+
 def test_one_annotation_each_is_no_basis_for_a_forecast():
     rows = read_rows(Path("A.csv"))
     one = {row[0]: row for row in rows[1:]}

@@ -23,6 +23,7 @@ from manyhands import (
     review_queue,
 )
 from manyhands.exceptions import AnnotationError
+from manyhands.metrics import accuracy_of_labels
 from manyhands.planning import (
     Curves,
     Replay,
@@ -594,7 +595,11 @@ def test_a_forecast_follows_the_pilot():
     np.testing.assert_allclose(found.sizes, [*np.arange(pilot, 5), 5])
     mean = found.curves["plan"].accuracy.mean(axis=0)
     assert (np.diff(mean) > 0).all()
-    assert mean[0] == pytest.approx(DawidSkene().fit(table).posterior_.max(axis=1).mean())
+    model = DawidSkene().fit(table)
+    level = accuracy_of_labels(table, model.labels_, model.posterior_)
+    assert mean[0] == pytest.approx(level.value)
+    audited = forecast(table, budget=5, batch=1, n_runs=2, level=0.5).curves["plan"].accuracy
+    np.testing.assert_allclose(audited.mean(axis=0) - 0.5, mean - mean[0], atol=1e-12)
     first = AnnotationPlanner(random_state=0).fit(table).stopping(n=60)
     np.testing.assert_allclose(found.curves["plan"].gain[:, 1], first.marginal_gain, rtol=0.05)
     again = forecast(table, {"plan": AnnotationPlanner()}, budget=5, batch=1, n_runs=2)

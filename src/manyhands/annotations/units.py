@@ -9,8 +9,8 @@ import numpy as np
 from manyhands.annotations.groups import ALONE, in_families
 from manyhands.typing import BoolArray, IntArray
 
-LEAST_COMPARED = 30
-"""Instances with two of the other units from which on the busiest one can be judged."""
+LEAST_SHARED = 30
+"""Instances with two of the other units from which on these can be told from the busiest one."""
 
 AS_ONE = "annotators who may share mistakes"
 """Family of annotators who are not declared to be one."""
@@ -77,7 +77,7 @@ def can_be_judged(table: Any, known: BoolArray | None = None) -> bool:
     n_annotated = len(np.unique(pairs[:, 0]))
     busiest = np.bincount(pairs[:, 1]).argmax()
     others = np.bincount(pairs[pairs[:, 1] != busiest, 0], minlength=1)
-    return bool((others > 1).sum() >= min(LEAST_COMPARED, 0.5 * n_annotated))
+    return bool((others > 1).sum() >= min(LEAST_SHARED, 0.5 * n_annotated))
 
 
 def _pairs(table: Any) -> IntArray:

@@ -26,6 +26,7 @@ from manyhands.exceptions import (
 )
 from manyhands.files import write_atomically
 from manyhands.inference.inputs import check_annotations, gold_codes
+from manyhands.metrics import accuracy_of_labels
 from manyhands.planning.beliefs import of_pairs, right_labels
 from manyhands.planning.choosing import Rule, Suggestion, fill
 from manyhands.planning.planner import AnnotationPlanner
@@ -46,6 +47,10 @@ BOUGHT_AT_ONCE = 0.25
 """Annotations per instance that are bought at a time, unless told."""
 
 MEASURES = ("accuracy", "expected", "gain")
+
+
+LESS, MORE = 0.5, 2.0
+"""What a single table gained, as a multiple of what a forecast promised: from half to twice."""
 
 
 class Curves(NamedTuple):
@@ -189,6 +194,7 @@ def forecast(
     n_runs: int = 5,
     gold: Any = None,
     random_gold: Any = None,
+    level: float | None = None,
     folder: str | Path | None = None,
     random_state: int = 0,
 ) -> Replay:
@@ -196,9 +202,9 @@ def forecast(
 
     Each run draws a truth from the posterior of the pilot and lets its annotators answer: by their
     confusion matrices, or as somebody before them, as often as the measured dependence says
-    (Polya's urn). ``accuracy`` is the model's at the start plus the expected gains of the batches,
-    the ones that `AnnotationPlanner.stopping` judges by. The level is the model's: it cannot see
-    mistakes that most annotators share, so audit it (`AnnotationPlanner.stopping`).
+    (Polya's urn). ``accuracy`` is ``level`` plus the expected gains of the batches, the ones that
+    `AnnotationPlanner.stopping` judges by. A level that was not measured cannot see mistakes that
+    most annotators share, so audit it (`AnnotationPlanner.stopping`).
 
     Parameters
     ----------
@@ -209,6 +215,9 @@ def forecast(
         Annotations per instance up to which to buy, the pilot's included; default: 3 more. It
         ends earlier where each annotator has annotated everything that may be asked.
     gold, random_gold : as in `AnnotationPlanner.fit`
+    level : float, optional
+        Share of right labels of the pilot. Default: `manyhands.metrics.accuracy_of_labels`, or the
+        model's mean probability where that says nothing.
 
     Returns
     -------
@@ -238,19 +247,23 @@ def forecast(
     found = _play(
         policies, Worlds(table, fitted._beliefs), sizes, n_runs, fits, folder, random_state
     )
-    promised = {name: _promised(each, sizes) for name, each in found.curves.items()}
+    if level is None:
+        told = accuracy_of_labels(table, fitted.labels_, fitted.posterior_, known=fitted._known)
+        level = None if told is None else told.value
+    promised = {name: _promised(each, sizes, level) for name, each in found.curves.items()}
     return replace(found, curves=promised)
 
 
-def _promised(found: Curves, sizes: FloatArray) -> Curves:
+def _promised(found: Curves, sizes: FloatArray, level: float | None) -> Curves:
     """Replace the share of right labels in drawn worlds by the one that gains promise.
 
     Drawn worlds differ by more than a batch adds. What is promised is what
     `AnnotationPlanner.stopping` judges by, so that both say the same.
     """
     added = np.nan_to_num(found.gain[:, 1:]) * np.diff(sizes)
-    start = found.expected[:, :1]
-    return found._replace(accuracy=np.concatenate([start, start + added.cumsum(axis=1)], axis=1))
+    start = found.expected[:, :1] if level is None else np.full_like(found.expected[:, :1], level)
+    grown = np.concatenate([start, start + added.cumsum(axis=1)], axis=1)
+    return found._replace(accuracy=np.minimum(grown, 1.0))
 
 
 # -- the runs --------------------------------------------------------------------------------------

@@ -29,14 +29,14 @@ MOST_ACTIONS = 4
 def find_actions(summary: Mapping[str, Any]) -> list[Step]:
     """List the steps that a summary leads to: at most four, by the mistakes that each avoids.
 
-    Each step has a code for programs ("talk", "check", "explain", "buy", "gold"), a title and a
-    text for readers, the section that holds the evidence, the first rows of it, and the number of
-    wrong labels that it may put right ("avoided"), which is a rough figure and only orders them.
-    While it is open who shares mistakes, that comes first.
+    Each step has a code for programs ("talk", "sample", "check", "explain", "buy", "gold"), a
+    title and a text for readers, the section that holds the evidence, the first rows of it, and the
+    number of wrong labels that it may put right ("avoided"), which is a rough figure and only
+    orders them. While it is open who shares mistakes, that comes first.
     """
     if not summary["data"]["n_annotations"]:
         return []
-    steps = (_talk, _check, _explain, _gold, _buy)
+    steps = (_talk, _sample, _check, _explain, _gold, _buy)
     found = [{"code": step.__name__[1:], **each} for step in steps for each in step(summary)]
     found.sort(key=lambda each: -each["avoided"])
     return found[:MOST_ACTIONS]
@@ -198,7 +198,7 @@ def _gold(summary: Mapping[str, Any]) -> Iterator[Step]:
 
 def _buy(summary: Mapping[str, Any]) -> Iterator[Step]:
     plan = summary["plan"]
-    if plan is None or plan["stop"]:
+    if plan is None or plan["stop"] or _is_unjudged(plan):
         return
     rows = [] if plan["newcomer"] else plan["next"]["rows"][: LIMITS["actions"]]
     if plan["n_warm_up"]:
@@ -214,6 +214,24 @@ def _buy(summary: Mapping[str, Any]) -> Iterator[Step]:
         max(plan["gain"], 0.0) * plan["n"],
         rows,
     )
+
+
+def _sample(summary: Mapping[str, Any]) -> Iterator[Step]:
+    plan = summary["plan"]
+    if plan is None or not _is_unjudged(plan):
+        return
+    yield _step(
+        "review",
+        "Check 100 labels that are drawn at random",
+        "Nothing shows how good the annotators are. Known labels of random items do: draw them "
+        "with 'manyhands review --random 100', and give the file back as --known.",
+        summary["data"]["n_instances"],
+    )
+
+
+def _is_unjudged(plan: Mapping[str, Any]) -> bool:
+    """Whether nothing tells how good the annotators are, other than too few annotations."""
+    return not plan.get("judged", True) and not plan["n_warm_up"]
 
 
 # -- the questions of those who answer for the quality ---------------------------------------------

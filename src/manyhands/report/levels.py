@@ -96,6 +96,12 @@ def _facts(
     }
 
 
+def annotators_are_judged(table: AnnotationTable, known: BoolArray | None = None) -> bool:
+    """Whether agreement tells how good annotators are, if those who may share mistakes are one."""
+    alike = suspected(table)
+    return can_be_judged(in_one_family(table, alike) if alike.any() else table, known)
+
+
 def _known(table: AnnotationTable, model: Any) -> BoolArray | None:
     """Mask of the instances whose label was given to the fit; None if it is not of this table."""
     known = getattr(model, "is_known_", None)
@@ -328,7 +334,10 @@ def _why_unknown(summary: Summary) -> str:
     if not found.get("identified", True):
         return f"nothing in the annotations decides who is right. {tell}."
     if found.get("single"):
-        return "most items have one annotation, so that no two answers can be compared."
+        return (
+            "most items have one annotation, so that no two answers can be compared. Second "
+            "annotations of some items would tell (manyhands next says which)."
+        )
     return f"an estimate from so few labels says nothing. {tell}."
 
 

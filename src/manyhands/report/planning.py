@@ -26,6 +26,7 @@ from manyhands.planning import (
 )
 from manyhands.planning.planner import unless
 from manyhands.report.inputs import Inputs
+from manyhands.report.levels import annotators_are_judged
 from manyhands.report.limits import LIMITS, MIN_GAIN
 from manyhands.report.words import count
 from manyhands.typing import FloatArray, IntArray
@@ -183,10 +184,12 @@ def plan_section(
         planner.fit(table, gold=known or None, model=basis.model)
         advice, newcomer, pairs = advised(planner)
         batch = planner.suggest(next_size(table), pairs)
+    judged = annotators_are_judged(table, np.isin(table.instances, list(known)))
+    ahead = ahead and newcomer is None and judged
     return {
-        **priced(advice, basis.name, newcomer=newcomer is not None),
+        **priced(advice, basis.name, newcomer=newcomer is not None, judged=judged),
         "curve": _curve(batch),
-        "rounds": _rounds(table, known or None) if ahead and newcomer is None else None,
+        "rounds": _rounds(table, known or None) if ahead else None,
         "next": _next_rows(batch, newcomer),
         "annotators": _per_annotator(batch, newcomer),
     }
@@ -217,13 +220,22 @@ def advised(planner: AnnotationPlanner) -> tuple[Stopping, Any, Any]:
 
 
 def priced(
-    advice: Stopping, source: str, *, newcomer: bool = False, min_gain: float = MIN_GAIN
+    advice: Stopping,
+    source: str,
+    *,
+    newcomer: bool = False,
+    min_gain: float = MIN_GAIN,
+    judged: bool = True,
 ) -> dict[str, Any]:
-    """What the next annotations are worth, as `enough` tells it; ``source`` is the basis."""
+    """What the next annotations are worth, as `enough` tells it; ``source`` is the basis.
+
+    ``judged`` says whether anything tells how good the annotators are.
+    """
     gain = advice.marginal_gain
     return {
         "source": source,
         "newcomer": newcomer,
+        "judged": judged,
         "n": advice.n,
         "n_warm_up": advice.n_warm_up,
         "gain": gain,
@@ -243,6 +255,12 @@ def enough(plan: Mapping[str, Any] | None) -> str:
     price = plan["per_right_label"]
     if plan["n_warm_up"]:
         return "You need more annotations: with so few per item, nobody can be told good from bad."
+    if not plan.get("judged", True):
+        return (
+            "Whether more annotations are worth their price is not known, because nothing shows "
+            "how good the annotators are. Known labels of 100 random items would tell (manyhands "
+            "review --random 100)."
+        )
     rate = "hardly any label"
     if price is not None and price < 10_000:
         rate = f"about one label in {price:,.0f} bought"

@@ -177,7 +177,7 @@ def next_(
 
     from manyhands import AnnotationPlanner
     from manyhands.metrics import accuracy_on_new_items
-    from manyhands.report.levels import told_of_new_items
+    from manyhands.report.levels import annotators_are_judged, told_of_new_items
     from manyhands.report.planning import enough, next_size, priced
 
     refuse_overwriting([out], [*tables, cost, pairs, *(known or ()), gold, audit, *inputs.files])
@@ -216,7 +216,8 @@ def next_(
         level = accuracy_on_new_items(read.table, read.proba)
         new_items = None if level is None else level.to_dict()
     source = type(planner.aggregator_).__name__ + ("" if read.proba is None else " and the stack")
-    answer = enough(priced(stopping, source, min_gain=min_gain))
+    judged = annotators_are_judged(read.table, planner.aggregator_.is_known_)
+    answer = enough(priced(stopping, source, min_gain=min_gain, judged=judged))
     columns = batch.to_columns()
     if out is not None and to is Batch.label_studio:
         _write_tasks(out, batch, read.export)
@@ -239,7 +240,8 @@ def next_(
     if new_items is not None:
         say(told_of_new_items(new_items))
     say(answer)
-    say(f"{'stop' if stopping.stop else 'go on'}: {stopping.reason}")
+    if judged:
+        say(f"{'stop' if stopping.stop else 'go on'}: {stopping.reason}")
 
 
 _OF_AUDITS = (
@@ -489,6 +491,8 @@ def budget(
     from sklearn.base import clone
 
     from manyhands.planning import AnnotationPlanner, forecast, replay
+    from manyhands.planning.replay import LESS, MORE
+    from manyhands.report.levels import annotators_are_judged
     from manyhands.report.planning import advised, enough, priced
 
     refuse_overwriting([out], [*tables, *(known or ()), gold, audit])
@@ -509,18 +513,26 @@ def budget(
     told = _told(now, gold=truth, audit=checked)
     if truth is None and told.level is None:
         raise AnnotationError(
-            f"a forecast from this pilot would be made up. {told.headline} Buy second annotations "
-            "of some items (manyhands next says which), or give known labels with --gold"
+            f"a forecast from this pilot would be made up. {told.headline} With known labels as "
+            "--gold, what was recorded is replayed"
         )
     more: Any = {"batch": step, "n_runs": runs, "folder": folder, "random_state": seed}
     if truth is None:
-        found = forecast(table, planner, budget, **known_labels, **more)
+        found = forecast(table, planner, budget, level=told.level.value, **known_labels, **more)
     else:
         found = replay(table, truth, planner, budget, **more)
     columns = found.to_columns()
+    if truth is None:
+        gains = [share - told.level.value for share in columns["accuracy"]]
+        ends = {"low_95": (told.level.low, LESS), "high_95": (told.level.high, MORE)}
+        columns |= {
+            name: [min(end + by * gain, 1.0) for gain in gains] for name, (end, by) in ends.items()
+        }
     write_columns(out, columns, keep_formulas)
     advice, newcomer, _ = advised(now)
-    answer = enough(priced(advice, type(now.aggregator_).__name__, newcomer=newcomer is not None))
+    judged = annotators_are_judged(table, now.aggregator_.is_known_)
+    source = type(now.aggregator_).__name__
+    answer = enough(priced(advice, source, newcomer=newcomer is not None, judged=judged))
     if json:
         more = {**told.to_dict(), "enough": answer}
         print_json(
@@ -528,16 +540,21 @@ def budget(
         )
         return
     curves = {name: each.accuracy.mean(axis=0) for name, each in found.curves.items()}
-    rows = [
-        [f"{size:.2f}", *(percent(curve[k]) for curve in curves.values())]
-        for k, size in enumerate(found.sizes.tolist())
-    ]
-    print_table("Accuracy", ["annotations per instance", *curves], rows)
+    cells = {name: [percent(share) for share in curve] for name, curve in curves.items()}
+    if truth is None:
+        rows = list(zip(columns["policy"], columns["low_95"], columns["high_95"], strict=True))
+        own = [
+            f"{100 * low:.0f} to {100 * high:.0f} %" for name, low, high in rows if name == "plan"
+        ]
+        cells = {"plan": cells.pop("plan"), "95 % interval of plan": own, **cells}
+    sizes = [f"{size:.2f}" for size in found.sizes.tolist()]
+    rows = [list(row) for row in zip(sizes, *cells.values(), strict=True)]
+    print_table("Accuracy", ["annotations per instance", *cells], rows)
     if truth is None:
         say(
-            "by the model: the annotators of the table answer what they have not answered yet, and "
-            "repeat each other as often as the measured dependence says; on single tables, twice "
-            "or half as much came. Audit the level (--audit)"
+            "from the level as it is, by the model: the annotators of the table answer what they "
+            "have not answered yet, and repeat each other as often as the measured dependence "
+            "says; on single tables, twice or half as much came. Audit the level (--audit)"
         )
         wanted = found.sizes[0] + 3 if budget is None else budget
         if found.sizes[-1] < wanted - 1e-9:
