@@ -197,3 +197,24 @@ def test_one_annotation_each_is_no_basis_for_a_forecast():
     assert "a forecast from this pilot would be made up" in refused.stderr
     shown = done("review", "one.csv", "-n", 5).stdout
     assert "0 of the" not in shown
+
+
+def test_of_two_annotators_no_accuracy_is_told():
+    rng, truth = np.random.default_rng(1), read_rows(Path("gold.csv"))[1:]
+    rows = [
+        (item, worker, label if rng.random() < 0.8 else CLASSES[rng.integers(3)])
+        for item, label in truth
+        for worker in ("ann", "ben")
+    ]
+    write_csv(Path("two.csv"), [("task", "worker", "label"), *rows])
+    said = " ".join(done("annotators", "two.csv", "--out", "annotators.csv").stdout.split())
+    assert "Nothing shows how many of these are right" in said
+    header, *found = read_rows(Path("annotators.csv"))
+    assert all(row[header.index("low_95")] == "" for row in found)
+    done("aggregate", "two.csv", "--out", "labels")
+    page = Path("labels/report.html").read_text(encoding="utf-8")
+    assert "how many of these are right is not known" in page
+    assert "The median annotator is expected to be right" not in page
+    three = [*rows, *((item, "cay", label) for item, label in truth)]
+    write_csv(Path("three.csv"), [("task", "worker", "label"), *three])
+    assert "with a probability of 95" in done("annotators", "three.csv").stdout

@@ -292,6 +292,8 @@ def _right(s: Mapping[str, Any]) -> Answer:
         return None, "there are no annotations"
     measured = found.get("median_gold")
     share = found["median_accuracy"] if measured is None else measured
+    if measured is None and not (s.get("levels") or {}).get("comparable", True):
+        return "annotators", "nobody knows: nothing shows how many of the labels are right"
     how = "expected by the model, not measured" if measured is None else "measured on gold"
     return "annotators", f"the median annotator in {percent(share)} of cases, {how}"
 

@@ -406,6 +406,7 @@ def annotators(
     from manyhands.io.workbooks import is_workbook
     from manyhands.jobs import profile_annotators
     from manyhands.planning.screening import LEVEL
+    from manyhands.report.levels import annotators_are_judged
 
     refuse_overwriting([out], [*tables, *(known or ()), gold])
     check_out(out)
@@ -424,6 +425,8 @@ def annotators(
         return
     truth = read_known(gold, table, options, "--gold")
     lists = profile_annotators(table, model, export, gold=truth, joined=False)
+    if not annotators_are_judged(table, model.is_known_):
+        lists |= {end: [None] * len(lists["annotator"]) for end in ("low_95", "high_95")}
     columns = lists | {name: ["; ".join(each) for each in lists[name]] for name in LISTS}
     write_columns(out, columns, keep_formulas)
     if json:
@@ -434,6 +437,10 @@ def annotators(
     say(
         "accuracy: the share of right annotations that the model expects, from low_95 to high_95 "
         "with a probability of 95 %"
+        if annotators_are_judged(table, model.is_known_)
+        else "accuracy: how far the annotator agrees with the inferred labels. Nothing shows how "
+        "many of these are right, so no interval is told; known labels of 100 random items would "
+        "tell (manyhands review --random 100)"
     )
     say("a flag is a reason to look, not to dismiss; --out and --json have the evidence")
     if in_families(table.groups, table.n_annotators).any():
