@@ -136,7 +136,7 @@ def systems() -> dict[str, Callable[[AnnotationTable], Found]]:
     """Methods by the name of their row."""
     ours = {}
     for name, cls in all_aggregators():
-        if cls._needs_gold:
+        if cls.traits.needs_gold:
             continue
         ours[name] = lambda t, cls=cls: fitted(cls(), t)
         if "dependence" in cls().get_params():

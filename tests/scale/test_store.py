@@ -32,6 +32,7 @@ from manyhands import (
     save,
 )
 from manyhands.exceptions import AnnotationError, MissingExtraError, WriteError
+from manyhands.inference.base import with_trait
 from manyhands.io import read_annotations
 from manyhands.jobs import aggregate_store
 from manyhands.scale import ingest as ingesting
@@ -54,6 +55,10 @@ METHODS = [
     GLAD(class_prior="estimated", max_iter=3),
     MACE(n_restarts=2, max_iter=5),
 ]
+
+
+def test_every_method_that_takes_stores_is_tested_on_them():
+    assert {type(method).__name__ for method in METHODS} == set(with_trait("takes_stores"))
 
 
 def crowd(n=400, *, weights=False, seed=0):

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral, Real
-from typing import Any, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -82,6 +82,45 @@ COUNT = Interval(Integral, 1, None, closed="left")
 FOLDS, MOST_REFITTED = 5, 1_000_000
 """Fits that judge known labels drawn at random, and the annotations of a table beyond which there
 are none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traits:
+    """What a method is and can do, as far as a fit, messages and other rooms go by it.
+
+    Attributes
+    ----------
+    compares_annotators : bool
+        Whether the method learns about annotators from the annotations of others.
+    uses_start : bool
+        Whether the method starts from a posterior; if not, none is made for it.
+    counts_confusions : bool
+        Whether the method keeps a confusion matrix for each annotator while it fits.
+    takes_stores : bool
+        Whether the method counts shard by shard, and so takes an `AnnotationStore` and saves
+        checkpoints.
+    takes_many_classes : bool
+        Whether the method's memory grows with the annotations, however many classes there are.
+    needs_gold : bool
+        Whether the method does nothing of its own without gold.
+    warns_of_shared_mistakes : bool
+        Whether shared mistakes of undeclared families would mislead the method.
+    """
+
+    compares_annotators: bool = True
+    uses_start: bool = True
+    counts_confusions: bool = False
+    takes_stores: bool = False
+    takes_many_classes: bool = False
+    needs_gold: bool = False
+    warns_of_shared_mistakes: bool = True
+
+
+def with_trait(name: str) -> list[str]:
+    """Names of the exported methods that have a trait."""
+    from manyhands import inference  # Which has this module.
+
+    return [each for each in dir(inference) if getattr(getattr(inference, each).traits, name)]
 
 
 @dataclass(frozen=True)
@@ -189,35 +228,16 @@ class BaseAggregator(BaseEstimator):
     sample_note_: str | None = None
     _random_gold: BoolArray | None = None
 
-    _compares_annotators = True
-    """Whether the method learns about annotators from the annotations of others."""
-
-    _uses_start = True
-    """Whether the method starts from a posterior; if not, none is made for it."""
-
-    _counts_confusions = False
-    """Whether the method keeps a confusion matrix for each annotator while it fits."""
-
-    _takes_many_classes = False
-    """Whether the method's memory grows with the annotations, however many classes there are."""
-
-    _needs_gold = False
-    """Whether the method does nothing of its own without gold."""
-
-    _takes_stores = False
-    """Whether the method counts shard by shard, and so takes an `AnnotationStore`."""
+    traits: ClassVar[Traits] = Traits()
 
     _knows_its_accuracy = False
     """Whether the mean probability of the labels is about their accuracy on real tables, so that it
     may be told as such (`manyhands.metrics.levels`)."""
 
-    _warns_of_shared_mistakes = True
-    """Whether shared mistakes of undeclared families would mislead the method."""
-
     @property
     def _needs_annotators(self) -> str | None:
         """What the method does with annotators; None if votes of nobody in particular will do."""
-        return type(self).__name__ if self._compares_annotators else None
+        return type(self).__name__ if self.traits.compares_annotators else None
 
     _labels_families = True
     """Whether the fit labels the instances that one family alone annotated."""
@@ -354,7 +374,7 @@ class BaseAggregator(BaseEstimator):
         known = gold_of_both(self._gold, gold, new, merged)
         drawn = drawn_of_both(self._random_gold, random_gold, new, merged)
         start = None
-        if self._uses_start:
+        if self.traits.uses_start:
             start = vote_shares(self._votes(merged).answers)
             start[: len(self.posterior_)] = self.posterior_
         return self._fit(merged, known, start, random_gold=drawn)
@@ -376,13 +396,13 @@ class BaseAggregator(BaseEstimator):
     def _refit(
         self, table: Any, gold: IntArray | None, start: FloatArray | None, execution: Execution
     ) -> None:
-        if not self._takes_stores and (is_sharded(table) or execution.checkpoint is not None):
+        if not self.traits.takes_stores and (is_sharded(table) or execution.checkpoint is not None):
+            *others, last = with_trait("takes_stores")
             raise AnnotationError(
                 f"{type(self).__name__} needs all annotations in memory and saves no checkpoints; "
-                "DawidSkene, OneCoinDawidSkene, GLAD, MACE, IBCC, MajorityVote and "
-                "WeightedMajorityVote take a store and checkpoint="
+                f"{', '.join(others)} and {last} take a store and checkpoint="
             )
-        if not (self._takes_many_classes or is_sharded(table)):
+        if not (self.traits.takes_many_classes or is_sharded(table)):
             self._refuse_many_classes(table)
         self.__dict__.pop("confusion_", None)
         self.gold_sample_ = self.gold_p_value_ = self.gold_note_ = None
@@ -397,15 +417,15 @@ class BaseAggregator(BaseEstimator):
         everything, lone = votes, self._lone_families(votes)
         self._labels_families = lone.enough
         votes = set_apart(votes, lone)
-        given, found = votes, comparisons(votes) if self._compares_annotators else None
+        given, found = votes, comparisons(votes) if self.traits.compares_annotators else None
         if found is not None and not lone.are_all and (found.are_none or found.are_few):
             warn_of_lone_annotators(found)
             votes = trust_lone_labels(votes)
-        if found is not None and self._warns_of_shared_mistakes:
+        if found is not None and self.traits.warns_of_shared_mistakes:
             warn_of_shared_mistakes(table, n_gold=0 if lone.are_all else found.known)
         warn_of_lone_families(lone)
         first: Any = start
-        if start is None and self._uses_start:
+        if start is None and self.traits.uses_start:
             first = starting_shares(votes)
         if start is not None and votes.gold is not None:
             clamp_to_gold(votes, start)
@@ -418,7 +438,7 @@ class BaseAggregator(BaseEstimator):
             model = self._posterior if lone.enough else None
             read_out_families(everything, lone.alone, self.posterior_, model)
         reason = None if lone.are_all else self._unidentified(given)
-        if self._compares_annotators:
+        if self.traits.compares_annotators:
             warn_of_unidentified(reason)
         self.identified_ = decided(reason, lone, self.is_known_)
         self._judge_sample(everything)
@@ -512,9 +532,9 @@ class BaseAggregator(BaseEstimator):
     def _refuse_many_classes(self, table: Any) -> None:
         """Refuse so many classes that the method's arrays do not fit in memory."""
         name, votes = type(self).__name__, "Choose MajorityVote, which counts votes alone"
-        if self._counts_confusions:
+        if self.traits.counts_confusions:
             votes += ", or OneCoinDawidSkene, which keeps one accuracy per annotator, if it fits"
-        check_size(table, name, confusions=self._counts_confusions, alternative=votes)
+        check_size(table, name, confusions=self.traits.counts_confusions, alternative=votes)
 
     def _measure_dependence(self, votes: AllVotes, start: Any) -> None:
         """Set ``dependence_`` and ``dependence_se_``."""

@@ -16,7 +16,7 @@ from scipy.special import softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from manyhands.inference.annotator_tables import as_array, map_rows
-from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
+from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, Traits
 from manyhands.inference.confusion_em import (
     ConfusionEM,
     ConfusionRun,
@@ -151,6 +151,8 @@ class DawidSkene(TakesHistory):
 
     _knows_its_accuracy = True
 
+    traits = Traits(counts_confusions=True, takes_stores=True)
+
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,
         "max_iter": [COUNT],
@@ -166,10 +168,6 @@ class DawidSkene(TakesHistory):
         "accelerate": ["boolean"],
         "abstentions": [StrOptions({"model", "ignore"})],
     }
-
-    _takes_stores = True
-
-    _counts_confusions = True
 
     def __init__(
         self,

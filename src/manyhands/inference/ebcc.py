@@ -16,7 +16,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
-from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator
+from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator, Traits
 from manyhands.inference.confusions import EMCounts, e_step, expect_and_count, total_em_counts
 from manyhands.inference.em import EMResult, Model, best_run, run_em
 from manyhands.inference.ibcc import confusion_prior
@@ -123,6 +123,8 @@ class EBCC(BaseAggregator):
     array([0, 1, 0, 1])
     """
 
+    traits = Traits(counts_confusions=True)
+
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,
         "max_iter": [COUNT],
@@ -135,8 +137,6 @@ class EBCC(BaseAggregator):
         "class_strength": [POSITIVE, StrOptions({"votes"})],
         "abstentions": [StrOptions({"model", "ignore"})],
     }
-
-    _counts_confusions = True
 
     def __init__(
         self,

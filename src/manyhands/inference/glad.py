@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import minimize
 from sklearn.utils._param_validation import StrOptions
 
-from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, known_prior
+from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, Traits, known_prior
 from manyhands.inference.checkpoints import NO_CHECKPOINT, FitCheckpoint
 from manyhands.inference.confusions import normalise_joint
 from manyhands.inference.dependence import DEPENDENCE, exponents
@@ -111,6 +111,8 @@ class GLAD(BaseAggregator):
     np.int64(2)
     """
 
+    traits = Traits(takes_stores=True)
+
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,
         "max_iter": [COUNT],
@@ -119,8 +121,6 @@ class GLAD(BaseAggregator):
         "dependence": DEPENDENCE,
         "gold_sample": GOLD_SAMPLE,
     }
-
-    _takes_stores = True
 
     def __init__(
         self,

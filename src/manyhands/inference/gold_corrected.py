@@ -16,7 +16,7 @@ from scipy.special import log_softmax, softmax
 from manyhands.annotations.groups import RHO, in_families
 from manyhands.annotations.sharded import is_sharded
 from manyhands.exceptions import NotIdentifiableWarning, warn_caller
-from manyhands.inference.base import BaseAggregator, Execution, known_prior
+from manyhands.inference.base import BaseAggregator, Execution, Traits, known_prior
 from manyhands.inference.confusion_em import Fits, OwnRemoved, Parameters
 from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.inference.dependence import DEFAULT_EM, DEPENDENCE, exponents
@@ -122,12 +122,11 @@ class GoldCorrected(BaseAggregator):
     (True, True)
     """
 
-    _warns_of_shared_mistakes = False
-    _needs_gold = True
-
     _knows_its_accuracy = True
     _ignores_families = False
     """Whether most instances have one family alone, so that gold is the better guide."""
+
+    traits = Traits(needs_gold=True, warns_of_shared_mistakes=False)
 
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,

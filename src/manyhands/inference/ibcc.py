@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
 from manyhands.inference.annotator_tables import Table, as_array, map_rows, sum_rows
-from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator
+from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator, Traits
 from manyhands.inference.class_shares import AgreementCounts, OneCoin
 from manyhands.inference.confusion_em import MARGIN
 from manyhands.inference.confusion_prior import with_history
@@ -129,6 +129,8 @@ class IBCC(TakesHistory):
     0.85 in 0.59..0.99
     """
 
+    traits = Traits(counts_confusions=True, takes_stores=True)
+
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,
         "max_iter": [COUNT],
@@ -140,10 +142,6 @@ class IBCC(TakesHistory):
         "gold_sample": GOLD_SAMPLE,
         "abstentions": [StrOptions({"model", "ignore"})],
     }
-
-    _takes_stores = True
-
-    _counts_confusions = True
 
     def __init__(
         self,

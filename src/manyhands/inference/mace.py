@@ -15,7 +15,14 @@ import numpy as np
 from scipy.special import expit
 from sklearn.utils._param_validation import StrOptions
 
-from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator, known_prior
+from manyhands.inference.base import (
+    COUNT,
+    NON_NEGATIVE,
+    POSITIVE,
+    BaseAggregator,
+    Traits,
+    known_prior,
+)
 from manyhands.inference.confusions import normalise_joint
 from manyhands.inference.dependence import DEPENDENCE, exponents
 from manyhands.inference.em import EMResult, Model, best_run, run_em
@@ -123,6 +130,8 @@ class MACE(BaseAggregator):
     2
     """
 
+    traits = Traits(takes_stores=True)
+
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,
         "max_iter": [COUNT],
@@ -136,8 +145,6 @@ class MACE(BaseAggregator):
         "gold_sample": GOLD_SAMPLE,
         "n_restarts": [COUNT],
     }
-
-    _takes_stores = True
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from manyhands.decision.labels import pick, row_max
-from manyhands.inference.base import BaseAggregator, known_prior
+from manyhands.inference.base import BaseAggregator, Traits, known_prior
 from manyhands.inference.identifiability import LoneFamilies
 from manyhands.inference.many_classes import is_vast, sparse_shares
 from manyhands.inference.votes import AllVotes, Votes, starting_shares, vote_shares, zip_shards
@@ -45,18 +45,14 @@ class MajorityVote(BaseAggregator):
     array([0, 1])
     """
 
+    traits = Traits(
+        compares_annotators=False, uses_start=False, takes_many_classes=True, takes_stores=True
+    )
+
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,
         "soft": ["boolean"],
     }
-
-    _compares_annotators = False
-
-    _takes_stores = True
-
-    _uses_start = False
-
-    _takes_many_classes = True
 
     def __init__(self, *, soft: bool = True, ties: str = "first", random_state: Any = None) -> None:
         self.soft = soft

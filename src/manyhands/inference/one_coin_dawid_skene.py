@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
-from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
+from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, Traits
 from manyhands.inference.confusions import normalise_joint
 from manyhands.inference.dependence import DEPENDENCE, exponents
 from manyhands.inference.em import Model, run_em
@@ -104,6 +104,8 @@ class OneCoinDawidSkene(TakesHistory):
     array([0, 1, 0, 1])
     """
 
+    traits = Traits(takes_stores=True)
+
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,
         "max_iter": [COUNT],
@@ -113,8 +115,6 @@ class OneCoinDawidSkene(TakesHistory):
         "dependence": DEPENDENCE,
         "gold_sample": GOLD_SAMPLE,
     }
-
-    _takes_stores = True
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, known_prior
+from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, Traits, known_prior
 from manyhands.inference.votes import (
     AllVotes,
     Votes,
@@ -76,14 +76,14 @@ class WeightedMajorityVote(BaseAggregator):
     array([0.875, 1.   , 0.375])
     """
 
+    traits = Traits(takes_stores=True)
+
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,
         "max_iter": [COUNT],
         "tol": [NON_NEGATIVE],
         "chance_corrected": ["boolean"],
     }
-
-    _takes_stores = True
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import softmax, xlogy
 from scipy.stats import rankdata
 
-from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator
+from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, Traits
 from manyhands.inference.confusions import EMCounts, e_step, expect_and_count, total_em_counts
 from manyhands.inference.em import CLOSE, EMResult, Model, best_run, run_em
 from manyhands.inference.kos import posterior_by_messages
@@ -89,14 +89,14 @@ class WorkerClustering(BaseAggregator):
     (array([0, 1, 0, 1, 0, 1]), array([0, 0, 0, 1, 1]))
     """
 
+    traits = Traits(counts_confusions=True)
+
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,
         "max_iter": [COUNT],
         "tol": [NON_NEGATIVE],
         "n_clusters": [COUNT],
     }
-
-    _counts_confusions = True
 
     def __init__(
         self,

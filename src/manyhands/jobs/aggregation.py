@@ -209,7 +209,7 @@ def _concluded(
         metrics = measure(table, posterior, codes, truth, rows)
     decided = aggregator.identified_
     told = tell_labels(table, aggregator, codes, posterior, gold=truth)
-    if not aggregator._compares_annotators:  # Others have said it in their fit.
+    if not aggregator.traits.compares_annotators:  # Others have said it in their fit.
         warn_of_unidentified(aggregator._unidentified(votes_of(table, aggregator._gold)))
     judged: dict[str, Any] = {"known": is_known, "identified": decided}
     found = consensus(table, posterior, values[codes], **judged)
