@@ -1,5 +1,6 @@
 """What people write into spreadsheets by hand: gold, reviewed labels, names of annotators."""
 
+import json
 import logging
 
 import numpy as np
@@ -10,6 +11,7 @@ from manyhands import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.io import read_annotations, read_export, read_gold
 from manyhands.jobs import match_gold
+from manyhands.scale.ingest import ingest
 from tests.cli.conftest import run
 from tests.io.test_spreadsheets import write_csv, write_xlsx
 
@@ -134,3 +136,46 @@ def test_numbers_with_zeros_are_other_annotators(recwarn):
     assert AnnotationTable.from_frame(frame).n_annotators == 2
     assert not [w for w in recwarn if "differ only" in str(w.message)]
     assert np.array_equal(AnnotationTable.from_frame(frame).annotators, ["007", "7"])
+
+
+# -- names that mean one person -------------------------------------------------------------------
+
+NAMED = "task,worker,label\na,Anna,dog\nb,anna,cat\nb,Bo,cat\nc,Anna S.,dog\n"
+
+
+@pytest.mark.parametrize("layout", ["long", "json", "wide", "store"])
+def test_names_that_mean_one_person_become_one(layout, tmp_path):
+    path = tmp_path / f"a.{'jsonl' if layout == 'json' else 'csv'}"
+    if layout == "json":
+        keys, *rows = (line.split(",") for line in NAMED.splitlines())
+        path.write_text(
+            "".join(json.dumps(dict(zip(keys, row, strict=True))) + "\n" for row in rows)
+        )
+    elif layout == "wide":
+        path.write_text("id,Anna,anna,Bo,Anna S.\na,dog,,,\nb,,cat,cat,\nc,,,,dog\n")
+    else:
+        path.write_text(NAMED)
+    meant = {"anna": "Anna", "Anna S.": "Anna", "Annah": "Anna"}
+    more = {"annotators": "Anna,anna,Bo,Anna S."} if layout == "wide" else {}
+    with pytest.warns(UserWarning, match=r"annotator_mapping= holds 1 name.* 'Annah'"):
+        table = (
+            ingest(path, tmp_path / "store", annotator_mapping=meant)
+            if layout == "store"
+            else read_annotations(path, annotator_mapping=meant, **more)
+        )
+    assert table.annotators.tolist() == ["Anna", "Bo"]
+    assert table.annotations_per_annotator().tolist() == [3, 1]
+
+
+def test_a_table_of_names_is_read_on_the_command_line(tmp_path):
+    (tmp_path / "a.csv").write_text(NAMED)
+    (tmp_path / "names.csv").write_text("from,to\nanna,Anna\nAnna S.,Anna\n")
+    given = ("describe", tmp_path / "a.csv", "--map-annotators", tmp_path / "names.csv")
+    found = run(*given, "--json")
+    assert json.loads(found.stdout)["data"]["n_annotators"] == 2
+    (tmp_path / "names.csv").write_text("name,to\nanna,Anna\n")
+    said = run(*given).stderr
+    assert "--map-annotators" in said
+    assert "an annotator's name" in said
+    with pytest.raises(AnnotationError, match="annotator_mapping is a list"):
+        read_annotations(tmp_path / "a.csv", annotator_mapping=["anna"])

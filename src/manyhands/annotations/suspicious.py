@@ -266,8 +266,8 @@ def warn_of_alike(
     warn_caller(
         f"{argument} holds {what} whose names differ only in case, spaces or form: "
         f"{'; '.join(groups[:SHOWN])}{more}. They count as different {what}. If they are the same, "
-        "write each name in one way: find and replace in the spreadsheet, or .str.strip() and "
-        ".replace({...}) in pandas"
+        "write each name in one way: find and replace in the spreadsheet, .replace({...}) in "
+        "pandas, or annotator_mapping= of readers of files, which says what each name means"
     )
 
 

@@ -95,6 +95,16 @@ class Reading:
             help="Read labels in lower case and without spaces around them: ' Yes' is 'yes'.",
         ),
     ] = False
+    map_annotators: Annotated[
+        OptionalPath,
+        typer.Option(
+            "--map-annotators",
+            parser=some_path,
+            metavar="FILE",
+            help="Table with the columns from,to: names of annotators, and the one that each "
+            "means.",
+        ),
+    ] = None
     abstain: Annotated[
         OptionalTexts,
         typer.Option(
@@ -171,7 +181,8 @@ class Reading:
     @property
     def files(self) -> list[Path]:
         """Files that are read beside the annotations."""
-        named = [None if self.classes is None else Path(self.classes), self.map]
+        classes = None if self.classes is None else Path(self.classes)
+        named = [classes, self.map, self.map_annotators]
         return [path for path in named if path is not None]
 
     def arguments(self) -> dict[str, Any]:
@@ -188,6 +199,7 @@ class Reading:
             "classes": read_classes(self.classes),
             "mapping": read_mapping_option(self.map),
             "lowercase": self.lowercase,
+            "annotator_mapping": read_mapping_option(self.map_annotators, "annotator"),
             "abstain": self.abstain,
             "skip": self.skip,
             "multilabel": self.multilabel.value,

@@ -23,6 +23,7 @@ OPTIONS: Final = {
     "gold": "--known",
     "audited": "--audit",
     "mapping": "--map",
+    "annotator_mapping": "--map-annotators",
 }
 """Arguments, and the options that stand for them."""
 
@@ -39,7 +40,7 @@ OF_METHODS: Final = (
 )
 """Parameters of methods, which --set takes."""
 
-VALUES: Final = {"mapping": "FILE", "gold": "FILE", "audited": "FILE", "pairs": "FILE"}
+VALUES: Final = dict.fromkeys(("mapping", "annotator_mapping", "gold", "audited", "pairs"), "FILE")
 """What an option takes where a message names none."""
 
 VALUE: Final = r"('[^']*'|\"[^\"]*\"|\{\}|<[^>]*>|-?\w[\w.-]*)?"

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import typer
 
@@ -145,8 +145,10 @@ def _check_names(names: list[str], argument: str, place: str) -> None:
             )
 
 
-def read_mapping_option(path: Path | None) -> dict[str, str] | None:
-    """Read what labels mean from a table with the columns from and to.
+def read_mapping_option(
+    path: Path | None, of: Literal["label", "annotator"] = "label"
+) -> dict[str, str] | None:
+    """Read what labels or names of annotators mean from a table with the columns from and to.
 
     Raises
     ------
@@ -158,9 +160,10 @@ def read_mapping_option(path: Path | None) -> dict[str, str] | None:
     if path is None:
         return None
     try:
-        return read_mapping(path)
+        return read_mapping(path, of)
     except AnnotationError as error:
-        raise AnnotationError(f"--map {error}") from error
+        option = "--map" if of == "label" else "--map-annotators"
+        raise AnnotationError(f"{option} {error}") from error
 
 
 NO_GROUPS = "none"

@@ -63,6 +63,7 @@ def read_annotations(
     scale: Scale | None = None,
     mapping: Any = None,
     lowercase: bool = False,
+    annotator_mapping: Any = None,
     **options: Any,
 ) -> AnnotationTable:
     r"""Read annotations from a table, a dense matrix, or an export of a labelling tool.
@@ -136,6 +137,9 @@ def read_annotations(
         ``to``. Other labels stay as they are.
     lowercase : bool, default=False
         Read all labels, spellings and names of classes in lower case, without spaces around them.
+    annotator_mapping : dict {name: name}, str or Path, optional
+        Names of annotators, and the one name that each means; or a table with the columns ``from``
+        and ``to``. Other names stay as they are.
     **options
         Further options of `read_export`.
 
@@ -195,6 +199,7 @@ def read_annotations(
         scale=scale,
         mapping=mapping,
         lowercase=lowercase,
+        annotator_mapping=annotator_mapping,
         **options,
     )
     if export is not None:
@@ -312,6 +317,7 @@ def read_export(
     scale: Scale | None = None,
     mapping: Any = None,
     lowercase: bool = False,
+    annotator_mapping: Any = None,
     multilabel: Multilabel = "error",
     option: str | None = None,
     items: str | None = None,
@@ -333,7 +339,7 @@ def read_export(
     ----------
     path, format, question, task, worker, label, annotators, classes, abstain, skip, duplicates
         As in `read_annotations`; so are ``encoding``, ``separator`` and ``sheet``.
-    scale, mapping, lowercase
+    scale, mapping, lowercase, annotator_mapping
         As in `read_annotations`.
     multilabel : {"error", "join", "split", "none"}
         As in `read_annotations`. "split" without an ``option``: one table of "no" and "yes" per
@@ -395,6 +401,7 @@ def read_export(
         scale=scale,
         mapping=mapping,
         lowercase=lowercase,
+        annotator_mapping=annotator_mapping,
         multilabel=multilabel,
         option=option,
         items=items,
@@ -444,6 +451,7 @@ _OWN = frozenset(
     {
         *("format", "question", "task", "worker", "label", "classes", "abstain", "skip"),
         *("duplicates", "multilabel", "option", "scale", "mapping", "lowercase"),
+        "annotator_mapping",
         *STATED,
     }
 )

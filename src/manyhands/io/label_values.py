@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -148,7 +148,7 @@ class Spellings:
             )
 
 
-def read_mapping(path: PathLike) -> dict[str, str]:
+def read_mapping(path: PathLike, of: Literal["label", "annotator"] = "label") -> dict[str, str]:
     """Read spellings of labels and their meanings from a table with the columns from and to.
 
     Parameters
@@ -170,16 +170,20 @@ def read_mapping(path: PathLike) -> dict[str, str]:
             if name not in frame.columns:
                 raise AnnotationError(
                     f"there is no column {name!r}; the columns are "
-                    f"{', '.join(map(repr, frame.columns))}. Call them from (the spelling of a "
-                    "label) and to (the class that it means)"
+                    f"{', '.join(map(repr, frame.columns))}. Call them from (the spelling of a"
+                    + (
+                        " label) and to (the class that it means)"
+                        if of == "label"
+                        else "n annotator's name) and to (the one name that it means)"
+                    )
                 )
         found: dict[str, str] = {}
         pairs = zip(frame["from"].to_list(), frame["to"].to_list(), strict=True)
         for row, (spelling, meaning) in enumerate(pairs, start=2):
             if missing(spelling) or missing(meaning):
                 raise AnnotationError(
-                    f"row {row} has an empty cell; name the spelling and its meaning. For labels "
-                    "that mean no class, use abstain= or skip="
+                    f"row {row} has an empty cell; name the spelling and its meaning"
+                    + (". For labels that mean no class, use abstain= or skip=" * (of == "label"))
                 )
             if found.setdefault(str(spelling), str(meaning)) != str(meaning):
                 raise AnnotationError(

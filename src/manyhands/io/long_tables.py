@@ -29,6 +29,7 @@ from manyhands.annotations.wide import (
     with_joined_task,
 )
 from manyhands.exceptions import AnnotationError
+from manyhands.io.annotator_names import AnnotatorNames
 from manyhands.io.columns import Frame, find_column, note_of_gold, preview, with_trimmed, with_types
 from manyhands.io.features import read_array
 from manyhands.io.files import PathLike, existing_file, is_typed, naming, suffix_of
@@ -70,6 +71,7 @@ def read_table(
     scale: Scale | None = None,
     mapping: Any = None,
     lowercase: bool = False,
+    annotator_mapping: Any = None,
 ) -> AnnotationTable:
     """Read a long table or a dense matrix; see `manyhands.io.read_annotations`."""
     path = existing_file(path)
@@ -82,6 +84,8 @@ def read_table(
                 raise AnnotationError(
                     "mapping= and lowercase= are for labels that are text; a matrix holds numbers"
                 )
+            if annotator_mapping is not None:
+                raise AnnotationError("annotator_mapping= is for names, and a matrix has none")
             marks = written_marks(abstain, skip, classes)
             if group is not None:
                 raise AnnotationError(
@@ -107,6 +111,7 @@ def read_table(
             scale=scale,
             mapping=mapping,
             lowercase=lowercase,
+            annotator_mapping=annotator_mapping,
         )
         return table if tasks is None else over_tasks(table, make_vocabulary(tasks, "tasks"))
 
@@ -130,6 +135,7 @@ def table_of_frame(
     scale: Scale | None = None,
     mapping: Any = None,
     lowercase: bool = False,
+    annotator_mapping: Any = None,
 ) -> AnnotationTable:
     """Read the frame of a long table; the suffix of the path tells whether its columns are text."""
     spellings = Spellings.of(mapping, lowercase)
@@ -146,6 +152,9 @@ def table_of_frame(
         _refuse_own_work(frame, names)
     if not is_typed(path):
         frame = with_trimmed(frame, (names["task"], names["worker"]), path)
+    if (people := AnnotatorNames.of(annotator_mapping)) is not None:
+        frame = people.with_names(frame, names["worker"])
+        people.report()
     if weight is not None:
         names["weight"] = weight
     if group is not None:

@@ -165,6 +165,7 @@ class Conversion:
             tables.reverse()  # Of repeated pairs in different tables the last is kept.
         reading: dict[str, Any] = {"classes": self._classes(), "abstain": None, "skip": None}
         reading |= {"scale": self.choices.scale, "mapping": None, "lowercase": False}
+        reading |= {"annotator_mapping": None}
         return Converted(tables, {**reading, "duplicates": repeats})
 
     def _place(self, number: int) -> Path:

@@ -32,6 +32,7 @@ from manyhands.annotations.suspicious import warn_of_alike
 from manyhands.exceptions import AnnotationError, WriteError, raise_missing_extra, warn_caller
 from manyhands.files import explain, write_atomically
 from manyhands.io.annotations import is_plain, read_annotations
+from manyhands.io.annotator_names import AnnotatorNames
 from manyhands.io.columns import canonical, spaces_left_out, trimmed
 from manyhands.io.files import PathLike, existing_file
 from manyhands.io.label_values import Spellings
@@ -76,6 +77,7 @@ def ingest(
     scale: Scale | None = None,
     mapping: Any = None,
     lowercase: bool = False,
+    annotator_mapping: Any = None,
     memory: int = MEMORY,
     shard_annotations: int = SHARD_ANNOTATIONS,
     progress: Progress = lambda what, share: None,
@@ -94,7 +96,9 @@ def ingest(
     folder : str or Path
         New or empty, or what an interrupted run with the same arguments left. A store for a URL is
         made in the system's temporary folder, and copied.
-    task, worker, label, weight, classes, abstain, skip, duplicates, mapping, lowercase
+    task, worker, label, weight, classes, abstain, skip, duplicates
+        As in `read_annotations`.
+    mapping, lowercase, annotator_mapping
         As in `read_annotations`.
     scale : {"nominal"}, optional
         Says that labels are names of classes, where they look like ratings or free text. A store
@@ -131,6 +135,7 @@ def ingest(
     reading: dict[str, Any] = {"classes": classes, "abstain": abstain, "skip": skip}
     reading |= {"duplicates": duplicates, "scale": scale}
     reading |= {"mapping": mapping, "lowercase": lowercase}
+    reading |= {"annotator_mapping": annotator_mapping}
     if not listed:
         raise AnnotationError("paths is empty; name at least one file")
     rest: dict[str, Any] = {"memory": memory, "shard_annotations": shard_annotations, **options}
@@ -328,6 +333,11 @@ class _Merge:
         if spaced:
             n = sum(counts[code] for name, code in self.work.workers.items() if name in spaced)
             self._note_spaces(int(n), spaced[0], "worker")
+        people = AnnotatorNames.of(self.work.reading["annotator_mapping"])
+        if people is not None:
+            meant = [str(name) for name in people.read(meant)]
+            people.report()
+            kinds = {"csv"}
         values = np.array(meant)
         if kinds == {"number"}:
             values = values.astype(np.int64)
@@ -351,7 +361,8 @@ class _Merge:
             label = np.asarray(self.work.array(number, "label"))
             counts += np.bincount(label[label >= 0], minlength=len(counts))
         values: list[Any] = list(self.work.labels)
-        reading = {k: v for k, v in self.work.reading.items() if k != "duplicates"}
+        apart = ("duplicates", "annotator_mapping")
+        reading = {k: v for k, v in self.work.reading.items() if k not in apart}
         spellings = Spellings.of(reading.pop("mapping"), reading.pop("lowercase"))
         if spellings is not None:
             values = [v if v.startswith(PASS) else spellings.read_counted(v, n)

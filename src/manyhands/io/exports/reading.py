@@ -21,6 +21,7 @@ from manyhands.annotations.scales import Coded, Scale, check_scale, read_classes
 from manyhands.annotations.suspicious import warn_of_alike
 from manyhands.annotations.wide import task_columns
 from manyhands.exceptions import AnnotationError, warn_caller
+from manyhands.io.annotator_names import AnnotatorNames
 from manyhands.io.columns import canonical, preview, with_missing
 from manyhands.io.exports import long
 from manyhands.io.exports.contract import Format
@@ -87,6 +88,7 @@ class Choices:
     scale: Scale | None = None
     mapping: Any = None
     lowercase: bool = False
+    annotator_mapping: Any = None
     piece: bool = False
 
 
@@ -241,6 +243,7 @@ def _export(gathered: Gathered, found: Recognised, asked: Asked, choices: Choice
     choices = _with_meanings(gathered, question, answers, gold, choices)
     if not found.form.reads_tasks:
         own_ids(gathered, answers, gold, choices.task)
+    _name_people(answers, choices)
     answers = accepted(gathered, answers, drop=choices.drop_rejected)
     repeats = choices.duplicates
     if repeats == "auto":
@@ -312,6 +315,17 @@ def _with_meanings(
     )
 
 
+def _name_people(answers: list[Answer], choices: Choices) -> None:
+    """Give annotators the one name that they mean."""
+    people = AnnotatorNames.of(choices.annotator_mapping)
+    if people is None:
+        return
+    for answer, name in zip(answers, people.read(a.worker for a in answers), strict=True):
+        answer.worker = name
+    if not choices.piece:
+        people.report()
+
+
 def _read_meanings(answers: list[Answer], choices: Choices) -> None:
     """Give the labels of answers the spelling that they mean."""
     spellings = Spellings.of(choices.mapping, choices.lowercase)
@@ -327,6 +341,11 @@ def _of_counts(
     gathered: Gathered, votes: VoteCounts, found: Recognised, choices: Choices
 ) -> Export:
     """Make votes of nobody in particular from counts, whose columns are the classes."""
+    if choices.annotator_mapping is not None:
+        raise AnnotationError(
+            "annotator_mapping= is for names of annotators, and counts of votes have none; leave "
+            "it out"
+        )
     if choices.multilabel in ("join", "split"):
         raise AnnotationError(
             f"multilabel={choices.multilabel!r}: counts of votes hold one label per vote; leave it "
