@@ -1,4 +1,4 @@
-r"""Truth inference on real tables: accuracy and calibration of every method, ours and crowd-kit's.
+"""Truth inference on real tables: accuracy and calibration of every method, ours and crowd-kit's.
 
 Majority vote has two rows: ties to the first class, and ties shared equally by the tied classes
 (expected accuracy, and macro-F1 of the expected counts). Every other method is compared with both.
@@ -8,32 +8,25 @@ allows for dependence between annotators have a second row, with ``dependence=0`
 annotators, which nobody looked at while the defaults were made. Colposcopy and Reports Compendium
 are not among them: their reference label is the majority vote, with one tie rule or another.
 
-    MANYHANDS_DATA=... OMP_NUM_THREADS=1 python benchmarks/aggregation.py \
-        --json results/benchmarks/aggregation.json --out docs/results/aggregation.md
-
-Cells already in the JSON are kept (``--again`` repeats the chosen ones). Sets may be run at the
-same time into files of their own (``--sets``, ``--json``); ``--add`` takes their cells over.
-crowd-kit is optional (``pip install --group bench``); a cell that exceeds ``--limit`` CPU
-seconds says so.
+crowd-kit is optional (``pip install --group bench``). A cell that takes more than 1,200 CPU seconds
+says so.
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import json
 import signal
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from importlib import metadata
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.metrics import accuracy_score, f1_score
 
-import manyhands
+from evidence.study import Record, Study
+from evidence.study import table as lines_of
 from manyhands import AnnotationTable, MajorityVote
 from manyhands.datasets import (
     AGGREGATION_SETS,
@@ -44,7 +37,7 @@ from manyhands.datasets import (
     load_sentiment,
 )
 from manyhands.datasets.base import data_home
-from manyhands.io import read_annotations, read_gold, write_atomically
+from manyhands.io import read_annotations, read_gold
 from manyhands.metrics import calibration
 from manyhands.registry import all_aggregators
 
@@ -65,6 +58,8 @@ CROWD_KIT = (
     *("GLAD", "MACE", "KOS", "MMSR"),
 )
 BINARY = ("crowd-kit KOS",)
+LIMIT = 1200.0
+"""CPU seconds of a cell."""
 OLDER = "the run ended, but is older than the calibration on this page, and was not repeated"
 
 
@@ -132,6 +127,7 @@ def shared_ties(table: AnnotationTable) -> Found:
     return Found(shares, shares)
 
 
+@cache
 def systems() -> dict[str, Callable[[AnnotationTable], Found]]:
     """Methods by the name of their row."""
     ours = {}
@@ -189,33 +185,6 @@ def of_crowd_kit(cls: type, name: str, table: AnnotationTable) -> Found:
     return Found(table.classes[labels], posterior)
 
 
-def run(system: Callable[[AnnotationTable], Found], task: Task, limit: float) -> dict[str, Any]:
-    """Score one system on one set, or say why there is no score."""
-
-    def give_up(*_: Any) -> None:
-        raise TimeoutError
-
-    signal.signal(signal.SIGVTALRM, give_up)
-    signal.setitimer(signal.ITIMER_VIRTUAL, limit)
-    started = time.process_time()
-    try:
-        found = system(task.table)
-    except TimeoutError:
-        return {"failed": f"more than {limit:.0f} CPU seconds"}
-    except Exception as error:
-        return {"failed": f"{type(error).__name__}: {error}"[:200]}
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-    seconds = time.process_time() - started
-    cell = {**score(found.labels[task.known], task), "seconds": round(seconds, 3)}
-    if found.posterior is not None:
-        try:
-            cell |= calibrated(found.posterior[task.known], task)
-        except ValueError as error:
-            cell["uncalibrated"] = f"{type(error).__name__}: {error}"[:200]
-    return cell | found.facts
-
-
 def score(found: np.ndarray, task: Task) -> dict[str, float]:
     """Score labels (n,), or shares of the classes (n, C), of the instances with gold."""
     if found.ndim == 1:
@@ -238,136 +207,10 @@ def calibrated(posterior: np.ndarray, task: Task) -> dict[str, Any]:
     return {name: figure.value for name, figure in figures.items()} | ece
 
 
-def page(records: dict[str, dict[str, Any]]) -> str:
-    """Return the page in Markdown."""
-    shown = [name for name in (*AGGREGATION_SETS, *LOADERS) if name in records]
-    names = list(dict.fromkeys(s for name in shown for s in records[name]))
-    lines = [
-        "# Truth inference on real tables",
-        "",
-        f"{datetime.date.today()}; manyhands {manyhands.__version__}, crowd-kit "
-        f"{version('crowd-kit')}. {measured_on(records)} "
-        "Made by `benchmarks/aggregation.py`; every method as it comes, "
-        "one run each (random ones with seed 0). Of equal maxima ours name the first class, "
-        "crowd-kit's whichever its tables yield. The first class is often the most common, which "
-        "flatters majority vote: its second row shares ties (expected accuracy). Sets "
-        "without gold for some instances are scored on the others. Log loss (nats, probabilities "
-        "of at least 1e-12), calibration error (ECE, 15 bins), Brier score and the coverage of "
-        "90 %-sets are those of `manyhands.metrics.calibration`. Rows with `dependence=0` are the "
-        "published models, in which annotators err independently.",
-        "",
-        *summary(records, shown, names),
-        "",
-        "## Calibration of DawidSkene, set by set",
-        "",
-        *set_by_set(records, [*shown, *(n for n in FURTHER if n in records)]),
-        "",
-        *still_off(records, shown),
-        *repeated(records),
-        "## Accuracy, set by set",
-        "",
-        *by_set(records, shown, names, "accuracy"),
-        "",
-        "## Macro-F1, set by set",
-        "",
-        *by_set(records, shown, names, "macro_f1"),
-        "",
-        "## Log loss, set by set",
-        "",
-        *by_set(records, shown, names, "log_loss"),
-        "",
-        "## Calibration error, set by set",
-        "",
-        *by_set(records, shown, names, "ece"),
-        "",
-        "## Repeated pairs: last annotation only",
-        "",
-        *by_set(records, [n for n in REPEATED if n in records], names, "accuracy"),
-        "",
-        "## Further sets",
-        "",
-        "Nobody looked at these while the defaults were made. The gold labels of CIFAR-10 are "
-        "independent of the annotators.",
-        "",
-        *(line for n in FURTHER if n in records for line in all_columns(n, records[n], names)),
-        "## Without probabilities",
-        "",
-        *uncalibrated(records, names),
-        "",
-        "## Not finished",
-        "",
-        *(
-            f"- {system} on {name}: {cell['failed']}"
-            for name in records
-            for system, cell in records[name].items()
-            if "failed" in cell
-        ),
-        *(
-            f"- {system} on {name}: not run."
-            for name in FURTHER
-            for system in names
-            if name in records and system not in records[name] and system not in BINARY
-        ),
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def summary(records: dict[str, Any], shown: list[str], names: list[str]) -> list[str]:
-    """Return rows of means over the sets; a method without some sets is compared on the others."""
-    lines = [
-        "| method | sets | accuracy | macro-F1 | log loss | ECE | Brier | coverage of 90 %-sets "
-        "| worst set against majority vote | worst set against it, ties shared | CPU s |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    rows = []
-    for system in names:
-        cells = {n: records[n][system] for n in shown if "accuracy" in records[n].get(system, {})}
-        if not cells:
-            continue
-        worst = " | ".join(worst_gap(records, cells, majority) for majority in MAJORITIES)
-        means = [np.mean([c[k] for c in cells.values()]) for k in ("accuracy", "macro_f1")]
-        seconds = sum(c["seconds"] for c in cells.values())
-        row = f"{' | '.join(mean_of(cells, key) for key in CALIBRATION[1:])} | {worst}"
-        rows.append(
-            (
-                len(cells),
-                means[0],
-                f"| {system} | {len(cells)} | {means[0]:.4f} | {means[1]:.4f} | {row} "
-                f"| {seconds:.1f} |",
-            )
-        )
-    return lines + [text for *_, text in sorted(rows, key=lambda r: (-r[0], -r[1]))]
-
-
 def mean_of(cells: dict[str, Any], key: str) -> str:
     """Return the mean over the sets, or a dash if some set lacks the figure."""
     values = [cell.get(key) for cell in cells.values()]
     return "-" if None in values else f"{np.mean(values):.3f}"
-
-
-def set_by_set(records: dict[str, Any], shown: list[str]) -> list[str]:
-    """Return DawidSkene's calibration on every set, before and after."""
-    lines = [
-        "Before → after allowing for dependence; rho is its estimate ± standard error.",
-        "",
-        "| set | rho | subtypes | accuracy | mean confidence | log loss "
-        "| ECE (95 % interval after) | Brier | coverage of 90 %-sets |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for name in shown:
-        after = records[name].get("DawidSkene", {})
-        before = records[name].get(f"DawidSkene{AS_PUBLISHED}", {})
-        if "log_loss" not in after or "log_loss" not in before:
-            continue
-        change = {
-            key: f"{before[key]:.3f} → {after[key]:.3f}" for key in ("accuracy", *CALIBRATION)
-        }
-        change["ece"] += f" ({after['ece_lower']:.3f} to {after['ece_upper']:.3f})"
-        rho = f"{after['dependence']:.2f} ± {after['dependence_se']:.2f}"
-        figures = " | ".join(change.values())
-        lines.append(f"| {name} | {rho} | {after['n_subtypes']:.0f} | {figures} |")
-    return lines
 
 
 def still_off(records: dict[str, Any], shown: list[str]) -> list[str]:
@@ -390,23 +233,6 @@ def still_off(records: dict[str, Any], shown: list[str]) -> list[str]:
         f"error of {worse('ece')}.",
         "",
     ]
-
-
-def measured_on(records: dict[str, Any]) -> str:
-    """Say when the cells were measured; those of before 2026-11-26 do not say it."""
-    dates = [cell.get("date", "") for cells in records.values() for cell in cells.values()]
-    known = sorted({date for date in dates if date})
-    parts = []
-    if known:
-        days = " to ".join(sorted({known[0], known[-1]}))
-        n_known = len(dates) - dates.count("")
-        parts.append(f"{n_known} cell{'s were' if n_known > 1 else ' was'} measured on {days}")
-    if "" in dates:
-        parts.append(
-            f"{dates.count('')} cells are of earlier days, so their CPU seconds are those of "
-            "earlier code and machines"
-        )
-    return f"{'; '.join(parts)}."
 
 
 def uncalibrated(records: dict[str, Any], names: list[str]) -> list[str]:
@@ -457,82 +283,172 @@ def repeated(records: dict[str, Any]) -> list[str]:
     return lines
 
 
-def by_set(records: dict[str, Any], shown: list[str], names: list[str], metric: str) -> list[str]:
-    """Return a table with one row per method and one column per set."""
-    lines = ["| method | " + " | ".join(shown) + " |", "|---" * (len(shown) + 1) + "|"]
+Cells = dict[str, dict[str, Record]]
+"""Set -> method -> record."""
+
+SUMMARY = ("log_loss", "ece", "brier", "coverage")
+
+
+def measure(set: str, method: str) -> Record:
+    """Score one system on one set, or say why there is no score."""
+
+    def give_up(*_: Any) -> None:
+        raise TimeoutError
+
+    task = load(set)
+    about = {"crowd_kit": metadata.version("crowd-kit")} if "crowd-kit" in method else {}
+    signal.signal(signal.SIGVTALRM, give_up)
+    signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT)
+    started = time.process_time()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = systems()[method](task.table)
+    except TimeoutError:
+        return about | {"failed": f"more than {LIMIT:.0f} CPU seconds"}
+    except Exception as error:
+        return about | {"failed": f"{type(error).__name__}: {error}"[:200]}
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    seconds = time.process_time() - started
+    cell = {**score(found.labels[task.known], task), "seconds": round(seconds, 3)}
+    if found.posterior is not None:
+        try:
+            cell |= calibrated(found.posterior[task.known], task)
+        except ValueError as error:
+            cell["uncalibrated"] = f"{type(error).__name__}: {error}"[:200]
+    return about | cell | found.facts
+
+
+def summary(records: Cells, shown: list[str], names: list[str]) -> list[str]:
+    """Means over the sets; a method without some sets is compared on the others."""
+    rows = []
+    for system in names:
+        cells = {n: records[n][system] for n in shown if "accuracy" in records[n].get(system, {})}
+        if cells:
+            means = [np.mean([c[k] for c in cells.values()]) for k in ("accuracy", "macro_f1")]
+            row = [system, str(len(cells)), *(f"{mean:.4f}" for mean in means)]
+            row += [mean_of(cells, key) for key in SUMMARY]
+            row += [worst_gap(records, cells, majority) for majority in MAJORITIES]
+            row.append(f"{sum(c['seconds'] for c in cells.values()):.1f}")
+            rows.append((len(cells), means[0], row))
+    heads = ["method", "sets", "accuracy", "macro-F1", "log loss", "ECE", "Brier"]
+    heads += ["coverage of 90 %-sets", "worst set against majority vote"]
+    ordered = sorted(rows, key=lambda r: (-r[0], -r[1]))
+    return lines_of(
+        [*heads, "worst set against it, ties shared", "CPU s"], (row for *_, row in ordered)
+    )
+
+
+def set_by_set(records: Cells, shown: list[str]) -> list[str]:
+    """DawidSkene's calibration on every set, before and after."""
+    rows = []
+    for name in shown:
+        after, before = (records[name].get(f"DawidSkene{k}", {}) for k in ("", AS_PUBLISHED))
+        if "log_loss" in after and "log_loss" in before:
+            keys = ("accuracy", *CALIBRATION)
+            change = {key: f"{before[key]:.3f} → {after[key]:.3f}" for key in keys}
+            change["ece"] += f" ({after['ece_lower']:.3f} to {after['ece_upper']:.3f})"
+            rho = f"{after['dependence']:.2f} ± {after['dependence_se']:.2f}"
+            rows.append([name, rho, f"{after['n_subtypes']:.0f}", *change.values()])
+    heads = ["set", "rho", "subtypes", "accuracy", "mean confidence", "log loss"]
+    return lines_of([*heads, "ECE (95 % interval after)", "Brier", "coverage of 90 %-sets"], rows)
+
+
+def by_set(records: Cells, shown: list[str], names: list[str], metric: str) -> list[str]:
+    """One row per method and one column per set."""
+    rows = []
     for system in names:
         cells = [records[name].get(system, {}).get(metric) for name in shown]
         if any(cell is not None for cell in cells):
-            text = " | ".join("-" if cell is None else f"{cell:.3f}" for cell in cells)
-            lines.append(f"| {system} | {text} |")
-    return lines
+            rows.append([system, *("-" if cell is None else f"{cell:.3f}" for cell in cells)])
+    return lines_of(["method", *shown], rows)
 
 
-def all_columns(name: str, cells: dict[str, Any], names: list[str]) -> list[str]:
-    """Return a further set's table: one row per method and one column per measure."""
-    keys = ("accuracy", "macro_f1", *CALIBRATION[1:])
-    lines = [
-        f"### {name}",
-        "",
-        "| method | accuracy | macro-F1 | log loss | ECE | Brier | coverage of 90 %-sets | CPU s |",
-        "|---" * 8 + "|",
-    ]
-    for system in names:
-        cell = cells.get(system, {})
-        if "accuracy" in cell:
-            values = " | ".join(f"{cell[k]:.3f}" if k in cell else "-" for k in keys)
-            lines.append(f"| {system} | {values} | {cell['seconds']:.1f} |")
-    return [*lines, ""]
+def further(records: Cells, names: list[str]) -> Iterator[str]:
+    """Yield the tables of the further sets: a row per method, a column per measure."""
+    keys = ("accuracy", "macro_f1", *SUMMARY)
+    heads = ["method", "accuracy", "macro-F1", "log loss", "ECE", "Brier", "coverage of 90 %-sets"]
+    for name in (name for name in FURTHER if name in records):
+        rows = [
+            [
+                system,
+                *(f"{cell[k]:.3f}" if k in cell else "-" for k in keys),
+                f"{cell['seconds']:.1f}",
+            ]
+            for system in names
+            if "accuracy" in (cell := records[name].get(system, {}))
+        ]
+        yield from (f"### {name}", "", *lines_of([*heads, "CPU s"], rows))
 
 
-def version(package: str) -> str:
-    """Return the installed version, if any."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "not installed"
+def measured_on(records: list[Record]) -> str:
+    """Say when the cells were measured; those of before 2026-11-26 do not say it."""
+    known = sorted(r["date"] for r in records if r.get("date"))
+    n_old = len(records) - len(known)
+    days = " to ".join(sorted({known[0], known[-1]}))
+    parts = [f"{len(known)} cell{'s were' if len(known) > 1 else ' was'} measured on {days}"]
+    if n_old:
+        parts.append(
+            f"{n_old} cells are of earlier days, so their CPU seconds are those of earlier code "
+            "and machines"
+        )
+    return "; ".join(parts)
 
 
-def main() -> None:
-    """Run what is missing, then write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path, required=True)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--only", default="", help="systems whose names contain this")
-    parser.add_argument("--sets", default="", help="separated by semicolons; default: all")
-    parser.add_argument("--again", action="store_true", help="run the chosen cells anew")
-    parser.add_argument("--add", type=Path, nargs="+", default=[], help="run nothing: take cells")
-    parser.add_argument("--limit", type=float, default=1200.0, help="CPU seconds per cell")
-    arguments = parser.parse_args()
-    records = json.loads(arguments.json.read_text()) if arguments.json.exists() else {}
-    chosen = [s for s in arguments.sets.split(";") if s] or [
-        *(*AGGREGATION_SETS, *LOADERS, *FURTHER, *REPEATED)
-    ]
-    for path in arguments.add:
-        for name, cells in json.loads(path.read_text()).items():
-            records.setdefault(name, {}).update(cells)
-    if arguments.add:
-        write_atomically(arguments.json, json.dumps(records, indent=1) + "\n")
-        chosen = []
-    for name in chosen:
-        task = load(name)
-        for system, function in systems().items():
-            done = system in records.setdefault(name, {}) and not arguments.again
-            needless = system in BINARY and task.table.n_classes > 2
-            if done or needless or arguments.only not in system:
-                continue
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                cell = run(function, task, arguments.limit)
-            cell["date"] = datetime.date.today().isoformat()
-            records[name][system] = cell
-            print(name, system, cell, flush=True)
-            latest = json.loads(arguments.json.read_text()) if arguments.json.exists() else {}
-            latest.setdefault(name, {})[system] = cell
-            write_atomically(arguments.json, json.dumps(latest, indent=1) + "\n")
-    if arguments.out:
-        write_atomically(arguments.out, page(records))
+def unfinished(records: Cells, names: list[str]) -> Iterator[str]:
+    """Yield what failed, and what was not run."""
+    for name, cells in records.items():
+        yield from (f"- {s} on {name}: {c['failed']}" for s, c in cells.items() if "failed" in c)
+    for name in (name for name in FURTHER if name in records):
+        for system in names:
+            if system not in records[name] and system not in BINARY:
+                yield f"- {system} on {name}: not run."
+
+
+def page(found: list[Record]) -> dict[str, Any]:
+    """Return the values of the page."""
+    records: Cells = {}
+    for record in found:
+        records.setdefault(record["set"], {})[record["method"]] = record
+    shown = [name for name in (*AGGREGATION_SETS, *LOADERS) if name in records]
+    names = list(dict.fromkeys(s for name in shown for s in records[name]))
+    return {
+        "crowd_kit": max(r["crowd_kit"] for r in found if "crowd_kit" in r),
+        "measured": measured_on(found),
+        "summary": summary(records, shown, names),
+        "set_by_set": set_by_set(records, [*shown, *(n for n in FURTHER if n in records)]),
+        "still_off": still_off(records, shown),
+        "repeated": repeated(records),
+        **{
+            key: by_set(records, shown, names, key)
+            for key in ("accuracy", "macro_f1", "log_loss", "ece")
+        },
+        "last": by_set(records, [n for n in REPEATED if n in records], names, "accuracy"),
+        "further": further(records, names),
+        "uncalibrated": uncalibrated(records, names),
+        "unfinished": unfinished(records, names),
+    }
+
+
+def cells() -> Iterator[Record]:
+    """Yield every system on every set."""
+    for name in (*AGGREGATION_SETS, *LOADERS, *FURTHER, *REPEATED):
+        for system in systems():
+            if system not in BINARY or load(name).table.n_classes <= 2:
+                yield {"set": name, "method": system}
+
+
+STUDY = Study(
+    __file__,
+    cells,
+    measure,
+    page,
+    data=lambda cell: [
+        folder.format(cell["set"].split(",")[0]) for folder in ("{}", "aggregation/{}")
+    ],
+)
 
 
 if __name__ == "__main__":
-    main()
+    STUDY.main()

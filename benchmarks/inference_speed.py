@@ -37,7 +37,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from epoch_time import cpu_model, version
+from benchmarks.epoch_time import cpu_model, version
 
 # -- Where the time of `inference_speed.py` goes, and the least that bare numpy needs for it
 
