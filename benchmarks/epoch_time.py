@@ -3,7 +3,7 @@
 Every measurement runs in its own process with one torch thread. Systems are interleaved and
 repeated; the tables show medians. Run it with
 
-    python benchmarks/epoch_time.py --out table.md --json figures.json
+    python -m benchmarks.epoch_time --out table.md --json figures.json
 
 crowd-kit is optional (``pip install --group bench``); without it its rows say so.
 """

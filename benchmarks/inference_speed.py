@@ -2,7 +2,7 @@
 
 Every measurement runs in its own process with one thread. Run it with
 
-    python benchmarks/inference_speed.py --out table.md --json figures.json
+    python -m benchmarks.inference_speed --out table.md --json figures.json
 
 Results are added to the JSON as they come, and are not measured again (unless ``--again``), so a
 run that was stopped can continue. ``--profile alpha,glad`` adds where our time goes, ``--floor``
@@ -19,14 +19,12 @@ import ctypes
 import datetime
 import json
 import math
-import os
 import platform
 import pstats
 import random
 import re
 import resource
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -38,6 +36,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.epoch_time import cpu_model, version
+from evidence.study import apart
+from manyhands.io import write_atomically
 
 # -- Where the time of `inference_speed.py` goes, and the least that bare numpy needs for it
 
@@ -492,18 +492,7 @@ def work(task: dict[str, Any]) -> dict[str, Any]:
 
 def spawn(limit: float | None = None, **task: Any) -> dict[str, Any]:
     """Do a task in a fresh process; if it fails, the result has the reason under "failed"."""
-    libraries = ("OMP", "MKL", "OPENBLAS", "NUMEXPR")
-    env = {**os.environ, **{f"{name}_NUM_THREADS": "1" for name in libraries}}
-    command = [sys.executable, __file__, "--worker", json.dumps(task)]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, env=env, timeout=limit, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return {"failed": f"did not finish in {limit:.0f} s"}
-    if done.returncode:
-        return {"failed": (done.stderr.splitlines() or [f"exit status {done.returncode}"])[-1]}
-    return json.loads(done.stdout.splitlines()[-1])
+    return apart(["-m", "benchmarks.inference_speed", "--worker", json.dumps(task)], limit)
 
 
 def collect(
@@ -618,7 +607,7 @@ def report(kept: dict[str, Any]) -> str:
     facts = ", ".join(f"{name} {value}" for name, value in environment.items())
     lines = [
         "# Truth inference: time and memory\n",
-        "Made by `python benchmarks/inference_speed.py --out docs/results/inference_speed.md "
+        "Made by `python -m benchmarks.inference_speed --out docs/results/inference_speed.md "
         f"--json results/benchmarks/inference_speed.json`: {facts}. How it is measured and how to "
         "read it: [benchmarks/README.md](../../benchmarks/README.md).\n",
         "## Targets\n",
@@ -639,12 +628,10 @@ def report(kept: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write(path: Path | None, text: str) -> None:
-    """Replace the file atomically: a run killed meanwhile leaves the old one."""
+def keep(path: Path | None, result: dict[str, Any]) -> None:
+    """Write the figures, if a file is given."""
     if path:
-        draft = path.with_name(path.name + ".part")
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
+        write_atomically(path, json.dumps(result, indent=1) + "\n")
 
 
 def measure_all(
@@ -667,7 +654,7 @@ def measure_all(
         for line in collect([BY_KEY[key] for key in keys], n, c, cells, args):
             print(line, file=sys.stderr)
             result = {**kept, "environment": environment, "cells": cells}
-            write(args.json, json.dumps(result, indent=1) + "\n")
+            keep(args.json, result)
     for key, n, c in product(args.profile.split(",") if args.profile else (), (E5, E6), (2, 10)):
         task = {"profile": key, "n_annotations": n, "n_classes": c}
         profiles[f"{key}@{n}x{c}"] = spawn(**task, how="parts")
@@ -679,7 +666,7 @@ def measure_all(
             floor = spawn(**task, how="floor", evaluations=mine["evaluations"])
             pairs.append({"ours": mine, "floor": floor})
     result = {"environment": environment, "cells": cells, "profiles": profiles, "floors": floors}
-    write(args.json, json.dumps(result, indent=1) + "\n")
+    keep(args.json, result)
     return result
 
 
@@ -712,7 +699,8 @@ def main() -> int:
         kept = measure_all(args, keys, sizes, kept)
     page = report(kept)
     print(page)
-    write(args.out, page)
+    if args.out:
+        write_atomically(args.out, page)
     return 0
 
 
