@@ -1,0 +1,37 @@
+"""Benchmarks: what each measures has a name of its own, and pages equal their records."""
+
+import warnings
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from evidence.study import key_of, read
+
+ROOT = Path(__file__).parents[2]
+NAMES = sorted(
+    path.stem
+    for path in (ROOT / "benchmarks").glob("*.py")
+    if "STUDY = Study(" in path.read_text(encoding="utf-8")
+)
+LATER = pytest.mark.xfail(reason="records of the flagship are newer than the page", strict=True)
+
+
+@pytest.mark.parametrize("name", ["collapse", "costs", "encoders", "noise_layers", "soft_targets"])
+def test_cells_differ_and_are_json(name):
+    study = import_module(f"benchmarks.{name}").STUDY
+    keys = [key_of(cell) for cell in study.planned()]
+    assert len(keys) == len(set(keys)) > 1
+
+
+@pytest.mark.slow
+@pytest.mark.data
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=LATER if name == "grand_table" else ()) for name in NAMES]
+)
+def test_a_page_equals_its_records(name, data_home):
+    study = import_module(f"benchmarks.{name}").STUDY
+    page = (ROOT / "docs" / "results" / f"{name}.md").read_text(encoding="utf-8")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert study.text(read(study.records), page) == page
