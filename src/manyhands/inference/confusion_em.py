@@ -209,7 +209,7 @@ class ConfusionEM:
 
         found = run_em(
             model,
-            lambda: model.fitted(first()),
+            lambda: model.maximise(first()),
             max_iter=self.max_iter,
             enough=self.tol * votes.total_weight,
             checkpoint=votes.checkpoint,
@@ -289,13 +289,9 @@ class ConfusionModel(Model[Parameters, EMCounts]):
         log_prior = sum_rows(_sum_of_product, self.pseudo_counts, parameters.logs[1])
         return float(counts.log_likelihood + log_prior)
 
-    def fitted(self, counts: EMCounts) -> Parameters:
-        """Parameters that fit the counts."""
-        return self.settings.m_step(counts, self.pseudo_counts, self.classes)
-
-    def maximise(self, counts: EMCounts, parameters: Parameters) -> Parameters:
+    def maximise(self, counts: EMCounts, parameters: Parameters | None = None) -> Parameters:
         """See `Model.maximise`."""
-        return self.fitted(counts)
+        return self.settings.m_step(counts, self.pseudo_counts, self.classes)
 
     def beyond(self, here: Parameters, proposal: Parameters, step: float) -> Parameters:
         """See `Model.beyond`."""

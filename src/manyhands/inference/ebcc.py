@@ -202,7 +202,7 @@ class EBCC(BaseAggregator):
 
     def _run(self, model: EBCCModel, counts: EMCounts, enough: float) -> EMResult[Dirichlets, None]:
         """Update the Dirichlets and the posterior in turn until the lower bound settles."""
-        first = partial(model.prior.updated, counts)
+        first = partial(model.maximise, counts)
         return run_em(model, first, max_iter=self.max_iter, enough=enough).slim
 
     def _set_attributes(self, run: EMResult[Dirichlets, None], n_classes: int) -> None:
@@ -313,8 +313,8 @@ class EBCCModel(Model[Dirichlets, EMCounts]):
         divergence = parameters.divergence(self.prior, parameters.expected_logs)
         return counts.log_likelihood - divergence
 
-    def maximise(self, counts: EMCounts, parameters: Dirichlets) -> Dirichlets:
-        """See `Model.maximise`."""
+    def maximise(self, counts: EMCounts, parameters: Dirichlets | None = None) -> Dirichlets:
+        """Prior plus expected counts."""
         return self.prior.updated(counts)
 
 

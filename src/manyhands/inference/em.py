@@ -57,7 +57,10 @@ class Model(ABC, Generic[P, C]):
 
     @abstractmethod
     def maximise(self, counts: C, parameters: P) -> P:
-        """M-step: parameters that fit the counts, which were expected under ``parameters``."""
+        """M-step: parameters that fit the counts, which were expected under ``parameters``.
+
+        Where it needs no more than the counts, ``parameters`` are optional: a start has none.
+        """
 
     @abstractmethod
     def objective(self, counts: C, parameters: P) -> float:

@@ -198,7 +198,7 @@ class IBCC(TakesHistory):
         """Variational Bayes from a posterior; ``stage`` names its state in the checkpoint."""
         found = run_em(
             model,
-            lambda: model.fitted(total_em_counts(model.shards, start)),
+            lambda: model.maximise(total_em_counts(model.shards, start)),
             max_iter=self.max_iter,
             enough=self.tol * votes.total_weight,
             checkpoint=votes.checkpoint,
@@ -321,14 +321,12 @@ class IBCCModel(Model[IBCCParameters, EMCounts]):
             - sum_rows(dirichlet_divergence, parameters.rows, self.rows, log_confusion)
         )
 
-    def fitted(self, counts: EMCounts) -> IBCCParameters:
+    def maximise(
+        self, counts: EMCounts, parameters: IBCCParameters | None = None
+    ) -> IBCCParameters:
         """Prior plus expected counts."""
         rows = map_rows(np.add, self.rows, counts.confusion)
         return IBCCParameters(self.classes + counts.prior, rows)
-
-    def maximise(self, counts: EMCounts, parameters: IBCCParameters) -> IBCCParameters:
-        """See `Model.maximise`."""
-        return self.fitted(counts)
 
     def restored(self, saved: dict[str, Any]) -> IBCCParameters:
         """See `Model.restored`."""

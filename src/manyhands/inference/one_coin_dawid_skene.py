@@ -143,7 +143,7 @@ class OneCoinDawidSkene(TakesHistory):
         model = OneCoinModel.of(self, votes, shards)
         found = run_em(
             model,
-            lambda: model.fitted(sum_over_shards(_count, shards, rows=(start,))),
+            lambda: model.maximise(sum_over_shards(_count, shards, rows=(start,))),
             max_iter=self.max_iter,
             enough=self.tol * votes.total_weight,
             checkpoint=votes.checkpoint,
@@ -162,7 +162,7 @@ class OneCoinDawidSkene(TakesHistory):
 
 @dataclass(frozen=True)
 class OneCoinParameters:
-    """OneCoinParameters of the model.
+    """Parameters of the model.
 
     Attributes
     ----------
@@ -226,17 +226,15 @@ class OneCoinModel(Model[OneCoinParameters, OneCoinCounts]):
         """Log likelihood and log prior."""
         return counts.log_likelihood + log_dirichlet(self.pseudo, parameters.rates)
 
-    def fitted(self, counts: OneCoinCounts) -> OneCoinParameters:
-        """OneCoinParameters that fit the counts."""
+    def maximise(
+        self, counts: OneCoinCounts, parameters: OneCoinParameters | None = None
+    ) -> OneCoinParameters:
+        """Parameters that fit the counts."""
         rates = np.column_stack([counts.hits, self.given - counts.hits]) + self.pseudo
         # Annotators without annotations get the crowd's agreement.
         rates[rates.sum(axis=1) == 0] = self.agreement, 1.0 - self.agreement
         prior = counts.prior if self.prior is None else self.prior
         return OneCoinParameters(normalise_rows(np.maximum(rates, 0.0)), normalise_rows(prior))
-
-    def maximise(self, counts: OneCoinCounts, parameters: OneCoinParameters) -> OneCoinParameters:
-        """See `Model.maximise`."""
-        return self.fitted(counts)
 
     def restored(self, saved: dict[str, Any]) -> OneCoinParameters:
         """See `Model.restored`."""
@@ -256,7 +254,7 @@ def _log_joint(
 
 
 def _expect(shard: Votes, skill: FloatArray, prior: FloatArray) -> OneCoinCounts:
-    """OneCoinCounts of a shard for one EM iteration."""
+    """Counts of a shard for one EM iteration."""
     posterior, evidence = normalise_joint(shard, _log_joint(shard, skill, prior))
     return _count(shard, posterior, float(evidence[shard.voted].sum()))
 
