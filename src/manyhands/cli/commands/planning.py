@@ -531,9 +531,10 @@ def budget(
     columns = found.to_columns()
     if truth is None:
         gains = [share - told.level.value for share in columns["accuracy"]]
-        ends = {"low_95": (told.level.low, LESS), "high_95": (told.level.high, MORE)}
+        bounds = {"low_95": (told.level.low, LESS), "high_95": (told.level.high, MORE)}
         columns |= {
-            name: [min(end + by * gain, 1.0) for gain in gains] for name, (end, by) in ends.items()
+            name: [min(end + by * gain, 1.0) for gain in gains]
+            for name, (end, by) in bounds.items()
         }
     write_columns(out, columns, keep_formulas)
     advice, newcomer, _ = advised(now)
@@ -549,9 +550,9 @@ def budget(
     curves = {name: each.accuracy.mean(axis=0) for name, each in found.curves.items()}
     cells = {name: [percent(share) for share in curve] for name, curve in curves.items()}
     if truth is None:
-        rows = list(zip(columns["policy"], columns["low_95"], columns["high_95"], strict=True))
+        ends = zip(columns["policy"], columns["low_95"], columns["high_95"], strict=True)
         own = [
-            f"{100 * low:.0f} to {100 * high:.0f} %" for name, low, high in rows if name == "plan"
+            f"{100 * low:.0f} to {100 * high:.0f} %" for name, low, high in ends if name == "plan"
         ]
         cells = {"plan": cells.pop("plan"), "95 % interval of plan": own, **cells}
     sizes = [f"{size:.2f}" for size in found.sizes.tolist()]
