@@ -139,10 +139,12 @@ def run(*arguments):
 
 
 def fit_arguments(*more, features="X.npy", annotations="A.csv", out="out"):
-    return [
-        *("fit", "--features", features, "--annotations", annotations, "--out", out),
-        *(*QUICK, *more),
-    ]
+    """Write the command of a quick fit; options in ``more`` take the place of its own."""
+    own = zip(QUICK[::2], QUICK[1::2], strict=True)
+    quick = [word for name, value in own if name == "--set" or name not in more
+             for word in (name, value)]  # fmt: skip
+    named = ("--features", features, "--annotations", annotations, "--out", out)
+    return ["fit", *named, *quick, *more]
 
 
 def done(*arguments):
