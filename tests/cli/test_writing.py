@@ -14,7 +14,9 @@ from manyhands import AnnotationTable, CrowdStackingClassifier, DawidSkene, load
 from manyhands.classifiers.stacking import members
 from manyhands.io import read_annotations, read_export
 from manyhands.io.annotations import read_items
+from manyhands.io.exports.formats import WRITERS
 from manyhands.io.frames import read_frame
+from manyhands.io.writers import TARGETS
 from manyhands.jobs.outputs import times_of
 from manyhands.registry import all_aggregators
 from manyhands.report import planning
@@ -254,12 +256,7 @@ def test_without_the_extra_there_is_a_warning_and_no_page(home, monkeypatch):
 
 @pytest.mark.parametrize(
     ("to", "name"),
-    [
-        ("label-studio", "label-studio.json"),
-        ("prodigy", "prodigy.jsonl"),
-        ("argilla", "argilla.json"),
-        ("datasets", "datasets/data.jsonl"),
-    ],
+    [*((tool.name, tool.file) for tool in WRITERS.values()), ("datasets", "datasets/data.jsonl")],
 )
 def test_labels_go_back_to_a_tool_with_the_items_own_data(project, to, name):
     for _ in range(2):  # The second writes over the first.
@@ -428,14 +425,15 @@ def test_what_convert_refuses(project):
     refused(3, "convert", "project.json", "project.json", says=["write over"])
     refused(3, "convert", "project.json", "a.docx", says=["not a format of tables"])
     refused(3, "convert", "project.json", "a.csv", "--to", "argilla", says=["a .json file"])
-    assert run("convert", "project.json", "a.csv", "--to", "word").exit_code == 2
+    result = run("convert", "project.json", "a.csv", "--to", "word")
+    assert result.exit_code == 2
+    assert all(name in result.output for name in ("'word' is unknown", *TARGETS))
     assert not Path("a.csv").exists()
 
 
 # -- every sample, from the export to labels in the tool's own format -----------------------------
 
-OWN = {"label-studio": "label-studio.json", "prodigy": "prodigy.jsonl"}
-OWN |= {"argilla": "argilla.json", "doccano": "doccano.jsonl"}
+OWN = {tool.name: tool.file for tool in WRITERS.values()}
 
 
 def tool_of(read_as):

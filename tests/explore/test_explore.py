@@ -25,6 +25,7 @@ from manyhands.explore.inputs import open_desk
 from manyhands.io import corrections, read_gold
 from manyhands.io.consensus_labels import read_consensus
 from manyhands.io.corrections import Correction, Standing, open_journal, read_corrections
+from manyhands.io.exports.formats import WRITERS
 from manyhands.report import planning
 from tests.cli.conftest import done, done_json, run, write_csv
 
@@ -585,6 +586,14 @@ def test_downloads_hold_what_was_decided(desk):
     tasks = json.loads(ask(desk, "/export/label-studio.json")[2])
     (found,) = [t for t in tasks if t["id"] == task]
     assert found["predictions"][0]["result"][0]["value"]["choices"] == [desk.table.classes[code]]
+
+
+@pytest.mark.parametrize("tool", WRITERS.values(), ids=lambda tool: tool.name)
+def test_labels_are_downloaded_for_every_tool(unchanged, tool):
+    page = ask(unchanged, "/")[2]
+    assert f'<a download href="/export/{tool.file}">For {tool.title}</a>' in page
+    status, _, body = ask(unchanged, f"/export/{tool.file}")
+    assert (status, len(body) > 100) == (200, True)
 
 
 def test_the_page_says_when_figures_are_old(desk, monkeypatch):

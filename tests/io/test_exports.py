@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from manyhands.exceptions import AnnotationError, MissingExtraError
 from manyhands.inference.families import family_weights
 from manyhands.io import read_aligned, read_annotations, read_export
-from manyhands.io.exports.formats import FORMATS
+from manyhands.io.exports.formats import FORMATS, WRITERS
 
 
 def write(path, content):
@@ -599,6 +600,20 @@ def test_the_choice_is_logged_as_a_command(tmp_path, caplog):
     with caplog.at_level("INFO", logger="manyhands"):
         read_annotations(path)
     assert "a.json is read with format='label-studio', question='mood'" in caplog.text
+
+
+def test_the_page_of_formats_names_every_format_and_tool():
+    page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
+    formats, tools = page.split("\n| `--to` |")
+    first = " ".join(line.split("|")[1] for line in formats.splitlines() if line.startswith("| `"))
+    # These are recognised so that they can be refused.
+    refused = {"appen-aggregated", "ground-truth-manifest", "inception"}
+    for name in {form.name for form in FORMATS} - refused:
+        assert f"`{name}`" in first, f"docs/formats.md has no row for the format {name}"
+    for name in WRITERS:
+        assert f"\n| `{name}` |" in tools, (
+            f"docs/formats.md does not say what is written for {name}"
+        )
 
 
 def test_formats_have_distinct_names_and_rules():

@@ -41,17 +41,6 @@ class Rule(StrEnum):
     balanced = "balanced"
 
 
-class Tool(StrEnum):
-    """Formats that labels and annotations are written in; see `manyhands.io.write_labels`."""
-
-    table = "table"
-    label_studio = "label-studio"
-    prodigy = "prodigy"
-    argilla = "argilla"
-    doccano = "doccano"
-    datasets = "datasets"
-
-
 class Scale(StrEnum):
     """Scale of the classes; see `manyhands.agreement.summary`."""
 
@@ -66,6 +55,23 @@ class Source(StrEnum):
     file = "file"
     folder = "folder"
     sheet = "sheet"
+
+
+TABLE = "table"
+"""What ``--to`` is unless it names a tool."""
+
+
+def some_target(name: str) -> str:
+    """Read a format that labels and annotations are written in; an unknown name lists all.
+
+    A default value is already one, and asks for no import.
+    """
+    if name != TABLE:
+        from manyhands.io.writers import TARGETS
+
+        if name not in TARGETS:
+            raise typer.BadParameter(f"{name!r} is unknown; use {', '.join(TARGETS)}")
+    return name
 
 
 def some_path(text: str | Path) -> Path:

@@ -19,6 +19,7 @@ from manyhands.explore.guard import RequestGuard
 from manyhands.explore.inputs import SHOWN, review_sheet, reviewed, shown_on
 from manyhands.explore.plans import Plans
 from manyhands.io.corrections import FIELDS
+from manyhands.io.exports.formats import WRITERS
 from manyhands.io.frames import write_table
 from manyhands.io.writers import write_consensus
 from manyhands.planning.planner import unless
@@ -47,12 +48,9 @@ STATIC: Final = {
 }
 """Media type of each file; colours, tables and bars are the report's."""
 
-EXPORTS: Final = {
-    "labels.csv": "table",
-    "label-studio.json": "label-studio",
-    "prodigy.jsonl": "prodigy",
-    "argilla.json": "argilla",
-}
+EXPORTS: Final = {"labels.csv": "table"} | {tool.file: tool.name for tool in WRITERS.values()}
+"""Files of labels, and their formats."""
+
 LARGEST_FORM: Final = 65536
 """Bytes of a form."""
 
@@ -177,7 +175,7 @@ class _Pages:
         with desk.steady():
             page = _environment().get_template("page.html").render(
                 view=view, desk=desk, figures=desk.figures, choice=more.pop("choice", Choice()),
-                keys=KEYS, few=FEW, many=MANY, **more,
+                tools=WRITERS.values(), keys=KEYS, few=FEW, many=MANY, **more,
             )  # fmt: skip
         headers = {} if status < HTTPStatus.BAD_REQUEST else {"HX-Push-Url": "false"}
         return HTMLResponse(page, status_code=status, headers=headers)

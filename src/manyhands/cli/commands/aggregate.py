@@ -24,7 +24,7 @@ from manyhands.cli.output import (
 from manyhands.cli.reading import FamilyReading
 from manyhands.cli.settings import parse_settings
 from manyhands.cli.translation import with_options
-from manyhands.cli.values import Duplicates, Rule, Tool, refuse_overwriting, some_path
+from manyhands.cli.values import TABLE, Duplicates, Rule, refuse_overwriting, some_path, some_target
 from manyhands.exceptions import AnnotationError
 from manyhands.wording import percent
 
@@ -68,7 +68,14 @@ Out = Annotated[
     ),
 ]
 Target = Annotated[
-    Tool, typer.Option("--to", help="Write the labels so that this tool can import them, too.")
+    str,
+    typer.Option(
+        "--to",
+        parser=some_target,
+        metavar="TOOL",
+        help="Write the labels so that this tool can import them, too: label-studio, prodigy, ...; "
+        "an unknown name lists all.",
+    ),
 ]
 Checkpoint = Annotated[
     Optional[Path],  # noqa: UP045
@@ -106,7 +113,7 @@ class Inference:
     continue_: Continue = None
     compare: Compare = False
     out: Out = None
-    to: Target = Tool.table
+    to: Target = TABLE
     gold: Gold = None
     known: Known = None
     history: History = None
@@ -125,10 +132,8 @@ class Inference:
         is_decided = self.threshold is not None or self.rule != Rule.argmax
         if self.compare and (chosen or is_decided):
             raise AnnotationError(ONE_METHOD)
-        if self.to is not Tool.table and self.out is None:
-            raise AnnotationError(
-                f"--to {self.to.value} writes a file; name it, or a folder, with --out"
-            )
+        if self.to != TABLE and self.out is None:
+            raise AnnotationError(f"--to {self.to} writes a file; name it, or a folder, with --out")
         if self.continue_ is None:
             return
         own: dict[str, Any] = {"--method": self.method, "--set": self.settings}
@@ -174,7 +179,7 @@ def aggregate(
     from manyhands.jobs.aggregation import tool_file
 
     out = how.out
-    within = [] if out is None else [out / name for name in (*OUTPUTS, tool_file(how.to.value))]
+    within = [] if out is None else [out / name for name in (*OUTPUTS, tool_file(how.to))]
     read = [*tables, how.gold, *(how.known or ()), how.history, *reading.files]
     refuse_overwriting([out, *within], read)
     how.check(reading, {"--checkpoint": checkpoint, "--dask": dask})
@@ -219,7 +224,7 @@ def _of_store(
     from manyhands.jobs import aggregate_store
     from manyhands.scale.clusters import dask_client
 
-    if how.compare or how.to is not Tool.table or reading.groups or how.continue_:
+    if how.compare or how.to != TABLE or reading.groups or how.continue_:
         raise AnnotationError("of a store, leave --compare, --continue, --to and --groups out")
     options = reading.arguments()
     own = {name: options[name] for name in ("encoding", "separator")}
@@ -257,19 +262,19 @@ def _of_tables(
     gold = read_gold_option(how.gold, options, annotations=tables)
     known = read_known_option(how.known, options)
     if how.out is not None:
-        check_output(how.out, how.to.value)
+        check_output(how.out, how.to)
     path = one_or_all(tables)
     table, export = read_with_account(path, **options)
     if export is not None:
         report_losses(export, path)
-    elif how.to is not Tool.table:
+    elif how.to != TABLE:
         export = read_items(path, table, **options)
     if how.compare:
         return compare_methods(table, gold)
     if not table.annotators_known and how.method is None and how.continue_ is None:
         note("note: the votes do not say who gave them, so the labels are those of the majority")
         aggregator = MajorityVote()
-    shared: dict[str, Any] = {**how.decision, "known": known, "to": how.to.value, "export": export}
+    shared: dict[str, Any] = {**how.decision, "known": known, "to": how.to, "export": export}
     shared |= {"title": f"Labels of {tables[0].name}", "keep_formulas": keep_formulas}
     if how.out is not None:
         shared["shown"] = read_shown(path, export, **options)

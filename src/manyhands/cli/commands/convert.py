@@ -13,7 +13,7 @@ from manyhands.cli.option_groups import grouped
 from manyhands.cli.options import ANNOTATIONS, Excel, Json, KeepFormulas, TablePaths
 from manyhands.cli.output import print_json, say
 from manyhands.cli.reading import FamilyReading, Reading
-from manyhands.cli.values import Duplicates, Tool, refuse_overwriting, some_path
+from manyhands.cli.values import TABLE, Duplicates, refuse_overwriting, some_path, some_target
 from manyhands.exceptions import AnnotationError
 
 Paths = Annotated[
@@ -23,11 +23,14 @@ Paths = Annotated[
     ),
 ]
 Target = Annotated[
-    Tool,
+    str,
     typer.Option(
         "--to",
+        parser=some_target,
+        metavar="table|TOOL",
         help="table: .csv, .tsv, .xlsx, .parquet, .json or .jsonl, one row per annotation, by the "
-        "suffix of OUT; or a tool's own format.",
+        "suffix of OUT; or a tool's own format: label-studio, prodigy, ...; an unknown name lists "
+        "all.",
     ),
 ]
 
@@ -110,7 +113,7 @@ def ingest(
 def convert(
     *,
     paths: Paths,
-    to: Target = Tool.table,
+    to: Target = TABLE,
     labels: Labels = None,
     reading: FamilyReading,
     keep_formulas: KeepFormulas = False,
@@ -134,7 +137,7 @@ def convert(
     *inputs, out = paths
     if not inputs:
         raise AnnotationError(f"only {str(out)!r} is given; name what to read, and what to write")
-    check_target(out, to.value)
+    check_target(out, to)
     refuse_overwriting([out], [*inputs, *reading.files, labels])
     options = reading.arguments()
     source = one_or_all(inputs)
@@ -144,14 +147,14 @@ def convert(
     else:
         export = read_items(source, table, **options)
     if labels is None:
-        write_annotations(out, table, to=to.value, export=export, keep_formulas=keep_formulas)
+        write_annotations(out, table, to=to, export=export, keep_formulas=keep_formulas)
         counts = {"annotations": table.n_annotations}
         counts["passes"] = len(table.abstentions) + len(table.skips)
     else:
         found = read_consensus(labels, table, stated=stated_of({**options, "sheet": None}))
-        write_consensus(out, found, to=to.value, export=export, keep_formulas=keep_formulas)
+        write_consensus(out, found, to=to, export=export, keep_formulas=keep_formulas)
         counts = {"labels": len(found.tasks)}
     if json:
-        print_json({"out": str(out), "to": to.value} | counts)
+        print_json({"out": str(out), "to": to} | counts)
     else:
         say(f"written: {out} ({', '.join(f'{n:,} {name}' for name, n in counts.items())})")

@@ -15,7 +15,7 @@ from manyhands.cli.option_groups import grouped
 from manyhands.cli.options import Annotations, Excel, Json, KeepFormulas, ModelFolder
 from manyhands.cli.output import print_json, say
 from manyhands.cli.reading import FamilyReading
-from manyhands.cli.values import Tool, refuse_overwriting, some_path
+from manyhands.cli.values import TABLE, refuse_overwriting, some_path, some_target
 from manyhands.exceptions import AnnotationError
 
 Shown = Optional[str]  # noqa: UP045 - typer reads this at run time
@@ -37,7 +37,12 @@ Out = Annotated[
         help="Write the labels with all corrections, and show no page.",
     ),
 ]
-Target = Annotated[Tool, typer.Option("--to", help="Format of --out; see convert.")]
+Target = Annotated[
+    str,
+    typer.Option(
+        "--to", parser=some_target, metavar="table|TOOL", help="Format of --out; see convert."
+    ),
+]
 Only = Annotated[bool, typer.Option("--reviewed", help="Write only what was reviewed.")]
 
 
@@ -53,7 +58,7 @@ def explore(
     port: Port = 0,
     open_: Open = False,
     out: Out = None,
-    to: Target = Tool.table,
+    to: Target = TABLE,
     reviewed: Only = False,
     reading: FamilyReading,
     keep_formulas: KeepFormulas = False,
@@ -74,22 +79,22 @@ def explore(
     from manyhands.jobs import OUTPUTS
     from manyhands.planning.pool import counted
 
-    if out is None and (reviewed or to is not Tool.table):
+    if out is None and (reviewed or to != TABLE):
         raise AnnotationError("--to and --reviewed say what to write; name a file with --out")
     if out is not None:
-        check_target(out, to.value)
+        check_target(out, to)
         kept = (*OUTPUTS, "corrections.jsonl")
         refuse_overwriting([out], [*annotations, *reading.files, *(folder / name for name in kept)])
     options = reading.arguments()
     shown = {"texts": texts, "images": images, "by": by or _user()}
     with open_desk(folder, one_or_all(annotations), **shown, **options) as desk:  # type: ignore[arg-type]
         if out is not None:
-            write_reviewed(desk, out, to.value, only=reviewed, keep_formulas=keep_formulas)
+            write_reviewed(desk, out, to, only=reviewed, keep_formulas=keep_formulas)
             n_reviewed = int(desk.known.sum())
             n = n_reviewed if reviewed else len(desk.table)
             if json:
                 counts = {"labels": n, "reviewed": n_reviewed}
-                print_json({"out": str(out), "to": to.value} | counts)
+                print_json({"out": str(out), "to": to} | counts)
             else:
                 say(f"written: {out} ({counted(n, 'label')}, {n_reviewed:,} of them reviewed)")
             return

@@ -160,6 +160,7 @@ FORMAT = Format("argilla", "Argilla 2", JSON, is_argilla, read_argilla)
 
 WRITER = Writer(
     "argilla",
+    "Argilla",
     ".json",
     argilla_suggestion,
     argilla_responses,

@@ -81,8 +81,9 @@ class Writer:
 
     Attributes
     ----------
-    name : str
-        For arguments; formats whose names begin so hold the tool's own names of fields.
+    name, title : str
+        For arguments, and for people; formats whose names begin as the name does hold the tool's
+        own names of fields.
     suffix : str
         How the names of its files end.
     label : function of (consensus, row, fields of the items, name of the method)
@@ -98,6 +99,7 @@ class Writer:
     """
 
     name: str
+    title: str
     suffix: str
     label: Callable[[Consensus, int, ItemFields, str], Record]
     annotations: (
@@ -106,3 +108,8 @@ class Writer:
     no_annotators: str = ""
     passes: tuple[str, ...] = PASSES
     least_certain_first: bool = False
+
+    @property
+    def file(self) -> str:
+        """Name of its file in a folder."""
+        return f"{self.name}{self.suffix}"

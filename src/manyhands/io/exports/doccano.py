@@ -101,6 +101,7 @@ OLD_FORMAT = Format("doccano-old", "doccano before 1.4", JSON, is_old_doccano, r
 
 WRITER = Writer(
     "doccano",
+    "doccano",
     ".jsonl",
     doccano_example,
     no_annotators="doccano takes all that is imported for one person's",

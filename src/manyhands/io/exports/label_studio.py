@@ -308,6 +308,7 @@ TABLE_FORMAT = Format(
 
 WRITER = Writer(
     "label-studio",
+    "Label Studio",
     ".json",
     label_studio_prediction,
     label_studio_tasks,

@@ -170,4 +170,11 @@ def _hash(task: Any) -> int:
 
 FORMAT = Format("prodigy", "Prodigy, db-out", JSON, is_prodigy, read_prodigy)
 
-WRITER = Writer("prodigy", ".jsonl", prodigy_task, prodigy_annotations, least_certain_first=True)
+WRITER = Writer(
+    "prodigy",
+    "Prodigy",
+    ".jsonl",
+    prodigy_task,
+    prodigy_annotations,
+    least_certain_first=True,
+)
