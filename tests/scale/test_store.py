@@ -61,6 +61,12 @@ def test_every_method_that_takes_stores_is_tested_on_them():
     assert {type(method).__name__ for method in METHODS} == set(with_trait("takes_stores"))
 
 
+def test_the_page_names_every_method_that_takes_stores():
+    page = (Path(__file__).parents[2] / "docs" / "big_tables.md").read_text()
+    named = page.partition("## What takes a store")[2].partition("take a store in place")[0]
+    assert {*re.findall(r"`(\w+)`", named)} == set(with_trait("takes_stores"))
+
+
 def crowd(n=400, *, weights=False, seed=0):
     """A table with abstentions, and instances and annotators without annotations."""
     rng = np.random.default_rng(seed)
