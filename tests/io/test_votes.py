@@ -265,6 +265,20 @@ def test_lists_of_parquet(tmp_path):
     assert read_annotations(path).vote_counts().tolist() == [[1, 2], [2, 0], [0, 1]]
 
 
+def test_objects_in_a_list_are_no_labels(tmp_path):
+    """Records of a tool that nobody knows, whose votes are not labels but objects."""
+    vote = {"choice": "good"}
+    path = write(tmp_path / "a.jsonl", [{"item": {"id": i}, "votes": [vote, vote]} for i in "ab"])
+    with pytest.raises(AnnotationError, match=r"no format is recognised; it holds .*votes"):
+        read_annotations(path)
+    record = {
+        "id": 1,
+        "text": "t",
+        "annotations": [{"label": 1, "user": 1}, {"label": 2, "user": 2}],
+    }
+    assert read_export(write(tmp_path / "b.jsonl", [record])).alternatives == ()
+
+
 def test_places_and_sets_are_asked_about(tmp_path):
     rows = [
         ["id", "label1", "label2", "label3"],

@@ -68,7 +68,9 @@ def _values(document: Document, column: str) -> list[Any]:
 
 
 def _labels(value: Any) -> list[str]:
-    """Labels of a list, or of text with a separator between them."""
+    """Labels of a list, or of text with a separator between them; objects are no labels."""
+    if isinstance(value, list) and any(isinstance(part, dict | list) for part in value):
+        return []
     found = listed_labels(value)
     if found is None and isinstance(value, str):
         mark = max((*CLEAR, ","), key=value.count)
