@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,12 +22,9 @@ from manyhands.nn import FixedConfusionModule
 from manyhands.training.seeding import set_random_states
 from manyhands.typing import FloatArray
 
-if TYPE_CHECKING:
-    from manyhands.fitting.classifier import BaseCrowdClassifier
-
 
 def infer_targets(
-    model: BaseCrowdClassifier,
+    model: Any,
     table: AnnotationTable,
     rng: np.random.Generator,
     earlier: Earlier | None = None,
@@ -69,7 +66,7 @@ def infer_targets(
     return np.eye(len(model.classes_))[codes]
 
 
-def _start(model: BaseCrowdClassifier, table: AnnotationTable) -> FloatArray | None:
+def _start(model: Any, table: AnnotationTable) -> FloatArray | None:
     """Posterior of a model's aggregator, with the vote shares of the instances that are new.
 
     None if the model was loaded, or the first instances of the table are not those it was fitted
@@ -84,9 +81,7 @@ def _start(model: BaseCrowdClassifier, table: AnnotationTable) -> FloatArray | N
     return start
 
 
-def targets_of_network(
-    model: BaseCrowdClassifier, fit: Fit[FixedConfusionModule, Any]
-) -> SoftTargets:
+def targets_of_network(model: Any, fit: Fit[FixedConfusionModule, Any]) -> SoftTargets:
     """Infer the balanced targets of a network; instances without annotations have none.
 
     Also copies the aggregator's confusion matrices into the module, and sets ``class_prior_`` and

@@ -40,10 +40,10 @@ from manyhands.training import (
 from manyhands.typing import FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from manyhands.fitting.classifier import BaseCrowdClassifier
+    from manyhands.fitting.method import Method
 
 
-def announce(model: BaseCrowdClassifier, fit: Fit[Any, Any], stages: Sequence[Stage]) -> None:
+def announce(model: Method, fit: Fit[Any, Any], stages: Sequence[Stage]) -> None:
     """Tell the user's callbacks that the training begins."""
     weights = [part.numel() for part in fit.module.parameters() if part.requires_grad]
     facts = {
@@ -69,7 +69,7 @@ def announce(model: BaseCrowdClassifier, fit: Fit[Any, Any], stages: Sequence[St
 
 
 @contextmanager
-def ending_heard(model: BaseCrowdClassifier) -> Iterator[None]:
+def ending_heard(model: Method) -> Iterator[None]:
     """Tell the user's callbacks how the block ended; all hear of the error in one of them."""
     waiting = list(model.callbacks or ()) if in_first_process() else []
     try:
@@ -96,9 +96,7 @@ class EpochClock(Callback):
         self.fit.epoch = epoch
 
 
-def make_callbacks(
-    model: BaseCrowdClassifier, fit: Fit[Any, Any]
-) -> tuple[list[Callback], BestState | None]:
+def make_callbacks(model: Method, fit: Fit[Any, Any]) -> tuple[list[Callback], BestState | None]:
     """Make the callbacks of a fit, and name the one that keeps the best state.
 
     Parameters
@@ -143,7 +141,7 @@ def make_callbacks(
 
 
 def _validation(
-    model: BaseCrowdClassifier, fit: Fit[Any, Any]
+    model: Method, fit: Fit[Any, Any]
 ) -> tuple[Callable[[], dict[str, float]], str, bool, Callable[[], FloatArray] | None]:
     """Return the monitor that compares epochs, its metric, and whether higher is better.
 
@@ -160,7 +158,7 @@ def _validation(
     return monitor, "validation_agreement", True, lambda: monitor.values
 
 
-def _watchers(model: BaseCrowdClassifier, fit: Fit[Any, Any]) -> list[Callback]:
+def _watchers(model: Method, fit: Fit[Any, Any]) -> list[Callback]:
     """Monitors of the watched sets whose instances have the shape of the training instances."""
     watchers: list[Callback] = []
     for name, part in fit.watch.sets.items():
@@ -176,16 +174,14 @@ def _watchers(model: BaseCrowdClassifier, fit: Fit[Any, Any]) -> list[Callback]:
 
 
 def make_predictor(
-    model: BaseCrowdClassifier, fit: Fit[Any, Any], features: Features, rows: IntArray | None = None
+    model: Method, fit: Fit[Any, Any], features: Features, rows: IntArray | None = None
 ) -> Predictor:
     """Make what predicts with the network in training as ``predict`` will."""
     decide = None if is_posterior(model._rule) else model._decide
     return Predictor(fit.module, features, PREDICT_BATCH, decide, rows)
 
 
-def _gold_monitor(
-    model: BaseCrowdClassifier, fit: Fit[Any, Any], name: str, part: Any
-) -> GoldMonitor:
+def _gold_monitor(model: Method, fit: Fit[Any, Any], name: str, part: Any) -> GoldMonitor:
     """Monitor of a named set (X, y_gold)."""
     if len(part) != 2:
         raise AnnotationError(

@@ -12,10 +12,11 @@ import sys
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.base import BaseEstimator
 
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.duplicates import Duplicates
@@ -27,9 +28,6 @@ from manyhands.fitting.context import Earlier, Watch
 from manyhands.fitting.reading import as_target, check_rows, is_dataset, take_rows
 from manyhands.inference.inputs import check_annotations, holds_nothing, only_new, recode_classes
 from manyhands.typing import AnyArray, IntArray
-
-if TYPE_CHECKING:
-    from manyhands.fitting.crowd_classifier import CrowdClassifier
 
 GROWTH = 2
 """A training from scratch follows when there are so many times the annotations of the last one."""
@@ -58,7 +56,7 @@ FOR_THE_FIRST_CALL = {"validation": None, "checkpoint": None}
 
 
 def fit_from_scratch(
-    model: CrowdClassifier, seen: Seen, options: dict[str, Any], **fixed: Any
+    model: BaseEstimator, seen: Seen, options: dict[str, Any], **fixed: Any
 ) -> None:
     """Fit to everything seen, as if it had come at once; with some parameters ``fixed``."""
     values = FOR_THE_FIRST_CALL | fixed
@@ -81,8 +79,8 @@ where further ones learn the annotators' mistakes, which going on would do.
 
 
 def gone_on(
-    model: CrowdClassifier, seen: Seen, earlier: Earlier, watch: Watch | None = None
-) -> CrowdClassifier:
+    model: BaseEstimator, seen: Seen, earlier: Earlier, watch: Watch | None = None
+) -> BaseEstimator:
     """Return a copy of a fitted classifier that has gone on, for one that consists of it."""
     again = copy(model)
     again._go_on(seen, replace(earlier, model=model), watch)
@@ -97,7 +95,7 @@ def refusal_of(does: str, parts: Iterable[Any]) -> str | None:
     return None
 
 
-def first_table(model: CrowdClassifier, X: Any, y: Any, classes: Any) -> AnnotationTable:
+def first_table(model: BaseEstimator, X: Any, y: Any, classes: Any) -> AnnotationTable:
     """Annotations of the first call, over the declared classes."""
     table = _named(X, as_target(X, y, type(model).__name__))
     if classes is None:
@@ -131,7 +129,7 @@ def _over_classes(table: AnnotationTable, classes: AnyArray, mend: str) -> Annot
 
 
 def with_added(
-    model: CrowdClassifier, X: Any, y: Any, classes: Any, duplicates: Duplicates
+    model: BaseEstimator, X: Any, y: Any, classes: Any, duplicates: Duplicates
 ) -> tuple[Seen | None, float]:
     """Everything seen, with the new part, and the share that is new; None if nothing is."""
     model._check_shape(X)
@@ -157,7 +155,7 @@ def with_added(
     return None if holds_nothing(fresh, new) else seen, share
 
 
-def _everything_again(model: CrowdClassifier, X: Any, given: AnnotationTable) -> tuple[Seen, float]:
+def _everything_again(model: BaseEstimator, X: Any, given: AnnotationTable) -> tuple[Seen, float]:
     """What a model was given that keeps nothing: all there is, with its annotators first."""
     known = AnnotationTable.from_arrays(
         [],

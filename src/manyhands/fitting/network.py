@@ -19,14 +19,12 @@ from manyhands.nn import CrowdModule, channels_last, make_scaled
 from manyhands.training import Features
 
 if TYPE_CHECKING:
-    from manyhands.fitting.classifier import BaseCrowdClassifier
+    from manyhands.fitting.method import Method
 
 Weights = dict[str, Tensor]
 
 
-def start_weights(
-    model: BaseCrowdClassifier, start: BaseCrowdClassifier | Earlier | None
-) -> Weights | None:
+def start_weights(model: Method, start: Method | Earlier | None) -> Weights | None:
     """Weights of another fitted classifier, from which a fit starts; None in a partial fit.
 
     Raises
@@ -50,9 +48,7 @@ def start_weights(
     return weights
 
 
-def make_module(
-    model: BaseCrowdClassifier, fit: Fit[Any, Any], start: Weights | None
-) -> CrowdModule:
+def make_module(model: Method, fit: Fit[Any, Any], start: Weights | None) -> CrowdModule:
     """Make the method's network, fit its scaling, and check that it outputs logits."""
     features, annotated = fit.features, fit.batches.instances
     model.input_shape_ = shape = features.input_shape
@@ -75,7 +71,7 @@ def make_module(
     return module
 
 
-def grown_weights(model: BaseCrowdClassifier, module: CrowdModule, fit: Fit[Any, Any]) -> Weights:
+def grown_weights(model: Method, module: CrowdModule, fit: Fit[Any, Any]) -> Weights:
     """Weights from which a partial fit goes on: those of new annotators are the crowd's.
 
     An annotator's parameters and buffers are slices along an axis that has grown with the number of
@@ -136,9 +132,7 @@ def _load_start(module: CrowdModule, start: Weights) -> None:
         ) from error
 
 
-def check_logits(
-    model: BaseCrowdClassifier, module: CrowdModule, features: Features, rows: Tensor
-) -> None:
+def check_logits(model: Method, module: CrowdModule, features: Features, rows: Tensor) -> None:
     """Refuse what would cause an obscure error later: a wrong width, batch norm of one row."""
     if has_batch_norm(module) and min(model.batch_size, len(rows)) < 2:
         raise AnnotationError(

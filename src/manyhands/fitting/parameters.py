@@ -16,7 +16,7 @@ from manyhands.sampling.class_balance import make_balance
 from manyhands.training.progress import Callback
 
 if TYPE_CHECKING:
-    from manyhands.fitting.classifier import BaseCrowdClassifier
+    from manyhands.fitting.method import Method
 
 SHARED_CONSTRAINTS: dict[str, Any] = {
     "backbone": [None, str, dict, callable],
@@ -42,7 +42,7 @@ FIXED_LENGTH: dict[str, list[Any]] = {"max_epochs": [Interval(Integral, 1, None,
 """For classes with epochs that no pilot can judge, such as iterations of EM or of a solver."""
 
 
-def monitored(model: BaseCrowdClassifier) -> str:
+def monitored(model: Method) -> str:
     """What chooses the epoch on a held-out fraction: ``monitor``, but the likelihood for rounds."""
     return "likelihood" if model._epochs_are_rounds else str(model.monitor)
 
@@ -63,7 +63,7 @@ def refuse_classes(model: BaseEstimator) -> None:
             )
 
 
-def refuse_loose_layers(model: BaseCrowdClassifier) -> None:
+def refuse_loose_layers(model: Method) -> None:
     """Refuse a backbone that is neither a name, a network, a factory nor a dict of arguments.
 
     Raises
@@ -94,7 +94,7 @@ def refuse_loose_layers(model: BaseCrowdClassifier) -> None:
     raise AnnotationError(f"backbone is {what}")
 
 
-def refuse_auto(model: BaseCrowdClassifier) -> None:
+def refuse_auto(model: Method) -> None:
     """Refuse ``max_epochs="auto"`` where no pilot can judge the epochs, with the reason.
 
     Raises
@@ -109,7 +109,7 @@ def refuse_auto(model: BaseCrowdClassifier) -> None:
         )
 
 
-def check_parameters(model: BaseCrowdClassifier) -> None:
+def check_parameters(model: Method) -> None:
     """Refuse unusable parameters before any data are read.
 
     Raises

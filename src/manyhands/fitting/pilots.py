@@ -27,7 +27,7 @@ from manyhands.metrics.votes import paired_z
 from manyhands.typing import FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from manyhands.fitting.classifier import BaseCrowdClassifier
+    from manyhands.fitting.method import Method
 
 AUTO = "auto"
 
@@ -54,11 +54,11 @@ PLAIN_STEPS = 200
 
 
 def chosen_length(
-    model: BaseCrowdClassifier,
+    model: Method,
     table: AnnotationTable,
     rng: np.random.Generator,
     pilot: Callable[[int, AnnotationTable, IntArray], IntArray],
-    start: BaseCrowdClassifier | Earlier | None = None,
+    start: Method | Earlier | None = None,
 ) -> int:
     """Number of epochs (of every stage) of a fit.
 
@@ -100,7 +100,7 @@ def chosen_length(
     return earliest(np.hstack(codes), shares[np.concatenate(folds)])
 
 
-def whole_length(model: BaseCrowdClassifier, earlier: BaseCrowdClassifier) -> int:
+def whole_length(model: Method, earlier: Method) -> int:
     """Number of epochs of a whole fit, of which a partial fit takes its share.
 
     Parameters

@@ -18,7 +18,7 @@ from manyhands.training import Features
 from manyhands.typing import FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from manyhands.fitting.classifier import BaseCrowdClassifier
+    from manyhands.fitting.method import Method
 
 PREDICT_BATCH = 1024
 """Number of instances that a network predicts at once."""
@@ -27,13 +27,13 @@ GRID_ENTRIES = 1 << 24
 """Numbers of an (n, R, C) block that `annotation_grid` computes at once: 64 MiB."""
 
 
-def device_of(model: BaseCrowdClassifier) -> torch.device:
+def device_of(model: Method) -> torch.device:
     """Device of a fitted classifier's network."""
     device: torch.device = next(model.module_.parameters()).device
     return device
 
 
-def features_of(model: BaseCrowdClassifier, X: Any) -> Features:
+def features_of(model: Method, X: Any) -> Features:
     """Read instances for a fitted classifier's network."""
     weight = next(model.module_.parameters())
     features = Features(read_features(model, X, reset=False), weight.device, weight.dtype)
@@ -42,14 +42,14 @@ def features_of(model: BaseCrowdClassifier, X: Any) -> Features:
 
 
 @torch.inference_mode()
-def apply(model: BaseCrowdClassifier, function: Callable[[Tensor], Tensor], X: Any) -> Tensor:
+def apply(model: Method, function: Callable[[Tensor], Tensor], X: Any) -> Tensor:
     """Apply a function of the fitted module to X, batch by batch."""
     features = features_of(model, X)
     rows = torch.arange(len(features))
     return torch.cat([function(x) for x in features.batches(rows, PREDICT_BATCH)])
 
 
-def has_embedding(model: BaseCrowdClassifier) -> bool:
+def has_embedding(model: Method) -> bool:
     """Whether the network of a classifier has an embedding, as all named backbones do."""
     module = getattr(model, "module_", None)
     if module is not None:
@@ -73,7 +73,7 @@ def class_proba(module: CrowdModule, features: Features, rows: IntArray) -> Floa
 
 
 @torch.inference_mode()
-def annotation_grid(model: BaseCrowdClassifier, X: Any, chosen: IntArray) -> FloatArray:
+def annotation_grid(model: Method, X: Any, chosen: IntArray) -> FloatArray:
     """Probability of every class as the annotation by some annotators.
 
     Parameters
@@ -112,7 +112,7 @@ def annotation_grid(model: BaseCrowdClassifier, X: Any, chosen: IntArray) -> Flo
 
 @torch.inference_mode()
 def observed_log_proba(
-    model: BaseCrowdClassifier, X: Any, table: AnnotationTable, annotators: IntArray
+    model: Method, X: Any, table: AnnotationTable, annotators: IntArray
 ) -> Iterator[tuple[IntArray, FloatArray]]:
     """Yield blocks of a table's rows with the log probability of every class.
 
@@ -161,7 +161,7 @@ def collect_proba(
     return cast(FloatArray, proba)
 
 
-def new_annotator_proba(model: BaseCrowdClassifier, logits: Tensor) -> FloatArray:
+def new_annotator_proba(model: Method, logits: Tensor) -> FloatArray:
     """Probability of every class as a new annotator's annotation, shape (n, n_classes)."""
     proba = logits.double().softmax(dim=1).cpu().numpy()
     pooled = getattr(model, "pooled_confusion_", None)

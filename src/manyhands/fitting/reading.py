@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -34,9 +34,6 @@ from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.inputs import check_annotations
 from manyhands.io.mapped import MappedRows, as_mapped
 from manyhands.typing import AnyArray, FloatArray, IntArray
-
-if TYPE_CHECKING:
-    from manyhands.fitting.crowd_classifier import CrowdClassifier
 
 SET_WITH_FEATURES = frozenset({"n_features_in_", "feature_names_in_"})
 """Fitted attributes that scikit-learn sets while it validates X."""
@@ -364,18 +361,18 @@ def check_learnable(X: Any, table: AnnotationTable) -> None:
         )
 
 
-def fitted_attributes(model: CrowdClassifier) -> dict[str, Any]:
+def fitted_attributes(model: BaseEstimator) -> dict[str, Any]:
     """What a fit has found, by the names of the attributes, which end in an underscore."""
     return {name: value for name, value in model.__dict__.items() if name.endswith("_")}
 
 
-def forget_fit(model: CrowdClassifier, *, keep: Collection[str] = ()) -> None:
+def forget_fit(model: BaseEstimator, *, keep: Collection[str] = ()) -> None:
     """Delete what an earlier fit has found, but for the attributes to ``keep``."""
     for name in fitted_attributes(model).keys() - set(keep):
         delattr(model, name)
 
 
-def set_vocabularies(model: CrowdClassifier, y: Any, table: AnnotationTable) -> None:
+def set_vocabularies(model: BaseEstimator, y: Any, table: AnnotationTable) -> None:
     """Discard an earlier fit; set the classes, annotators and instances of this one.
 
     ``table`` is what was read from ``y``.

@@ -60,15 +60,15 @@ from manyhands.training.seeding import draw_seed
 from manyhands.typing import FloatArray, IntArray
 
 if TYPE_CHECKING:
-    from manyhands.fitting.classifier import BaseCrowdClassifier
+    from manyhands.fitting.method import Method
 
 
 def fit_network(
-    model: BaseCrowdClassifier,
+    model: Method,
     X: Any,
     y: Any,
     watch: Watch,
-    start: BaseCrowdClassifier | Earlier | None,
+    start: Method | Earlier | None,
 ) -> AnnotationTable:
     """Read the data and train a crowd classifier's network on them.
 
@@ -92,7 +92,7 @@ def fit_network(
     return table
 
 
-def _refuse_devices(model: BaseCrowdClassifier) -> None:
+def _refuse_devices(model: Method) -> None:
     """Refuse several devices where no gradient steps would use them."""
     wanted = devices_of(model)
     if wanted is not None and wanted.n_processes > 1 and model._devices_refusal is not None:
@@ -104,11 +104,11 @@ def _refuse_devices(model: BaseCrowdClassifier) -> None:
 
 
 def _fit_together(
-    model: BaseCrowdClassifier,
+    model: Method,
     X: Any,
     y: Any,
     watch: Watch,
-    start: BaseCrowdClassifier | Earlier | None,
+    start: Method | Earlier | None,
 ) -> AnnotationTable:
     """Fit in all processes that train the network: all do the same, each with a part of it."""
     earlier = start if isinstance(start, Earlier) else None
@@ -147,9 +147,7 @@ def _fit_together(
     return table
 
 
-def _pilot(
-    model: BaseCrowdClassifier, fit: Fit[Any, Any], held: IntArray, start: Weights | None
-) -> IntArray:
+def _pilot(model: Method, fit: Fit[Any, Any], held: IntArray, start: Weights | None) -> IntArray:
     """Run the first stage of a training; return predictions of instances after every epoch.
 
     What the method sets on the model, the training sets anew.
@@ -167,7 +165,7 @@ def _pilot(
     return np.stack(follower.followed.codes)
 
 
-def _train(model: BaseCrowdClassifier, fit: Fit[Any, Any], start: Weights | None) -> None:
+def _train(model: Method, fit: Fit[Any, Any], start: Weights | None) -> None:
     """Train, and set the fitted attributes."""
     fit.module = make_module(model, fit, start)
     with drawn_in(fit.features.dtype):
@@ -176,7 +174,7 @@ def _train(model: BaseCrowdClassifier, fit: Fit[Any, Any], start: Weights | None
             _train_module(model, fit)
 
 
-def _train_module(model: BaseCrowdClassifier, fit: Fit[Any, Any]) -> None:
+def _train_module(model: Method, fit: Fit[Any, Any]) -> None:
     stages = model._stages(fit)
     callbacks, best = model._callbacks(fit)
     _run(model, fit, stages, callbacks)
@@ -197,7 +195,7 @@ def _train_module(model: BaseCrowdClassifier, fit: Fit[Any, Any]) -> None:
 
 
 def _begin(
-    model: BaseCrowdClassifier,
+    model: Method,
     features: Features,
     given: AnnotationTable,
     rng: np.random.Generator,
@@ -215,9 +213,7 @@ def _begin(
     return Fit(features, given, whole, table, held, batches, rng, watch, n_epochs, earlier)
 
 
-def _run(
-    model: BaseCrowdClassifier, fit: Fit[Any, Any], stages: list[Stage], callbacks: list[Callback]
-) -> None:
+def _run(model: Method, fit: Fit[Any, Any], stages: list[Stage], callbacks: list[Callback]) -> None:
     """Run all stages, or those that a checkpoint has left."""
     first_stage = first_epoch = 0
     if model.checkpoint is not None and fit.earlier is None:
@@ -257,7 +253,7 @@ def balanced(
 # -- what a run and the checkpoint it resumes from must have in common -----------------------------
 
 
-def specification(model: BaseCrowdClassifier, fit: Fit[Any, Any]) -> dict[str, str]:
+def specification(model: Method, fit: Fit[Any, Any]) -> dict[str, str]:
     """Describe the class, the parameters, the data and the network of a fit.
 
     A Dataset is described only by its length and its first and last items.
@@ -291,7 +287,7 @@ def _digest(table: AnnotationTable, features: Features) -> str:
 
 
 def set_annotator_attributes(
-    model: BaseCrowdClassifier, table: AnnotationTable, belief: FloatArray | None
+    model: Method, table: AnnotationTable, belief: FloatArray | None
 ) -> None:
     """Set ``heard_``, and pool and shrink the confusion matrices.
 

@@ -30,15 +30,15 @@ from manyhands.nn import PackedShape, make_scaled
 from manyhands.training import History, pick_device
 
 if TYPE_CHECKING:
-    from manyhands.fitting.classifier import BaseCrowdClassifier
+    from manyhands.fitting.method import Method
 
 
-def save(model: BaseCrowdClassifier, folder: str | Path) -> Path:
+def save(model: Method, folder: str | Path) -> Path:
     """Write a fitted classifier; see `BaseCrowdClassifier.save`."""
     check_is_fitted(model)
     if not hasattr(model, "module_"):
         raise AnnotationError(
-            f"the second stage {type(model.backbone).__name__} is a scikit-learn estimator, which "
+            f"the second stage {type(model._network).__name__} is a scikit-learn estimator, which "
             "save() cannot write without pickle; save it with skops or joblib, or use a network as "
             "backbone"
         )
@@ -98,7 +98,7 @@ def _as_list(values: Any) -> list[Any] | None:
     return None if values is None else list(values.tolist())
 
 
-def _check_loadable(model: BaseCrowdClassifier) -> None:
+def _check_loadable(model: Method) -> None:
     """Refuse to save what `load` could not rebuild: classes that are not ours."""
     given = (v for v in model.get_params().values() if v is not None)
     parts = [model, *(v for v in given if isinstance(v, BaseEstimator) or _is_sampler(v))]
@@ -119,7 +119,7 @@ def _is_sampler(value: Any) -> bool:
 
 def read_model(
     folder: str | Path, find_class: ClassFinder, *, device: str = "auto", backbone: Any = None
-) -> BaseCrowdClassifier:
+) -> Any:
     """Read a model folder; see `manyhands.load`.
 
     Parameters
@@ -177,9 +177,7 @@ def read_model(
     return model
 
 
-def _make_estimator(
-    description: dict[str, Any], find_class: ClassFinder, backbone: Any
-) -> BaseCrowdClassifier:
+def _make_estimator(description: dict[str, Any], find_class: ClassFinder, backbone: Any) -> Any:
     name = description["class"]
     try:
         cls = find_class(name, "classifier")
@@ -205,8 +203,7 @@ def _make_estimator(
                 "load(folder, backbone=...)"
             )
         parameters["backbone"] = backbone
-    model: BaseCrowdClassifier = cls(**parameters)
-    return model
+    return cls(**parameters)
 
 
 def _is_description(value: Any) -> bool:
@@ -236,7 +233,7 @@ def _read_parameter(value: Any, find_class: ClassFinder) -> Any:
 
 
 def _restore_arrays(
-    model: BaseCrowdClassifier,
+    model: Method,
     path: Path,
     digest: str,
     device: torch.device,
