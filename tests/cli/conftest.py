@@ -141,8 +141,8 @@ def run(*arguments):
 def fit_arguments(*more, features="X.npy", annotations="A.csv", out="out"):
     """Write the command of a quick fit; options in ``more`` take the place of its own."""
     own = zip(QUICK[::2], QUICK[1::2], strict=True)
-    quick = [word for name, value in own if name == "--set" or name not in more
-             for word in (name, value)]  # fmt: skip
+    given = {word.partition("=")[0] for word in more} - {"--set"}
+    quick = [word for name, value in own if name not in given for word in (name, value)]
     named = ("--features", features, "--annotations", annotations, "--out", out)
     return ["fit", *named, *quick, *more]
 
