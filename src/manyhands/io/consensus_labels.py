@@ -12,7 +12,7 @@ from scipy.sparse import issparse
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode, make_vocabulary, missing_mask
 from manyhands.annotations.target import as_one_kind, over
-from manyhands.annotations.units import unit_of
+from manyhands.annotations.units import can_be_judged, in_one_family, unit_of
 from manyhands.decision.labels import as_posterior, entries, generator, pick, row_max
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.inputs import (
@@ -177,7 +177,9 @@ def consensus(
 
     - "accept": the label is known, or it has a probability of at least ``accept``, at least two
       annotators gave it (no method doubts a single annotation), and the annotations decide it.
-      Annotators who share mistakes, as a family or as ``alike``, count as one;
+      Annotators who share mistakes, as a family or as ``alike``, count as one. Where they leave
+      fewer than three such units on the same instances, known labels among them, agreement does
+      not tell who is right, and only known labels are accepted;
     - "review": otherwise, if the instance has at least ``enough`` annotations, or if at least two
       annotators abstained, and at least as many as annotated it. One more annotation will hardly
       settle it, so a person who knows the subject should decide;
@@ -227,18 +229,26 @@ def consensus(
     if identified is not None:
         sure &= np.asarray(identified, dtype=bool)
     if sure.any():
+        alike = _alike(observed, alike)
         sure &= _n_units(observed, same, alike) >= FEWEST
+        if alike.any() or observed.groups is not None:
+            # That one person agrees with models does not tell which of them is right.
+            sure &= can_be_judged(in_one_family(observed, alike), certain)
     declined = np.bincount(table.abstentions[:, 0], minlength=table.n_instances)
     open_ = (n >= enough) | ((declined >= FEWEST) & (declined >= n))
     actions = np.where(sure | certain, ACTIONS[0], np.where(open_, ACTIONS[2], ACTIONS[1]))
     return Consensus(table.instances, table.classes, codes, posterior, n, share, actions, certain)
 
 
-def _n_units(observed: AnnotationTable, same: BoolArray, alike: Any) -> IntArray:
-    """Count those who gave each label, shape (n,), where who shares mistakes counts as one."""
+def _alike(observed: AnnotationTable, alike: Any) -> BoolArray:
+    """Mask the annotators in no family who may share mistakes, shape (R,)."""
     from manyhands.inference.shared_mistakes import suspected
 
-    alike = suspected(observed) if alike is None else np.asarray(alike, dtype=bool)
+    return suspected(observed) if alike is None else np.asarray(alike, dtype=bool)
+
+
+def _n_units(observed: AnnotationTable, same: BoolArray, alike: BoolArray) -> IntArray:
+    """Count those who gave each label, shape (n,), where who shares mistakes counts as one."""
     unit = unit_of(observed, alike)
     pairs = np.column_stack([observed.instance[same], unit[observed.annotator[same]]])
     return np.bincount(np.unique(pairs, axis=0)[:, 0], minlength=observed.n_instances)
