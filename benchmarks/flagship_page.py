@@ -661,18 +661,23 @@ def _points(found: Found, name: str, part: str, start: int, method: str) -> Iter
             yield Point(x, float(np.mean(each)), sd, len(each))
 
 
-def by_seed(found: Found, name: str, change: str, method: str) -> dict[int, float]:
+def by_seed(
+    found: Found, name: str, change: str, method: str, field: str | None = None
+) -> dict[int, float]:
     """Percentage of a method under a change, for each seed."""
     own, weighted = method.replace(BALANCED_STACK, STACK), method == BALANCED_STACK
+    field = field or field_of(change)
     return {
-        each["seed"]: 100 * (each["weighted"] if weighted else each)[field_of(change)]
+        each["seed"]: 100 * (each["weighted"] if weighted else each)[field]
         for each in cells(found, name, own, change)
     }
 
 
-def values(found: Found, name: str, change: str, method: str) -> list[float]:
+def values(
+    found: Found, name: str, change: str, method: str, field: str | None = None
+) -> list[float]:
     """Percentages of a method under a change, one for each seed."""
-    return list(by_seed(found, name, change, method).values())
+    return list(by_seed(found, name, change, method, field).values())
 
 
 def bold(each: Sequence[float], best: bool) -> str:
