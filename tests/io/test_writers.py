@@ -82,6 +82,8 @@ def test_what_does_not_fit_the_table_is_refused():
         consensus(table, np.eye(2), labels=[1])
     with pytest.raises(AnnotationError, match="labels"):
         consensus(table, np.eye(2), labels=[5, 1])
+    with pytest.raises(AnnotationError, match=r"alike has shape \(1,\).*\(2,\)"):
+        consensus(table, np.full((2, 2), 0.5), alike=[True])
     for accept in (7, 0, -0.1, np.nan):
         with pytest.raises(AnnotationError, match=f"accept={accept!r} is no probability"):
             consensus(table, np.eye(2), accept=accept)

@@ -211,6 +211,8 @@ def consensus(
             f"posterior has shape {posterior.shape}; it must have one row per instance and one "
             f"column per class of the table, {(table.n_instances, table.n_classes)}"
         )
+    if alike is not None:
+        alike = _mask_of_annotators(alike, table)
     codes = _codes(labels, table) if labels is not None else _most_probable(posterior)
     observed = table.observed
     n = observed.annotations_per_instance()
@@ -229,7 +231,9 @@ def consensus(
     if identified is not None:
         sure &= np.asarray(identified, dtype=bool)
     if sure.any():
-        alike = _alike(observed, alike)
+        from manyhands.inference.shared_mistakes import suspected
+
+        alike = suspected(observed) if alike is None else alike
         sure &= _n_units(observed, same, alike) >= FEWEST
         if alike.any() or observed.groups is not None:
             # That one person agrees with models does not tell which of them is right.
@@ -240,11 +244,15 @@ def consensus(
     return Consensus(table.instances, table.classes, codes, posterior, n, share, actions, certain)
 
 
-def _alike(observed: AnnotationTable, alike: Any) -> BoolArray:
-    """Mask the annotators in no family who may share mistakes, shape (R,)."""
-    from manyhands.inference.shared_mistakes import suspected
-
-    return suspected(observed) if alike is None else np.asarray(alike, dtype=bool)
+def _mask_of_annotators(alike: Any, table: AnnotationTable) -> BoolArray:
+    """Check the annotators who may share mistakes, shape (R,)."""
+    alike = np.asarray(alike, dtype=bool)
+    if alike.shape != (table.n_annotators,):
+        raise AnnotationError(
+            f"alike has shape {alike.shape}; it must have one value per annotator of the table, "
+            f"{(table.n_annotators,)}, in the order of table.annotators"
+        )
+    return alike
 
 
 def _n_units(observed: AnnotationTable, same: BoolArray, alike: BoolArray) -> IntArray:
