@@ -35,13 +35,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentif
 AGGREGATORS = [cls for _, cls in all_aggregators()]
 methods = pytest.mark.parametrize("cls", AGGREGATORS)
 
-INSTANCE_PARAMETERS = {"GLAD", "KOS"}
-"""Methods that learn something of every instance, which predict_proba cannot know."""
-
-
-SEVERAL_MAXIMA = {"EBCC", "WorkerClustering"}
-"""Methods whose likelihood has several maxima: where they end depends on the start."""
-
 
 def tables(min_instances=2):
     """Random matrices of 3 classes with at least one annotation."""
@@ -349,7 +342,7 @@ def test_new_instances_by_known_annotators(cls):
     assert (model.predict(A[300:]) == y[300:]).mean() > 0.88
     nothing = model.predict_proba(np.full((1, 12), -1))
     np.testing.assert_allclose(nothing[0], model.class_prior_, atol=1e-3)
-    if cls.__name__ not in INSTANCE_PARAMETERS:
+    if not cls.traits.learns_instances:
         model = few_starts(cls, dependence=0).fit(A[:300])
         np.testing.assert_allclose(model.predict_proba(A[:300]), model.posterior_, atol=2e-2)
 
@@ -373,15 +366,12 @@ def test_annotators_are_matched_by_id(cls):
     assert model.predict_proba(skipped).shape == (1, 3)
 
 
-@pytest.mark.parametrize("cls", [c for c in AGGREGATORS if c.__name__ not in SEVERAL_MAXIMA])
+@pytest.mark.parametrize("cls", [c for c in AGGREGATORS if not c.traits.has_several_maxima])
 def test_pieces_give_what_one_fit_gives(cls):
     A, _ = crowd(n=150)
     A[:50, 8:] = -1  # The last four annotators come later.
-    parameters = {k: v for k, v in {"tol": 1e-7, "max_iter": 2000}.items() if hasattr(cls(), k)}
-    if cls.__name__ in ("MACE", "EBCC", "KOS", "ZeroBasedSkill", "WeightedMajorityVote"):
-        parameters = {}
-    whole = cls(**parameters).fit(AnnotationTable.from_matrix(A))
-    model = cls(**parameters)
+    model = few_starts(cls, tol=1e-7, max_iter=2000)
+    whole = clone(model).fit(AnnotationTable.from_matrix(A))
     for first, last in ((0, 50), (50, 100), (100, 150)):
         columns = 8 if first == 0 else 12
         model.partial_fit(

@@ -105,6 +105,10 @@ class Traits:
         Whether the method does nothing of its own without gold.
     warns_of_shared_mistakes : bool
         Whether shared mistakes of undeclared families would mislead the method.
+    learns_instances : bool
+        Whether the method learns something of every instance, which `predict_proba` cannot know.
+    has_several_maxima : bool
+        Whether it depends on the start where a fit ends, even one whose steps are many and small.
     """
 
     compares_annotators: bool = True
@@ -114,6 +118,8 @@ class Traits:
     takes_many_classes: bool = False
     needs_gold: bool = False
     warns_of_shared_mistakes: bool = True
+    learns_instances: bool = False
+    has_several_maxima: bool = False
 
 
 def with_trait(name: str) -> list[str]:

@@ -123,7 +123,7 @@ class EBCC(BaseAggregator):
     array([0, 1, 0, 1])
     """
 
-    traits = Traits(counts_confusions=True)
+    traits = Traits(counts_confusions=True, has_several_maxima=True)
 
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,

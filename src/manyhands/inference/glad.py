@@ -111,7 +111,7 @@ class GLAD(BaseAggregator):
     np.int64(2)
     """
 
-    traits = Traits(takes_stores=True)
+    traits = Traits(takes_stores=True, learns_instances=True)
 
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,

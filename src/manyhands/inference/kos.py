@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
-from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, known_prior
+from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, Traits, known_prior
 from manyhands.inference.votes import (
     Votes,
     by_annotator,
@@ -82,6 +82,8 @@ class KOS(BaseAggregator):
     >>> bool(model.reliability_[2] < 0)
     True
     """
+
+    traits = Traits(learns_instances=True)
 
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,

@@ -89,7 +89,7 @@ class WorkerClustering(BaseAggregator):
     (array([0, 1, 0, 1, 0, 1]), array([0, 0, 0, 1, 1]))
     """
 
-    traits = Traits(counts_confusions=True)
+    traits = Traits(counts_confusions=True, has_several_maxima=True)
 
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,
