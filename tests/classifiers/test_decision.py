@@ -324,7 +324,7 @@ def test_a_job_writes_what_predict_decides(tmp_path):
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ("argmax", "decision='argmax' is unknown; use 'posterior', 'balanced'"),
+        ("argmax", "decision='argmax' is unknown; use 'posterior', 'median', 'balanced'"),
         ([[0, 1, 1], [1, 0, 1]], r"decision .*\(2, 3\).*abstaining; predict must return a class"),
         (
             [[0, 1], [1, 0], [1, 1]],

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy.sparse import csr_array
 
 import manyhands
 from manyhands import AnnotationTable, DawidSkene, MajorityVote, decide
@@ -80,6 +81,45 @@ def test_class_values():
     assert decide(POSTERIOR, classes=["b", "a"]).tolist() == ["b"] * 3
     assert decide(POSTERIOR, classes=[7, 3]).tolist() == [7] * 3
     assert decide(np.zeros((0, 2)), "balanced", classes=["b", "a"]).shape == (0,)
+
+
+# -- median -------------------------------------------------------------------------------------
+
+
+def test_median_by_hand():
+    posterior = [[0.4, 0.35, 0.25], [0.5, 0.0, 0.5], [0.1, 0.2, 0.7], [0.49, 0.02, 0.49]]
+    assert decide(posterior, "median", classes=["low", "mid", "high"]).tolist() == [
+        *("mid", "low", "high", "mid")
+    ]
+    # Sums up to rounding: 0.1 + 0.4 is a little below 0.5 in some orders.
+    assert decide([[0.5 - 1e-12, 0.3, 0.2 + 1e-12]], "median").tolist() == [0]
+    assert decide([[0.5 - 1e-6, 0.3, 0.2 + 1e-6]], "median").tolist() == [1]
+
+
+@given(posteriors())
+@settings(max_examples=60)
+def test_median_is_the_cost_of_the_distance(posterior):
+    grade = np.arange(posterior.shape[1])
+    cost = abs(grade[:, None] - grade)
+    expected = [next(c for c, p in enumerate(row.cumsum()) if p >= 0.5 - 1e-9) for row in posterior]
+    assert decide(posterior, "median").tolist() == expected
+    assert decide(posterior, cost).tolist() == expected
+
+
+def test_median_draws_among_all_medians_if_asked():
+    drawn = decide(np.tile([0.5, 0.0, 0.5, 0.0], (300, 1)), "median", ties="random", random_state=0)
+    assert set(drawn.tolist()) == {0, 1, 2}
+
+
+def test_median_abstains_by_its_own_probability():
+    posterior = [[0.4, 0.2, 0.4], [0.1, 0.8, 0.1]]
+    assert decide(posterior, "median", threshold=0.3).tolist() == [-1, 1]
+    assert decide(posterior, "median", threshold=0.2).tolist() == [1, 1]
+
+
+def test_median_of_very_many_classes_is_refused():
+    with pytest.raises(AnnotationError, match=r"scale of a few grades.*scale='interval'"):
+        decide(csr_array(np.eye(3)), "median")
 
 
 # -- balanced -----------------------------------------------------------------------------------

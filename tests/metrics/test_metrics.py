@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import beta, t
@@ -24,6 +24,7 @@ from manyhands.metrics import (
     macro_f1,
     minority_recall,
     paired_z,
+    ranked_probability_score,
     reliability_curve,
     vote_agreement,
     vote_agreement_scorer,
@@ -241,6 +242,40 @@ def test_brier_score_of_two_classes_is_twice_that_of_one():
     assert brier_score(np.column_stack([1 - p, p]), y) == pytest.approx(2 * brier_score_loss(y, p))
 
 
+def test_ranked_probability_score_by_hand():
+    # Cumulative .7 .9 against 1 1, and 0 1 against 0 0.
+    proba = [[0.7, 0.2, 0.1], [0.0, 1.0, 0.0]]
+    found = ranked_probability_score(proba, ["low", "high"], classes=["low", "mid", "high"])
+    assert found == pytest.approx((0.09 + 0.01 + 1) / 2)
+    assert np.isnan(ranked_probability_score(np.zeros((0, 3)), [], classes=[1, 2, 3]))
+
+
+@given(probabilities_and_gold())
+def test_ranked_probability_score_of_two_classes_is_half_the_brier_score(case):
+    proba, y = case
+    assume(proba.shape[1] == 2)
+    mine = ranked_probability_score(proba, y, classes=[0, 1])
+    assert mine == pytest.approx(brier_score(proba, y, classes=[0, 1]) / 2)
+
+
+def test_ranked_probability_score_of_certain_answers_is_the_mean_distance():
+    rng = np.random.default_rng(0)
+    y, z = rng.integers(0, 5, (2, 40))
+    found = ranked_probability_score(np.eye(5)[z], y, classes=range(5))
+    assert found == pytest.approx(abs(y - z).mean())
+    reversed_too = ranked_probability_score(np.eye(5)[z][:, ::-1], y, classes=range(5)[::-1])
+    assert found == pytest.approx(reversed_too)
+
+
+def test_ranked_probability_score_needs_the_order_of_texts():
+    proba = np.full((3, 3), 1 / 3)
+    with pytest.raises(AnnotationError, match=r"needs the order of the classes.*classes="):
+        ranked_probability_score(proba, ["cat", "dog", "owl"])
+    known = ranked_probability_score(np.eye(3), ["low", "medium", "high"])
+    numbers = ranked_probability_score(np.eye(3), ["2 - fair", "9 - good", "10 - best"])
+    assert known == numbers == 0
+
+
 def test_reliability_curve_by_hand():
     proba = np.array([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.45, 0.55]])
     found = reliability_curve(proba, ["a", "b", "b", "b"], n_bins=4, level=0.9)
@@ -369,7 +404,14 @@ def test_nothing_to_judge_is_nan_or_empty():
 
 
 @pytest.mark.parametrize(
-    "measure", [brier_score, reliability_curve, coverage_risk, expected_calibration_error]
+    "measure",
+    [
+        brier_score,
+        ranked_probability_score,
+        reliability_curve,
+        coverage_risk,
+        expected_calibration_error,
+    ],
 )
 def test_what_is_no_probability_is_named(measure):
     with pytest.raises(AnnotationError, match=r"proba.*row 1"):
@@ -682,7 +724,14 @@ def test_labels_are_matched_with_gold_by_index(measure):
 
 @pytest.mark.parametrize(
     "measure",
-    [brier_score, expected_calibration_error, coverage_risk, reliability_curve, calibration],
+    [
+        brier_score,
+        ranked_probability_score,
+        expected_calibration_error,
+        coverage_risk,
+        reliability_curve,
+        calibration,
+    ],
 )
 def test_probabilities_are_matched_with_gold_by_id(measure):
     pl = pytest.importorskip("polars")

@@ -43,12 +43,13 @@ class AggregatedClassifier(SecondStageClassifier):
         weighted row per class); the training parameters then do not apply.
     targets : {"soft", "hard"}, default="soft"
         Train on the posterior, or on its most probable class, as the papers do.
-    decision : {"posterior", "balanced"} or array of shape (n_classes, n_classes), \
+    decision : {"posterior", "median", "balanced"} or array of shape (n_classes, n_classes), \
 default="posterior"
         How `predict` (and so `score`) chooses a class; probabilities and training do not change.
-        "posterior" chooses the most probable class, "balanced" the class with the largest
-        probability divided by ``class_prior_``, and a matrix of costs ``[true, decided]`` the class
-        with the least expected cost. See `manyhands.decide`. The labels of the training instances
+        "posterior" chooses the most probable class, "median" the median of classes that are in
+        their order (grades), "balanced" the class with the largest probability divided by
+        ``class_prior_``, and a matrix of costs ``[true, decided]`` the class with the least
+        expected cost. See `manyhands.decide`. The labels of the training instances
         are the aggregator's, whatever ``decision`` says.
     max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
 scaling, device, random_state, verbose, validation, monitor, patience, checkpoint, callbacks

@@ -243,7 +243,7 @@ default="triplet"
     targets : {"soft", "hard"}, default="soft"
         Labels of the regression: the aggregator's posterior (with majority vote, the shares of the
         votes), or its most probable class as in the paper.
-    decision : {"posterior", "balanced"} or cost matrix, default="posterior"
+    decision : {"posterior", "median", "balanced"} or cost matrix, default="posterior"
         See `AggregatedClassifier`.
     batch_size : int, default=64
         Instances per batch, at least 2: all their pairs or triplets are compared.

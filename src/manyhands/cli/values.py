@@ -38,6 +38,7 @@ class Rule(StrEnum):
     """How labels are decided from probabilities; see `manyhands.decide`."""
 
     argmax = "argmax"
+    median = "median"
     balanced = "balanced"
 
 

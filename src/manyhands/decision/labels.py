@@ -49,8 +49,11 @@ def decide(
     ----------
     posterior : array-like or scipy.sparse array of shape (n, n_classes)
         Class probabilities of each instance; rows sum to 1.
-    rule : {"argmax", "balanced"} or cost matrix, default="argmax"
+    rule : {"argmax", "median", "balanced"} or cost matrix, default="argmax"
         "argmax": the most probable class, which minimises the expected number of errors.
+
+        "median": the lowest class that is, with all lower ones, at least as probable as not. It
+        minimises the expected distance in grades, so the classes must be in their order.
 
         "balanced": the largest ratio of probability to class prior, which minimises the balanced
         error (the mean of the classes' error rates).
@@ -65,7 +68,7 @@ def decide(
     classes : sequence of length n_classes, optional
         Class values; default: the codes 0, ..., n_classes - 1.
     threshold : float in [0, 1], optional
-        Abstain if the chosen class is less probable than this. With "balanced", the
+        Abstain if the chosen class is less probable than this. With "balanced", this
         probability is the one the class would have if all classes were equally frequent.
         Not allowed with a cost matrix, which has its own column for abstaining.
     abstain : optional
@@ -112,6 +115,8 @@ def decide(
     array([0, 1, 1])
     >>> decide(posterior, threshold=0.7)
     array([ 0,  0, -1])
+    >>> decide([[0.4, 0.35, 0.25]], "median", classes=[1, 2, 3])  # grades
+    array([2])
     """
     posterior = as_posterior(posterior)
     values = _class_values(classes, posterior.shape[1])
@@ -121,7 +126,10 @@ def decide(
     codes = pick(gain, ties, generator(random_state))
     if refusal is None:
         return values[codes]
-    codes[~_reaches(row_max(gain), refusal)] = len(values)
+    sure = row_max(gain)
+    if isinstance(rule, str) and rule == "median":
+        sure = entries(posterior, np.arange(len(codes)), codes)
+    codes[~_reaches(sure, refusal)] = len(values)
     return _with_abstention(values, abstain)[codes]
 
 
@@ -211,11 +219,28 @@ def _gains(
             )
         gain = -posterior @ _checked_costs(rule, n_classes)
         return gain[:, :n_classes], gain[:, n_classes] if gain.shape[1] > n_classes else None
-    if rule not in ("argmax", "balanced"):
-        raise AnnotationError(f"rule={rule!r} is unknown; use 'argmax', 'balanced' or costs")
+    if rule not in ("argmax", "median", "balanced"):
+        raise AnnotationError(
+            f"rule={rule!r} is unknown; use 'argmax', 'median', 'balanced' or costs"
+        )
     if threshold is not None and not 0 <= threshold <= 1:
         raise AnnotationError(f"threshold={threshold!r} must be a probability in [0, 1]")
+    if rule == "median":
+        return _medians(posterior), threshold
     return posterior if rule == "argmax" else _balanced(posterior, class_prior), threshold
+
+
+def _medians(posterior: FloatArray) -> FloatArray:
+    """Mark the medians of each row, shape (n, C); two or more where half the mass is below."""
+    if issparse(posterior):
+        raise AnnotationError(
+            f"rule='median' is for a scale of a few grades, and these are {posterior.shape[1]:,} "
+            "classes; use 'argmax', or read the labels as numbers (scale='interval')"
+        )
+    up_to = posterior.cumsum(axis=1)
+    half = 0.5 * up_to[:, -1:]
+    above = np.column_stack([np.zeros(len(up_to)), up_to[:, :-1]]) > half + 1e-9
+    return ((up_to >= half - 1e-9) & ~above).astype(np.float64)
 
 
 def _balanced(posterior: FloatArray, class_prior: Any) -> FloatArray:

@@ -10,7 +10,7 @@ from manyhands.decision import decide
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import FloatArray, IntArray
 
-RULES = ("posterior", "balanced")
+RULES = ("posterior", "median", "balanced")
 """Rules with a name; all others are cost matrices."""
 
 _TINY = 1e-300
@@ -27,7 +27,7 @@ def check_rule(rule: Any, n_classes: int | None = None) -> None:
 
     Parameters
     ----------
-    rule : {"posterior", "balanced"} or cost matrix
+    rule : {"posterior", "median", "balanced"} or cost matrix
     n_classes : int, optional
         Number of classes, if already known.
 
@@ -87,7 +87,7 @@ def apply_rule(proba: FloatArray, rule: Any, class_prior: FloatArray | None = No
     Parameters
     ----------
     proba : array of shape (n, n_classes)
-    rule : {"posterior", "balanced"} or cost matrix
+    rule : {"posterior", "median", "balanced"} or cost matrix
         See `check_rule`. "posterior" is the argmax; the other rules are those of `decide`.
     class_prior : array of shape (n_classes,), optional
         Required by "balanced"; a class with prior 0 is never chosen.
@@ -115,7 +115,7 @@ def apply_rule(proba: FloatArray, rule: Any, class_prior: FloatArray | None = No
     if is_posterior(rule):
         return proba.argmax(axis=1)
     check_rule(rule, proba.shape[1])
-    if not isinstance(rule, str):
+    if not isinstance(rule, str) or rule == "median":
         return decide(proba, rule)
     prior = np.asarray(class_prior, dtype=np.float64)
     if (prior > 0).all():

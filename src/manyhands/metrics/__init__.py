@@ -18,6 +18,7 @@ from manyhands.metrics.gold import (
     coverage_risk,
     macro_f1,
     minority_recall,
+    ranked_probability_score,
 )
 from manyhands.metrics.levels import Level, accuracy_of_labels, accuracy_on_new_items
 from manyhands.metrics.mean_estimate import MeanEstimate, mean_estimate
@@ -70,6 +71,7 @@ __all__ = [
     "mean_estimate",
     "minority_recall",
     "paired_z",
+    "ranked_probability_score",
     "reliability_curve",
     "vote_agreement",
     "vote_agreement_scorer",

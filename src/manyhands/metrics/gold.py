@@ -13,6 +13,7 @@ import narwhals as nw
 import numpy as np
 from sklearn.metrics import accuracy_score, f1_score, recall_score
 
+from manyhands.annotations.class_order import check_order, in_class_order
 from manyhands.annotations.encoding import encode, make_vocabulary
 from manyhands.annotations.ids import (
     as_frame,
@@ -34,6 +35,7 @@ __all__ = [
     "coverage_risk",
     "macro_f1",
     "minority_recall",
+    "ranked_probability_score",
 ]
 
 
@@ -186,6 +188,57 @@ def squared_distances(proba: FloatArray, codes: IntArray) -> FloatArray:
     return np.asarray(((proba - truth) ** 2).sum(axis=1))
 
 
+def ranked_probability_score(proba: Any, y: Any, *, classes: Any = None) -> float:
+    """Mean squared distance between cumulative probabilities and the truth, for ordered classes.
+
+    Probability on a grade beside the true one costs less than on a grade far from it [1]_.
+
+    Parameters
+    ----------
+    proba : array-like of shape (n, n_classes)
+        Predicted probabilities; the columns are the grades, the lowest first.
+    y : array-like of shape (n,)
+        Gold class values.
+    classes : sequence of length n_classes, optional
+        Class value of every column, **in the order of the grades**; default: the values of
+        ``y``, if these are numbers or of a known scale such as low < medium < high.
+
+    Returns
+    -------
+    float in [0, n_classes - 1]
+        0: certain and right; d for a certain answer that is d grades off. The true probabilities
+        minimise its expectation. NaN if n is 0. With two classes it is half the Brier score.
+
+    Raises
+    ------
+    AnnotationError
+        If shapes do not fit, rows of ``proba`` are not probabilities, ``y`` holds a value outside
+        ``classes``, or more than two classes are text and ``classes`` does not tell their order.
+
+    See Also
+    --------
+    sklearn.metrics.mean_absolute_error, sklearn.metrics.cohen_kappa_score : for labels without
+        probabilities; the latter with ``weights="quadratic"``. Both need numbers or grades.
+
+    References
+    ----------
+    .. [1] E. S. Epstein. A scoring system for probability forecasts of ranked categories. Journal
+       of Applied Meteorology 8(6), 1969; as a distance between cumulative distributions: A. H.
+       Murphy, Monthly Weather Review 99, 1971.
+
+    Examples
+    --------
+    >>> proba = [[0.7, 0.2, 0.1], [0.0, 1.0, 0.0]]
+    >>> round(ranked_probability_score(proba, [1, 3], classes=[1, 2, 3]), 3)
+    0.55
+    """
+    proba, codes = against_gold(proba, y, classes, ordered="ranked_probability_score")
+    if not len(codes):
+        return float("nan")
+    truth = codes[:, None] <= np.arange(proba.shape[1] - 1)
+    return float(((proba[:, :-1].cumsum(axis=1) - truth) ** 2).sum(axis=1).mean())
+
+
 class CoverageRisk(NamedTuple):
     """Coverage and risk of abstaining; one entry per distinct confidence, highest first.
 
@@ -245,10 +298,18 @@ def coverage_risk(proba: Any, y: Any, *, classes: Any = None) -> CoverageRisk:
     return CoverageRisk(-negative, n_predicted / max(len(codes), 1), n_wrong / n_predicted)
 
 
-def against_gold(proba: Any, y: Any, classes: Any) -> tuple[FloatArray, IntArray]:
-    """Check the probabilities and encode the gold labels, matched by id, as columns of them."""
+def against_gold(
+    proba: Any, y: Any, classes: Any, *, ordered: str | None = None
+) -> tuple[FloatArray, IntArray]:
+    """Check the probabilities and encode the gold labels, matched by id, as columns of them.
+
+    ``ordered`` names a measure that needs classes in their order.
+    """
     y = np.asarray(in_order_of(proba, y, "proba", "y"))
     vocabulary = np.unique(y) if classes is None else make_vocabulary(classes, "classes")
+    if classes is None and ordered is not None:
+        _, vocabulary, order = in_class_order(np.arange(len(vocabulary)), vocabulary)
+        check_order(vocabulary, order, ordered)
     if as_frame(proba) is not None:
         proba = _values_of(proba, vocabulary if classes is None else None)
     proba = as_posterior(proba, argument="proba")

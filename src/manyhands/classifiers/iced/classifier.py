@@ -101,7 +101,7 @@ class ICEDClassifier(LatentClassClassifier):
         Epochs of the autoencoder.
     refit_epochs : int, default=1
         Epochs of the decoder in every round (five times as many before the first).
-    decision : {"posterior", "balanced"} or cost matrix, default="posterior"
+    decision : {"posterior", "median", "balanced"} or cost matrix, default="posterior"
         How `predict` turns probabilities into labels: the most probable class; the largest
         probability divided by ``class_prior_``, for the mean recall; or, with costs of shape
         (n_classes, n_classes) [true, decided], the least expected cost. See `manyhands.decide`.

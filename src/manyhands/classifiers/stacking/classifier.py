@@ -103,7 +103,7 @@ class CrowdStackingClassifier(CrowdClassifier, BaseEstimator):
         Landmarks of a kernel, for more than 1,500 instances.
     n_folds : int, default=5
         Folds of members without closed-form leave-one-out predictions.
-    decision : {"posterior", "balanced"} or array of shape (n_classes, n_classes)
+    decision : {"posterior", "median", "balanced"} or array of shape (n_classes, n_classes)
         How `predict` decides about new instances; see `manyhands.decide`. "balanced" divides the
         probabilities by ``prediction_prior_``. ``labels_`` are the most probable classes whatever
         ``decision`` says, as the probabilities beside them are; for another rule, use
