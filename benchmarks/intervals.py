@@ -31,7 +31,7 @@ from manyhands.agreement import (
 from manyhands.agreement.intervals import _weighted
 from manyhands.metrics import annotators, calibration, estimate_accuracy
 from manyhands.metrics.annotators import annotator_reliability
-from manyhands.metrics.intervals import beta_interval
+from manyhands.metrics.intervals import beta_interval, share_interval
 from manyhands.metrics.levels import accuracy_of_labels
 from manyhands.metrics.mean_estimate import mean_estimate
 
@@ -128,12 +128,12 @@ def agreement(runs: int) -> list[str]:
 
 
 def shares() -> list[str]:
-    """Return the exact coverage of Jeffreys' interval."""
+    """Return the exact coverage of the modified Jeffreys interval."""
     rows = []
     p = np.linspace(0.5, 0.999, 500)
     for n in (10, 20, 50, 200, 1000):
         k = np.arange(n + 1)
-        bounds = beta_interval(k + 0.5, n - k + 0.5, level=LEVEL)
+        bounds = share_interval(k, n, level=LEVEL)
         covered = np.array([binom.pmf(k, n, each) @ holds(bounds, each) for each in p])
         rows.append([f"{n:,}", f"{covered.mean():.3f}", f"{covered.min():.3f}",
                      f"{p[covered.argmin()]:.2f}", f"{np.mean(covered < 0.9):.1%}"])  # fmt: skip

@@ -21,10 +21,13 @@ from manyhands import (
     DawidSkene,
     GoldCorrected,
     make_crowd,
+    summarize,
 )
 from manyhands.metrics.levels import MODEL_ERROR, REVIEWED_ERROR
 from manyhands.planning import forecast
 from manyhands.planning.replay import LESS, MORE
+from manyhands.report.actions import find_answers
+from manyhands.report.levels import headline
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "results" / "benchmarks" / "claims.jsonl"
@@ -85,6 +88,29 @@ def test_labels_reviewed_at_random_measure_the_others(claims, simulated, method)
     found = claims.review(simulated, "random", 100, method)["labels"]
     assert found["source"] == "sample"
     assert holds(found)
+
+
+def test_a_sample_of_right_labels_is_not_told_as_certainty(claims, simulated):
+    """In the words of the headline, the report and the forecast."""
+    table, y = simulated.table, simulated.gold
+    first = DawidSkene().fit(table)
+    right = np.flatnonzero(first.posterior_.argmax(axis=1) == y)
+    drawn = np.isin(np.arange(len(y)), np.random.default_rng(0).permutation(right)[:50])
+    gold = simulated.values(np.where(drawn, y, -1))
+    model = DawidSkene().fit(table, gold=gold, random_gold=drawn)
+    found = summarize(table, aggregator=model)
+    level = found["levels"]["labels"]
+    assert level["source"] == "sample"
+    assert level["low"] < level["value"] < 1
+    said = [headline(found), *(step["text"] for step in found["actions"])]
+    said += [each["answer"] for each in find_answers(found)]
+    told = " ".join(said).replace("to 100", "")
+    assert "100\u202f%" not in told
+    assert "none" not in told
+    planner = AnnotationPlanner(random_state=0)
+    more = {"level": level["value"], "batch": 1.0, "n_runs": 1, "gold": gold}
+    curves = forecast(table, planner, random_gold=drawn, **more).curves
+    assert all((each.accuracy < 0.9995).all() for each in curves.values())
 
 
 def hardly_better_than_chance(seed, n=120, n_classes=6):

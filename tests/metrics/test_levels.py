@@ -12,6 +12,7 @@ from manyhands.exceptions import AnnotationError
 from manyhands.metrics import Level, accuracy_of_labels, accuracy_on_new_items
 from manyhands.metrics.intervals import beta_interval
 from manyhands.metrics.levels import MODEL_ERROR
+from manyhands.metrics.sample_levels import level_of_sample
 
 ROOT = Path(__file__).parents[2]
 
@@ -172,3 +173,59 @@ def test_gold_of_another_type_is_refused_rather_than_wrong():
         accuracy_of_labels(table, y, gold=y + 5)
     with pytest.raises(AnnotationError, match="of another type"):
         accuracy_on_new_items(gold=y, predicted=y.astype(str))
+
+
+@pytest.mark.parametrize("n", [10, 25, 50, 100, 200])
+def test_the_interval_of_a_sample_covers_whatever_the_share_and_the_model(n):
+    """Shares from .5 to .99, of a model that is right about them, far too sure, or none."""
+    rng, N, covered = np.random.default_rng(n), 2000, []
+    for share in (0.5, 0.7, 0.8, 0.9, 0.95, 0.97, 0.99):
+        hits = {model: [] for model in (None, share, 0.995)}
+        for _ in range(400):
+            right = rng.random(N) < share
+            has = np.zeros(N, dtype=bool)
+            has[rng.choice(N, n, replace=False)] = True
+            for model, found in hits.items():
+                level = level_of_sample(right, has, None, ~has, model)
+                assert 0 < level.value < 1
+                assert level.low <= level.value <= level.high
+                found.append(level.low <= right[~has].mean() <= level.high)
+        covered += [np.mean(each) for each in hits.values()]
+    assert min(covered) >= 0.9 - 2 * np.sqrt(0.9 * 0.1 / 400)
+    assert np.mean(covered) >= 0.94
+
+
+def test_a_sample_without_a_wrong_label_does_not_say_that_none_is_wrong():
+    """Fifty right labels come of a share of .93 in one of forty samples."""
+    has = np.arange(1000) < 50
+    right = np.ones(1000, dtype=bool)
+    level = level_of_sample(right, has, None, ~has)
+    assert 0.98 < level.value < 1
+    assert level.low == pytest.approx(0.93, abs=0.005)
+    told = level_of_sample(right, has, None, ~has, 0.92)
+    assert 0.96 < told.value < level.value
+    assert (told.low, told.high) == (level.low, level.high)
+    wrong = level_of_sample(~right, has, None, ~has)
+    assert (wrong.value, wrong.high) == pytest.approx((1 - level.value, 1 - level.low))
+
+
+def test_the_level_of_a_model_makes_the_estimate_from_few_labels_better():
+    """Where the model is off by what models are off by on real tables."""
+    rng, errors = np.random.default_rng(0), []
+    for _ in range(400):
+        share = rng.uniform(0.6, 0.98)
+        right = rng.random(1000) < share
+        has = np.arange(1000) < 25
+        model = float(expit(logit(share) + rng.normal(scale=MODEL_ERROR)))
+        pair = (level_of_sample(right, has, None, ~has, each).value for each in (None, model))
+        errors.append([(each - right[~has].mean()) ** 2 for each in pair])
+    alone, with_it = np.sqrt(np.mean(errors, axis=0))
+    assert with_it < 0.9 * alone
+
+
+def test_gold_labels_that_are_all_right_do_not_measure_certainty():
+    y, table = crowd()
+    gold = np.where(np.arange(400) < 30, y, None)
+    level = accuracy_of_labels(table, y, gold=gold)
+    assert level.value == pytest.approx(30.5 / 31)
+    assert level.low == pytest.approx(0.025 ** (1 / 30))

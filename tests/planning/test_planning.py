@@ -487,7 +487,8 @@ def test_an_audit_gives_the_level():
     rows = np.random.default_rng(0).choice(200, 50, replace=False)
     found = planner.stopping(audit=dict(zip(table.instances[rows].tolist(), y[rows], strict=True)))
     assert found.n_audited == 50
-    assert found.accuracy == (planner.labels_[rows] == y[rows]).mean()
+    # With what the model expects, which counts as ten labels.
+    assert found.accuracy == pytest.approx((planner.labels_[rows] == y[rows]).mean(), abs=0.03)
     assert found.low <= found.accuracy <= found.high
     gold = {table.instances[rows[0]].item(): y[rows[0]]}
     with pytest.raises(AnnotationError, match="was given as gold"):

@@ -18,7 +18,7 @@ from manyhands.annotations.encoding import missing_mask
 from manyhands.decision.labels import decide
 from manyhands.exceptions import AnnotationError
 from manyhands.metrics.gold import against_gold, squared_distances
-from manyhands.metrics.intervals import beta_interval
+from manyhands.metrics.intervals import share_interval
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 __all__ = [
@@ -203,7 +203,7 @@ def _sure_sets(proba: FloatArray, sure: float) -> Any:
 
 def _share_with_interval(hits: Any, level: float) -> Estimate:
     n_hits, n = int(hits.sum()), len(hits)
-    lower, upper = beta_interval(n_hits + 0.5, n - n_hits + 0.5, level=level)
+    lower, upper = share_interval(n_hits, n, level=level)
     return Estimate(n_hits / n, float(lower), float(upper))
 
 
@@ -266,7 +266,7 @@ class ReliabilityCurve(NamedTuple):
     accuracy : array
         Share of them that are right; NaN in an empty bin.
     lower, upper : arrays
-        Bounds of the Jeffreys interval around ``accuracy``; in an empty bin, those of the prior.
+        Bounds of the Jeffreys interval around ``accuracy``; 0 and 1 in an empty bin.
     """
 
     counts: IntArray
@@ -323,7 +323,7 @@ def reliability_curve(
     counts = np.bincount(which, minlength=n_bins)
     right = np.bincount(which, weights=decide(proba) == codes, minlength=n_bins)
     total = np.bincount(which, weights=confidence, minlength=n_bins)
-    lower, upper = beta_interval(right + 0.5, counts - right + 0.5, level=level)
+    lower, upper = share_interval(right, counts, level=level)
     return ReliabilityCurve(counts, _share(total, counts), _share(right, counts), lower, upper)
 
 

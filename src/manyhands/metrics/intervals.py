@@ -3,7 +3,7 @@
 References
 ----------
 .. [1] L. D. Brown, T. T. Cai and A. DasGupta. Interval estimation for a binomial proportion.
-   Statistical Science 16(2), 2001, section 3.1 (Jeffreys interval).
+   Statistical Science 16(2), 2001, sections 3.1 (Jeffreys interval) and 4.1.2 (its ends).
 """
 
 from __future__ import annotations
@@ -33,3 +33,31 @@ def beta_interval(a: Any, b: Any, *, level: float) -> tuple[FloatArray, FloatArr
     tail = (1 - level) / 2
     lower, upper = (np.asarray(betaincinv(a, b, p), dtype=np.float64) for p in (tail, 1 - tail))
     return lower, upper
+
+
+def share_interval(right: Any, n: Any, *, level: float) -> tuple[FloatArray, FloatArray]:
+    """Bounds of the modified Jeffreys interval of a share, each shaped like ``right``.
+
+    Where all of n items are right, or none is, Jeffreys' interval ends too early, as it does on the
+    other side where all but one are: the share of which n items are all right with a probability of
+    half of 1 - ``level`` is its lower end, and 1 its upper end where at most one is wrong [1]_.
+
+    Parameters
+    ----------
+    right, n : array-like
+        Number of items that are right, of ``n``; not necessarily whole, as effective numbers are.
+    level : float in (0, 1)
+        Coverage.
+
+    Raises
+    ------
+    AnnotationError
+        If ``level`` is outside (0, 1).
+    """
+    right, n = np.asarray(right, dtype=np.float64), np.asarray(n, dtype=np.float64)
+    wrong = n - right
+    low, high = beta_interval(right + 0.5, wrong + 0.5, level=level)
+    end = ((1 - level) / 2) ** (1 / np.maximum(n, 1e-9))
+    low = np.where(wrong < 0.5, end, np.where(right < 1.5, 0.0, low))
+    high = np.where(right < 0.5, 1 - end, np.where(wrong < 1.5, 1.0, high))
+    return np.minimum(low, 1.0), np.maximum(high, 0.0)

@@ -20,8 +20,7 @@ from manyhands.annotations.units import can_be_judged, units_per_instance
 from manyhands.decision.labels import as_posterior
 from manyhands.exceptions import AnnotationError
 from manyhands.metrics.accuracy_estimate import estimate_accuracy
-from manyhands.metrics.intervals import beta_interval
-from manyhands.metrics.sample_levels import LEAST_GOLD, Level, Source, level_of_sample
+from manyhands.metrics.sample_levels import LEAST_GOLD, Level, level_of_gold, level_of_sample
 from manyhands.typing import BoolArray, FloatArray
 
 __all__ = ["Level", "accuracy_of_labels", "accuracy_on_new_items"]
@@ -61,7 +60,9 @@ def accuracy_of_labels(
 
     With at least 10 gold labels, it is measured on them (Jeffreys interval). Else, with at least
     10 randomly drawn labels that people checked, it is estimated from these, which a model's
-    expectation makes more precise (`mean_estimate`). Else it is the mean probability p of the
+    expectation makes more precise (`mean_estimate`; the level that the model expects counts as ten
+    labels more). It is never 1 or 0, because n labels that are all right do not say that no other
+    is wrong. Else it is the mean probability p of the
     labels, less 1 / k in logits if k annotations are given to an instance on average, because a
     model is surer than it should be of few. The interval allows for what such expectations were off
     by on real tables, and for chance: it reaches from 1.96 standard deviations below to as many
@@ -113,26 +114,57 @@ def accuracy_of_labels(
     >>> level.source, bool(level.low < np.mean(model.labels_ == y) < level.high)
     ('model', True)
     """
+    return told_accuracy(table, labels, posterior, gold=gold, sample=sample, known=known)
+
+
+def told_accuracy(
+    table: AnnotationTable,
+    labels: Any,
+    posterior: Any = None,
+    *,
+    gold: Any = None,
+    sample: Any = None,
+    known: Any = None,
+    independent: bool = True,
+) -> Level | None:
+    """Return what `accuracy_of_labels` does, which has the parameters.
+
+    Where annotators are not ``independent``, because some may share mistakes, what a model expects
+    is not added to a sample.
+    """
     given = _values(table, labels, "labels")
     annotated = (table.annotations_per_instance() > 0) & ~missing_mask(given)
-    free = annotated if known is None else annotated & ~_mask(table, known)
+    marked = None if known is None else _mask(table, known)
+    free = annotated if marked is None else annotated & ~marked
     if gold is not None:
         true, has = _truth(table, gold, "gold")
         has &= free
         if has.sum() >= LEAST_GOLD:
-            return _measured(given[has] == true[has], "gold")
+            return level_of_gold(given[has] == true[has], "gold")
     proba = None if posterior is None else _probabilities(table, posterior)
     expected = None if proba is None else _of_labels(table, given, proba)
+    level = None if expected is None else _of_model(table, expected, annotated, free, marked)
     if sample is not None:
         true, has = _truth(table, sample, "sample")
         has &= annotated
         if has.sum() >= LEAST_GOLD:
-            return level_of_sample(given == true, has, expected, free)
-    if expected is None or not free.any():
+            prior = level.value if level is not None and independent else None
+            return level_of_sample(given == true, has, expected, free, prior)
+    return level
+
+
+def _of_model(
+    table: AnnotationTable,
+    expected: FloatArray,
+    annotated: BoolArray,
+    free: BoolArray,
+    known: BoolArray | None,
+) -> Level | None:
+    """Level that a model expects of the free labels; None if nothing tells."""
+    if not free.any():
         return None
     units = units_per_instance(table)[annotated]
-    given_labels = None if known is None else _mask(table, known)
-    if np.mean(units > 1) < 0.5 or not can_be_judged(table, given_labels):
+    if np.mean(units > 1) < 0.5 or not can_be_judged(table, known):
         return None
     few, error = FEW_ANNOTATIONS / float(units.mean()), MODEL_ERROR
     if free.sum() < annotated.sum():
@@ -184,7 +216,7 @@ def accuracy_on_new_items(
         has = ~missing_mask(true)
         _refuse_other_types(true[has], given)
         if has.sum() >= LEAST_GOLD:
-            return _measured(given[has] == true[has], "gold")
+            return level_of_gold(given[has] == true[has], "gold")
     if table is None or out_of_fold is None:
         return None
     found = estimate_accuracy(out_of_fold, table)
@@ -201,14 +233,6 @@ def _refuse_other_types(true: Any, given: Any) -> None:
             f"gold holds {alike[0]!r} and predicted {str(alike[0])!r} of another type; convert "
             "one to the other's type"
         )
-
-
-def _measured(right: Any, source: Source) -> Level:
-    """Share of right labels, and its Jeffreys interval."""
-    right = np.asarray(right, dtype=bool)
-    n, k = len(right), int(right.sum())
-    low, high = beta_interval(k + 0.5, n - k + 0.5, level=0.95)
-    return Level(k / n, float(low), float(high), source, n)
 
 
 def _expected(probabilities: FloatArray, error: float, surer: float) -> Level:

@@ -21,7 +21,7 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from manyhands.exceptions import AnnotationError
-from manyhands.metrics.intervals import beta_interval
+from manyhands.metrics.intervals import share_interval
 from manyhands.typing import FloatArray
 
 __all__ = ["MeanEstimate", "mean_estimate"]
@@ -51,9 +51,9 @@ def mean_estimate(
         se^2 = \mathrm{var}(y - \lambda f) (1 - n / N) / n.
 
     Scores have the interval m ± t(n - 2) se. Shares (labels of 0 and 1) have the Jeffreys interval
-    of Beta(m k + 1/2, (1 - m) k + 1/2), where the effective number k of labels is m (1 - m) / se²,
-    between n / 2 and 10 n, times (z / t)². With fewer than ten labels of either kind the
-    predictions have no say, and k is n / (1 - n / N).
+    of m k of k labels, with the ends of `share_interval`, where the effective number k of labels is
+    m (1 - m) / se², between n / 2 and 10 n, times (z / t)². With fewer than ten labels of either
+    kind the predictions have no say, and k is n / (1 - n / N).
 
     **Predictions hardly help to estimate how accurate they are**: whether a machine is right is not
     what it predicts. Buy labels: n = (1.96 / half width)² p (1 - p).
@@ -132,7 +132,7 @@ def mean_estimate(
     k = n / rest
     if not few:
         k = float(np.clip(m * (1 - m) / max(variance, 1e-12), n / 2, 10 * n)) * (z / t) ** 2
-    low, high = beta_interval(m * k + 0.5, (1 - m) * k + 0.5, level=level)
+    low, high = share_interval(m * k, k, level=level)
     return MeanEstimate(m, float(low), float(high), weight)
 
 

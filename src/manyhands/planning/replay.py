@@ -203,8 +203,9 @@ def forecast(
     Each run draws a truth from the posterior of the pilot and lets its annotators answer: by their
     confusion matrices, or as somebody before them, as often as the measured dependence says
     (Polya's urn). ``accuracy`` is ``level`` plus the expected gains of the batches, the ones that
-    `AnnotationPlanner.stopping` judges by. A level that was not measured cannot see mistakes that
-    most annotators share, so audit it (`AnnotationPlanner.stopping`).
+    `AnnotationPlanner.stopping` judges by; less where fewer labels are wrong than the model
+    expects, so that no forecast says that all are right. A level that was not measured cannot see
+    mistakes that most annotators share, so audit it (`AnnotationPlanner.stopping`).
 
     Parameters
     ----------
@@ -258,12 +259,15 @@ def _promised(found: Curves, sizes: FloatArray, level: float | None) -> Curves:
     """Replace the share of right labels in drawn worlds by the one that gains promise.
 
     Drawn worlds differ by more than a batch adds. What is promised is what
-    `AnnotationPlanner.stopping` judges by, so that both say the same.
+    `AnnotationPlanner.stopping` judges by, so that both say the same. Where fewer labels are wrong
+    than the model expects, a batch corrects the same part of them, and never all.
     """
     added = np.nan_to_num(found.gain[:, 1:]) * np.diff(sizes)
-    start = found.expected[:, :1] if level is None else np.full_like(found.expected[:, :1], level)
-    grown = np.concatenate([start, start + added.cumsum(axis=1)], axis=1)
-    return found._replace(accuracy=np.minimum(grown, 1.0))
+    wrong = 1.0 - (found.expected if level is None else np.full_like(found.expected, level))
+    for k, gain in enumerate(added.T):
+        expected = np.maximum(1.0 - found.expected[:, k], gain.clip(1e-12))
+        wrong[:, k + 1] = wrong[:, k] - gain * np.minimum(wrong[:, k] / expected, 1.0)
+    return found._replace(accuracy=np.clip(1.0 - wrong, 0.0, 1.0))
 
 
 # -- the runs --------------------------------------------------------------------------------------

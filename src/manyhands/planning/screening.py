@@ -22,7 +22,7 @@ from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.inference.inputs import gold_codes
 from manyhands.metrics import AnnotatorReliability
 from manyhands.metrics.annotators import RightSums, reliability_of
-from manyhands.metrics.intervals import beta_interval
+from manyhands.metrics.intervals import share_interval
 from manyhands.planning.beliefs import Beliefs, beliefs_of
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 from manyhands.wording import percent
@@ -296,7 +296,7 @@ class RightByGold(NamedTuple):
     @classmethod
     def of(cls, n: IntArray, right: IntArray) -> RightByGold:
         """Add the intervals."""
-        return cls(n, right, *beta_interval(right + 0.5, n - right + 0.5, level=LEVEL))
+        return cls(n, right, *share_interval(right, n, level=LEVEL))
 
     @property
     def accuracy(self) -> FloatArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import ceil, floor
 from typing import Any
 
 from manyhands.report.levels import n_wrong
@@ -149,14 +150,16 @@ def _how_many_wrong(summary: Mapping[str, Any], wrong: float | None, n_listed: i
     of = levels["n"] - levels.get("n_known", 0)
     least, most = (of * (1 - level[end]) for end in ("high", "low"))
     text = (
-        f"{source.get(level['source'], 'By how annotators agree')}, we expect about "
-        f"{_number(wrong)} wrong among {labels} ({least:,.0f} to {most:,.0f}). {listed}"
+        f"{source.get(level['source'], 'By how annotators agree')}, we expect {_number(wrong)} "
+        f"wrong among {labels} ({floor(least + 1e-9):,} to {ceil(most - 1e-9):,}). {listed}"
     )
     return text if level["source"] in source else f"{text} {unseen}"
 
 
 def _number(value: float) -> str:
-    return "one" if 0.5 <= value < 1.5 else "none" if value < 0.5 else f"{value:,.0f}"
+    if value < 0.5:  # Not "none": that would be said of all labels with certainty.
+        return "fewer than one"
+    return "about one" if value < 1.5 else f"about {value:,.0f}"
 
 
 def _explain(summary: Mapping[str, Any]) -> Iterator[Step]:
@@ -343,7 +346,7 @@ def _review(s: Mapping[str, Any]) -> Answer:
     wrong = n_wrong(s)
     if wrong is None:
         return "review", f"{_to_review(found)}the most doubtful come first"
-    wrong_of = f"about {_number(wrong)} of {found['n']:,} are wrong"
+    wrong_of = f"{_number(wrong)} of {found['n']:,} {'is' if wrong < 1.5 else 'are'} wrong"
     return "review", f"{_to_review(found)}{wrong_of}; the doubtful come first"
 
 

@@ -26,6 +26,7 @@ from manyhands.inference import DawidSkene
 from manyhands.inference.many_classes import HARMLESS_CLASSES
 from manyhands.inference.shared_mistakes import suspected
 from manyhands.metrics import Level, accuracy_of_labels
+from manyhands.metrics.levels import told_accuracy
 from manyhands.metrics.sample_levels import VAGUE
 from manyhands.report.inputs import Inputs
 from manyhands.report.words import clipped, count, percent_range
@@ -196,8 +197,9 @@ def level_of_labels(
         "sample": None if sample is None else values[sample],
         "known": known,
     }
-    level = accuracy_of_labels(table, values[codes], posterior, **measured)
     alike = suspected(table)
+    measured["independent"] = not alike.any()
+    level = told_accuracy(table, values[codes], posterior, **measured)
     if level is None or level.source != "model" or not alike.any():
         return level
     apart = in_one_family(table, alike)
@@ -270,22 +272,23 @@ def headline(summary: Summary) -> str:
     labels = count(rest, "label" if rest == n else "other label")
     if level is None:
         return f"How many of the {labels} are right is not known: {_why_unknown(summary)}"
-    share = f"{percent_range(level)}"
+    share = percent_range(level)
+    certain = f"More than {share[1:]}" if share.startswith(">") else share
     which = "the labels" if rest == n else f"the {labels}"
     if level["source"] == "sample":
         which = "the labels" if rest == n else f"the {count(rest, 'label')}"
         return (
-            f"{share} of {which} that nobody reviewed are right, estimated from "
+            f"{certain} of {which} that nobody reviewed are right, estimated from "
             f"{count(level['n'], 'label')} that people checked at random."
         )
     if level["source"] == "gold":
-        return f"{share} of {which} are right, measured on {count(level['n'], 'gold label')}."
+        return f"{certain} of {which} are right, measured on {count(level['n'], 'gold label')}."
     if alike := found.get("alike"):
         return (
             f"About {share} of the {labels} are right: fewer if {_named(alike)} share mistakes, as "
             "they may, and more if not. This is estimated from how annotators agree, not measured."
         )
-    about = f"More than {share[1:]}" if share.startswith(">") else f"About {share}"
+    about = certain if share.startswith(">") else f"About {share}"
     return f"{about} of the {labels} are right: estimated from how annotators agree, not measured."
 
 
