@@ -17,7 +17,7 @@ from manyhands.encoders import FunctionEncoder, ImageEncoder, TextEncoder
 from manyhands.exceptions import AnnotationError
 from manyhands.io import read_annotations, read_images, read_raw_aligned, read_texts
 from tests.cli.conftest import done, done_json, fit_arguments, read_rows, refused, write_csv
-from tests.io.test_exports import made, studio, write
+from tests.io.exports.conftest import made, studio, write
 
 pytestmark = pytest.mark.usefixtures("short")
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.annotations.test_label_sets import ALPHA, long, rows
 from tests.cli.conftest import done, done_json, refused
-from tests.io.test_exports import write
+from tests.io.exports.conftest import write
 from tests.io.test_label_sets import csv
 
 

@@ -12,7 +12,7 @@ import manyhands.report
 from manyhands import AnnotationTable
 from manyhands.cli.reading import FamilyReading, Reading, as_arguments
 from tests.cli.conftest import done, done_json, refused, run
-from tests.io.test_exports import SAMPLES, made, studio, write
+from tests.io.exports.conftest import SAMPLES, made, studio, write
 from tests.io.test_wide import LONG, READ, REFUSED
 
 START = "To read this file the same way in a script: "

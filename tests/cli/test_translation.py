@@ -10,7 +10,7 @@ from manyhands.cli.translation import OF_METHODS, OF_READING, OPTIONS, with_opti
 from manyhands.io import read_annotations, read_export
 from manyhands.report import planning
 from tests.cli.conftest import done, done_json, fit_arguments, run, write_csv
-from tests.io.test_exports import made, studio, write
+from tests.io.exports.conftest import made, studio, write
 
 pytestmark = pytest.mark.filterwarnings("default")
 

@@ -5,7 +5,7 @@ import csv
 import pytest
 
 from tests.cli.conftest import done, done_json, read_rows, refused, run
-from tests.io.test_exports import write
+from tests.io.exports.conftest import write
 from tests.io.test_votes import FLEISS, HEADERS, NAMES, VOTES, counts_file
 
 

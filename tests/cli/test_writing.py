@@ -21,7 +21,7 @@ from manyhands.jobs.outputs import times_of
 from manyhands.registry import all_aggregators
 from manyhands.report import planning
 from tests.cli.conftest import done, done_json, read_rows, refused, run, write_csv
-from tests.io.test_exports import SAMPLES, made, studio, write
+from tests.io.exports.conftest import SAMPLES, made, studio, write
 
 FOLDER = ["annotators.csv", "labels.csv", "model.json", "report.html", "summary.json"]
 

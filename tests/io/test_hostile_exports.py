@@ -21,7 +21,16 @@ from manyhands.io import (
     read_texts,
 )
 from manyhands.io.exports import parsing
-from tests.io.test_exports import argilla, cells, doccano, labelbox, made, reasons, studio, write
+from tests.io.exports.conftest import (
+    argilla,
+    cells,
+    doccano,
+    labelbox,
+    made,
+    reasons,
+    studio,
+    write,
+)
 
 
 @pytest.fixture

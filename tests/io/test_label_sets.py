@@ -12,7 +12,7 @@ from manyhands.exceptions import AnnotationError
 from manyhands.io import read_annotations, read_export, read_gold
 from manyhands.scale.ingest import ingest
 from tests.annotations.test_label_sets import ALPHA, ANSWERS, long, rows
-from tests.io.test_exports import cells, made, studio, write
+from tests.io.exports.conftest import cells, made, studio, write
 
 SETS = {(str(task), worker): " + ".join(sorted(labels)) for task, worker, labels in ANSWERS}
 

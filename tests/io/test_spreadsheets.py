@@ -23,7 +23,7 @@ from manyhands.io import (
 )
 from manyhands.io.columns import as_numbers
 from manyhands.scale.ingest import ingest
-from tests.io.test_exports import cells
+from tests.io.exports.conftest import cells
 
 HEADER = ("task", "worker", "label")
 ROWS = [("r1", "ann", "good"), ("r1", "bob", "bad"), ("r2", "ann", "good"), ("r2", "bob", "good")]

@@ -24,7 +24,7 @@ from manyhands.io import read_annotations, read_export, write_annotations
 from manyhands.metrics import annotator_reliability
 from manyhands.report import summarize
 from manyhands.scale.ingest import ingest
-from tests.io.test_exports import write
+from tests.io.exports.conftest import write
 
 FLEISS = [
     [0, 0, 0, 0, 14],

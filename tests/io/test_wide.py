@@ -9,7 +9,7 @@ from manyhands.annotations.wide import UnclearColumnsError, joined_id, task_colu
 from manyhands.exceptions import AnnotationError
 from manyhands.io import read_annotations, read_export
 from manyhands.scale.ingest import ingest
-from tests.io.test_exports import cells, write
+from tests.io.exports.conftest import cells, write
 
 # -- what beside annotators stands in a wide table ------------------------------------------------
 
@@ -313,7 +313,7 @@ def test_parts_of_an_id_cannot_be_confused():
 
 
 def test_fields_of_an_export_make_up_a_task(tmp_path):
-    from tests.io.test_exports import made, studio
+    from tests.io.exports.conftest import made, studio
 
     tasks = [studio(made(1, "good"), number=k, doc=f"d{k}", seg=1) for k in (1, 2)]
     path = write(tmp_path / "a.json", tasks)

@@ -21,7 +21,7 @@ from manyhands.io import (
     write_labels,
 )
 from manyhands.io.annotations import read_items
-from tests.io.test_exports import argilla, cells, made, studio, write
+from tests.io.exports.conftest import argilla, cells, made, studio, write
 
 
 def voted(table, path, **options):

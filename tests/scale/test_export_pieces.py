@@ -20,7 +20,7 @@ from manyhands.scale import export_pieces as pieces
 from manyhands.scale import ingest as ingesting
 from manyhands.scale.export_cutting import Cutting, elements, rows
 from manyhands.scale.ingest import ingest
-from tests.io.test_exports import SAMPLES, cells, made, studio, write
+from tests.io.exports.conftest import SAMPLES, cells, made, studio, write
 
 
 @pytest.fixture
