@@ -74,6 +74,12 @@ def test_the_next_batch_as_tasks_with_assignees(pilot):
     result = run("next", "A.csv", "--to", "label-studio")
     assert result.exit_code == 3
     assert "name a .json file" in result.stderr
+    result = run("next", "A.csv", "--out", "batch.jsonl", "--to", "prodigy")
+    assert result.exit_code == 3
+    assert "--to prodigy: its tasks have no place for whom to ask" in result.stderr
+    result = run("next", "A.csv", "--out", "batch.jsonl", "--to", "paper")
+    assert result.exit_code == 2
+    assert "use table, label-studio" in " ".join(result.stderr.split())
 
 
 def test_features_join(pilot):

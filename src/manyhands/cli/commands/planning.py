@@ -43,7 +43,7 @@ from manyhands.cli.output import (
     write_columns,
 )
 from manyhands.cli.reading import FamilyReading
-from manyhands.cli.values import refuse_overwriting, some_path
+from manyhands.cli.values import TABLE, refuse_overwriting, some_path, some_target
 from manyhands.exceptions import AnnotationError
 from manyhands.wording import percent
 
@@ -62,10 +62,6 @@ Who = StrEnum("Who", ["choose", "arriving", "any"])
 
 By = StrEnum("By", ["label", "annotation"])
 """What is reviewed."""
-
-
-Batch = StrEnum("Batch", {"table": "table", "label_studio": "label-studio"})
-"""Formats of the next batch."""
 
 
 LISTS = ("flags", "evidence")
@@ -115,7 +111,15 @@ Size = Annotated[
     Optional[int],  # noqa: UP045 - typer reads this at run time
     typer.Option("-n", "--n", min=1, help="Number of pairs; default: a tenth of the items."),
 ]
-To = Annotated[Batch, typer.Option("--to", help="label-studio: tasks with meta.assignees.")]
+To = Annotated[
+    str,
+    typer.Option(
+        "--to",
+        parser=some_target,
+        metavar="table|TOOL",
+        help="Format of --out: a table, or tasks of a tool that say whom to ask (label-studio).",
+    ),
+]
 MinGain = Annotated[float, typer.Option(help="Right labels per annotation below which to stop.")]
 ByOption = Annotated[By, typer.Option(help="Review labels, or single annotations.")]
 Teach = Annotated[
@@ -161,7 +165,7 @@ def next_(
     min_gain: MinGain = 0.02,
     inputs: Joining,
     out: OutFile = None,
-    to: To = Batch.table,
+    to: To = TABLE,
     seed: Seed = 0,
     reading: FamilyReading,
     keep_formulas: KeepFormulas = False,
@@ -182,8 +186,7 @@ def next_(
 
     refuse_overwriting([out], [*tables, cost, pairs, *(known or ()), gold, audit, *inputs.files])
     check_out(out)
-    if to is Batch.label_studio and (out is None or out.suffix.lower() != ".json"):
-        raise AnnotationError("--to label-studio writes tasks; name a .json file with --out")
+    _check_tasks(to, out)
     if reading.annotators in list(Who):  # What --who was called before wide tables were read.
         who, reading = Who(reading.annotators), replace(reading, annotators=None)
     options = reading.arguments()
@@ -219,8 +222,8 @@ def next_(
     judged = annotators_are_judged(read.table, planner.aggregator_.is_known_)
     answer = enough(priced(stopping, source, min_gain=min_gain, judged=judged))
     columns = batch.to_columns()
-    if out is not None and to is Batch.label_studio:
-        _write_tasks(out, batch, read.export)
+    if out is not None and to != TABLE:
+        _write_tasks(out, to, batch, read.export)
     else:
         write_columns(out, columns, keep_formulas)
     if json:
@@ -292,18 +295,39 @@ def _prices(path: Path, options: dict[str, Any]) -> dict[Any, float]:
         raise AnnotationError(f"--cost {path}: {error}; a price is a positive number") from error
 
 
-def _write_tasks(path: Path, batch: Any, export: Any) -> None:
-    """Write Label Studio tasks, each with whom to ask."""
+def _check_tasks(to: str, out: Path | None) -> None:
+    """Refuse tools whose tasks do not say whom to ask, and files of another kind.
+
+    Raises
+    ------
+    AnnotationError
+        In these cases.
+    """
+    from manyhands.io.exports.formats import WRITERS
+
+    if to == TABLE:
+        return
+    able = [name for name, writer in WRITERS.items() if writer.assigned is not None]
+    if to not in able:
+        raise AnnotationError(
+            f"--to {to}: its tasks have no place for whom to ask; write --to {' or '.join(able)}, "
+            "or a table, which is what is written without --to"
+        )
+    suffix = WRITERS[to].suffix
+    if out is None or out.suffix.lower() != suffix:
+        raise AnnotationError(f"--to {to} writes tasks; name a {suffix} file with --out")
+
+
+def _write_tasks(path: Path, to: str, batch: Any, export: Any) -> None:
+    """Write tasks for a tool, each with whom to ask."""
     from manyhands.io import write_atomically
+    from manyhands.io.exports.formats import WRITERS
     from manyhands.io.exports.written import ItemFields
 
-    items = ItemFields(export, "label-studio")
+    items, assigned = ItemFields(export, to), WRITERS[to].assigned
+    assert assigned is not None  # See _check_tasks.
     tasks = [
-        {
-            "id": row["task"],
-            "data": items.fields(row["task"]),
-            "meta": {"assignees": [row["worker"]], "expected_gain": row["expected_gain"]},
-        }
+        assigned(row["task"], row["worker"], row["expected_gain"], items)
         for row in records_of(batch.to_columns())
     ]
     write_atomically(path, json_format.dumps(tasks, ensure_ascii=False, indent=1) + "\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from manyhands.annotations import PASSES, AnnotationTable
 from manyhands.io.consensus_labels import Consensus
@@ -90,6 +91,8 @@ class Writer:
         Makes the record of one instance with its label.
     annotations : function of (table, annotations by task, fields of the items), optional
         Makes the records of all annotations; None if the tool has no place for annotators.
+    assigned : function of (task, annotator, expected gain, fields of the items), optional
+        Makes the record of an annotation to buy; None if the tool has no place for whom to ask.
     no_annotators : str
         Why the tool has no place for annotators, if it has none.
     passes : tuple of str
@@ -105,6 +108,7 @@ class Writer:
     annotations: (
         Callable[[AnnotationTable, list[list[Given]], ItemFields], Iterable[Record]] | None
     ) = None
+    assigned: Callable[[Any, Any, float, ItemFields], Record] | None = None
     no_annotators: str = ""
     passes: tuple[str, ...] = PASSES
     least_certain_first: bool = False

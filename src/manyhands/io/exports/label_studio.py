@@ -271,6 +271,14 @@ def label_studio_tasks(
         yield {"id": task, "data": items.fields(task), "annotations": annotations}
 
 
+def label_studio_assignment(
+    task: Any, annotator: Any, expected_gain: float, items: ItemFields
+) -> Record:
+    """Make a task that says whom to ask, and how many right labels the answer would add."""
+    meta = {"assignees": [annotator], "expected_gain": expected_gain}
+    return {"id": task, "data": items.fields(task), "meta": meta}
+
+
 def _label_studio_result(label: Any, items: ItemFields) -> Record:
     """An entry of "result": the answer to the question, of the type that the question has."""
     kind = items.origin.control.get("type", "choices")
@@ -312,5 +320,6 @@ WRITER = Writer(
     ".json",
     label_studio_prediction,
     label_studio_tasks,
+    assigned=label_studio_assignment,
     passes=("skip",),
 )
