@@ -7,6 +7,15 @@ if several have such a cell; its title names the row and the column::
 
     [flagship-1]: results/flagship.md#public-sets "LabelMe > stack as mean 1"
 
+In a table, a link in the heading quotes the whole column: "*" in its title stands for the name of
+each row, which is the row's first cell, or what stands there before a comma::
+
+    | set | [stack][flagship-2] |
+    |---|---|
+    | LabelMe | 92.4 |
+
+    [flagship-2]: results/flagship.md#public-sets "* > stack as mean 1"
+
 The title may end with the form in which the cell is quoted: ``as 1`` rounds to one decimal, ``as
 mean 1`` leaves the deviation out, too, ``as paper 1`` takes the paper's figure in the cell, ``as
 % 1`` makes per cent of a share, and ``as first 3`` takes the first of several figures between
@@ -20,7 +29,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Decimal
 from functools import cache
 from pathlib import Path
@@ -91,6 +101,28 @@ class Source:
         row, _, column = _FORM.sub("", title).rpartition(" > ")
         return cls(page, anchor, row, column, form[1] if form else "")
 
+    @property
+    def is_column(self) -> bool:
+        """Whether a whole column is quoted."""
+        return "*" in (self.row, self.column) or self.row.startswith("*, ")
+
+    def of_row(self, cell: str) -> Source:
+        """Return the cell that a row of a quoted column quotes, by the row's first cell.
+
+        Raises
+        ------
+        KeyError
+            If there is no such cell.
+        """
+        whole = plain(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", cell))
+        for name in (whole, whole.partition(",")[0]):
+            named = replace(
+                self, row=self.row.replace("*", name, 1), column=self.column.replace("*", name, 1)
+            )
+            if named._cell() is not None:
+                return named
+        raise KeyError(f"{self.place} has no cell for the row {whole!r} of {self.row!r}")
+
     def figure(self) -> str:
         """Return the text that stands there, in the form in which it is quoted.
 
@@ -99,13 +131,20 @@ class Source:
         KeyError
             If there is no such cell.
         """
-        for table in tables(self.page):
-            if self.anchor in ("", table.anchor):
-                found = table.cell(self.row, self.column)
-                if found is not None:
-                    return shaped(found, self.form)
-        place = f"{self.page.name}#{self.anchor}".removesuffix("#")
-        raise KeyError(f"docs/results/{place} has no cell {self.row!r}, {self.column!r}")
+        found = self._cell()
+        if found is None:
+            raise KeyError(f"{self.place} has no cell {self.row!r}, {self.column!r}")
+        return shaped(found, self.form)
+
+    @property
+    def place(self) -> str:
+        """Page and anchor."""
+        return "docs/results/" + f"{self.page.name}#{self.anchor}".removesuffix("#")
+
+    def _cell(self) -> str | None:
+        of_anchor = (each for each in tables(self.page) if self.anchor in ("", each.anchor))
+        found = (each.cell(self.row, self.column) for each in of_anchor)
+        return next((cell for cell in found if cell is not None), None)
 
 
 def plain(text: str) -> str:
@@ -192,12 +231,19 @@ def quotes(text: str, folder: Path) -> list[tuple[str, Source]]:
     ------
     ValueError
         If no figure is a link to a cell that the page names.
+    KeyError
+        If a row of a quoted column has no cell.
     """
     named = sources(text, folder)
-    found = _quoting(list(named)).findall(text) if named else []
-    if unused := named.keys() - {label for _, label in found}:
+    links = _quoting(list(named)).findall(text) if named else []
+    if unused := named.keys() - {label for _, label in links}:
         raise ValueError(f"no figure has the label {', '.join(sorted(unused))}")
-    return [(" ".join(figure.split()), named[label]) for figure, label in found]
+    alone = [
+        (" ".join(figure.split()), named[label])
+        for figure, label in links
+        if not named[label].is_column
+    ]
+    return alone + [(row[k], source) for _, row, k, source in _of_columns(text, named)]
 
 
 def with_figures(text: str, folder: Path) -> str:
@@ -207,8 +253,34 @@ def with_figures(text: str, folder: Path) -> str:
         return text
 
     def quoted(match: re.Match[str]) -> str:
+        if named[match[2]].is_column:
+            return match[0]
         figure = named[match[2]].figure()
         # Lines may be broken within a figure.
         return match[0] if " ".join(match[1].split()) == figure else f"[{figure}][{match[2]}]"
 
-    return _quoting(list(named)).sub(quoted, text)
+    lines = _quoting(list(named)).sub(quoted, text).split("\n")
+    for number, row, k, source in _of_columns("\n".join(lines), named):
+        row[k] = source.figure()
+        lines[number] = f"| {' | '.join(row)} |"
+    return "\n".join(lines)
+
+
+def _of_columns(
+    text: str, named: dict[str, Source]
+) -> Iterator[tuple[int, list[str], int, Source]]:
+    """Yield the cells of quoted columns: number of the line, its cells, which it is, its source."""
+    columns: dict[int, Source] = {}
+    inside = False
+    for number, line in enumerate(text.split("\n")):
+        if not line.startswith("|"):
+            inside = False
+            continue
+        row = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if not inside:
+            labels = {k: re.findall(r"\]\[([^\]]+)\]", cell) for k, cell in enumerate(row)}
+            found = {k: named[own[0]] for k, own in labels.items() if own and own[0] in named}
+            columns = {k: source for k, source in found.items() if source.is_column}
+        elif not set(line) <= set("|-: "):
+            yield from ((number, row, k, source.of_row(row[0])) for k, source in columns.items())
+        inside = True

@@ -56,6 +56,34 @@ def test_figures_are_links_to_their_cells(tmp_path):
     assert quotes("No [figure](record.md) is quoted.", tmp_path) == []
 
 
+COLUMNS = """
+| set | [stack][r-1] | ours | [in words][r-2] |
+|---|---|---|---|
+| [`LabelMe`](labelme.md), with care | 92.4 | 1 | 12 |
+
+| method | [*elsewhere*][r-3] |
+|---|---|
+| stack | 34 |
+
+[r-1]: record.md#here "* > stack as mean 1"
+[r-2]: record.md#here-1 "* > stack"
+[r-3]: record.md#here-1 "Music > *"
+"""
+
+
+def test_a_link_in_a_heading_quotes_its_column(tmp_path):
+    (tmp_path / "record.md").write_text(RECORD)
+    found = quotes(COLUMNS, tmp_path)
+    assert [figure for figure, _ in found] == ["92.4", "12", "34"]
+    assert [cell.figure() for _, cell in found] == ["92.4", "12", "34"]
+    assert with_figures(COLUMNS, tmp_path) == COLUMNS
+    wrong = COLUMNS.replace("92.4", "92.3").replace("| 34 |", "| **35** |")
+    assert [figure for figure, _ in quotes(wrong, tmp_path)] == ["92.3", "12", "**35**"]
+    assert with_figures(wrong, tmp_path) == COLUMNS
+    with pytest.raises(KeyError, match="no cell for the row 'Speech, with care'"):
+        quotes(COLUMNS.replace("`LabelMe`", "`Speech`"), tmp_path)
+
+
 def test_figures_are_quoted_in_the_form_that_is_asked_for():
     assert shaped("**92.43 ± 0.02 (5)**", "mean 1") == "92.4"
     assert shaped("0.8397 (cf)", "% 1") == "84.0 (cf)"
