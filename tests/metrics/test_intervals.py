@@ -8,7 +8,7 @@ from manyhands import IBCC, AnnotationTable, DawidSkene
 from manyhands.datasets import AGGREGATION_SETS, load_aggregation
 from manyhands.metrics import annotators, calibration
 from manyhands.metrics.annotators import annotator_reliability
-from manyhands.metrics.intervals import beta_interval
+from manyhands.metrics.intervals import beta_interval, share_interval
 
 
 def crowd(n, votes, n_annotators, n_classes, seed):
@@ -80,9 +80,38 @@ def test_the_accuracy_of_annotators_on_gold_has_no_model_error():
     gold = np.eye(2)[table.label[np.searchsorted(table.instance, np.arange(400))]]
     found = annotator_reliability(table, gold)
     right = np.round(found.accuracy * found.n_annotations)
-    low, high = beta_interval(right + 0.5, found.n_annotations - right + 0.5, level=0.95)
+    low, high = share_interval(right, found.n_annotations, level=0.95)
     np.testing.assert_allclose(found.lower, low)
     np.testing.assert_allclose(found.upper, high)
+
+
+@pytest.mark.parametrize("n", [1, 20, 500])
+def test_a_share_that_was_observed_is_in_its_interval(n):
+    k = np.arange(n + 1)
+    low, high = share_interval(k, n, level=0.95)
+    assert (low <= k / n).all()
+    assert (high >= k / n).all()
+    assert (low[0], high[-1]) == (0.0, 1.0)
+
+
+def test_annotators_who_may_always_have_been_right_or_wrong_have_intervals_to_the_end():
+    """The probability of no mistake is the product of the probabilities of the labels."""
+
+    def found(p, n):
+        table = AnnotationTable.from_matrix(np.tile([0, 1], (n, 1)), classes=[0, 1])
+        return annotator_reliability(table, np.tile([p, 1 - p], (n, 1)))
+
+    for p, n in ((0.7, 5), (0.9, 30), (0.99, 300), (0.999, 3000)):
+        own = found(p, n)
+        assert p**n > 0.025
+        assert (own.upper[0], own.lower[1]) == (1.0, 0.0)
+        assert 0.0 < own.lower[0] < p
+    table = AnnotationTable.from_matrix([[0]] * 20, classes=[0, 1])
+    one_wrong = annotator_reliability(table, [[1.0, 0.0]] * 19 + [[0.0, 1.0]])
+    assert one_wrong.upper[0] < 1.0  # Somebody who was wrong once is not always right.
+    nobody = AnnotationTable.from_arrays([0], [0], [0], n_annotators=2, classes=[0, 1])
+    idle = annotator_reliability(nobody, [[1.0, 0.0]])
+    assert 0.0 < idle.lower[1] < idle.upper[1] < 1.0
 
 
 def test_confusion_matrices_are_covered():

@@ -100,6 +100,11 @@ def annotator_reliability(
     1 / (nu m (1 - m)), so that 1 / nu grows by (.3 u)^2 m (1 - m), where nu stays at least 1. The
     interval is the central one of Beta(nu m, nu (1 - m)); with certain labels it is Jeffreys'.
 
+    An annotator may never have been wrong. Where the probability of that, the product of the p_i,
+    exceeds the mass that the interval leaves out above, it ends at 1; likewise it begins at 0 where
+    the annotator may always have been wrong. A share of n annotations has these values with a
+    probability of their own, of which a beta distribution knows nothing.
+
     **What the interval covers**: an annotator's accuracy is observed on n annotations only, the
     true class of each is known only in probability, to which the annotation itself contributes (as
     in a model's posterior), and the model is wrong as usual. **What it does not cover**: models
@@ -138,6 +143,8 @@ class RightSums:
         Annotations.
     right, variance : arrays
         Expected right annotations, and the sum of p (1 - p).
+    log_all, log_none : arrays
+        Logarithms of the probabilities that all annotations are right, and that none is.
     doubted : array
         Annotations of uncertain classes.
     """
@@ -145,6 +152,8 @@ class RightSums:
     n: IntArray
     right: FloatArray
     variance: FloatArray
+    log_all: FloatArray
+    log_none: FloatArray
     doubted: FloatArray
 
     @classmethod
@@ -159,7 +168,9 @@ class RightSums:
             return np.asarray(found, dtype=np.float64)
 
         n = np.bincount(observed.annotator, minlength=observed.n_annotators)
-        return cls(n, total(p), total(p * (1 - p)), total((p > 0) & (p < 1)))
+        with np.errstate(divide="ignore"):  # Minus infinity: some are certainly wrong, or right.
+            chances = total(np.log(p)), total(np.log1p(-p))
+        return cls(n, total(p), total(p * (1 - p)), *chances, total((p > 0) & (p < 1)))
 
     def __add__(self, other: RightSums) -> RightSums:
         """Return the sums of both."""
@@ -167,6 +178,8 @@ class RightSums:
             self.n + other.n,
             self.right + other.right,
             self.variance + other.variance,
+            self.log_all + other.log_all,
+            self.log_none + other.log_none,
             self.doubted + other.doubted,
         )
 
@@ -181,6 +194,9 @@ def reliability_of(sums: RightSums, *, level: float = 0.95) -> AnnotatorReliabil
     off = MODEL_ERROR * np.divide(sums.doubted, n, out=np.zeros(r), where=n > 0)
     size = np.maximum(1.0 / (1.0 / size + off**2 * spread), 1.0)
     lower, upper = beta_interval(size * mean, size * (1 - mean), level=level)
+    tail = np.log((1 - level) / 2)
+    lower = np.where((n > 0) & (sums.log_none > tail), 0.0, lower)
+    upper = np.where((n > 0) & (sums.log_all > tail), 1.0, upper)
     return AnnotatorReliability(n, accuracy, lower, upper)
 
 
