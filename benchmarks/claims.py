@@ -481,7 +481,7 @@ def screen(case: Labelled) -> dict[str, Record]:
     n_known = np.bincount(table.annotator[known[table.instance]], minlength=len(n))
     accuracy = np.bincount(table.annotator, weights=right, minlength=len(n)) / np.maximum(n, 1)
     full = np.flatnonzero((n >= 20) & (n_known >= 0.95 * n))
-    if not len(full):
+    if not len(full) or said[full[0]].accuracy is None:  # Nothing judges these annotators.
         return found
     apart = np.array([said[r].accuracy - accuracy[r] for r in full])
     inside = [said[r].low <= accuracy[r] <= said[r].high for r in full]

@@ -15,9 +15,14 @@ import pytest
 from manyhands import make_crowd
 from manyhands.explore.inputs import open_desk
 from manyhands.explore.plans import Plans
+from manyhands.io import read_annotations
 from manyhands.metrics import Level
+from manyhands.planning import screen_annotators
+from manyhands.planning.screening import OF_LABELS, UNJUDGED
 from manyhands.report import planning
+from manyhands.scale.store import AnnotationStore
 from tests.cli.conftest import done, done_json, read_rows, run, write_csv
+from tests.explore.test_explore import ask
 
 N = 120
 CLASSES = ["bad", "fair", "good"]
@@ -199,7 +204,59 @@ def test_one_annotation_each_is_no_basis_for_a_forecast():
     assert "0 of the" not in shown
 
 
-def test_of_two_annotators_no_accuracy_is_told():
+UNTOLD = ("accuracy", "low_95", "high_95", "mistake")
+"""Columns of annotators that say how good they are by the inferred labels."""
+
+
+def told_of_annotators(path):
+    """Values of the columns that judge annotators, from a file of annotators."""
+    header, *found = read_rows(Path(path))
+    return {row[header.index(name)] for row in found for name in UNTOLD}
+
+
+@pytest.mark.parametrize("names", [("ann", "ben"), ("gpt-4o", "claude-3", "gemini_pro", "ben")])
+def test_nobody_tells_an_accuracy_of_annotators_whom_nothing_judges(names):
+    rng, truth = np.random.default_rng(1), read_rows(Path("gold.csv"))[1:]
+    rows = [
+        (item, worker, label if rng.random() < 0.8 else CLASSES[rng.integers(3)])
+        for item, label in truth
+        for worker in names
+    ]
+    write_csv(Path("few.csv"), [("task", "worker", "label"), *rows])
+    said = " ".join(done("annotators", "few.csv", "--out", "annotators.csv").stdout.split())
+    assert "How often each annotator is right is not known" in said
+    assert "with a probability of 95" not in said
+    rows_of_json = done_json("annotators", "few.csv")["annotators"]
+    assert {row[name] for row in rows_of_json for name in UNTOLD} == {None}
+    result = done_json("aggregate", "few.csv", "--out", "labels")
+    assert result["level"] is None
+    assert (
+        told_of_annotators("annotators.csv") == told_of_annotators("labels/annotators.csv") == {""}
+    )
+    summary = json.loads(Path("labels/summary.json").read_text())["annotators"]
+    assert not summary["judged"]
+    assert summary["median_accuracy"] is summary["histogram"] is summary["matrices"] is None
+    for row in summary["rows"]:
+        assert row["accuracy"] is row["lower"] is row["upper"] is row["spammer_score"] is None
+        assert not OF_LABELS & {*row["flags"]}
+        assert row["screen"]["advice"] == UNJUDGED
+    page = html.unescape(Path("labels/report.html").read_text(encoding="utf-8"))
+    assert "How often each annotator is right is not known" in page
+    assert "How often the annotators are right is not known" in page
+    assert not re.search(r"expected right|is expected to be right|Expected right", page)
+    with open_desk(Path("labels"), Path("few.csv"), by="anna") as desk:
+        people = ask(desk, "/people")[2]
+        assert "How often each annotator is right is not known" in people
+        assert "Expected right" not in people + ask(desk, "/item/0?state=all")[2]
+    table = read_annotations("few.csv")
+    frame = screen_annotators(table).to_frame()
+    assert frame[["accuracy", "low", "high"]].isna().all().all()
+    AnnotationStore.create("store", table, shard_annotations=100)
+    done("aggregate", "store", "--out", "stored")
+    assert told_of_annotators("stored/annotators.csv") == {""}
+
+
+def test_known_labels_and_a_third_annotator_judge_annotators():
     rng, truth = np.random.default_rng(1), read_rows(Path("gold.csv"))[1:]
     rows = [
         (item, worker, label if rng.random() < 0.8 else CLASSES[rng.integers(3)])
@@ -207,14 +264,16 @@ def test_of_two_annotators_no_accuracy_is_told():
         for worker in ("ann", "ben")
     ]
     write_csv(Path("two.csv"), [("task", "worker", "label"), *rows])
-    said = " ".join(done("annotators", "two.csv", "--out", "annotators.csv").stdout.split())
-    assert "Nothing shows how many of these are right" in said
-    header, *found = read_rows(Path("annotators.csv"))
-    assert all(row[header.index("low_95")] == "" for row in found)
-    done("aggregate", "two.csv", "--out", "labels")
-    page = Path("labels/report.html").read_text(encoding="utf-8")
-    assert "how many of these are right is not known" in page
-    assert "The median annotator is expected to be right" not in page
-    three = [*rows, *((item, "cay", label) for item, label in truth)]
-    write_csv(Path("three.csv"), [("task", "worker", "label"), *three])
-    assert "with a probability of 95" in done("annotators", "three.csv").stdout
+    write_csv(
+        Path("three.csv"), [("task", "worker", "label"), *rows, *((i, "cay", c) for i, c in truth)]
+    )
+    for command in (("three.csv",), ("two.csv", "--known", "sample.csv")):
+        assert "with a probability of 95" in done("annotators", *command).stdout
+        done("aggregate", *command, "--out", "judged")
+        assert json.loads(Path("judged/summary.json").read_text())["annotators"]["judged"]
+        header, *found = read_rows(Path("judged/annotators.csv"))
+        assert all(float(row[header.index("accuracy")]) > 0.5 for row in found)
+    done("ingest", "two.csv", "--out", "store")
+    done("aggregate", "store", "--known", "sample.csv", "--out", "stored")
+    header, *found = read_rows(Path("stored/annotators.csv"))
+    assert all(float(row[header.index("accuracy")]) > 0.5 for row in found)

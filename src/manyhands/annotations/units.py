@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -66,18 +67,65 @@ def can_be_judged(table: Any, known: BoolArray | None = None) -> bool:
     known : boolean array of shape (n,), optional
         Instances with known labels, which count as the annotations of one more unit.
     """
-    table = table.observed
-    if not getattr(table, "annotators_known", True) or not table.n_annotations:
+    if not getattr(table.observed, "annotators_known", True):
         return True
-    pairs = _pairs(table)
-    if known is not None and known.any():
-        rows = np.intersect1d(np.flatnonzero(known), pairs[:, 0])
-        more = np.full(len(rows), pairs[:, 1].max() + 1)
-        pairs = np.concatenate([pairs, np.column_stack([rows, more])])
-    n_annotated = len(np.unique(pairs[:, 0]))
-    busiest = np.bincount(pairs[:, 1]).argmax()
-    others = np.bincount(pairs[pairs[:, 1] != busiest, 0], minlength=1)
-    return bool((others > 1).sum() >= min(LEAST_SHARED, 0.5 * n_annotated))
+    return Overlap.of(table, known).judges
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How many units share instances; parts of a table, over other instances, add up.
+
+    Attributes
+    ----------
+    n_annotated, n_by_two, n_by_more : int
+        Instances with any unit, with exactly two, and with more.
+    of_unit, of_unit_by_two : integer arrays of shape (n_units + 1,)
+        Instances of each unit, and those that one other shares; known labels are the last unit.
+    """
+
+    n_annotated: int
+    n_by_two: int
+    n_by_more: int
+    of_unit: IntArray
+    of_unit_by_two: IntArray
+
+    @classmethod
+    def of(cls, table: Any, known: BoolArray | None = None) -> Overlap:
+        """Count the units of a table's instances; ``known`` as in `can_be_judged`."""
+        table = table.observed
+        n_units = int(unit_of(table).max(initial=-1)) + 1
+        pairs = _pairs(table)
+        if known is not None and known.any():
+            rows = np.intersect1d(np.flatnonzero(known), pairs[:, 0])
+            more = np.full(len(rows), n_units)
+            pairs = np.concatenate([pairs, np.column_stack([rows, more])])
+        n = np.bincount(pairs[:, 0], minlength=table.n_instances)
+        by_two = pairs[n[pairs[:, 0]] == 2, 1]
+        return cls(
+            int((n > 0).sum()),
+            int((n == 2).sum()),
+            int((n > 2).sum()),
+            np.bincount(pairs[:, 1], minlength=n_units + 1),
+            np.bincount(by_two, minlength=n_units + 1),
+        )
+
+    def __add__(self, other: Overlap) -> Overlap:
+        """Return the counts of both."""
+        return Overlap(
+            self.n_annotated + other.n_annotated,
+            self.n_by_two + other.n_by_two,
+            self.n_by_more + other.n_by_more,
+            self.of_unit + other.of_unit,
+            self.of_unit_by_two + other.of_unit_by_two,
+        )
+
+    @property
+    def judges(self) -> bool:
+        """Whether enough instances have two units besides the busiest one; see `can_be_judged`."""
+        busiest = self.of_unit.argmax()
+        n_shared = self.n_by_more + self.n_by_two - self.of_unit_by_two[busiest]
+        return bool(n_shared >= min(LEAST_SHARED, 0.5 * self.n_annotated))
 
 
 def _pairs(table: Any) -> IntArray:

@@ -49,7 +49,7 @@ class Choice:
 
 
 class Vote(NamedTuple):
-    """An annotation, and how far its annotator is trusted."""
+    """An annotation, and how far its annotator is trusted; NaN if nothing shows it."""
 
     annotator: int
     label: int

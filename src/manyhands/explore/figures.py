@@ -45,7 +45,8 @@ class Figures:
     to_review : boolean array of shape (n,)
         Labels whose action is "review" (`manyhands.io.consensus`).
     n_annotations, accuracy, low, high : arrays of shape (R,)
-        Annotations of each annotator, and the expected accuracy with a 95 % interval.
+        Annotations of each annotator, and the expected accuracy with a 95 % interval; NaN where
+        nothing shows how good the annotators are.
     n_checked, n_right : integer arrays of shape (R,)
         Annotations of labels that a person gave or confirmed, and how many of them were the same.
     pairs : integer array of shape (C, C)
@@ -223,7 +224,8 @@ class Model:
         inferred = Inferred(self.name, kind, posterior.argmax(axis=1), posterior)
         own = aggregator if self._saved is None else None
         table = replace(self._table.observed, weights=None)
-        return Inputs(self._table, table, inferred, own, ended=self._ended)
+        given = aggregator.is_known_
+        return Inputs(self._table, table, inferred, own, ended=self._ended, given=given)
 
 
 def compute(
@@ -252,6 +254,9 @@ def compute(
     suggestion[order] = [code_of[value] for value in queue.suggestions.tolist()]
     observed = table.observed
     reliability = annotator_reliability(observed, posterior, level=LEVEL)
+    accuracy, low, high = reliability[1:]
+    if not inputs.judged:
+        accuracy, low, high = (np.full(table.n_annotators, np.nan) for _ in range(3))
     truth = known[observed.instance]
     checked, right = truth >= 0, truth == observed.label
     cells = posterior.argmax(axis=1)[observed.instance] * table.n_classes + observed.label
@@ -262,9 +267,9 @@ def compute(
         suggestion,
         _to_review(table, posterior, known),
         reliability.n_annotations,
-        reliability.accuracy,
-        reliability.lower,
-        reliability.upper,
+        accuracy,
+        low,
+        high,
         _count(observed, checked),
         _count(observed, right),
         np.bincount(cells, minlength=table.n_classes**2).reshape(table.n_classes, -1),

@@ -30,6 +30,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import resolve
 from manyhands.annotations.groups import ALONE, in_families, undeclared_models
 from manyhands.annotations.sharded import Sharded, is_sharded
+from manyhands.annotations.units import can_be_judged, in_one_family
 from manyhands.exceptions import (
     AnnotationError,
     NotIdentifiableWarning,
@@ -470,6 +471,21 @@ def suspected(table: Any) -> BoolArray:
         set(table.annotators[declared].tolist()),
     )
     return found if wider is None else np.isin(table.annotators, wider.members) & ~declared
+
+
+def annotators_are_judged(table: Any, known: BoolArray | None = None) -> bool:
+    """Whether anything shows how good the annotators are, if those who may share mistakes are one.
+
+    Where it is False, no accuracy, interval or flag that rests on inferred labels is told.
+
+    Parameters
+    ----------
+    table : AnnotationTable
+    known : boolean array of shape (n_instances,), optional
+        Instances whose label was given to the fit.
+    """
+    alike = suspected(table)
+    return can_be_judged(in_one_family(table, alike) if alike.any() else table, known)
 
 
 def _of_models(names: list[Any]) -> str:

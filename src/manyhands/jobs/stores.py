@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from functools import reduce
 from itertools import pairwise
+from operator import add
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from manyhands.annotations.groups import undeclared_models
+from manyhands.annotations.units import Overlap, in_one_family
 from manyhands.decision import decide
 from manyhands.decision.labels import generator
 from manyhands.exceptions import AnnotationError, warn_caller
@@ -193,14 +196,14 @@ def _annotator_profiles(labels: _StoreLabels, gold: IntArray | None) -> dict[str
     A store keeps neither the order of annotations nor their times, so that no flag rests on these.
     ``gold`` holds true classes, -1 where unknown.
     """
-    store, posterior = labels.store, labels.aggregator.posterior_
+    store, posterior, judged = labels.store, labels.aggregator.posterior_, _are_judged(labels)
     n_annotators, n_classes = store.n_annotators, store.n_classes
     if n_annotators * n_classes**2 > LARGEST_SCREENED:
         warn_caller(
             f"{n_annotators:,} annotators and {n_classes:,} classes are too many to screen: "
             "annotators.csv has their expected accuracy alone"
         )
-        return _annotator_accuracy(labels.aggregator)
+        return _annotator_accuracy(labels.aggregator, judged)
     found, pooled = None, np.zeros((n_classes, n_classes))
     mistakes = np.zeros((n_annotators, n_classes, n_classes), dtype=np.int64)
     passes, measured = np.zeros((2, n_annotators), dtype=np.int64), np.zeros((2, n_annotators))
@@ -222,18 +225,33 @@ def _annotator_profiles(labels: _StoreLabels, gold: IntArray | None) -> dict[str
     pooled = found.counts.sum(axis=0) + np.finfo(float).tiny
     pooled /= pooled.sum(axis=1, keepdims=True)
     by_gold = None if gold is None else RightByGold.of(*measured.astype(np.int64))
-    screening = found.screening(store.annotators, found.marks(pooled, store.classes, by_gold))
-    profiles = store_profiles(store, found.reliability, screening, mistakes, passes, by_gold)
+    marks = found.marks(pooled, store.classes, by_gold)
+    screening = found.screening(store.annotators, marks, judged=judged)
+    sums = (found.reliability, screening, mistakes, passes, by_gold)
+    profiles = store_profiles(store, *sums, judged=judged)
     return annotator_columns(profiles)
 
 
-def _annotator_accuracy(aggregator: BaseAggregator) -> dict[str, list[Any]]:
+def _are_judged(labels: _StoreLabels) -> bool:
+    """Whether anything shows how good the annotators are, as `annotators_are_judged` says it."""
+    alike = undeclared_models(None, labels.store.annotators)
+    parts = []
+    for number, own in enumerate(labels.places()):
+        table = labels.store.table(number)
+        known = None if labels.clamped is None else labels.clamped[own] >= 0
+        parts.append(Overlap.of(in_one_family(table, alike) if alike.any() else table, known))
+    return reduce(add, parts).judges
+
+
+def _annotator_accuracy(aggregator: BaseAggregator, judged: bool) -> dict[str, list[Any]]:
     given = aggregator.table_.annotations_per_annotator().tolist()
     rows = zip(aggregator.annotators_.tolist(), given, aggregator.annotator_accuracy_, strict=True)
     unknown = dict.fromkeys(("lower", "upper", "abstentions", "skips", "gold", "mistake", "times"))
     screen: dict[str, Any] = {"flags": [], "evidence": [], "advice": None}
     profiles = [
-        {"id": each, "n_annotations": n, "accuracy": float(accuracy), "screen": screen} | unknown
+        {"id": each, "n_annotations": n, "accuracy": float(accuracy) if judged else None}
+        | {"screen": screen}
+        | unknown
         for each, n, accuracy in rows
     ]
     return annotator_columns(profiles)

@@ -20,6 +20,7 @@ from manyhands.annotations.frames import Backend
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.inference.inputs import gold_codes
+from manyhands.inference.shared_mistakes import annotators_are_judged
 from manyhands.metrics import AnnotatorReliability
 from manyhands.metrics.annotators import RightSums, reliability_of
 from manyhands.metrics.intervals import share_interval
@@ -60,7 +61,8 @@ class AnnotatorScreen:
     annotator : id
     n_annotations : int
     accuracy, low, high : float or None
-        Expected accuracy with a 95 % interval; None without annotations.
+        Expected accuracy with a 95 % interval; None without annotations, and where nothing shows
+        how good the annotators are.
     flags : tuple of str
         Of `ADVICE`, the most serious first.
     evidence : tuple of str
@@ -103,6 +105,16 @@ ADVICE = {
 
 NOTHING = "nothing to do"
 TOO_FEW = "too few annotations to judge; do not rank"
+UNJUDGED = (
+    "nothing shows how good the annotators are; known labels of 100 random items would tell "
+    "('manyhands review --random 100')"
+)
+
+OF_LABELS = frozenset(
+    {"significantly below chance", "no better than guessing", "drift", "below the median"}
+)
+"""Flags that compare annotations with the inferred labels: they say nothing where these may be as
+wrong as the annotations."""
 
 
 class Screening(tuple[AnnotatorScreen, ...]):
@@ -130,6 +142,9 @@ def screen_annotators(
     dismiss: of the annotators whose interval ends below the crowd's median, about half are among
     the worst tenth.
 
+    Where nothing shows how good annotators are (there are only two, say, or only models that may
+    share mistakes), there is neither an accuracy nor a flag that rests on the inferred labels.
+
     Parameters
     ----------
     table : AnnotationTable or matrix
@@ -155,12 +170,33 @@ def screen_annotators(
     AnnotationError
         If the model, ``times``, ``seconds`` or ``gold`` does not fit the table.
     """
+    return screened(table, model, times=times, seconds=seconds, gold=gold)
+
+
+def screened(
+    table: Any,
+    model: Any = None,
+    *,
+    times: Any = None,
+    seconds: Any = None,
+    gold: Any = None,
+    judged: bool | None = None,
+) -> Screening:
+    """Screen the annotators as `screen_annotators` does.
+
+    ``judged`` says whether anything shows how good they are, if the model cannot tell which labels
+    were given to it.
+    """
     table = as_table(table, argument="table")
     when, spent = (_times(each, table, name) for each, name in ((times, "times"),
                                                                 (seconds, "seconds")))  # fmt: skip
     measured = None if gold is None else right_by_gold(table, gold_codes(gold, table))
     model = DawidSkene().fit(table) if model is None else model
     found, _ = beliefs_of(model, table)
+    if judged is None:
+        known = getattr(model, "is_known_", None)
+        aligned = known is not None and len(known) == table.n_instances
+        judged = annotators_are_judged(table, known if aligned else None)
     answers = Answers.of(table, found.posterior)
     paces = None if spent is None else paces_of(table, spent)
     marks = answers.marks(found.pooled, table.classes, measured)
@@ -171,7 +207,7 @@ def screen_annotators(
         if paces is not None and spent is not None and paces.too_fast[r]:
             text = f"takes {paces.median[r]:.1f} s, the crowd {np.nanmedian(spent):.1f} s"
             marks[r]["too fast"] = text
-    return answers.screening(table.annotators, marks)
+    return answers.screening(table.annotators, marks, judged=judged)
 
 
 @dataclass(frozen=True)
@@ -240,9 +276,15 @@ class Answers:
             found.append(marks)
         return found
 
-    def screening(self, annotators: AnyArray, marks: list[dict[str, str]]) -> Screening:
-        """Screen the annotators with these ids by their flags."""
-        rows = [_screened(annotators, self.reliability, r, own) for r, own in enumerate(marks)]
+    def screening(
+        self, annotators: AnyArray, marks: list[dict[str, str]], *, judged: bool
+    ) -> Screening:
+        """Screen the annotators with these ids by their flags.
+
+        ``judged`` says whether anything shows how good the annotators are.
+        """
+        found = self.reliability
+        rows = [_screened(annotators, found, r, own, judged) for r, own in enumerate(marks)]
         return Screening(
             sorted(rows, key=lambda row: (not row.flags, 2.0 if row.high is None else row.high))
         )
@@ -285,7 +327,7 @@ class Answers:
 class RightByGold(NamedTuple):
     """How often each annotator was right where the class is known; arrays of shape (R,).
 
-    ``low`` and ``high`` are Jeffreys' interval of level `LEVEL`.
+    ``low`` and ``high`` are the interval of level `LEVEL` (`share_interval`).
     """
 
     n: IntArray
@@ -368,13 +410,17 @@ def _by_gold(found: RightByGold, r: int) -> dict[str, str]:
 
 
 def _screened(
-    annotators: AnyArray, found: AnnotatorReliability, r: int, marks: dict[str, str]
+    annotators: AnyArray,
+    found: AnnotatorReliability,
+    r: int,
+    marks: dict[str, str],
+    judged: bool,
 ) -> AnnotatorScreen:
     n = int(found.n_annotations[r])
-    flags = tuple(name for name in ADVICE if name in marks)
-    calm = TOO_FEW if n < LEAST_ANNOTATIONS else NOTHING
+    flags = tuple(name for name in ADVICE if name in marks and (judged or name not in OF_LABELS))
+    calm = TOO_FEW if n < LEAST_ANNOTATIONS else NOTHING if judged else UNJUDGED
     accuracy = low = high = None
-    if n:
+    if n and judged:
         accuracy, low, high = (float(x[r]) for x in (found.accuracy, found.lower, found.upper))
     advice = ADVICE[flags[0]] if flags else calm
     evidence = tuple(marks[name] for name in flags)

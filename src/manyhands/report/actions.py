@@ -68,17 +68,20 @@ def _talk(summary: Mapping[str, Any]) -> Iterator[Step]:
     of_all = _wrong_annotations(found["rows"])
     need = "One annotator needs" if n == 1 else f"{n:,} annotators need"
     title = f"{need} a closer look"
-    text = (
+    blame = (
         f"{'It accounts' if n == 1 else 'Together they account'} for about {wrong:,.0f} of the "
-        f"about {of_all:,.0f} wrong annotations. Look at examples before you draw conclusions."
+        f"about {of_all:,.0f} wrong annotations."
+        if found["judged"]
+        else "How many of their annotations are wrong is not known."
     )
+    text = f"{blame} Look at examples before you draw conclusions."
     if is_open:
         whom = "this annotator" if n == 1 else f"{n:,} annotators"
         title, text = f"Find out who shares mistakes before you judge {whom}", OUTVOTED
     excess = sum(
         row["n_annotations"] * max(found["median_accuracy"] - row["accuracy"], 0.0)
         for row in rows
-        if row["accuracy"] is not None
+        if row["n_annotations"] and row["accuracy"] is not None
     )
     rows = rows[: LIMITS["actions"]]
     yield _step(
@@ -295,7 +298,7 @@ def _right(s: Mapping[str, Any]) -> Answer:
         return None, "there are no annotations"
     measured = found.get("median_gold")
     share = found["median_accuracy"] if measured is None else measured
-    if measured is None and not (s.get("levels") or {}).get("comparable", True):
+    if share is None:
         return "annotators", "nobody knows: nothing shows how many of the labels are right"
     how = "expected by the model, not measured" if measured is None else "measured on gold"
     return "annotators", f"the median annotator in {percent(share)} of cases, {how}"
@@ -372,6 +375,8 @@ def _trend(s: Mapping[str, Any]) -> Answer:
     last = later[-1]
     measured = first["gold"] is not None and last["gold"] is not None
     key, how = ("gold", "right by gold") if measured else ("expected", "expected right")
+    if first[key] is None or last[key] is None:
+        return "time-windows", "nobody knows: nothing shows how many of the labels are right"
     return (
         "time-windows",
         f"{percent(first[key])} {how} in the first window, {percent(last[key])} in the last",

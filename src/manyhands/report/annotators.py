@@ -9,7 +9,14 @@ import numpy as np
 from manyhands.exceptions import AnnotationError
 from manyhands.metrics import AnnotatorReliability, annotator_reliability
 from manyhands.planning import AnnotatorScreen, Screening
-from manyhands.planning.screening import ADVICE, LEVEL, NOTHING, TOO_FEW, RightByGold
+from manyhands.planning.screening import (
+    ADVICE,
+    LEVEL,
+    NOTHING,
+    TOO_FEW,
+    UNJUDGED,
+    RightByGold,
+)
 from manyhands.report.agreement import agreement_with_others
 from manyhands.report.confusions import (
     count_mistakes,
@@ -43,8 +50,10 @@ def annotators_section(
     order = np.array([place[row["id"]] for row in profiles], dtype=np.int64)
     shown = order[: LIMITS["annotators"]]
     counts = count_mistakes(table, inferred.codes, shown)
-    note, matrices = matrices_section(inputs, inferred, shown, counts)
-    scores = spammer_scores(inputs, inferred, shown)
+    note, matrices, scores = None, [], None
+    if inputs.judged:
+        note, matrices = matrices_section(inputs, inferred, shown, counts)
+        scores = spammer_scores(inputs, inferred, shown)
     rows, rest = profiles[: len(shown)], profiles[len(shown) :]
     doubtful = most_doubtful(inputs, shown)
     for k, row in enumerate(rows):
@@ -52,6 +61,7 @@ def annotators_section(
         row["instances"] = doubtful[k]
         row["spammer_score"] = None if scores is None else scores[k]
     active = [row for row in profiles if row["n_annotations"]]
+    accuracy = [row["accuracy"] for row in active if row["accuracy"] is not None]
     measured = [row["gold"]["accuracy"] for row in profiles if row["gold"] is not None]
     names = [] if screening is None else [*ADVICE]
     flagged = {name: [row["id"] for row in profiles if name in row["flags"]] for name in names}
@@ -65,14 +75,15 @@ def annotators_section(
         "level": LEVEL,
         "chance": 1.0 / table.n_classes,
         "source": inferred.name,
-        "median_accuracy": float(np.median([row["accuracy"] for row in active])),
+        "judged": inputs.judged,
+        "median_accuracy": float(np.median(accuracy)) if accuracy else None,
         "median_gold": float(np.median(measured)) if measured else None,
         "n_with_gold": len(measured),
         "n_at_or_below_chance": _count_at_or_below(1.0 / table.n_classes, profiles),
         "n_judged_by_gold": sum(map(_has_gold, profiles)),
         "flag_counts": {name: len(ids) for name, ids in flagged.items()},
         "flagged": {name: ids[: LIMITS["named"]] for name, ids in flagged.items()},
-        "histogram": _accuracy_histogram(np.array([row["accuracy"] for row in active])),
+        "histogram": _accuracy_histogram(np.array(accuracy)) if accuracy else None,
         "rows": rows,
         "rest": _rest(rest),
         "matrices": note,
@@ -82,7 +93,8 @@ def annotators_section(
 def annotator_profiles(inputs: Inputs, screening: Screening | None) -> list[Profile]:
     """Profile of every annotator, those to look at first first.
 
-    The flags are those of `manyhands.planning.screen_annotators`.
+    The flags are those of `manyhands.planning.screen_annotators`. Where nothing shows how good the
+    annotators are (`annotators_are_judged`), whatever rests on the inferred labels is None.
     """
     if inputs.inferred is None:
         return []
@@ -92,8 +104,8 @@ def annotator_profiles(inputs: Inputs, screening: Screening | None) -> list[Prof
     everybody = np.arange(table.n_annotators)
     counts = count_mistakes(table, inputs.inferred.codes, everybody)
     for row, own in zip(profiles, counts, strict=True):
-        row["mistake"] = top_mistake(table, own)
-    return [profiles[r] for r in order_of(profiles, found).tolist()]
+        row["mistake"] = top_mistake(table, own) if inputs.judged else None
+    return [profiles[r] for r in order_of(profiles).tolist()]
 
 
 def store_profiles(
@@ -103,6 +115,8 @@ def store_profiles(
     mistakes: IntArray,
     passes: IntArray,
     by_gold: RightByGold | None,
+    *,
+    judged: bool,
 ) -> list[Profile]:
     """Profiles of a store's annotators for `annotator_columns`, from sums over its shards.
 
@@ -116,6 +130,8 @@ def store_profiles(
     passes : integer array of shape (2, R)
         Abstentions and skips.
     by_gold : RightByGold, optional
+    judged : bool
+        Whether anything shows how good the annotators are.
     """
     gold = None if by_gold is None else rows_by_gold(by_gold)
     screens = {row.annotator: row for row in screening}
@@ -124,22 +140,30 @@ def store_profiles(
         cells = zip(*np.nonzero(mistakes[r]), strict=True)
         row: Profile = {
             "id": annotator,
-            "n_annotations": int(found.n_annotations[r]),
-            "accuracy": float(found.accuracy[r]),
-            "lower": float(found.lower[r]),
-            "upper": float(found.upper[r]),
+            **_accuracy(found, r, judged),
             "gold": None if gold is None else gold[r],
             "abstentions": int(passes[0][r]),
             "skips": int(passes[1][r]),
             "mistake": top_mistake(
                 store, {(int(a), int(b)): int(mistakes[r, a, b]) for a, b in cells}
-            ),
+            )
+            if judged
+            else None,
             "times": None,
         }
         row["screen"] = _screen(row, screens.get(annotator))
         row["flags"] = row["screen"]["flags"]
         rows.append(row)
-    return [rows[r] for r in order_of(rows, found).tolist()]
+    return [rows[r] for r in order_of(rows).tolist()]
+
+
+def _accuracy(found: AnnotatorReliability, r: int, judged: bool) -> Profile:
+    """Annotations of an annotator, and the expected accuracy with its interval, or None."""
+    own = (found.accuracy[r], found.lower[r], found.upper[r])
+    told = [float(value) if judged else None for value in own]
+    return {"n_annotations": int(found.n_annotations[r])} | dict(
+        zip(("accuracy", "lower", "upper"), told, strict=True)
+    )
 
 
 def annotator_columns(profiles: list[Profile], *, joined: bool = True) -> dict[str, list[Any]]:
@@ -158,7 +182,8 @@ def annotator_columns(profiles: list[Profile], *, joined: bool = True) -> dict[s
         ``annotator``, ``n_annotations``, ``n_abstentions``, ``n_skips``; ``accuracy``, the expected
         one, with its 95 % interval ``low_95`` to ``high_95``; ``n_gold`` and ``accuracy_on_gold``,
         measured; ``flags`` with their ``evidence`` and an ``advice``; the most frequent
-        ``mistake``; and ``median_seconds``. What is not known is None.
+        ``mistake``; and ``median_seconds``. What is not known is None; so are the accuracy, its
+        interval and the mistake where nothing shows how good the annotators are.
     """
     return {
         "annotator": [row["id"] for row in profiles],
@@ -192,19 +217,18 @@ SERIOUS = frozenset(ADVICE) - {"drift", "below the median"}
 """Flags that come before others."""
 
 
-def order_of(profiles: list[Profile], found: AnnotatorReliability) -> IntArray:
+def order_of(profiles: list[Profile]) -> IntArray:
     """Order annotators: serious flags, other flags, no flags, too few annotations to judge.
 
     Within each of these, the one comes first whose accuracy is the lowest at best, by gold if there
     is enough of it.
     """
     severity = [_severity(row) for row in profiles]
-    at_best = [
-        row["gold"]["upper"] if _has_gold(row) else float(found.upper[r])
-        for r, row in enumerate(profiles)
-    ]
+    n = np.array([row["n_annotations"] for row in profiles], dtype=np.int64)
+    at_best = [row["gold"]["upper"] if _has_gold(row) else row["upper"] for row in profiles]
+    unknown_last = np.array([1.0 if each is None else each for each in at_best], dtype=np.float64)
     order: IntArray = np.lexsort(
-        (-found.n_annotations, np.round(at_best, 9), np.array(severity, dtype=np.int64))
+        (-n, np.round(unknown_last, 9), np.array(severity, dtype=np.int64))
     )
     return order
 
@@ -225,7 +249,7 @@ def _count_at_or_below(chance: float, profiles: list[dict[str, Any]]) -> int:
     An annotator's own votes raise the expected accuracy, in vote shares above all.
     """
     best = [row["gold"] if _has_gold(row) else row for row in profiles if row["n_annotations"]]
-    return sum(row["accuracy"] <= chance for row in best)
+    return sum(row["accuracy"] is not None and row["accuracy"] <= chance for row in best)
 
 
 def _accuracy_histogram(accuracy: FloatArray) -> list[dict[str, float]]:
@@ -251,10 +275,7 @@ def _profiles(
     rows = [
         {
             "id": table.annotators[r].item(),
-            "n_annotations": int(found.n_annotations[r]),
-            "accuracy": float(found.accuracy[r]),
-            "lower": float(found.lower[r]),
-            "upper": float(found.upper[r]),
+            **_accuracy(found, r, inputs.judged),
             "gold": None if gold is None else gold[r],
             "others": others[r],
             "abstentions": int(passes[0][r]),
@@ -279,7 +300,8 @@ def _share(n: int, others: int) -> float | None:
 def _screen(row: Profile, found: AnnotatorScreen | None) -> dict[str, Any]:
     """Flags with their evidence and an advice."""
     if found is None:
-        advice = NOTHING if row["n_annotations"] >= FEW else TOO_FEW
+        told = NOTHING if row["accuracy"] is not None else UNJUDGED
+        advice = told if row["n_annotations"] >= FEW else TOO_FEW
         return {"flags": [], "evidence": [], "advice": advice}
     return {
         "flags": list(found.flags),
@@ -294,6 +316,7 @@ def _rest(rest: list[Profile]) -> dict[str, Any] | None:
         return None
     n = [row["n_annotations"] for row in rest]
     active = [row["accuracy"] for row in rest if row["n_annotations"]]
+    active = [each for each in active if each is not None]
     return {
         "n": len(rest),
         "n_annotations": sum(n),

@@ -27,6 +27,7 @@ from manyhands.inference.inputs import (
     rows_of_fitted,
 )
 from manyhands.inference.many_classes import as_dense, sparse_shares
+from manyhands.inference.shared_mistakes import annotators_are_judged
 from manyhands.inference.votes import make_votes, vote_shares
 from manyhands.report.expectations import Expectations, find_expectations
 from manyhands.typing import MISSING, BoolArray, FloatArray, IntArray
@@ -52,6 +53,7 @@ class Inputs:
 
     ``table`` holds the observed annotations without weights; ``whole`` is the table as given.
     ``seconds`` and ``ended`` are those of the observed annotations; None if nothing is known.
+    ``given`` marks instances whose label was given, where no model here says it.
     """
 
     whole: AnnotationTable
@@ -64,6 +66,19 @@ class Inputs:
     expectations: Expectations | None = None
     seconds: FloatArray | None = None
     ended: FloatArray | None = None
+    given: BoolArray | None = None
+
+    @cached_property
+    def known(self) -> BoolArray | None:
+        """Mask of the instances whose label was given to the fit; None if nothing says it."""
+        model = self.classifier if self.aggregator is None else self.aggregator
+        known = getattr(model, "is_known_", self.given)
+        return None if known is None or len(known) != self.table.n_instances else known
+
+    @cached_property
+    def judged(self) -> bool:
+        """Whether anything shows how good the annotators are; see `annotators_are_judged`."""
+        return annotators_are_judged(self.table, self.known)
 
     @cached_property
     def annotated(self) -> BoolArray:

@@ -97,12 +97,6 @@ def _facts(
     }
 
 
-def annotators_are_judged(table: AnnotationTable, known: BoolArray | None = None) -> bool:
-    """Whether agreement tells how good annotators are, if those who may share mistakes are one."""
-    alike = suspected(table)
-    return can_be_judged(in_one_family(table, alike) if alike.any() else table, known)
-
-
 def _known(table: AnnotationTable, model: Any) -> BoolArray | None:
     """Mask of the instances whose label was given to the fit; None if it is not of this table."""
     known = getattr(model, "is_known_", None)

@@ -22,11 +22,10 @@ from manyhands.planning import (
     Suggestion,
     forecast,
     review_queue,
-    screen_annotators,
 )
 from manyhands.planning.planner import unless
+from manyhands.planning.screening import screened
 from manyhands.report.inputs import Inputs
-from manyhands.report.levels import annotators_are_judged
 from manyhands.report.limits import LIMITS, MIN_GAIN
 from manyhands.report.words import count
 from manyhands.typing import FloatArray, IntArray
@@ -107,7 +106,7 @@ def screening_of(inputs: Inputs, basis: Basis) -> Screening:
     if inputs.gold is not None:
         gold = np.array([*table.classes.tolist(), None], dtype=object)[inputs.gold]
     seen = {"times": inputs.ended, "seconds": inputs.seconds, "gold": gold}
-    return screen_annotators(table, model, **seen)
+    return screened(table, model, judged=inputs.judged, **seen)
 
 
 def review_section(inputs: Inputs, basis: Basis | None) -> dict[str, Any] | None:
@@ -184,7 +183,7 @@ def plan_section(
         planner.fit(table, gold=known or None, model=basis.model)
         advice, newcomer, pairs = advised(planner)
         batch = planner.suggest(next_size(table), pairs)
-    judged = annotators_are_judged(table, np.isin(table.instances, list(known)))
+    judged = inputs.judged
     ahead = ahead and newcomer is None and judged
     return {
         **priced(advice, basis.name, newcomer=newcomer is not None, judged=judged),
@@ -278,9 +277,8 @@ def enough(plan: Mapping[str, Any] | None) -> str:
 
 def known_of(inputs: Inputs) -> dict[Any, Any]:
     """Labels that were given to the fit, by instance."""
-    model = inputs.classifier if inputs.aggregator is None else inputs.aggregator
-    known = getattr(model, "is_known_", None)
-    if inputs.inferred is None or known is None or len(known) != inputs.table.n_instances:
+    known = inputs.known
+    if inputs.inferred is None or known is None:
         return {}
     codes = inputs.inferred.codes[known]
     values = inputs.table.classes[codes].tolist()

@@ -42,10 +42,12 @@ def _plain(values: Any) -> list[Any]:
 
 
 def _right(inputs: Inputs) -> FloatArray:
-    """Probability that each annotation is right, by the inferred labels."""
+    """Probability that each annotation is right, by the inferred labels; NaN if nothing judges."""
     if inputs.inferred is None:
         raise ValueError("labels are needed")
     table = inputs.table
+    if not inputs.judged:
+        return np.full(table.n_annotations, np.nan)
     right: FloatArray = inputs.inferred.posterior[table.instance, table.label]
     return right
 
@@ -94,7 +96,7 @@ def _windows(inputs: Inputs, order: IntArray) -> dict[str, Any] | None:
     return {
         "n": len(known),
         "rows": [_window(inputs, rows, right) for rows in parts],
-        "annotators": _annotators_over_time(inputs, parts, right, order),
+        "annotators": _annotators_over_time(inputs, parts, right, order) if inputs.judged else [],
     }
 
 

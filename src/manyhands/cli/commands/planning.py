@@ -180,8 +180,9 @@ def next_(
     from dataclasses import asdict
 
     from manyhands import AnnotationPlanner
+    from manyhands.inference.shared_mistakes import annotators_are_judged
     from manyhands.metrics import accuracy_on_new_items
-    from manyhands.report.levels import annotators_are_judged, told_of_new_items
+    from manyhands.report.levels import told_of_new_items
     from manyhands.report.planning import enough, next_size, priced
 
     refuse_overwriting([out], [*tables, cost, pairs, *(known or ()), gold, audit, *inputs.files])
@@ -427,10 +428,10 @@ def annotators(
     """
     from manyhands import DawidSkene
     from manyhands.annotations.groups import in_families
+    from manyhands.inference.shared_mistakes import annotators_are_judged
     from manyhands.io.workbooks import is_workbook
     from manyhands.jobs import profile_annotators
     from manyhands.planning.screening import LEVEL
-    from manyhands.report.levels import annotators_are_judged
 
     refuse_overwriting([out], [*tables, *(known or ()), gold])
     check_out(out)
@@ -448,23 +449,23 @@ def annotators(
         _sheet(model, table, teach, json)
         return
     truth = read_known(gold, table, options, "--gold")
+    judged = annotators_are_judged(table, model.is_known_)
     lists = profile_annotators(table, model, export, gold=truth, joined=False)
-    if not annotators_are_judged(table, model.is_known_):
-        lists |= {end: [None] * len(lists["annotator"]) for end in ("low_95", "high_95")}
     columns = lists | {name: ["; ".join(each) for each in lists[name]] for name in LISTS}
     write_columns(out, columns, keep_formulas)
     if json:
         print_json({"level": LEVEL, "annotators": records_of(lists)})
         return
-    names = ("annotator", "n_annotations", "accuracy", "low_95", "high_95", "flags")
+    own = ("accuracy", "low_95", "high_95") if judged else ()
+    measured = () if truth is None else ("n_gold", "accuracy_on_gold")
+    names = ("annotator", "n_annotations", *own, *measured, "flags")
     print_columns("Annotators", {name: columns[name] for name in names})
     say(
         "accuracy: the share of right annotations that the model expects, from low_95 to high_95 "
         "with a probability of 95 %"
-        if annotators_are_judged(table, model.is_known_)
-        else "accuracy: how far the annotator agrees with the inferred labels. Nothing shows how "
-        "many of these are right, so no interval is told; known labels of 100 random items would "
-        "tell (manyhands review --random 100)"
+        if judged
+        else "How often each annotator is right is not known: the annotations do not show how good "
+        "anybody is. Known labels of 100 random items would tell (manyhands review --random 100)"
     )
     say("a flag is a reason to look, not to dismiss; --out and --json have the evidence")
     if in_families(table.groups, table.n_annotators).any():
@@ -521,9 +522,9 @@ def budget(
     """
     from sklearn.base import clone
 
+    from manyhands.inference.shared_mistakes import annotators_are_judged
     from manyhands.planning import AnnotationPlanner, forecast, replay
     from manyhands.planning.replay import LESS, MORE
-    from manyhands.report.levels import annotators_are_judged
     from manyhands.report.planning import advised, enough, priced
 
     refuse_overwriting([out], [*tables, *(known or ()), gold, audit])
