@@ -1,49 +1,33 @@
 """Seconds per training epoch and peak memory: manyhands, crowd-kit, and a hand-written loop.
 
-Every measurement runs in its own process with one torch thread. Systems are interleaved and
-repeated; the tables show medians. Run it with
-
-    python -m benchmarks.epoch_time --out table.md --json figures.json
-
-crowd-kit is optional (``pip install --group bench``); without it its rows say so.
+A cell is a training of a system in a process of its own with one torch thread. Systems take turns,
+and ``--seeds 3`` makes three turns; the tables show medians. crowd-kit is optional (``pip install
+--group bench``); without it its rows say so. All takes 20 minutes.
 """
 
 from __future__ import annotations
 
-import argparse
-import datetime
-import json
 import math
 import os
-import platform
-import random
-import resource
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
-from importlib import metadata
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
-# The parent imports neither numpy nor torch: a child's peak RSS starts from its parent's.
+import numpy as np
+
+from evidence.study import Record, Study, packages, peak_mb, processor, table, where
 
 LEARNING_RATE = 1e-3
 GAP_WEIGHT = 1e-5
 AUXILIARY_HIDDEN = 128
 EMBEDDING_DIM = 20
-WORKER_SECONDS = 1200
-MISSING_PEER = "not installed: pip install --group bench"
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """Random data of a given size, and the number of epochs to train on it."""
 
-    name: str
     n_instances: int
     n_features: int
     n_annotators: int
@@ -52,10 +36,15 @@ class Problem:
     """Fewest and most annotations per instance."""
     warm_up: int
     epochs: int
+    batch_sizes: tuple[int, ...]
+    most_runs: int
 
 
-LABELME = Problem("labelme-size", 1000, 8192, 59, 8, (1, 4), warm_up=2, epochs=6)
-GROWTH = Problem("growth", 100_000, 64, 20_000, 10, (5, 5), warm_up=1, epochs=1)
+PROBLEMS = {
+    "labelme": Problem(1000, 8192, 59, 8, (1, 4), 2, 6, (64, 512), 5),
+    "growth": Problem(100_000, 64, 20_000, 10, (5, 5), 1, 1, (128, 512), 3),
+}
+"""The size of LabelMe; and many annotators, which is slow and mainly about memory."""
 
 
 class System(NamedTuple):
@@ -124,12 +113,6 @@ SLOW = ("ck_conal_tasks_fused", 128)
 # -- one measurement, in its own process ---------------------------------------------------------
 
 
-def peak_mb() -> float:
-    """Peak resident memory of this process so far, in MB of 10^6 bytes."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak * (1 if sys.platform == "darwin" else 1024) / 1e6
-
-
 class Clock:
     """CPU and wall time of every epoch."""
 
@@ -156,8 +139,6 @@ class Data(NamedTuple):
 
 def make_data(problem: Problem, seed: int = 0) -> Data:
     """Make Gaussian classes and annotators who guess a third of the time; no duplicate pairs."""
-    import numpy as np
-
     rng = np.random.default_rng(seed)
     n, c = problem.n_instances, problem.n_classes
     truth = rng.integers(c, size=n)
@@ -394,251 +375,124 @@ def run_crowdkit(problem: Problem, data: Data, method: str, batch_size: int, opt
     return clock, nll, base, {}
 
 
-def measure(task: dict[str, Any]) -> dict[str, Any]:
-    """Do one measurement in this process and return its figures."""
+RUNNERS = {"ours": run_ours, "bare": run_bare, "crowdkit": run_crowdkit}
+BY_KEY = {system.key: system for system in SYSTEMS}
+
+
+def measure(problem: str, system: str, batch_size: int, run: int) -> Record:
+    """Train once; median seconds of an epoch, and memory before and at the peak."""
     import torch
 
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
-    problem = Problem(**task["problem"])
-    data = make_data(problem)
-    system = next(s for s in SYSTEMS if s.key == task["key"])
-    run = {"ours": run_ours, "bare": run_bare, "crowdkit": run_crowdkit}[system.runner]
-    clock, nll, base, more = run(problem, data, system.method, task["batch_size"], system.options)
+    size, own = PROBLEMS[problem], BY_KEY[system]
+    data = make_data(size)
+    clock, nll, base, more = RUNNERS[own.runner](size, data, own.method, batch_size, own.options)
     if not math.isfinite(nll):
-        raise ArithmeticError(f"{system.key}: the loss is {nll}")
+        raise ArithmeticError(f"{system}: the loss is {nll}")
     return {
-        "cpu": statistics.median(clock.cpu[problem.warm_up :]),
-        "wall": statistics.median(clock.wall[problem.warm_up :]),
+        "cpu": statistics.median(clock.cpu[size.warm_up :]),
+        "wall": statistics.median(clock.wall[size.warm_up :]),
         "peak_mb": peak_mb(),
         "before_training_mb": base,
         "nll": nll,
         "n_annotations": len(data.label),
+        "processor": processor(),
+        "cpus": os.cpu_count(),
+        "packages": packages("torch", "crowd-kit", "numpy", "scikit-learn"),
         **more,
     }
 
 
-# -- many measurements ---------------------------------------------------------------------------
+def cells(runs: range) -> Iterator[Record]:
+    """Yield all systems in turn, as often as there are runs."""
+    for run in runs:
+        for problem, size in PROBLEMS.items():
+            keys = GROWTH_KEYS if problem == "growth" else tuple(BY_KEY)
+            for batch_size in size.batch_sizes if run < size.most_runs else ():
+                for key in keys:
+                    if problem != "growth" or (key, batch_size) != SLOW:
+                        cell = {"problem": problem, "system": key, "batch_size": batch_size}
+                        yield cell | {"run": run}
 
 
-def spawn(task: dict[str, Any]) -> dict[str, Any]:
-    """Measure in a fresh process."""
-    one = dict.fromkeys(
-        ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
-    )
-    done = subprocess.run(
-        [sys.executable, __file__, "--worker", json.dumps(task)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **one, "CUDA_VISIBLE_DEVICES": ""},
-        timeout=WORKER_SECONDS,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(f"{task['key']} failed:\n{done.stderr[-3000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
+# -- tables ---------------------------------------------------------------------------------------
+
+FIGURES = ("cpu", "wall", "peak_mb", "before_training_mb")
+HEADS = (
+    *("method", "system", "CPU s/epoch (min–max)", "wall s/epoch", "÷ ours", "÷ loop by hand"),
+    *("÷ it with fused Adam", "peak MB", "MB from training"),
+)
 
 
-def summarise(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the median of every figure over the repeats, and the spread of the CPU time."""
-    summary = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
-    cpu = [run["cpu"] for run in runs]
-    return {**summary, "cpu_min": min(cpu), "cpu_max": max(cpu), "repeats": len(runs)}
+def summarise(records: list[Record], problem: str, batch_size: int) -> dict[str, Record]:
+    """Medians of every system over its runs, and the extremes of the CPU time."""
+    found = {}
+    for key in BY_KEY:
+        runs = where(records, problem=problem, batch_size=batch_size, system=key)
+        if runs := [r for r in runs if "failed" not in r]:
+            cpu = [r["cpu"] for r in runs]
+            found[key] = {name: statistics.median(r[name] for r in runs) for name in FIGURES}
+            found[key] |= {"cpu_min": min(cpu), "cpu_max": max(cpu)}
+    return found
 
 
-def collect(
-    problem: Problem, cells: list[tuple[str, int]], repeats: int
-) -> dict[str, dict[str, Any]]:
-    """Measure (system, batch size) cells, interleaved, in a new order for every repeat."""
-    runs: dict[tuple[str, int], list[dict[str, Any]]] = {cell: [] for cell in cells}
-    for repeat in range(repeats):
-        order = random.Random(repeat).sample(cells, len(cells))
-        for i, (key, size) in enumerate(order, 1):
-            task = {"problem": asdict(problem), "key": key, "batch_size": size}
-            figures = spawn(task)
-            runs[key, size].append(figures)
-            print(
-                f"{problem.name} {repeat + 1}/{repeats} {i}/{len(order)} {key} batch {size}: "
-                f"{figures['cpu']:.3f} s CPU, {figures['peak_mb']:.0f} MB",
-                file=sys.stderr,
-            )
-    return {f"{key}@{size}": summarise(found) for (key, size), found in runs.items()}
-
-
-# -- tables --------------------------------------------------------------------------------------
-
-
-def add_ratios(cells: dict[str, dict[str, Any]]) -> None:
-    """Add CPU time relative to ours and to the loop by hand, of the same method and batch size."""
-    for name, cell in cells.items():
-        key, size = name.split("@")
-        method = next(s.method for s in SYSTEMS if s.key == key)
-        for column, reference in zip(
-            ("over_ours", "over_bare", "over_bare_fused"), REFERENCES[method], strict=True
-        ):
-            other = cells.get(f"{reference}@{size}")
-            cell[column] = cell["cpu"] / other["cpu"] if other else None
-
-
-def markdown(part: dict[str, Any], with_peer: bool) -> list[str]:
-    cells, keys, sizes = part["cells"], part["keys"], part["batch_sizes"]
-    lines = []
-    for size in sizes:
-        lines += [
-            f"\n{size} instances per batch (or {size} votes, if a row is a vote):\n",
-            "| method | system | CPU s/epoch (min–max) | wall s/epoch | ÷ ours | ÷ loop by hand "
-            "| ÷ it with fused Adam | peak MB | MB from training |",
-            "|---|---|---|---|---|---|---|---|---|",
-        ]
-        for system in (s for s in SYSTEMS if s.key in keys):
-            cell = cells.get(f"{system.key}@{size}")
-            if cell is None:
-                why = "not measured" if with_peer else MISSING_PEER
-                lines.append(f"| {system.method} | {system.label} | {why} " + "| " * 6 + "|")
-                continue
-            ratios = " | ".join(
-                "–" if cell[name] is None else f"{cell[name]:.2f}"
-                for name in ("over_ours", "over_bare", "over_bare_fused")
-            )
-            lines.append(
-                f"| {system.method} | {system.label} "
-                f"| {cell['cpu']:.3f} ({cell['cpu_min']:.3f}–{cell['cpu_max']:.3f}) "
-                f"| {cell['wall']:.3f} | {ratios} | {cell['peak_mb']:.0f} "
-                f"| {cell['peak_mb'] - cell['before_training_mb']:.0f} |"
-            )
-    return lines
-
-
-def cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if "model name" in line)
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
-
-
-def version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def describe(problem: Problem, annotations: float) -> str:
-    return (
-        f"{problem.n_instances:,} instances × {problem.n_features:,} features, "
-        f"{problem.n_annotators:,} annotators, {problem.n_classes} classes, "
-        f"{annotations:,.0f} annotations; median of {problem.epochs} epoch(s) after "
-        f"{problem.warm_up} for warm-up."
-    )
-
-
-def dense_check(problem: Problem, cells: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Compare the memory added by training with one byte per cell of instances × annotators."""
-    dense = problem.n_instances * problem.n_annotators / 1e6
-    ours = [cell for key, cell in cells.items() if key.startswith("ours")]
-    added = max(cell["peak_mb"] - cell["before_training_mb"] for cell in ours)
-    peak = max(cell["peak_mb"] for cell in ours)
-    return {
-        "dense_mb": dense,
-        "peak_mb": peak,
-        "added_mb": added,
-        "passed": peak < dense / 2 and added < dense / 4,
-    }
-
-
-def report(result: dict[str, Any]) -> str:
-    """Write the result as Markdown."""
-    facts = result["environment"]
-    versions = ", ".join(f"{k} {v or 'not installed'}" for k, v in facts["versions"].items())
-    lines = [
-        f"{facts['date']}; {facts['cpu']}, {facts['cpus']} CPUs, one torch thread; {versions}. "
-        f"Medians of {facts['repeats']} repeats, interleaved, each in its own process."
-    ]
-    for part in result["parts"]:
-        problem, cells = Problem(**part["problem"]), part["cells"]
-        annotations = next(iter(cells.values()))["n_annotations"]
-        lines += [f"\n### {problem.name}\n", describe(problem, annotations)]
-        lines += markdown(part, facts["versions"]["crowd-kit"] is not None)
-        if check := part.get("dense_check"):
-            verdict = "passed" if check["passed"] else "**FAILED**"
-            lines.append(
-                f"\nCheck that no array has size instances × annotators: {verdict}. At one byte "
-                f"per cell, such an array would take {check['dense_mb']:,.0f} MB. Ours peaks at "
-                f"{check['peak_mb']:,.0f} MB with interpreter, libraries and data, of which "
-                f"training added {check['added_mb']:,.0f} MB (limits: a half, a quarter)."
-            )
-    return "\n".join(lines) + "\n"
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=5, help="processes per cell (default 5)")
-    parser.add_argument("--out", type=Path, help="write the tables here, in Markdown")
-    parser.add_argument("--json", type=Path, help="write all figures here")
-    parser.add_argument(
-        "--quick", action="store_true", help="one repeat, fewer epochs, no crowd-kit in growth"
-    )
-    parser.add_argument("--only", help="comma-separated system keys, for a closer look")
-    parser.add_argument("--worker", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.worker:
-        print(json.dumps(measure(json.loads(args.worker))))
-        return 0
-    repeats, labelme = args.repeats, LABELME
-    if repeats < 1:
-        parser.error("--repeats must be at least 1")
-    if args.quick:
-        repeats, labelme = 1, replace(LABELME, warm_up=1, epochs=2)
-    known = tuple(system.key for system in SYSTEMS)
-    chosen = args.only.split(",") if args.only else known
-    if unknown := set(chosen) - set(known):
-        parser.error(f"--only: unknown {', '.join(sorted(unknown))}; known: {', '.join(known)}")
-    peer = version("crowd-kit")
-    parts: list[dict[str, Any]] = []
-    for problem, every_key, sizes in (
-        (labelme, known, (64, 512)),
-        (GROWTH, GROWTH_KEYS, (128, 512)),
-    ):
-        keys = tuple(key for key in every_key if key in chosen)
-        grows = problem is GROWTH
-        cells = [
-            (key, size)
-            for size in sizes
-            for key in keys
-            if (peer or not key.startswith("ck"))
-            and not (grows and ((key, size) == SLOW or (args.quick and key.startswith("ck"))))
-        ]
-        if not cells:
+def rows(records: list[Record], problem: str, batch_size: int) -> Iterator[list[str]]:
+    """Yield the systems of a table; ratios are those to ours and to the loops, of one method."""
+    found = summarise(records, problem, batch_size)
+    for system in SYSTEMS if problem == "labelme" else [BY_KEY[key] for key in GROWTH_KEYS]:
+        start = [system.method, system.label]
+        if (own := found.get(system.key)) is None:
+            tried = where(records, problem=problem, batch_size=batch_size, system=system.key)
+            yield [*start, tried[-1]["failed"] if tried else "not measured", *[""] * 6]
             continue
-        # The growth case is slow and mainly about memory, so it has at most three repeats.
-        found = collect(problem, cells, min(repeats, 3) if grows else repeats)
-        add_ratios(found)
-        part = {"problem": asdict(problem), "keys": keys, "batch_sizes": sizes, "cells": found}
-        if grows and any(key.startswith("ours") for key in keys):
-            part["dense_check"] = dense_check(problem, found)
-        parts.append(part)
-    names = ("manyhands", "torch", "crowd-kit", "numpy", "scikit-learn")
-    result = {
-        "environment": {
-            "date": datetime.date.today().isoformat(),
-            "cpu": cpu_model(),
-            "cpus": os.cpu_count(),
-            "repeats": repeats,
-            "quick": args.quick,
-            "versions": {"Python": platform.python_version(), **{n: version(n) for n in names}},
-        },
-        "parts": parts,
+        others = [found.get(key) for key in REFERENCES[system.method]]
+        yield [
+            *start, f"{own['cpu']:.3f} ({own['cpu_min']:.3f}–{own['cpu_max']:.3f})",
+            f"{own['wall']:.3f}",
+            *(f"{own['cpu'] / other['cpu']:.2f}" if other else "–" for other in others),
+            f"{own['peak_mb']:.0f}", f"{own['peak_mb'] - own['before_training_mb']:.0f}",
+        ]  # fmt: skip
+
+
+def dense_check(records: list[Record]) -> dict[str, Any]:
+    """Compare the memory added by training with one byte per cell of instances × annotators."""
+    size = PROBLEMS["growth"]
+    dense = size.n_instances * size.n_annotators / 1e6
+    cells = [summarise(records, "growth", batch_size) for batch_size in size.batch_sizes]
+    ours = [own for cell in cells for key, own in cell.items() if key.startswith("ours")]
+    added = max(own["peak_mb"] - own["before_training_mb"] for own in ours)
+    peak = max(own["peak_mb"] for own in ours)
+    holds = peak < dense / 2 and added < dense / 4
+    return {
+        "verdict": "passed" if holds else "**FAILED**",
+        "dense": dense,
+        "peak": peak,
+        "added": added,
     }
-    text = report(result)
-    print(text)
-    if args.out:
-        args.out.write_text(text, encoding="utf-8")
-    if args.json:
-        args.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    failed = [p for p in parts if not p.get("dense_check", {"passed": True})["passed"]]
-    return 1 if failed else 0
+
+
+def page(records: list[Record]) -> dict[str, Any]:
+    """The tables of both sizes, each with two sizes of batches."""
+    found: dict[str, Any] = {}
+    for problem, size in PROBLEMS.items():
+        if own := where(records, problem=problem):
+            n = next(r["n_annotations"] for r in own if "failed" not in r)
+            found[problem] = {"n": n, **size._asdict()}
+            for k, batch_size in enumerate(size.batch_sizes):
+                found[f"{problem}_{k}"] = table(HEADS, rows(records, problem, batch_size))
+    if records:
+        about = next(r for r in reversed(records) if "packages" in r)
+        versions = ", ".join(f"{name} {version}" for name, version in about["packages"].items())
+        found |= {"processor": about["processor"], "cpus": about["cpus"], "packages": versions}
+        found["runs"] = 1 + max(r["run"] for r in records)
+    if any(r["system"].startswith("ours") for r in where(records, problem="growth")):
+        found |= dense_check(records)
+    return found
+
+
+STUDY = Study(__file__, cells, measure, page, seeds=range(5), alone=1200.0)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    STUDY.main()

@@ -31,6 +31,7 @@ import argparse
 import hashlib
 import json
 import os
+import platform
 import re
 import resource
 import subprocess
@@ -41,6 +42,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
+from importlib import metadata
 from itertools import islice, takewhile
 from multiprocessing import get_context
 from pathlib import Path
@@ -362,6 +364,26 @@ def peak_mb() -> float:
     """Return the peak resident memory of this process so far, in MB of 10^6 bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak * (1 if sys.platform == "darwin" else 1024) / 1e6
+
+
+def processor() -> str:
+    """Return the name of this machine's processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if "model name" in line)
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def packages(*names: str) -> dict[str, str]:
+    """Return the versions of Python and of packages, where they are installed."""
+    found = {"Python": platform.python_version()}
+    for name in names:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
 
 
 # -- Markdown -------------------------------------------------------------------------------------
