@@ -14,6 +14,7 @@ from manyhands import (
 )
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.fitting.latent import LatentClasses
+from manyhands.fitting.recipe import Recipe
 from manyhands.training import Checkpoint
 
 QUICK = {"max_epochs": 6, "batch_size": 16, "random_state": 0, "device": "cpu"}
@@ -176,18 +177,18 @@ def test_with_a_constant_classifier_the_updates_are_those_of_dawid_skene(iterati
     np.testing.assert_allclose(prior, expected.class_prior_, atol=1e-6)
 
 
-def test_a_network_that_sees_nothing_ends_as_dawid_skene():
+def test_a_network_that_sees_nothing_ends_as_dawid_skene(monkeypatch):
     """The same of the estimator: 20 steps of gradient descent on a prior alone are an M-step."""
 
-    class Descending(Counted):
-        def _make_optimizer(self, module):
-            return torch.optim.SGD(module.parameters(), lr=4.0)
+    def descending(recipe, module):
+        return torch.optim.SGD(module.parameters(), lr=4.0)
 
+    monkeypatch.setattr(Recipe, "make_optimizer", descending)
     X, A, y = make_crowd_problem(n=60)
     moved = (y == 2) & (np.arange(60) < 25)
     A[moved] = np.where(A[moved] == 2, 0, A[moved])  # a prior that is not uniform
     n_iterations, epochs = 4, 20
-    model = Descending(
+    model = Counted(
         Constant(3), em_every=epochs, max_epochs=n_iterations * epochs, smoothing=0.0,
         confusion_floor=0.0, proba_floor=0.0, batch_size=60, random_state=0,
     ).fit(X, A)  # fmt: skip

@@ -85,13 +85,13 @@ def test_pilots_neither_train_on_nor_miss_an_instance(
     X, A = problem
     seen = []
 
-    def spy(model, table, rng, pilot, start):
+    def spy(method, recipe, table, rng, pilot, start):
         def watched(n_epochs, rest, held):
             seen.append((rest, held))
             assert n_epochs == 4
             return pilot(n_epochs, rest, held)
 
-        return pilots.chosen_length(model, table, rng, watched, start)
+        return pilots.chosen_length(method, recipe, table, rng, watched, start)
 
     monkeypatch.setattr("manyhands.fitting.run.chosen_length", spy)
     CrowdLayerClassifier(**QUICK, **ONE_FIT).fit(X, A)

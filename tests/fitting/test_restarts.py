@@ -137,9 +137,9 @@ def test_further_fits_draw_what_the_first_drew(state):
     starts = []
     plain = CrowdLayerClassifier._build_module
 
-    def built(self, classifier, shape):
+    def built(self, classifier, shape, **options):
         starts.append(torch.get_rng_state())
-        return plain(self, classifier, shape)
+        return plain(self, classifier, shape, **options)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CrowdLayerClassifier, "_build_module", built)

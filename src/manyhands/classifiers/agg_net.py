@@ -112,7 +112,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
 
     def _stages(self, fit: Fit[FixedConfusionModule, None]) -> list[Stage]:
         module, latent = fit.module, self._latent(fit.table)
-        targets = SoftTargets(self._balance, fit.features.device)
+        targets = SoftTargets(fit.recipe.balance, fit.features.device)
 
         def renew(epoch: int) -> None:
             """Run E- and M-step. Their starting point is in the module, so checkpoints hold it."""
@@ -130,7 +130,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
             module,
             targets,
             renew,
-            lambda: self._make_optimizer(module),
-            reset_every_epoch=self.reset_optimizer,
+            lambda: fit.recipe.make_optimizer(module),
+            reset_every_epoch=fit.recipe.reset_optimizer,
         )
         return [Stage("train", step, fit.batches.epoch, fit.n_epochs)]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import HasMethods, StrOptions
 from torch import Tensor
@@ -16,6 +17,7 @@ from manyhands.exceptions import AnnotationError
 from manyhands.fitting.aggregation import infer_targets, targets_of_network
 from manyhands.fitting.context import Earlier, Fit
 from manyhands.fitting.latent import SoftTargets, balancing_weights, class_shares
+from manyhands.fitting.recipe import Recipe
 from manyhands.fitting.second_stage import SecondStageClassifier
 from manyhands.inference import MajorityVote
 from manyhands.inference.base import BaseAggregator
@@ -108,19 +110,22 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
             return "given labels, then a network"
         return f"{type(self.aggregator or MajorityVote()).__name__}, then a network"
 
-    def _fit_second_stage(
-        self, X: Any, table: AnnotationTable, rng: np.random.Generator, earlier: Earlier | None
-    ) -> tuple[Any, FloatArray]:
-        targets = infer_targets(self, table, rng, earlier)
+    def _fit_rows(
+        self, X: Any, table: AnnotationTable, recipe: Recipe, earlier: Earlier | None
+    ) -> tuple[dict[str, Any], FloatArray]:
+        rng = np.random.default_rng(recipe.seed)
+        aggregator, targets = infer_targets(self, table, rng, earlier)
         annotated = np.flatnonzero(table.annotations_per_instance())
         estimator = self._clone_backbone(rng)
         rows = _safe_indexing(X, annotated)
-        fitted = self._fit_estimator(estimator, rows, targets[annotated], rng)
-        return fitted, self.aggregator_.posterior_
+        weights = balancing_weights(recipe.balance, targets[annotated], rng)
+        found = self._fit_estimator(estimator, rows, targets[annotated], weights)
+        found |= {"aggregator_": aggregator, "confusion_": aggregator.confusion_}
+        return found, aggregator.posterior_
 
     def _fit_estimator(
-        self, estimator: Any, X: Any, targets: FloatArray, rng: np.random.Generator
-    ) -> Any:
+        self, estimator: BaseEstimator, X: Any, targets: FloatArray, weights: FloatArray | None
+    ) -> dict[str, Any]:
         """Fit the second stage; a soft target becomes one weighted row per class."""
         inferred = (
             targets.argmax(axis=1)
@@ -133,13 +138,15 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
                 f"y: the inferred labels hold one class only, {only!r}; "
                 f"the second stage {type(estimator).__name__} needs two"
             )
-        weights = balancing_weights(self._balance, targets, rng)
         weighted = targets if weights is None else targets * weights
         weighted = np.where(weighted > MIN_TARGET, weighted, 0.0)
-        self.class_prior_ = class_shares(weighted)
+        prior = class_shares(weighted)
         if self.targets == "hard" and weights is None:
-            return estimator.fit(X, self.classes_[targets.argmax(axis=1)])
-        return self._fit_weighted(estimator, X, weighted, "soft targets need; use targets='hard'")
+            fitted = estimator.fit(X, self.classes_[targets.argmax(axis=1)])
+        else:
+            need = "soft targets need; use targets='hard'"
+            fitted = self._fit_weighted(estimator, X, weighted, need)
+        return {"estimator_": fitted, "class_prior_": prior}
 
     def _build_module(
         self, classifier: ScaledClassifier, input_shape: Sequence[int]
@@ -152,9 +159,6 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     def _objective(self, fit: AggregatedFit, batch: CrowdBatch) -> dict[str, Tensor]:
         return fit.state.objective(fit.module, batch)
 
-    def _belief(self, fit: AggregatedFit) -> FloatArray:
-        """Class probabilities given the annotations."""
-        return self.aggregator_.posterior_
-
-    def _set_fitted(self, fit: AggregatedFit) -> None:
-        self.confusion_ = self.aggregator_.confusion_
+    def _read_out(self, fit: AggregatedFit) -> dict[str, Any]:
+        """Nothing: what the labels were inferred with is known before."""
+        return {}

@@ -129,23 +129,20 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         rate = self.forget_rate
         if rate is None:
             annotated = fit.batches.instances.cpu().numpy()
-            rate = expected_noise(self.aggregator_.posterior_[annotated])
-        self.forget_rates_ = forget_rates(rate, self.gradual_epochs, fit.n_epochs)
+            rate = expected_noise(fit.found["aggregator_"].posterior_[annotated])
+        fit.found["forget_rates_"] = forget_rates(rate, self.gradual_epochs, fit.n_epochs)
         return targets
 
     def _objective(self, fit: CoTeachingFit, batch: CrowdBatch) -> dict[str, Tensor]:
         classifier = fit.module.classifier
         networks = cast(Ensemble, classifier.backbone)
         first, second = networks.member_logits(classifier.scaler(batch.x))
-        rate = float(self.forget_rates_[fit.epoch])
+        rate = float(fit.found["forget_rates_"][fit.epoch])
         return exchange_small_losses(first, second, fit.state, batch.instances, rate)
 
-    def _belief(self, fit: CoTeachingFit) -> FloatArray:
-        """Class probabilities given the annotations."""
-        return cast(FloatArray, self.aggregator_.posterior_)
-
-    def _set_fitted(self, fit: CoTeachingFit) -> None:
-        self.confusion_ = self.aggregator_.confusion_
+    def _read_out(self, fit: CoTeachingFit) -> dict[str, Any]:
+        """Nothing: what the labels were inferred with is known before."""
+        return {}
 
 
 def expected_noise(posterior: FloatArray) -> float:

@@ -158,7 +158,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
 
     def _stages(self, fit: Fit[FixedCommonNoiseModule, None]) -> list[Stage]:
         latent, module = self._latent(fit.table), fit.module
-        targets = _TargetsOfBoth(self._balance, fit.features.device)
+        targets = _TargetsOfBoth(fit.recipe.balance, fit.features.device)
 
         def renew(epoch: int) -> None:
             """Run E- and M-step. Their starting point is in the module, so checkpoints hold it."""
@@ -180,8 +180,8 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
             module,
             targets,
             renew,
-            lambda: self._make_optimizer(module),
-            reset_every_epoch=self.reset_optimizer,
+            lambda: fit.recipe.make_optimizer(module),
+            reset_every_epoch=fit.recipe.reset_optimizer,
         )
         return [Stage("train", step, fit.batches.epoch, fit.n_epochs)]
 
@@ -200,22 +200,25 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         )
         return expected, gate
 
-    def _set_fitted(self, fit: Fit[FixedCommonNoiseModule, None]) -> None:
-        """Set the posterior given x and annotations; given x alone, where there are none."""
+    def _read_out(self, fit: Fit[FixedCommonNoiseModule, None]) -> dict[str, Any]:
+        """All matrices, and the posterior given x and annotations (x alone without any)."""
         latent, module = self._latent(fit.table), fit.module
         rows = latent.instances
         proba, embedded = predict_and_embed(module, fit.features, np.arange(latent.n_instances))
         expected, gate = self._expect(module, latent.votes, proba[rows], embedded[rows])
-        self.posterior_: FloatArray = proba
-        self.posterior_[rows] = expected.posterior
+        fit.belief = posterior = proba
+        posterior[rows] = expected.posterior
         with np.errstate(invalid="ignore"):  # 0 / 0 of an annotator without annotations.
             mean = by_annotator(latent.votes, gate) / by_annotator(latent.votes)
-        self.common_proportion_ = mean
-        self.common_confusion_ = module.common.double().cpu().numpy()
-        self.individual_confusion_ = module.individual.double().cpu().numpy()
         # Any gate will do: `pooled_confusion_` replaces these matrices, but must not meet NaN.
         known = torch.from_numpy(np.where(np.isnan(mean), 0.5, mean))
-        self.confusion_ = module.confusion(known.to(module.common)).double().cpu().numpy()
+        return {
+            "posterior_": posterior,
+            "common_proportion_": mean,
+            "common_confusion_": module.common.double().cpu().numpy(),
+            "individual_confusion_": module.individual.double().cpu().numpy(),
+            "confusion_": module.confusion(known.to(module.common)).double().cpu().numpy(),
+        }
 
 
 # -- E-step and M-step ----------------------------------------------------------------------------

@@ -19,14 +19,14 @@ from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
 from manyhands.fitting.network import read_annotator_features
 from manyhands.fitting.pilots import AUTO
-from manyhands.fitting.restarts import StartsAtIdentity
+from manyhands.fitting.restarts import scale_of
 from manyhands.nn import CommonNoiseModule, ScaledClassifier
 from manyhands.objectives import common_noise_objective
 from manyhands.training import AnnotationBatches, CrowdBatch
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CoNALClassifier(StartsAtIdentity):
+class CoNALClassifier(BaseCrowdClassifier):
     r"""Learn from crowds with common and individual noise adaptation layers [1]_.
 
     An annotator's label comes from a confusion that all annotators share (with probability
@@ -124,8 +124,6 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         "common_proportion_",
     )
 
-    scales = (2.0, 4.0, 8.0)  # From the released code's on.
-
     backbone: Any = field(default=None, kw_only=False)
     gap_weight: float = 1e-5
     squared_gap: bool = False
@@ -138,8 +136,16 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     annotator_features: Any = None
     noise_lr: float | None = 1e-2
 
+    @property
+    def _scales(self) -> tuple[float, ...]:
+        return (2.0, 4.0, 8.0)  # From the released code's on.
+
     def _build_module(
-        self, classifier: ScaledClassifier, input_shape: Sequence[int]
+        self,
+        classifier: ScaledClassifier,
+        input_shape: Sequence[int],
+        *,
+        init_scale: float | None = None,
     ) -> CommonNoiseModule:
         return CommonNoiseModule(
             classifier,
@@ -152,7 +158,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
             normalize=self.normalize,
             mixture=self.mixture,
             classifier_output=self.classifier_output,
-            init_scale=self._own_scale,
+            init_scale=scale_of(self, init_scale),
         )
 
     def _objective(self, fit: Fit[CommonNoiseModule, None], batch: CrowdBatch) -> dict[str, Tensor]:
@@ -161,24 +167,28 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
             batch,
             gap_weight=self.gap_weight,
             squared=self.squared_gap,
-            focus=self._focus,
+            focus=fit.recipe.focus,
         )
 
-    def _set_fitted(self, fit: Fit[CommonNoiseModule, None]) -> None:
+    def _read_out(self, fit: Fit[CommonNoiseModule, None]) -> dict[str, Any]:
         module = fit.module
-        gate = self._mean_gate(module, fit.batches)
+        gate = mean_gate(module, fit.batches)
         # An annotator without annotations has no mean gate; the crowd's mean replaces it.
         filled = torch.where(gate.isnan(), gate.nanmean(), gate)
-        self.common_confusion_ = module.common.softmax(dim=1).double().cpu().numpy()
-        self.individual_confusion_ = module.individual.softmax(dim=2).double().cpu().numpy()
-        self.common_proportion_ = gate.double().cpu().numpy()
-        self.confusion_ = module.confusion(filled).double().cpu().numpy()
+        return {
+            "common_confusion_": module.common.softmax(dim=1).double().cpu().numpy(),
+            "individual_confusion_": module.individual.softmax(dim=2).double().cpu().numpy(),
+            "common_proportion_": gate.double().cpu().numpy(),
+            "confusion_": module.confusion(filled).double().cpu().numpy(),
+        }
 
-    def _mean_gate(self, module: CommonNoiseModule, batches: AnnotationBatches) -> Tensor:
-        total = module.common.new_zeros(self.n_annotators_)
-        count = torch.zeros_like(total)
-        for batch in batches.in_order():
-            gate = module.gate(batch.x, batch.rows, batch.annotators)
-            total.index_add_(0, batch.annotators, gate)
-            count.index_add_(0, batch.annotators, torch.ones_like(gate))
-        return total / count
+
+def mean_gate(module: CommonNoiseModule, batches: AnnotationBatches) -> Tensor:
+    """Mean gate over each annotator's annotations, shape (n_annotators,); NaN without any."""
+    total = module.common.new_zeros(batches.table.n_annotators)
+    count = torch.zeros_like(total)
+    for batch in batches.in_order():
+        gate = module.gate(batch.x, batch.rows, batch.annotators)
+        total.index_add_(0, batch.annotators, gate)
+        count.index_add_(0, batch.annotators, torch.ones_like(gate))
+    return total / count

@@ -17,12 +17,12 @@ from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
 from manyhands.fitting.pilots import AUTO
-from manyhands.fitting.restarts import StartsAtIdentity
+from manyhands.fitting.restarts import scale_of
 from manyhands.nn import CONNECTIONS, CrowdLayerModule, ScaledClassifier
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CrowdLayerClassifier(StartsAtIdentity):
+class CrowdLayerClassifier(BaseCrowdClassifier):
     """Train a classifier through one layer per annotator (DL-CL, "crowd layer") [1]_.
 
     The classifier's probabilities p(x) pass through annotator r's own layer, W_r p(x) + b_r, and
@@ -83,23 +83,30 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         "noise_lr": [None, Interval(Real, 0, None, closed="neither")],
     }
 
-    scales = (3.0, 6.0, 12.0)  # From 3 on, as docs/results/noise_layers.md finds.
-
     backbone: Any = field(default=None, kw_only=False)
     connection: str = "MW"
     init_scale: float | str = AUTO
     low_rank: int | None = None
     noise_lr: float | None = 1e-2
 
+    @property
+    def _scales(self) -> tuple[float, ...]:
+        # From 3 on, as docs/results/noise_layers.md finds. Biases have no scale.
+        return (3.0,) if self.connection == "VB" else (3.0, 6.0, 12.0)
+
     def _build_module(
-        self, classifier: ScaledClassifier, input_shape: Sequence[int]
+        self,
+        classifier: ScaledClassifier,
+        input_shape: Sequence[int],
+        *,
+        init_scale: float | None = None,
     ) -> CrowdLayerModule:
         return CrowdLayerModule(
             classifier,
             len(self.classes_),
             self.n_annotators_,
             connection=self.connection,
-            init_scale=self._own_scale,
+            init_scale=scale_of(self, init_scale),
             low_rank=self.low_rank,
         )
 
@@ -111,8 +118,5 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
                 "none; leave low_rank out, or use connection='MW'"
             )
 
-    def _starts(self) -> tuple[float, ...]:
-        return self.scales[:1] if self.connection == "VB" else self.scales  # Biases: no scale.
-
-    def _set_fitted(self, fit: Fit[CrowdLayerModule, None]) -> None:
-        self.confusion_ = fit.module.confusion().double().cpu().numpy()
+    def _read_out(self, fit: Fit[CrowdLayerModule, None]) -> dict[str, Any]:
+        return {"confusion_": fit.module.confusion().double().cpu().numpy()}

@@ -9,13 +9,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
-from torch import Tensor
 
 from manyhands.annotations import AnnotationTable
 from manyhands.fitting.classifier import BaseCrowdClassifier
@@ -25,7 +25,6 @@ from manyhands.objectives import annotator_average_nll
 from manyhands.training import (
     BestState,
     Callback,
-    CrowdBatch,
     EarlyStopping,
     GradientStep,
     Stage,
@@ -138,18 +137,19 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         if self.weighting == "learned":
             weights = _FrozenNetworkStep(
                 fit.module,
-                self._average_objective,
+                partial(
+                    annotator_average_nll,
+                    exclude_own=self.exclude_own,
+                    focus=fit.recipe.focus,
+                ),
                 lambda: torch.optim.Adam([fit.module.weight_logits], lr=self.weight_lr),
-                reset_every_epoch=self.reset_optimizer,
+                reset_every_epoch=fit.recipe.reset_optimizer,
             )
             n_epochs = self.weight_epochs
             if fit.earlier is not None:
                 n_epochs = fit.earlier.epochs(n_epochs)
             stages.append(Stage(WEIGHTS, weights, fit.batches.epoch, n_epochs))
         return stages
-
-    def _average_objective(self, module: DoctorNetModule, batch: CrowdBatch) -> dict[str, Tensor]:
-        return annotator_average_nll(module, batch, exclude_own=self.exclude_own, focus=self._focus)
 
     def _callbacks(self, fit: DoctorNetFit) -> tuple[list[Callback], BestState | None]:
         callbacks, best = super()._callbacks(fit)
@@ -166,10 +166,12 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
                 )
         return callbacks, best_heads
 
-    def _set_fitted(self, fit: DoctorNetFit) -> None:
+    def _read_out(self, fit: DoctorNetFit) -> dict[str, Any]:
         parts = ((batch.x, batch.rows, batch.annotators) for batch in fit.batches.in_order())
-        self.confusion_ = fit.module.expected_confusion(parts).cpu().numpy()
-        self.weights_ = fit.module.log_weights().double().exp().cpu().numpy()
+        return {
+            "confusion_": fit.module.expected_confusion(parts).cpu().numpy(),
+            "weights_": fit.module.log_weights().double().exp().cpu().numpy(),
+        }
 
 
 def annotation_weight(table: AnnotationTable) -> FloatArray:

@@ -26,6 +26,7 @@ from manyhands.inference.many_classes import as_dense
 from manyhands.inference.probability import normalise_rows
 from manyhands.nn import AggregatorModule, ScaledClassifier
 from manyhands.objectives import information_objective
+from manyhands.sampling.class_balance import ClassBalance
 from manyhands.training import CrowdBatch, Stage
 from manyhands.typing import FloatArray
 
@@ -151,7 +152,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         start = np.log(_count_confusions(table, posterior) + ADDED_TO_COUNTS)
         with torch.no_grad():
             module.tables.copy_(torch.from_numpy(start.transpose(0, 2, 1)))
-        weights = self._weigh_instances(table, fit.rng)
+        weights = weigh_instances(table, fit.recipe.balance, fit.rng)
         annotated = np.bincount(table.instance, table.weight, table.n_instances) > 0
         # The prior uses the instances' weights in the loss.
         posterior = posterior * (annotated if weights is None else weights)[:, None]
@@ -181,25 +182,6 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
             raise AnnotationError(f"prior={self.prior!r} must be positive and sum to 1")
         return prior
 
-    def _weigh_instances(
-        self, table: AnnotationTable, rng: np.random.Generator
-    ) -> FloatArray | None:
-        """Mean balancing weight of every instance's annotations, (n,); None if all are equal.
-
-        Instances whose annotations all have weight 0 have no second view, and get weight 0.
-        """
-        base = table.weight
-        factors = (
-            np.ones(table.n_annotations)
-            if self._balance is None
-            else self._balance.factors(table.label, table.n_classes, base, rng)
-        )
-        mass = np.bincount(table.instance, weights=base, minlength=table.n_instances)
-        summed = np.bincount(table.instance, weights=base * factors, minlength=len(mass))
-        weights = np.divide(summed, mass, out=np.zeros(len(mass)), where=mass > 0)
-        annotated = weights[table.annotations_per_instance() > 0]
-        return None if np.allclose(annotated, annotated[:1]) else weights
-
     def _stages(self, fit: MaxMIGFit) -> list[Stage]:
         (stage,) = super()._stages(fit)
         return [replace(stage, epoch_batches=partial(self._epoch, fit))]
@@ -214,9 +196,29 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     def _objective(self, fit: MaxMIGFit, batch: CrowdBatch) -> dict[str, Tensor]:
         return information_objective(fit.module, batch, fit.state.instance_weights)
 
-    def _set_fitted(self, fit: MaxMIGFit) -> None:
+    def _read_out(self, fit: MaxMIGFit) -> dict[str, Any]:
         confusion = fit.module.confusions.double()
-        self.confusion_ = (confusion / confusion.sum(dim=2, keepdim=True)).cpu().numpy()
+        return {"confusion_": (confusion / confusion.sum(dim=2, keepdim=True)).cpu().numpy()}
+
+
+def weigh_instances(
+    table: AnnotationTable, balance: ClassBalance | None, rng: np.random.Generator
+) -> FloatArray | None:
+    """Mean balancing weight of every instance's annotations, (n,); None if all are equal.
+
+    Instances whose annotations all have weight 0 have no second view, and get weight 0.
+    """
+    base = table.weight
+    factors = (
+        np.ones(table.n_annotations)
+        if balance is None
+        else balance.factors(table.label, table.n_classes, base, rng)
+    )
+    mass = np.bincount(table.instance, weights=base, minlength=table.n_instances)
+    summed = np.bincount(table.instance, weights=base * factors, minlength=len(mass))
+    weights = np.divide(summed, mass, out=np.zeros(len(mass)), where=mass > 0)
+    annotated = weights[table.annotations_per_instance() > 0]
+    return None if np.allclose(annotated, annotated[:1]) else weights
 
 
 def _count_confusions(table: AnnotationTable, posterior: FloatArray) -> FloatArray:

@@ -159,22 +159,22 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
 
     def _step(self, number: int, source: Callable[[], FloatArray], fit: MBEMFit) -> TargetStep:
         """Step of a stage, whose targets come from the network at the start of the stage."""
-        targets = SoftTargets(self._balance, fit.features.device)
+        targets = SoftTargets(fit.recipe.balance, fit.features.device)
 
         def renew(epoch: int) -> None:
             if epoch:
                 return
             targets.set(fit.state.spread(source()), balancing_rng(number))
             if number and not self.warm_start_network and fit.earlier is None:
-                fresh = make_backbone(self.backbone, self.input_shape_, len(self.classes_))
+                fresh = make_backbone(self.backbone, fit.features.input_shape, fit.table.n_classes)
                 fit.module.classifier.backbone.load_state_dict(fresh.state_dict())
 
         return TargetStep(
             fit.module,
             targets,
             renew,
-            lambda: self._make_optimizer(fit.module),
-            reset_every_epoch=self.reset_optimizer,
+            lambda: fit.recipe.make_optimizer(fit.module),
+            reset_every_epoch=fit.recipe.reset_optimizer,
         )
 
     @staticmethod
@@ -192,10 +192,9 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         counts = labels.sum(axis=0) + self.smoothing
         return counts / counts.sum()
 
-    def _set_fitted(self, fit: MBEMFit) -> None:
+    def _read_out(self, fit: MBEMFit) -> dict[str, Any]:
         latent, labels = fit.state, self._own_labels(fit)
-        self.confusion_ = latent.confusion(labels)
-        self.class_prior_ = self._prior(labels)
-        self.posterior_ = np.tile(self.class_prior_, (latent.n_instances, 1))
-        posterior, _ = latent.posterior(self.class_prior_, self.confusion_)
-        self.posterior_[latent.instances] = posterior
+        confusion, prior = latent.confusion(labels), self._prior(labels)
+        fit.belief = posterior = np.tile(prior, (latent.n_instances, 1))
+        posterior[latent.instances] = latent.posterior(prior, confusion)[0]
+        return {"confusion_": confusion, "class_prior_": prior, "posterior_": posterior}

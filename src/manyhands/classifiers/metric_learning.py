@@ -137,14 +137,14 @@ class MetricStep:
         device = data.features.device
         self.labels = torch.from_numpy(data.labels).to(device)
         self.comparison = comparison.to(device)
-        self.optimizer = model._make_optimizer(data.module)
+        self.optimizer = data.recipe.make_optimizer(data.module)
         own = list(comparison.parameters())
         self.own_optimizer = torch.optim.SGD(own, lr=model.loss_lr) if own else None
 
     def start_epoch(self, epoch: int) -> None:
         """Reset the optimiser if ``reset_optimizer`` asks for it."""
-        if self.model.reset_optimizer and epoch:
-            self.optimizer = self.model._make_optimizer(self.data.module)
+        if self.data.recipe.reset_optimizer and epoch:
+            self.optimizer = self.data.recipe.make_optimizer(self.data.module)
 
     def __call__(self, batch: Tensor) -> dict[str, Tensor]:
         """Update the embedding on one batch."""

@@ -358,7 +358,7 @@ class TupletStep:
             constant=float(model.similarity_constant),
             form=model.softmax,
         )
-        self.optimizer = model._make_optimizer(data.module)
+        self.optimizer = data.recipe.make_optimizer(data.module)
         self.sampler: SamplingNetwork | None = None
         self.sampler_optimizer: torch.optim.Optimizer | None = None
         if model.sampling_network and model.n_candidates > 1:
@@ -370,8 +370,8 @@ class TupletStep:
 
     def start_epoch(self, epoch: int) -> None:
         """Reset the optimiser if ``reset_optimizer`` asks for it."""
-        if self.model.reset_optimizer and epoch:
-            self.optimizer = self.model._make_optimizer(self.data.module)
+        if self.data.recipe.reset_optimizer and epoch:
+            self.optimizer = self.data.recipe.make_optimizer(self.data.module)
 
     def __call__(self, batch: CandidateTuplets) -> dict[str, Tensor]:
         """Learn from the hardest candidates, and fit the sampling network (Steps 1 to 3)."""

@@ -227,18 +227,20 @@ n_features) for two classes
         callbacks, best = super()._callbacks(fit)
         return [*callbacks, StopWhenConverged(fit.state)], best
 
-    def _set_fitted(self, fit: PersonalFit) -> None:
+    def _read_out(self, fit: PersonalFit) -> dict[str, Any]:
         module = fit.module
         # Of two classes, the first has weights of zero, which are left out.
         first = len(self.classes_) - n_weight_columns(len(self.classes_))
         target: Any = module.classifier.backbone.head
-        self.coef_ = _to_numpy(target.weight[first:])
-        self.intercept_ = _to_numpy(target.bias[first:])
-        self.annotator_coef_ = _to_numpy(module.weight[:, :, first:].transpose(1, 2))
-        self.annotator_intercept_ = _to_numpy(module.bias[:, first:])
-        self.residuals_ = np.array(fit.state.residuals)
         parts = ((batch.x, batch.rows, batch.annotators) for batch in fit.batches.in_order())
-        self.confusion_ = _to_numpy(module.expected_confusion(parts))
+        return {
+            "coef_": _to_numpy(target.weight[first:]),
+            "intercept_": _to_numpy(target.bias[first:]),
+            "annotator_coef_": _to_numpy(module.weight[:, :, first:].transpose(1, 2)),
+            "annotator_intercept_": _to_numpy(module.bias[:, first:]),
+            "residuals_": np.array(fit.state.residuals),
+            "confusion_": _to_numpy(module.expected_confusion(parts)),
+        }
 
 
 def _to_numpy(values: Tensor) -> FloatArray:

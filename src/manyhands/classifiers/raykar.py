@@ -147,7 +147,7 @@ class RaykarClassifier(LatentClassClassifier):
     def _stages(self, fit: Fit[FixedConfusionModule, None]) -> list[Stage]:
         latent = self._latent(fit.table)
         shares = latent.vote_shares()
-        weights = balancing_weights(self._balance, shares, balancing_rng(0))
+        weights = balancing_weights(fit.recipe.balance, shares, balancing_rng(0))
         step = JointEMStep(
             fit.module,
             latent,

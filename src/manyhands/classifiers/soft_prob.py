@@ -15,6 +15,7 @@ from sklearn.utils import _safe_indexing
 
 from manyhands.annotations import AnnotationTable
 from manyhands.fitting.context import Earlier, Fit
+from manyhands.fitting.recipe import Recipe
 from manyhands.fitting.second_stage import SecondStageClassifier
 from manyhands.nn import DirectModule, ScaledClassifier
 
@@ -67,21 +68,24 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
 
     backbone: Any = field(default=None, kw_only=False)
 
-    def _fit_second_stage(
-        self, X: Any, table: AnnotationTable, rng: np.random.Generator, earlier: Earlier | None
-    ) -> tuple[Any, None]:
+    def _fit_rows(
+        self, X: Any, table: AnnotationTable, recipe: Recipe, earlier: Earlier | None
+    ) -> tuple[dict[str, Any], None]:
+        rng = np.random.default_rng(recipe.seed)
         estimator = self._clone_backbone(rng)
-        balanced = table if self._balance is None else self._balance.balanced(table, rng)
+        balanced = table if recipe.balance is None else recipe.balance.balanced(table, rng)
         votes = np.zeros((table.n_instances, table.n_classes))
         np.add.at(votes, (table.instance, table.label), balanced.weight)
         annotated = np.flatnonzero(votes.any(axis=1))
         rows = _safe_indexing(X, annotated)
-        return self._fit_weighted(estimator, rows, votes[annotated], "counted votes need"), None
+        fitted = self._fit_weighted(estimator, rows, votes[annotated], "counted votes need")
+        return {"estimator_": fitted}, None
 
     def _build_module(
         self, classifier: ScaledClassifier, input_shape: Sequence[int]
     ) -> DirectModule:
         return DirectModule(classifier)
 
-    def _set_fitted(self, fit: Fit[DirectModule, None]) -> None:
-        """Set nothing: there are no confusion matrices."""
+    def _read_out(self, fit: Fit[DirectModule, None]) -> dict[str, Any]:
+        """Nothing: there are no confusion matrices."""
+        return {}

@@ -113,8 +113,8 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
 
     def _objective(self, fit: Fit[ConfusionModule, Tensor], batch: CrowdBatch) -> dict[str, Tensor]:
         return trace_objective(
-            fit.module, batch, fit.state, trace_weight=self.trace_weight, focus=self._focus
+            fit.module, batch, fit.state, trace_weight=self.trace_weight, focus=fit.recipe.focus
         )
 
-    def _set_fitted(self, fit: Fit[ConfusionModule, Tensor]) -> None:
-        self.confusion_ = fit.module.confusion().double().cpu().numpy()
+    def _read_out(self, fit: Fit[ConfusionModule, Tensor]) -> dict[str, Any]:
+        return {"confusion_": fit.module.confusion().double().cpu().numpy()}

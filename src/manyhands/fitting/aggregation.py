@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -14,8 +14,9 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode
 from manyhands.fitting.context import Earlier, Fit
 from manyhands.fitting.latent import SoftTargets
-from manyhands.fitting.run import set_annotator_attributes
+from manyhands.fitting.run import annotator_attributes
 from manyhands.inference import MajorityVote
+from manyhands.inference.base import BaseAggregator
 from manyhands.inference.many_classes import as_dense
 from manyhands.inference.votes import make_votes, vote_shares
 from manyhands.nn import FixedConfusionModule
@@ -23,19 +24,25 @@ from manyhands.training.seeding import set_random_states
 from manyhands.typing import FloatArray
 
 
+class Infers(Protocol):
+    """A classifier that infers labels first."""
+
+    aggregator: BaseAggregator | None
+    targets: str
+
+
 def infer_targets(
-    model: Any,
+    method: Infers,
     table: AnnotationTable,
     rng: np.random.Generator,
     earlier: Earlier | None = None,
-) -> FloatArray:
-    """Fit a classifier's aggregator and return the targets, shape (n, n_classes).
+) -> tuple[BaseAggregator, FloatArray]:
+    """Fit a classifier's aggregator, and return it with the targets.
 
     Parameters
     ----------
-    model : BaseCrowdClassifier
-        Must have the parameters ``aggregator`` and ``targets``. Its attributes ``aggregator_`` and
-        ``confusion_`` are set.
+    method : classifier
+        With the parameters ``aggregator`` and ``targets``.
     table : AnnotationTable
     rng : Generator
     earlier : Earlier or None
@@ -44,26 +51,25 @@ def infer_targets(
 
     Returns
     -------
-    array of shape (n_instances, n_classes)
+    aggregator : BaseAggregator, fitted
+    targets : array of shape (n_instances, n_classes)
         The posterior, or with ``targets="hard"`` its most probable class as a one-hot row.
     """
-    aggregator = MajorityVote() if model.aggregator is None else clone(model.aggregator)
-    model.aggregator_ = set_random_states(aggregator, rng)
+    given = MajorityVote() if method.aggregator is None else clone(method.aggregator)
+    aggregator: BaseAggregator = set_random_states(given, rng)
     start = None if earlier is None else _start(earlier.model, table)
     if start is None or not has_fit_parameter(aggregator, "start"):
         aggregator.fit(table)
     else:
         aggregator.fit(table, start=start)
-    model.confusion_ = aggregator.confusion_
     if issparse(aggregator.posterior_):
         aggregator.posterior_ = as_dense(aggregator.posterior_)
-    if model.targets == "soft":
-        posterior: FloatArray = aggregator.posterior_
-        return posterior
+    if method.targets == "soft":
+        return aggregator, aggregator.posterior_
     codes, _ = encode(
-        aggregator.labels_, model.classes_, argument="labels_", vocabulary_name="classes_"
+        aggregator.labels_, table.classes, argument="labels_", vocabulary_name="classes_"
     )
-    return np.eye(len(model.classes_))[codes]
+    return aggregator, np.eye(table.n_classes)[codes]
 
 
 def _start(model: Any, table: AnnotationTable) -> FloatArray | None:
@@ -81,17 +87,23 @@ def _start(model: Any, table: AnnotationTable) -> FloatArray | None:
     return start
 
 
-def targets_of_network(model: Any, fit: Fit[FixedConfusionModule, Any]) -> SoftTargets:
+def targets_of_network(method: Infers, fit: Fit[FixedConfusionModule, Any]) -> SoftTargets:
     """Infer the balanced targets of a network; instances without annotations have none.
 
-    Also copies the aggregator's confusion matrices into the module, and sets ``class_prior_`` and
-    ``heard_`` on the model: held-out annotations are evaluated with them from the first epoch on.
+    Also copies the aggregator's confusion matrices into the module: held-out annotations are
+    evaluated with them from the first epoch on. The aggregator, its matrices and the class prior
+    are among what the fit has found.
     """
-    inferred = infer_targets(model, fit.table, fit.rng, fit.earlier)
+    aggregator, inferred = infer_targets(method, fit.table, fit.rng, fit.earlier)
     annotated = fit.table.annotations_per_instance() > 0
-    targets = SoftTargets(model._balance, fit.features.device)
+    targets = SoftTargets(fit.recipe.balance, fit.features.device)
     targets.set(inferred * annotated[:, None], fit.rng)
-    model.class_prior_ = targets.shares
-    set_annotator_attributes(model, fit.table, model.aggregator_.posterior_)
-    fit.module.confusions.copy_(torch.from_numpy(model.confusion_))
+    confusion, fit.belief = aggregator.confusion_, aggregator.posterior_
+    pooled = annotator_attributes(confusion, fit.table, fit.belief, shrinks=True)
+    fit.module.confusions.copy_(torch.from_numpy(pooled["confusion_"]))
+    fit.found |= {
+        "aggregator_": aggregator,
+        "class_prior_": targets.shares,
+        "confusion_": confusion,
+    }
     return targets

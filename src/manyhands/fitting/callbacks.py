@@ -13,11 +13,10 @@ from torch import Tensor
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import as_values, encode, missing_mask
 from manyhands.annotations.target import in_order_of_rows
-from manyhands.decision.rules import is_posterior
+from manyhands.decision.rules import apply_rule, is_posterior
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.context import Fit, Followed
 from manyhands.fitting.folders import describe_parameter
-from manyhands.fitting.parameters import monitored
 from manyhands.fitting.prediction import PREDICT_BATCH
 from manyhands.fitting.reading import n_rows, read_features, refuse_names_of_columns
 from manyhands.functional.ranks import active_ranks, in_first_process
@@ -64,7 +63,7 @@ def announce(model: Method, fit: Fit[Any, Any], stages: Sequence[Stage]) -> None
         "history": [dict(row) for row in fit.history],
     }
     if in_first_process():
-        for callback in model.callbacks or ():
+        for callback in fit.recipe.callbacks:
             callback.on_fit_begin(model, facts)
 
 
@@ -115,7 +114,8 @@ def make_callbacks(model: Method, fit: Fit[Any, Any]) -> tuple[list[Callback], B
     if active_ranks() is not None:
         callbacks.append(InStep(fit.module))
     best: BestState | None = None
-    if model.validation is not None and fit.earlier is None:
+    recipe = fit.recipe
+    if recipe.validation is not None and fit.earlier is None:
         monitor, metric, higher, values = _validation(model, fit)
         best = BestState(
             fit.module,
@@ -125,18 +125,18 @@ def make_callbacks(model: Method, fit: Fit[Any, Any]) -> tuple[list[Callback], B
             values=values,
         )
         callbacks += [Monitor(monitor), best]
-        if model.patience is not None:
+        if recipe.patience is not None:
             callbacks.append(
                 EarlyStopping(
                     metric,
                     higher_is_better=higher,
-                    patience=model.patience,
+                    patience=recipe.patience,
                     exempt=model._preparatory_stages,
                 )
             )
-    callbacks += [*_watchers(model, fit), *heard_by_first(model.callbacks or ())]
-    if model.verbose and in_first_process():
-        callbacks.append(ProgressBar(model._title))
+    callbacks += [*_watchers(model, fit), *heard_by_first(recipe.callbacks)]
+    if recipe.verbose and in_first_process():
+        callbacks.append(ProgressBar(recipe.title))
     return callbacks, best
 
 
@@ -148,13 +148,13 @@ def _validation(
     Last, what the guard compares: the values of the instances, or None if there is no guard.
     """
     if fit.held is None:
-        gold = _gold_monitor(model, fit, "validation", model.validation)
+        gold = _gold_monitor(model, fit, "validation", fit.recipe.validation)
         return gold, "validation_accuracy", True, None
-    if monitored(model) == "likelihood":
+    if fit.recipe.monitor == "likelihood":
         batches = AnnotationBatches(fit.features, fit.held, PREDICT_BATCH)
         return AnnotationMonitor(fit.module, batches), "validation_nll", False, None
     rows = np.flatnonzero(fit.held.annotations_per_instance())
-    monitor = AgreementMonitor(make_predictor(model, fit, fit.features, rows), fit.held)
+    monitor = AgreementMonitor(make_predictor(fit, fit.features, rows), fit.held)
     return monitor, "validation_agreement", True, lambda: monitor.values
 
 
@@ -174,11 +174,16 @@ def _watchers(model: Method, fit: Fit[Any, Any]) -> list[Callback]:
 
 
 def make_predictor(
-    model: Method, fit: Fit[Any, Any], features: Features, rows: IntArray | None = None
+    fit: Fit[Any, Any], features: Features, rows: IntArray | None = None
 ) -> Predictor:
     """Make what predicts with the network in training as ``predict`` will."""
-    decide = None if is_posterior(model._rule) else model._decide
-    return Predictor(fit.module, features, PREDICT_BATCH, decide, rows)
+    rule = fit.recipe.rule
+
+    def decide(proba: FloatArray) -> IntArray:
+        return apply_rule(proba, rule, fit.found.get("class_prior_"))
+
+    given = None if is_posterior(rule) else decide
+    return Predictor(fit.module, features, PREDICT_BATCH, given, rows)
 
 
 def _gold_monitor(model: Method, fit: Fit[Any, Any], name: str, part: Any) -> GoldMonitor:
@@ -203,7 +208,7 @@ def _gold_monitor(model: Method, fit: Fit[Any, Any], name: str, part: Any) -> Go
         )
     codes, _ = encode(gold, model.classes_, argument=f"{name}'s y_gold", vocabulary_name="classes_")
     features = Features(X, fit.features.device)
-    return GoldMonitor(make_predictor(model, fit, features), torch.from_numpy(codes))
+    return GoldMonitor(make_predictor(fit, features), torch.from_numpy(codes))
 
 
 # -- measures taken after every epoch: on held-out instances or annotations, on gold labels -------

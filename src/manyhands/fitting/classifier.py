@@ -21,21 +21,23 @@ from manyhands.annotations import AnnotationTable
 from manyhands.decision.rules import apply_rule
 from manyhands.exceptions import all_or_nothing
 from manyhands.fitting import prediction, run
-from manyhands.fitting.callbacks import make_callbacks
+from manyhands.fitting.callbacks import ending_heard, make_callbacks
 from manyhands.fitting.context import AnyFit, Earlier, Watch
 from manyhands.fitting.continuing import SHORT, Seen, fit_from_scratch
 from manyhands.fitting.crowd_classifier import CrowdClassifier
 from manyhands.fitting.lost_classes import warn_of_lost_classes
-from manyhands.fitting.network import make_adam
+from manyhands.fitting.network import read_start, refuse_devices
 from manyhands.fitting.parameters import SHARED_CONSTRAINTS, check_parameters
 from manyhands.fitting.pilots import AUTO, ENOUGH_PREDICTED, whole_length
-from manyhands.fitting.reading import check_rows, read_features, table_of
+from manyhands.fitting.reading import check_rows, read_features, table_of, take_over
+from manyhands.fitting.recipe import CrowdData, Fitted, Recipe, read_data
+from manyhands.fitting.restarts import fewest_lost, recipes_of_starts
 from manyhands.fitting.saved_classifiers import save
 from manyhands.fitting.scoring import find_annotators, mean_log_proba, observed_annotations
 from manyhands.nn import CrowdModule, ScaledClassifier
 from manyhands.objectives import crowd_nll
 from manyhands.sampling.class_balance import ClassBalance, make_balance
-from manyhands.training import BestState, Callback, CrowdBatch, GradientStep, Stage
+from manyhands.training import BestState, Callback, CrowdBatch, GradientStep, Stage, joined
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 
@@ -50,7 +52,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     """Base class of crowd classifiers: ``fit(X, annotations)``, then predict true classes.
 
     A subclass is a dataclass whose fields are its parameters: ``backbone`` (positional), its own,
-    and shared ones with a different default. It implements `_build_module` and `_set_fitted`. It
+    and shared ones with a different default. It implements `_build_module` and `_read_out`. It
     overrides `_objective` if that is not the plain likelihood of the annotations, and `_stages` if
     training has several phases. The hooks receive the `Fit` and keep their state in it.
 
@@ -191,33 +193,29 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
 
     def _objective(self, fit: AnyFit, batch: CrowdBatch) -> dict[str, Tensor]:
         """Named loss terms of a batch; training minimises their sum."""
-        return crowd_nll(fit.module, batch, focus=self._focus)
+        return crowd_nll(fit.module, batch, focus=fit.recipe.focus)
 
     def _stages(self, fit: AnyFit) -> list[Stage]:
         """Phases of training; a single one by default."""
         step = GradientStep(
             fit.module,
             lambda module, batch: self._objective(fit, batch),
-            lambda: self._make_optimizer(fit.module),
-            reset_every_epoch=self.reset_optimizer,
+            lambda: fit.recipe.make_optimizer(fit.module),
+            reset_every_epoch=fit.recipe.reset_optimizer,
         )
         return [Stage("train", step, fit.batches.epoch, fit.n_epochs)]
-
-    def _make_optimizer(self, module: CrowdModule) -> torch.optim.Optimizer:
-        """Adam; with ``noise_lr``, all but the classifier use that rate without weight decay."""
-        return make_adam(module, self.lr, self.weight_decay, getattr(self, "noise_lr", None))
 
     def _callbacks(self, fit: AnyFit) -> tuple[list[Callback], BestState | None]:
         """Callbacks in the order they are called, and the one that keeps the best state."""
         return make_callbacks(self, fit)
 
     @abstractmethod
-    def _set_fitted(self, fit: AnyFit) -> None:
-        """Set ``confusion_`` and the method's other fitted attributes."""
+    def _read_out(self, fit: AnyFit) -> dict[str, Any]:
+        """Fitted attributes by name, read off the trained network: ``confusion_``, and others.
 
-    def _belief(self, fit: AnyFit) -> FloatArray:
-        """Class probabilities of the annotated training instances, others 0; (n, n_classes)."""
-        return run.annotated_proba(fit, len(self.classes_))
+        It may set ``fit.belief``, where the classes of training instances are known better than the
+        network knows them.
+        """
 
     def _specification(self, fit: AnyFit) -> dict[str, str]:
         """What a run and the checkpoint it resumes from must have in common."""
@@ -234,6 +232,11 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     def _network(self) -> Any:
         """The specification of the network: ``backbone``, or linear if the class has none."""
         return getattr(self, "backbone", "linear")
+
+    @property
+    def _scales(self) -> tuple[float, ...]:
+        """Starts that ``init_scale="auto"`` tries; none without that parameter."""
+        return ()
 
     @property
     def _trains_once(self) -> bool:
@@ -303,8 +306,29 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     def _fit(
         self, X: Any, y: Any, watch: Watch, start: BaseCrowdClassifier | Earlier | None
     ) -> AnnotationTable:
-        """Read the data and train the network; return the annotations with a positive weight."""
-        return run.fit_network(self, X, y, watch, start)
+        """Read the data, train the network, and take over what is found.
+
+        Returns
+        -------
+        AnnotationTable
+            The annotations with a positive weight.
+        """
+        refuse_devices(self)
+        earlier = start if isinstance(start, Earlier) else None
+        before = start.model if isinstance(start, Earlier) else start
+        with joined(self):
+            begin = read_start(self, None if earlier is not None else before)
+            data = read_data(self, X, y, watch, reset=earlier is None)
+            recipes = recipes_of_starts(self, Recipe.of(self), before)
+
+            def attempt(data: CrowdData, recipe: Recipe) -> Fitted:
+                with ending_heard(self):
+                    fitted = run.run(self, data, recipe, start=begin, earlier=earlier)
+                    take_over(self, fitted.attributes())
+                return fitted
+
+            take_over(self, fewest_lost(type(self).__name__, data, recipes, attempt).attributes())
+        return data.whole
 
     def _go_on(self, seen: Seen, earlier: Earlier, watch: Watch | None = None) -> None:
         """Train a network on everything seen, from the parameters of an earlier fit.
@@ -313,7 +337,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         be.
         """
         self._check_parameters()
-        n_epochs = whole_length(self, earlier.model)
+        n_epochs = whole_length(self.max_epochs, earlier)
         repeats = self._repeats_small_trainings and seen.table.n_instances <= ENOUGH_PREDICTED
         if self.max_epochs == AUTO and (n_epochs <= SHORT or repeats):
             options = {} if watch is None else {"watch": watch}

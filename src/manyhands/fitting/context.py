@@ -12,9 +12,10 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.target import in_order_of_rows
 from manyhands.training.progress import History
-from manyhands.typing import IntArray
+from manyhands.typing import FloatArray, IntArray
 
 if TYPE_CHECKING:
+    from manyhands.fitting.recipe import CrowdData, Recipe
     from manyhands.training import AnnotationBatches, Features
 
 Module = TypeVar("Module")
@@ -115,16 +116,16 @@ class Earlier:
 class Fit(Generic[Module, State]):
     """Everything that one fit works with. Every hook of a method receives it.
 
-    It lives only as long as the fit. A method keeps what its hooks share in ``state``, never on the
-    estimator.
+    It lives only as long as the fit. A method keeps what its hooks share in ``state``, and what
+    becomes a fitted attribute in ``found``: nothing is set on the estimator while it fits.
 
     Attributes
     ----------
-    features : Features
-    given : AnnotationTable
-        The annotations as given to ``fit``.
-    whole : AnnotationTable
-        The annotations with a positive weight.
+    recipe : Recipe
+        How the network is trained.
+    data : CrowdData
+        What it is trained on; ``features``, ``given``, ``whole`` and ``watch`` are short for its
+        own.
     table : AnnotationTable
         The training part of ``whole``: all but ``held``.
     held : AnnotationTable or None
@@ -133,8 +134,6 @@ class Fit(Generic[Module, State]):
     batches : AnnotationBatches
         Minibatches of ``table``, balanced by ``class_balance``.
     rng : Generator
-    watch : Watch
-        Gold labels for the history; training must not use them.
     n_epochs : int
         Number of epochs: ``max_epochs``, or what "auto" has found.
     earlier : Earlier or None
@@ -142,6 +141,12 @@ class Fit(Generic[Module, State]):
     history : History
     facts : dict of str to float
         Further entries of the next row of the history. Values persist until replaced.
+    found : dict of str to object
+        Fitted attributes by name, as far as they are found before the end, such as the
+        ``aggregator_``; the ``class_prior_`` among them is the one that predictions go by.
+    belief : array of shape (n_instances, n_classes) or None
+        Class probabilities of the annotated training instances, by which annotators are pooled.
+        None: those of the network.
     epoch : int
         The current epoch of the stage, from 0.
     module : CrowdModule
@@ -150,21 +155,41 @@ class Fit(Generic[Module, State]):
         The result of ``_prepare``.
     """
 
-    features: Features
-    given: AnnotationTable
-    whole: AnnotationTable
+    recipe: Recipe
+    data: CrowdData
     table: AnnotationTable
     held: AnnotationTable | None
     batches: AnnotationBatches
     rng: np.random.Generator
-    watch: Watch
     n_epochs: int
     earlier: Earlier | None = None
     history: History = field(default_factory=History)
     facts: dict[str, float] = field(default_factory=dict)
+    found: dict[str, Any] = field(default_factory=dict)
+    belief: FloatArray | None = None
     epoch: int = 0
     module: Module = field(init=False)
     state: State = field(init=False)
+
+    @property
+    def features(self) -> Features:
+        """Those of the data."""
+        return self.data.features
+
+    @property
+    def given(self) -> AnnotationTable:
+        """The annotations as given to ``fit``."""
+        return self.data.given
+
+    @property
+    def whole(self) -> AnnotationTable:
+        """The annotations with a positive weight."""
+        return self.data.whole
+
+    @property
+    def watch(self) -> Watch:
+        """Gold labels for the history; training must not use them."""
+        return self.data.watch
 
 
 AnyFit = Fit[Any, Any]

@@ -146,23 +146,20 @@ class EmbeddingClassifier(BaseCrowdClassifier):
             yield batch
         data.facts |= data.pop_means() | {"step": data.n_steps}
         # Epochs are compared at the same C: a tuned C would favour the last.
-        self._regress(data, tune=epoch + 1 == fit.n_epochs and self.validation is None)
+        tune = epoch + 1 == fit.n_epochs and fit.recipe.validation is None
+        fit.found["C_"] = self._regress(data, tune=tune)
 
-    def _regress(self, data: EmbeddingData, *, tune: bool) -> None:
+    def _regress(self, data: EmbeddingData, *, tune: bool) -> float:
         C = self.C if tune or self.C != "cv" else TRAINING_C
-        self.C_ = data.regress(C, self.cv)
-        data.facts["C"] = self.C_
+        found = data.regress(C, self.cv)
+        data.facts["C"] = found
+        return found
 
-    def _belief(self, fit: EmbeddingFit) -> FloatArray:
-        """Class probabilities given the annotations."""
-        belief: FloatArray = self.aggregator_.posterior_
-        return belief
-
-    def _set_fitted(self, fit: EmbeddingFit) -> None:
+    def _read_out(self, fit: EmbeddingFit) -> dict[str, Any]:
         # If the kept epoch may not be the last, C has not been tuned yet.
-        if self.validation is not None or not hasattr(self, "C_"):
-            self._regress(fit.state, tune=True)
-        self.confusion_ = self.aggregator_.confusion_
+        if fit.recipe.validation is not None or "C_" not in fit.found:
+            return {"C_": self._regress(fit.state, tune=True)}
+        return {}
 
 
 class EmbeddingData:
@@ -192,11 +189,11 @@ class EmbeddingData:
         self, model: EmbeddingClassifier, fit: Fit[FixedConfusionModule, Any], targets: SoftTargets
     ) -> None:
         self.module, self.features, self.table = fit.module, fit.features, fit.table
-        self.facts = fit.facts
+        self.facts, self.recipe = fit.facts, fit.recipe
         self.n_steps = 0
         self._recorded: dict[str, list[Tensor]] = {}
         weighted = targets.weighted.double().cpu().numpy()
-        posterior = model.aggregator_.posterior_
+        posterior = fit.found["aggregator_"].posterior_
         features, table = self.features, self.table
         annotated = np.flatnonzero(table.annotations_per_instance())
         votes = table.vote_counts().sum(axis=1)

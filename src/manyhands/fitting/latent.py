@@ -314,16 +314,12 @@ class LatentClassClassifier(BaseCrowdClassifier):
     def _latent(self, table: AnnotationTable) -> LatentClasses:
         return LatentClasses(table, smoothing=getattr(self, "smoothing", 0.0))
 
-    def _set_fitted(self, fit: Fit[Any, Any]) -> None:
-        """Set the posterior given x and annotations; given x alone, where there are none."""
+    def _read_out(self, fit: Fit[Any, Any]) -> dict[str, Any]:
+        """Confusion matrices, and the posterior given x and annotations (x alone without any)."""
         latent = self._latent(fit.table)
         all_rows = np.arange(latent.n_instances)
         confusion = read_confusion(fit.module)
-        self.posterior_: FloatArray = class_proba(fit.module, fit.features, all_rows)
-        proba = self.posterior_[latent.instances]
-        self.posterior_[latent.instances] = latent.posterior(proba, confusion)[0]
-        self.confusion_ = confusion
-
-    def _belief(self, fit: Fit[Any, Any]) -> FloatArray:
-        """Class probabilities given x and annotations."""
-        return self.posterior_
+        fit.belief = posterior = class_proba(fit.module, fit.features, all_rows)
+        proba = posterior[latent.instances]
+        posterior[latent.instances] = latent.posterior(proba, confusion)[0]
+        return {"confusion_": confusion, "posterior_": posterior}

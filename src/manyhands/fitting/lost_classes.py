@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +15,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import LostClassWarning, warn_caller
 from manyhands.fitting.pilots import AUTO
 from manyhands.fitting.reading import take_rows
-from manyhands.typing import IntArray
+from manyhands.typing import AnyArray, IntArray
 
 INSTANCES_AT_ONCE = 1024
 """Instances predicted at once."""
@@ -35,7 +35,7 @@ def warn_of_lost_classes(model: BaseEstimator, X: Any, table: AnnotationTable) -
         What the model was trained on; pseudo-annotations do not count.
     """
     counts = np.bincount(table.observed.label, minlength=table.n_classes)
-    lost = lost_classes(model, X, table)
+    lost = lost_classes(lambda rows: model.predict(take_rows(X, rows)), table)
     if not len(lost):
         return
     named = [f"{table.classes[code].item()!r} ({_times(counts[code])})" for code in lost]
@@ -65,16 +65,18 @@ def _times(count: int) -> str:
     return f"{count:,} annotation{'s' if count > 1 else ''}"
 
 
-def lost_classes(model: BaseEstimator, X: Any, table: AnnotationTable) -> IntArray:
-    """Return the codes of observed classes that a fitted classifier never predicts for X.
+def lost_classes(predict: Callable[[IntArray], AnyArray], table: AnnotationTable) -> IntArray:
+    """Return the codes of observed classes that are predicted for no instance of a table.
 
-    X is predicted in batches until all have occurred. Only a lost class thus costs a pass over the
-    whole training set.
+    Instances are predicted in batches until all classes have occurred. Only a lost class thus costs
+    a pass over the whole training set.
 
     Parameters
     ----------
-    model, X, table
-        See `warn_of_lost_classes`.
+    predict : callable (rows) -> array of shape (n_rows,)
+        Predicts the classes of some of the table's instances.
+    table : AnnotationTable
+        Pseudo-annotations do not count.
 
     Returns
     -------
@@ -84,8 +86,7 @@ def lost_classes(model: BaseEstimator, X: Any, table: AnnotationTable) -> IntArr
     with _torch_undisturbed():  # A Dataset may draw random numbers.
         for start in range(0, table.n_instances, INSTANCES_AT_ONCE):
             rows = np.arange(start, min(start + INSTANCES_AT_ONCE, table.n_instances))
-            predicted = model.predict(take_rows(X, rows))
-            awaited = awaited[~np.isin(table.classes[awaited], predicted)]
+            awaited = awaited[~np.isin(table.classes[awaited], predict(rows))]
             if not len(awaited):
                 break
     return awaited

@@ -6,7 +6,7 @@ is different, and builds its module in `_build_module`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -14,10 +14,9 @@ import numpy as np
 
 from manyhands.annotations import AnnotationTable
 from manyhands.fitting.context import AnyFit
-from manyhands.nn import CrowdModule, ScaledClassifier
-from manyhands.sampling.class_balance import ClassBalance
+from manyhands.nn import CrowdModule
 from manyhands.training import BestState, Callback, History, Stage
-from manyhands.typing import AnyArray, FloatArray, IntArray
+from manyhands.typing import AnyArray, FloatArray
 
 
 class Method(Protocol):
@@ -41,6 +40,9 @@ class Method(Protocol):
     # Parameters.
     max_epochs: int | str
     batch_size: int
+    lr: float
+    weight_decay: float
+    reset_optimizer: bool
     class_balance: Any
     scaling: str | None
     device: Any
@@ -83,17 +85,15 @@ class Method(Protocol):
     def _network(self) -> Any: ...
 
     @property
-    def _balance(self) -> ClassBalance | None: ...
+    def _rule(self) -> Any: ...
 
     @property
-    def _rule(self) -> Any: ...
+    def _scales(self) -> tuple[float, ...]: ...
 
     # The course of a fit, in its order.
     def _balanced(self, table: AnnotationTable, rng: np.random.Generator) -> AnnotationTable: ...
 
-    def _build_module(
-        self, classifier: ScaledClassifier, input_shape: Sequence[int]
-    ) -> CrowdModule: ...
+    _build_module: Callable[..., CrowdModule]
 
     def _prepare(self, fit: AnyFit) -> Any: ...
 
@@ -103,8 +103,4 @@ class Method(Protocol):
 
     def _specification(self, fit: AnyFit) -> dict[str, str]: ...
 
-    def _set_fitted(self, fit: AnyFit) -> None: ...
-
-    def _belief(self, fit: AnyFit) -> FloatArray: ...
-
-    def _decide(self, proba: FloatArray) -> IntArray: ...
+    def _read_out(self, fit: AnyFit) -> dict[str, Any]: ...

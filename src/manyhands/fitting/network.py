@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from manyhands.fitting.prediction import PREDICT_BATCH
 from manyhands.functional.ranks import active_ranks
 from manyhands.nn import CrowdModule, channels_last, make_scaled
 from manyhands.training import Features
+from manyhands.training.devices import devices_of
 
 if TYPE_CHECKING:
     from manyhands.fitting.method import Method
@@ -24,15 +26,30 @@ if TYPE_CHECKING:
 Weights = dict[str, Tensor]
 
 
-def start_weights(model: Method, start: Method | Earlier | None) -> Weights | None:
-    """Weights of another fitted classifier, from which a fit starts; None in a partial fit.
+@dataclass(frozen=True, eq=False)
+class Start:
+    """Another fitted classifier, from whose weights a fit starts.
+
+    Attributes
+    ----------
+    weights : dict of tensors
+    n_epochs : int or None
+        Number of epochs of that fit.
+    """
+
+    weights: Weights
+    n_epochs: int | None
+
+
+def read_start(model: Method, start: Method | None) -> Start | None:
+    """Read the classifier from whose weights a fit starts, if there is one.
 
     Raises
     ------
     AnnotationError
         If that classifier has no network, or this class ignores the weights it starts from.
     """
-    if start is None or isinstance(start, Earlier):
+    if start is None:
         return None
     if model._start_refusal is not None:
         raise AnnotationError(
@@ -44,34 +61,54 @@ def start_weights(model: Method, start: Method | Earlier | None) -> Weights | No
             f"start={type(start).__name__} has no network to start from (it is not fitted, or its "
             "backbone is a scikit-learn classifier); leave start out"
         )
-    weights: Weights = start.module_.state_dict()
-    return weights
+    return Start(start.module_.state_dict(), getattr(start, "n_epochs_", None))
 
 
-def make_module(model: Method, fit: Fit[Any, Any], start: Weights | None) -> CrowdModule:
+def refuse_devices(method: Method) -> None:
+    """Refuse several devices where no gradient steps would use them.
+
+    Raises
+    ------
+    AnnotationError
+    """
+    wanted = devices_of(method)
+    if wanted is not None and wanted.n_processes > 1 and method._devices_refusal is not None:
+        raise AnnotationError(
+            f"device={wanted!r}: {type(method).__name__} {method._devices_refusal}, so it cannot "
+            "be divided among processes; leave device out, or use a method that is trained by "
+            "gradient steps, such as CrowdLayerClassifier"
+        )
+
+
+def make_module(method: Method, fit: Fit[Any, Any], start: Start | None) -> CrowdModule:
     """Make the method's network, fit its scaling, and check that it outputs logits."""
     features, annotated = fit.features, fit.batches.instances
-    model.input_shape_ = shape = features.input_shape
-    classifier = make_scaled(model._network, model.scaling, shape, len(model.classes_))
+    shape, weights = features.input_shape, None if start is None else start.weights
+    classifier = make_scaled(method._network, method.scaling, shape, len(method.classes_))
+    init = fit.recipe.init_scale
     with naming_the_backbone(shape):  # Some modules ask the backbone for the width of its output.
-        module: CrowdModule = model._build_module(classifier, shape)
-    if model.scaling is not None and not features.is_dataset:
+        module: CrowdModule = method._build_module(
+            classifier, shape, **({} if init is None else {"init_scale": init})
+        )
+    if method.scaling is not None and not features.is_dataset:
         # Batches of at most 8 MiB in float64.
         size = max(1, min(PREDICT_BATCH, (1 << 20) // int(np.prod(shape))))
         classifier.scaler.fit_statistics(features.batches(annotated, size))
     if fit.earlier is not None:
-        start = grown_weights(model, module, fit)
-    if start is not None:
-        _load_start(module, start)
+        weights = grown_weights(method, module, fit, fit.earlier)
+    if weights is not None:
+        _load_start(module, weights)
     module = module.to(features.device, features.dtype)
     ranks = active_ranks()
     if ranks is not None:
         ranks.align(module)  # A factory of the user's may draw from generators of its own.
-    check_logits(model, module, features, annotated)
+    check_logits(method, module, features, annotated)
     return module
 
 
-def grown_weights(model: Method, module: CrowdModule, fit: Fit[Any, Any]) -> Weights:
+def grown_weights(
+    method: Method, module: CrowdModule, fit: Fit[Any, Any], earlier: Earlier
+) -> Weights:
     """Weights from which a partial fit goes on: those of new annotators are the crowd's.
 
     An annotator's parameters and buffers are slices along an axis that has grown with the number of
@@ -80,26 +117,28 @@ def grown_weights(model: Method, module: CrowdModule, fit: Fit[Any, Any]) -> Wei
 
     Parameters
     ----------
-    model : BaseCrowdClassifier
+    method : Method
+        Its parameters that are arrays are buffers of the module, and are taken as they are now.
     module : CrowdModule
         Made for all annotators.
     fit : Fit
-        Its table begins with the annotators that the model knew.
+        Its table begins with the annotators that the earlier fit knew.
+    earlier : Earlier
 
     Returns
     -------
     dict of str to tensor
         A state dict for ``module``.
     """
-    earlier = fit.earlier.model if fit.earlier is not None else model
-    n_old, n_new = earlier.n_annotators_, model.n_annotators_
+    before = earlier.model
+    n_old, n_new = before.n_annotators_, fit.table.n_annotators
     given = torch.from_numpy(fit.whole.annotations_per_annotator()[:n_old]).double()
     share = (given + 1e-9) / (given + 1e-9).sum()
     fresh, weights = module.state_dict(), Weights()
-    for name, old in earlier.module_.state_dict().items():
+    for name, old in before.module_.state_dict().items():
         now = fresh.get(name)
         weights[name] = old = old.cpu()
-        if now is None or now.shape == old.shape or name.split(".")[-1] in vars(model):
+        if now is None or now.shape == old.shape or name.split(".")[-1] in vars(method):
             weights[name] = old if now is None or now.shape == old.shape else now
             continue
         axes = [axis for axis in range(min(old.ndim, now.ndim)) if old.shape[axis] == n_old]
@@ -109,7 +148,7 @@ def grown_weights(model: Method, module: CrowdModule, fit: Fit[Any, Any]) -> Wei
         parts = old.double().movedim(axis, 0)
         mean = torch.einsum("r,r...->...", share, parts)
         if name == "confusions":
-            mean = torch.from_numpy(earlier.pooled_confusion_)
+            mean = torch.from_numpy(before.pooled_confusion_)
         grown = torch.cat([parts, mean.expand(n_new - n_old, *mean.shape)])
         weights[name] = grown.movedim(0, axis).to(old.dtype)
     return weights

@@ -28,6 +28,8 @@ from manyhands.typing import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from manyhands.fitting.method import Method
+    from manyhands.fitting.network import Start
+    from manyhands.fitting.recipe import Recipe
 
 AUTO = "auto"
 
@@ -54,18 +56,20 @@ PLAIN_STEPS = 200
 
 
 def chosen_length(
-    model: Method,
+    method: Method,
+    recipe: Recipe,
     table: AnnotationTable,
     rng: np.random.Generator,
     pilot: Callable[[int, AnnotationTable, IntArray], IntArray],
-    start: Method | Earlier | None = None,
+    start: Start | None = None,
 ) -> int:
     """Number of epochs (of every stage) of a fit.
 
     Parameters
     ----------
-    model : BaseCrowdClassifier
-        Its vocabularies are set.
+    method : Method
+        Says whether its first stage can be a pilot.
+    recipe : Recipe
     table : AnnotationTable
         The annotations with a positive weight.
     rng : Generator
@@ -73,48 +77,49 @@ def chosen_length(
     pilot : callable (n_epochs, table, held) -> array of shape (n_epochs, n_held)
         Trains on the table and returns the codes predicted for the held-out instances after every
         epoch.
-    start : fitted classifier, optional
+    start : Start, optional
         Its weights may know the instances that a pilot would predict, so there is none.
 
     Returns
     -------
     int
     """
-    if model.max_epochs != AUTO:
-        return int(model.max_epochs)
+    if recipe.max_epochs != AUTO:
+        return int(recipe.max_epochs)
     annotated, units = np.unique(table.instance), instance_units(None, table)
-    steps = ceil(len(annotated) / model.batch_size)
-    if model.validation is not None or not model._pilots:
+    steps = ceil(len(annotated) / recipe.batch_size)
+    if recipe.validation is not None or not method._pilots:
         return limit(steps)
     plain = max(1, round(PLAIN_STEPS / steps))
     if start is not None:
-        return int(getattr(start, "n_epochs_", plain))
+        return plain if start.n_epochs is None else start.n_epochs
     if len(np.unique(units[table.observed.instance])) < FEWEST_INSTANCES:
         return plain
     fold_of = deal_instances(table, N_FOLDS, units, rng)[annotated]
     folds = [annotated[fold_of == fold] for fold in range(N_FOLDS)]
     folds = folds[: ceil(ENOUGH_PREDICTED * N_FOLDS / len(annotated))]
-    n_epochs = limit(ceil(len(annotated) * (1 - 1 / N_FOLDS) / model.batch_size))
+    n_epochs = limit(ceil(len(annotated) * (1 - 1 / N_FOLDS) / recipe.batch_size))
     codes = [pilot(n_epochs, table.take(~np.isin(table.instance, held)), held) for held in folds]
     shares = row_shares(vote_weights(table.observed))
     return earliest(np.hstack(codes), shares[np.concatenate(folds)])
 
 
-def whole_length(model: Method, earlier: Method) -> int:
+def whole_length(max_epochs: int | str, earlier: Earlier) -> int:
     """Number of epochs of a whole fit, of which a partial fit takes its share.
 
     Parameters
     ----------
-    model : BaseCrowdClassifier
-    earlier : fitted classifier
+    max_epochs : int or "auto"
+    earlier : Earlier
         Where "auto", or ``validation``, has found a number.
 
     Returns
     -------
     int
     """
-    found = getattr(earlier, "best_epoch_", getattr(earlier, "n_epochs_", LEAST_EPOCHS))
-    return int(found if model.max_epochs == AUTO else model.max_epochs)
+    before = earlier.model
+    found = getattr(before, "best_epoch_", getattr(before, "n_epochs_", LEAST_EPOCHS))
+    return int(found if max_epochs == AUTO else max_epochs)
 
 
 def longest(model: BaseEstimator, n_instances: int) -> int | None:

@@ -372,6 +372,12 @@ def forget_fit(model: BaseEstimator, *, keep: Collection[str] = ()) -> None:
         delattr(model, name)
 
 
+def take_over(model: BaseEstimator, attributes: Mapping[str, Any]) -> None:
+    """Set what a fit has found, by the names of the attributes."""
+    for name, value in attributes.items():
+        setattr(model, name, value)
+
+
 def set_vocabularies(model: BaseEstimator, y: Any, table: AnnotationTable) -> None:
     """Discard an earlier fit; set the classes, annotators and instances of this one.
 

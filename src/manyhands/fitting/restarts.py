@@ -7,94 +7,101 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from numbers import Integral
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
-from sklearn.utils import check_random_state
-
-from manyhands.annotations import AnnotationTable
-from manyhands.fitting.classifier import BaseCrowdClassifier
-from manyhands.fitting.context import Earlier, Watch
+from manyhands.fitting.context import Followed, Watch
 from manyhands.fitting.lost_classes import lost_classes
 from manyhands.fitting.pilots import AUTO
-from manyhands.fitting.reading import fitted_attributes, forget_fit
-from manyhands.training import joined
+from manyhands.fitting.prediction import class_proba
+from manyhands.fitting.recipe import CrowdData, Fitted, Recipe
+from manyhands.training import Features
+from manyhands.typing import AnyArray, IntArray
+
+if TYPE_CHECKING:
+    from manyhands.fitting.method import Method
 
 _LOG = logging.getLogger("manyhands")
 
 
-class StartsAtIdentity(BaseCrowdClassifier):
-    """Base of classifiers whose matrices start at ``init_scale`` times the identity.
+def scale_of(method: Method, given: float | None = None) -> float:
+    """Multiple of the identity at which a method's matrices start.
 
-    ``init_scale="auto"`` fits from one of `scales` after another while classes are lost: while a
-    class with annotations is predicted for no training instance.
+    Parameters
+    ----------
+    method : Method
+        With the parameter ``init_scale``.
+    given : float, optional
+        The start of the present fit.
+
+    Returns
+    -------
+    float
+        ``given``; else ``init_scale_``, where the matrices have started (folders of earlier
+        versions only have the parameter); else the parameter, or the first start that "auto" tries.
     """
+    if given is not None:
+        return given
+    parameter = getattr(method, "init_scale", AUTO)
+    first = method._scales[0] if parameter == AUTO else parameter
+    return float(getattr(method, "init_scale_", first))
 
-    scales: ClassVar[tuple[float, ...]]
-    """Starts that "auto" tries."""
 
-    init_scale: float | str
+def recipes_of_starts(method: Method, recipe: Recipe, before: Method | None) -> list[Recipe]:
+    """Return a recipe for every start that ``init_scale`` asks for; the first is tried first.
 
-    @property
-    def _title(self) -> str:
-        """Name on the progress bar; further starts are named."""
-        is_further = self.init_scale == AUTO and self._own_scale > self.scales[0]
-        return super()._title + (f" from {self._own_scale:g}" if is_further else "")
+    Parameters
+    ----------
+    method : Method
+    recipe : Recipe
+    before : Method or None
+        A fitted classifier whose weights are given: those of low rank are added to the start that
+        they were found with.
 
-    @property
-    def _own_scale(self) -> float:
-        """Where the matrices start in this fit, or have started; the first start before any fit.
-
-        Folders of earlier versions only have the parameter.
-        """
-        given = self.scales[0] if self.init_scale == AUTO else self.init_scale
-        own = getattr(self, "init_scale_", given)
-        return cast(float, getattr(self, "_scale", own))
-
-    def _starts(self) -> tuple[float, ...]:
-        """Return the starts that "auto" tries with the present parameters."""
-        return self.scales
-
-    def _fit(
-        self, X: Any, y: Any, watch: Watch, start: BaseCrowdClassifier | Earlier | None
-    ) -> AnnotationTable:
-        fit = super()._fit
-
-        def fit_from(scale: float) -> AnnotationTable:
-            self._scale = scale  # Of this fit, which discards what an earlier one has found.
-            table = fit(X, y, watch, start)
-            self.init_scale_ = scale
-            del self._scale
-            return table
-
-        if self.init_scale != AUTO:
-            return fit_from(float(self.init_scale))
-        if start is None:
-            return fewest_lost(self, self._starts(), fit_from, X, watch)
-        # The weights are given, by a fitted classifier or the fit that a partial fit goes on from.
-        # Those of low rank are added to the start that they were found with.
-        before = start.model if isinstance(start, Earlier) else start
-        return fit_from(getattr(before, "_own_scale", self.scales[0]))
+    Returns
+    -------
+    list of Recipe
+        A further start keeps a checkpoint of its own, beside ``checkpoint``, and has a title of its
+        own. Methods without starts have the recipe itself.
+    """
+    scales = method._scales
+    if not scales:
+        return [recipe]
+    parameter = getattr(method, "init_scale", AUTO)
+    if parameter != AUTO:
+        return [replace(recipe, init_scale=float(parameter))]
+    if before is not None:
+        scales = (scale_of(before) if before._scales else scales[0],)
+    recipes: list[Recipe] = []
+    for scale in scales:
+        is_further = scale > method._scales[0]
+        recipes.append(
+            replace(
+                recipe,
+                init_scale=scale,
+                title=f"{recipe.title} from {scale:g}" if is_further else recipe.title,
+                checkpoint=_beside(recipe.checkpoint, scale) if recipes else recipe.checkpoint,
+            )
+        )
+    return recipes
 
 
 class _Attempt(NamedTuple):
     """A fit from one start."""
 
     n_lost: int
-    attributes: dict[str, Any]
-    table: AnnotationTable
-    codes: list[Any]
+    fitted: Fitted
+    codes: list[IntArray]
 
 
 def fewest_lost(
-    model: BaseCrowdClassifier,
-    starts: Sequence[float],
-    fit_from: Callable[[float], AnnotationTable],
-    X: Any,
-    watch: Watch,
-) -> AnnotationTable:
-    """Fit from one start after another until no class is lost; keep the fit that loses the fewest.
+    name: str,
+    data: CrowdData,
+    recipes: Sequence[Recipe],
+    attempt: Callable[[CrowdData, Recipe], Fitted],
+) -> Fitted:
+    """Fit by one recipe after another until no class is lost; keep the fit that loses the fewest.
 
     Of several, the first is kept: a class that no start brings back, such as one with a single
     annotation, changes nothing. All have the same random numbers. Of the other fits, only their
@@ -102,52 +109,63 @@ def fewest_lost(
 
     Parameters
     ----------
-    model : BaseCrowdClassifier
-        A further fit keeps a checkpoint of its own, beside ``checkpoint``.
-    starts : sequence of float
-    fit_from : callable (start) -> AnnotationTable
-        Fits the model and returns the annotations with a positive weight.
-    X, watch
-        See `BaseCrowdClassifier.fit`. The codes of what is followed are those of the kept fit.
+    name : str
+        What is fitted, for the log.
+    data : CrowdData
+        The codes of what is followed are those of the kept fit.
+    recipes : sequence of Recipe
+    attempt : callable (data, recipe) -> Fitted
 
     Returns
     -------
-    AnnotationTable
+    Fitted
         That of the kept fit.
     """
-    random_state, checkpoint = model.random_state, model.checkpoint
-    codes = [] if watch.followed is None else watch.followed.codes
-    before, again = list(codes), _copied(random_state)
+    if len(recipes) == 1:
+        return attempt(data, recipes[0])
+    table = data.whole
     fits: list[_Attempt] = []
-    try:
-        with joined(model):  # On several devices, the processes stay together between the fits.
-            for start, following in zip(starts, [*starts[1:], None], strict=True):
-                with _quiet_unless(not fits):
-                    table = fit_from(start)
-                lost = lost_classes(model, X, table)
-                fits.append(_Attempt(len(lost), fitted_attributes(model), table, list(codes)))
-                if not len(lost) or following is None:
-                    break
-                _LOG.info(
-                    "%s started from %g predicts for no training instance: %s; it is fitted "
-                    "again, from %g",
-                    type(model).__name__,
-                    start,
-                    ", ".join(map(repr, table.classes[lost].tolist())),
-                    following,
-                )
-                # A factory may return a network that it keeps, which the next fit would train.
-                fits[-1].attributes["module_"] = deepcopy(model.module_)
-                model.random_state = _copied(again)
-                model.checkpoint = _beside(checkpoint, following)
-                codes[:] = before  # The caller's own list.
-        _, fitted, table, codes[:] = min(fits, key=lambda fit: fit.n_lost)
-        forget_fit(model)
-        for name, value in fitted.items():
-            setattr(model, name, value)
-    finally:
-        model.random_state, model.checkpoint = random_state, checkpoint
-    return table
+    for recipe, following in zip(recipes, [*recipes[1:], None], strict=True):
+        own, codes = _followed_anew(data)
+        with _quiet_unless(not fits):
+            fitted = attempt(own, recipe)
+        lost = lost_classes(_predictor(fitted, own), table)
+        if not len(lost) or following is None:
+            fits.append(_Attempt(len(lost), fitted, codes))
+            break
+        _LOG.info(
+            "%s started from %g predicts for no training instance: %s; it is fitted again, from %g",
+            name,
+            recipe.init_scale,
+            ", ".join(map(repr, table.classes[lost].tolist())),
+            following.init_scale,
+        )
+        # A factory may return a network that it keeps, which the next fit would train.
+        fitted = replace(fitted, module=deepcopy(fitted.module))
+        fits.append(_Attempt(len(lost), fitted, codes))
+    _, kept, codes = min(fits, key=lambda fit: fit.n_lost)
+    if data.watch.followed is not None:
+        data.watch.followed.codes.extend(codes)
+    return kept
+
+
+def _followed_anew(data: CrowdData) -> tuple[CrowdData, list[IntArray]]:
+    """Return the data with a list of its own for the codes of what is followed, and that list."""
+    watch, codes = data.watch, list[IntArray]()
+    if watch.followed is None:
+        return data, codes
+    own = Watch(watch.y_train, followed=Followed(watch.followed.X, codes), **watch.sets)
+    return replace(data, watch=own), codes
+
+
+def _predictor(fitted: Fitted, data: CrowdData) -> Callable[[IntArray], AnyArray]:
+    """Make what predicts the most probable classes of some of the training instances."""
+    module, features, classes = fitted.module, data.features, data.whole.classes
+    assert module is not None
+    weight = next(module.parameters())
+    if weight.dtype != features.dtype:
+        features = Features(features.data, weight.device, weight.dtype)
+    return lambda rows: classes[class_proba(module, features, rows).argmax(axis=1)]
 
 
 @contextmanager
@@ -157,12 +175,6 @@ def _quiet_unless(is_first: bool) -> Iterator[None]:
         if not is_first:
             warnings.simplefilter("ignore")
         yield
-
-
-def _copied(random_state: Any) -> Any:
-    """Copy a random state, so that it can be drawn from again."""
-    is_seed = isinstance(random_state, Integral)
-    return random_state if is_seed else deepcopy(check_random_state(random_state))
 
 
 def _beside(checkpoint: str | Path | None, start: float) -> Path | None:

@@ -1,4 +1,4 @@
-"""The course of one fit: the split, the network, the method, the epochs, the fitted attributes."""
+"""The course of one fit: `run` trains a method's network on data, by a recipe."""
 
 from __future__ import annotations
 
@@ -14,29 +14,18 @@ import numpy as np
 import torch
 
 from manyhands.annotations import AnnotationTable
-from manyhands.exceptions import AnnotationError
 from manyhands.files import check_writable
-from manyhands.fitting.callbacks import EpochClock, Follower, announce, ending_heard, make_predictor
+from manyhands.fitting.callbacks import EpochClock, Follower, announce, make_predictor
 from manyhands.fitting.context import Earlier, Fit, Followed, Watch
 from manyhands.fitting.folders import UNCOMPARED, describe_parameter
 from manyhands.fitting.folds import hold_out_instances
-from manyhands.fitting.network import Weights, make_module, start_weights
-from manyhands.fitting.parameters import monitored
+from manyhands.fitting.network import Start, make_module
 from manyhands.fitting.pilots import chosen_length, whole_length
 from manyhands.fitting.prediction import PREDICT_BATCH, class_proba
-from manyhands.fitting.reading import (
-    as_target,
-    check_learnable,
-    drop_weightless,
-    read_features,
-    set_vocabularies,
-    warn_of_telling_columns,
-)
-from manyhands.functional.ranks import in_first_process, one_fit
+from manyhands.fitting.recipe import CrowdData, Fitted, Recipe
+from manyhands.functional.ranks import active_ranks, in_first_process, one_fit
 from manyhands.inference.confusion_prior import pool_confusions
-from manyhands.nn import (
-    FixedConfusionModule,
-)
+from manyhands.nn import FixedConfusionModule
 from manyhands.sampling.class_balance import ClassBalance
 from manyhands.training import (
     AnnotationBatches,
@@ -49,178 +38,172 @@ from manyhands.training import (
     drawn_in,
     hold_out,
     isolated_rng,
-    joined,
-    pick_device,
     read_n_epochs,
     resumed_alike,
     run_stages,
 )
-from manyhands.training.devices import devices_of
-from manyhands.training.seeding import draw_seed
-from manyhands.typing import FloatArray, IntArray
+from manyhands.typing import AnyArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from manyhands.fitting.method import Method
 
 
-def fit_network(
-    model: Method,
-    X: Any,
-    y: Any,
-    watch: Watch,
-    start: Method | Earlier | None,
-) -> AnnotationTable:
-    """Read the data and train a crowd classifier's network on them.
+def run(
+    method: Method,
+    data: CrowdData,
+    recipe: Recipe,
+    *,
+    start: Start | None = None,
+    earlier: Earlier | None = None,
+) -> Fitted:
+    """Train a method's network. The method is read, and nothing is set on it.
 
     Parameters
     ----------
-    model : BaseCrowdClassifier
-        Its parameters have been checked.
-    X, y, watch, start
-        See `BaseCrowdClassifier.fit`; ``start`` may also be an `Earlier`, to go on from.
+    method : Method
+        A classifier whose vocabularies are those of the data.
+    data : CrowdData
+    recipe : Recipe
+    start : Start, optional
+        The weights to start from.
+    earlier : Earlier, optional
+        The fit to go on from.
 
     Returns
     -------
-    AnnotationTable
-        The annotations with a positive weight.
+    Fitted
+
+    Raises
+    ------
+    DivergenceError
+        If the loss becomes infinite or NaN.
     """
-    _refuse_devices(model)
-    with joined(model) as ranks, one_fit(ranks) as is_whole:
-        table = _fit_together(model, X, y, watch, start)
-        if is_whole:
-            model.module_.float()
-    return table
+    with one_fit(active_ranks()) as is_whole:
+        n_epochs = found_length(method, data, recipe, start=start, earlier=earlier)
+        with isolated_rng(recipe.seed, data.features.device):
+            fit = _begin(method, data, recipe, n_epochs, earlier)
+            fitted = _train(method, fit, start)
+        if is_whole and fitted.module is not None:
+            fitted.module.float()
+    return fitted
 
 
-def _refuse_devices(model: Method) -> None:
-    """Refuse several devices where no gradient steps would use them."""
-    wanted = devices_of(model)
-    if wanted is not None and wanted.n_processes > 1 and model._devices_refusal is not None:
-        raise AnnotationError(
-            f"device={wanted!r}: {type(model).__name__} {model._devices_refusal}, so it cannot be "
-            "divided among processes; leave device out, or use a method that is trained by "
-            "gradient steps, such as CrowdLayerClassifier"
-        )
+def found_length(
+    method: Method,
+    data: CrowdData,
+    recipe: Recipe,
+    *,
+    start: Start | None,
+    earlier: Earlier | None,
+) -> int:
+    """Number of epochs: given, a checkpoint's, a share of an earlier fit's, or found by pilots.
 
+    Parameters and errors are those of `run`, which then draws as if the number had been given.
 
-def _fit_together(
-    model: Method,
-    X: Any,
-    y: Any,
-    watch: Watch,
-    start: Method | Earlier | None,
-) -> AnnotationTable:
-    """Fit in all processes that train the network: all do the same, each with a part of it."""
-    earlier = start if isinstance(start, Earlier) else None
-    weights = start_weights(model, start)
-    given = as_target(X, y, type(model).__name__)
-    table = drop_weightless(given)
-    warn_of_telling_columns(X, table)
-    watch = watch.over(X, table.n_instances)
-    X = read_features(model, X, reset=earlier is None)
-    check_learnable(X, table)
-    set_vocabularies(model, y, table)
-    device = pick_device(model.device)
-    seed = draw_seed(model.random_state)
-    features = Features(X, device)
+    Returns
+    -------
+    int
+    """
+    if earlier is not None:
+        return earlier.epochs(whole_length(recipe.max_epochs, earlier))
+    n_epochs = None if recipe.checkpoint is None else read_n_epochs(recipe.checkpoint)
+    if n_epochs is not None:
+        return n_epochs
 
     def pilot(n_epochs: int, rest: AnnotationTable, held: IntArray) -> IntArray:
         # What there is to warn of, the training says, too.
-        with isolated_rng(seed, device), warnings.catch_warnings():
+        with isolated_rng(recipe.seed, data.features.device), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            rng = np.random.default_rng(seed)
-            fit = _begin(model, features, rest, rng, Watch(), n_epochs)
-            return _pilot(model, fit, held, weights)
+            part = replace(data, given=rest, whole=rest, watch=Watch())
+            return _pilot(method, _begin(method, part, recipe, n_epochs), held, start)
 
-    # The training draws as if the number of epochs had been given.
-    n_epochs = None
-    if earlier is not None:
-        n_epochs = earlier.epochs(whole_length(model, earlier.model))
-    elif model.checkpoint is not None:
-        n_epochs = read_n_epochs(model.checkpoint)
-    if n_epochs is None:
-        n_epochs = chosen_length(model, table, np.random.default_rng([seed, 1]), pilot, start)
-    with isolated_rng(seed, device):
-        rng = np.random.default_rng(seed)
-        fit = _begin(model, features, given, rng, watch, n_epochs, earlier)
-        _train(model, fit, weights)
-    return table
+    rng = np.random.default_rng([recipe.seed, 1])
+    return chosen_length(method, recipe, data.whole, rng, pilot, start)
 
 
-def _pilot(model: Method, fit: Fit[Any, Any], held: IntArray, start: Weights | None) -> IntArray:
-    """Run the first stage of a training; return predictions of instances after every epoch.
-
-    What the method sets on the model, the training sets anew.
-    """
+def _pilot(method: Method, fit: Fit[Any, Any], held: IntArray, start: Start | None) -> IntArray:
+    """Run the first stage of a training; return predictions of instances after every epoch."""
     # A copy: a factory may return a module that it keeps, which the training starts from.
-    fit.module = deepcopy(make_module(model, fit, start))
+    fit.module = deepcopy(make_module(method, fit, start))
     with drawn_in(fit.features.dtype):
-        fit.state = model._prepare(fit)
-    follower = Follower(Followed(None), make_predictor(model, fit, fit.features, held))
+        fit.state = method._prepare(fit)
+    follower = Follower(Followed(None), make_predictor(fit, fit.features, held))
     callbacks: list[Callback] = [EpochClock(fit), Monitor(follower)]
-    if model.verbose and in_first_process():
-        callbacks.append(ProgressBar(f"{model._title}, pilot"))
+    if fit.recipe.verbose and in_first_process():
+        callbacks.append(ProgressBar(f"{fit.recipe.title}, pilot"))
     with drawn_in(fit.features.dtype):
-        run_stages(model._stages(fit)[:1], callbacks=callbacks, history=fit.history)
+        run_stages(method._stages(fit)[:1], callbacks=callbacks, history=fit.history)
     return np.stack(follower.followed.codes)
 
 
-def _train(model: Method, fit: Fit[Any, Any], start: Weights | None) -> None:
-    """Train, and set the fitted attributes."""
-    fit.module = make_module(model, fit, start)
+def _train(method: Method, fit: Fit[Any, Any], start: Start | None) -> Fitted:
+    """Train, and read off what the network has learnt."""
+    fit.module = make_module(method, fit, start)
     with drawn_in(fit.features.dtype):
-        fit.state = model._prepare(fit)
-        with ending_heard(model):
-            _train_module(model, fit)
-
-
-def _train_module(model: Method, fit: Fit[Any, Any]) -> None:
-    stages = model._stages(fit)
-    callbacks, best = model._callbacks(fit)
-    _run(model, fit, stages, callbacks)
-    if best is not None:
-        best.restore()
-        model.best_epoch_, model.best_stage_ = best.kept["epoch"], best.kept["stage"]
-    model.history_, model.n_epochs_ = fit.history, fit.n_epochs
+        fit.state = method._prepare(fit)
+        stages = method._stages(fit)
+        callbacks, best = method._callbacks(fit)
+        _run_stages(method, fit, stages, callbacks)
+        if best is not None:
+            best.restore()
+        fit.module.eval()
+        with torch.inference_mode():
+            found = _read_out(method, fit)
+    n_epochs = fit.n_epochs
     if fit.earlier is not None:
-        model.n_epochs_ = whole_length(model, fit.earlier.model)
-    model.module_ = fit.module.eval()
-    with torch.inference_mode():
-        model._set_fitted(fit)
-        belief = model._belief(fit) if hasattr(model, "confusion_") else None
-        set_annotator_attributes(model, fit.table, belief)
-        if model._shrinks_confusions:
-            module = cast(FixedConfusionModule, fit.module)
-            module.confusions.copy_(torch.from_numpy(model.confusion_))
+        n_epochs = whole_length(fit.recipe.max_epochs, fit.earlier)
+    kept: dict[str, Any] = {}
+    if best is not None:
+        kept = {"best_epoch": best.kept["epoch"], "best_stage": best.kept["stage"]}
+    return Fitted(fit.module, fit.history, found, n_epochs, **kept)
+
+
+def _read_out(method: Method, fit: Fit[Any, Any]) -> dict[str, Any]:
+    """Fitted attributes by name: those of the method, and what is known of the annotators."""
+    found = {**fit.found, **method._read_out(fit)}
+    belief = None
+    if "confusion_" in found:
+        belief = annotated_proba(fit) if fit.belief is None else fit.belief
+    shrinks = method._shrinks_confusions
+    found |= annotator_attributes(found.get("confusion_"), fit.table, belief, shrinks=shrinks)
+    if shrinks:
+        module = cast(FixedConfusionModule, fit.module)
+        module.confusions.copy_(torch.from_numpy(found["confusion_"]))
+    if fit.recipe.init_scale is not None:
+        found["init_scale_"] = fit.recipe.init_scale
+    return found
 
 
 def _begin(
-    model: Method,
-    features: Features,
-    given: AnnotationTable,
-    rng: np.random.Generator,
-    watch: Watch,
+    method: Method,
+    data: CrowdData,
+    recipe: Recipe,
     n_epochs: int,
     earlier: Earlier | None = None,
 ) -> Fit[Any, Any]:
     """Hold out instances or annotations, and balance the others; a partial fit holds out none."""
-    whole = table = drop_weightless(given)
+    rng = np.random.default_rng(recipe.seed)
+    table = data.whole
     held: AnnotationTable | None = None
-    if isinstance(model.validation, Real) and earlier is None:
-        split = hold_out if monitored(model) == "likelihood" else hold_out_instances
-        table, held = split(whole, float(model.validation), rng)
-    batches = AnnotationBatches(features, model._balanced(table, rng), model.batch_size)
-    return Fit(features, given, whole, table, held, batches, rng, watch, n_epochs, earlier)
+    if isinstance(recipe.validation, Real) and earlier is None:
+        split = hold_out if recipe.monitor == "likelihood" else hold_out_instances
+        table, held = split(table, float(recipe.validation), rng)
+    balanced = method._balanced(table, rng)
+    batches = AnnotationBatches(data.features, balanced, recipe.batch_size)
+    return Fit(recipe, data, table, held, batches, rng, n_epochs, earlier)
 
 
-def _run(model: Method, fit: Fit[Any, Any], stages: list[Stage], callbacks: list[Callback]) -> None:
+def _run_stages(
+    method: Method, fit: Fit[Any, Any], stages: list[Stage], callbacks: list[Callback]
+) -> None:
     """Run all stages, or those that a checkpoint has left."""
     first_stage = first_epoch = 0
-    if model.checkpoint is not None and fit.earlier is None:
-        check_writable(Path(model.checkpoint).parent)
+    path = fit.recipe.checkpoint
+    if path is not None and fit.earlier is None:
+        check_writable(Path(path).parent)
         checkpoint = Checkpoint(
-            model.checkpoint,
-            specification=model._specification(fit),
+            path,
+            specification=method._specification(fit),
             module=fit.module,
             stages=stages,
             callbacks=tuple(callbacks),
@@ -230,7 +213,7 @@ def _run(model: Method, fit: Fit[Any, Any], stages: list[Stage], callbacks: list
         )
         first_stage, first_epoch = resumed_alike(checkpoint)
         callbacks = [*callbacks, checkpoint]
-    announce(model, fit, stages)
+    announce(method, fit, stages)
     run_stages(
         stages,
         callbacks=callbacks,
@@ -253,19 +236,19 @@ def balanced(
 # -- what a run and the checkpoint it resumes from must have in common -----------------------------
 
 
-def specification(model: Method, fit: Fit[Any, Any]) -> dict[str, str]:
+def specification(method: Method, fit: Fit[Any, Any]) -> dict[str, str]:
     """Describe the class, the parameters, the data and the network of a fit.
 
     A Dataset is described only by its length and its first and last items.
     """
     parameters = {
         name: str(describe_parameter(value))
-        for name, value in model.get_params(deep=False).items()
+        for name, value in method.get_params(deep=False).items()
         if name not in UNCOMPARED
     }
     network = hashlib.blake2b(repr(fit.module).encode(), digest_size=8).hexdigest()
     data = _digest(fit.whole, fit.features)
-    return {"class": type(model).__name__, "data": data, "network": network, **parameters}
+    return {"class": type(method).__name__, "data": data, "network": network, **parameters}
 
 
 def _digest(table: AnnotationTable, features: Features) -> str:
@@ -286,33 +269,43 @@ def _digest(table: AnnotationTable, features: Features) -> str:
 # -- fitted attributes ----------------------------------------------------------------------------
 
 
-def set_annotator_attributes(
-    model: Method, table: AnnotationTable, belief: FloatArray | None
-) -> None:
-    """Set ``heard_``, and pool and shrink the confusion matrices.
+def annotator_attributes(
+    confusion: FloatArray | None,
+    table: AnnotationTable,
+    belief: FloatArray | None,
+    *,
+    shrinks: bool,
+) -> dict[str, AnyArray]:
+    """Fitted attributes about annotators: ``heard_``, and pooled and shrunk confusion matrices.
 
     Parameters
     ----------
-    model : BaseCrowdClassifier
-        Must have ``confusion_``, unless ``belief`` is None. ``heard_`` is set; from ``confusion_``
-        and ``belief`` the pooled matrix follows, which annotators without annotations get too.
+    confusion : array of shape (n_annotators, n_classes, n_classes) or None
+        None, if a method has no such matrices.
     table : AnnotationTable
     belief : array of shape (n_instances, n_classes) or None
-        Class probabilities of the annotated instances.
+        Class probabilities of the annotated instances, by which the matrices are pooled; None only
+        without matrices.
+    shrinks : bool
+        Whether every row gets one pseudo-annotation, distributed as the crowd's annotations are.
+
+    Returns
+    -------
+    dict
+        ``heard_``, shape (n_annotators,); with matrices also ``confusion_``, where annotators
+        without annotations have the pooled matrix, and ``pooled_confusion_``.
     """
-    model.heard_ = table.annotations_per_annotator() > 0
-    if belief is None:
-        return
-    confusion, pooled = pool_confusions(
-        model.confusion_, table, belief, pseudo_annotations=float(model._shrinks_confusions)
-    )
-    model.confusion_ = np.where(~model.heard_[:, None, None], pooled, confusion)
-    model.pooled_confusion_ = pooled
+    heard = table.annotations_per_annotator() > 0
+    if confusion is None or belief is None:
+        return {"heard_": heard}
+    confusion, pooled = pool_confusions(confusion, table, belief, pseudo_annotations=float(shrinks))
+    confusion = np.where(~heard[:, None, None], pooled, confusion)
+    return {"heard_": heard, "confusion_": confusion, "pooled_confusion_": pooled}
 
 
-def annotated_proba(fit: Fit[Any, Any], n_classes: int) -> FloatArray:
+def annotated_proba(fit: Fit[Any, Any]) -> FloatArray:
     """The network's class probabilities, (n, n_classes); 0 for instances without annotations."""
-    proba = np.zeros((fit.table.n_instances, n_classes))
+    proba = np.zeros((fit.table.n_instances, fit.table.n_classes))
     rows = fit.batches.instances.cpu().numpy()
     proba[rows] = class_proba(fit.module, fit.features, rows)
     return proba

@@ -24,16 +24,19 @@ from manyhands.fitting.reading import (
     SET_WITH_FEATURES,
     as_fitted,
     check_learnable,
+    forget_columns,
     read_target,
     refuse_text,
     set_vocabularies,
+    take_over,
     warn_of_telling_columns,
 )
-from manyhands.fitting.run import set_annotator_attributes
+from manyhands.fitting.recipe import Fitted, Recipe
+from manyhands.fitting.run import annotator_attributes
 from manyhands.fitting.scoring import find_annotators
 from manyhands.inference.probability import floored_log
 from manyhands.training import History
-from manyhands.training.seeding import draw_seed, set_random_states
+from manyhands.training.seeding import set_random_states
 from manyhands.typing import FloatArray, IntArray
 
 
@@ -42,7 +45,7 @@ class SecondStageClassifier(BaseCrowdClassifier):
     """Base of classifiers that end in plain training on (weighted) labels.
 
     Either a network is trained, or a scikit-learn classifier given as ``backbone`` is fitted; a
-    subclass fits the latter in `_fit_second_stage`.
+    subclass fits the latter in `_fit_rows`.
 
     Attributes
     ----------
@@ -108,27 +111,34 @@ class SecondStageClassifier(BaseCrowdClassifier):
         warn_of_telling_columns(X, table)
         X = as_fitted(self, X, reset=True)
         set_vocabularies(self, y, table)
-        rng = np.random.default_rng(draw_seed(self.random_state))
+        recipe = Recipe.of(self)
         try:
-            self.estimator_, belief = self._fit_second_stage(X, table, rng, earlier)
+            found, belief = self._fit_rows(X, table, recipe, earlier)
         except ValueError as error:
             if "could not convert string to float" in str(error):
                 refuse_text(self._network, X)
             raise
-        set_annotator_attributes(self, table, belief)
-        self.history_ = History()
-        for name in SET_WITH_FEATURES:
-            if hasattr(self.estimator_, name):
-                setattr(self, name, getattr(self.estimator_, name))
-            elif hasattr(self, name):
-                delattr(self, name)  # From an earlier fit.
+        confusion, shrinks = found.get("confusion_"), self._shrinks_confusions
+        found |= annotator_attributes(confusion, table, belief, shrinks=shrinks)
+        forget_columns(self)  # From an earlier fit.
+        stage = found["estimator_"]
+        seen = {name: getattr(stage, name) for name in SET_WITH_FEATURES if hasattr(stage, name)}
+        take_over(self, Fitted(None, History(), {**seen, **found}).attributes())
         return table
 
     @abstractmethod
-    def _fit_second_stage(
-        self, X: Any, table: AnnotationTable, rng: np.random.Generator, earlier: Earlier | None
-    ) -> tuple[Any, FloatArray | None]:
-        """Fit a clone of the scikit-learn classifier; return it and the inferred classes."""
+    def _fit_rows(
+        self, X: Any, table: AnnotationTable, recipe: Recipe, earlier: Earlier | None
+    ) -> tuple[dict[str, Any], FloatArray | None]:
+        """Fit a clone of the scikit-learn classifier.
+
+        Returns
+        -------
+        found : dict
+            Fitted attributes by name, ``estimator_`` among them.
+        belief : array of shape (n_instances, n_classes) or None
+            The inferred classes, by which annotators are pooled.
+        """
 
     def _check_shape(self, X: Any) -> None:
         if self._second_stage:
@@ -141,7 +151,7 @@ class SecondStageClassifier(BaseCrowdClassifier):
 
     def _fit_weighted(
         self, estimator: BaseEstimator, X: Any, weights: FloatArray, reason: str
-    ) -> Any:
+    ) -> BaseEstimator:
         """Fit on one row per instance and class, with weights (n, n_classes); 0 adds no row.
 
         Raises

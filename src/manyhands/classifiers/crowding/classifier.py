@@ -294,17 +294,17 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     def _prepare(self, fit: CrowdInGFit) -> Phases:
         """Decide on label correlation, train the start, and make the adversarial steps."""
         counts, module = label_cooccurrence(fit.table), fit.module
-        self.label_correlation_ = label_correlation(counts)
-        is_correlated = self.label_correlation_ > LEAST_CORRELATION
+        fit.found["label_correlation_"] = correlation = label_correlation(counts)
+        is_correlated = correlation > LEAST_CORRELATION
         if counts.any() and (is_correlated if self.lca == "auto" else self.lca):
             adjacency = torch.from_numpy(counts / counts.max()).float()
             module.discriminator.adjacency.copy_(adjacency)
         with quiet_about_lost_classes():
-            self.pretrainer_ = trained_pretrainer(self, fit)
-        start_from(self.pretrainer_, module, keep_encoder=fit.earlier is not None)
-        if self.max_epochs == AUTO and fit.earlier is None:
-            fit.n_epochs = self.pretrainer_.n_epochs_
-        fit.history.extend({**row, "stage": START} for row in self.pretrainer_.history_)
+            fit.found["pretrainer_"] = pretrainer = trained_pretrainer(self, fit)
+        start_from(pretrainer, module, keep_encoder=fit.earlier is not None)
+        if fit.recipe.max_epochs == AUTO and fit.earlier is None:
+            fit.n_epochs = pretrainer.n_epochs_
+        fit.history.extend({**row, "stage": START} for row in pretrainer.history_)
         settings = AdversarialSettings.of(self)
         cells = Cells(fit.table, self.annotators_per_instance, fit.features.device)
         return {
@@ -322,14 +322,14 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
             scaled, proba = module.classify(batch.x)
         noise = module.generator.draw_noise(len(batch.rows))
         log_proba = module.generator(scaled, proba, batch.rows, batch.annotators, noise)
-        return {"nll": annotation_nll(log_proba, batch.labels, batch.weights, self._focus)}
+        return {"nll": annotation_nll(log_proba, batch.labels, batch.weights, fit.recipe.focus)}
 
     def _callbacks(self, fit: CrowdInGFit) -> tuple[list[Callback], BestState | None]:
         return watch_phases(fit, *super()._callbacks(fit))
 
-    def _set_fitted(self, fit: CrowdInGFit) -> None:
-        self.confusion_ = expected_confusion(fit, self.n_annotators_)
-        self.generated_annotations_ = generate_open_cells(fit)
+    def _read_out(self, fit: CrowdInGFit) -> dict[str, Any]:
+        confusion = expected_confusion(fit, fit.table.n_annotators)
+        return {"confusion_": confusion, "generated_annotations_": generate_open_cells(fit)}
 
     def sample_annotations(
         self, X: Any, annotators: Any = None, *, random_state: Any = None

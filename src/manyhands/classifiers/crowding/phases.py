@@ -72,7 +72,7 @@ def make_stages(
 
 def _n_epochs(model: Any, fit: CrowdInGFit, stage: str) -> int:
     earlier = fit.earlier
-    most = fit.n_epochs if earlier is None else whole_length(model, earlier.model)
+    most = fit.n_epochs if earlier is None else whole_length(fit.recipe.max_epochs, earlier)
     given: int | None = getattr(model, f"{stage}_epochs")
     whole = min(DEFAULT_EPOCHS[stage], most) if given is None else given
     return whole if earlier is None else earlier.epochs(whole)

@@ -36,7 +36,6 @@ from manyhands.fitting.prediction import class_proba
 from manyhands.nn import ScaledClassifier, SynthesisModule
 from manyhands.sampling import FewCandidatesWarning
 from manyhands.training import GradientStep, Stage
-from manyhands.typing import FloatArray
 
 ICEDFit = Fit[SynthesisModule, ICEDRounds]
 
@@ -242,22 +241,17 @@ verbose, validation, monitor, patience, checkpoint, callbacks
         self, classifier: ScaledClassifier, input_shape: Sequence[int]
     ) -> SynthesisModule:
         has_embedding = hasattr(classifier.backbone, "embed")
-        self.synthesis_ = self.synthesis
-        if self.synthesis == "auto":
-            self.synthesis_ = "decoder" if has_embedding else "input"
-            if classifier.symbolic:
-                is_possible = has_embedding and hasattr(classifier.backbone, "head")
-                self.synthesis_ = "embedding" if is_possible else None
-        if classifier.symbolic and self.synthesis_ in ("decoder", "input"):
+        place = self._place(classifier)
+        if classifier.symbolic and place in ("decoder", "input"):
             raise AnnotationError(
                 f"synthesis={self.synthesis!r} makes instances between others, and those of X are "
                 "dicts or token ids; use synthesis='embedding' with a backbone that has embed and "
                 "head, or synthesis=None"
             )
         lacking = "embed"
-        if self.synthesis_ == "embedding" and not hasattr(classifier.backbone, "head"):
+        if place == "embedding" and not hasattr(classifier.backbone, "head"):
             has_embedding, lacking = False, "head (the layer after the embedding)"
-        if self.synthesis_ in ("decoder", "embedding") and not has_embedding:
+        if place in ("decoder", "embedding") and not has_embedding:
             instead = "None" if classifier.symbolic else "'input'"
             raise AnnotationError(
                 f"synthesis={self.synthesis!r} needs a backbone with {lacking}, which "
@@ -268,8 +262,23 @@ verbose, validation, monitor, patience, checkpoint, callbacks
             len(self.classes_),
             self.n_annotators_,
             input_shape,
-            self.synthesis_ or "input",
+            place or "input",
         )
+
+    def _place(self, classifier: ScaledClassifier) -> str | None:
+        """Where instances are made: ``synthesis``, or what "auto" is for a network."""
+        if self.synthesis != "auto":
+            return self.synthesis
+        has_embedding = hasattr(classifier.backbone, "embed")
+        if classifier.symbolic:
+            is_possible = has_embedding and hasattr(classifier.backbone, "head")
+            return "embedding" if is_possible else None
+        return "decoder" if has_embedding else "input"
+
+    @property
+    def synthesis_(self) -> str | None:
+        """Where instances were made."""
+        return self._place(self.module_.classifier)
 
     def _prepare(self, fit: ICEDFit) -> ICEDRounds:
         if self.warm_up and self.warm_up_batch_size < 2 and has_batch_norm(fit.module):
@@ -279,34 +288,31 @@ verbose, validation, monitor, patience, checkpoint, callbacks
             )
         votes = majority(fit.table)
         inference = LabelInference(self.em, self.prior, self.smoothing, self.em_max_iter)
-        self.observed_posterior_ = inference.posterior(fit.table, votes)
-        self._set_class_prior(class_shares(votes[fit.batches.instances.cpu().numpy()]))
+        observed_posterior = inference.posterior(fit.table, votes)
+        shares = class_shares(votes[fit.batches.instances.cpu().numpy()])
+        fit.found |= {"observed_posterior_": observed_posterior, "class_prior_": shares}
         # Buffers of the module during training, so that those of the best epoch are kept.
-        start = self.observed_posterior_.copy()
+        start = observed_posterior.copy()
         before = getattr(fit.earlier and fit.earlier.model, "seen_", None)
         if fit.earlier is not None and before is not None:  # Its instances are the first ones.
             start[: before.table.n_instances] = fit.earlier.model.posterior_
         observed = torch.from_numpy(start)
         fit.module.register_buffer("posterior", observed)
-        fit.module.register_buffer("class_shares", torch.from_numpy(self.class_prior_.copy()))
+        fit.module.register_buffer("class_shares", torch.from_numpy(shares.copy()))
         return ICEDRounds(
             fit,
             self.classes_,
             latent=self._latent(fit.table),
             inference=inference,
             synthesis=self._make_synthesis(fit),
-            targets=SoftTargets(self._balance, fit.features.device),
+            targets=SoftTargets(fit.recipe.balance, fit.features.device),
             options=RoundOptions(
                 self.em_start, self.regenerate, self.targets, self.synthetic_labels
             ),
-            set_class_prior=self._set_class_prior,
         )
 
-    def _set_class_prior(self, shares: FloatArray) -> None:
-        self.class_prior_ = shares
-
     def _make_synthesis(self, fit: ICEDFit) -> Synthesis | None:
-        if self.synthesis_ is None:
+        if self._place(fit.module.classifier) is None:
             return None
         return Synthesis(
             fit,
@@ -334,7 +340,7 @@ verbose, validation, monitor, patience, checkpoint, callbacks
             step = GradientStep(
                 fit.module,
                 lambda module, batch: {"reconstruction": module.reconstruct(batch.x)},
-                lambda: self._make_optimizer(fit.module),
+                lambda: fit.recipe.make_optimizer(fit.module),
             )
             yield Stage("decoder", step, fit.batches.epoch, self.decoder_epochs)
 
@@ -347,33 +353,32 @@ verbose, validation, monitor, patience, checkpoint, callbacks
                 phases,
                 self.warm_up_epochs * count_groups(groups),
                 self.warm_up_batch_size,
-                SoftTargets(self._balance, fit.features.device),
+                SoftTargets(fit.recipe.balance, fit.features.device),
                 partial(
                     GradientStep,
                     fit.module,
-                    make_optimizer=lambda: self._make_optimizer(fit.module),
-                    reset_every_epoch=self.reset_optimizer,
+                    make_optimizer=lambda: fit.recipe.make_optimizer(fit.module),
+                    reset_every_epoch=fit.recipe.reset_optimizer,
                 ),
             )
 
     def _round_stage(self, fit: ICEDFit) -> Stage:
         step = RoundStep(
             fit.state,
-            lambda: self._make_optimizer(fit.module),
-            reset_every_epoch=self.reset_optimizer,
+            lambda: fit.recipe.make_optimizer(fit.module),
+            reset_every_epoch=fit.recipe.reset_optimizer,
         )
         return Stage("train", step, fit.state.epoch_batches, fit.n_epochs)
 
-    def _set_fitted(self, fit: ICEDFit) -> None:
+    def _read_out(self, fit: ICEDFit) -> dict[str, Any]:
         module, table, rounds = fit.module, fit.table, fit.state
-        self.posterior_ = module.posterior.cpu().numpy()
+        fit.belief = posterior = module.posterior.cpu().numpy()
         unknown = np.flatnonzero(table.annotations_per_instance() == 0)
         if len(unknown):
-            self.posterior_[unknown] = class_proba(module, fit.features, unknown)
-        self._set_class_prior(module.class_shares.cpu().numpy())
+            posterior[unknown] = class_proba(module, fit.features, unknown)
+        prior = module.class_shares.cpu().numpy()
         del module.posterior, module.class_shares
-        self.confusion_ = rounds.latent.confusion(self.posterior_[rounds.latent.instances])
-        starved = rounds.inference.starved_class(table, self.observed_posterior_)
+        starved = rounds.inference.starved_class(table, fit.found["observed_posterior_"])
         if starved is not None:
             c, found, expected = starved
             warn_caller(
@@ -390,3 +395,5 @@ verbose, validation, monitor, patience, checkpoint, callbacks
                 f"inferred_{label} in history_, and prior= and em= for what infers it",
                 FewCandidatesWarning,
             )
+        confusion = rounds.latent.confusion(posterior[rounds.latent.instances])
+        return {"confusion_": confusion, "class_prior_": prior, "posterior_": posterior}

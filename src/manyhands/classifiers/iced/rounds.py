@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +42,8 @@ class ICEDRounds:
     ----------
     fit : Fit
         The buffers ``posterior`` (n_instances, n_classes) and ``class_shares`` (n_classes,) of its
-        module are those of the last round. Its facts are what the history tells about the round.
+        module are those of the last round. Its facts are what the history tells about the round,
+        and the class prior that it has found is what the network is trained on.
     classes : array of shape (n_classes,)
     latent : LatentClasses
     inference : LabelInference
@@ -51,8 +52,6 @@ class ICEDRounds:
     targets : SoftTargets
         Get the labels of each round.
     options : RoundOptions
-    set_class_prior : callable (shares) -> None
-        Gets the share of each class in what the network is trained on.
     """
 
     def __init__(
@@ -65,7 +64,6 @@ class ICEDRounds:
         synthesis: Synthesis | None,
         targets: SoftTargets,
         options: RoundOptions,
-        set_class_prior: Callable[[FloatArray], None],
     ) -> None:
         self.module, self.features, self.table = fit.module, fit.features, fit.table
         self.batches = fit.batches
@@ -77,7 +75,7 @@ class ICEDRounds:
         self.synthesis = synthesis
         self.targets = targets
         self.options = options
-        self.set_class_prior = set_class_prior
+        self.found = fit.found
         self.points: Tensor | None = None
         self.few: dict[str, int] = {}
 
@@ -99,7 +97,7 @@ class ICEDRounds:
         self.few = {} if synthetic is None else synthetic.few
         self.targets.set(self._targets(posterior, synthetic), rng)
         self.module.class_shares.copy_(torch.from_numpy(self.targets.shares))
-        self.set_class_prior(self.targets.shares)
+        self.found["class_prior_"] = self.targets.shares
         self.facts |= self._facts_of_inference(observed)
         if synthetic is not None:
             self.facts |= _facts_of_synthesis(posterior[n:], synthetic)
@@ -166,7 +164,7 @@ class ICEDRounds:
         """Restore what `state_dict` returned."""
         self.targets.load_state_dict(state["targets"])
         if len(self.targets.targets):
-            self.set_class_prior(self.targets.shares)
+            self.found["class_prior_"] = self.targets.shares
         points = state["points"]
         self.points = None if points is None else points.to(self.features.device)
         self.facts.clear()

@@ -1,0 +1,203 @@
+"""A fit as values: `Recipe` and `CrowdData` go into `manyhands.fitting.run`, `Fitted` comes out.
+
+All three are frozen. Pilots, restarts and partial fits are functions of them: they make other
+recipes and data by `dataclasses.replace`, and choose among what comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+
+from manyhands.annotations import AnnotationTable
+from manyhands.fitting.context import Watch
+from manyhands.fitting.network import make_adam
+from manyhands.fitting.parameters import monitored
+from manyhands.fitting.reading import (
+    as_target,
+    check_learnable,
+    drop_weightless,
+    read_features,
+    set_vocabularies,
+    warn_of_telling_columns,
+)
+from manyhands.nn import CrowdModule
+from manyhands.sampling.class_balance import ClassBalance, make_balance
+from manyhands.training import Callback, Features, History, pick_device
+from manyhands.training.seeding import draw_seed
+
+if TYPE_CHECKING:
+    from manyhands.fitting.method import Method
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Recipe:
+    """How a network is trained: the shared parameters of `BaseCrowdClassifier`, as they are used.
+
+    Attributes
+    ----------
+    seed : int
+        Drawn from ``random_state``, once per fit: pilots and further starts draw the same numbers.
+    max_epochs : int or "auto"
+    batch_size : int
+    lr, weight_decay : float
+        Of Adam; of the classifier alone with ``noise_lr``.
+    noise_lr : float or None
+        Learning rate of all other parameters, without weight decay.
+    reset_optimizer : bool
+    balance : ClassBalance or None
+    rule : str or array
+        Decision rule of ``predict``.
+    verbose : int
+    title : str
+        Name on the progress bar.
+    validation : None, float or (X, y_gold)
+    monitor : {"agreement", "likelihood"}
+        What chooses the epoch on a held-out fraction.
+    patience : int or None
+    checkpoint : str, Path or None
+    callbacks : sequence of Callback
+    init_scale : float or None
+        Multiple of the identity at which matrices start, for methods that try several.
+    """
+
+    seed: int
+    max_epochs: int | str
+    batch_size: int
+    lr: float
+    weight_decay: float
+    noise_lr: float | None
+    reset_optimizer: bool
+    balance: ClassBalance | None
+    rule: Any
+    verbose: int
+    title: str
+    validation: Any
+    monitor: str
+    patience: int | None
+    checkpoint: str | Path | None
+    callbacks: Sequence[Callback]
+    init_scale: float | None = None
+
+    @classmethod
+    def of(cls, method: Method) -> Self:
+        """Read the parameters of a method, and draw the seed."""
+        names = ("max_epochs", "batch_size", "lr", "weight_decay", "reset_optimizer", "verbose")
+        more = ("validation", "patience", "checkpoint")
+        return cls(
+            seed=draw_seed(method.random_state),
+            noise_lr=getattr(method, "noise_lr", None),
+            balance=make_balance(method.class_balance),
+            rule=method._rule,
+            title=method._title,
+            monitor=monitored(method),
+            callbacks=tuple(method.callbacks or ()),
+            **{name: getattr(method, name) for name in (*names, *more)},
+        )
+
+    @property
+    def focus(self) -> float:
+        """Exponent of the focal factor in the loss."""
+        return 0.0 if self.balance is None else self.balance.focus
+
+    def make_optimizer(self, module: CrowdModule) -> torch.optim.Optimizer:
+        """Adam; with ``noise_lr``, all but the classifier use that rate without weight decay."""
+        return make_adam(module, self.lr, self.weight_decay, self.noise_lr)
+
+
+@dataclass(frozen=True, eq=False)
+class CrowdData:
+    """What a network is trained on: read, checked, and matched.
+
+    Attributes
+    ----------
+    features : Features
+    given : AnnotationTable
+        The annotations as given to ``fit``, of the rows of the features.
+    whole : AnnotationTable
+        Those with a positive weight.
+    watch : Watch
+        Gold labels for the history; training must not use them.
+    """
+
+    features: Features
+    given: AnnotationTable
+    whole: AnnotationTable
+    watch: Watch
+
+
+def read_data(method: Method, X: Any, y: Any, watch: Watch, *, reset: bool) -> CrowdData:
+    """Read what a classifier is to be fitted on.
+
+    What an earlier fit has found is discarded from the classifier, which gets the columns of X, the
+    shape of an instance, and the vocabularies: scikit-learn's checks, and callbacks, read them
+    there.
+
+    Parameters
+    ----------
+    method : Method
+    X, y, watch
+        See `BaseCrowdClassifier.fit`.
+    reset : bool
+        Whether X may have other columns than before; not in a partial fit.
+
+    Returns
+    -------
+    CrowdData
+
+    Raises
+    ------
+    AnnotationError
+        If X and y do not match, y is empty or has one class, or X is not finite.
+    """
+    given = as_target(X, y, type(method).__name__)
+    whole = drop_weightless(given)
+    warn_of_telling_columns(X, whole)
+    watch = watch.over(X, whole.n_instances)
+    X = read_features(method, X, reset=reset)
+    check_learnable(X, whole)
+    set_vocabularies(method, y, whole)
+    features = Features(X, pick_device(method.device))
+    method.input_shape_ = features.input_shape
+    return CrowdData(features, given, whole, watch)
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What a fit has found.
+
+    Attributes
+    ----------
+    module : CrowdModule or None
+        The trained network, in evaluation mode; None if a scikit-learn classifier was fitted.
+    history : History
+    found : mapping of str to object
+        What was read off the network, and found on the way: the method's fitted attributes, by
+        their names.
+    n_epochs : int or None
+        As ``n_epochs_``.
+    best_epoch, best_stage : int, str, or None
+        With ``validation``: the epoch that was kept, and its stage.
+    """
+
+    module: CrowdModule | None
+    history: History
+    found: Mapping[str, Any] = field(default_factory=dict)
+    n_epochs: int | None = None
+    best_epoch: int | None = None
+    best_stage: str | None = None
+
+    def attributes(self) -> dict[str, Any]:
+        """All of it, by the names of an estimator's fitted attributes."""
+        named = {
+            "module_": self.module,
+            "n_epochs_": self.n_epochs,
+            "best_epoch_": self.best_epoch,
+            "best_stage_": self.best_stage,
+        }
+        known = {name: value for name, value in named.items() if value is not None}
+        return {**self.found, "history_": self.history, **known}
