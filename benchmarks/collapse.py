@@ -6,7 +6,6 @@ Six sets of people and language models, and all tables with known labels (``MANY
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
@@ -211,11 +210,9 @@ def cells() -> Iterator[Record]:
 
 def measure(set: str, n: int, seed: int, method: str, code: str) -> Record:
     """Measure one of the two kinds of cells."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if method == "identified":
-            return measure_crowd(set)
-        return measure_family(set, n, seed, method, code)
+    if method == "identified":
+        return measure_crowd(set)
+    return measure_family(set, n, seed, method, code)
 
 
 def page(records: list[Record]) -> dict[str, Any]:

@@ -27,16 +27,14 @@ by models of the other half, and compared with their gold labels, which chose no
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
-from itertools import product
 from typing import Any
 
 import numpy as np
 
 from evidence.data import make_low_quality_cifar10h
-from evidence.study import Record, Study, spread, table, where
+from evidence.study import Part, Record, grid, of_parts, spread, table, where
 from manyhands import (
     AnnotationTable,
     AveragedCrowdClassifier,
@@ -340,29 +338,11 @@ def iced(set: str, rule: str, seed: int) -> Record:
     return {"accuracy": float(right), "rounds": rounds}
 
 
-PARTS: dict[str, Callable[..., Record]] = {
-    "likelihood": likelihood, "agreement": agreement, "neucrowd": neucrowd, "iced": iced,
-}  # fmt: skip
-
-
-def measure(part: str, **cell: Any) -> Record:
-    """Measure a cell of a part."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return PARTS[part](**cell)
-
-
-def grid(part: str, **values: Any) -> Iterator[Record]:
-    """Yield the cells of a part, the last value changing fastest."""
-    for cell in product(*values.values()):
-        yield {"part": part, **dict(zip(values, cell, strict=True))}
-
-
 def of_likelihood() -> Iterator[Record]:
     """Yield the cells by likelihood: dear sets have few settings."""
     for name in CROWDING_SETS:
         kept = [k for k, setting in MOVED.items() if {*setting} <= DEAR.get(name, {*setting})]
-        yield from grid("likelihood", set=[name], setting=kept, seed=range(3))
+        yield from grid(set=[name], setting=kept, seed=range(3))
 
 
 # -- the page -------------------------------------------------------------------------------------
@@ -443,37 +423,22 @@ def iced_page(records: list[Record]) -> dict[str, Any]:
     return {"iced": table(["rule", *ROUNDS_SETS, "mean"], rows)}
 
 
-PAGES = {
-    "likelihood": likelihood_page,
-    "agreement": agreement_page,
-    "neucrowd": neucrowd_page,
-    "iced": iced_page,
-}
-
-
-def page(records: list[Record]) -> dict[str, Any]:
-    """The parts that have records."""
-    found: dict[str, Any] = {}
-    for part, make in PAGES.items():
-        if own := where(records, part=part):
-            found |= make(own)
-    return found
-
-
-STUDY = Study(
+STUDY = of_parts(
     __file__,
     {
-        "likelihood": of_likelihood,
-        "agreement": lambda: grid(
-            "agreement", seed=range(3), setting=BY_AGREEMENT, set=AGREED_SETS
+        "likelihood": Part(likelihood, likelihood_page, of_likelihood),
+        "agreement": Part(
+            agreement,
+            agreement_page,
+            lambda: grid(seed=range(3), setting=BY_AGREEMENT, set=AGREED_SETS),
         ),
-        "neucrowd": lambda: grid(
-            "neucrowd", set=NEUCROWD_SETS, setting=[REGRESSION, *NEUCROWD_SETTINGS, *LOSSES]
+        "neucrowd": Part(
+            neucrowd,
+            neucrowd_page,
+            lambda: grid(set=NEUCROWD_SETS, setting=[REGRESSION, *NEUCROWD_SETTINGS, *LOSSES]),
         ),
-        "iced": lambda: grid("iced", seed=ROUNDS_SEEDS, set=ROUNDS_SETS, rule=RULES),
+        "iced": Part(iced, iced_page, lambda: grid(seed=ROUNDS_SEEDS, set=ROUNDS_SETS, rule=RULES)),
     },
-    measure,
-    page,
     data=lambda cell: [cell["set"].lower().split(",")[0].replace("-", "")],
 )
 

@@ -22,7 +22,7 @@ from evidence.data import (
     thin_to_imbalance,
     with_balanced_test,
 )
-from evidence.study import Study
+from evidence.study import of_tables
 from manyhands.agreement import fleiss_kappa
 from manyhands.datasets import (
     CrowdDataset,
@@ -322,11 +322,9 @@ PARTS = {
     "neucrowd": neucrowd,
 }
 
-STUDY = Study(
+STUDY = of_tables(
     __file__,
-    lambda: ({"part": part} for part in PARTS),
-    lambda part: {"lines": list(PARTS[part]())},
-    lambda records: {r["part"]: r["lines"] for r in records},
+    PARTS,
     data=lambda cell: ["cifar10h", "usps", "gsad", "neucrowd_hotel", "product", "colposcopy"],
 )
 

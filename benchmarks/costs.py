@@ -20,9 +20,6 @@ import os
 import platform
 import pstats
 import time
-import warnings
-from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +27,7 @@ import numpy as np
 
 import manyhands
 from benchmarks.aggregation import FURTHER, LOADERS, load
-from evidence.study import Record, Study, peak_mb, table, where
+from evidence.study import Part, Record, grid, of_parts, peak_mb, table, where
 from manyhands import AnnotationTable, DawidSkene, all_classifiers
 from manyhands.datasets import AGGREGATION_SETS, load_cifar10h, make_crowd
 from manyhands.sampling import TupletSampler
@@ -288,37 +285,18 @@ def shares_of_default(given: AnnotationTable) -> list[str]:
 
 # -- cells and the page ---------------------------------------------------------------------------
 
-MEASURED: dict[str, Callable[..., Record]] = {
-    "stacking": fit_rows,
-    "growth": fit_one_epoch,
-    "self-training": train_one_round,
-    "neucrowd": profile,
-    "dawid-skene": fit_both,
-}
+
+def of_stacking() -> list[Record]:
+    """List the classifiers and numbers of rows, few rows first."""
+    cases = ({"name": name, "rows": n} for name in ROWS for n in ROWS[name])
+    return sorted(cases, key=lambda case: case["rows"])
 
 
-def measure(part: str, **cell: Any) -> Record:
-    """Measure a case of a part."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return MEASURED[part](**cell)
-
-
-def cells(part: str) -> Iterator[Record]:
-    """Yield the cases of a part."""
+def of_rounds() -> list[Record]:
+    """List the bases with the first selector, and the first base with the others."""
     rounds = [(base, SELECTORS[0]) for base in BASES]
     rounds[1:1] = [(BASES[0], selector) for selector in SELECTORS[1:]]
-    cases: dict[str, list[Record]] = {
-        "stacking": sorted(
-            ({"name": name, "rows": n} for name in ROWS for n in ROWS[name]),
-            key=lambda case: case["rows"],
-        ),
-        "growth": [{"name": name} for name, _ in all_classifiers()],
-        "self-training": [{"base": base, "selector": selector} for base, selector in rounds],
-        "neucrowd": [{"size": size} for size in SIZES],
-        "dawid-skene": [{"set": name} for name in (*AGGREGATION_SETS, *LOADERS, *FURTHER)],
-    }
-    yield from ({"part": part, **case} for case in cases[part])
+    return [{"base": base, "selector": selector} for base, selector in rounds]
 
 
 def stacking_page(records: list[Record]) -> dict[str, Any]:
@@ -395,29 +373,21 @@ def dawid_skene_page(records: list[Record]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-PAGES = {
-    "stacking": stacking_page,
-    "growth": growth_page,
-    "self-training": rounds_page,
-    "neucrowd": neucrowd_page,
-    "dawid-skene": dawid_skene_page,
-}
-
-
-def page(records: list[Record]) -> dict[str, Any]:
-    """The parts that have records, and when they were measured."""
-    found: dict[str, Any] = {}
-    for part, make in PAGES.items():
-        if own := where(records, part=part):
-            found |= make(own) | {f"{part.replace('-', '_')}_date": own[-1]["date"]}
-    return found
-
-
-STUDY = Study(
+STUDY = of_parts(
     __file__,
-    {part: partial(cells, part) for part in MEASURED},
-    measure,
-    page,
+    {
+        "stacking": Part(fit_rows, stacking_page, of_stacking),
+        "growth": Part(
+            fit_one_epoch, growth_page, lambda: grid(name=[name for name, _ in all_classifiers()])
+        ),
+        "self-training": Part(train_one_round, rounds_page, of_rounds),
+        "neucrowd": Part(profile, neucrowd_page, lambda: grid(size=SIZES)),
+        "dawid-skene": Part(
+            fit_both,
+            dawid_skene_page,
+            lambda: grid(set=(*AGGREGATION_SETS, *LOADERS, *FURTHER)),
+        ),
+    },
     alone=1800.0,
     data=lambda cell: ["cifar10h"] if cell["part"] == "self-training" else [cell.get("set", "")],
 )

@@ -9,7 +9,6 @@ sets, though: see the head of the page.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -501,12 +500,10 @@ def fitted(data: Any, method: str, seed: int) -> Record:
 
 def measure(set: str, change: str, method: str, seed: int, fold: int) -> Record:
     """Measure a posterior of training instances, or predictions of a test part or a quarter."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if set.startswith(POSTERIOR):
-            return posterior(set.removeprefix(POSTERIOR), change, method, seed)
-        data = data_of(set, change, seed)
-        return fitted(without_quarter(data, fold) if fold >= 0 else data, method, seed)
+    if set.startswith(POSTERIOR):
+        return posterior(set.removeprefix(POSTERIOR), change, method, seed)
+    data = data_of(set, change, seed)
+    return fitted(without_quarter(data, fold) if fold >= 0 else data, method, seed)
 
 
 def cells(

@@ -11,7 +11,6 @@ failed.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from functools import cache
 from time import process_time
@@ -124,11 +123,9 @@ def measure(set: str, method: str, seed: int) -> Record:
     forget_gpu()
     started = process_time()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model = METHODS[method](data, seed)
-            seconds = process_time() - started
-            proba = np.asarray(model.predict_proba(data.X_test), dtype=np.float64)
+        model = METHODS[method](data, seed)
+        seconds = process_time() - started
+        proba = np.asarray(model.predict_proba(data.X_test), dtype=np.float64)
     except Exception as error:
         say(f"{set}, {method}: {type(error).__name__}: {error}")
         return about | {"failed": f"{type(error).__name__}: {error}".splitlines()[0][:300]}

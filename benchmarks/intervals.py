@@ -8,7 +8,6 @@ beside, computed here. All parts take a quarter of an hour; the record of a part
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import binom, norm
 
-from evidence.study import Record, Study
+from evidence.study import of_tables
 from evidence.study import table as lines_of
 from manyhands import IBCC, AnnotationTable, DawidSkene
 from manyhands.agreement import (
@@ -346,24 +345,9 @@ PARTS: dict[str, Callable[[], list[str]]] = {
 }
 
 
-def measure(part: str) -> Record:
-    """Make the table of a part."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return {"lines": PARTS[part]()}
-
-
-def page(records: list[Record]) -> dict[str, Any]:
-    """The tables, and when they were made."""
-    dates = {f"{r['part']}_date": r["date"] for r in records}
-    return {r["part"]: r["lines"] for r in records} | dates
-
-
-STUDY = Study(
+STUDY = of_tables(
     __file__,
-    lambda: ({"part": part} for part in PARTS),
-    measure,
-    page,
+    PARTS,
     data=lambda cell: ["aggregation"] if cell["part"] == "real" else [],
 )
 

@@ -7,7 +7,6 @@ all tables with gold (``MANYHANDS_DATA``). "Before" takes all known labels for a
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
@@ -90,9 +89,7 @@ def fitted(model: Any, given: Problem, rows: IntArray, random_rows: Any = None) 
     if random_rows is not None:
         mask = np.zeros(given.table.n_instances, dtype=bool)
         mask[random_rows] = True
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return model.fit(given.table, gold=gold if len(rows) else None, random_gold=mask)
+    return model.fit(given.table, gold=gold if len(rows) else None, random_gold=mask)
 
 
 def most_doubtful(posterior: FloatArray, among: IntArray, n: int) -> IntArray:

@@ -11,7 +11,6 @@ Sets "with a common mistake" have 60 % of the annotations of two classes turned 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -200,14 +199,12 @@ def measure(set: str, candidate: str) -> Record:
     (chosen,) = (each for each in candidates(problem.protocol) if each.name == candidate)
     data = loaded(problem)
     given = data.annotations
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            found = cross_predict(
-                chosen.make(), data.X_train, given, cv=problem.folds, return_estimators=True
-            )
-        except AnnotationError as error:
-            return {"error": str(error)}
+    try:
+        found = cross_predict(
+            chosen.make(), data.X_train, given, cv=problem.folds, return_estimators=True
+        )
+    except AnnotationError as error:
+        return {"error": str(error)}
     codes, models = found.proba.argmax(axis=1), found.estimators or []
     predicted = given.classes[codes]
     posterior = DawidSkene().fit_predict_proba(given)

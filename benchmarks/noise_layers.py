@@ -32,7 +32,7 @@ import numpy as np
 from sklearn.model_selection import KFold
 
 from evidence.data import make_long_tailed_cifar10h
-from evidence.study import Record, Study, spread, table, where
+from evidence.study import Part, Record, grid, of_parts, spread, table, where
 from manyhands import (
     AnnotationTable,
     CoNALClassifier,
@@ -210,11 +210,6 @@ def check(set: str, method: str, init_scale: float | str, seed: int) -> Record:
     return {"accuracy": accuracy, "lost": lost.tolist()}
 
 
-def measure(part: str = "seeds", **cell: Any) -> Record:
-    """Measure a cell of a part."""
-    return {"rates": rates, "start": start, "seeds": check}[part](**cell)
-
-
 def of_seeds() -> Iterator[Record]:
     """Yield the 40 seeds: of Crowd Layer with four starts, of the others with the default."""
     for method in LAYERS:
@@ -273,37 +268,34 @@ def seeds_page(records: list[Record]) -> dict[str, Any]:
     return {"seeds": table([*heads, "lost (seeds)", "date"], rows)}
 
 
-def page(records: list[Record]) -> dict[str, Any]:
-    """The parts that have records; the seeds only if all starts have them."""
-    found: dict[str, Any] = {}
-    for part, make in (("rates", rates_page), ("start", start_page)):
-        if own := where(records, part=part):
-            found |= make(own)
-    seeds = where(records, part=None)
-    if {(r["set"], r["method"], r["init_scale"]) for r in seeds} >= {
-        (cell["set"], cell["method"], cell["init_scale"]) for cell in of_seeds()
-    }:
-        found |= seeds_page(seeds)
-    return found
+def checked_page(records: list[Record]) -> dict[str, Any]:
+    """The seeds, only if all starts have them."""
+    names = ("set", "method", "init_scale")
+    measured = {tuple(r[name] for name in names) for r in records}
+    wanted = {tuple(cell[name] for name in names) for cell in of_seeds()}
+    return seeds_page(records) if measured >= wanted else {}
 
 
-STUDY = Study(
+STUDY = of_parts(
     __file__,
     {
-        "rates": lambda: (
-            {"part": "rates", "method": method, "setting": setting, "seed": seed}
-            for method, setting, seed in product(METHODS, SETTING, range(1, 6))
+        "rates": Part(
+            rates,
+            rates_page,
+            lambda: grid(method=METHODS, setting=SETTING, seed=range(1, 6)),
         ),
-        "start": lambda: (
-            {"part": "start", "set": name, "init_scale": scale, "repeat": repeat}
-            for name in SETS
-            for scale in CANDIDATES
-            for repeat in range(SETS[name].repeats)
+        "start": Part(
+            start,
+            start_page,
+            lambda: (
+                {"set": name, "init_scale": scale, "repeat": repeat}
+                for name in SETS
+                for scale in CANDIDATES
+                for repeat in range(SETS[name].repeats)
+            ),
         ),
-        "seeds": of_seeds,
+        "seeds": Part(check, checked_page, of_seeds),
     },
-    measure,
-    page,
     data=lambda cell: [cell.get("set", "labelme").lower().split(",")[0].replace("-", "")],
 )
 

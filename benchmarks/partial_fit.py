@@ -7,7 +7,6 @@ appear with their first annotation. After every piece the classifier is measured
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from itertools import product
 from time import process_time
@@ -153,10 +152,8 @@ def of_fits() -> Iterator[Record]:
 
 def measure(part: str, set: str, method: str, seed: int) -> Record:
     """Measure one of the two kinds of cells."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        trial = Trial(method, set, seed)
-        return trial.in_pieces() if part == "pieces" else trial.otherwise()
+    trial = Trial(method, set, seed)
+    return trial.in_pieces() if part == "pieces" else trial.otherwise()
 
 
 def gains(own: list[Record]) -> list[float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache, partial
@@ -59,9 +58,7 @@ def classifier(X: np.ndarray, labels: np.ndarray) -> LogisticRegression:
 def out_of_fold(name: str, table: AnnotationTable) -> np.ndarray:
     """Probabilities of a logistic regression trained on the Dawid-Skene labels of other folds."""
     X = features_of(name)[0]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        codes = DawidSkene().fit(table).posterior_.argmax(axis=1)
+    codes = DawidSkene().fit(table).posterior_.argmax(axis=1)
     known = table.annotations_per_instance() > 0
     proba = np.full((len(X), table.n_classes), 1e-6)
     for train, left in KFold(5, shuffle=True, random_state=0).split(X):
@@ -148,9 +145,7 @@ class Activeml(Watched):
         classes = range(self.table_.n_classes)
         model = SklearnClassifier(unfitted(X), classes=classes)
         ask = self._threshold if self.inner is None else self._wrapped
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            pairs = ask(X, wide, may, model, n)
+        pairs = ask(X, wide, may, model, n)
         i, r = np.asarray(pairs).T
         nothing = np.zeros(len(i))
         return Suggestion(pool.instances[i], pool.annotators[r], nothing, nothing)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -36,9 +35,7 @@ def some_of(table: AnnotationTable, rows: Any) -> AnnotationTable:
 
 
 def fitted(table: AnnotationTable) -> DawidSkene:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return DawidSkene().fit(table)
+    return DawidSkene().fit(table)
 
 
 # -- audits ----------------------------------------------------------------------------------------

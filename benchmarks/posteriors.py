@@ -8,7 +8,6 @@ holds its lines.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, partial
@@ -20,7 +19,7 @@ import numpy as np
 from scipy.special import log_softmax
 
 from benchmarks.aggregation import AGGREGATION_SETS, LOADERS, Task, load
-from evidence.study import Record, Study, left_out_table
+from evidence.study import left_out_table, of_tables
 from evidence.study import table as lines_of
 from manyhands import AnnotationTable, DawidSkene, MajorityVote
 from manyhands.inference import dawid_skene, dependence, em, identifiability
@@ -835,7 +834,13 @@ def _moves(greatest: Any) -> list[str]:
     return [f"{probability:.3f}", f"{labels:.2%}", f"{accuracy:.4f}"]
 
 
-PARTS: dict[str, Callable[[list[Case]], Iterator[str]]] = {
+@cache
+def all_cases() -> list[Case]:
+    """The real tables, fitted."""
+    return [real_case(name) for name in (*AGGREGATION_SETS, *LOADERS)]
+
+
+OF_CASES: dict[str, Callable[[list[Case]], Iterator[str]]] = {
     "rule": constants,
     "by-table": by_table,
     "constants": sensitivity,
@@ -844,40 +849,15 @@ PARTS: dict[str, Callable[[list[Case]], Iterator[str]]] = {
     "annotators": annotators,
     "modes": modes,
     "orders": orders,
-    "simulations": lambda cases: simulations(),
-    "counts": lambda cases: counted(),
     "repeats": repeats_of,
 }
-ALONE = ("simulations", "counts")
+ALONE = {"simulations": simulations, "counts": counted}
 """Parts that need no real tables."""
 
-
-@cache
-def all_cases() -> list[Case]:
-    """The real tables, fitted."""
-    return [real_case(name) for name in (*AGGREGATION_SETS, *LOADERS)]
-
-
-def measure(part: str) -> Record:
-    """Return the lines of a part."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = "\n".join(PARTS[part]([] if part in ALONE else all_cases()))
-    return {"lines": found.strip().split("\n")}
-
-
-def page(records: list[Record]) -> dict[str, Any]:
-    """The parts that have records, and when they were made."""
-    latest = {r["part"].replace("-", "_"): r for r in records}
-    dates = {f"{part}_date": r["date"] for part, r in latest.items()}
-    return {part: r["lines"] for part, r in latest.items()} | dates
-
-
-STUDY = Study(
+STUDY = of_tables(
     __file__,
-    lambda: ({"part": part} for part in PARTS),
-    measure,
-    page,
+    {name: partial(lambda make: make(all_cases()), make) for name, make in OF_CASES.items()}
+    | ALONE,
     data=lambda cell: [] if cell["part"] in ALONE else ["aggregation", *LOADERS],
 )
 

@@ -11,7 +11,6 @@ import multiprocessing
 import os
 import signal
 import tempfile
-import warnings
 from pathlib import Path
 from time import perf_counter, sleep
 from typing import Any
@@ -47,17 +46,15 @@ KILLED_AFTER = 20.0
 def choose(folder: str | None, seed: int = 0) -> Any:
     """Run `select` over the ten methods; finished folds are kept in a folder."""
     data = load_labelme()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return select(
-            METHODS,
-            data.X_train,
-            data.annotations,
-            cv=FOLDS,
-            random_state=seed,
-            folder=folder,
-            n_jobs=JOBS,
-        )
+    return select(
+        METHODS,
+        data.X_train,
+        data.annotations,
+        cv=FOLDS,
+        random_state=seed,
+        folder=folder,
+        n_jobs=JOBS,
+    )
 
 
 def timed(folder: str) -> tuple[Any, float]:

@@ -11,7 +11,6 @@ sets: LabelMe's gain must survive it.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -297,10 +296,8 @@ def collapses(n_select: float) -> list[Place]:
 
 def accuracies(model: Any, problem: Problem) -> list[float]:
     """Fit, and return the test accuracy of every round."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        watch = Watch(test=(problem.X_test, problem.y_test))
-        model.fit(problem.X, problem.annotations, watch=watch)
+    watch = Watch(test=(problem.X_test, problem.y_test))
+    model.fit(problem.X, problem.annotations, watch=watch)
     found: list[float] = model.history_.column("test_accuracy").round(4).tolist()
     return found
 

@@ -10,7 +10,6 @@ The parts crowds, equal, costs and tol take a quarter of an hour, and a minute e
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import product
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.aggregation import AGGREGATION_SETS, LOADERS, load
-from evidence.study import Record, Study, table, where
+from evidence.study import Part, Record, grid, of_parts, table, where
 from manyhands import IBCC, AnnotationTable, DawidSkene, MajorityVote, OneCoinDawidSkene
 from manyhands.inference import class_shares
 from manyhands.metrics import calibration
@@ -31,7 +30,6 @@ SIZES = {500: 20, 5_000: 50, 30_000: 200}
 VOTES = (3, 5, 10)
 SEEDS = range(41, 44)
 KINDS = {"symmetric": None, "rare harder": (0.55, 0.85)}
-KEY = ("classes", "crowd", "share", "n", "votes", "seed")
 TOLERANCES = (1e-4, 3e-5, 1e-5, 1e-6, 1e-9)
 
 
@@ -90,12 +88,6 @@ def uncorrected() -> Iterator[None]:
         yield
     finally:
         class_shares.SKEWED = kept
-
-
-def of_crowds() -> Iterator[Record]:
-    """Yield all crowds."""
-    for key in product((2, 4), KINDS, SHARES, SIZES, VOTES, SEEDS):
-        yield dict(zip(KEY, key, strict=True))
 
 
 def fit_crowd(**key: Any) -> Record:
@@ -209,7 +201,7 @@ def equal_page(records: list[Record]) -> dict[str, Any]:
         means = np.mean([r["figures"] for r in where(records, crowd=crowd, method=method)], axis=0)
         rows.append([crowd, method, *(f"{value:.3f}" for value in means)])
     heads = ["crowd", "method", "accuracy", "log loss", "share found", "claimed minus true"]
-    return {"equal": table(heads, rows), "equal_date": records[-1]["date"]}
+    return {"equal": table(heads, rows)}
 
 
 # -- costs -----------------------------------------------------------------------------------------
@@ -244,8 +236,7 @@ def cost_page(records: list[Record]) -> dict[str, Any]:
          "yes" if r["chosen"] else "no"]
         for r in records
     ]  # fmt: skip
-    costs = table(["crowd", "CPU s", "ratio", "corrected"], rows)
-    return {"costs": costs, "costs_date": records[-1]["date"]}
+    return {"costs": table(["crowd", "CPU s", "ratio", "corrected"], rows)}
 
 
 # -- tol -------------------------------------------------------------------------------------------
@@ -291,46 +282,23 @@ def tol_page(records: list[Record]) -> dict[str, Any]:
         rows.append([*row, f"{mean.mean():.4f}", f"{greatest.max():.2f}"])
     heads = ["tol", "iterations", "CPU s", "accuracy", "log loss", "accuracy that convergence adds"]
     heads += ["log loss that it adds", "posterior, mean distance", "greatest distance"]
-    return {"tol": table(heads, rows), "tables": len(records), "tol_date": records[-1]["date"]}
+    return {"tol": table(heads, rows), "tables": len(records)}
 
 
-PARTS: dict[str, tuple[Callable[..., Record], Callable[[list[Record]], dict[str, Any]]]] = {
-    "equal": (fit_equal, equal_page),
-    "costs": (fit_timed, cost_page),
-    "tol": (fit_tol, tol_page),
-}
-
-
-def measure(part: str = "", **cell: Any) -> Record:
-    """Measure a cell of a part."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return PARTS[part][0](**cell) if part else fit_crowd(**cell)
-
-
-def page(records: list[Record]) -> dict[str, Any]:
-    """The parts that have records."""
-    crowds = [r for r in records if "part" not in r]
-    found = of_crowd_page(crowds) if crowds else {}
-    for part, (_, make) in PARTS.items():
-        if own := where(records, part=part):
-            found |= make(own)
-    return found
-
-
-STUDY = Study(
+STUDY = of_parts(
     __file__,
     {
-        "crowds": of_crowds,
-        "equal": lambda: (
-            {"part": "equal", "crowd": crowd, "method": method, "seed": seed}
-            for crowd, method, seed in product(EQUAL, METHODS, SEEDS)
+        "crowds": Part(
+            fit_crowd,
+            of_crowd_page,
+            lambda: grid(
+                classes=(2, 4), crowd=KINDS, share=SHARES, n=SIZES, votes=VOTES, seed=SEEDS
+            ),
         ),
-        "costs": lambda: ({"part": "costs", "crowd": crowd} for crowd in TIMED),
-        "tol": lambda: ({"part": "tol", "set": name} for name in (*AGGREGATION_SETS, *LOADERS)),
+        "equal": Part(fit_equal, equal_page, lambda: grid(crowd=EQUAL, method=METHODS, seed=SEEDS)),
+        "costs": Part(fit_timed, cost_page, lambda: grid(crowd=TIMED)),
+        "tol": Part(fit_tol, tol_page, lambda: grid(set=(*AGGREGATION_SETS, *LOADERS))),
     },
-    measure,
-    page,
     data=lambda cell: [cell["set"], f"aggregation/{cell['set']}"] if "set" in cell else [],
 )
 

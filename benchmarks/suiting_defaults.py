@@ -13,7 +13,6 @@ early there, as agreement does with rounds of EM?
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -27,7 +26,7 @@ from sklearn.base import clone
 from sklearn.datasets import make_classification
 
 from evidence import load_data
-from evidence.study import Record, Study, spread, table, where
+from evidence.study import Part, Record, grid, of_parts, spread, table, where
 from manyhands import (
     AggNetClassifier,
     AggregatedClassifier,
@@ -271,31 +270,13 @@ def steady(set: str, method: str, seed: int) -> Record:
     return {"chosen": chosen, "right": [round(float(each), 6) for each in right]}
 
 
-KINDS: dict[str, Callable[..., Record]] = {
-    "fit": fit, "curve": curve, "missed": missed, "steady": steady,
-}  # fmt: skip
-
-
-def measure(kind: str, **cell: Any) -> Record:
-    """Measure a cell of a kind."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return KINDS[kind](**cell)
-
-
-def grid(kind: str, **values: Iterable[Any]) -> Iterator[Record]:
-    """Yield the cells of a kind, the last value changing fastest."""
-    for cell in product(*values.values()):
-        yield {"kind": kind, **dict(zip(values, cell, strict=True))}
-
-
 def fits() -> Iterator[Record]:
     """Yield the fits, seed by seed, Sentiment last."""
     which = ("former", "present")
     *quick, slow = TESTED
-    yield from grid("fit", set=quick, seed=SEEDS, method=METHODS, which=which)
-    yield from grid("fit", set=OF_SYSTEMS, seed=SEEDS_OF_SYSTEMS, method=SYSTEMS, which=which)
-    yield from grid("fit", set=[slow], seed=SEEDS, method=METHODS, which=which)
+    yield from grid(set=quick, seed=SEEDS, method=METHODS, which=which)
+    yield from grid(set=OF_SYSTEMS, seed=SEEDS_OF_SYSTEMS, method=SYSTEMS, which=which)
+    yield from grid(set=[slow], seed=SEEDS, method=METHODS, which=which)
 
 
 # -- the page -------------------------------------------------------------------------------------
@@ -436,28 +417,20 @@ def steady_page(cells: list[Record]) -> dict[str, Any]:
     return {"least": least, "steady": table(heading, rows)}
 
 
-def page(records: list[Record]) -> dict[str, Any]:
-    """The parts that have records."""
-    parts = {"fit": fits_page, "curve": curves_page, "missed": missed_page, "steady": steady_page}
-    found = {}
-    for kind, make in parts.items():
-        if own := where(records, kind=kind):
-            found |= make(own)
-    return found
-
-
-STUDY = Study(
+STUDY = of_parts(
     __file__,
     {
-        "fits": fits,
-        "curves": lambda: grid("curve", set=SETS, method=METHODS, scaling=SCALINGS),
-        "missed": lambda: grid(
-            "missed", seed=SEEDS, share=MISSED, method=OF_MISSED, epochs=("auto", EPOCHS)
+        "fit": Part(fit, fits_page, fits),
+        "curve": Part(curve, curves_page, lambda: grid(set=SETS, method=METHODS, scaling=SCALINGS)),
+        "missed": Part(
+            missed,
+            missed_page,
+            lambda: grid(seed=SEEDS, share=MISSED, method=OF_MISSED, epochs=("auto", EPOCHS)),
         ),
-        "steady": lambda: grid("steady", seed=STEADY_SEEDS, set=STEADY_SETS, method=METHODS),
+        "steady": Part(
+            steady, steady_page, lambda: grid(seed=STEADY_SEEDS, set=STEADY_SETS, method=METHODS)
+        ),
     },
-    measure,
-    page,
 )
 
 

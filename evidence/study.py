@@ -12,6 +12,10 @@ A benchmark is a module that says three things::
     if __name__ == "__main__":
         STUDY.main()
 
+A benchmark of several questions names them: `of_parts` takes cells, what measures one and the values
+of the page for each, `of_tables` functions that make the lines of a table. `grid` yields all
+combinations of values.
+
 `cells` yields what is measured: dicts of values that JSON knows, and that name the measurement.
 `measure` takes the values of a cell and returns its figures. `page` turns the records into the
 values that the page's text needs; the text stands beside the module, as Markdown (``NAME.md``) in
@@ -36,14 +40,15 @@ import re
 import resource
 import subprocess
 import sys
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import date
-from functools import cache
+from functools import cache, partial
 from importlib import metadata
-from itertools import islice, takewhile
+from itertools import islice, product, takewhile
 from multiprocessing import get_context
 from pathlib import Path
 from string import Formatter
@@ -144,12 +149,18 @@ class Study:
     def record(self, cell: Cell) -> Record:
         """Measure a cell, and say when, on what and by which code."""
         started = process_time()
-        found = self.measure(**cell) if self.alone is None else self._apart(cell, self.alone)
+        found = self.figures(cell) if self.alone is None else self._apart(cell, self.alone)
         about = {"seconds": round(process_time() - started, 2), "date": date.today().isoformat()}
         about |= {"version": manyhands.__version__, "commit": commit()}
         if data := self.checksum(cell):
             about["data"] = data
         return {**cell, **about, **found}
+
+    def figures(self, cell: Cell) -> Record:
+        """Measure a cell; warnings are for those who fit a model, not for those who compare."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return self.measure(**cell)
 
     def run(
         self,
@@ -251,7 +262,7 @@ class Study:
         add("--cell", type=json.loads, help=argparse.SUPPRESS)
         options = parser.parse_args(given)
         if options.cell is not None:
-            say(json.dumps(self.measure(**options.cell)))
+            say(json.dumps(self.figures(options.cell)))
             return
         path = options.records or self.records
         cells = self.planned(options.only, options.seeds)
@@ -263,6 +274,78 @@ class Study:
         write_atomically(out, self.text(records, before, bool(added)))
         for name, svg in self.drawings(records).items():
             write_atomically(out.with_name(name), svg)
+
+
+# -- studies of several parts ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of several questions of a benchmark.
+
+    Parameters
+    ----------
+    measure, page, cells : callable
+        As of a `Study`; the names of the part are not in its cells, but in its records. Without
+        cells, the part is measured as a whole.
+    """
+
+    measure: Callable[..., Record]
+    page: Callable[[list[Record]], Values]
+    cells: Callable[..., Iterable[Cell]] = lambda: [{}]
+
+
+def of_parts(file: str, parts: Mapping[str, Part], **options: Any) -> Study:
+    """Return a study of several parts; the value ``NAME_date`` is that of a part's last record.
+
+    Parameters
+    ----------
+    file : str
+    parts : dict {name: Part}
+        The page has the values of the parts that have records.
+    **options
+        Of `Study`.
+    """
+
+    def cells(name: str, *seeds: Any) -> Iterator[Cell]:
+        yield from ({"part": name, **cell} for cell in parts[name].cells(*seeds))
+
+    def page(records: list[Record]) -> Values:
+        found: dict[str, Any] = {}
+        for name, part in parts.items():
+            if own := where(records, part=name):
+                found[f"{name.replace('-', '_')}_date"] = own[-1].get("date")
+                found |= part.page(own)
+        return found
+
+    return Study(
+        file,
+        {name: partial(cells, name) for name in parts},
+        lambda part, **cell: parts[part].measure(**cell),
+        page,
+        **options,
+    )
+
+
+def of_tables(
+    file: str, makers: Mapping[str, Callable[[], Iterable[str]]], **options: Any
+) -> Study:
+    """Return a study whose parts are each measured as a whole: the lines that a function makes."""
+
+    def lines(make: Callable[[], Iterable[str]]) -> Record:
+        return {"lines": "\n".join(make()).strip().split("\n")}
+
+    def shown(name: str, records: list[Record]) -> Values:
+        return {name.replace("-", "_"): records[-1]["lines"]}
+
+    parts = {n: Part(partial(lines, make), partial(shown, n)) for n, make in makers.items()}
+    return of_parts(file, parts, **options)
+
+
+def grid(**values: Iterable[Any]) -> Iterator[Record]:
+    """Yield all combinations of values, the last one changing fastest."""
+    for each in product(*values.values()):
+        yield dict(zip(values, each, strict=True))
 
 
 # -- records --------------------------------------------------------------------------------------

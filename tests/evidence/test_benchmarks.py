@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 NAMES = sorted(
     path.stem
     for path in (ROOT / "benchmarks").glob("*.py")
-    if "STUDY = Study(" in path.read_text(encoding="utf-8")
+    if "\nSTUDY = " in path.read_text(encoding="utf-8")
 )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evidence.study import Study, apart, read, spread, table, where
+from evidence.study import Part, Study, apart, grid, of_parts, of_tables, read, spread, table, where
 
 PAGE = """# Squares
 
@@ -192,3 +192,20 @@ def test_spread(given, options, expected):
 def test_where():
     records = [{"a": 1, "b": 2}, {"a": 1}]
     assert where(records, a=1, b=2) == records[:1]
+
+
+def test_parts_have_cells_measures_and_values_of_their_own(tmp_path):
+    (tmp_path / "parts.md").write_text("{sum} on {add_up_date}\n\n## Lines\n\n{lines}\n")
+    adding = Part(
+        lambda a, b: {"sum": a + b},
+        lambda records: {"sum": sum(r["sum"] for r in records)},
+        lambda: grid(a=(1, 2), b=(10, 20)),
+    )
+    study = of_parts(str(tmp_path / "parts.py"), {"add-up": adding})
+    assert study.planned()[1] == {"part": "add-up", "a": 1, "b": 20}
+    records = study.run(tmp_path / "records.jsonl", study.planned())
+    assert study.text(records, fresh=True) == f"66 on {records[0]['date']}\n\n"
+    lines = of_tables(str(tmp_path / "parts.py"), {"lines": lambda: ["| a |", "|---|", ""]})
+    (record,) = lines.run(tmp_path / "lines.jsonl", lines.planned())
+    assert record["lines"] == ["| a |", "|---|"]
+    assert lines.text([record], fresh=True) == "## Lines\n\n| a |\n|---|\n"
