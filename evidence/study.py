@@ -12,9 +12,9 @@ A benchmark is a module that says three things::
     if __name__ == "__main__":
         STUDY.main()
 
-A benchmark of several questions names them: `of_parts` takes cells, what measures one and the values
-of the page for each, `of_tables` functions that make the lines of a table. `grid` yields all
-combinations of values.
+A benchmark of several questions names them: `of_parts` takes cells, what measures one and the
+values of the page for each, `of_tables` functions that make the lines of a table. `grid` yields
+all combinations of values.
 
 `cells` yields what is measured: dicts of values that JSON knows, and that name the measurement.
 `measure` takes the values of a cell and returns its figures. `page` turns the records into the
