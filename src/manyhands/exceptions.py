@@ -94,16 +94,19 @@ def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 @contextmanager
-def silenced(log: str) -> Iterator[None]:
-    """Show no warnings, and nothing of a log, which is given by name."""
-    logger = logging.getLogger(log)
-    before, logger.disabled = logger.disabled, True
+def silenced(*logs: str) -> Iterator[None]:
+    """Show no warnings, and nothing of some logs, which are given by name."""
+    loggers = [logging.getLogger(log) for log in logs]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.disabled = before
+        for logger, was_disabled in zip(loggers, before, strict=True):
+            logger.disabled = was_disabled
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from manyhands.metrics import Level
 from manyhands.planning import screen_annotators
 from manyhands.planning.screening import OF_LABELS, UNJUDGED
 from manyhands.report import planning
+from manyhands.report.actions import find_answers
 from manyhands.scale.store import AnnotationStore
 from tests.cli.conftest import done, done_json, read_rows, run, write_csv
 from tests.explore.test_explore import ask
@@ -277,3 +278,107 @@ def test_known_labels_and_a_third_annotator_judge_annotators():
     done("aggregate", "store", "--known", "sample.csv", "--out", "stored")
     header, *found = read_rows(Path("stored/annotators.csv"))
     assert all(float(row[header.index("accuracy")]) > 0.5 for row in found)
+
+
+def write_crowd(path, skills, seed=0):
+    """A table of annotators who are right with these probabilities, and its truth."""
+    rng, truth = np.random.default_rng(seed), read_rows(Path("gold.csv"))[1:]
+    rows = [
+        (item, f"p{r}", label if rng.random() < skill else CLASSES[rng.integers(3)])
+        for item, label in truth
+        for r, skill in enumerate(skills)
+    ]
+    some = [row for k, row in enumerate(rows) if k % 9]  # Something is left to ask.
+    write_csv(Path(path), [("task", "worker", "label"), *some])
+
+
+def test_annotations_are_called_enough_only_where_the_labels_are_good():
+    for skills, is_good in (([0.97] * 6, True), ([0.45] * 4, False)):
+        write_crowd("crowd.csv", skills)
+        found = done_json("next", "crowd.csv", "--min-gain", 0.9)
+        level = found["level"]["value"]
+        assert (level >= planning.GOOD) is is_good
+        assert ("You have enough" in found["enough"]) is is_good
+        assert ("would hardly help" in found["enough"]) is not is_good
+    plan = {"n": 5, "n_warm_up": 0, "per_right_label": 90.0, "newcomer": False, "source": "x"}
+    plan |= {"stop": True, "min_gain": 0.02, "judged": True}
+    for right, is_good in ((None, False), (0.5, False), (0.95, True)):
+        assert ("enough" in planning.enough(plan | {"right": right})) is is_good
+
+
+def test_what_nobody_can_judge_has_no_expected_gain_anywhere():
+    write_crowd("two.csv", [0.8, 0.7])
+    shown = done("next", "two.csv", "--out", "next.csv").stdout
+    assert "expected_gain" not in shown
+    header, *found = read_rows(Path("next.csv"))
+    assert {row[header.index("expected_gain")] for row in found} == {""}
+    told = done_json("next", "two.csv")
+    assert {row["expected_gain"] for row in told["pairs"]} == {None}
+    assert told["stopping"]["marginal_gain"] is told["stopping"]["stop"] is None
+    assert "is not known" in told["stopping"]["reason"]
+    done("aggregate", "two.csv", "--out", "labels")
+    plan = json.loads(Path("labels/summary.json").read_text())["plan"]
+    assert plan["gain"] is plan["per_right_label"] is plan["curve"] is None
+    assert {row["gain"] for row in [*plan["next"]["rows"], *plan["annotators"]]} == {None}
+    assert "Right labels expected" not in Path("labels/report.html").read_text(encoding="utf-8")
+    with open_desk(Path("labels"), Path("two.csv"), by="anna") as desk:
+        page = html.unescape(ask(desk, "/next")[2])
+        assert told["enough"] in page
+        assert "Right labels expected" not in page
+        assert "labels on average" not in page
+
+
+@pytest.mark.parametrize("sheet", ["--random", "-n"])
+def test_how_known_labels_were_chosen_is_said_once_at_most_and_is_true(sheet, monkeypatch):
+    monkeypatch.setitem(planning.FORESEEN, "annotators", 500)
+    truth = dict(read_rows(Path("gold.csv"))[1:])
+    done("review", "A.csv", "--random", 15, "-n", 15, "--out", "sheet.csv")
+    header, *rows = read_rows(Path("sheet.csv"))
+    if sheet == "-n":
+        rows = [row for row in rows if row[header.index("chosen")] == "queue"]
+    for row in rows:
+        row[header.index("label")] = truth[row[0]]
+        row[header.index("reviewed")] = "anna"
+    write_csv(Path("sheet.csv"), [header, *rows])
+    said = done("aggregate", "A.csv", "--known", "sheet.csv", "--out", "labels").stderr
+    assert said.count("known labels are") == (1 if sheet == "-n" else 0)
+    summary = json.loads(Path("labels/summary.json").read_text())
+    assert summary["plan"]["rounds"] is not None  # Its fits say nothing of known labels.
+
+
+def test_a_forecast_from_a_measured_level_asks_for_no_audit():
+    shown = {
+        source: " ".join(done("budget", "A.csv", "--runs", 1, *options).stdout.split())
+        for source, options in SOURCES.items()
+        if source != "gold"
+    }
+    assert "begins at the level that the random sample shows" in shown["sample"]
+    assert "--audit" not in shown["sample"]
+    assert "that the annotations let the model expect" in shown["model"]
+    assert "--audit" in shown["model"]
+
+
+def test_a_file_of_labels_says_what_makes_a_report():
+    said = " ".join(done("aggregate", "A.csv", "--out", "labels.csv").stdout.split())
+    assert "name a folder, without a dot: --out labels" in said
+    assert "without a dot" not in done("aggregate", "A.csv", "--out", "labels").stdout
+    refused = run("aggregate", "A.csv", "--out", "faces.before")
+    assert refused.exit_code == 3
+    assert "a name without a dot, such as 'faces-before', for a folder" in refused.stderr
+
+
+def test_what_is_not_known_is_no_answer():
+    """Questions that nothing answers are answered by no, here and on the explorer's page."""
+    write_crowd("two.csv", [0.8, 0.7])
+    done("aggregate", "two.csv", "--out", "labels")
+    summary = json.loads(Path("labels/summary.json").read_text())
+    answers = {each["question"]: each for each in find_answers(summary)}
+    for question in ("Who is right?", "How many more labels?"):
+        assert answers[question]["anchor"] is None
+    page = html.unescape(Path("labels/report.html").read_text(encoding="utf-8"))
+    assert "nothing shows how sure they are" in page
+    assert "of the wrong labels that it expects" not in page
+    with open_desk(Path("labels"), Path("two.csv"), by="anna") as desk:
+        assert "no forecast, because nothing shows" in ask(desk, "/next?ahead=1")[2]
+        assert "Nothing shows how good the annotators are" in ask(desk, "/sheet/0")[2]
+    assert "Nothing shows how good" in done("annotators", "two.csv", "--teach", "p0").stdout

@@ -541,6 +541,32 @@ def test_one_human_an_instance_beside_machines_cannot_be_measured():
         DawidSkene().fit(A)
 
 
+def test_what_is_too_few_to_measure_shared_mistakes_is_named():
+    """Only two of the others share instances, and only two of the set do, in turn."""
+    A, _ = with_machines(0, n=300, humans=3, machines=3)
+    alone = np.arange(300)[:, None] % 3 == np.arange(3)
+    few_others, few_members = A.copy(), A.copy()
+    few_others[:, :3] = np.where(alone, A[:, :3], -1)
+    few_members[:, 3:] = np.where(alone, A[:, 3:], -1)
+    for given, missing in ((few_others, "by the others"), (few_members, "by them")):
+        (found,) = shared_mistakes(AnnotationTable.from_matrix(given), [[3, 4, 5]])
+        assert not found.measurable
+        said = f"it takes 30 instances with two annotations {missing}, and there are 0."
+        assert str(found).endswith(said)
+
+
+@pytest.mark.parametrize("n_models", [3, 6])
+def test_nobody_says_that_families_are_declared_where_they_are_read_from_names(n_models, caplog):
+    A, _ = with_machines(0, n=200, humans=3, machines=n_models)
+    names = ["ann", "ben", "cay", *(f"gpt-{k}" for k in range(n_models))]
+    table = AnnotationTable.from_matrix(A, annotators=names)
+    with warnings.catch_warnings(), caplog.at_level("INFO", "manyhands"):
+        warnings.simplefilter("ignore")
+        model = DawidSkene().fit(table)
+        tell_labels(table, model, model.posterior_.argmax(axis=1), model.posterior_)
+    assert "families are declared" not in caplog.text
+
+
 # -- gold -----------------------------------------------------------------------------------------
 
 

@@ -224,8 +224,7 @@ class Model:
         inferred = Inferred(self.name, kind, posterior.argmax(axis=1), posterior)
         own = aggregator if self._saved is None else None
         table = replace(self._table.observed, weights=None)
-        given = aggregator.is_known_
-        return Inputs(self._table, table, inferred, own, ended=self._ended, given=given)
+        return Inputs(self._table, table, inferred, own, ended=self._ended, given=aggregator)
 
 
 def compute(

@@ -41,7 +41,10 @@ class Plans:
                 self._of, self._kept = figures, {}
             if ahead not in self._kept:
                 try:
-                    found = plan_section(figures.inputs, figures.basis, figures.gold, ahead=ahead)
+                    level = figures.told.level
+                    told: dict[str, Any] = {"right": None if level is None else level.value}
+                    known = figures.gold
+                    found = plan_section(figures.inputs, figures.basis, known, ahead=ahead, **told)
                 except AnnotationError:  # Every label is known.
                     found = None
                 self._kept[ahead] = found

@@ -89,12 +89,16 @@ class SharedMistakes:
         Its standard error (bootstrap over instances); nan if not measurable.
     searched : bool
         Whether the set was found in the same annotations, which makes ``z`` too large.
+    n_shared : tuple of int, or None
+        Instances with two annotations by the set, with two by the others, and with one of each,
+        where these are too few to measure.
     """
 
     members: tuple[Any, ...]
     excess: float
     se: float
     searched: bool = False
+    n_shared: tuple[int, int, int] | None = None
 
     @property
     def measurable(self) -> bool:
@@ -112,8 +116,8 @@ class SharedMistakes:
         names = _listed(self.members)
         if not self.measurable:
             return (
-                f"Whether {names} share mistakes cannot be measured: too few instances have two "
-                "annotations by the others, or two by them."
+                f"Whether {names} share mistakes cannot be measured: it takes {LEAST_PAIRS} "
+                f"instances with {self._lacking}."
             )
         if self.z > LEAST_Z:
             return (
@@ -124,6 +128,21 @@ class SharedMistakes:
         if self.z < LEAST_DECLARED_Z:
             return f"This family shows no shared mistakes: {names} (z = {self.z:.1f})."
         return f"Whether {names} share mistakes is open (z = {self.z:.1f})."
+
+    @property
+    def _lacking(self) -> str:
+        """What too few instances have, and how many have it."""
+        kinds = (
+            "two annotations by them",
+            "two annotations by the others",
+            "an annotation of either",
+        )
+        short = [
+            f"{kind}, and there {'is' if n == 1 else 'are'} {n}"
+            for kind, n in zip(kinds, self.n_shared or (), strict=False)
+            if n < LEAST_PAIRS
+        ]
+        return "; with ".join(short) or "two annotations by each side"
 
 
 def shared_mistakes(
@@ -204,7 +223,9 @@ def not_measured(table: AnnotationTable | Sharded, centred: Centred) -> SharedMi
     gap = resampled[:, 0] / resampled[:, 3] - resampled[:, 2] / resampled[:, 5]
     if gap.mean() < LEAST_Z * gap.std():
         return None
-    return SharedMistakes(tuple(table.annotators[dense].tolist()), np.nan, np.nan)
+    members = tuple(table.annotators[dense].tolist())
+    n_shared = (int(n_within), int(n_others), int(n_across))
+    return SharedMistakes(members, np.nan, np.nan, n_shared=n_shared)
 
 
 # -- the tetrad -----------------------------------------------------------------------------------
@@ -283,8 +304,9 @@ def _measure(
     """The excess of a set of annotator codes, and its standard error."""
     members = tuple(table.annotators[codes].tolist())
     six = _six_sums(centred, codes)
-    if ((six[3:] > 0).sum(axis=1) < LEAST_PAIRS).any():
-        return SharedMistakes(members, np.nan, np.nan, searched)
+    n_within, n_others, n_across = (six[3:] > 0).sum(axis=1).tolist()
+    if min(n_within, n_others, n_across) < LEAST_PAIRS:
+        return SharedMistakes(members, np.nan, np.nan, searched, (n_within, n_others, n_across))
     resampled = _excess(centred.draws @ six.T)
     return SharedMistakes(
         members, float(_excess(six.sum(axis=1))), float(np.std(resampled)), searched

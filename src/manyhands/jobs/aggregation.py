@@ -236,7 +236,14 @@ def _concluded(
 def check_output(out: Path, to: str) -> Path:
     """Check the name of the output, before any work; a name without a suffix is a folder."""
     if out.suffix:
-        return check_target(out, to)
+        try:
+            return check_target(out, to)
+        except AnnotationError as error:
+            raise AnnotationError(
+                f"{error}, or a name without a dot, such as "
+                f"{str(out.with_suffix('')) + out.suffix.replace('.', '-')!r}, for a folder with "
+                "labels, model and report"
+            ) from error
     check_target(out / tool_file(to), to)
     return out
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,11 +18,7 @@ from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.encoding import encode
 from manyhands.annotations.frames import Backend
 from manyhands.decision.labels import generator
-from manyhands.exceptions import (
-    AnnotationError,
-    NotIdentifiableWarning,
-    SharedMistakesWarning,
-)
+from manyhands.exceptions import AnnotationError, silenced
 from manyhands.files import write_atomically
 from manyhands.inference.inputs import check_annotations, gold_codes
 from manyhands.metrics import accuracy_of_labels
@@ -407,9 +402,7 @@ def _fit(
         weights=None, sources=None, passes=None,
     )  # fmt: skip
     seed = int(generator_of(*seeds).randint(2**31))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NotIdentifiableWarning)
-        warnings.simplefilter("ignore", SharedMistakesWarning)
+    with silenced("manyhands"):  # These annotations are simulated, or a part of the recorded ones.
         given = {name: each(now) if callable(each) else each for name, each in fits.items()}
         return clone(planner).set_params(random_state=seed).fit(now, **given)
 

@@ -314,14 +314,24 @@ class Answers:
             return {}
         median = float(np.median([of.value for of in known.values()]))
         return {
-            r: {
-                "no better than guessing": "tells the classes apart at most "
-                f"{percent(max(of.upper, 0.0))} as well as somebody who is never wrong; the "
-                f"typical annotator {percent(median)}"
-            }
+            r: {"no better than guessing": _told_of_guessing(of.upper, median)}
             for r, of in known.items()
             if of.upper < min(GUESSING, OF_MEDIAN * median)
         }
+
+
+def _told_of_guessing(upper: float, median: float) -> str:
+    """Say how little the classes matter for an annotator's answers, and how it usually is."""
+    perfect = "as well as somebody who is never wrong"
+    if upper < 0.005:
+        return (
+            "is right no more often than guessing, if all classes count equally; the typical "
+            f"annotator tells the classes apart {percent(median)} {perfect}"
+        )
+    return (
+        f"tells the classes apart at most {percent(upper)} {perfect}; the typical annotator "
+        f"{percent(median)}"
+    )
 
 
 class RightByGold(NamedTuple):

@@ -71,7 +71,7 @@ def _talk(summary: Mapping[str, Any]) -> Iterator[Step]:
     blame = (
         f"{'It accounts' if n == 1 else 'Together they account'} for about {wrong:,.0f} of the "
         f"about {of_all:,.0f} wrong annotations."
-        if found["judged"]
+        if found.get("judged", True)
         else "How many of their annotations are wrong is not known."
     )
     text = f"{blame} Look at examples before you draw conclusions."
@@ -171,14 +171,19 @@ def _explain(summary: Mapping[str, Any]) -> Iterator[Step]:
         return
     rows = found["pairs"][: LIMITS["actions"]]
     most, total = sum(row["n"] for row in rows), found["n_wrong"]
-    share = "All" if most == total else percent(most / total)
+    share = percent(most / total)
     pairs = "one pair" if len(rows) == 1 else f"{len(rows)} pairs"
     truth = "gold labels" if found["truth"] == "gold" else "the inferred labels"
+    text = f"{share} of the annotations that differ from {truth} ({most:,} of {total:,}) are "
+    text += f"between {pairs} of classes."
+    if most == total:  # All of them in all pairs says nothing.
+        top = rows[0]
+        named = f"{shorten(str(top['true']))} labelled {shorten(str(top['given']))}"
+        text = f"{total:,} annotations differ from {truth}, {top['n']:,} of them as {named}."
     yield _step(
         "confusions",
         "Clarify the guidelines for these classes",
-        f"{share} of the annotations that differ from {truth} ({most:,} of {total:,}) are between "
-        f"{pairs} of classes.",
+        text,
         _share_of_wrong(summary, most / total / 2),  # Guidelines prevent some of them.
         rows,
     )
@@ -207,8 +212,6 @@ def _buy(summary: Mapping[str, Any]) -> Iterator[Step]:
     if plan is None or plan["stop"] or _is_unjudged(plan):
         return
     rows = [] if plan["newcomer"] else plan["next"]["rows"][: LIMITS["actions"]]
-    if plan["n_warm_up"]:
-        rows = [row | {"gain": None} for row in rows]  # Without a second answer nobody can tell.
     yield _step(
         "plan-next" if rows else "plan",
         "Ask these annotators about these items next" if rows else "Buy more annotations",
@@ -217,9 +220,14 @@ def _buy(summary: Mapping[str, Any]) -> Iterator[Step]:
         else "Second answers to the same items show who can be trusted."
         if rows
         else enough(plan),
-        max(plan["gain"], 0.0) * plan["n"],
+        _worth(plan, summary["data"]["n_instances"]),
         rows,
     )
+
+
+def _worth(plan: Mapping[str, Any], n_instances: int) -> float:
+    """Right labels that the next annotations add; all, where nobody can be told good from bad."""
+    return n_instances if plan["gain"] is None else max(plan["gain"], 0.0) * plan["n"]
 
 
 def _sample(summary: Mapping[str, Any]) -> Iterator[Step]:
@@ -299,7 +307,7 @@ def _right(s: Mapping[str, Any]) -> Answer:
     measured = found.get("median_gold")
     share = found["median_accuracy"] if measured is None else measured
     if share is None:
-        return "annotators", "nobody knows: nothing shows how many of the labels are right"
+        return None, "nobody knows: nothing shows how many of the labels are right"
     how = "expected by the model, not measured" if measured is None else "measured on gold"
     return "annotators", f"the median annotator in {percent(share)} of cases, {how}"
 
@@ -335,6 +343,11 @@ def _spams(s: Mapping[str, Any]) -> Answer:
         return None, "there are no annotators to screen"
     kinds = {"no better than guessing", "one label", "repeating pattern"}
     n = sum(bool(kinds & {*row["screen"]["flags"]}) for row in rows)
+    if not s["annotators"].get("judged", True):
+        return "annotators-each", (
+            f"{_nobody(n)} with a flag for one label or a repeating pattern; who guesses is not "
+            "known: nothing shows how many of the labels are right"
+        )
     return "annotators-each", f"{_nobody(n)} with such a flag"
 
 
@@ -362,7 +375,7 @@ def _more(s: Mapping[str, Any]) -> Answer:
     plan = s.get("plan")
     if not plan:
         return None, "there is one class only, or every label is known"
-    return "plan", enough(plan).removesuffix(".")
+    return None if _is_unjudged(plan) else "plan", enough(plan).removesuffix(".")
 
 
 def _trend(s: Mapping[str, Any]) -> Answer:
@@ -376,7 +389,7 @@ def _trend(s: Mapping[str, Any]) -> Answer:
     measured = first["gold"] is not None and last["gold"] is not None
     key, how = ("gold", "right by gold") if measured else ("expected", "expected right")
     if first[key] is None or last[key] is None:
-        return "time-windows", "nobody knows: nothing shows how many of the labels are right"
+        return None, "nobody knows: nothing shows how many of the labels are right"
     return (
         "time-windows",
         f"{percent(first[key])} {how} in the first window, {percent(last[key])} in the last",

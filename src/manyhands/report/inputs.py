@@ -53,7 +53,7 @@ class Inputs:
 
     ``table`` holds the observed annotations without weights; ``whole`` is the table as given.
     ``seconds`` and ``ended`` are those of the observed annotations; None if nothing is known.
-    ``given`` marks instances whose label was given, where no model here says it.
+    ``given`` is a fitted model that says which labels were given, where no model here does.
     """
 
     whole: AnnotationTable
@@ -66,14 +66,29 @@ class Inputs:
     expectations: Expectations | None = None
     seconds: FloatArray | None = None
     ended: FloatArray | None = None
-    given: BoolArray | None = None
+    given: Any = None
 
     @cached_property
     def known(self) -> BoolArray | None:
         """Mask of the instances whose label was given to the fit; None if nothing says it."""
-        model = self.classifier if self.aggregator is None else self.aggregator
-        known = getattr(model, "is_known_", self.given)
+        known = getattr(self._given_to, "is_known_", None)
         return None if known is None or len(known) != self.table.n_instances else known
+
+    @cached_property
+    def drawn(self) -> BoolArray | None:
+        """Mask of the known labels that are known to be drawn at random; None if none are."""
+        rows = getattr(self._given_to, "sampled_rows_", ())
+        if self.known is None or not len(rows):
+            return None
+        mask = np.zeros(self.table.n_instances, dtype=bool)
+        mask[rows] = True
+        return mask
+
+    @property
+    def _given_to(self) -> Any:
+        """The model that was fitted with the known labels."""
+        models = (self.aggregator, self.classifier, self.given)
+        return next((model for model in models if hasattr(model, "is_known_")), None)
 
     @cached_property
     def judged(self) -> bool:

@@ -7,7 +7,6 @@ commands ``aggregate``, ``fit``, ``next`` and ``budget``, and the explorer.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -21,7 +20,7 @@ from manyhands.annotations.units import (
     unit_of,
     units_per_instance,
 )
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, silenced
 from manyhands.inference import DawidSkene
 from manyhands.inference.many_classes import HARMLESS_CLASSES
 from manyhands.inference.shared_mistakes import suspected
@@ -246,8 +245,7 @@ def _expected(table: AnnotationTable, known: Any, codes: IntArray) -> FloatArray
         return None
     gold = None if known is None or not known.any() else np.where(known, codes, -1)
     values = np.array([*table.classes.tolist(), None], dtype=object)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Whoever inferred the labels has been warned.
+    with silenced("manyhands"):  # Whoever inferred the labels has been warned.
         try:
             return DawidSkene().fit(table, gold=None if gold is None else values[gold]).posterior_
         except AnnotationError:

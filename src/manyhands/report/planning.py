@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +27,7 @@ from manyhands.planning.screening import screened
 from manyhands.report.inputs import Inputs
 from manyhands.report.limits import LIMITS, MIN_GAIN
 from manyhands.report.words import count
-from manyhands.typing import FloatArray, IntArray
+from manyhands.typing import BoolArray, FloatArray, IntArray
 
 BATCH = 0.1
 """Annotations of the next batch, as a share of the instances."""
@@ -38,6 +37,10 @@ MOST = 2.0
 
 POINTS = 40
 """Points of the curve of gains."""
+
+GOOD = 0.9
+"""Share of right labels from which on annotations are called enough; with less, more would only
+not help."""
 
 ROUNDS, ROUND = 4, 0.5
 """Rounds of the forecast, and annotations per instance of each."""
@@ -78,9 +81,7 @@ def basis_of(inputs: Inputs, known: dict[Any, Any] | None = None) -> Basis | Non
         if own and np.array_equal(inputs.aggregator.classes_, table.classes):
             return Basis(inferred.name, inputs.aggregator, codes)
         return Basis(inferred.name, _filled(inferred.posterior), codes)
-    with warnings.catch_warnings():
-        # The report has warnings of its own.
-        warnings.simplefilter("ignore")
+    with silenced("manyhands"):  # The report has warnings of its own.
         try:
             model = DawidSkene().fit(table, gold=known or None)
         except AnnotationError:
@@ -164,11 +165,12 @@ def plan_section(
     known: dict[Any, Any] | None = None,
     *,
     ahead: bool = True,
+    right: float | None = None,
 ) -> dict[str, Any] | None:
     """The next annotations to buy, from whom, and what each is expected to add.
 
     Nobody is asked about a label that is ``known`` (default: those of the fit); None if all are.
-    ``ahead`` forecasts several rounds, which takes seconds.
+    ``ahead`` forecasts several rounds, which takes seconds. ``right`` is the share of right labels.
     """
     if basis is None:
         return None
@@ -178,19 +180,21 @@ def plan_section(
         return None
     warm_up = 1.5 if _is_inferred(inputs) else 0.0
     planner = AnnotationPlanner(random_state=0, warm_up=warm_up, load=MOST)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with silenced("manyhands"):
         planner.fit(table, gold=known or None, model=basis.model)
         advice, newcomer, pairs = advised(planner)
         batch = planner.suggest(next_size(table), pairs)
     judged = inputs.judged
     ahead = ahead and newcomer is None and judged
+    own = {"newcomer": newcomer is not None, "judged": judged, "right": right}
+    plan = priced(advice, basis.name, **own)
+    gains = told_gains(plan, batch)
     return {
-        **priced(advice, basis.name, newcomer=newcomer is not None, judged=judged),
-        "curve": _curve(batch),
-        "rounds": _rounds(table, known or None) if ahead else None,
-        "next": _next_rows(batch, newcomer),
-        "annotators": _per_annotator(batch, newcomer),
+        **plan,
+        "curve": None if gains is None else _curve(batch),
+        "rounds": _rounds(table, known or None, inputs.drawn) if ahead else None,
+        "next": _next_rows(batch, newcomer, gains),
+        "annotators": _per_annotator(batch, newcomer, gains),
     }
 
 
@@ -225,12 +229,14 @@ def priced(
     newcomer: bool = False,
     min_gain: float = MIN_GAIN,
     judged: bool = True,
+    right: float | None = None,
 ) -> dict[str, Any]:
     """What the next annotations are worth, as `enough` tells it; ``source`` is the basis.
 
-    ``judged`` says whether anything tells how good the annotators are.
+    ``judged`` says whether anything tells how good the annotators are, and ``right`` how many of
+    the labels are right. Where nobody can be judged yet, what annotations are worth is None.
     """
-    gain = advice.marginal_gain
+    gain = advice.marginal_gain if judged and not advice.n_warm_up else None
     return {
         "source": source,
         "newcomer": newcomer,
@@ -240,8 +246,14 @@ def priced(
         "gain": gain,
         "min_gain": min_gain,
         "stop": advice.stop,
-        "per_right_label": 1 / gain if gain > 1e-6 else None,
+        "right": right,
+        "per_right_label": 1 / gain if gain is not None and gain > 1e-6 else None,
     }
+
+
+def told_gains(plan: Mapping[str, Any], batch: Suggestion) -> list[float] | None:
+    """Right labels that each annotation of a batch is expected to add; None if it is not known."""
+    return None if plan["gain"] is None else batch.expected_gain.tolist()
 
 
 def enough(plan: Mapping[str, Any] | None) -> str:
@@ -268,9 +280,13 @@ def enough(plan: Mapping[str, Any] | None) -> str:
     told = f"by the labels of {plan['source']}, {who} would correct {rate}."
     if plan["stop"]:
         told = told.removesuffix(".")
-        costs = unless(plan["min_gain"])
+        right = plan.get("right")
+        is_good = right is not None and right >= GOOD
+        hardly = "More annotations by people like these would hardly help"
+        answer = "You have enough annotations" if is_good else hardly
         return (
-            f"You have enough annotations{costs}: {told}. Reviewing doubtful labels corrects more."
+            f"{answer}{unless(plan['min_gain'])}: {told}. Reviewing doubtful labels corrects more"
+            f"{'' if is_good else ', and so may clearer guidelines or better annotators'}."
         )
     return f"More annotations help: {told} Compare with their price."
 
@@ -306,19 +322,23 @@ def _curve(batch: Suggestion) -> list[dict[str, float]]:
     ]
 
 
-def _rounds(table: AnnotationTable, known: Mapping[Any, Any] | None) -> dict[str, Any] | None:
-    """Forecast several rounds, planned and at random; None where it would take long."""
+def _rounds(
+    table: AnnotationTable, known: Mapping[Any, Any] | None, drawn: BoolArray | None
+) -> dict[str, Any] | None:
+    """Forecast several rounds, planned and at random; None where it would take long.
+
+    ``drawn`` marks the labels of ``known`` that were drawn at random.
+    """
     if any(getattr(table, f"n_{what}") > most for what, most in FORESEEN.items()):
         return None
     start = table.n_annotations / table.n_instances
     policies = {"plan": AnnotationPlanner(load=MOST), "random": None}
     try:
         # Progress and doubts of a forecast are none of the job.
-        with silenced("manyhands.progress"):
+        with silenced("manyhands", "manyhands.progress"):
             most = start + ROUNDS * ROUND
-            found = forecast(
-                table, policies, most, batch=ROUND, n_runs=WORLDS, gold=known, random_state=0
-            )
+            size: dict[str, Any] = {"batch": ROUND, "n_runs": WORLDS, "random_state": 0}
+            found = forecast(table, policies, most, gold=known, random_gold=drawn, **size)
     except AnnotationError:
         return None
     gains = {name: c.accuracy - c.accuracy[:, :1] for name, c in found.curves.items()}
@@ -339,24 +359,33 @@ def _rounds(table: AnnotationTable, known: Mapping[Any, Any] | None) -> dict[str
     return {"runs": WORLDS, "rows": rows}
 
 
-def _next_rows(batch: Suggestion, newcomer: Any) -> dict[str, Any]:
+def _next_rows(batch: Suggestion, newcomer: Any, gains: list[float] | None) -> dict[str, Any]:
     shown = min(LIMITS["next"], len(batch))
     rows = [
         {
             "id": instance,
             "annotator": None if newcomer is not None else annotator,
-            "gain": float(gain),
+            "gain": None if gains is None else gains[k],
         }
-        for (instance, annotator), gain in zip(batch, batch.expected_gain, strict=True)
+        for k, (instance, annotator) in enumerate(batch)
     ]
     return {"total": len(batch), "shown": shown, "rows": rows[:shown]}
 
 
-def _per_annotator(batch: Suggestion, newcomer: Any) -> list[dict[str, Any]]:
+def _per_annotator(
+    batch: Suggestion, newcomer: Any, gains: list[float] | None
+) -> list[dict[str, Any]]:
     """How many of the batch each annotator gets, the most first."""
     if newcomer is not None:
         return []
     names, place = np.unique(batch.annotators, return_inverse=True)
     n, gain = np.bincount(place), np.bincount(place, weights=batch.expected_gain)
     order = np.argsort(-n, kind="stable")[: LIMITS["named"]]
-    return [{"annotator": names[k].item(), "n": int(n[k]), "gain": float(gain[k])} for k in order]
+    return [
+        {
+            "annotator": names[k].item(),
+            "n": int(n[k]),
+            "gain": None if gains is None else float(gain[k]),
+        }
+        for k in order
+    ]

@@ -157,13 +157,14 @@ def summarize_inputs(
     screening = None if basis is None else screening_of(inputs, basis)
     profiles = annotator_profiles(inputs, screening)
     columns = plain_values(annotator_columns(profiles))
+    levels = levels_section(inputs, new_items)
     summary = {
         "version": VERSION,
         "generator": f"manyhands {__version__}",
         "title": UNTITLED if title is None else str(title),
         "limits": dict(LIMITS),
-        "levels": levels_section(inputs, new_items),
-        **_sections(inputs, basis, annotators_section(inputs, profiles, screening)),
+        "levels": levels,
+        **_sections(inputs, basis, annotators_section(inputs, profiles, screening), levels),
         "selection": _selection_section(selection),
     }
     summary["items"] = items_section(inputs, summary)
@@ -240,7 +241,14 @@ def _of_votes(table: AnnotationTable, others: tuple[Any, ...]) -> Summary:
     return summary
 
 
-def _sections(inputs: Inputs, basis: Basis | None, annotators: dict[str, Any] | None) -> Summary:
+def _sections(
+    inputs: Inputs,
+    basis: Basis | None,
+    annotators: dict[str, Any] | None,
+    levels: dict[str, Any] | None,
+) -> Summary:
+    level = None if levels is None else levels["labels"]
+    right = None if level is None else level["value"]
     return {
         "methods": {
             "inferred": None if inputs.inferred is None else inputs.inferred.name,
@@ -255,7 +263,7 @@ def _sections(inputs: Inputs, basis: Basis | None, annotators: dict[str, Any] | 
         "review": review_section(inputs, basis),
         "annotators": annotators,
         "time": time_section(inputs, annotators),
-        "plan": plan_section(inputs, basis),
+        "plan": plan_section(inputs, basis, right=right),
         "unexpected": unexpected_section(inputs),
         "common_confusions": common_section(inputs),
         "learnt_confusion": learnt_section(inputs),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Optional
@@ -307,6 +308,12 @@ def _print_result(result: dict[str, Any], out: Path | None) -> None:
     say_actions(result)
     if out:
         say(f"written: {', '.join(result['files'])}")
+    if out is not None and out.suffix and "headline" in result:
+        say(
+            f"{out.name} holds the labels alone. For a report, annotators.csv and the model, which "
+            "'manyhands report' and 'manyhands explore' read, name a folder, without a dot: "
+            f"--out {shlex.quote(out.stem or 'labels')}"
+        )
 
 
 def _score(name: str, value: float | None) -> str:

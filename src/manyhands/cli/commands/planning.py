@@ -183,7 +183,7 @@ def next_(
     from manyhands.inference.shared_mistakes import annotators_are_judged
     from manyhands.metrics import accuracy_on_new_items
     from manyhands.report.levels import told_of_new_items
-    from manyhands.report.planning import enough, next_size, priced
+    from manyhands.report.planning import enough, next_size, priced, told_gains
 
     refuse_overwriting([out], [*tables, cost, pairs, *(known or ()), gold, audit, *inputs.files])
     check_out(out)
@@ -221,23 +221,31 @@ def next_(
         new_items = None if level is None else level.to_dict()
     source = type(planner.aggregator_).__name__ + ("" if read.proba is None else " and the stack")
     judged = annotators_are_judged(read.table, planner.aggregator_.is_known_)
-    answer = enough(priced(stopping, source, min_gain=min_gain, judged=judged))
-    columns = batch.to_columns()
+    right = None if told.level is None else told.level.value
+    plan = priced(stopping, source, min_gain=min_gain, judged=judged, right=right)
+    answer = enough(plan)
+    gains = told_gains(plan, batch)
+    columns = batch.to_columns() | {"expected_gain": gains or [None] * len(batch)}
     if out is not None and to != TABLE:
-        _write_tasks(out, to, batch, read.export)
+        _write_tasks(out, to, columns, read.export)
     else:
         write_columns(out, columns, keep_formulas)
     if json:
         more = {**told.to_dict(), "new_items": new_items, "enough": answer}
-        print_json({"pairs": records_of(columns), "stopping": asdict(stopping), **more})
+        stops = asdict(stopping) | {"marginal_gain": plan["gain"]}
+        if not judged:
+            stops |= {"stop": None, "reason": answer}
+        if told.level is None:
+            stops["expected_accuracy"] = None
+        print_json({"pairs": records_of(columns), "stopping": stops, **more})
         return
+    if gains is None:  # The column of the file is blank.
+        del columns["expected_gain"]
     print_columns(
         f"Next {'annotation' if len(batch) == 1 else f'{len(batch):,} annotations'}", columns
     )
-    say(
-        "expected_gain: right labels that the annotation is expected to add; score: what the pairs "
-        f"are ordered by ({criterion.value})"
-    )
+    gain = "expected_gain: right labels that the annotation is expected to add; "
+    say(f"{'' if gains is None else gain}score: what the pairs are ordered by ({criterion.value})")
     say(told.headline)
     if audit is not None:
         say(_OF_AUDITS)
@@ -319,7 +327,7 @@ def _check_tasks(to: str, out: Path | None) -> None:
         raise AnnotationError(f"--to {to} writes tasks; name a {suffix} file with --out")
 
 
-def _write_tasks(path: Path, to: str, batch: Any, export: Any) -> None:
+def _write_tasks(path: Path, to: str, columns: dict[str, list[Any]], export: Any) -> None:
     """Write tasks for a tool, each with whom to ask."""
     from manyhands.io import write_atomically
     from manyhands.io.exports.formats import WRITERS
@@ -329,7 +337,7 @@ def _write_tasks(path: Path, to: str, batch: Any, export: Any) -> None:
     assert assigned is not None  # See _check_tasks.
     tasks = [
         assigned(row["task"], row["worker"], row["expected_gain"], items)
-        for row in records_of(batch.to_columns())
+        for row in records_of(columns)
     ]
     write_atomically(path, json_format.dumps(tasks, ensure_ascii=False, indent=1) + "\n")
     note(f"written: {path}")
@@ -476,6 +484,7 @@ def annotators(
 
 
 def _sheet(model: Any, table: Any, annotator: str, json: bool) -> None:
+    from manyhands.inference.shared_mistakes import annotators_are_judged
     from manyhands.planning import teaching_sheet
 
     ids = {str(each): each for each in table.annotators.tolist()}
@@ -492,6 +501,24 @@ def _sheet(model: Any, table: Any, annotator: str, json: bool) -> None:
         return
     print_columns(f"Confusions of {annotator}", columns)
     say("an expert must look at the instances before they are shown")
+    if not annotators_are_judged(table, model.is_known_):
+        say(
+            "Nothing shows how good the annotators are, so this one may be right where the labels "
+            "are wrong. Known labels of 100 random items would tell (manyhands review --random 100)"
+        )
+
+
+_BEGUN = {
+    "model": "that the annotations let the model expect",
+    "sample": "that the random sample shows",
+    "gold": "that gold measures",
+}
+"""Where a forecast begins, by the source of the level."""
+
+_MEASURED = (
+    " Labels that you check would measure the level (--audit, or --known with a random sample)."
+)
+"""What would measure the level, where nothing does."""
 
 
 @reported
@@ -565,7 +592,9 @@ def budget(
     advice, newcomer, _ = advised(now)
     judged = annotators_are_judged(table, now.aggregator_.is_known_)
     source = type(now.aggregator_).__name__
-    answer = enough(priced(advice, source, newcomer=newcomer is not None, judged=judged))
+    own = {"newcomer": newcomer is not None, "judged": judged}
+    right = None if told.level is None else told.level.value
+    answer = enough(priced(advice, source, right=right, **own))
     if json:
         more = {**told.to_dict(), "enough": answer}
         print_json(
@@ -585,9 +614,10 @@ def budget(
     print_table("Accuracy", ["annotations per instance", *cells], rows)
     if truth is None:
         say(
-            "from the level as it is, by the model: the annotators of the table answer what they "
-            "have not answered yet, and repeat each other as often as the measured dependence "
-            "says; on single tables, twice or half as much came. Audit the level (--audit)"
+            f"The curve begins at the level {_BEGUN[told.level.source]}. What is added is what the "
+            "model expects: the annotators of the table answer what they have not answered yet, "
+            "and repeat each other as often as the measured dependence says; on single tables, "
+            f"twice or half as much came.{_MEASURED if told.level.source == 'model' else ''}"
         )
         wanted = found.sizes[0] + 3 if budget is None else budget
         if found.sizes[-1] < wanted - 1e-9:

@@ -272,7 +272,7 @@ def label_studio_tasks(
 
 
 def label_studio_assignment(
-    task: Any, annotator: Any, expected_gain: float, items: ItemFields
+    task: Any, annotator: Any, expected_gain: float | None, items: ItemFields
 ) -> Record:
     """Make a task that says whom to ask, and how many right labels the answer would add."""
     meta = {"assignees": [annotator], "expected_gain": expected_gain}
