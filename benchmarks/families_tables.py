@@ -78,7 +78,6 @@ def simulated(parts: Iterable[tuple[int, float, float]], names: str, seed: int) 
     return Problem(table, y, {r: name for r, name in enumerate(names) if name != "-"})
 
 
-SINGLES = ((1, 0.75, 0.0),) * 4
 SIMULATIONS: dict[str, Callable[[int], Problem]] = {
     "2 x 5 (.80, .65)": partial(simulated, ((5, 0.80, 0.8), (5, 0.65, 0.8)), "aaaaabbbbb"),
     "4 x 3": partial(simulated, tuple((3, p, 0.8) for p in (0.8, 0.75, 0.7, 0.65)), "aaabbbcccddd"),

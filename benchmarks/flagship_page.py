@@ -454,7 +454,6 @@ ADDED = (
     "CoNAL as a member, out of fold",
     "Max-MIG as a member, out of fold",
 )
-COSTS = "crowd-calibrated-stacking-by-number-of-instances"
 ADDED_TO = ("labelme", "music", "reports", "product", "colposcopy")
 WEIGHTED = 'class-weighted decision (`decision="balanced"`)'
 

@@ -358,108 +358,11 @@ def per_second(record: dict[str, Any]) -> float | None:
     return SIZES[size][0] / record.get("cpu_per_iteration", record["process_cpu"])
 
 
-def _scale(records: dict[str, dict[str, Any]]) -> list[str]:
-    """What an iteration over 1e8 annotations takes, and the most memory of all."""
-    lines = []
-    if (timed := records.get("store-1e8-plain-timed")) is not None:
-        cpu, wall = timed["cpu_per_iteration"], timed["wall_per_iteration"]
-        lines.append(
-            f"- An iteration over 1e8 annotations: {cpu:.1f} CPU seconds, {E8 / cpu:,.0f} "
-            f"annotations per CPU second; {wall:.1f} s of wall time, {E8 / wall:,.0f} annotations "
-            "per second."
-        )
-    limited = [r for name, r in records.items() if name.split("-")[0] in ("ingest", "store")]
-    if limited:
-        most = max(limited, key=lambda record: record["peak_resident"])
-        lines.append(
-            f"- Most resident memory of ingests, and of fits on stores: "
-            f"{most['peak_resident'] / 2**20:,.0f} MiB, of {most['name']}; 2 GiB are 2,048 MiB."
-        )
-    return lines
-
-
 TARGET = 1.5
 """The most that the default may cost, as a multiple of 20 iterations of the published model."""
 
-
-def _target(default: dict[str, Any], twenty: dict[str, Any]) -> list[str]:
-    """Whether the default's cost stays within the target."""
-    if "cpu" not in default or "cpu" not in twenty:
-        return []
-    ratio = default["cpu"] / twenty["cpu"]
-    verdict = "missed" if ratio > TARGET else "met"
-    return [
-        f"- CPU of the default fit over 20 iterations of the published model, store, CIFAR-10H: "
-        f"{ratio:.2f} times. The target of {TARGET} times is {verdict}."
-    ]
-
-
-def _profile(default: dict[str, Any], plain: dict[str, Any]) -> list[str]:
-    """Where the default's time goes, in multiples of the plain fit."""
-    if "parts" not in default or "parts" not in plain:
-        return []
-    own = plain["cpu"]
-    first, *second = (seconds / own for seconds in default["parts"]["EM"])
-    words = [f"the first EM {first:.2f}"]
-    words += [
-        f"{what} {sum(default['parts'].get(name, [])) / own:.2f}"
-        for name, what in (("dependence", "the correlation of mistakes"), ("posterior", "the end"))
-    ]
-    words += [f"the second EM, of two kinds of instances per class, {each:.2f}" for each in second]
-    return [
-        f"- Where the default's time goes there, in multiples of the plain fit: {'; '.join(words)}."
-    ]
-
-
 DOLLARS, CORES, ROUNDS_ON_PAPER, GBIT = 0.05, 64, 20, 10
 """Assumptions: price of a core for an hour, cores, iterations, and each machine's network."""
-
-
-def _quietest(measured: list[dict[str, Any]], names: set[str]) -> dict[str, Any] | None:
-    """Record of one of these names that was made under the least load."""
-    found = (record for record in measured if record["name"] in names)
-    return min(found, key=lambda record: max(record["load"]), default=None)
-
-
-def _said(record: dict[str, Any]) -> str:
-    return "{} of {}, load {} to {}".format(record["name"], record["date"], *record["load"])
-
-
-def _on_paper(measured: list[dict[str, Any]]) -> list[str]:
-    """1e10 annotations of 1e8 instances by 1e6 annotators, 10 classes, from what was measured."""
-    timed = _quietest(measured, {"store-1e7-plain-timed", "store-1e8-plain-timed"})
-    ingested = _quietest(measured, {"ingest-1e7", "ingest-1e8"})
-    if timed is None or ingested is None:
-        return []
-    m, n, annotators = 10**10, 10**8, 10**6
-    done, stored = (SIZES[r["name"].split("-")[1]][0] for r in (timed, ingested))
-    second, byte = timed["cpu_per_iteration"] / done, ingested["bytes"] / stored
-    ingest = ingested["process_cpu"] / stored
-    counts = annotators * CLASSES * CLASSES * 8
-    machines = CORES // 16
-    work = m * second
-    traffic = 2 * counts * 8 / (GBIT * 1e9)
-    total = (ROUNDS_ON_PAPER * work + m * ingest) / 3600
-    return [
-        f"One million annotators, {CLASSES} classes, {ROUNDS_ON_PAPER} iterations. Assumed, not "
-        f"measured: {CORES} cores in {machines} machines with {GBIT} Gbit/s each, {DOLLARS} "
-        "dollars per core-hour, counts added up within a machine before they travel, and perfect "
-        "scaling. Of all measurements, those made under the least load: "
-        f"{_said(timed)}; {_said(ingested)}.",
-        "",
-        f"- Store: {m:.0e} x {byte:.1f} bytes = {m * byte / 1e9:,.0f} GB; posteriors "
-        f"{n:.0e} x {CLASSES} x 8 bytes = {n * CLASSES * 8 / 1e9:,.0f} GB.",
-        f"- Ingest: {m:.0e} x {ingest * 1e6:.2f} microseconds = {m * ingest / 3600:,.1f} "
-        "core-hours.",
-        f"- Iteration: {m:.0e} x {second * 1e6:.2f} microseconds = {work:,.0f} core-seconds, "
-        f"{work / CORES:,.0f} s on {CORES} cores.",
-        f"- Counts: {annotators:.0e} x {CLASSES} x {CLASSES} x 8 bytes = {counts / 1e6:,.0f} MB; "
-        f"each machine sends them and receives as many parameters, {traffic:.1f} s per iteration.",
-        f"- In all: {ROUNDS_ON_PAPER} x {work / CORES + traffic:,.0f} s = "
-        f"{ROUNDS_ON_PAPER * (work / CORES + traffic) / 60:,.0f} minutes of EM; with the ingest "
-        f"{total:,.0f} core-hours, {total * DOLLARS:,.2f} dollars.",
-        "",
-    ]
 
 
 def status_of(pid: int | str) -> dict[str, int]:
@@ -531,43 +434,72 @@ def page(measured: list[Record]) -> dict[str, Any]:
     ]  # fmt: skip
     heads = ["run", "date", "load", "CPU", "wall", "CPU per iteration"]
     heads += ["annotations per CPU second", "iterations", "anonymous, MiB", "resident, MiB"]
-    found = {"runs": table([*heads, "digest of labels"], rows), "findings": findings(records)}
-    return found | {"paper": _on_paper(measured)}
+    found: dict[str, Any] = {"runs": table([*heads, "digest of labels"], rows)}
+    if set(records) >= set(CELLS):
+        found |= findings(records) | {"paper": on_paper(measured)}
+    return found
 
 
-def findings(records: dict[str, Record]) -> list[str]:
+def findings(records: dict[str, Record]) -> dict[str, Any]:
     """Ratios of what was measured, and differences of posteriors."""
-    lines: list[str] = []
 
-    def ratio(one: str, other: str, key: str, text: str) -> None:
-        if one in records and other in records:
-            lines.append(f"- {text}: {records[one][key] / records[other][key]:.2f} times.")
+    def ratio(one: str, other: str, key: str = "cpu") -> float:
+        return float(records[one][key] / records[other][key])
 
-    store, memory = "store-1e7-plain-timed", "memory-1e7-plain-timed"
-    ratio(store, memory, "cpu_per_iteration", "CPU of an iteration, store over memory, 1e7")
-    lines += _scale(records)
-    default, plain = "real-cifar10h-store-default", "real-cifar10h-store-plain"
-    over = "CPU of the default fit over the plain one, store"
-    ratio("store-1e7-default", "store-1e7-plain", "cpu", f"{over}, 1e7")
-    timed = "store-1e8-default-timed", "store-1e8-plain-timed"
-    ratio(*timed, "cpu", "The same with a fixed number of iterations, store, 1e8")
-    ratio(default, plain, "cpu", f"{over}, CIFAR-10H")
-    lines += _profile(records.get(default, {}), records.get(plain, {}))
-    lines += _target(records.get(default, {}), records.get("real-cifar10h-store-twenty", {}))
-    for name, what in (("compare-1e7", "1e7 annotations"), ("compare-real", "CIFAR-10H")):
-        if found := records.get(name):
-            lines.append(
-                f"- Posteriors of store and memory, {what}: largest difference "
-                f"{found['difference']:.1e} over {found['instances']:,} instances."
-            )
-    if found := records.get("compare-prefix-1e8"):
-        lines.append(
-            f"- Posteriors of the first {found['instances']:,} of 2e7 instances, streamed by the "
-            f"store of 1e8 annotations and computed in memory from the same parameters: largest "
-            f"difference {found['difference']:.1e}."
-        )
-    missing = [name for name in CELLS if name not in records]
-    return [*lines, *([f"- Not measured yet: {', '.join(missing)}."] if missing else [])]
+    timed, default = records["store-1e8-plain-timed"], "real-cifar10h-store-default"
+    limited = [r for name, r in records.items() if name.split("-")[0] in ("ingest", "store")]
+    most = max(limited, key=lambda r: r["peak_resident"])
+    parts, plain = records[default]["parts"], records["real-cifar10h-store-plain"]["cpu"]
+    twenty = ratio(default, "real-cifar10h-store-twenty")
+    return {
+        "iteration": ratio("store-1e7-plain-timed", "memory-1e7-plain-timed", "cpu_per_iteration"),
+        "timed": timed,
+        "speed": {k: E8 / timed[f"{k}_per_iteration"] for k in ("cpu", "wall")},
+        "most": {"mib": most["peak_resident"] / 2**20, "name": most["name"]},
+        "default": {
+            "e7": ratio("store-1e7-default", "store-1e7-plain"),
+            "e8": ratio("store-1e8-default-timed", "store-1e8-plain-timed"),
+            "real": ratio(default, "real-cifar10h-store-plain"),
+            "twenty": twenty,
+        },
+        "target": {"times": TARGET, "is": "missed" if twenty > TARGET else "met"},
+        "em": [seconds / plain for seconds in parts["EM"]],
+        "share": {name: sum(parts[name]) / plain for name in ("dependence", "posterior")},
+        "same": [records[f"compare-{name}"] for name in ("1e7", "real", "prefix-1e8")],
+    }
+
+
+def on_paper(measured: list[Record]) -> dict[str, Any]:
+    """1e10 annotations of 1e8 instances by 1e6 annotators, from measurements under little load."""
+    timed = quietest(measured, {"store-1e7-plain-timed", "store-1e8-plain-timed"})
+    ingested = quietest(measured, {"ingest-1e7", "ingest-1e8"})
+    m, n, annotators = 1e10, 1e8, 1e6
+    done, stored = (SIZES[r["name"].split("-")[1]][0] for r in (timed, ingested))
+    second, byte = timed["cpu_per_iteration"] / done, ingested["bytes"] / stored
+    ingest = ingested["process_cpu"] / stored
+    counts, machines = annotators * CLASSES * CLASSES * 8, CORES // 16
+    seconds, traffic = m * second / CORES, 2 * counts * 8 / (GBIT * 1e9)
+    hours = (ROUNDS_ON_PAPER * m * second + m * ingest) / 3600
+    return {
+        "classes": CLASSES, "rounds": ROUNDS_ON_PAPER, "cores": CORES, "machines": machines,
+        "gbit": GBIT, "price": DOLLARS, "timed": told(timed), "ingested": told(ingested),
+        "m": m, "n": n, "annotators": annotators, "byte": byte, "store": m * byte / 1e9,
+        "posteriors": n * CLASSES * 8 / 1e9, "ingest": ingest * 1e6,
+        "ingest_hours": m * ingest / 3600, "second": second * 1e6, "work": m * second,
+        "seconds": seconds, "counts": counts / 1e6, "traffic": traffic,
+        "iteration": seconds + traffic, "minutes": ROUNDS_ON_PAPER * (seconds + traffic) / 60,
+        "hours": hours, "dollars": hours * DOLLARS,
+    }  # fmt: skip
+
+
+def quietest(measured: list[Record], names: set[str]) -> Record:
+    """Record of one of these names that was made under the least load."""
+    return min((r for r in measured if r["name"] in names), key=lambda r: max(r["load"]))
+
+
+def told(record: Record) -> str:
+    """Name, date and load of a record."""
+    return "{} of {}, load {} to {}".format(record["name"], record["date"], *record["load"])
 
 
 STUDY = Study(
