@@ -279,7 +279,7 @@ class ConfusionModel(Model[Parameters, EMCounts]):
         """Whether steps go further than the M-step."""
         return self.settings.accelerate and not self.settings.hard
 
-    def expect(self, parameters: Parameters) -> EMCounts:
+    def expected(self, parameters: Parameters) -> EMCounts:
         """See `Model.expect`."""
         hard = self.settings.hard
         return sum_over_shards(expect_and_count, self.shards, *parameters.logs, hard=hard)

@@ -303,7 +303,7 @@ class EBCCModel(Model[Dirichlets, EMCounts]):
     shards: list[Votes]
     prior: Dirichlets
 
-    def expect(self, parameters: Dirichlets) -> EMCounts:
+    def expected(self, parameters: Dirichlets) -> EMCounts:
         """See `Model.expect`."""
         logs = parameters.expected_logs
         return sum_over_shards(expect_and_count, self.shards, logs.state_prior, logs.confusion)

@@ -1,9 +1,10 @@
 """Expectation maximisation: the one loop of all methods that iterate, and the choice among runs.
 
-A method is a `Model` of one fit: frozen, made from the votes, with an E-step (`Model.expect`), an
-M-step (`Model.maximise`) and an objective. `run_em` alternates the two and owns the rest: when to
+A method is a `Model` of one fit: frozen, made from the votes, with parameters to start from
+(`Model.start`), an E-step (`Model.expect`), an M-step (`Model.maximise`), an objective, and the
+posterior of a shard (`Model.posterior`). `run_em` alternates the steps and owns the rest: when to
 stop, over-relaxed steps [1]_, the history of the objective, and checkpoints. Of several runs,
-`best_run` keeps one.
+`best_run` keeps one. `EMAggregator` makes an aggregator of a model.
 
 .. [1] R. Salakhutdinov and S. Roweis. Adaptive overrelaxed bound optimization methods. ICML 2003.
 """
@@ -13,12 +14,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from manyhands.inference.checkpoints import NO_CHECKPOINT, FitCheckpoint
+from manyhands.inference.confusions import by_response
 from manyhands.inference.probability import has_settled
 from manyhands.inference.votes import (
     AllVotes,
@@ -27,6 +29,7 @@ from manyhands.inference.votes import (
     by_annotator_and_class,
     by_instance,
     probability_correct,
+    sum_over_shards,
     weight_of_pairs,
     weighted_votes,
 )
@@ -46,14 +49,35 @@ C = TypeVar("C")
 
 
 class Model(ABC, Generic[P, C]):
-    """A method on the votes of one fit, as functions of its parameters and of expected counts."""
+    """A method on the votes of one fit, as functions of its parameters and of expected counts.
+
+    What runs on a shard is a static method that gets plain arrays, as a worker of a cluster may
+    run it. Those are the ``sent`` of the parameters: what the E-step reads of them.
+    """
+
+    shards: Iterable[Votes]
+    """Votes of the fit."""
+
+    parameters: ClassVar[type[Any]]
+    """Dataclass of the parameters."""
 
     over_relaxes = False
     """Whether steps go further than the M-step, as long as the objective rises (`beyond`)."""
 
-    @abstractmethod
-    def expect(self, parameters: P) -> C:
-        """E-step: expected counts under the parameters, summed over all shards."""
+    def start(self, posterior: Any) -> P:
+        """Parameters to start from, by a posterior (n, C), or a function from a shard to it."""
+        raise NotImplementedError
+
+    @staticmethod
+    def expect(shard: Votes, *sent: Any, **options: Any) -> Any:
+        """E-step: expected counts of a shard, which add up."""
+        raise NotImplementedError
+
+    def expected(self, parameters: P) -> C:
+        """Expected counts under the parameters, summed over all shards."""
+        sent = parameters.sent  # type: ignore[attr-defined]
+        counts: C = sum_over_shards(self.expect, self.shards, *sent)
+        return counts
 
     @abstractmethod
     def maximise(self, counts: C, parameters: P) -> P:
@@ -70,9 +94,26 @@ class Model(ABC, Generic[P, C]):
         """Go ``step`` times as far as from here to the proposal, in log parameters [1]_."""
         raise NotImplementedError
 
+    @staticmethod
+    def posterior(shard: Votes, *sent: Any, exponent: FloatArray | None = None) -> FloatArray:
+        """Posterior of a shard, (n, C), with probabilities raised to ``exponent`` (n,), if given.
+
+        Gold is 1; an instance without annotations gets the class prior.
+        """
+        raise NotImplementedError
+
     def restored(self, saved: dict[str, Any]) -> P:
         """Parameters as they were before a checkpoint saved their fields."""
-        raise NotImplementedError
+        values = {field.name: saved[field.name] for field in fields(self.parameters)}
+        found: P = self.parameters(**{name: _as_it_lay(value) for name, value in values.items()})
+        return found
+
+
+def _as_it_lay(value: Any) -> Any:
+    """A number, or an array in memory as it was before it was saved."""
+    if not value.shape:
+        return value[()]
+    return by_response(value) if len(value.shape) == 3 else value
 
 
 @dataclass(frozen=True)
@@ -135,12 +176,12 @@ def run_em(
     saved = checkpoint.load(stage)
     if saved is None:
         parameters, step = first(), 1.0
-        counts = model.expect(parameters)
+        counts = model.expected(parameters)
         history = [model.objective(counts, parameters)]
     else:
         # To count again gives the bits of the run that was killed: shards are added in one order.
         parameters, step = model.restored(saved), float(saved["step"])
-        counts, history = model.expect(parameters), saved["history"].tolist()
+        counts, history = model.expected(parameters), saved["history"].tolist()
     while len(history) < max_iter and not has_settled(history, enough):
         if suffices is not None and suffices(EMResult(parameters, counts, history)):
             break
@@ -148,11 +189,11 @@ def run_em(
         if model.over_relaxes:
             step = min(step * STEP_GROWTH, GREATEST_STEP)
             trial = model.beyond(parameters, proposal, step)
-        counts = model.expect(trial)
+        counts = model.expected(trial)
         objective = model.objective(counts, trial)
         if step > 1 and objective < history[-1]:
             step, trial = 1.0, proposal  # EM's own step, from the same place.
-            counts = model.expect(trial)
+            counts = model.expected(trial)
             objective = model.objective(counts, trial)
         parameters = trial
         history.append(objective)

@@ -163,7 +163,7 @@ class GLAD(BaseAggregator):
         model = GLADModel(Steps(votes, annotators_known=True), learns_prior=False)
         theta = np.concatenate([self.ability_, np.full(votes.n_instances, PRIOR_MEAN)])
         begin = GLADParameters(theta, self.class_prior_)
-        p_correct = model.expect(begin).p_correct
+        p_correct = model.expected(begin).p_correct
         found = self._run(model, begin, p_correct).parameters
         return model.steps.posterior(found.theta, found.prior, self._rho)
 
@@ -238,7 +238,7 @@ class GLADModel(Model[GLADParameters, GLADExpected]):
     steps: Steps
     learns_prior: bool
 
-    def expect(self, parameters: GLADParameters) -> GLADExpected:
+    def expected(self, parameters: GLADParameters) -> GLADExpected:
         """See `Model.expect`."""
         return GLADExpected(*self.steps.e_step(parameters.theta, parameters.prior))
 

@@ -308,7 +308,7 @@ class IBCCModel(Model[IBCCParameters, EMCounts]):
             rows = with_history(rows[None], votes, sum_over_shards(count_votes, shards))
         return cls(shards, np.full(votes.n_classes, settings.class_strength), rows)
 
-    def expect(self, parameters: IBCCParameters) -> EMCounts:
+    def expected(self, parameters: IBCCParameters) -> EMCounts:
         """See `Model.expect`."""
         return sum_over_shards(expect_and_count, self.shards, *parameters.logs)
 

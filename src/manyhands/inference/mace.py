@@ -302,7 +302,7 @@ class MACEModel(Model[Annotators, Expected]):
     shards: Iterable[Votes]
     given: FloatArray
 
-    def expect(self, parameters: Annotators) -> Expected:
+    def expected(self, parameters: Annotators) -> Expected:
         """See `Model.expect`."""
         return sum_over_shards(_expect, self.shards, parameters.log_odds, parameters.prior)
 

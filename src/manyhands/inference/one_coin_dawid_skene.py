@@ -1,4 +1,8 @@
-"""One-coin Dawid-Skene: each annotator is correct with one probability, whatever the class."""
+"""One-coin Dawid-Skene: each annotator is correct with one probability, whatever the class [1]_.
+
+.. [1] Y. Zhang, X. Chen, D. Zhou and M. I. Jordan. Spectral methods meet EM: a provably optimal
+   algorithm for crowdsourcing. JMLR 17, 2016, section 2.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,9 @@ from sklearn.utils._param_validation import StrOptions
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, Traits
 from manyhands.inference.confusions import normalise_joint
-from manyhands.inference.dependence import DEPENDENCE, exponents
-from manyhands.inference.em import Model, run_em
+from manyhands.inference.dependence import DEPENDENCE
+from manyhands.inference.em import Model
+from manyhands.inference.em_aggregator import EMAggregator
 from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.history import TakesHistory
 from manyhands.inference.probability import (
@@ -26,7 +31,6 @@ from manyhands.inference.votes import (
     Votes,
     by_annotator,
     by_instance,
-    fill_rows,
     probability_correct,
     sum_over_shards,
     uniform_prior,
@@ -37,23 +41,135 @@ from manyhands.typing import FloatArray
 
 
 @dataclass(frozen=True)
-class OneCoinCounts:
+class Params:
+    """Parameters of the model.
+
+    Attributes
+    ----------
+    rates : array of shape (R, 2)
+        Probabilities that an annotation is correct, and that it is not.
+    prior : array of shape (C,)
+        Shares of the classes.
+    """
+
+    rates: FloatArray
+    prior: FloatArray
+
+    @property
+    def sent(self) -> tuple[FloatArray, FloatArray]:
+        """Probability of a correct annotation (R,), and shares of the classes (C,)."""
+        return self.rates[:, 0], self.prior
+
+
+@dataclass(frozen=True)
+class Counts:
     """Expected instances of each class (C,) and correct annotations of each annotator (R,)."""
 
     prior: FloatArray
     hits: FloatArray
     log_likelihood: float = 0.0
 
-    def __add__(self, other: OneCoinCounts) -> OneCoinCounts:
+    def __add__(self, other: Counts) -> Counts:
         """Return the counts of both."""
-        return OneCoinCounts(
+        return Counts(
             self.prior + other.prior,
             self.hits + other.hits,
             self.log_likelihood + other.log_likelihood,
         )
 
 
-class OneCoinDawidSkene(TakesHistory):
+@dataclass(frozen=True)
+class OneCoinModel(Model[Params, Counts]):
+    """The model on the votes of one fit.
+
+    Attributes
+    ----------
+    shards : iterable of Votes
+    given : array of shape (R,)
+        Annotations of each annotator.
+    agreement : float
+        Share of the annotations that are correct under the vote shares.
+    pseudo : array of shape (R or 1, 2)
+        Pseudo-annotations of each annotator, correct and not.
+    prior : array of shape (C,) or None
+        Shares of the classes; None if they are estimated.
+    """
+
+    shards: Iterable[Votes]
+    given: FloatArray
+    agreement: float
+    pseudo: FloatArray
+    prior: FloatArray | None
+
+    parameters = Params
+
+    @classmethod
+    def of(
+        cls, settings: OneCoinDawidSkene, votes: AllVotes, shards: Iterable[Votes]
+    ) -> OneCoinModel:
+        """Make the model of some votes."""
+        given = votes.total(by_annotator)
+        agreement = float(sum_over_shards(_agreement, shards) / given.sum())
+        pseudo = settings.prior_strength * np.array([agreement, 1.0 - agreement])
+        if votes.history is not None:
+            hits = np.trace(votes.history, axis1=1, axis2=2)
+            pseudo = pseudo + np.column_stack([hits, votes.history.sum(axis=(1, 2)) - hits])
+        prior = None if settings.class_prior == "estimated" else uniform_prior(votes)
+        return cls(shards, given, agreement, pseudo, prior)
+
+    def start(self, posterior: Any) -> Params:
+        """See `Model.start`."""
+        return self.maximise(sum_over_shards(_count, self.shards, rows=(posterior,)))
+
+    @staticmethod
+    def expect(shard: Votes, skill: FloatArray, prior: FloatArray) -> Counts:
+        """Counts of a shard under its posterior."""
+        posterior, evidence = _e_step(shard, skill, prior)
+        return _count(shard, posterior, float(evidence[shard.voted].sum()))
+
+    def maximise(self, counts: Counts, parameters: Params | None = None) -> Params:
+        """Shares of correct annotations, with the prior's, and of classes."""
+        rates = np.column_stack([counts.hits, self.given - counts.hits]) + self.pseudo
+        # Annotators without annotations get the crowd's agreement.
+        rates[rates.sum(axis=1) == 0] = self.agreement, 1.0 - self.agreement
+        prior = counts.prior if self.prior is None else self.prior
+        return Params(normalise_rows(np.maximum(rates, 0.0)), normalise_rows(prior))
+
+    def objective(self, counts: Counts, parameters: Params) -> float:
+        """Log likelihood and log prior."""
+        return counts.log_likelihood + log_dirichlet(self.pseudo, parameters.rates)
+
+    @staticmethod
+    def posterior(
+        shard: Votes, skill: FloatArray, prior: FloatArray, exponent: FloatArray | None = None
+    ) -> FloatArray:
+        """See `Model.posterior`."""
+        return _e_step(shard, skill, prior, exponent)[0]
+
+
+def _e_step(
+    shard: Votes, skill: FloatArray, prior: FloatArray, exponent: FloatArray | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """Posterior (n, C), and log p(annotations), (n,)."""
+    log_correct = floored_log(skill)
+    log_wrong = floored_log((1.0 - skill) / (shard.n_classes - 1))
+    joint = weighted_votes(shard, (log_correct - log_wrong)[shard.annotator])
+    joint += by_instance(shard, log_wrong[shard.annotator])[:, None]
+    joint += log_prior(prior, exponent)
+    return normalise_joint(shard, joint, exponent)
+
+
+def _count(shard: Votes, posterior: FloatArray, log_likelihood: float = 0.0) -> Counts:
+    hits = by_annotator(shard, probability_correct(shard, posterior))
+    return Counts(posterior[shard.voted].sum(axis=0), hits, log_likelihood)
+
+
+def _agreement(shard: Votes) -> float:
+    """Expected number of correct annotations under the vote shares."""
+    return float(by_annotator(shard, probability_correct(shard, vote_shares(shard))).sum())
+
+
+class OneCoinDawidSkene(TakesHistory, EMAggregator):
     """Infer true classes and one probability of being correct per annotator, by EM.
 
     Wrong classes are equally probable. With few annotations per annotator, or with many classes,
@@ -105,6 +221,7 @@ class OneCoinDawidSkene(TakesHistory):
     """
 
     traits = Traits(takes_stores=True)
+    model = OneCoinModel
 
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,
@@ -137,139 +254,9 @@ class OneCoinDawidSkene(TakesHistory):
         self.ties = ties
         self.random_state = random_state
 
-    def _infer(self, votes: AllVotes, start: Any, rng: np.random.RandomState) -> None:
-        self._measure_dependence(votes, start)
-        shards = votes.shards()
-        model = OneCoinModel.of(self, votes, shards)
-        found = run_em(
-            model,
-            lambda: model.maximise(sum_over_shards(_count, shards, rows=(start,))),
-            max_iter=self.max_iter,
-            enough=self.tol * votes.total_weight,
-            checkpoint=votes.checkpoint,
-        )
-        self.skill_, self.class_prior_ = found.parameters.skill, found.parameters.prior
-        self.posterior_ = self._fill(votes.posterior_rows(start), shards)
-        self._set_history(found.history)
-
-    def _posterior(self, votes: Votes) -> FloatArray:
-        return self._fill(np.empty((votes.n_instances, votes.n_classes)), votes.shards())
-
-    def _fill(self, out: FloatArray, shards: Iterable[Votes]) -> FloatArray:
-        fill_rows(out, shards, _e_step, self.skill_, self.class_prior_, self._rho)
-        return out
-
-
-@dataclass(frozen=True)
-class OneCoinParameters:
-    """Parameters of the model.
-
-    Attributes
-    ----------
-    rates : array of shape (R, 2)
-        Probabilities that an annotation is correct, and that it is not.
-    prior : array of shape (C,)
-        Shares of the classes.
-    """
-
-    rates: FloatArray
-    prior: FloatArray
+    def _set_fitted(self, parameters: Params, votes: AllVotes) -> None:
+        self.skill_, self.class_prior_ = parameters.sent
 
     @property
-    def skill(self) -> FloatArray:
-        """Probability of a correct annotation, shape (R,)."""
-        return self.rates[:, 0]
-
-
-@dataclass(frozen=True)
-class OneCoinModel(Model[OneCoinParameters, OneCoinCounts]):
-    """The model on the votes of one fit.
-
-    Attributes
-    ----------
-    shards : iterable of Votes
-    given : array of shape (R,)
-        Annotations of each annotator.
-    agreement : float
-        Share of the annotations that are correct under the vote shares.
-    pseudo : array of shape (R or 1, 2)
-        Pseudo-annotations of each annotator, correct and not.
-    prior : array of shape (C,) or None
-        Shares of the classes; None if they are estimated.
-    """
-
-    shards: Iterable[Votes]
-    given: FloatArray
-    agreement: float
-    pseudo: FloatArray
-    prior: FloatArray | None
-
-    @classmethod
-    def of(
-        cls, settings: OneCoinDawidSkene, votes: AllVotes, shards: Iterable[Votes]
-    ) -> OneCoinModel:
-        """Make the model of some votes."""
-        given = votes.total(by_annotator)
-        agreement = float(sum_over_shards(_agreement, shards) / given.sum())
-        pseudo = settings.prior_strength * np.array([agreement, 1.0 - agreement])
-        if votes.history is not None:
-            hits = np.trace(votes.history, axis1=1, axis2=2)
-            pseudo = pseudo + np.column_stack([hits, votes.history.sum(axis=(1, 2)) - hits])
-        prior = None if settings.class_prior == "estimated" else uniform_prior(votes)
-        return cls(shards, given, agreement, pseudo, prior)
-
-    def expect(self, parameters: OneCoinParameters) -> OneCoinCounts:
-        """See `Model.expect`."""
-        return sum_over_shards(_expect, self.shards, parameters.skill, parameters.prior)
-
-    def objective(self, counts: OneCoinCounts, parameters: OneCoinParameters) -> float:
-        """Log likelihood and log prior."""
-        return counts.log_likelihood + log_dirichlet(self.pseudo, parameters.rates)
-
-    def maximise(
-        self, counts: OneCoinCounts, parameters: OneCoinParameters | None = None
-    ) -> OneCoinParameters:
-        """Parameters that fit the counts."""
-        rates = np.column_stack([counts.hits, self.given - counts.hits]) + self.pseudo
-        # Annotators without annotations get the crowd's agreement.
-        rates[rates.sum(axis=1) == 0] = self.agreement, 1.0 - self.agreement
-        prior = counts.prior if self.prior is None else self.prior
-        return OneCoinParameters(normalise_rows(np.maximum(rates, 0.0)), normalise_rows(prior))
-
-    def restored(self, saved: dict[str, Any]) -> OneCoinParameters:
-        """See `Model.restored`."""
-        return OneCoinParameters(saved["rates"], saved["prior"])
-
-
-def _log_joint(
-    shard: Votes, skill: FloatArray, prior: FloatArray, exponent: FloatArray | None = None
-) -> FloatArray:
-    """Log p(class, annotations), shape (n, C)."""
-    log_correct = floored_log(skill)
-    log_wrong = floored_log((1.0 - skill) / (shard.n_classes - 1))
-    joint = weighted_votes(shard, (log_correct - log_wrong)[shard.annotator])
-    joint += by_instance(shard, log_wrong[shard.annotator])[:, None]
-    joint += log_prior(prior, exponent)
-    return joint
-
-
-def _expect(shard: Votes, skill: FloatArray, prior: FloatArray) -> OneCoinCounts:
-    """Counts of a shard for one EM iteration."""
-    posterior, evidence = normalise_joint(shard, _log_joint(shard, skill, prior))
-    return _count(shard, posterior, float(evidence[shard.voted].sum()))
-
-
-def _e_step(shard: Votes, skill: FloatArray, prior: FloatArray, rho: float | None) -> FloatArray:
-    """Posterior (n, C) if mistakes are correlated by rho; None: under the published model."""
-    exponent = None if rho is None else exponents(shard, rho)
-    return normalise_joint(shard, _log_joint(shard, skill, prior, exponent), exponent)[0]
-
-
-def _count(shard: Votes, posterior: FloatArray, log_likelihood: float = 0.0) -> OneCoinCounts:
-    hits = by_annotator(shard, probability_correct(shard, posterior))
-    return OneCoinCounts(posterior[shard.voted].sum(axis=0), hits, log_likelihood)
-
-
-def _agreement(shard: Votes) -> float:
-    """Expected number of correct annotations under the vote shares."""
-    return float(by_annotator(shard, probability_correct(shard, vote_shares(shard))).sum())
+    def _sent(self) -> tuple[FloatArray, FloatArray]:
+        return self.skill_, self.class_prior_

@@ -209,7 +209,7 @@ class ClusteringModel(Model[Clustering, EMCounts]):
     shards: list[Votes]
     active: BoolArray
 
-    def expect(self, parameters: Clustering) -> EMCounts:
+    def expected(self, parameters: Clustering) -> EMCounts:
         """See `Model.expect`."""
         return sum_over_shards(expect_and_count, self.shards, *_log_parameters(*parameters.fitted))
 

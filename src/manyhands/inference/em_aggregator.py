@@ -1,0 +1,91 @@
+"""Base class of the methods that iterate: an aggregator made of a `Model` and its parameters."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from manyhands.inference.base import BaseAggregator
+from manyhands.inference.dependence import exponents
+from manyhands.inference.em import EMResult, Model, run_em
+from manyhands.inference.votes import AllVotes, Votes, fill_rows
+from manyhands.typing import FloatArray
+
+
+class EMAggregator(BaseAggregator):
+    """Base class of methods whose parameters `run_em` fits.
+
+    A subclass names its `Model` and says which fitted attributes hold the parameters: `_set_fitted`
+    sets them, and `_sent` reads what `Model.posterior` needs of them, in a fit, for new instances,
+    and in an aggregator that was saved. The rest is here: the correlation of mistakes (where the
+    method has the parameter ``dependence``), the loop, its history, checkpoints, and the posterior.
+    """
+
+    max_iter: int
+    tol: float
+
+    model: ClassVar[type[Model[Any, Any]]]
+    """What is fitted; ``model.of(self, votes, shards)`` makes it for the votes of a fit."""
+
+    @abstractmethod
+    def _set_fitted(self, parameters: Any, votes: AllVotes) -> None:
+        """Set the fitted attributes of the parameters, ``class_prior_`` among them."""
+
+    @property
+    @abstractmethod
+    def _sent(self) -> tuple[Any, ...]:
+        """What `Model.posterior` needs, from the fitted attributes."""
+
+    def _runs(
+        self, model: Any, votes: AllVotes, start: Any, rng: np.random.RandomState
+    ) -> EMResult[Any, Any]:
+        """Fit the model: by one run from the posterior ``start``, unless the method tries more."""
+        return self._run(model, votes, lambda: model.start(start))
+
+    def _shards(self, votes: AllVotes) -> Iterable[Votes]:
+        return votes.shards()
+
+    def _infer(self, votes: AllVotes, start: Any, rng: np.random.RandomState) -> None:
+        if "dependence" in self._parameter_constraints:
+            self._measure_dependence(votes, start)
+        model: Any = self.model
+        found = self._runs(model.of(self, votes, self._shards(votes)), votes, start, rng)
+        self._set_fitted(found.parameters, votes)
+        self.log_likelihood_, self.n_iter_ = np.array(found.history), len(found.history)
+        self.posterior_ = self._fill(votes.posterior_rows(start), self._shards(votes))
+
+    def _run(
+        self,
+        model: Model[Any, Any],
+        votes: AllVotes,
+        first: Callable[[], Any],
+        stage: str = "iterations",
+    ) -> EMResult[Any, Any]:
+        """`run_em` with the method's ``max_iter`` and ``tol``; ``stage`` names the run."""
+        return run_em(
+            model,
+            first,
+            max_iter=self.max_iter,
+            enough=self.tol * votes.total_weight,
+            checkpoint=votes.checkpoint,
+            stage=stage,
+        )
+
+    def _posterior(self, votes: Votes) -> FloatArray:
+        return self._fill(votes.new_rows(votes.n_classes), self._shards(votes))
+
+    def _fill(self, out: FloatArray, shards: Iterable[Votes]) -> FloatArray:
+        """Write the posterior of each instance into ``out``."""
+        rho = None if self.dependence == 0 else self.dependence_
+        fill_rows(out, shards, posterior_of, self.model.posterior, rho, *self._sent)
+        return out
+
+
+def posterior_of(
+    shard: Votes, posterior: Callable[..., FloatArray], rho: float | None, *sent: Any
+) -> FloatArray:
+    """Posterior of a shard, (n, C), if mistakes are correlated by rho; None: independent ones."""
+    return posterior(shard, *sent, exponent=None if rho is None else exponents(shard, rho))
