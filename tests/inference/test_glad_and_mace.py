@@ -18,7 +18,7 @@ from manyhands.exceptions import NotIdentifiableWarning
 from manyhands.inference import glad
 from manyhands.inference.base import known_prior
 from manyhands.inference.glad import GLAD, e_step, information, slopes
-from manyhands.inference.mace import MACE, Annotators, _expect, _variational
+from manyhands.inference.mace import MACE, MACEModel, Params, _variational
 from manyhands.inference.votes import make_votes, vote_shares
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
@@ -333,7 +333,7 @@ def slow_expectations(A, known, spam, true_classes=range(3)):
 
 
 def annotators(known, spam):
-    return Annotators(
+    return Params(
         competence=np.zeros((len(known), 2)),
         strategy=spam,
         log_known=np.log(known)[:, None],
@@ -349,7 +349,7 @@ def test_e_step_equals_the_sum_over_all_cases(A, seed):
     rng = np.random.default_rng(seed)
     known, spam = rng.uniform(0.1, 1, A.shape[1]), rng.uniform(0.1, 1, (A.shape[1], 3))
     model = annotators(known, spam)
-    expected = _expect(make_votes(over_three(A)), model.log_odds, np.full(3, 1 / 3))
+    expected = MACEModel.expect(make_votes(over_three(A)), model.log_odds, np.full(3, 1 / 3))
     _, knew, spammed, evidence = slow_expectations(A, known, spam)
     given_ = knew + spammed
     np.testing.assert_allclose(model.known_if_correct * expected.agreed, knew, atol=1e-12)

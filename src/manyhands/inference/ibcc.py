@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,6 @@ from manyhands.inference.confusion_em import MARGIN
 from manyhands.inference.confusion_prior import with_history
 from manyhands.inference.confusions import (
     EMCounts,
-    by_response,
     count_votes,
     expect_and_count,
     log_likelihoods,
@@ -30,8 +29,9 @@ from manyhands.inference.confusions import (
     starting_counts,
     total_em_counts,
 )
-from manyhands.inference.dependence import DEPENDENCE, exponents
-from manyhands.inference.em import EMResult, Model, run_em
+from manyhands.inference.dependence import DEPENDENCE
+from manyhands.inference.em import EMResult, Model
+from manyhands.inference.em_aggregator import EMAggregator
 from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.history import TakesHistory
 from manyhands.inference.probability import (
@@ -39,12 +39,96 @@ from manyhands.inference.probability import (
     expected_log,
     normalise_rows,
 )
-from manyhands.inference.votes import AllVotes, Votes, fill_rows, sum_over_shards, votes_of
+from manyhands.inference.votes import AllVotes, Votes, sum_over_shards, votes_of
 from manyhands.metrics.intervals import beta_interval
 from manyhands.typing import FloatArray
 
 
-class IBCC(TakesHistory):
+@dataclass(frozen=True)
+class Params:
+    """Parameters of the Dirichlets over the class proportions and over the confusion rows.
+
+    Attributes
+    ----------
+    classes : array of shape (C,)
+    rows : array of shape (R, C, K), or on disk
+    """
+
+    classes: FloatArray
+    rows: Table
+
+    @cached_property
+    def sent(self) -> tuple[FloatArray, Table]:
+        """Expected log probabilities of both."""
+        return expected_log(self.classes), map_rows(expected_log, self.rows)
+
+
+@dataclass(frozen=True)
+class IBCCModel(Model[Params, EMCounts]):
+    """The model on the votes of one fit: an E-step with expected logarithms.
+
+    Attributes
+    ----------
+    shards : iterable of Votes
+    classes : array of shape (C,)
+        Dirichlet parameters of the prior of the class proportions.
+    rows : array of shape (C, K) or (R, C, K)
+        Those of the confusion rows, with the annotators' histories.
+    """
+
+    shards: Iterable[Votes]
+    classes: FloatArray
+    rows: Table
+
+    parameters = Params
+
+    @classmethod
+    def of(cls, settings: IBCC, votes: AllVotes, shards: Iterable[Votes]) -> IBCCModel:
+        """Make the model of some votes."""
+        rows: Table = confusion_prior(votes, settings.diagonal, settings.off_diagonal)
+        if votes.history is not None:
+            rows = with_history(rows[None], votes, sum_over_shards(count_votes, shards))
+        return cls(shards, np.full(votes.n_classes, settings.class_strength), rows)
+
+    def start(self, posterior: Any) -> Params:
+        """See `Model.start`."""
+        return self.maximise(total_em_counts(self.shards, posterior))
+
+    @staticmethod
+    def expect(shard: Votes, log_classes: FloatArray, log_rows: Table) -> EMCounts:
+        """E-step on a shard (`manyhands.inference.confusions.expect_and_count`)."""
+        return expect_and_count(shard, log_classes, log_rows)
+
+    def maximise(self, counts: EMCounts, parameters: Params | None = None) -> Params:
+        """Prior plus expected counts."""
+        rows = map_rows(np.add, self.rows, counts.confusion)
+        return Params(self.classes + counts.prior, rows)
+
+    def objective(self, counts: EMCounts, parameters: Params) -> float:
+        """Lower bound on the evidence."""
+        log_prior, log_confusion = parameters.sent
+        return (
+            counts.log_likelihood
+            - dirichlet_divergence(parameters.classes, self.classes, log_prior)
+            - sum_rows(dirichlet_divergence, parameters.rows, self.rows, log_confusion)
+        )
+
+    @staticmethod
+    def posterior(
+        shard: Votes,
+        log_classes: FloatArray,
+        log_rows: Table,
+        prior: FloatArray,
+        exponent: FloatArray | None = None,
+    ) -> FloatArray:
+        """See `Model.posterior`; ``prior`` (C,) are the expected class proportions."""
+        joint = log_likelihoods(shard, log_rows) + log_classes
+        posterior, _ = normalise_joint(shard, joint, exponent)
+        posterior[~shard.voted] = prior
+        return posterior
+
+
+class IBCC(TakesHistory, EMAggregator):
     """Infer true classes and a distribution over each annotator's confusion matrix.
 
     This is the model of `DawidSkene` with Dirichlet priors on the class proportions and on each row
@@ -130,6 +214,7 @@ class IBCC(TakesHistory):
     """
 
     traits = Traits(counts_confusions=True, takes_stores=True)
+    model = IBCCModel
 
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,
@@ -168,43 +253,17 @@ class IBCC(TakesHistory):
         self.ties = ties
         self.random_state = random_state
 
-    def _infer(self, votes: AllVotes, start: Any, rng: np.random.RandomState) -> None:
-        self._measure_dependence(votes, start)
-        shards = votes.shards()
-        model = IBCCModel.of(self, votes, shards)
-        found = self._run(model, votes, start, "iterations")
-        crowd = self._skewed_crowd(votes, shards, start)
+    def _runs(
+        self, model: IBCCModel, votes: AllVotes, start: Any, rng: np.random.RandomState
+    ) -> EMResult[Params, None]:
+        found = self._run(model, votes, lambda: model.start(start)).slim
+        crowd = self._skewed_crowd(votes, model.shards, start)
         if crowd is not None:
-            other = self._run(model, votes, crowd.posterior, "iterations-shares")
+            first = partial(model.start, crowd.posterior)
+            other = self._run(model, votes, first, "iterations-shares").slim
             if other.history[-1] > found.history[-1] + MARGIN:
-                found = other
-        self.class_alpha_, alpha = found.parameters.classes, found.parameters.rows
-        self._response_alpha = alpha
-        self.class_prior_ = normalise_rows(self.class_alpha_)
-        n_classes = votes.n_classes
-        self.confusion_alpha_ = as_array(alpha)[:, :, :n_classes]
-        self.confusion_ = as_array(
-            map_rows(lambda alpha: normalise_rows(alpha[:, :, :n_classes]), alpha)
-        )
-        self.abstention_ = map_rows(
-            lambda alpha: normalise_rows(alpha)[:, :, n_classes:].sum(axis=2), alpha
-        )
-        self.posterior_ = self._fill(votes.posterior_rows(start), shards)
-        self._set_history(found.history)
-
-    def _run(
-        self, model: IBCCModel, votes: AllVotes, start: Any, stage: str
-    ) -> EMResult[IBCCParameters, None]:
-        """Variational Bayes from a posterior; ``stage`` names its state in the checkpoint."""
-        found = run_em(
-            model,
-            lambda: model.maximise(total_em_counts(model.shards, start)),
-            max_iter=self.max_iter,
-            enough=self.tol * votes.total_weight,
-            checkpoint=votes.checkpoint,
-            stage=stage,
-        )
-        return found.slim
+                return other
+        return found
 
     def _skewed_crowd(self, votes: AllVotes, shards: Iterable[Votes], start: Any) -> OneCoin | None:
         """The crowd whose class shares are a second start; None if the vote shares mislead nobody.
@@ -216,14 +275,21 @@ class IBCC(TakesHistory):
         crowd = OneCoin(AgreementCounts.of(votes, counts))
         return crowd if crowd.is_skewed else None
 
-    def _posterior(self, votes: Votes) -> FloatArray:
-        return self._fill(np.empty((votes.n_instances, votes.n_classes)), votes.shards())
+    def _set_fitted(self, parameters: Params, votes: AllVotes) -> None:
+        n_classes, alpha = votes.n_classes, parameters.rows
+        self.class_alpha_, self._response_alpha = parameters.classes, alpha
+        self.class_prior_ = normalise_rows(self.class_alpha_)
+        self.confusion_alpha_ = as_array(alpha)[:, :, :n_classes]
+        self.confusion_ = as_array(
+            map_rows(lambda alpha: normalise_rows(alpha[:, :, :n_classes]), alpha)
+        )
+        self.abstention_ = map_rows(
+            lambda alpha: normalise_rows(alpha)[:, :, n_classes:].sum(axis=2), alpha
+        )
 
-    def _fill(self, out: FloatArray, shards: Iterable[Votes]) -> FloatArray:
-        """Write the posterior of each instance into ``out``."""
-        logs = expected_log(self.class_alpha_), map_rows(expected_log, self._response_alpha)
-        fill_rows(out, shards, _e_step, logs, self.class_prior_, self._rho)
-        return out
+    @property
+    def _sent(self) -> tuple[FloatArray, Table, FloatArray]:
+        return *Params(self.class_alpha_, self._response_alpha).sent, self.class_prior_
 
     def confusion_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Bounds of the central credible interval of each entry of ``confusion_``.
@@ -264,75 +330,6 @@ class IBCC(TakesHistory):
         return beta_interval(size * mean, size * (1 - mean), level=level)
 
 
-@dataclass(frozen=True)
-class IBCCParameters:
-    """Parameters of the Dirichlets over the class proportions and over the confusion rows.
-
-    Attributes
-    ----------
-    classes : array of shape (C,)
-    rows : array of shape (R, C, K), or on disk
-    """
-
-    classes: FloatArray
-    rows: Table
-
-    @cached_property
-    def logs(self) -> tuple[FloatArray, Table]:
-        """Expected log probabilities of both."""
-        return expected_log(self.classes), map_rows(expected_log, self.rows)
-
-
-@dataclass(frozen=True)
-class IBCCModel(Model[IBCCParameters, EMCounts]):
-    """The model on the votes of one fit: an E-step with expected logarithms.
-
-    Attributes
-    ----------
-    shards : iterable of Votes
-    classes : array of shape (C,)
-        Dirichlet parameters of the prior of the class proportions.
-    rows : array of shape (C, K) or (R, C, K)
-        Those of the confusion rows, with the annotators' histories.
-    """
-
-    shards: Iterable[Votes]
-    classes: FloatArray
-    rows: Table
-
-    @classmethod
-    def of(cls, settings: IBCC, votes: AllVotes, shards: Iterable[Votes]) -> IBCCModel:
-        """Make the model of some votes."""
-        rows: Table = confusion_prior(votes, settings.diagonal, settings.off_diagonal)
-        if votes.history is not None:
-            rows = with_history(rows[None], votes, sum_over_shards(count_votes, shards))
-        return cls(shards, np.full(votes.n_classes, settings.class_strength), rows)
-
-    def expected(self, parameters: IBCCParameters) -> EMCounts:
-        """See `Model.expect`."""
-        return sum_over_shards(expect_and_count, self.shards, *parameters.logs)
-
-    def objective(self, counts: EMCounts, parameters: IBCCParameters) -> float:
-        """Lower bound on the evidence."""
-        log_prior, log_confusion = parameters.logs
-        return (
-            counts.log_likelihood
-            - dirichlet_divergence(parameters.classes, self.classes, log_prior)
-            - sum_rows(dirichlet_divergence, parameters.rows, self.rows, log_confusion)
-        )
-
-    def maximise(
-        self, counts: EMCounts, parameters: IBCCParameters | None = None
-    ) -> IBCCParameters:
-        """Prior plus expected counts."""
-        rows = map_rows(np.add, self.rows, counts.confusion)
-        return IBCCParameters(self.classes + counts.prior, rows)
-
-    def restored(self, saved: dict[str, Any]) -> IBCCParameters:
-        """See `Model.restored`."""
-        return IBCCParameters(saved["classes"], by_response(saved["rows"]))
-
-
 def _whole(shard: Votes, posterior: FloatArray) -> FloatArray:
     """The posterior itself: classes have no subtypes."""
     return posterior
@@ -341,17 +338,6 @@ def _whole(shard: Votes, posterior: FloatArray) -> FloatArray:
 def _doubts(shard: Votes, posterior: FloatArray) -> FloatArray:
     """Variance of whether an instance is of each class, shape (n, C)."""
     return posterior * (1.0 - posterior)
-
-
-def _e_step(
-    shard: Votes, logs: tuple[FloatArray, ...], prior: FloatArray, rho: float | None
-) -> FloatArray:
-    """Posterior (n, C) if mistakes are correlated by rho; None: under the published model."""
-    joint = log_likelihoods(shard, logs[1]) + logs[0]
-    exponent = None if rho is None else exponents(shard, rho)
-    posterior, _ = normalise_joint(shard, joint, exponent)
-    posterior[~shard.voted] = prior
-    return posterior
 
 
 def confusion_prior(votes: AllVotes, diagonal: float, off_diagonal: float) -> FloatArray:

@@ -6,9 +6,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields
-from functools import partial
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,8 +24,9 @@ from manyhands.inference.base import (
     known_prior,
 )
 from manyhands.inference.confusions import normalise_joint
-from manyhands.inference.dependence import DEPENDENCE, exponents
-from manyhands.inference.em import EMResult, Model, best_run, run_em
+from manyhands.inference.dependence import DEPENDENCE
+from manyhands.inference.em import EMResult, Model, best_run
+from manyhands.inference.em_aggregator import EMAggregator
 from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.probability import (
     dirichlet_divergence,
@@ -39,9 +40,7 @@ from manyhands.inference.votes import (
     Votes,
     by_annotator_and_class,
     expected_accuracy,
-    fill_rows,
     probability_correct,
-    sum_over_shards,
     uniform_prior,
     weighted_votes,
 )
@@ -50,7 +49,210 @@ from manyhands.typing import FloatArray
 Update: TypeAlias = Callable[[FloatArray, float], tuple[FloatArray, float]]
 
 
-class MACE(BaseAggregator):
+@dataclass(frozen=True)
+class Params:
+    """Parameters of all annotators, and the class shares.
+
+    Attributes
+    ----------
+    competence : array of shape (R, 2)
+        Probabilities of knowing and of spamming.
+    strategy : array of shape (R, C)
+        Distribution of the classes of spam.
+    log_known : array of shape (R, 1)
+        (Expected) log probability of knowing.
+    log_spam : array of shape (R, C)
+        (Expected) log probability of spamming with each class.
+    log_prior : float
+        Log prior of the parameters; for "vb", minus the divergence of their posterior from the
+        prior.
+    classes : array of shape (C,)
+        Expected number of instances of each class.
+    """
+
+    competence: FloatArray
+    strategy: FloatArray
+    log_known: FloatArray
+    log_spam: FloatArray
+    log_prior: float
+    classes: FloatArray
+
+    @property
+    def prior(self) -> FloatArray:
+        """Shares of the classes, shape (C,)."""
+        return normalise_rows(self.classes)
+
+    @property
+    def log_odds(self) -> FloatArray:
+        """Log p(given | it is true) - log p(given | another class is true), shape (R, C)."""
+        return np.logaddexp(0.0, self.log_known - self.log_spam)
+
+    @property
+    def sent(self) -> tuple[FloatArray, FloatArray]:
+        """What the E-step needs: `log_odds` and `prior`."""
+        return self.log_odds, self.prior
+
+    @property
+    def known_if_correct(self) -> FloatArray:
+        """Probability that a correct annotation was known rather than spam, shape (R, C)."""
+        return expit(self.log_known - self.log_spam)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Expected counts that the M-step needs from a shard.
+
+    Attributes
+    ----------
+    agreed : array of shape (R, C)
+        Expected correct annotations, indexed [annotator, given].
+    classes : array of shape (C,)
+        Expected number of instances of each class, over those with annotations or gold.
+    evidence : float
+        Log likelihood, minus that of all annotations being spam.
+    """
+
+    agreed: FloatArray
+    classes: FloatArray
+    evidence: float
+
+    def __add__(self, other: Expected) -> Expected:
+        """Return the sums of both."""
+        return Expected(
+            self.agreed + other.agreed,
+            self.classes + other.classes,
+            self.evidence + other.evidence,
+        )
+
+
+@dataclass(frozen=True)
+class MACEModel(Model[Params, Expected]):
+    """The model on the votes of one fit.
+
+    Attributes
+    ----------
+    settings : MACE
+    votes : Votes
+    shards : iterable of Votes
+        Of these.
+    given : array of shape (R, C)
+        Annotations of each annotator in each class.
+    """
+
+    settings: MACE
+    votes: AllVotes
+    shards: Iterable[Votes]
+    given: FloatArray
+
+    parameters = Params
+
+    @classmethod
+    def of(cls, settings: MACE, votes: AllVotes, shards: Iterable[Votes]) -> MACEModel:
+        """Make the model of some votes."""
+        return cls(settings, votes, shards, votes.total(by_annotator_and_class))
+
+    def counted(self, posterior: Any) -> tuple[FloatArray, FloatArray]:
+        """Expected correct annotations (R, C), and instances of each class (C,)."""
+        agreed = self.votes.total(_agreement, rows=(posterior,))
+        if self.settings.class_prior == "estimated":
+            return agreed, known_prior(self.votes, posterior)
+        return agreed, uniform_prior(self.votes)
+
+    def start(self, posterior: Any) -> Params:
+        """See `Model.start`: annotators know half of the instances."""
+        agreed, classes = self.counted(posterior)
+        return self.fitted(_first_fractions(self.votes) * agreed, classes)
+
+    @staticmethod
+    def expect(shard: Votes, log_odds: FloatArray, prior: FloatArray) -> Expected:
+        """Expected counts of a shard under its posterior."""
+        posterior, evidence = _e_step(shard, log_odds, prior)
+        classes = shard.voted.astype(np.float64) @ posterior
+        return Expected(_agreement(shard, posterior), classes, float(evidence[shard.voted].sum()))
+
+    def maximise(self, counts: Expected, parameters: Params) -> Params:
+        """See `Model.maximise`."""
+        is_estimated = self.settings.class_prior == "estimated"
+        classes = counts.classes if is_estimated else parameters.classes
+        return self.fitted(parameters.known_if_correct * counts.agreed, classes)
+
+    def fitted(self, known: FloatArray, classes: FloatArray) -> Params:
+        """Fit the annotators to the expected counts of known annotations; the rest are spam."""
+        spammed, settings = self.given - known, self.settings
+        known_or_spam = np.stack([known.sum(axis=1), spammed.sum(axis=1)], axis=1)
+        if settings.method == "vb":
+            update: Update = _variational
+            competence_prior, strategy_prior = settings.competence_prior, settings.strategy_prior
+        else:
+            update = _penalised
+            competence_prior = strategy_prior = settings.smoothing / self.given.shape[1]
+        log_competence, log_prior_competence = update(known_or_spam, competence_prior)
+        log_strategy, log_prior_strategy = update(spammed, strategy_prior)
+        return Params(
+            competence=normalise_rows(known_or_spam + competence_prior),
+            strategy=normalise_rows(spammed + strategy_prior),
+            log_known=log_competence[:, :1],
+            log_spam=log_competence[:, 1:] + log_strategy,
+            log_prior=log_prior_competence + log_prior_strategy,
+            classes=classes,
+        )
+
+    def objective(self, counts: Expected, parameters: Params) -> float:
+        """Log likelihood and log prior, or, for "vb", a lower bound on the evidence."""
+        log_all_spam = float((self.given * parameters.log_spam).sum())
+        return counts.evidence + log_all_spam + parameters.log_prior
+
+    @staticmethod
+    def posterior(
+        shard: Votes, log_odds: FloatArray, prior: FloatArray, exponent: FloatArray | None = None
+    ) -> FloatArray:
+        """See `Model.posterior`."""
+        return _e_step(shard, log_odds, prior, exponent)[0]
+
+
+def _e_step(
+    votes: Votes, log_odds: FloatArray, prior: FloatArray, exponent: FloatArray | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """Posterior (n, C) and evidence (n,); an annotation is evidence only for the class given."""
+    joint = weighted_votes(votes, log_odds.ravel()[_cells(votes)])
+    joint += log_prior(prior, exponent)
+    return normalise_joint(votes, joint, exponent)
+
+
+def _agreement(votes: Votes, posterior: FloatArray) -> FloatArray:
+    """Expected correct annotations of each annotator in each class, shape (R, C)."""
+    return by_annotator_and_class(votes, probability_correct(votes, posterior))
+
+
+def _cells(votes: Votes) -> Any:
+    return votes.annotator * np.int64(votes.n_classes) + votes.response
+
+
+def _first_fractions(votes: AllVotes) -> FloatArray:
+    """Fraction of correct annotations that are known, if half of the instances are, (R, 1)."""
+    return np.full((votes.n_annotators, 1), votes.n_classes / (votes.n_classes + 1))
+
+
+def _random_fractions(accuracy: FloatArray, rng: np.random.RandomState) -> FloatArray:
+    """Random fractions (R, 1), drawn by rank of accuracy, so annotator order has no effect."""
+    distinct, position = np.unique(accuracy.round(9), return_inverse=True)
+    return rng.uniform(size=len(distinct))[position][:, None]
+
+
+def _variational(counts: FloatArray, prior: float) -> tuple[FloatArray, float]:
+    """Expected log p under each row's Dirichlet posterior, and minus its prior divergence."""
+    alpha = counts + prior
+    log_p = expected_log(alpha)
+    return log_p, -dirichlet_divergence(alpha, np.full_like(alpha, prior), log_p)
+
+
+def _penalised(counts: FloatArray, prior: float) -> tuple[FloatArray, float]:
+    """Log of each row's smoothed shares, and the log prior that corresponds to the smoothing."""
+    p = normalise_rows(counts + prior)
+    return np.log(p), log_dirichlet(np.full_like(p, prior), p)
+
+
+class MACE(EMAggregator):
     """Infer true classes, and how often and with which classes each annotator spams.
 
     An annotator who knows the class of an instance gives it. Otherwise they spam: they draw a class
@@ -131,6 +333,7 @@ class MACE(BaseAggregator):
     """
 
     traits = Traits(takes_stores=True)
+    model = MACEModel
 
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,
@@ -175,240 +378,31 @@ class MACE(BaseAggregator):
         self.ties = ties
         self.random_state = random_state
 
-    def _infer(self, votes: AllVotes, start: Any, rng: np.random.RandomState) -> None:
-        self._measure_dependence(votes, start)
-        model = MACEModel(self, votes.shards(), votes.total(by_annotator_and_class))
-        agreed = votes.total(_agreement, rows=(start,))
-        is_estimated = self.class_prior == "estimated"
-        classes = known_prior(votes, start) if is_estimated else uniform_prior(votes)
+    def _runs(
+        self, model: MACEModel, votes: AllVotes, start: Any, rng: np.random.RandomState
+    ) -> EMResult[Params, Expected]:
+        counted = cache(lambda: model.counted(start))
 
-        def run(fractions: FloatArray, number: int) -> EMResult[Annotators, Expected]:
-            return run_em(
-                model,
-                lambda: model.fitted(fractions * agreed, classes),
-                max_iter=self.max_iter,
-                enough=self.tol * model.given.sum(),
-                checkpoint=votes.checkpoint,
-                stage=f"restart-{number}",
-            )
+        def run(number: int) -> EMResult[Params, Expected]:
+            if number == 0:
+                return self._run(model, votes, partial(model.start, start), "restart-0")
+            agreed, classes = counted()
+            fractions = _random_fractions(expected_accuracy(votes, start), rng)
+            first = partial(model.fitted, fractions * agreed, classes)
+            return self._run(model, votes, first, f"restart-{number}")
 
-        def runs() -> Iterator[EMResult[Annotators, Expected]]:
-            yield run(_first_fractions(votes), 0)
-            for number in range(1, self.n_restarts):
-                yield run(_random_fractions(expected_accuracy(votes, start), rng), number)
-
-        kept = best_run(
-            runs(),
-            lambda run: _rows(votes, run.parameters.log_odds, run.parameters.prior),
+        return best_run(
+            map(run, range(self.n_restarts)),
+            lambda run: votes.rows_of(model.posterior, *run.parameters.sent),
             votes,
             margin=1e-9,  # Rounding errors must not decide between runs at the same maximum.
         )
-        best = kept.parameters
-        self.competence_, self.spam_ = best.competence.T
-        self.spam_strategy_ = best.strategy
-        self._log_odds = best.log_odds
-        self.class_prior_ = best.prior
-        self.posterior_ = self._posterior(votes)
-        self._set_history(kept.history)
 
-    def _posterior(self, votes: AllVotes) -> FloatArray:
-        return _posteriors(votes, self._log_odds, self.class_prior_, self._rho)
-
-
-@dataclass(frozen=True)
-class Annotators:
-    """Parameters of all annotators, and the class shares.
-
-    Attributes
-    ----------
-    competence : array of shape (R, 2)
-        Probabilities of knowing and of spamming.
-    strategy : array of shape (R, C)
-        Distribution of the classes of spam.
-    log_known : array of shape (R, 1)
-        (Expected) log probability of knowing.
-    log_spam : array of shape (R, C)
-        (Expected) log probability of spamming with each class.
-    log_prior : float
-        Log prior of the parameters; for "vb", minus the divergence of their posterior from the
-        prior.
-    classes : array of shape (C,)
-        Expected number of instances of each class.
-    """
-
-    competence: FloatArray
-    strategy: FloatArray
-    log_known: FloatArray
-    log_spam: FloatArray
-    log_prior: float
-    classes: FloatArray
+    def _set_fitted(self, parameters: Params, votes: AllVotes) -> None:
+        self.competence_, self.spam_ = parameters.competence.T
+        self.spam_strategy_ = parameters.strategy
+        self._log_odds, self.class_prior_ = parameters.sent
 
     @property
-    def prior(self) -> FloatArray:
-        """Shares of the classes, shape (C,)."""
-        return normalise_rows(self.classes)
-
-    @property
-    def log_odds(self) -> FloatArray:
-        """Log p(given | it is true) - log p(given | another class is true), shape (R, C)."""
-        return np.logaddexp(0.0, self.log_known - self.log_spam)
-
-    @property
-    def known_if_correct(self) -> FloatArray:
-        """Probability that a correct annotation was known rather than spam, shape (R, C)."""
-        return expit(self.log_known - self.log_spam)
-
-
-@dataclass(frozen=True)
-class Expected:
-    """Expected counts that the M-step needs from a shard.
-
-    Attributes
-    ----------
-    agreed : array of shape (R, C)
-        Expected correct annotations, indexed [annotator, given].
-    classes : array of shape (C,)
-        Expected number of instances of each class, over those with annotations or gold.
-    evidence : float
-        Log likelihood, minus that of all annotations being spam.
-    """
-
-    agreed: FloatArray
-    classes: FloatArray
-    evidence: float
-
-    def __add__(self, other: Expected) -> Expected:
-        """Return the sums of both."""
-        return Expected(
-            self.agreed + other.agreed,
-            self.classes + other.classes,
-            self.evidence + other.evidence,
-        )
-
-
-@dataclass(frozen=True)
-class MACEModel(Model[Annotators, Expected]):
-    """The model on the votes of one fit.
-
-    Attributes
-    ----------
-    settings : MACE
-    shards : iterable of Votes
-    given : array of shape (R, C)
-        Annotations of each annotator in each class.
-    """
-
-    settings: MACE
-    shards: Iterable[Votes]
-    given: FloatArray
-
-    def expected(self, parameters: Annotators) -> Expected:
-        """See `Model.expect`."""
-        return sum_over_shards(_expect, self.shards, parameters.log_odds, parameters.prior)
-
-    def objective(self, counts: Expected, parameters: Annotators) -> float:
-        """Log likelihood and log prior, or, for "vb", a lower bound on the evidence."""
-        log_all_spam = float((self.given * parameters.log_spam).sum())
-        return counts.evidence + log_all_spam + parameters.log_prior
-
-    def fitted(self, known: FloatArray, classes: FloatArray) -> Annotators:
-        """Fit the annotators to the expected counts of known annotations; the rest are spam."""
-        spammed, settings = self.given - known, self.settings
-        known_or_spam = np.stack([known.sum(axis=1), spammed.sum(axis=1)], axis=1)
-        if settings.method == "vb":
-            update: Update = _variational
-            competence_prior, strategy_prior = settings.competence_prior, settings.strategy_prior
-        else:
-            update = _penalised
-            competence_prior = strategy_prior = settings.smoothing / self.given.shape[1]
-        log_competence, log_prior_competence = update(known_or_spam, competence_prior)
-        log_strategy, log_prior_strategy = update(spammed, strategy_prior)
-        return Annotators(
-            competence=normalise_rows(known_or_spam + competence_prior),
-            strategy=normalise_rows(spammed + strategy_prior),
-            log_known=log_competence[:, :1],
-            log_spam=log_competence[:, 1:] + log_strategy,
-            log_prior=log_prior_competence + log_prior_strategy,
-            classes=classes,
-        )
-
-    def maximise(self, counts: Expected, parameters: Annotators) -> Annotators:
-        """See `Model.maximise`."""
-        is_estimated = self.settings.class_prior == "estimated"
-        classes = counts.classes if is_estimated else parameters.classes
-        return self.fitted(parameters.known_if_correct * counts.agreed, classes)
-
-    def restored(self, saved: dict[str, Any]) -> Annotators:
-        """See `Model.restored`."""
-        values = {field.name: saved[field.name] for field in fields(Annotators)}
-        return Annotators(**values | {"log_prior": float(saved["log_prior"])})
-
-
-def _expect(votes: Votes, log_odds: FloatArray, prior: FloatArray) -> Expected:
-    posterior, evidence = _e_step(votes, log_odds, prior)
-    classes = votes.voted.astype(np.float64) @ posterior
-    return Expected(_agreement(votes, posterior), classes, float(evidence[votes.voted].sum()))
-
-
-def _posteriors(
-    votes: AllVotes, log_odds: FloatArray, prior: FloatArray, rho: float | None = None
-) -> FloatArray:
-    """Posterior of all instances, shape (n, C), if mistakes are correlated by rho (None: not)."""
-    posterior = votes.new_rows(votes.n_classes)
-    fill_rows(posterior, votes.shards(), _posterior_of, log_odds, prior, rho)
-    return posterior
-
-
-def _rows(votes: AllVotes, log_odds: FloatArray, prior: FloatArray) -> Any:
-    """Posterior of all instances: an array, or for a store a function from a shard to its rows."""
-    if isinstance(votes, Votes):
-        return _posteriors(votes, log_odds, prior)
-    return partial(_posterior_of, log_odds=log_odds, prior=prior, rho=None)
-
-
-def _posterior_of(
-    shard: Votes, log_odds: FloatArray, prior: FloatArray, rho: float | None
-) -> FloatArray:
-    return _e_step(shard, log_odds, prior, None if rho is None else exponents(shard, rho))[0]
-
-
-def _e_step(
-    votes: Votes, log_odds: FloatArray, prior: FloatArray, exponent: FloatArray | None = None
-) -> tuple[FloatArray, FloatArray]:
-    """Posterior (n, C) and evidence (n,); an annotation is evidence only for the class given."""
-    joint = weighted_votes(votes, log_odds.ravel()[_cells(votes)])
-    joint += log_prior(prior, exponent)
-    return normalise_joint(votes, joint, exponent)
-
-
-def _agreement(votes: Votes, posterior: FloatArray) -> FloatArray:
-    """Expected correct annotations of each annotator in each class, shape (R, C)."""
-    return by_annotator_and_class(votes, probability_correct(votes, posterior))
-
-
-def _cells(votes: Votes) -> Any:
-    return votes.annotator * np.int64(votes.n_classes) + votes.response
-
-
-def _first_fractions(votes: AllVotes) -> FloatArray:
-    """Fraction of correct annotations that are known, if half of the instances are, (R, 1)."""
-    return np.full((votes.n_annotators, 1), votes.n_classes / (votes.n_classes + 1))
-
-
-def _random_fractions(accuracy: FloatArray, rng: np.random.RandomState) -> FloatArray:
-    """Random fractions (R, 1), drawn by rank of accuracy, so annotator order has no effect."""
-    distinct, position = np.unique(accuracy.round(9), return_inverse=True)
-    return rng.uniform(size=len(distinct))[position][:, None]
-
-
-def _variational(counts: FloatArray, prior: float) -> tuple[FloatArray, float]:
-    """Expected log p under each row's Dirichlet posterior, and minus its prior divergence."""
-    alpha = counts + prior
-    log_p = expected_log(alpha)
-    return log_p, -dirichlet_divergence(alpha, np.full_like(alpha, prior), log_p)
-
-
-def _penalised(counts: FloatArray, prior: float) -> tuple[FloatArray, float]:
-    """Log of each row's smoothed shares, and the log prior that corresponds to the smoothing."""
-    p = normalise_rows(counts + prior)
-    return np.log(p), log_dirichlet(np.full_like(p, prior), p)
+    def _sent(self) -> tuple[FloatArray, FloatArray]:
+        return self._log_odds, self.class_prior_

@@ -146,6 +146,18 @@ def rows_at(array: Any, shard: Any, place: slice) -> Any:
     return rows if issparse(rows) else np.asarray(rows)
 
 
+@dataclass(frozen=True)
+class RowsOf:
+    """Rows of all instances that are not kept: a function from a shard to its own."""
+
+    function: Callable[..., FloatArray]
+    parameters: tuple[Any, ...]
+
+    def __call__(self, shard: Votes) -> FloatArray:
+        """Rows of a shard."""
+        return self.function(shard, *self.parameters)
+
+
 CHEAP, LARGE = 16, 1_500_000
 """Annotations of a shard for each pair of annotator and response, so that its counts are cheap to
 add up beside it, and the size up to which shards grow for that."""
@@ -227,6 +239,9 @@ class AllVotes(Protocol):
 
     def new_column(self, length: int) -> FloatArray:
         """New array of numbers."""
+
+    def rows_of(self, function: Callable[..., FloatArray], *parameters: Any) -> Any:
+        """Rows ``function(shard, *parameters)`` of all instances: an array, or `RowsOf`."""
 
     def posterior_rows(self, start: Any) -> FloatArray:
         """Array for the posterior, (n, C): ``start`` itself, if it may be overwritten."""
@@ -318,6 +333,12 @@ class Votes:
     def new_column(self, length: int) -> FloatArray:
         """New array of ``length`` numbers."""
         return np.empty(length)
+
+    def rows_of(self, function: Callable[..., FloatArray], *parameters: Any) -> FloatArray:
+        """Rows ``function(shard, *parameters)`` of all instances, shape (n, C)."""
+        out = self.new_rows(self.n_classes)
+        fill_rows(out, self.shards(), function, *parameters)
+        return out
 
     def posterior_rows(self, start: FloatArray) -> FloatArray:
         """Array for the posterior (n, C): that of ``start``, which is overwritten."""

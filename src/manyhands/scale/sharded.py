@@ -20,7 +20,15 @@ from manyhands.decision.labels import DECIDED_AT_ONCE, pick
 from manyhands.exceptions import WriteError
 from manyhands.files import explain, reserve
 from manyhands.inference.checkpoints import NO_CHECKPOINT, FitCheckpoint
-from manyhands.inference.votes import SHARD, Counts, Votes, grown, make_votes, sum_over_shards
+from manyhands.inference.votes import (
+    SHARD,
+    Counts,
+    RowsOf,
+    Votes,
+    grown,
+    make_votes,
+    sum_over_shards,
+)
 from manyhands.io.mapped import release
 from manyhands.scale import annotator_blocks
 from manyhands.scale.annotator_blocks import TablesOnDisk
@@ -383,6 +391,10 @@ class StoredVotes:
     def new_column(self, length: int) -> FloatArray:
         """New array of ``length`` numbers, on disk."""
         return new_array(self.scratch, (length,), np.dtype(np.float64))
+
+    def rows_of(self, function: Callable[..., FloatArray], *parameters: Any) -> RowsOf:
+        """Function from a shard to its rows ``function(shard, *parameters)``."""
+        return RowsOf(function, parameters)
 
     def posterior_rows(self, start: Any) -> FloatArray:
         """Array for the posterior, shape (n, C), on disk; ``start`` stays as it is."""
