@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
@@ -17,8 +17,15 @@ from sklearn.utils._param_validation import StrOptions
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator, Traits
-from manyhands.inference.confusions import EMCounts, e_step, expect_and_count, total_em_counts
-from manyhands.inference.em import EMResult, Model, best_run, run_em
+from manyhands.inference.confusions import (
+    EMCounts,
+    expect_and_count,
+    log_likelihoods,
+    normalise_joint,
+    total_em_counts,
+)
+from manyhands.inference.em import EMResult, Model, best_run
+from manyhands.inference.em_aggregator import EMAggregator
 from manyhands.inference.ibcc import confusion_prior
 from manyhands.inference.probability import (
     dirichlet_divergence,
@@ -27,14 +34,13 @@ from manyhands.inference.probability import (
 )
 from manyhands.inference.votes import (
     SHARD,
+    AllVotes,
     Votes,
     by_annotator,
     by_instance,
     clamp_to_gold,
-    fill_rows,
     make_votes,
     probability_correct,
-    sum_over_shards,
     vote_shares,
     weighted_votes,
 )
@@ -43,8 +49,170 @@ from manyhands.typing import FloatArray, IntArray
 LARGEST_CONFUSIONS = 200_000_000
 """Maximal number of entries of all confusion matrices; about six arrays of that size are held."""
 
+Split: TypeAlias = Callable[[Votes, FloatArray], FloatArray]
 
-class EBCC(BaseAggregator):
+
+@dataclass(frozen=True, eq=False)
+class Dirichlets:
+    """Parameters of the Dirichlets over the model's probabilities, or expected log probabilities.
+
+    Attributes
+    ----------
+    classes : array of shape (C,)
+    subtypes : array of shape (C, M)
+    confusion : array of shape (R, C * M, K)
+        Indexed [annotator, class and subtype, response]; shape (C * M, K) in the prior.
+    """
+
+    classes: FloatArray
+    subtypes: FloatArray
+    confusion: FloatArray
+
+    def updated(self, counts: EMCounts) -> Dirichlets:
+        """Posterior from this prior and expected counts."""
+        sizes = counts.prior.reshape(self.subtypes.shape)
+        return Dirichlets(
+            self.classes + sizes.sum(axis=1),
+            self.subtypes + sizes,
+            self.confusion + counts.confusion,
+        )
+
+    @cached_property
+    def expected_logs(self) -> Dirichlets:
+        """Expected log probabilities, in the same shapes."""
+        return Dirichlets(*map(expected_log, (self.classes, self.subtypes, self.confusion)))
+
+    @property
+    def sent(self) -> tuple[FloatArray, FloatArray]:
+        """Expected log probabilities of the states, (C * M,), and of the confusion rows."""
+        return self.expected_logs.state_prior, self.expected_logs.confusion
+
+    @property
+    def state_prior(self) -> FloatArray:
+        """For expected logs: the expected log probability of each class and subtype, (C * M,)."""
+        return (self.classes[:, None] + self.subtypes).ravel()
+
+    def divergence(self, prior: Dirichlets, logs: Dirichlets) -> float:
+        """KL divergence from ``prior``, summed over all rows; ``logs`` are the `expected_logs`."""
+        return (
+            dirichlet_divergence(self.classes, prior.classes, logs.classes)
+            + dirichlet_divergence(self.subtypes, prior.subtypes, logs.subtypes)
+            + dirichlet_divergence(self.confusion, prior.confusion, logs.confusion)
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class EBCCModel(Model[Dirichlets, EMCounts]):
+    """The model on the votes of one fit: an E-step with expected logarithms.
+
+    Attributes
+    ----------
+    shards : iterable of Votes
+    prior : Dirichlets
+    """
+
+    shards: Iterable[Votes]
+    prior: Dirichlets
+
+    parameters = Dirichlets
+    expect = staticmethod(expect_and_count)
+
+    @classmethod
+    def of(cls, settings: EBCC, votes: Votes, shards: Iterable[Votes]) -> EBCCModel:
+        """Make the model of some votes.
+
+        Raises
+        ------
+        AnnotationError
+            If the confusion matrices would not fit into memory.
+        """
+        n_subtypes, strength = settings.n_subtypes, settings.class_strength
+        _check_size(votes, n_subtypes)
+        if strength == "votes":
+            answers = votes.answers
+            classes = np.maximum(vote_shares(answers)[answers.voted].sum(axis=0), 1.0)
+        else:
+            classes = np.full(votes.n_classes, float(strength))
+        subtypes = np.full((votes.n_classes, n_subtypes), settings.subtype_strength / n_subtypes)
+        rows = confusion_prior(votes, settings.diagonal, settings.off_diagonal)
+        return cls(shards, Dirichlets(classes, subtypes, np.repeat(rows, n_subtypes, axis=0)))
+
+    def start(self, posterior: Any, split: Split | None = None) -> Dirichlets:
+        """See `Model.start`; ``split`` divides each class among its subtypes."""
+        return self.maximise(total_em_counts(self.shards, posterior, split))
+
+    def maximise(self, counts: EMCounts, parameters: Dirichlets | None = None) -> Dirichlets:
+        """Prior plus expected counts."""
+        return self.prior.updated(counts)
+
+    def objective(self, counts: EMCounts, parameters: Dirichlets) -> float:
+        """Lower bound on the evidence."""
+        divergence = parameters.divergence(self.prior, parameters.expected_logs)
+        return counts.log_likelihood - divergence
+
+    @staticmethod
+    def posterior(
+        shard: Votes,
+        log_states: FloatArray,
+        log_confusion: FloatArray,
+        prior: FloatArray,
+        exponent: FloatArray | None = None,
+    ) -> FloatArray:
+        """See `Model.posterior`; ``prior`` (C,) are the expected class proportions."""
+        joint = log_likelihoods(shard, log_confusion) + log_states
+        states, _ = normalise_joint(shard, joint, exponent)
+        posterior = states.reshape(len(states), shard.n_classes, -1).sum(axis=2)
+        posterior[~shard.voted] = prior
+        return clamp_to_gold(shard, posterior)  # Sums over subtypes have rounding errors.
+
+
+def _check_size(votes: Votes, n_subtypes: int) -> None:
+    """Refuse tables whose confusion matrices would not fit into memory."""
+    n = votes.n_annotators * votes.n_classes * votes.n_responses * n_subtypes
+    if n > LARGEST_CONFUSIONS:
+        raise AnnotationError(
+            f"EBCC would need {6 * 8 * n / 1e9:.0f} GB for {votes.n_annotators} annotators x "
+            f"{votes.n_classes} classes x {n_subtypes} subtypes x {votes.n_responses} "
+            "responses; lower n_subtypes, or use IBCC or OneCoinDawidSkene"
+        )
+
+
+# -- random starts that do not depend on the order of instances, annotators or classes ------------
+
+
+def annotator_codes(votes: Votes, posterior: FloatArray) -> FloatArray:
+    """Two numbers in [-1, 1] per annotator, computed from its agreement with all, shape (2, R).
+
+    They act as a hash: annotators who differ a little have unrelated numbers.
+    """
+    agreement = by_annotator(votes, probability_correct(votes, posterior))
+    return np.stack([np.sin(agreement), np.cos(agreement)])
+
+
+def draw_waves(n_subtypes: int, rng: np.random.RandomState) -> tuple[FloatArray, FloatArray]:
+    """Draw a random frequency and phase per subtype."""
+    return rng.uniform(100.0, 1000.0, n_subtypes), rng.uniform(0.0, 2 * np.pi, n_subtypes)
+
+
+def random_split(
+    votes: Votes, posterior: FloatArray, codes: FloatArray, waves: tuple[FloatArray, FloatArray]
+) -> FloatArray:
+    """Split each instance's mass in each class among the subtypes at random, shape (n, C * M).
+
+    The shares are uniform over the simplex (exponentials divided by their sum). The random numbers
+    come from a wave so fast that any other combination of votes is elsewhere on it. Instances with
+    the same votes get the same shares, as they would after the first E-step anyway.
+    """
+    votes = votes.answers
+    class_code, annotator_code = codes[:, votes.annotator]
+    votes_code = weighted_votes(votes, class_code) + by_instance(votes, annotator_code)[:, None]
+    frequency, phase = waves
+    uniform = np.arccos(np.cos(votes_code[:, :, None] * frequency + phase)) / np.pi
+    shares = normalise_rows(-np.log(np.clip(uniform, 1e-12, 1 - 1e-12)))
+    return (posterior[:, :, None] * shares).reshape(len(posterior), -1)
+
+
+class EBCC(EMAggregator):
     """Infer true classes when annotators make the same mistakes: each class has subtypes.
 
     This is the model of `IBCC`, but each class is a mixture of subtypes (clear eights, and eights
@@ -124,6 +292,7 @@ class EBCC(BaseAggregator):
     """
 
     traits = Traits(counts_confusions=True, has_several_maxima=True)
+    model = EBCCModel
 
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,
@@ -168,51 +337,48 @@ class EBCC(BaseAggregator):
     def _votes(self, table: AnnotationTable, gold: IntArray | None = None) -> Votes:
         return make_votes(table, gold=gold, abstentions=self.abstentions == "model")
 
-    def _infer(self, votes: Votes, start: FloatArray, rng: np.random.RandomState) -> None:
-        self._check_size(votes)
-        shards = self._shards(votes)
-        model = EBCCModel(shards, self._prior(votes))
-        enough = self.tol * sum(shard.total_weight for shard in shards)
-        codes = annotator_codes(votes.answers, start)
+    def _shards(self, votes: AllVotes) -> Iterable[Votes]:
+        # A row is n_subtypes times as long as in other methods but must still fit into the cache.
+        least = 4 * votes.n_annotators * votes.n_responses  # Keeps adding up the counts cheap.
+        return votes.shards(max(SHARD // self.n_subtypes, least))
+
+    def _runs(
+        self, model: EBCCModel, votes: AllVotes, start: Any, rng: np.random.RandomState
+    ) -> EMResult[Dirichlets, None]:
+        codes = annotator_codes(cast(Votes, votes.answers), start)
         bounds: list[float] = []
 
         def runs() -> Iterator[EMResult[Dirichlets, None]]:
             for _ in range(self.n_restarts):
-                waves = draw_waves(self.n_subtypes, rng)
-                split = partial(random_split, codes=codes, waves=waves)
-                run = self._run(model, total_em_counts(shards, start, split), enough)
+                split = partial(random_split, codes=codes, waves=draw_waves(self.n_subtypes, rng))
+                run = self._run(model, votes, partial(model.start, start, split)).slim
                 bounds.append(run.history[-1])
                 yield run
 
-        posterior = np.empty_like(start)
-        best = best_run(runs(), lambda run: _fill(posterior, shards, run.parameters), votes)
-        self._set_attributes(best, votes.n_classes)
-        self.restart_bounds_ = np.array(bounds)
-        self.posterior_ = _fill(posterior, shards, best.parameters)
-
-    def _check_size(self, votes: Votes) -> None:
-        """Refuse tables whose confusion matrices would not fit into memory."""
-        n = votes.n_annotators * votes.n_classes * votes.n_responses * self.n_subtypes
-        if n > LARGEST_CONFUSIONS:
-            raise AnnotationError(
-                f"EBCC would need {6 * 8 * n / 1e9:.0f} GB for {votes.n_annotators} annotators x "
-                f"{votes.n_classes} classes x {self.n_subtypes} subtypes x {votes.n_responses} "
-                "responses; lower n_subtypes, or use IBCC or OneCoinDawidSkene"
+        def posterior(run: EMResult[Dirichlets, None]) -> FloatArray:
+            rows: FloatArray = votes.rows_of(
+                model.posterior,
+                *run.parameters.sent,
+                normalise_rows(run.parameters.classes),
+                shards=model.shards,
             )
+            return rows
 
-    def _run(self, model: EBCCModel, counts: EMCounts, enough: float) -> EMResult[Dirichlets, None]:
-        """Update the Dirichlets and the posterior in turn until the lower bound settles."""
-        first = partial(model.maximise, counts)
-        return run_em(model, first, max_iter=self.max_iter, enough=enough).slim
+        best = best_run(runs(), posterior, votes)
+        self.restart_bounds_ = np.array(bounds)
+        return best
 
-    def _set_attributes(self, run: EMResult[Dirichlets, None], n_classes: int) -> None:
-        self._dirichlets = run.parameters
-        self.class_prior_ = normalise_rows(run.parameters.classes)
-        self.subtype_weight_ = normalise_rows(run.parameters.subtypes)
+    def _set_fitted(self, parameters: Dirichlets, votes: AllVotes) -> None:
+        self._dirichlets = parameters
+        self.class_prior_ = normalise_rows(parameters.classes)
+        self.subtype_weight_ = normalise_rows(parameters.subtypes)
         responses = np.einsum("cm,rcmk->rck", self.subtype_weight_, self._subtype_responses())
-        self.confusion_ = normalise_rows(responses[:, :, :n_classes])
-        self.abstention_ = responses[:, :, n_classes:].sum(axis=2)
-        self._set_history(run.history)
+        self.confusion_ = normalise_rows(responses[:, :, : votes.n_classes])
+        self.abstention_ = responses[:, :, votes.n_classes :].sum(axis=2)
+
+    @property
+    def _sent(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        return *self._dirichlets.sent, self.class_prior_
 
     @property
     def subtype_confusion_(self) -> FloatArray:
@@ -224,144 +390,3 @@ class EBCC(BaseAggregator):
         alpha = self._dirichlets.confusion
         shape = (len(alpha), *self.subtype_weight_.shape, alpha.shape[2])
         return normalise_rows(alpha).reshape(shape)
-
-    def _posterior(self, votes: Votes) -> FloatArray:
-        posterior = np.empty((votes.n_instances, votes.n_classes))
-        return _fill(posterior, self._shards(votes), self._dirichlets)
-
-    def _shards(self, votes: Votes) -> list[Votes]:
-        # A row is n_subtypes times as long as in other methods but must still fit into the cache.
-        least = 4 * votes.n_annotators * votes.n_responses  # Keeps adding up the counts cheap.
-        return votes.shards(max(SHARD // self.n_subtypes, least))
-
-    def _prior(self, votes: Votes) -> Dirichlets:
-        if self.class_strength == "votes":
-            answers = votes.answers
-            classes = np.maximum(vote_shares(answers)[answers.voted].sum(axis=0), 1.0)
-        else:
-            classes = np.full(votes.n_classes, float(self.class_strength))
-        share = self.subtype_strength / self.n_subtypes
-        subtypes = np.full((votes.n_classes, self.n_subtypes), share)
-        rows = confusion_prior(votes, self.diagonal, self.off_diagonal)
-        return Dirichlets(classes, subtypes, np.repeat(rows, self.n_subtypes, axis=0))
-
-
-@dataclass(frozen=True, eq=False)
-class Dirichlets:
-    """Parameters of the Dirichlets over the model's probabilities, or expected log probabilities.
-
-    Attributes
-    ----------
-    classes : array of shape (C,)
-    subtypes : array of shape (C, M)
-    confusion : array of shape (R, C * M, K)
-        Indexed [annotator, class and subtype, response]; shape (C * M, K) in the prior.
-    """
-
-    classes: FloatArray
-    subtypes: FloatArray
-    confusion: FloatArray
-
-    def updated(self, counts: EMCounts) -> Dirichlets:
-        """Posterior from this prior and expected counts."""
-        sizes = counts.prior.reshape(self.subtypes.shape)
-        return Dirichlets(
-            self.classes + sizes.sum(axis=1),
-            self.subtypes + sizes,
-            self.confusion + counts.confusion,
-        )
-
-    @cached_property
-    def expected_logs(self) -> Dirichlets:
-        """Expected log probabilities, in the same shapes."""
-        return Dirichlets(*map(expected_log, (self.classes, self.subtypes, self.confusion)))
-
-    @property
-    def state_prior(self) -> FloatArray:
-        """For expected logs: the expected log probability of each class and subtype, (C * M,)."""
-        return (self.classes[:, None] + self.subtypes).ravel()
-
-    def divergence(self, prior: Dirichlets, logs: Dirichlets) -> float:
-        """KL divergence from ``prior``, summed over all rows; ``logs`` are the `expected_logs`."""
-        return (
-            dirichlet_divergence(self.classes, prior.classes, logs.classes)
-            + dirichlet_divergence(self.subtypes, prior.subtypes, logs.subtypes)
-            + dirichlet_divergence(self.confusion, prior.confusion, logs.confusion)
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class EBCCModel(Model[Dirichlets, EMCounts]):
-    """The model on the votes of one fit: an E-step with expected logarithms.
-
-    Attributes
-    ----------
-    shards : list of Votes
-    prior : Dirichlets
-    """
-
-    shards: list[Votes]
-    prior: Dirichlets
-
-    def expected(self, parameters: Dirichlets) -> EMCounts:
-        """See `Model.expect`."""
-        logs = parameters.expected_logs
-        return sum_over_shards(expect_and_count, self.shards, logs.state_prior, logs.confusion)
-
-    def objective(self, counts: EMCounts, parameters: Dirichlets) -> float:
-        """Lower bound on the evidence."""
-        divergence = parameters.divergence(self.prior, parameters.expected_logs)
-        return counts.log_likelihood - divergence
-
-    def maximise(self, counts: EMCounts, parameters: Dirichlets | None = None) -> Dirichlets:
-        """Prior plus expected counts."""
-        return self.prior.updated(counts)
-
-
-def _fill(out: FloatArray, shards: list[Votes], dirichlets: Dirichlets) -> FloatArray:
-    """Write the posterior of each instance into ``out``."""
-    logs, class_prior = dirichlets.expected_logs, normalise_rows(dirichlets.classes)
-
-    def rows(shard: Votes) -> FloatArray:
-        states, _ = e_step(shard, logs.state_prior, logs.confusion)
-        posterior = states.reshape(len(states), *dirichlets.subtypes.shape).sum(axis=2)
-        posterior[~shard.voted] = class_prior
-        return clamp_to_gold(shard, posterior)  # Sums over subtypes have rounding errors.
-
-    fill_rows(out, shards, rows)
-    return out
-
-
-# -- random starts that do not depend on the order of instances, annotators or classes ------------
-
-
-def annotator_codes(votes: Votes, posterior: FloatArray) -> FloatArray:
-    """Two numbers in [-1, 1] per annotator, computed from its agreement with all, shape (2, R).
-
-    They act as a hash: annotators who differ a little have unrelated numbers.
-    """
-    agreement = by_annotator(votes, probability_correct(votes, posterior))
-    return np.stack([np.sin(agreement), np.cos(agreement)])
-
-
-def draw_waves(n_subtypes: int, rng: np.random.RandomState) -> tuple[FloatArray, FloatArray]:
-    """Draw a random frequency and phase per subtype."""
-    return rng.uniform(100.0, 1000.0, n_subtypes), rng.uniform(0.0, 2 * np.pi, n_subtypes)
-
-
-def random_split(
-    votes: Votes, posterior: FloatArray, codes: FloatArray, waves: tuple[FloatArray, FloatArray]
-) -> FloatArray:
-    """Split each instance's mass in each class among the subtypes at random, shape (n, C * M).
-
-    The shares are uniform over the simplex (exponentials divided by their sum). The random numbers
-    come from a wave so fast that any other combination of votes is elsewhere on it. Instances with
-    the same votes get the same shares, as they would after the first E-step anyway.
-    """
-    votes = votes.answers
-    class_code, annotator_code = codes[:, votes.annotator]
-    votes_code = weighted_votes(votes, class_code) + by_instance(votes, annotator_code)[:, None]
-    frequency, phase = waves
-    uniform = np.arccos(np.cos(votes_code[:, :, None] * frequency + phase)) / np.pi
-    shares = normalise_rows(-np.log(np.clip(uniform, 1e-12, 1 - 1e-12)))
-    return (posterior[:, :, None] * shares).reshape(len(posterior), -1)

@@ -240,7 +240,12 @@ class AllVotes(Protocol):
     def new_column(self, length: int) -> FloatArray:
         """New array of numbers."""
 
-    def rows_of(self, function: Callable[..., FloatArray], *parameters: Any) -> Any:
+    def rows_of(
+        self,
+        function: Callable[..., FloatArray],
+        *parameters: Any,
+        shards: Iterable[Votes] | None = None,
+    ) -> Any:
         """Rows ``function(shard, *parameters)`` of all instances: an array, or `RowsOf`."""
 
     def posterior_rows(self, start: Any) -> FloatArray:
@@ -334,10 +339,15 @@ class Votes:
         """New array of ``length`` numbers."""
         return np.empty(length)
 
-    def rows_of(self, function: Callable[..., FloatArray], *parameters: Any) -> FloatArray:
+    def rows_of(
+        self,
+        function: Callable[..., FloatArray],
+        *parameters: Any,
+        shards: Iterable[Votes] | None = None,
+    ) -> FloatArray:
         """Rows ``function(shard, *parameters)`` of all instances, shape (n, C)."""
         out = self.new_rows(self.n_classes)
-        fill_rows(out, self.shards(), function, *parameters)
+        fill_rows(out, self.shards() if shards is None else shards, function, *parameters)
         return out
 
     def posterior_rows(self, start: FloatArray) -> FloatArray:

@@ -392,7 +392,12 @@ class StoredVotes:
         """New array of ``length`` numbers, on disk."""
         return new_array(self.scratch, (length,), np.dtype(np.float64))
 
-    def rows_of(self, function: Callable[..., FloatArray], *parameters: Any) -> RowsOf:
+    def rows_of(
+        self,
+        function: Callable[..., FloatArray],
+        *parameters: Any,
+        shards: Iterable[Votes] | None = None,
+    ) -> RowsOf:
         """Function from a shard to its rows ``function(shard, *parameters)``."""
         return RowsOf(function, parameters)
 
