@@ -148,21 +148,21 @@ def fit(annotations_: Any, options: dict[str, Any], out: Path) -> dict[str, Any]
     import numpy as np
 
     from manyhands import DawidSkene
-    from manyhands.inference.confusion_em import ConfusionEM
+    from manyhands.inference import dawid_skene_model
 
     times: list[tuple[float, float]] = []
-    plain = ConfusionEM.m_step
+    plain = dawid_skene_model.m_step
 
     def timed(*args: Any, **kwargs: Any) -> Any:
         times.append((time.perf_counter(), time.process_time()))
         return plain(*args, **kwargs)
 
-    ConfusionEM.m_step = timed  # type: ignore[method-assign]
+    dawid_skene_model.m_step = timed
     with parts_timed() as parts:
         start = time.process_time(), time.perf_counter()
         model = DawidSkene(**options).fit(annotations_)
         whole = time.process_time() - start[0], time.perf_counter() - start[1]
-    ConfusionEM.m_step = plain  # type: ignore[method-assign]
+    dawid_skene_model.m_step = plain
     rounds = np.diff(np.array(times), axis=0)
     head = np.asarray(model.posterior_[: E7 // PER_INSTANCE])
     np.save(out, head)
@@ -305,12 +305,12 @@ def compare_prefix(work: Path, size: str) -> dict[str, Any]:
     import numpy as np
 
     from manyhands import AnnotationTable
-    from manyhands.inference.confusion_em import Parameters
+    from manyhands.inference.dawid_skene_model import Params
     from manyhands.inference.votes import make_votes
 
     place = work / f"store-{size}-plain-short"
     streamed = np.load(place.with_suffix(".npy"))
-    fitted = Parameters(**np.load(place.with_suffix(".npz")))
+    fitted = Params(**np.load(place.with_suffix(".npz")))
     annotators = SIZES[size][1]
     columns = annotations(np.arange(len(streamed) * PER_INSTANCE), annotators)
     table = AnnotationTable.from_arrays(*columns, n_annotators=annotators, duplicates="keep")

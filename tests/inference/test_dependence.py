@@ -12,6 +12,7 @@ from manyhands import GLAD, IBCC, MACE, AnnotationTable, DawidSkene, OneCoinDawi
 from manyhands.inference import dependence
 from manyhands.inference.confusion_em import OwnRemoved
 from manyhands.inference.confusions import EMCounts
+from manyhands.inference.dawid_skene_model import m_step
 from manyhands.inference.dependence import DEFAULT_EM as EM
 from manyhands.inference.dependence import (
     FEW_CLASSES,
@@ -389,6 +390,6 @@ def test_a_step_beyond_by_definition():
 
 def test_the_m_step_by_hand():
     counts = EMCounts(np.array([1.0, 3.0]), np.array([[[1.0, 0.0], [1.0, 2.0]]]))
-    found = EM.m_step(counts, np.full((1, 2, 2), 0.5), np.full(2, 0.5))
+    found = m_step(counts, np.full((1, 2, 2), 0.5))
     np.testing.assert_allclose(found.prior, [0.25, 0.75])
     np.testing.assert_allclose(found.responses, [[[0.75, 0.25], [0.375, 0.625]]])

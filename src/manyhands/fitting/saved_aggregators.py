@@ -26,7 +26,7 @@ from manyhands.fitting.folders import (
     write_model,
 )
 from manyhands.inference.base import BaseAggregator
-from manyhands.inference.confusion_em import Parameters
+from manyhands.inference.dawid_skene_model import Params
 from manyhands.inference.ebcc import Dirichlets
 from manyhands.inference.gold_corrected import Base, Regression
 from manyhands.inference.history import EarlierCounts
@@ -35,7 +35,7 @@ from manyhands.typing import AnyArray
 RECORDS: dict[str, type[Any]] = {
     "AnnotationTable": AnnotationTable,
     "InstanceOrder": InstanceOrder,
-    "Parameters": Parameters,
+    "Parameters": Params,
     "Dirichlets": Dirichlets,
     "History": EarlierCounts,
     "Base": Base,

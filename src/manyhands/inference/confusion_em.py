@@ -1,4 +1,4 @@
-"""EM for confusion matrices with a prior, whose classes may have subtypes.
+"""Fits of Dawid & Skene's model: which prior, how many subtypes, and what rare classes need.
 
 .. [1] M. J. Beal. Variational algorithms for approximate Bayesian inference. PhD thesis, University
    College London, 2003, section 2.3.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial, reduce
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -24,24 +24,24 @@ from manyhands.inference.confusion_prior import (
 from manyhands.inference.confusions import (
     EMCounts,
     by_response,
-    e_step,
-    expect_and_count,
     log_likelihoods,
     row_max,
     starting_counts,
     total_em_counts,
 )
-from manyhands.inference.em import EMResult, Model, run_em
+from manyhands.inference.dawid_skene_model import (
+    DawidSkeneModel,
+    Params,
+    log_sum_subtypes,
+    sum_of_product,
+)
+from manyhands.inference.em import EMResult, run_em
 from manyhands.inference.probability import (
-    floored_log,
-    log_prior,
     normalise_rows,
 )
 from manyhands.inference.votes import (
     AllVotes,
     Votes,
-    clamp_to_gold,
-    sum_over_shards,
     summed_shares,
     uniform_prior,
     vote_shares,
@@ -52,43 +52,6 @@ from manyhands.typing import FloatArray
 MARGIN = 5.0
 """Nats of evidence by which a fit with a corrected prior must exceed the one without."""
 
-GREATEST_LOG = 700.0
-"""Logarithms beyond which, on either side of 0, exponentials are no longer numbers."""
-
-
-@dataclass(frozen=True)
-class Parameters:
-    """Parameters per state, where a state is a class or a subtype of a class.
-
-    Attributes
-    ----------
-    prior : array of shape (S,)
-    responses : array of shape (R, S, K)
-        Indexed [annotator, state, response]; rows sum to 1; or on disk (`Blocks`).
-    """
-
-    prior: FloatArray
-    responses: Table
-
-    @cached_property
-    def logs(self) -> tuple[FloatArray, Table]:
-        """Floored logarithms of both."""
-        return floored_log(self.prior), map_rows(floored_log, self.responses)
-
-    def states(self, shard: Votes) -> FloatArray:
-        """Posterior over the states, shape (n, S)."""
-        return e_step(shard, *self.logs)[0]
-
-    def posterior(self, shard: Votes) -> FloatArray:
-        """Posterior over the classes, shape (n, C)."""
-        posterior = sum_subtypes(self.states(shard), shard.n_classes)
-        return clamp_to_gold(shard, posterior)  # Sums over subtypes have rounding errors.
-
-    def log_joint(self, shard: Votes, exponent: FloatArray | None) -> FloatArray:
-        """Log p(class, annotations), shape (n, C), before it is multiplied by ``exponent``."""
-        joint = log_likelihoods(shard, self.logs[1]) + log_prior(self.prior, exponent)
-        return log_sum_subtypes(joint, shard.n_classes)
-
 
 @dataclass(frozen=True)
 class ConfusionRun:
@@ -96,7 +59,7 @@ class ConfusionRun:
 
     Attributes
     ----------
-    parameters : Parameters
+    parameters : Params
     counts : EMCounts
         Expected counts under ``parameters``.
     vote_counts : EMCounts
@@ -116,7 +79,7 @@ class ConfusionRun:
         Of the prior's centre, where rare classes need it.
     """
 
-    parameters: Parameters
+    parameters: Params
     counts: EMCounts
     vote_counts: EMCounts
     pseudo_counts: Table
@@ -164,7 +127,7 @@ class ConfusionEM:
         counted: tuple[EMCounts, Callable[[], EMCounts]] | None = None,
         sufficient: float = np.inf,
     ) -> ConfusionRun:
-        """ConfusionRun EM from a posterior over the classes, shape (n, C).
+        """Run EM from a posterior over the classes, shape (n, C).
 
         Parameters
         ----------
@@ -188,9 +151,15 @@ class ConfusionEM:
             vote_counts.confusion, votes.n_classes, correction
         )
         pseudo_counts = by_response(with_history(pseudo_counts, votes, vote_counts))
-        model = ConfusionModel(self, shards, pseudo_counts, uniform_prior(votes))
+        model = DawidSkeneModel(
+            shards,
+            pseudo_counts,
+            uniform_prior(votes) if self.class_prior == "uniform" else None,
+            hard=self.hard,
+            over_relaxes=self.accelerate and not self.hard,
+        )
 
-        def run_of(found: EMResult[Parameters, EMCounts]) -> ConfusionRun:
+        def run_of(found: EMResult[Params, EMCounts]) -> ConfusionRun:
             run = ConfusionRun(
                 found.parameters,
                 found.counts,
@@ -203,7 +172,7 @@ class ConfusionEM:
             )
             return replace(run, evidence=self._evidence(votes, run)) if strength else run
 
-        def suffices(found: EMResult[Parameters, EMCounts]) -> bool:
+        def suffices(found: EMResult[Params, EMCounts]) -> bool:
             # The evidence is a lower bound at any posterior, not only where EM ends.
             return bool(np.isfinite(sufficient)) and run_of(found).evidence > sufficient
 
@@ -225,18 +194,6 @@ class ConfusionEM:
         split = partial(split_into_subtypes, n_subtypes=n_subtypes, empty=_empty(votes, n_subtypes))
         return starting_counts(votes, shards, start, split)
 
-    def m_step(self, counts: EMCounts, pseudo_counts: Table, classes: FloatArray) -> Parameters:
-        """Parameters that fit the expected counts; ``classes`` (C,) as in `constrained`."""
-        responses = map_rows(_normalised_sum, counts.confusion, pseudo_counts)
-        return Parameters(self.constrained(counts.prior, classes), responses)
-
-    def constrained(self, prior: FloatArray, classes: FloatArray) -> FloatArray:
-        """Shares of the states; if classes are uniform, theirs are those of ``classes`` (C,)."""
-        if self.class_prior == "uniform":
-            by_class = normalise_rows(prior.reshape(len(classes), -1))
-            prior = (classes[:, None] * by_class).ravel()
-        return normalise_rows(prior)
-
     def _evidence(self, votes: AllVotes, run: ConfusionRun) -> float:
         """Lower bound on the log evidence of the annotations, confusion matrices integrated out.
 
@@ -247,68 +204,13 @@ class ConfusionEM:
         """
         counts, pseudo_counts = run.counts, run.pseudo_counts
         n_states, n_responses = pseudo_counts.shape[-2:]
-        log_responses = run.parameters.logs[1]
-        states = counts.log_likelihood - sum_rows(_sum_of_product, counts.confusion, log_responses)
+        log_responses = run.parameters.sent[1]
+        states = counts.log_likelihood - sum_rows(sum_of_product, counts.confusion, log_responses)
         bound = states + sum_rows(log_dirichlet_multinomial, counts.confusion, pseudo_counts)
         n_fitted = n_states
         if self.prior.centre != "diagonal":
             n_fitted += n_states * (n_responses - 1)
         return float(bound - 0.5 * np.log(votes.total_weight) * n_fitted)
-
-
-@dataclass(frozen=True)
-class ConfusionModel(Model[Parameters, EMCounts]):
-    """Confusion matrices of the annotators under a prior, on the votes of one fit.
-
-    Attributes
-    ----------
-    settings : ConfusionEM
-    shards : iterable of Votes
-    pseudo_counts : array of shape (R or 1, S, K)
-    classes : array of shape (C,)
-        As in `ConfusionEM.m_step`.
-    """
-
-    settings: ConfusionEM
-    shards: Iterable[Votes]
-    pseudo_counts: Table
-    classes: FloatArray
-
-    @property
-    def over_relaxes(self) -> bool:  # type: ignore[override]
-        """Whether steps go further than the M-step."""
-        return self.settings.accelerate and not self.settings.hard
-
-    def expected(self, parameters: Parameters) -> EMCounts:
-        """See `Model.expect`."""
-        hard = self.settings.hard
-        return sum_over_shards(expect_and_count, self.shards, *parameters.logs, hard=hard)
-
-    def objective(self, counts: EMCounts, parameters: Parameters) -> float:
-        """Log likelihood and log prior."""
-        log_prior = sum_rows(_sum_of_product, self.pseudo_counts, parameters.logs[1])
-        return float(counts.log_likelihood + log_prior)
-
-    def maximise(self, counts: EMCounts, parameters: Parameters | None = None) -> Parameters:
-        """See `Model.maximise`."""
-        return self.settings.m_step(counts, self.pseudo_counts, self.classes)
-
-    def beyond(self, here: Parameters, proposal: Parameters, step: float) -> Parameters:
-        """See `Model.beyond`."""
-
-        def further(start: FloatArray, end: FloatArray) -> FloatArray:
-            logs = end - start
-            logs *= step
-            logs += start
-            return _normalised_exp(logs)
-
-        priors, responses = zip(here.logs, proposal.logs, strict=True)
-        prior = self.settings.constrained(further(*priors), self.classes)
-        return Parameters(prior, map_rows(further, *responses))
-
-    def restored(self, saved: dict[str, Any]) -> Parameters:
-        """See `Model.restored`."""
-        return Parameters(saved["prior"], by_response(saved["responses"]))
 
 
 class Fits:
@@ -439,7 +341,7 @@ class Fits:
             vote_counts.confusion, self.votes.n_classes, correction
         )
         responses = map_rows(normalise_rows, with_history(pseudo_counts, self.votes, vote_counts))
-        parameters = Parameters(correction.crowd.class_shares, by_response(responses))
+        parameters = Params(correction.crowd.class_shares, by_response(responses))
         return partial(posterior_of, parameters=parameters)
 
 
@@ -448,7 +350,7 @@ def stage_of(n_subtypes: int) -> str:
     return f"subtypes-{n_subtypes}"
 
 
-def posterior_of(shard: Votes, parameters: Parameters) -> FloatArray:
+def posterior_of(shard: Votes, parameters: Params) -> FloatArray:
     """Posterior of a shard under the published model, shape (n, C)."""
     return parameters.posterior(shard)
 
@@ -493,7 +395,7 @@ class OwnRemoved:
             rest = np.maximum(n - p, 0.5 * np.minimum(n, 1.0))  # One alone in its class keeps it.
             joint += np.log(rest, out=np.full_like(rest, -np.inf), where=n > 1e-9)
         else:
-            joint += parameters.logs[0]
+            joint += parameters.sent[0]
         return log_sum_subtypes(joint, shard.n_classes)
 
     def _each(self, shard: Votes, states: FloatArray) -> FloatArray:
@@ -509,14 +411,6 @@ class OwnRemoved:
         by_annotation = (weight, np.arange(len(weight)), shard.start)
         shape = (shard.n_instances, shard.n_annotations)
         return np.asarray(csr_array(by_annotation, shape=shape) @ terms)
-
-
-def _normalised_sum(counts: FloatArray, pseudo_counts: FloatArray) -> FloatArray:
-    return normalise_rows(counts + pseudo_counts)
-
-
-def _sum_of_product(counts: FloatArray, logs: FloatArray) -> float:
-    return float(np.einsum("rsk,rsk->", counts, logs))
 
 
 def _row_sums(counts: FloatArray) -> FloatArray:
@@ -559,29 +453,3 @@ def split_into_subtypes(
     hats = np.maximum(0.0, 1.0 - np.abs(doubt[:, None] - centres) * (n_subtypes - 1))
     shares = 0.8 * hats + 0.2 / n_subtypes
     return (posterior[:, :, None] * shares[:, None, :]).reshape(len(posterior), -1)
-
-
-def sum_subtypes(posterior: FloatArray, n_classes: int) -> FloatArray:
-    """Sum over the subtypes of each class, shape (n, C)."""
-    if posterior.shape[1] == n_classes:
-        return posterior
-    return posterior.reshape(len(posterior), n_classes, -1).sum(axis=2)
-
-
-def log_sum_subtypes(joint: FloatArray, n_classes: int) -> FloatArray:
-    """Log of the sum over the subtypes of each class, shape (n, C)."""
-    if joint.shape[1] == n_classes:
-        return joint
-    by_subtype = joint.reshape(len(joint), n_classes, joint.shape[1] // n_classes).transpose(
-        2, 0, 1
-    )
-    return reduce(np.logaddexp, by_subtype)  # Reducing along a short last axis is slow in numpy.
-
-
-def _normalised_exp(logs: FloatArray) -> FloatArray:
-    """Exponentials, divided by the sum over the last axis, in place of their logarithms."""
-    if logs.size and max(-logs.min(), logs.max()) > GREATEST_LOG:
-        logs -= logs.max(axis=-1, keepdims=True)
-    np.exp(logs, out=logs)
-    logs /= np.einsum("...k->...", logs)[..., None]  # Several times faster than sum.
-    return logs

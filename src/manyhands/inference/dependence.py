@@ -44,10 +44,10 @@ from manyhands.inference.confusion_em import (
     ConfusionRun,
     Fits,
     OwnRemoved,
-    Parameters,
 )
 from manyhands.inference.confusion_prior import ConfusionPrior, with_history
 from manyhands.inference.confusions import EMCounts, count_votes, em_counts, expect_and_count
+from manyhands.inference.dawid_skene_model import Params, m_step
 from manyhands.inference.gold_samples import Doubts, GoldSample, KnownLabels, sample_of
 from manyhands.inference.inputs import NumberInterval
 from manyhands.inference.probability import normalise_rows
@@ -284,7 +284,7 @@ class _Fitted:
 
     Attributes
     ----------
-    parameters : Parameters
+    parameters : Params
         Of the answers (abstentions left out), without subtypes.
     rest : EMCounts
         Expected counts of the other instances.
@@ -296,7 +296,7 @@ class _Fitted:
         Of the prior's centre, by the other instances.
     """
 
-    parameters: Parameters
+    parameters: Params
     rest: EMCounts
     vote_rest: EMCounts
     strength: float
@@ -308,7 +308,7 @@ class _Fitted:
         parameters, responses = run.parameters, run.parameters.responses
         if votes.n_responses > votes.n_classes or not isinstance(responses, np.ndarray):
             responses = normalise_rows(responses[:, :, : votes.n_classes])
-            parameters = Parameters(parameters.prior, responses)
+            parameters = Params(parameters.prior, responses)
         posterior = parameters.posterior(sample)
         counted = (run.counts, run.vote_counts)
         answered, voted = (
@@ -342,9 +342,10 @@ class _Fitted:
         pseudo_counts, _ = prior.pseudo_counts(vote_counts.confusion, drawn.n_classes, correction)
         pseudo_counts = with_history(pseudo_counts, drawn, vote_counts)
         parameters = self.parameters
+        shares = parameters.prior if em.class_prior == "uniform" else None
         for _ in range(EM_STEPS):
-            counts = self.rest + expect_and_count(drawn, *parameters.logs)
-            parameters = em.m_step(counts, pseudo_counts, self.parameters.prior)
+            counts = self.rest + expect_and_count(drawn, *parameters.sent)
+            parameters = m_step(counts, pseudo_counts, shares)
         return residual_correlation(drawn, parameters.posterior(drawn), parameters.responses)
 
     def draw(self, sample: Votes, rho: float, rng: np.random.RandomState) -> Votes:

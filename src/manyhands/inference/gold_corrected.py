@@ -17,8 +17,9 @@ from manyhands.annotations.groups import RHO, in_families
 from manyhands.annotations.sharded import is_sharded
 from manyhands.exceptions import NotIdentifiableWarning, warn_caller
 from manyhands.inference.base import BaseAggregator, Execution, Traits, known_prior
-from manyhands.inference.confusion_em import Fits, OwnRemoved, Parameters
+from manyhands.inference.confusion_em import Fits, OwnRemoved
 from manyhands.inference.dawid_skene import DawidSkene
+from manyhands.inference.dawid_skene_model import Params
 from manyhands.inference.dependence import DEFAULT_EM, DEPENDENCE, exponents
 from manyhands.inference.families import family_codes, member_weights
 from manyhands.inference.gold_samples import GOLD_SAMPLE, least_gold
@@ -317,7 +318,7 @@ class Base:
     joint : array of shape (n, C)
         Log posterior of the fitted instances up to a constant, without their own annotations'
         effect on the parameters and without their gold.
-    parameters : Parameters or None
+    parameters : Params or None
         Of Dawid-Skene; None for the votes.
     rho : float
         Correlation that the joint is tempered by.
@@ -327,7 +328,7 @@ class Base:
 
     name: str
     joint: FloatArray
-    parameters: Parameters | None = None
+    parameters: Params | None = None
     rho: float = 0.0
     family: IntArray | None = None
 
