@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import warnings
 from abc import abstractmethod
 from dataclasses import dataclass, replace
@@ -29,7 +28,6 @@ from manyhands.exceptions import (
 )
 from manyhands.inference.checkpoints import FolderCheckpoint, digest_of
 from manyhands.inference.confusions import estimate_confusions
-from manyhands.inference.dependence import Dependence, dependence_of, exponents
 from manyhands.inference.gold_samples import KnownLabels
 from manyhands.inference.identifiability import (
     LoneFamilies,
@@ -71,8 +69,6 @@ from manyhands.inference.votes import (
     votes_of,
 )
 from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
-
-_LOG = logging.getLogger("manyhands")
 
 TIES = StrOptions({"first", "random", "distribute"})
 NON_NEGATIVE = Interval(Real, 0, None, closed="left")
@@ -542,39 +538,11 @@ class BaseAggregator(BaseEstimator):
             votes += ", or OneCoinDawidSkene, which keeps one accuracy per annotator, if it fits"
         check_size(table, name, confusions=self.traits.counts_confusions, alternative=votes)
 
-    def _measure_dependence(self, votes: AllVotes, start: Any) -> None:
-        """Set ``dependence_`` and ``dependence_se_``."""
-        self._set_dependence(dependence_of(self.dependence, votes, start, self._known_labels()))
-
-    def _set_dependence(self, found: Dependence) -> None:
-        """Set the attributes, and tell of gold that says nothing of the rest."""
-        self.dependence_, self.dependence_se_ = found.rho, found.se
-        sample = found.sample
-        self.gold_sample_ = None if sample is None else sample.kind
-        self.gold_p_value_ = None if sample is None else sample.p_value
-        self.gold_note_ = None
-        if sample is not None and sample.kind == "chosen":
-            self.gold_note_ = sample.told(found.rho)
-            _LOG.info("%s", self.gold_note_)
-
     def _known_labels(self) -> KnownLabels | None:
         """Gold, and how it was chosen."""
         if self._gold is None:
             return None
         return KnownLabels(self._gold, self.gold_sample, self._random_gold)
-
-    @property
-    def _rho(self) -> float | None:
-        """Correlation of mistakes that the posterior allows for; None for the published model."""
-        return None if self.dependence == 0 else self.dependence_
-
-    def _set_history(self, history: list[float]) -> None:
-        """Set ``log_likelihood_`` and ``n_iter_``."""
-        self.log_likelihood_, self.n_iter_ = np.array(history), len(history)
-
-    def _exponent(self, shard: Votes) -> FloatArray | None:
-        """Power of each instance's probabilities, shape (n,), or None for the published model."""
-        return None if self.dependence == 0 else exponents(shard, self.dependence_)
 
     def _votes(self, table: Any, gold: IntArray | None = None) -> Any:
         return votes_of(table, gold=gold)

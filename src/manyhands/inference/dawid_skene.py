@@ -1,5 +1,8 @@
 """Dawid & Skene (1979): expectation maximisation for annotators' confusion matrices.
 
+The paper's model, its E-step and its M-step are in `manyhands.inference.dawid_skene_model`. Here
+the fit of a table is chosen (`manyhands.inference.confusion_em`), and its posterior read out.
+
 .. [1] A. P. Dawid and A. M. Skene. Maximum likelihood estimation of observer error-rates using
    the EM algorithm. Journal of the Royal Statistical Society C 28(1), 1979.
 """
@@ -22,10 +25,10 @@ from manyhands.inference.confusion_em import (
     ConfusionRun,
     Fits,
     OwnRemoved,
-    posterior_of,
 )
 from manyhands.inference.confusion_prior import ConfusionPrior
 from manyhands.inference.confusions import normalise_joint
+from manyhands.inference.dawid_skene_model import DawidSkeneModel, Params
 from manyhands.inference.dependence import (
     DEPENDENCE,
     Dependence,
@@ -34,6 +37,7 @@ from manyhands.inference.dependence import (
     judged,
     refine,
 )
+from manyhands.inference.em_aggregator import EMAggregator
 from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.history import TakesHistory
 from manyhands.inference.probability import normalise_rows
@@ -41,7 +45,7 @@ from manyhands.inference.votes import AllVotes, Votes, fill_rows
 from manyhands.typing import FloatArray
 
 
-class DawidSkene(TakesHistory):
+class DawidSkene(TakesHistory, EMAggregator):
     """Infer true classes and one confusion matrix per annotator by EM, in log space.
 
     Parameters
@@ -152,6 +156,7 @@ class DawidSkene(TakesHistory):
     _knows_its_accuracy = True
 
     traits = Traits(counts_confusions=True, takes_stores=True)
+    model = DawidSkeneModel
 
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,
@@ -219,10 +224,10 @@ class DawidSkene(TakesHistory):
         self.n_subtypes_ = max(evidence, key=lambda n: (evidence[n], -n))
         self.evidence_ = evidence if prior.is_used else {}
         run = runs[self.n_subtypes_]
-        self._model, self.prior_strength_ = run.parameters, run.strength
+        self.prior_strength_ = run.strength
         self.rare_class_correction_ = 0.0 if run.correction is None else run.correction.weight
-        self.log_likelihood_, self.n_iter_ = np.array(run.history), len(run.history)
-        self._set_class_attributes(votes.n_classes)
+        self._set_history(run.history)
+        self._set_fitted(run.parameters, votes)
         out = votes.posterior_rows(start)
         self._read_out(votes, shards, run, found, out)
 
@@ -249,7 +254,7 @@ class DawidSkene(TakesHistory):
             found = replace(found, sample=judged(self._known_labels(), votes, found.rho))
         self._set_dependence(found)
         if self.dependence == 0:
-            fill_rows(out, shards, posterior_of, run.parameters)
+            self._fill(out, shards)
         else:
             fill_rows(out, shards, _corrected, joint, found.rho, self.class_prior_)
         self.posterior_ = out
@@ -264,8 +269,9 @@ class DawidSkene(TakesHistory):
         # Without the instances' own part in the parameters, which only the fit can leave out.
         return self._unaided
 
-    def _set_class_attributes(self, n_classes: int) -> None:
+    def _set_fitted(self, parameters: Params, votes: AllVotes) -> None:
         """Set the fitted attributes, with the model's states summed up by class."""
+        self._model, n_classes = parameters, votes.n_classes
         by_class = self._model.prior.reshape(n_classes, self.n_subtypes_)
         self.class_prior_ = by_class.sum(axis=1)
         shares = normalise_rows(by_class)
@@ -283,17 +289,9 @@ class DawidSkene(TakesHistory):
         )
         self.abstention_ = map_rows(abstaining, responses)
 
-    def _posterior(self, votes: Votes) -> FloatArray:
-        def rows(shard: Votes) -> FloatArray:
-            if self.dependence == 0:
-                return self._model.posterior(shard)
-            exponent = self._exponent(shard)
-            joint = self._model.log_joint(shard, exponent)
-            return normalise_joint(shard, joint, exponent)[0]
-
-        posterior = np.empty((votes.n_instances, votes.n_classes))
-        fill_rows(posterior, votes.shards(), rows)
-        return posterior
+    @property
+    def _sent(self) -> tuple[FloatArray, Any]:
+        return self._model.prior, self._model.sent[1]
 
 
 def _corrected(shard: Votes, joint: OwnRemoved, rho: float, prior: FloatArray) -> FloatArray:

@@ -64,14 +64,14 @@ class Model(ABC, Generic[P, C]):
     over_relaxes = False
     """Whether steps go further than the M-step, as long as the objective rises (`beyond`)."""
 
+    @abstractmethod
     def start(self, posterior: Any) -> P:
         """Parameters to start from, by a posterior (n, C), or a function from a shard to it."""
-        raise NotImplementedError
 
     @staticmethod
-    def expect(shard: Votes, *sent: Any, **options: Any) -> Any:
+    def expect(shard: Votes, *given: Any, **options: Any) -> Any:
         """E-step: expected counts of a shard, which add up."""
-        raise NotImplementedError
+        raise NotImplementedError  # Of a model whose `expected` is another sum.
 
     def expected(self, parameters: P) -> C:
         """Expected counts under the parameters, summed over all shards."""
@@ -95,12 +95,13 @@ class Model(ABC, Generic[P, C]):
         raise NotImplementedError
 
     @staticmethod
-    def posterior(shard: Votes, *sent: Any, exponent: FloatArray | None = None) -> FloatArray:
-        """Posterior of a shard, (n, C), with probabilities raised to ``exponent`` (n,), if given.
+    @abstractmethod
+    def posterior(shard: Votes, *given: Any, **options: Any) -> FloatArray:
+        """Posterior of a shard, (n, C).
 
-        Gold is 1; an instance without annotations gets the class prior.
+        With ``exponent`` (n,), which may be None, probabilities are raised to these powers. Gold is
+        1; an instance without annotations gets the class prior.
         """
-        raise NotImplementedError
 
     def restored(self, saved: dict[str, Any]) -> P:
         """Parameters as they were before a checkpoint saved their fields."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from manyhands.inference.base import BaseAggregator
-from manyhands.inference.dependence import exponents
+from manyhands.inference.dependence import Dependence, dependence_of, exponents
 from manyhands.inference.em import EMResult, Model, run_em
 from manyhands.inference.votes import AllVotes, Votes, fill_rows
 from manyhands.typing import FloatArray
+
+_LOG = logging.getLogger("manyhands")
 
 
 class EMAggregator(BaseAggregator):
@@ -54,7 +58,7 @@ class EMAggregator(BaseAggregator):
         model: Any = self.model
         found = self._runs(model.of(self, votes, self._shards(votes)), votes, start, rng)
         self._set_fitted(found.parameters, votes)
-        self.log_likelihood_, self.n_iter_ = np.array(found.history), len(found.history)
+        self._set_history(found.history)
         self.posterior_ = self._fill(votes.posterior_rows(start), self._shards(votes))
 
     def _run(
@@ -74,18 +78,49 @@ class EMAggregator(BaseAggregator):
             stage=stage,
         )
 
+    def _measure_dependence(self, votes: AllVotes, start: Any) -> None:
+        """Set ``dependence_`` and ``dependence_se_``."""
+        self._set_dependence(dependence_of(self.dependence, votes, start, self._known_labels()))
+
+    def _set_dependence(self, found: Dependence) -> None:
+        """Set the attributes, and tell of gold that says nothing of the rest."""
+        self.dependence_, self.dependence_se_ = found.rho, found.se
+        sample = found.sample
+        self.gold_sample_ = None if sample is None else sample.kind
+        self.gold_p_value_ = None if sample is None else sample.p_value
+        self.gold_note_ = None
+        if sample is not None and sample.kind == "chosen":
+            self.gold_note_ = sample.told(found.rho)
+            _LOG.info("%s", self.gold_note_)
+
+    @property
+    def _rho(self) -> float | None:
+        """Correlation of mistakes that the posterior allows for; None for the published model."""
+        return None if self.dependence == 0 else self.dependence_
+
+    def _set_history(self, history: list[float]) -> None:
+        """Set ``log_likelihood_`` and ``n_iter_``."""
+        self.log_likelihood_, self.n_iter_ = np.array(history), len(history)
+
     def _posterior(self, votes: Votes) -> FloatArray:
         return self._fill(votes.new_rows(votes.n_classes), self._shards(votes))
 
-    def _fill(self, out: FloatArray, shards: Iterable[Votes]) -> FloatArray:
-        """Write the posterior of each instance into ``out``."""
-        rho = None if self.dependence == 0 else self.dependence_
-        fill_rows(out, shards, posterior_of, self.model.posterior, rho, *self._sent)
+    def _fill(
+        self, out: FloatArray, shards: Iterable[Votes], rows: tuple[Any, ...] = ()
+    ) -> FloatArray:
+        """Write the posterior into ``out``; ``rows`` are arrays that have a row per instance."""
+        fill_rows(out, shards, ReadOut(self.model.posterior, self._rho), *self._sent, rows=rows)
         return out
 
 
-def posterior_of(
-    shard: Votes, posterior: Callable[..., FloatArray], rho: float | None, *sent: Any
-) -> FloatArray:
+@dataclass(frozen=True)
+class ReadOut:
     """Posterior of a shard, (n, C), if mistakes are correlated by rho; None: independent ones."""
-    return posterior(shard, *sent, exponent=None if rho is None else exponents(shard, rho))
+
+    posterior: Callable[..., FloatArray]
+    rho: float | None
+
+    def __call__(self, shard: Votes, *given: Any) -> FloatArray:
+        """Read out a shard; ``given`` is what `Model.posterior` needs."""
+        exponent = None if self.rho is None else exponents(shard, self.rho)
+        return self.posterior(shard, *given, exponent=exponent)

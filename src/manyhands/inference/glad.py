@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import starmap
 from typing import Any
 
@@ -16,11 +17,10 @@ from scipy.optimize import minimize
 from sklearn.utils._param_validation import StrOptions
 
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, Traits, known_prior
-from manyhands.inference.checkpoints import NO_CHECKPOINT, FitCheckpoint
 from manyhands.inference.confusions import normalise_joint
 from manyhands.inference.dependence import DEPENDENCE
-from manyhands.inference.em import EMResult, Model, run_em
-from manyhands.inference.em_aggregator import posterior_of
+from manyhands.inference.em import Model
+from manyhands.inference.em_aggregator import EMAggregator
 from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.probability import has_settled, log_prior, normalise_rows
 from manyhands.inference.votes import (
@@ -28,7 +28,6 @@ from manyhands.inference.votes import (
     Votes,
     by_annotator,
     by_instance,
-    fill_rows,
     probability_correct,
     sum_over_shards,
     uniform_prior,
@@ -255,13 +254,6 @@ class Steps:
         """Probability that each annotation is correct under a posterior (n, C)."""
         return self.of_annotations(starmap(probability_correct, zip_shards(self.shards, posterior)))
 
-    def posterior(self, theta: FloatArray, prior: FloatArray, rho: float | None) -> FloatArray:
-        """Posterior over the classes, shape (n, C), if mistakes are correlated by rho."""
-        out = self.votes.new_rows(len(prior))
-        ability, log_beta = np.split(theta, [self.n_annotators])
-        fill_rows(out, self.shards, _posterior, ability, prior, rho, rows=(log_beta,))
-        return out
-
     def e_step(self, theta: FloatArray, prior: FloatArray) -> tuple[Any, FloatArray, float]:
         """Return `p_correct`, the shares of the classes (C,), and the penalised log likelihood."""
         classes = np.zeros(len(prior))
@@ -384,12 +376,6 @@ class RemoteSteps(Steps):
         return np.asarray(1.0 + sums.by_theta)
 
 
-def _posterior(
-    shard: Votes, log_beta: FloatArray, ability: FloatArray, prior: FloatArray, rho: float | None
-) -> FloatArray:
-    return posterior_of(shard, GLADModel.posterior, rho, log_beta, ability, prior)
-
-
 def _evidence(
     shard: Votes, log_beta: FloatArray, ability: FloatArray, prior: FloatArray
 ) -> FloatArray:
@@ -412,7 +398,7 @@ def _information(shard: Votes, log_beta: FloatArray, ability: FloatArray) -> _Su
     return _Sums(0.0, by_ability, [by_log_beta])
 
 
-class GLAD(BaseAggregator):
+class GLAD(EMAggregator):
     """Infer true classes, one ability per annotator and one difficulty per instance, by EM.
 
     An annotation is correct with probability sigmoid(ability * beta), where beta > 0 is small for a
@@ -474,6 +460,7 @@ class GLAD(BaseAggregator):
     """
 
     traits = Traits(takes_stores=True, learns_instances=True)
+    model = GLADModel
 
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,
@@ -510,30 +497,30 @@ class GLAD(BaseAggregator):
         prior = known_prior(votes, start) if estimated else uniform_prior(votes)
         theta = np.full(votes.n_annotators + votes.n_instances, PRIOR_MEAN)
         model = GLADModel(steps, Params(theta, prior), learns_prior=estimated)
-        found = self._run(model, steps.p_correct(start), votes.checkpoint)
-        theta, self.class_prior_ = found.parameters.theta, found.parameters.prior
+        found = self._run(model, votes, partial(model.begun, steps.p_correct(start)))
+        parameters = found.parameters
         if estimated and not has_settled(found.history, self.tol * steps.total_weight):
-            self.class_prior_ = found.counts.classes  # Newer than those of the last E-step.
-        self.posterior_ = steps.posterior(theta, self.class_prior_, self._rho)
-        self.ability_ = theta[: votes.n_annotators]
-        self.difficulty_ = 1.0 / beta_of(theta[votes.n_annotators :])
+            # Newer than those of the last E-step.
+            parameters = replace(parameters, prior=found.counts.classes)
+        self._set_fitted(parameters, votes)
         self._set_history(found.history)
+        log_beta = parameters.theta[votes.n_annotators :]
+        out = votes.new_rows(votes.n_classes)
+        self.posterior_ = self._fill(out, steps.shards, rows=(log_beta,))
+
+    def _set_fitted(self, parameters: Params, votes: AllVotes) -> None:
+        self.ability_ = parameters.theta[: votes.n_annotators]
+        self.difficulty_ = 1.0 / beta_of(parameters.theta[votes.n_annotators :])
+        self.class_prior_ = parameters.prior
+
+    @property
+    def _sent(self) -> tuple[FloatArray, FloatArray]:
+        return self.ability_, self.class_prior_
 
     def _posterior(self, votes: Votes) -> FloatArray:
         theta = np.concatenate([self.ability_, np.full(votes.n_instances, PRIOR_MEAN)])
         begin = Params(theta, self.class_prior_)
         model = GLADModel(Steps(votes, annotators_known=True), begin, learns_prior=False)
-        found = self._run(model, model.expected(begin).p_correct).parameters
-        return model.steps.posterior(found.theta, found.prior, self._rho)
-
-    def _run(
-        self, model: GLADModel, p_correct: Any, checkpoint: FitCheckpoint = NO_CHECKPOINT
-    ) -> EMResult[Params, Expected]:
-        """EM from probabilities that the annotations are correct."""
-        return run_em(
-            model,
-            lambda: model.begun(p_correct),
-            max_iter=self.max_iter,
-            enough=self.tol * model.steps.total_weight,
-            checkpoint=checkpoint,
-        )
+        first = partial(model.begun, model.expected(begin).p_correct)
+        log_beta = self._run(model, votes, first).parameters.theta[votes.n_annotators :]
+        return self._fill(votes.new_rows(votes.n_classes), model.steps.shards, rows=(log_beta,))
