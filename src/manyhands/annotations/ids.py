@@ -12,11 +12,13 @@ import numpy as np
 
 from manyhands.annotations.encoding import check_no_mixture, is_text, missing_mask, tidy
 from manyhands.exceptions import AnnotationError
+from manyhands.records import record
 from manyhands.typing import AnyArray, IntArray
 
 # -- the order of a table's instances -------------------------------------------------------------
 
 
+@record("InstanceOrder")
 @dataclass(frozen=True, eq=False)
 class InstanceOrder:
     """Where the order of a table's instances comes from. Selections of rows keep it.

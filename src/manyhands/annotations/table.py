@@ -32,6 +32,7 @@ from manyhands.annotations.ids import (
 )
 from manyhands.annotations.passes import PASSES, recode_passes
 from manyhands.exceptions import AnnotationError
+from manyhands.records import record
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 Options = ParamSpec("Options")
@@ -44,6 +45,7 @@ def _maker(
     return classmethod(make)
 
 
+@record("AnnotationTable")
 @dataclass(frozen=True, eq=False, repr=False)
 class AnnotationTable:
     """Annotations in long form: one row per annotation, integer codes, explicit vocabularies.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,6 @@ from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
 from sklearn.utils.validation import check_is_fitted
 
-from manyhands.annotations import AnnotationTable
-from manyhands.annotations.ids import InstanceOrder
 from manyhands.annotations.sharded import is_sharded
 from manyhands.exceptions import AnnotationError, ModelFolderError
 from manyhands.fitting.folders import (
@@ -26,24 +24,8 @@ from manyhands.fitting.folders import (
     write_model,
 )
 from manyhands.inference.base import BaseAggregator
-from manyhands.inference.dawid_skene_model import Params
-from manyhands.inference.ebcc import Dirichlets
-from manyhands.inference.gold_corrected import Base, Regression
-from manyhands.inference.history import EarlierCounts
+from manyhands.records import class_of, name_of
 from manyhands.typing import AnyArray
-
-RECORDS: dict[str, type[Any]] = {
-    "AnnotationTable": AnnotationTable,
-    "InstanceOrder": InstanceOrder,
-    "Parameters": Params,
-    "Dirichlets": Dirichlets,
-    "History": EarlierCounts,
-    "Base": Base,
-    "Regression": Regression,
-}
-"""Classes, besides aggregators, of what a fitted aggregator keeps, by their names in folders."""
-
-NAMES_IN_FOLDERS = {kind: name for name, kind in RECORDS.items()}
 
 PLAIN = (str, bool, int, float, type(None))
 
@@ -95,10 +77,11 @@ def _describe(value: Any, name: str, keep: Keep) -> Any:
             "parameters": {key: _describe(part, key, keep) for key, part in given.items()},
             "fitted": {key: _describe(part, key, keep) for key, part in state.items()},
         }
-    if is_dataclass(value) and type(value) in NAMES_IN_FOLDERS:
+    record = name_of(value)
+    if record is not None:
         own = {field.name: getattr(value, field.name) for field in fields(value)}
         return {
-            "record": NAMES_IN_FOLDERS[type(value)],
+            "record": record,
             "fields": {key: _describe(part, key, keep) for key, part in own.items()},
         }
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biuf":
@@ -173,7 +156,7 @@ def _restore(described: dict[str, Any], arrays: dict[str, AnyArray], find: Class
             setattr(model, name, value)
         return model
     if "record" in described:
-        return RECORDS[described["record"]](**parts_of("fields"))
+        return class_of(described["record"])(**parts_of("fields"))
     if "array" in described:
         array = arrays[described["array"]]
         return array.reshape(())[()] if described["scalar"] else array

@@ -37,12 +37,14 @@ from manyhands.inference.confusions import (
 from manyhands.inference.em import Model
 from manyhands.inference.probability import floored_log, log_prior, normalise_rows
 from manyhands.inference.votes import Votes, clamp_to_gold, sum_over_shards
+from manyhands.records import record
 from manyhands.typing import FloatArray
 
 GREATEST_LOG = 700.0
 """Logarithms beyond which, on either side of 0, exponentials are no longer numbers."""
 
 
+@record("Parameters")
 @dataclass(frozen=True)
 class Params:
     """Parameters per state, where a state is a class or a subtype of a class.

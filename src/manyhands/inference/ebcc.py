@@ -44,6 +44,7 @@ from manyhands.inference.votes import (
     vote_shares,
     weighted_votes,
 )
+from manyhands.records import record
 from manyhands.typing import FloatArray, IntArray
 
 LARGEST_CONFUSIONS = 200_000_000
@@ -52,6 +53,7 @@ LARGEST_CONFUSIONS = 200_000_000
 Split: TypeAlias = Callable[[Votes, FloatArray], FloatArray]
 
 
+@record("Dirichlets")
 @dataclass(frozen=True, eq=False)
 class Dirichlets:
     """Parameters of the Dirichlets over the model's probabilities, or expected log probabilities.

@@ -40,6 +40,7 @@ from manyhands.inference.votes import (
     weighted_votes,
     zip_shards,
 )
+from manyhands.records import record
 from manyhands.typing import FloatArray, IntArray
 
 SCALES = ((0.1, 0.15), (0.3, 0.3), (0.8, 0.4))
@@ -308,6 +309,7 @@ class GoldCorrected(BaseAggregator):
 # -- bases ----------------------------------------------------------------------------------------
 
 
+@record("Base")
 @dataclass
 class Base:
     """A posterior that the regressions start from.
@@ -393,6 +395,7 @@ def with_families(votes: Votes, family: IntArray) -> Votes:
 # -- regressions -----------------------------------------------------------------------------------
 
 
+@record("Regression")
 @dataclass(frozen=True)
 class Regression:
     """A fitted regression.

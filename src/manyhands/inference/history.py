@@ -18,12 +18,14 @@ from manyhands.exceptions import AnnotationError, all_or_nothing, warn_caller
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.confusions import total_em_counts
 from manyhands.inference.votes import votes_of
+from manyhands.records import record
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 COLUMNS = ("annotator", "true", "given", "count")
 """Columns of a history in long form."""
 
 
+@record("History")
 @dataclass(frozen=True, eq=False)
 class EarlierCounts:
     """Counts of earlier annotations.
