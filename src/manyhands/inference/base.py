@@ -215,6 +215,12 @@ class BaseAggregator(BaseEstimator):
     ties: str
     random_state: Any
 
+    abstentions: str = "ignore"
+    """Whether abstentions are modelled; in methods without the parameter they are not."""
+
+    _history: Any = None
+    """Counts of earlier annotations (`manyhands.inference.history`), of methods that take them."""
+
     dependence: float | str = 0.0
     """Correlation of annotators' mistakes that the posterior allows for (see
     `manyhands.inference.dependence`); 0 in methods without the parameter."""
@@ -545,7 +551,10 @@ class BaseAggregator(BaseEstimator):
         return KnownLabels(self._gold, self.gold_sample, self._random_gold)
 
     def _votes(self, table: Any, gold: IntArray | None = None) -> Any:
-        return votes_of(table, gold=gold)
+        votes: Any = votes_of(table, gold=gold, abstentions=self.abstentions == "model")
+        if self._history is None:
+            return votes
+        return replace(votes, history=self._history.of(table.annotators))
 
     @abstractmethod
     def _infer(self, votes: Any, start: Any, rng: np.random.RandomState) -> None:

@@ -14,7 +14,6 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
-from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator, Traits
 from manyhands.inference.confusions import (
@@ -39,13 +38,12 @@ from manyhands.inference.votes import (
     by_annotator,
     by_instance,
     clamp_to_gold,
-    make_votes,
     probability_correct,
     vote_shares,
     weighted_votes,
 )
 from manyhands.records import record
-from manyhands.typing import FloatArray, IntArray
+from manyhands.typing import FloatArray
 
 LARGEST_CONFUSIONS = 200_000_000
 """Maximal number of entries of all confusion matrices; about six arrays of that size are held."""
@@ -117,7 +115,6 @@ class EBCCModel(Model[Dirichlets, EMCounts]):
     prior: Dirichlets
 
     parameters = Dirichlets
-    expect = staticmethod(expect_and_count)
 
     @classmethod
     def of(cls, settings: EBCC, votes: Votes, shards: Iterable[Votes]) -> EBCCModel:
@@ -142,6 +139,11 @@ class EBCCModel(Model[Dirichlets, EMCounts]):
     def start(self, posterior: Any, split: Split | None = None) -> Dirichlets:
         """See `Model.start`; ``split`` divides each class among its subtypes."""
         return self.maximise(total_em_counts(self.shards, posterior, split))
+
+    @staticmethod
+    def expect(shard: Votes, log_states: FloatArray, log_confusion: FloatArray) -> EMCounts:
+        """E-step on a shard (`manyhands.inference.confusions.expect_and_count`)."""
+        return expect_and_count(shard, log_states, log_confusion)
 
     def maximise(self, counts: EMCounts, parameters: Dirichlets | None = None) -> Dirichlets:
         """Prior plus expected counts."""
@@ -335,9 +337,6 @@ class EBCC(EMAggregator):
         self.abstentions = abstentions
         self.ties = ties
         self.random_state = random_state
-
-    def _votes(self, table: AnnotationTable, gold: IntArray | None = None) -> Votes:
-        return make_votes(table, gold=gold, abstentions=self.abstentions == "model")
 
     def _shards(self, votes: AllVotes) -> Iterable[Votes]:
         # A row is n_subtypes times as long as in other methods but must still fit into the cache.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +17,6 @@ from manyhands.annotations.target import refuse_swapped
 from manyhands.exceptions import AnnotationError, all_or_nothing, warn_caller
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.confusions import total_em_counts
-from manyhands.inference.votes import votes_of
 from manyhands.records import record
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
@@ -62,11 +61,6 @@ class EarlierCounts:
 
 class TakesHistory(BaseAggregator):
     """Base class of the methods whose `fit` takes the history of annotators."""
-
-    abstentions: str = "ignore"
-    """Whether abstentions are modelled; without the parameter they are not."""
-
-    _history: EarlierCounts | None = None
 
     def fit(
         self,
@@ -124,12 +118,6 @@ class TakesHistory(BaseAggregator):
                 checkpoint=checkpoint,
                 engine=engine,
             )
-
-    def _votes(self, table: Any, gold: IntArray | None = None) -> Any:
-        votes: Any = votes_of(table, gold=gold, abstentions=self.abstentions == "model")
-        if self._history is None:
-            return votes
-        return replace(votes, history=self._history.of(table.annotators))
 
 
 def as_history(history: Any, classes: AnyArray) -> EarlierCounts:
