@@ -64,7 +64,6 @@ from manyhands.inference.votes import (
     Votes,
     clamp_to_gold,
     expected_accuracy,
-    starting_shares,
     vote_shares,
     votes_of,
 )
@@ -434,7 +433,7 @@ class BaseAggregator(BaseEstimator):
         warn_of_lone_families(lone)
         first: Any = start
         if start is None and self.traits.uses_start:
-            first = starting_shares(votes)
+            first = votes.starting_shares()
         if start is not None and votes.gold is not None:
             clamp_to_gold(votes, start)
         self.log_likelihood_: FloatArray = np.zeros(0)

@@ -43,7 +43,6 @@ from manyhands.inference.votes import (
     AllVotes,
     Votes,
     fill_rows,
-    starting_shares,
     vote_shares,
     votes_of,
 )
@@ -303,9 +302,9 @@ def _sample(votes: Any) -> Votes:
     """At most `MOST_INSTANCES` random instances."""
     if votes.n_instances <= MOST_INSTANCES:
         rows = np.arange(votes.n_instances)
-        return votes if isinstance(votes, Votes) else votes.select(rows)
-    rng = np.random.RandomState(0)
-    rows = np.sort(rng.choice(votes.n_instances, MOST_INSTANCES, replace=False))
+    else:
+        rng = np.random.RandomState(0)
+        rows = np.sort(rng.choice(votes.n_instances, MOST_INSTANCES, replace=False))
     found: Votes = votes.select(rows)
     return found
 
@@ -346,7 +345,7 @@ def _collapsed_into(votes: Any, posterior: Any) -> tuple[int, float]:
     if votes.gold is None or labels[top] <= WHOLE:
         return int(probabilities.argmax()), float(probabilities.max())
     bare: Any = replace(votes, gold=None)
-    start = starting_shares(bare)
+    start = bare.starting_shares()
     counts = Fits(DEFAULT_EM, bare, bare.shards(), start, "without-gold").run().counts.prior
     return top, float(counts[top] / counts.sum())
 
@@ -448,8 +447,8 @@ def warn_of_lone_annotators(found: Comparisons) -> None:
 
 def trust_lone_labels(votes: Any) -> Any:
     """Treat the labels of lone annotators as known, so that skewed classes cannot outvote them."""
-    gold = np.empty(votes.n_instances, dtype=np.int64 if isinstance(votes, Votes) else np.int32)
-    fill_rows(gold, _here(votes), _with_lone_labels)
+    gold = np.empty(votes.n_instances, dtype=np.int32)
+    fill_rows(gold, votes.parts, _with_lone_labels)
     return replace(votes, gold=gold)
 
 
@@ -471,12 +470,7 @@ def read_out_lone(votes: Any, posterior: FloatArray, model: Callable[[Votes], Fl
             found[lone] = model(shard.select(np.flatnonzero(lone)))
         return found
 
-    fill_rows(posterior, _here(votes), rows, rows=(posterior,))
-
-
-def _here(votes: Any) -> Any:
-    """Shards of the votes, in this process."""
-    return [votes] if isinstance(votes, Votes) else votes.here.shards()
+    fill_rows(posterior, votes.parts, rows, rows=(posterior,))
 
 
 def _with_lone_labels(shard: Votes) -> AnyArray:

@@ -11,7 +11,7 @@ from manyhands.decision.labels import pick, row_max
 from manyhands.inference.base import BaseAggregator, Traits, known_prior
 from manyhands.inference.identifiability import LoneFamilies
 from manyhands.inference.many_classes import is_vast, sparse_shares
-from manyhands.inference.votes import AllVotes, Votes, starting_shares, vote_shares, zip_shards
+from manyhands.inference.votes import AllVotes, Votes, vote_shares, zip_shards
 from manyhands.typing import FloatArray
 
 
@@ -65,7 +65,7 @@ class MajorityVote(BaseAggregator):
         elif isinstance(votes, Votes):
             self.posterior_ = self._winner_posterior(vote_shares(votes), rng)
         else:
-            shares: Any = starting_shares(votes.answers)
+            shares: Any = votes.answers.starting_shares()
             parts = zip_shards(votes.answers.shards(), shares)
             winners = (self._winner_posterior(rows, rng) for _, rows in parts)
             self.posterior_ = votes.gather(votes.n_classes, winners)

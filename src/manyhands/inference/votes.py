@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, partial, reduce
+from functools import cached_property, reduce
 from itertools import pairwise
 from operator import iadd
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
@@ -229,6 +229,16 @@ class AllVotes(Protocol):
     def shards(self, size: int | None = None) -> Iterable[Any]:
         """Shards of whole instances: a list, or `Shards`."""
 
+    def once(self) -> Iterable[Any]:
+        """Shards for a single pass."""
+
+    @property
+    def parts(self) -> Iterable[Any]:
+        """All votes at once where they are in memory; else the shards, in this process."""
+
+    def starting_shares(self) -> Any:
+        """Vote shares, from which EM starts: an array (n, C), or `RowsOf` if none is kept."""
+
     def total(
         self, count: Callable[..., Counts], *parameters: Any, rows: tuple[Any, ...] = ()
     ) -> Counts:
@@ -439,6 +449,19 @@ class Votes:
     def shards(self, size: int | None = None) -> list[Votes]:
         """Return a list of runs of about ``size`` annotations each (default: `grown`)."""
         return list(self.runs(size or grown(SHARD, self.n_annotators * self.n_responses)))
+
+    def once(self) -> Iterator[Votes]:
+        """Runs for a single pass."""
+        return self.runs(SHARD)
+
+    @property
+    def parts(self) -> list[Votes]:
+        """The votes as one part."""
+        return [self]
+
+    def starting_shares(self) -> FloatArray:
+        """Vote shares of the answers, shape (n, C)."""
+        return vote_shares(self.answers)
 
     def runs(self, size: int) -> Iterator[Votes]:
         """Yield the runs that `shards` would return, for a single pass."""
@@ -656,16 +679,6 @@ def vote_shares(votes: Votes, *, empty: FloatArray | None = None) -> FloatArray:
     return shares
 
 
-def starting_shares(votes: AllVotes) -> Any:
-    """Vote shares, from which EM starts: an array (n, C), or a function from a shard to its rows.
-
-    The function is for annotations in a store, of which no such array is kept.
-    """
-    if isinstance(votes, Votes):
-        return vote_shares(votes.answers)
-    return partial(shares_of, empty=normalise_rows(votes.answers.total(summed_shares)))
-
-
 def shares_of(shard: Votes, empty: FloatArray) -> FloatArray:
     """Vote shares of a shard's answers, shape (n, C); ``empty`` where there are none."""
     return vote_shares(shard.answers, empty=empty)
@@ -677,7 +690,7 @@ def is_vote_shares(start: Any, shares: FloatArray | None = None) -> bool:
     ``shares`` are those of annotations in memory, (n, C); of those in a store there are none.
     """
     if shares is None or callable(start):
-        return isinstance(start, partial) and start.func is shares_of
+        return isinstance(start, RowsOf) and start.function is shares_of
     return np.array_equal(start, shares)
 
 
@@ -719,8 +732,7 @@ def expected_accuracy(votes: AllVotes, posterior: FloatArray) -> FloatArray:
 
     An annotator without annotations gets the share over all annotations.
     """
-    shards = votes.runs(SHARD) if isinstance(votes, Votes) else votes.shards()
-    hits, weight = sum_over_shards(_hits, shards, rows=(posterior,))
+    hits, weight = sum_over_shards(_hits, votes.once(), rows=(posterior,))
     overall = float(hits.sum() / max(weight.sum(), np.finfo(float).tiny))
     return np.divide(hits, weight, out=np.full(votes.n_annotators, overall), where=weight > 0)
 

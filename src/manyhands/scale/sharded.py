@@ -20,6 +20,7 @@ from manyhands.decision.labels import DECIDED_AT_ONCE, pick
 from manyhands.exceptions import WriteError
 from manyhands.files import explain, reserve
 from manyhands.inference.checkpoints import NO_CHECKPOINT, FitCheckpoint
+from manyhands.inference.probability import normalise_rows
 from manyhands.inference.votes import (
     SHARD,
     Counts,
@@ -27,7 +28,9 @@ from manyhands.inference.votes import (
     Votes,
     grown,
     make_votes,
+    shares_of,
     sum_over_shards,
+    summed_shares,
 )
 from manyhands.io.mapped import release
 from manyhands.scale import annotator_blocks
@@ -326,6 +329,19 @@ class StoredVotes:
         if self.engine is not None:
             return self.engine.shards(self, size)
         return LocalEngine(partial(self.load, size=size), self.store.n_shards)
+
+    def once(self) -> Engine:
+        """Shards for a single pass: the same."""
+        return self.shards()
+
+    @property
+    def parts(self) -> Engine:
+        """The shards, in this process."""
+        return self.here.shards()
+
+    def starting_shares(self) -> RowsOf:
+        """Function from a shard to the vote shares of its answers, of which no array is kept."""
+        return RowsOf(shares_of, (normalise_rows(self.answers.total(summed_shares)),))
 
     def load(
         self, number: int, size: int | None = None, gold: IntArray | None = None
