@@ -457,7 +457,8 @@ class BaseAggregator(BaseEstimator):
         self.annotator_accuracy_ = expected_accuracy(votes.answers, self.posterior_)
         if not table.annotators_known:
             self.annotator_accuracy_ = np.full(table.n_annotators, np.nan)
-        votes.checkpoint.finish()
+        if votes.checkpoint is not None:
+            votes.checkpoint.finish()
 
     def _judge_sample(self, votes: Any) -> None:
         """Keep what the annotations say of the instances that were drawn at random, without gold.

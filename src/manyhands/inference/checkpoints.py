@@ -1,7 +1,7 @@
 """Parameters of every iteration, saved so that a fit that was killed resumes at the last one.
 
-A method asks ``votes.checkpoint`` for the state of a stage before its loop and saves the state in
-every round. The state holds parameters, not expected counts: the first thing a resumed loop does
+`manyhands.inference.em.run_em` asks for the state of a stage before its loop and saves the state in
+every round. It holds parameters, not expected counts: the first thing a resumed loop does
 is to count again, which gives the same bits as the run that was killed, because shards are always
 added in the same order.
 """
@@ -30,24 +30,7 @@ SHAPE = "shape of "
 """Begins the name of an entry that gives the shape of a table in a file of its own."""
 
 
-class FitCheckpoint:
-    """No checkpoint: nothing is saved, and there is nothing to resume."""
-
-    def load(self, stage: str) -> dict[str, AnyArray] | None:
-        """Return the state of a stage as it was saved last, or None."""
-        return None
-
-    def save(self, stage: str, **state: Any) -> None:
-        """Replace the state of a stage."""
-
-    def finish(self) -> None:
-        """Remove all states, as the fit is complete."""
-
-
-NO_CHECKPOINT = FitCheckpoint()
-
-
-class FolderCheckpoint(FitCheckpoint):
+class FolderCheckpoint:
     """States in a folder, one file per stage, each written atomically.
 
     Parameters

@@ -240,6 +240,8 @@ def refine(
 
 def judged(known: KnownLabels | None, votes: AllVotes, rho: float) -> GoldSample | None:
     """Tell how gold was chosen, by doubts that allow for mistakes that correlate by rho."""
+    if known is None:
+        return None
 
     def doubts() -> Doubts:
         bare: Any = replace(cast(Any, votes.answers), gold=None)

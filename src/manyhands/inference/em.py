@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 import numpy as np
 from scipy.sparse import csr_array
 
-from manyhands.inference.checkpoints import NO_CHECKPOINT, FitCheckpoint
+from manyhands.inference.checkpoints import FolderCheckpoint
 from manyhands.inference.confusions import by_response
 from manyhands.inference.probability import has_settled
 from manyhands.inference.votes import (
@@ -148,7 +148,7 @@ def run_em(
     *,
     max_iter: int,
     enough: float,
-    checkpoint: FitCheckpoint = NO_CHECKPOINT,
+    checkpoint: FolderCheckpoint | None = None,
     stage: str = "iterations",
     suffices: Callable[[EMResult[P, C]], bool] | None = None,
 ) -> EMResult[P, C]:
@@ -163,7 +163,7 @@ def run_em(
         Number of E-steps.
     enough : float
         Stop when an iteration raises the objective by less.
-    checkpoint : FitCheckpoint
+    checkpoint : FolderCheckpoint, optional
         Where the parameters of every iteration are saved.
     stage : str
         Name of this run there.
@@ -174,7 +174,7 @@ def run_em(
     -------
     EMResult
     """
-    saved = checkpoint.load(stage)
+    saved = None if checkpoint is None else checkpoint.load(stage)
     if saved is None:
         parameters, step = first(), 1.0
         counts = model.expected(parameters)
@@ -198,9 +198,10 @@ def run_em(
             objective = model.objective(counts, trial)
         parameters = trial
         history.append(objective)
-        named = [field.name for field in fields(parameters)]  # type: ignore[arg-type]
-        state = {name: getattr(parameters, name) for name in named}
-        checkpoint.save(stage, step=step, history=history, **state)
+        if checkpoint is not None:
+            names = [field.name for field in fields(model.parameters)]
+            state = {name: getattr(parameters, name) for name in names}
+            checkpoint.save(stage, step=step, history=history, **state)
     return EMResult(parameters, counts, history)
 
 

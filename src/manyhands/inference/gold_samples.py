@@ -124,19 +124,19 @@ class GoldSample:
 
 
 def sample_of(
-    known: KnownLabels | None, votes: AllVotes, doubts: Callable[[], Doubts]
+    known: KnownLabels, votes: AllVotes, doubts: Callable[[], Doubts]
 ) -> GoldSample | None:
     """Tell how gold was chosen; None without gold of an annotated instance.
 
     Parameters
     ----------
-    known : KnownLabels or None
+    known : KnownLabels
     votes : Votes or StoredVotes
     doubts : callable
         Returns a function from votes to the doubt of each instance, shape (n,). It must be from a
         fit without gold: otherwise known instances differ from others just because they are known.
     """
-    if known is None or not len(known.rows):
+    if not len(known.rows):
         return None
     given = votes.select(known.rows)
     is_annotated = np.diff(given.answers.start) > 0

@@ -25,7 +25,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.sharded import is_sharded
 from manyhands.decision.labels import entries, pick
 from manyhands.inference.annotator_tables import LargeTables, pairs_of
-from manyhands.inference.checkpoints import NO_CHECKPOINT, FitCheckpoint
+from manyhands.inference.checkpoints import FolderCheckpoint
 from manyhands.inference.families import abstention_weights, family_codes, family_weights
 from manyhands.inference.probability import normalise_rows
 from manyhands.typing import AnyArray, FloatArray, IntArray
@@ -208,8 +208,8 @@ class AllVotes(Protocol):
         """Counts of earlier annotations, (R, C, C)."""
 
     @property
-    def checkpoint(self) -> FitCheckpoint:
-        """Where parameters are saved."""
+    def checkpoint(self) -> FolderCheckpoint | None:
+        """Where parameters are saved, if they are."""
 
     @property
     def is_weighted(self) -> bool:
@@ -300,8 +300,8 @@ class Votes:
     """Counts of the annotators' earlier annotations [annotator, true, given], (R, C, C)."""
     ones: FloatArray | None = None
     """Array of ones, shared by the matrices of all shards."""
-    checkpoint: FitCheckpoint = NO_CHECKPOINT
-    """Where the parameters of every iteration are saved."""
+    checkpoint: FolderCheckpoint | None = None
+    """Where the parameters of every iteration are saved, if they are."""
     tables: LargeTables | None = None
     """Where tables by annotator are made that do not fit in memory, if so."""
 

@@ -19,7 +19,7 @@ from manyhands.annotations.table import AnnotationTable
 from manyhands.decision.labels import DECIDED_AT_ONCE, pick
 from manyhands.exceptions import WriteError
 from manyhands.files import explain, reserve
-from manyhands.inference.checkpoints import NO_CHECKPOINT, FitCheckpoint
+from manyhands.inference.checkpoints import FolderCheckpoint
 from manyhands.inference.probability import normalise_rows
 from manyhands.inference.votes import (
     SHARD,
@@ -236,7 +236,7 @@ class StoredVotes:
     abstentions: bool = False
     weights: bool = True
     history: FloatArray | None = None
-    checkpoint: FitCheckpoint = NO_CHECKPOINT
+    checkpoint: FolderCheckpoint | None = None
     engine: Cluster | None = None
     in_blocks: bool | None = None
     """Whether tables by annotator are on disk; by default, if they are large."""
