@@ -342,7 +342,8 @@ def test_kinds_are_read_off_the_classes():
     assert set(classifiers) | set(wrappers) == {
         name for name in manyhands.classifiers.__all__ if name.endswith("Classifier")
     }
-    assert [name for name, _ in registry.all_aggregators()] == manyhands.inference.__all__
+    methods = registry.all_aggregators() + registry.all_averagers()
+    assert sorted(name for name, _ in methods) == sorted(manyhands.inference.__all__)
     encoders = dict(registry.all_encoders())
     assert set(manyhands.encoders.__all__) - set(encoders) == {"EmbeddingCache"}
     assert [name for name, _ in registry.all_samplers()] == ["CrowdSMOTE"]

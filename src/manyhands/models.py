@@ -26,6 +26,7 @@ from manyhands.fitting.folders import (
 )
 from manyhands.fitting.saved_aggregators import read_aggregator, write_aggregator
 from manyhands.inference.base import BaseAggregator
+from manyhands.inference.rating_mean import RatingMean
 
 if TYPE_CHECKING:
     from manyhands.classifiers.averaged import AveragedCrowdClassifier
@@ -61,7 +62,7 @@ def save(model: Any, folder: str | Path) -> Path:
             f"save(model, folder) was given model={model!r} and folder={folder!r}; give the fitted "
             "model first, then the path of a folder"
         )
-    if isinstance(model, BaseAggregator):
+    if isinstance(model, BaseAggregator | RatingMean):
         return write_aggregator(model, folder)
     if not isinstance(model, Pipeline):
         return save_member(model, Path(folder))
@@ -120,7 +121,13 @@ def _maker(name: str) -> Callable[[list[Any]], Any]:
 
 def load(
     folder: str | Path, *, device: str = "auto", backbone: Any = None
-) -> BaseCrowdClassifier | AveragedCrowdClassifier | CrowdStackingClassifier | BaseAggregator:
+) -> (
+    BaseCrowdClassifier
+    | AveragedCrowdClassifier
+    | CrowdStackingClassifier
+    | BaseAggregator
+    | RatingMean
+):
     """Read a model folder written by ``save``. No code in it is executed.
 
     Parameters

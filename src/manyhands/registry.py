@@ -38,6 +38,11 @@ def _is_wrapper(cls: type) -> bool:
 
 _KINDS = {
     "aggregator": _Kind("manyhands.inference", _has_method("fit_predict_proba")),
+    # What averages numbers, where aggregators choose among classes.
+    "averager": _Kind(
+        "manyhands.inference",
+        lambda cls: hasattr(cls, "fit_predict") and not hasattr(cls, "fit_predict_proba"),
+    ),
     "classifier": _Kind(
         "manyhands.classifiers", lambda cls: _predicts_proba(cls) and not _is_wrapper(cls)
     ),
@@ -65,7 +70,8 @@ def get(name: str, *kinds: str) -> Any:
     Parameters
     ----------
     name : str
-    *kinds : {"aggregator", "classifier", "wrapper", "completer", "sampler", "selector", "encoder"}
+    *kinds : {"aggregator", "averager", "classifier", "wrapper", "completer", "sampler", \
+"selector", "encoder"}
         Kinds to accept. Default: all.
 
     Raises
@@ -88,7 +94,8 @@ def find(name: str, *kinds: str, argument: str = "method") -> type[Any]:
     ----------
     name : str
         Such as "CoNALClassifier", "conal", "dawid-skene" or "Distribution_Aware".
-    *kinds : {"aggregator", "classifier", "wrapper", "completer", "sampler", "selector", "encoder"}
+    *kinds : {"aggregator", "averager", "classifier", "wrapper", "completer", "sampler", \
+"selector", "encoder"}
         Kinds to accept.
     argument : str
         Name of the argument, for the error message.
@@ -122,6 +129,11 @@ def find_aggregator(name: str) -> type[Any]:
     return find(name, "aggregator")
 
 
+def find_averager(name: str) -> type[Any]:
+    """Find a method that averages ratings, or one that chooses among classes; see `find`."""
+    return find(name, "averager", "aggregator")
+
+
 def find_selector(name: str) -> type[Any]:
     """Find a selector of pseudo-annotations; see `find`."""
     return find(name, "selector", argument="selector")
@@ -140,6 +152,11 @@ def all_wrappers() -> list[tuple[str, type[Any]]]:
 def all_aggregators() -> list[tuple[str, type[Any]]]:
     """List every truth-inference method as (name, class), sorted by name."""
     return _classes_of_kind("aggregator")
+
+
+def all_averagers() -> list[tuple[str, type[Any]]]:
+    """List every method that averages ratings as (name, class), sorted by name."""
+    return _classes_of_kind("averager")
 
 
 def all_samplers() -> list[tuple[str, type[Any]]]:

@@ -108,8 +108,7 @@ def test_an_order_that_is_given_stays():
 def test_the_order_survives_selections_and_additions():
     table = found(["low", "medium", "high"])
     for other in (table.take([0, 1]), table[:2], table.select(annotators=[0]), table.observed):
-        assert other.class_order == "known"
-        assert other.scale == "nominal"
+        assert (other.class_order, other.scale) == ("known", "ordinal")
 
 
 def test_a_known_order_is_said(caplog):

@@ -40,13 +40,30 @@ def written(path, values):
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        (ratings(), "different whole numbers.*look like ratings"),
+        (ratings(), "25 different whole numbers, 1 to 25, which look like ratings"),
         (ratings(top=100, sd=8), "look like ratings"),
         (ratings(40, sd=3) * 4, "look like ratings"),  # Every fourth number of a slider.
         (np.random.default_rng(0).integers(0, 30, (60, 2)), "look like ratings"),  # Chance.
         (np.arange(0, 1300, 100).repeat(2).reshape(-1, 2) + 5, "look like ratings"),
-        (np.array([[20, 35], [80, 75], [30, 22]]), "6 different whole numbers, 20 to 80"),
         (ratings() / 2, r"with fractions such as 0\.5, which look like scores"),
+    ],
+)
+def test_files_of_many_grades_are_read_as_numbers(tmp_path, values, says):
+    path = written(tmp_path / "votes.csv", values)
+    with pytest.warns(UserWarning, match=rf"{says}, and are read as numbers\. scale='ordinal'"):
+        table = read_annotations(path)
+    assert table.scale == "interval"
+    assert np.array_equal(np.sort(table.values), np.sort(values.ravel()))
+    assert read_annotations(path, scale="nominal").scale == "nominal"
+    with pytest.raises(AnnotationError, match=r"the labels are numbers.*RatingMean"):
+        MajorityVote().fit(table)
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        (ratings(workers=1), "look like ratings"),  # Or codes: nobody shares an instance.
+        (np.array([[20, 35], [80, 75], [30, 22]]), "6 different whole numbers, 20 to 80"),
         (np.array([[0.25, 0.5], [0.5, 0.75], [1, 1]]), r"such as 0\.25"),
         (np.array([["0,5", "0,25"], ["1,0", "0,5"]]), r"such as 0\.25"),
         (np.array([["3.5", "4"], ["4.5", "n/a"], *[["4", "5"]] * 8]), r"such as 3\.5"),
@@ -99,17 +116,22 @@ def test_frames_are_warned_about(recwarn):
     AnnotationTable.from_arrays(*np.indices((200, 3)).reshape(2, -1), ratings().ravel())
     AnnotationTable.from_matrix(ratings())
     assert not recwarn.list
-    with pytest.warns(UserWarning, match="look like ratings; they are read as names"):
-        AnnotationTable.from_frame(frame_of(ratings()))
-    with pytest.warns(UserWarning, match="look like ratings"):
+    numbers = "look like ratings, and are read as numbers"
+    with pytest.warns(UserWarning, match=numbers):
+        assert AnnotationTable.from_frame(frame_of(ratings())).scale == "interval"
+    with pytest.warns(UserWarning, match=numbers):
         AnnotationTable.from_matrix(pd.DataFrame(ratings(), columns=list("abc")))
+    with pytest.warns(UserWarning, match="look like ratings; they are read as names"):
+        assert AnnotationTable.from_frame(frame_of(ratings(workers=1))).scale == "nominal"
     lists = {"annotators": [list("abc")] * 200, "annotations": ratings().tolist()}
     with pytest.warns(UserWarning, match="column 'annotations' holds .* look like ratings"):
-        AnnotationTable.from_lists(lists)
+        assert AnnotationTable.from_lists(lists).scale == "interval"
     with pytest.warns(UserWarning, match="which look like scores"):
         AnnotationTable.from_frame(frame_of((ratings() / 4).astype(str)))
+    with pytest.warns(UserWarning, match="with fractions, and they are read as numbers"):
+        assert AnnotationTable.from_frame(frame_of(ratings() / 7)).scale == "interval"
     with pytest.raises(AnnotationError, match=r"holds \d\.\d+; .*scale='interval'"):
-        AnnotationTable.from_frame(frame_of(ratings() / 7))
+        AnnotationTable.from_frame(frame_of(ratings()[:3] / 7))
     for scale in ("nominal", "ordinal", "interval"):
         assert AnnotationTable.from_frame(frame_of(ratings()), scale=scale).scale == scale
 
@@ -127,6 +149,26 @@ def test_fractions_are_labels_once_their_scale_is_said():
     assert dense.classes.tolist() == table.classes.tolist()
 
 
+@pytest.mark.parametrize("scale", ["interval", "ordinal", None])
+def test_infinite_scores_are_refused(scale):
+    values = ratings(9) / 7
+    values[2, 1] = np.inf
+    with pytest.raises(AnnotationError, match=r"column 'label' holds inf \(1 rows\), .*finite"):
+        AnnotationTable.from_frame(frame_of(values), scale=scale)
+    texts = values.astype(str)
+    with pytest.raises(AnnotationError, match=r"needs labels that are numbers, and 'inf' is none"):
+        AnnotationTable.from_frame(frame_of(texts), scale="interval")
+    values[2, 1] = np.nan
+    with pytest.warns(UserWarning, match="1 of 27 rows have no label"):
+        assert AnnotationTable.from_frame(frame_of(values), scale="interval").n_annotations == 26
+
+
+def test_scores_may_be_negative():
+    table = AnnotationTable.from_frame(frame_of(ratings() - 13), scale="interval")
+    assert table.values.min() == -12
+    assert table.numbers.tolist() == sorted(table.numbers.tolist())
+
+
 def test_one_number_is_one_label():
     values = np.array([["0.50", "0,5"], ["1.0", "1"], [".25", "0.25"]], dtype=object)
     table = AnnotationTable.from_matrix(values, scale="interval")
@@ -134,11 +176,10 @@ def test_one_number_is_one_label():
     assert krippendorff_alpha(table, level="interval") == 1
 
 
-@pytest.mark.parametrize("scale", ["ordinal", "interval"])
-def test_inference_refuses_what_it_has_no_method_for(scale):
-    table = AnnotationTable.from_frame(frame_of(ratings()), scale=scale)
+def test_methods_that_choose_among_classes_refuse_numbers():
+    table = AnnotationTable.from_frame(frame_of(ratings()), scale="interval")
     for fit in (DawidSkene().fit, MajorityVote().fit, compare_aggregators):
-        with pytest.raises(AnnotationError, match=f"the labels are {scale}, and no method"):
+        with pytest.raises(AnnotationError, match=r"the labels are numbers \(scale='interval'\)"):
             fit(table)
 
 

@@ -52,13 +52,20 @@ def test_ordinal_agreement_is_that_of_the_grades(grades):
     assert "order of the classes: very low < low < medium < high < very high (a known scale)" in (
         shown.stdout
     )
-    assert "order" not in alpha("words.csv")
+    assert alpha("words.csv") == alpha("words.csv", "--ordered")
+    assert "order" not in alpha("words.csv", "--scale", "nominal")
+    said = run("agreement", "words.csv").stderr
+    assert "read as grades, in the order very low < low < medium < high < very high" in said
+    assert "--scale nominal reads them as names" in said
+    refused(3, "agreement", "words.csv", "--ordered", "--scale", "interval",
+            says=["--ordered is short for --scale ordinal", "leave one of them out"])  # fmt: skip
     described = done("describe", "words.csv", "--scale", "ordinal").stdout
     assert "Krippendorff's alpha, ordinal" in described
     assert "very low < low < medium < high < very high" in described
     found = json.loads(done("describe", "words.csv", "--scale", "ordinal", "--json").stdout)
     assert found["data"]["agreement"]["order"] == " < ".join(LEVELS)
-    assert "Krippendorff's alpha, nominal" in done("describe", "words.csv").stdout
+    named = done("describe", "words.csv", "--scale", "nominal").stdout
+    assert "Krippendorff's alpha, nominal" in named
     own = ["zilch", "bit", "some", "lots", "all of it"]
     refused(3, "agreement", "own.csv", "--scale", "ordinal",
             says=["all of it < bit < lots < some < zilch", "--classes"])  # fmt: skip
@@ -83,17 +90,24 @@ def test_one_na_among_grades_is_to_be_named(grades):
 
 
 @pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
+@pytest.mark.filterwarnings("default:column .* read as numbers")
 @pytest.mark.parametrize("name", ["slider.csv", "scores.csv"])
-def test_ratings_are_asked_about_and_not_inferred(grades, name):
+def test_ratings_are_asked_about_or_read_as_numbers(grades, name):
     asks = ["which look like", "--scale nominal", "--scale ordinal", "--scale interval"]
     for command in ("describe", "agreement", "aggregate", "annotators"):
-        refused(3, command, name, says=asks)
+        if name == "scores.csv":
+            refused(3, command, name, says=asks)
+        elif command != "annotators":
+            says = run(command, name).stderr
+            assert "35 different whole numbers, 0 to 34, which look like ratings, and are" in says
+            assert "--scale ordinal reads them as grades" in says
     for scale in ("ordinal", "interval"):
         done("describe", name, "--scale", scale)
         assert alpha(name, "--scale", scale)["order"]
-        for command in ("aggregate", "annotators", "next"):
-            says = [f"the labels are {scale}", "--scale nominal"]
-            refused(3, command, name, "--scale", scale, says=says)
+    for command in (["aggregate", "--method", "dawid-skene"], ["annotators"], ["next"]):
+        says = ["the labels are numbers", "RatingMean", "--scale nominal", "--scale ordinal"]
+        refused(3, command[0], name, *command[1:], "--scale", "interval", says=says)
+    done("aggregate", name, "--scale", "ordinal", "--method", "majority-vote")
     done("aggregate", name, "--scale", "nominal", "--method", "majority-vote")
 
 

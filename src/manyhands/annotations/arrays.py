@@ -20,6 +20,7 @@ from manyhands.annotations.duplicates import (
 from manyhands.annotations.encoding import (
     as_values,
     check_no_mixture,
+    declare_order,
     declared_classes,
     encode,
     equal_mask,
@@ -42,7 +43,13 @@ from manyhands.annotations.ids import (
 )
 from manyhands.annotations.nested import how_to_flatten
 from manyhands.annotations.passes import check_marks, pass_kinds, read_marks
-from manyhands.annotations.scales import Scale, check_scale, read_classes, read_scale
+from manyhands.annotations.scales import (
+    Scale,
+    check_scale,
+    read_classes,
+    read_scale,
+    scale_of_found,
+)
 from manyhands.annotations.wide import (
     ANNOTATOR_WORDS,
     HEAD,
@@ -77,6 +84,7 @@ def from_matrix(
     abstain: Any = None,
     skip: Any = None,
     scale: Scale | None = None,
+    ordered: bool | None = None,
 ) -> Table:
     """Read a dense (n_instances, n_annotators) matrix of class values.
 
@@ -100,6 +108,8 @@ def from_matrix(
         Values that mean a pass, as in `from_frame`.
     scale : {"nominal", "ordinal", "interval"}, optional
         As in `from_frame`; whole numbers in an array are taken for codes of classes.
+    ordered : bool, optional
+        As in `from_frame`.
 
     Raises
     ------
@@ -109,7 +119,7 @@ def from_matrix(
         which of its columns are the annotators, or if ``abstain`` or
         ``skip`` is invalid, as in `from_frame`.
     """
-    read_scale(scale)
+    scale = read_scale(scale, ordered)
     _refuse_sparse(
         A,
         "A",
@@ -154,12 +164,13 @@ def from_matrix(
     declared = None
     if classes is None:
         declared = declared_classes(_columns_of(given_A), {*marks, MISSING}, "A")
-    codes, vocabulary, order = read_classes(
+    codes, vocabulary, order, scale = read_classes(
         labels[given],
         vocabulary,
         declared,
         argument="A",
         scale=scale,
+        ordered=declare_order(_columns_of(given_A)),
         matrix=True,
         instance=None if as_frame(given_A) is None else rows[given],
     )
@@ -173,7 +184,7 @@ def from_matrix(
         vocabulary,
         passes=np.column_stack([rows[passed], columns[passed], kinds[passed]]),
         instance_order=NUMBERED if instances is None else given_order(instances, are_named),
-        scale=scale or "nominal",
+        scale=scale,
         class_order=order,
     )
 
@@ -260,6 +271,7 @@ def from_arrays(
     skip: Any = None,
     duplicates: Duplicates = "error",
     scale: Scale | None = None,
+    ordered: bool | None = None,
 ) -> Table:
     """Read three arrays of equal length.
 
@@ -285,6 +297,8 @@ def from_arrays(
     duplicates : {"error", "last", "keep"}
     scale : {"nominal", "ordinal", "interval"}, optional
         As in `from_frame`; whole numbers are taken for codes of classes.
+    ordered : bool, optional
+        As in `from_frame`.
 
     Raises
     ------
@@ -292,7 +306,7 @@ def from_arrays(
         If lengths differ, a value is outside its vocabulary, a pair is repeated, an annotator has
         two families, or ``abstain`` or ``skip`` is invalid, as in `from_frame`.
     """
-    read_scale(scale)
+    scale = read_scale(scale, ordered)
     labels = as_values(label)
     _check_lengths(instance, annotator, labels, weight)
     order = None if instances is None else GIVEN
@@ -305,12 +319,13 @@ def from_arrays(
     check_marks(marks, labels, "label")
     kinds = pass_kinds(labels, marks)
     given, passed = kinds < 0, kinds >= 0
-    codes, vocabulary, class_order = read_classes(
+    codes, vocabulary, class_order, scale = read_classes(
         labels[given],
         vocabulary,
         declared_classes([label], marks, "label") if classes is None else None,
         argument="label",
         scale=scale,
+        ordered=declare_order([label]),
     )
     table_columns = Columns(
         rows[given],
@@ -324,7 +339,7 @@ def from_arrays(
         np.column_stack([rows[passed], columns[passed], kinds[passed]]),
         order,
         None if group is None else groups_of_rows(group, columns, annotators),
-        scale=scale or "nominal",
+        scale=scale,
         class_order=class_order,
     )
     return cls(*without_duplicates(table_columns, duplicates, ages_of(given, passed)))
@@ -339,6 +354,7 @@ def from_counts(
     abstain: Any = None,
     skip: Any = None,
     scale: Scale | None = None,
+    ordered: bool | None = None,
 ) -> Table:
     """Read how many votes each class received, where nobody knows who gave them.
 
@@ -360,6 +376,8 @@ def from_counts(
     abstain, skip : str, int or sequence of these, optional
         Classes that mean a pass, as in `from_frame`.
     scale : {"nominal", "ordinal", "interval"}, optional
+        As in `from_frame`.
+    ordered : bool, optional
         As in `from_frame`.
 
     Raises
@@ -383,7 +401,7 @@ def from_counts(
     >>> MajorityVote().fit(table).posterior_.round(2).tolist()
     [[1.0, 0.0], [0.33, 0.67]]
     """
-    read_scale(scale)
+    scale = read_scale(scale, ordered)
     named, basis = instances is not None, "given"
     _refuse_sparse(counts, "counts", "AnnotationTable.from_counts(counts.toarray())")
     one_level(counts, "counts")
@@ -400,6 +418,7 @@ def from_counts(
         )
         codes, vocabulary, basis = in_class_order(codes, sorted_names)
         found = found[:, np.argsort(codes)]
+        scale = scale_of_found(vocabulary, basis, scale)
     check_scale(vocabulary, basis, scale or "nominal")
     kinds = pass_kinds(vocabulary, read_marks(abstain, skip))
     label = np.repeat(np.tile(np.arange(c, dtype=np.int32), n), found.ravel())

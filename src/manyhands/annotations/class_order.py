@@ -6,7 +6,6 @@ statistics of grades only, and these refuse an order that means nothing (`check_
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
@@ -19,8 +18,6 @@ from manyhands.annotations.encoding import is_text
 from manyhands.annotations.ids import natural_keys
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray, FloatArray, IntArray
-
-_LOG = logging.getLogger("manyhands")
 
 Order = Literal["given", "numbers", "known", "sorted"]
 
@@ -252,6 +249,32 @@ def places_of(texts: Sequence[str]) -> Places:
     return Places("sorted", natural, odd)
 
 
+_CODES = (
+    frozenset("abcdefghijklmnopqrstuvwxyz"),
+    frozenset({"i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x"}),
+    frozenset({"zero", "one", "two", "three", "four", "five", "six", "seven", "eight"})
+    | {"none", "nine", "ten"},
+    frozenset({"first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"})
+    | {"ninth"},
+)
+"""Words that have an order, and number names as often as grades: options A to D, type II."""
+
+
+def are_grades(classes: AnyArray, order: str) -> bool:
+    """Whether classes in a known order are grades: three or more, and no letters or numerals.
+
+    Parameters
+    ----------
+    classes : array of shape (C,)
+    order : str
+        What their order rests on; see `AnnotationTable.class_order`.
+    """
+    if order != "known" or len(classes) < 3:
+        return False
+    plain = [_plain(text) for text in classes.tolist()]
+    return not any(set(form) <= codes for form in (plain, _bare(plain)) for codes in _CODES)
+
+
 def _ordered(texts: list[str], natural: list[str]) -> tuple[Order, list[Any]] | None:
     if not texts:
         return None
@@ -310,8 +333,6 @@ def in_class_order(codes: IntArray, classes: AnyArray) -> tuple[IntArray, AnyArr
         return codes, classes, places.order
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    if places.order == "known":
-        _LOG.info("the classes are read in the order %s", shown_order(classes[order]))
     return rank[codes], classes[order], places.order
 
 

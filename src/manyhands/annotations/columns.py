@@ -9,6 +9,7 @@ import numpy as np
 from manyhands.annotations.groups import RHO, check_rho
 from manyhands.annotations.ids import GIVEN, InstanceOrder
 from manyhands.annotations.passes import PASSES
+from manyhands.annotations.scales import read_scale
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
@@ -92,7 +93,7 @@ def checked(columns: Columns) -> Columns:
         instance_order=columns.instance_order,
         groups=None if columns.groups is None else _groups(columns),
         group_rho=check_rho(columns.group_rho),
-        scale=columns.scale,
+        scale=read_scale(columns.scale) or "nominal",
         class_order=columns.class_order,
         annotators_known=bool(columns.annotators_known),
     )

@@ -188,6 +188,19 @@ def declared_classes(
     return make_vocabulary(classes, f"the categories of {argument}") if classes else None
 
 
+def declare_order(columns: Iterable[Any]) -> bool:
+    """Whether all columns declare that their categories are grades, in order.
+
+    Parameters
+    ----------
+    columns : iterable of arrays, or of columns of pandas, polars or pyarrow
+        Ordered are a Categorical of pandas with ``ordered=True`` and an ordered dictionary of
+        pyarrow. An Enum of polars has an order in any case, which so says nothing.
+    """
+    kinds = [getattr(column, "type", None) or getattr(column, "dtype", None) for column in columns]
+    return bool(kinds) and all(getattr(kind, "ordered", False) is True for kind in kinds)
+
+
 def _categories_of(column: Any) -> list[Any] | None:
     """Categories in their order; None if the column declares none."""
     if getattr(getattr(column, "type", None), "ordered", False):  # pyarrow

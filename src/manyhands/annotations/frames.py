@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
 from typing import Any, Literal, TypeVar
 
 import narwhals as nw
@@ -11,7 +12,14 @@ import numpy as np
 from manyhands.annotations.arrays import from_arrays
 from manyhands.annotations.columns import SOURCES, Columns, read_sources
 from manyhands.annotations.duplicates import Duplicates, ages_of, without_duplicates
-from manyhands.annotations.encoding import declared_classes, encode, make_vocabulary, missing_mask
+from manyhands.annotations.encoding import (
+    declare_order,
+    declared_classes,
+    encode,
+    is_text,
+    make_vocabulary,
+    missing_mask,
+)
 from manyhands.annotations.groups import ALONE, groups_of_rows
 from manyhands.annotations.ids import (
     GIVEN,
@@ -69,6 +77,7 @@ def from_frame(
     multilabel: Multilabel = "error",
     option: str | None = None,
     scale: Scale | None = None,
+    ordered: bool | None = None,
 ) -> Table:
     """Read a long data frame: one row per annotation.
 
@@ -107,8 +116,12 @@ def from_frame(
         The label to split by.
     scale : {"nominal", "ordinal", "interval"}, optional
         What the labels are: names, grades in their order, or numbers, which may have fractions.
-        Default: names, with a warning if they look like ratings or free text. Agreement is measured
-        on all three; truth inference takes names, and refuses the others.
+        Default: grades if the column is an ordered Categorical (pandas) or dictionary (pyarrow), or
+        if the labels are those of a known scale, such as low < medium < high, which is logged; else
+        numbers if they are more than 12 and look like ratings, with a warning; else names, with a
+        warning if they look like free text. Agreement is measured on all three.
+    ordered : bool, optional
+        True is short for ``scale="ordinal"``, False for ``scale="nominal"``.
 
     Returns
     -------
@@ -155,7 +168,7 @@ def from_frame(
         duplicates=duplicates,
         multilabel=multilabel,
         option=option,
-        scale=scale,
+        scale=read_scale(scale, ordered),
     )
     return cls(*columns)
 
@@ -208,14 +221,16 @@ def columns_of_frame(
     if workers is None:
         warn_of_alike(annotators, annotator, f"column {worker!r}", "annotators")
     argument, declared = f"column {label!r}", None
+    own = data[label].to_native()
     if classes is None:
-        declared = declared_classes([data[label].to_native()], marks, argument)
-    codes, vocabulary, order = read_classes(
+        declared = declared_classes([own], marks, argument)
+    codes, vocabulary, order, found_scale = read_classes(
         labels,
         vocabulary,
         declared,
         argument=argument,
         scale=scale,
+        ordered=declare_order([own]),
         instance=instance[given],
         asks=asks,
         sets=multilabel == "error",
@@ -235,7 +250,7 @@ def columns_of_frame(
         np.column_stack([instance[passed], annotator[passed], kinds[passed]]),
         sorted_order(instances) if tasks is None else GIVEN,
         None if group is None else groups_of_rows(data[group].to_numpy(), annotator, annotators),
-        scale=scale or "nominal",
+        scale=found_scale,
         class_order=order,
     )
     return without_duplicates(columns, duplicates, ages_of(given, passed))
@@ -254,6 +269,7 @@ def from_lists(
     skip: Any = None,
     duplicates: Duplicates = "error",
     scale: Scale | None = None,
+    ordered: bool | None = None,
 ) -> Table:
     """Read a data frame with one row per instance and two columns of parallel lists.
 
@@ -271,7 +287,7 @@ def from_lists(
     annotators_known : bool, default=True
         False, with ``annotators=None``: a position is nobody in particular, as where each instance
         was labelled by other people. Agreement and the majority vote need no more.
-    classes, abstain, skip, duplicates, scale
+    classes, abstain, skip, duplicates, scale, ordered
         As in `from_frame`.
 
     Raises
@@ -336,11 +352,13 @@ def from_lists(
         abstain=abstain,
         skip=skip,
         duplicates=duplicates,
-        scale=scale,
+        scale=read_scale(scale, ordered),
     )
-    if classes is None and scale is None:
+    if classes is None and scale is None and ordered is None:
         made: Any = table
-        warn_of_scale(made.classes, made.label, made.instance, f"column {labels!r}")
+        read = warn_of_scale(made.classes, made.label, made.instance, f"column {labels!r}")
+        if read != "nominal":
+            return made.with_scale(read)
     return table
 
 
@@ -470,7 +488,31 @@ def to_frame(columns: Columns, backend: Backend) -> Any:
         )
     except ImportError as error:
         raise_missing_extra(f"to_frame(backend={backend!r})", "io", error)
-    return frame.to_native()
+    if columns.scale != "ordinal":
+        return frame.to_native()
+    return _with_grades(frame.to_native(), columns, backend)
+
+
+def _with_grades(frame: Any, columns: Columns, backend: Backend) -> Any:
+    """Replace the labels by categories in their order."""
+    n_passes = len(columns.pass_rows)
+    codes = np.concatenate([columns.label, np.full(n_passes, -1, columns.label.dtype)])
+    grades = columns.classes.tolist()
+    if backend == "pandas":
+        import pandas as pd
+
+        frame["label"] = pd.Categorical.from_codes(codes, grades, ordered=True)
+        return frame
+    if backend == "polars":
+        import polars as pl
+
+        if not is_text(columns.classes):
+            return frame  # An Enum holds texts only.
+        return frame.with_columns(pl.col("label").cast(pl.Enum(grades)))
+    pa: Any = import_module("pyarrow")
+    indices = pa.array(codes, mask=codes < 0)
+    values = pa.DictionaryArray.from_arrays(indices, pa.array(grades), ordered=True)
+    return frame.set_column(frame.column_names.index("label"), "label", values)
 
 
 def _with_pass_rows(

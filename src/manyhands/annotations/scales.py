@@ -12,11 +12,13 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 
 from manyhands.annotations.class_order import (
+    are_grades,
     check_order,
     in_class_order,
     number_of,
     numbers_of,
     order_of,
+    shown_order,
 )
 from manyhands.annotations.encoding import (
     as_values,
@@ -61,37 +63,72 @@ NAMES = "Give the labels instead; if these are names of classes, say so: scale='
 """What to do about texts that look like free text."""
 
 NO_METHOD = (
-    "the labels are {scale}, and no method for such labels is in this version: one for names would "
-    "choose labels that nobody gave. Measure their agreement (manyhands agreement, "
-    "manyhands.agreement), which knows all scales, or read them by scale='nominal' if any two "
-    "labels are equally far apart"
+    "the labels are numbers (scale='interval'), and this method chooses among classes: it would "
+    "choose numbers that nobody gave. RatingMean (manyhands aggregate) averages them, and "
+    "manyhands agreement measures how far annotators agree; read them by scale='ordinal' if they "
+    "are a few grades, by scale='nominal' if they are names of classes"
 )
-"""What inference says of labels that are grades or numbers."""
+"""What inference of classes says of labels that are numbers."""
+
+NO_EFFECT = (
+    "two classes have no order that could make a difference: {low} < {high} is read, and labels "
+    "and agreement are those of names"
+)
+"""What is said of an order that is declared for two classes."""
 
 
 class Coded(NamedTuple):
-    """Codes of labels, the classes, and what the order of these rests on."""
+    """Codes of labels, the classes, what the order of these rests on, and what they are."""
 
     codes: IntArray
     classes: AnyArray
     order: str
+    scale: Scale
+
+
+OTHERWISE = (
+    "scale='ordinal' reads them as grades, in their order, and scale='nominal' as names of classes"
+)
+"""What else may be done about many numbers, which are read as such."""
 
 
 class Question(NamedTuple):
-    """What was seen that makes labels hardly names of classes, and what to say about it."""
+    """What was seen that makes labels hardly names of classes, and what to say about it.
+
+    Attributes
+    ----------
+    seen, mend : str
+    are_numbers : bool
+        Whether the answer is clear: the labels are numbers.
+    """
 
     seen: str
     mend: str
+    are_numbers: bool = False
 
 
-def read_scale(scale: Any) -> Scale | None:
+def read_scale(scale: Any, ordered: bool | None = None) -> Scale | None:
     """Check a scale.
+
+    Parameters
+    ----------
+    scale : {"nominal", "ordinal", "interval"} or None
+    ordered : bool or None
+        True is short for "ordinal", and False for "nominal".
 
     Raises
     ------
     AnnotationError
-        If it is neither None nor one of `SCALES`.
+        If the scale is neither None nor one of `SCALES`, or is another than ``ordered`` says.
     """
+    if ordered is not None:
+        short: Scale = "ordinal" if ordered else "nominal"
+        if scale not in (None, short):
+            raise AnnotationError(
+                f"ordered={ordered} is short for scale={short!r}, and scale={scale!r} is given, "
+                "too; leave one of them out"
+            )
+        return short
     if scale is not None and scale not in SCALES:
         raise AnnotationError(
             f"scale={scale!r} is unknown; use one of {', '.join(map(repr, SCALES))}"
@@ -99,23 +136,33 @@ def read_scale(scale: Any) -> Scale | None:
     return scale
 
 
-def check_nominal(scale: str) -> None:
-    """Refuse to infer labels that are grades or numbers.
+def check_no_numbers(scale: str) -> None:
+    """Refuse to choose among classes where labels are numbers.
 
     Raises
     ------
     AnnotationError
     """
-    if scale != "nominal":
-        raise AnnotationError(NO_METHOD.format(scale=scale))
+    if scale == "interval":
+        raise AnnotationError(NO_METHOD)
 
 
-def as_labels(values: Any, scale: Scale | None) -> AnyArray:
+def as_labels(values: Any, scale: Scale | None, argument: str = "label") -> AnyArray:
     """Read labels as an array; on a scale that is given, fractions are labels, as text.
 
     On an ordinal or interval scale each number has one form: "0.50" and "0,5" are "0.5".
+
+    Raises
+    ------
+    AnnotationError
+        If a number is infinite.
     """
     labels = as_values(values)
+    if labels.dtype.kind == "f" and np.isinf(labels).any():
+        raise AnnotationError(
+            f"{argument} holds {labels[np.isinf(labels)][0]} ({int(np.isinf(labels).sum())} rows), "
+            "and scores are finite; correct them, or leave these rows out"
+        )
     if scale is None or not labels.size:
         return labels
     gaps = missing_mask(labels)
@@ -148,6 +195,7 @@ def read_classes(
     *,
     argument: str,
     scale: Scale | None = None,
+    ordered: bool = False,
     matrix: bool = False,
     instance: IntArray | None = None,
     asks: bool = False,
@@ -167,7 +215,10 @@ def read_classes(
     argument : str
         Where they come from, for messages.
     scale : {"nominal", "ordinal", "interval"}, optional
-        What they are said to be.
+        What they are said to be. Default: grades if the columns declare that, or if the classes
+        that are found are those of a known scale, which is logged; else names.
+    ordered : bool
+        Whether the columns of the labels declare that their categories are grades.
     matrix : bool
         As in `check_classes`.
     instance : integer array, optional
@@ -185,7 +236,14 @@ def read_classes(
     AnnotationError
         If a label is not among the classes, the labels cannot be classes, or to ask for ``scale``.
     """
-    labels = as_labels(labels, scale)
+    stated = scale
+    if scale is None and ordered:
+        scale = "ordinal"
+    is_open = given is None and declared is None and scale is None and sets
+    if is_open and instance is not None and _are_many_fractions(labels):
+        scale = "interval"
+        warn_caller(f"{_fractions_of(labels, argument)}. {OTHERWISE}")
+    labels = as_labels(labels, scale, argument)
     if given is not None:
         codes, classes = encode(labels, given, argument=argument, vocabulary_name="classes")
         order = "given"
@@ -196,7 +254,7 @@ def read_classes(
         order = "given"
         if declared is None:
             codes, classes, order = in_class_order(codes, classes)
-        elif is_text(classes) and classes.tolist() == sorted(classes.tolist()):
+        elif not ordered and is_text(classes) and classes.tolist() == sorted(classes.tolist()):
             # As pandas makes categories of any texts.
             order = "sorted" if order_of(classes) == "given" else order_of(classes)
         if sets and is_text(classes):  # Sets may be many, and are no free text.
@@ -206,21 +264,54 @@ def read_classes(
         question = None
         if scale is None and sets and instance is not None:
             question = scale_question(classes, codes, instance, argument, untyped=asks)
+        if question is not None and question.are_numbers and declared is None:
+            warn_caller(f"{question.seen}, and are read as numbers. {OTHERWISE}")
+            return read_classes(labels, None, argument=argument, scale="interval", matrix=matrix)
         if question is not None and asks:
             raise AnnotationError(f"{question.seen}. {question.mend}")
         named = scale is not None or not sets
-        check_classes(classes, codes, argument, matrix=matrix, named=named)
+        if scale != "interval":  # Any number may be a score.
+            check_classes(classes, codes, argument, matrix=matrix, named=named)
         if question is not None:
             _warn(question)
+        check_scale(classes, order, scale or "nominal")
+        if declared is None:
+            scale = scale_of_found(classes, order, scale)
     check_scale(classes, order, scale or "nominal")
-    return Coded(codes, classes, order)
+    if scale == "ordinal" and len(classes) == 2:
+        text = NO_EFFECT.format(low=repr(classes[0].item()), high=repr(classes[1].item()))
+        if stated is None:
+            _LOG.info("%s: %s", argument, text)
+        else:
+            warn_caller(f"{argument}: scale='ordinal', but {text}")
+    return Coded(codes, classes, order, scale or "nominal")
 
 
-def warn_of_scale(classes: AnyArray, codes: IntArray, instance: IntArray, argument: str) -> None:
-    """Warn of labels that are hardly names of classes, and are read as such."""
+def scale_of_found(classes: AnyArray, order: str, scale: Scale | None) -> Scale | None:
+    """Scale of classes that were found, which are grades if they are those of a known scale."""
+    if order != "known":
+        return scale
+    shown = shown_order(classes)
+    if scale is None and are_grades(classes, order):
+        _LOG.info(
+            "the labels are read as grades, in the order %s; scale='nominal' reads them as names "
+            "of classes",
+            shown,
+        )
+        return "ordinal"
+    _LOG.info("the classes are read in the order %s", shown)
+    return scale
+
+
+def warn_of_scale(classes: AnyArray, codes: IntArray, instance: IntArray, argument: str) -> Scale:
+    """Warn of labels that are hardly names of classes; return the scale on which they are read."""
     question = scale_question(classes, codes, instance, argument)
+    if question is not None and question.are_numbers:
+        warn_caller(f"{question.seen}, and are read as numbers. {OTHERWISE}")
+        return "interval"
     if question is not None:
         _warn(question)
+    return "nominal"
 
 
 def _warn(question: Question) -> None:
@@ -247,13 +338,35 @@ def check_scale(classes: AnyArray, order: str, scale: str) -> None:
     """
     if scale == "nominal":
         return
-    check_order(classes, order, f"scale={scale!r}")
-    if scale == "interval" and numbers_of(classes) is None:
+    if scale == "interval":
+        numbers_or_refuse(classes)
+    else:
+        check_order(classes, order, f"scale={scale!r}")
+
+
+def numbers_or_refuse(classes: AnyArray) -> FloatArray:
+    """Return the numbers that all classes are, shape (C,).
+
+    Raises
+    ------
+    AnnotationError
+        If one of them is none, or is not finite.
+    """
+    numbers = numbers_of(classes)
+    if numbers is None:
         odd = next(v for v in classes.tolist() if number_of(v) is None)
         raise AnnotationError(
             f"scale='interval' needs labels that are numbers, and {odd!r} is none; use "
-            "scale='ordinal' if they are grades in an order"
+            f"scale='ordinal' if they are grades in an order, and abstain={odd!r} if an annotator "
+            "could not tell"
         )
+    if not np.isfinite(numbers).all():
+        odd = classes.tolist()[int(np.argmin(np.isfinite(numbers)))]
+        raise AnnotationError(
+            f"scale='interval' needs finite numbers, and {odd!r} is none; correct it, or leave it "
+            "out"
+        )
+    return numbers
 
 
 # -- the question ---------------------------------------------------------------------------------
@@ -292,7 +405,9 @@ def scale_question(
     if share >= NUMERIC and are.any():
         values = np.full(len(classes), np.nan)
         values[seen] = [np.nan if v is None else v for v in numbers]
-        return _question_of_numbers(values, codes, instance, argument, untyped=untyped)
+        return _question_of_numbers(
+            values, codes, instance, argument, untyped=untyped, are_all=bool(are.all())
+        )
     n, items = int(counts.sum()), len(np.unique(instance))
     if len(seen) > MANY_TEXTS and len(seen) > items / 2:
         shown = ", ".join(repr(_short(name)) for name in names[:3])
@@ -305,7 +420,13 @@ def scale_question(
 
 
 def _question_of_numbers(
-    values: FloatArray, codes: IntArray, instance: IntArray, argument: str, *, untyped: bool
+    values: FloatArray,
+    codes: IntArray,
+    instance: IntArray,
+    argument: str,
+    *,
+    untyped: bool,
+    are_all: bool,
 ) -> Question | None:
     """Ask about fractions, and about whole numbers that are many or far apart."""
     given = values[codes]
@@ -320,6 +441,7 @@ def _question_of_numbers(
             f"{argument} holds {_numbers(len(found))}, {listed}, with fractions such as "
             f"{_written(fractions[0])}, which look like scores",
             WAYS,
+            not few and are_all,
         )
     if not few and len(found) == len(given):
         return None  # These are ids (`check_classes`).
@@ -333,6 +455,24 @@ def _question_of_numbers(
     return Question(
         f"{argument} holds {_numbers(len(found), 'whole ')}, {listed}, which look like ratings",
         WAYS,
+        # Without two annotators of an instance nothing tells them from codes of classes.
+        not few and are_all and len(np.unique(instance)) < len(instance),
+    )
+
+
+def _are_many_fractions(labels: Any) -> bool:
+    """Whether labels are more than a few finite numbers, with fractions."""
+    values = as_values(labels)
+    if values.dtype.kind != "f" or not np.isfinite(values).all():
+        return False
+    return bool((values != np.floor(values)).any() and len(np.unique(values)) > MANY_NUMBERS)
+
+
+def _fractions_of(labels: Any, argument: str) -> str:
+    found = np.unique(as_values(labels))
+    return (
+        f"{argument} holds {_numbers(len(found))}, {_written(found[0])} to {_written(found[-1])}, "
+        "with fractions, and they are read as numbers"
     )
 
 

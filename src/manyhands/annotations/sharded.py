@@ -11,7 +11,7 @@ from manyhands.typing import AnyArray, IntArray
 class Sharded(Protocol):
     """Annotations in shards of whole instances, of which one at a time is in memory.
 
-    Otherwise as an `AnnotationTable`, but without families and scales.
+    Otherwise as an `AnnotationTable`, but without families.
     """
 
     in_memory: Literal[False]
@@ -26,6 +26,10 @@ class Sharded(Protocol):
     scale: str
     class_order: str
     annotators_known: bool
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the classes are grades in their order."""
 
     @property
     def digest(self) -> str:

@@ -31,6 +31,7 @@ from manyhands.annotations.ids import (
     names_ids,
 )
 from manyhands.annotations.passes import PASSES, recode_passes
+from manyhands.annotations.scales import Scale, check_scale, numbers_or_refuse, read_scale
 from manyhands.exceptions import AnnotationError
 from manyhands.records import record
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
@@ -75,7 +76,7 @@ class AnnotationTable:
     group_rho : float
         Correlation of mistakes within a family.
     scale : {"nominal", "ordinal", "interval"}
-        What the classes were said to be: names, grades in their order, or numbers.
+        What the classes are: names, grades in their order, or numbers; see `with_scale`.
     class_order : {"given", "numbers", "known", "sorted"}
         Where the order of the classes comes from: the caller, the numbers that the classes are or
         begin with, a known scale such as low < medium < high, or sorting, which says nothing.
@@ -150,6 +151,11 @@ class AnnotationTable:
         return len(self.instance)
 
     @property
+    def ordered(self) -> bool:
+        """Whether the classes are grades in their order: the scale is ordinal."""
+        return self.scale == "ordinal"
+
+    @property
     def shape(self) -> tuple[int, int]:
         """Shape (n_instances, n_annotators) of the equivalent matrix."""
         return self.n_instances, self.n_annotators
@@ -184,13 +190,32 @@ class AnnotationTable:
         who = f"{self.n_annotators} annotators{families}"
         if not self.annotators_known:
             who = f"up to {self.n_annotators} votes of unknown annotators"
+        kind = {"nominal": "classes", "ordinal": "ordered classes"}.get(self.scale, "numbers")
         return (
             f"AnnotationTable({self.n_annotations} annotations{added}{passed}: {self.n_instances} "
-            f"instances x {who}, {self.n_classes} classes)"
+            f"instances x {who}, {self.n_classes} {kind})"
         )
 
     def _repr_html_(self) -> str:
         return html.summary(self._columns)
+
+    # -- numbers --------------------------------------------------------------------------------
+
+    @property
+    def numbers(self) -> FloatArray:
+        """Number that each class is, shape (n_classes,).
+
+        Raises
+        ------
+        AnnotationError
+            If a class is no number.
+        """
+        return numbers_or_refuse(self.classes)
+
+    @property
+    def values(self) -> FloatArray:
+        """Number that each annotation gives, shape (n_annotations,); see `numbers`."""
+        return self.numbers[self.label]
 
     # -- columns --------------------------------------------------------------------------------
 
@@ -283,6 +308,9 @@ class AnnotationTable:
 
     def to_frame(self, backend: frames.Backend = "pandas") -> Any:
         """Return a long data frame: task, worker, label, weight, source (names).
+
+        The labels of grades are an ordered Categorical (pandas), Enum (polars, of texts) or
+        dictionary (pyarrow), which holds the order and the grades that nobody gave.
 
         Passes, if any, are the last rows, without label and weight. Their kind is in an additional
         column, ``pass`` (see `PASSES`; missing for annotations).
@@ -405,11 +433,32 @@ class AnnotationTable:
         names = None if groups is None else read_groups(groups, self.annotators)
         return AnnotationTable(*self._columns._replace(groups=names, group_rho=rho))
 
+    def with_scale(self, scale: Scale) -> AnnotationTable:
+        """Say what the classes are: names ("nominal"), grades ("ordinal") or numbers ("interval").
+
+        Methods that return tables keep the scale. Of two tables that are joined, that of the first
+        holds.
+
+        Parameters
+        ----------
+        scale : {"nominal", "ordinal", "interval"}
+            "ordinal": the order of the grades is that of ``classes``.
+
+        Raises
+        ------
+        AnnotationError
+            If the scale is unknown, or more than two classes are text in the order of the alphabet,
+            or are no numbers, as it needs.
+        """
+        columns = self._columns
+        check_scale(columns.classes, columns.class_order, read_scale(scale) or "nominal")
+        return AnnotationTable(*columns._replace(scale=scale))
+
     def equals(self, other: AnnotationTable) -> bool:
-        """Whether both tables hold the same rows in the same order over the same vocabularies."""
+        """Whether both hold the same rows in the same order, over the same ids, classes, scale."""
         names = ("instance", "annotator", "label", "weight", "source", "passes")
         vocabularies = ("instances", "annotators", "classes", "groups", "group_rho")
-        if self.annotators_known != other.annotators_known:
+        if self.scale != other.scale or self.annotators_known != other.annotators_known:
             return False
         return all(
             np.array_equal(getattr(self, name), getattr(other, name))

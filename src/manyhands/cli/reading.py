@@ -14,6 +14,7 @@ from typing import Annotated, Any, Optional, get_type_hints
 
 import typer
 
+from manyhands.annotations.scales import read_scale
 from manyhands.cli.option_groups import option_name
 from manyhands.cli.settings import reading_options
 from manyhands.cli.values import (
@@ -72,6 +73,10 @@ class Reading:
             "(numbers). Asked for where labels are many numbers, fractions or free text.",
         ),
     ] = None
+    ordered: Annotated[
+        bool,
+        typer.Option("--ordered", help="The labels are grades in order: as --scale ordinal."),
+    ] = False
     classes: Annotated[
         OptionalText,
         typer.Option(
@@ -185,6 +190,10 @@ class Reading:
         named = [classes, self.map, self.map_annotators]
         return [path for path in named if path is not None]
 
+    def _scale(self) -> Any:
+        stated = None if self.scale is None else self.scale.value
+        return read_scale(stated, True if self.ordered else None)
+
     def arguments(self) -> dict[str, Any]:
         """Those of `manyhands.io.read_annotations`."""
         found = reading_options(self.read or []) | {
@@ -195,7 +204,7 @@ class Reading:
             "label": self.label,
             "annotators": self.annotators,
             "duplicates": self.duplicates.value,
-            "scale": None if self.scale is None else self.scale.value,
+            "scale": self._scale(),
             "classes": read_classes(self.classes),
             "mapping": read_mapping_option(self.map),
             "lowercase": self.lowercase,

@@ -52,6 +52,7 @@ PHRASES: Final[list[tuple[str, str]]] = [
     ),
     (r"\bgroup=('[^']*') is not a column", r"there is no column \1 (--groups)"),
     (r"\blowercase=True\b", "--lowercase"),
+    (r"\bordered=True\b", "--ordered"),
     (
         r"groups=, on the command line --groups; groups=\{\} or --groups none",
         "--groups COLUMN or FILE; --groups none",

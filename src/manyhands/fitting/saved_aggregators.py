@@ -24,6 +24,7 @@ from manyhands.fitting.folders import (
     write_model,
 )
 from manyhands.inference.base import BaseAggregator
+from manyhands.inference.rating_mean import RatingMean
 from manyhands.records import class_of, name_of
 from manyhands.typing import AnyArray
 
@@ -33,7 +34,7 @@ Keep = Callable[[AnyArray], str]
 """Keeps an array, and returns the name by which it is found again."""
 
 
-def write_aggregator(model: BaseAggregator, folder: str | Path) -> Path:
+def write_aggregator(model: BaseAggregator | RatingMean, folder: str | Path) -> Path:
     """Write a fitted aggregator into a folder: safetensors and JSON, no pickle.
 
     The annotations are part of it, as `partial_fit` adds to them.
@@ -47,7 +48,7 @@ def write_aggregator(model: BaseAggregator, folder: str | Path) -> Path:
     WriteError
         If the folder cannot be written.
     """
-    check_is_fitted(model, "posterior_")
+    check_is_fitted(model, "table_")
     if is_sharded(getattr(model, "table_", None)):
         raise AnnotationError(
             f"the {type(model).__name__} is fitted to a store, which a saved model cannot hold; "
@@ -67,7 +68,7 @@ def write_aggregator(model: BaseAggregator, folder: str | Path) -> Path:
 
 def _describe(value: Any, name: str, keep: Keep) -> Any:
     """Describe a value as JSON; ``name`` is for the error message."""
-    if isinstance(value, BaseAggregator):
+    if isinstance(value, BaseAggregator | RatingMean):
         given = value.get_params(deep=False)
         if not isinstance(given.get("random_state"), int | None):
             given["random_state"] = None  # A generator has moved on.
@@ -110,7 +111,7 @@ def holds_aggregator(folder: Path) -> bool:
         return False
 
 
-def read_aggregator(folder: str | Path, find_class: ClassFinder) -> BaseAggregator:
+def read_aggregator(folder: str | Path, find_class: ClassFinder) -> Any:
     """Read a folder that `write_aggregator` wrote. No code in it is executed.
 
     Parameters
@@ -121,7 +122,7 @@ def read_aggregator(folder: str | Path, find_class: ClassFinder) -> BaseAggregat
 
     Returns
     -------
-    fitted BaseAggregator
+    fitted BaseAggregator or RatingMean
 
     Raises
     ------
@@ -133,7 +134,7 @@ def read_aggregator(folder: str | Path, find_class: ClassFinder) -> BaseAggregat
     try:
         path = folder / Path(description["weights"]).name
         arrays = from_bytes(read_weights(path, description["sha256"]))
-        model: BaseAggregator = _restore(description, arrays, find_class)
+        model: Any = _restore(description, arrays, find_class)
     except ModelFolderError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, SafetensorError) as error:
@@ -151,7 +152,7 @@ def _restore(described: dict[str, Any], arrays: dict[str, AnyArray], find: Class
         return {key: _restore(part, arrays, find) for key, part in described[name].items()}
 
     if "aggregator" in described:
-        model = find(described["aggregator"], "aggregator")(**parts_of("parameters"))
+        model = find(described["aggregator"], "aggregator", "averager")(**parts_of("parameters"))
         for name, value in parts_of("fitted").items():
             setattr(model, name, value)
         return model

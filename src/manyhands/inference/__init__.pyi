@@ -8,6 +8,7 @@ from .kos import KOS as KOS
 from .mace import MACE as MACE
 from .majority_vote import MajorityVote as MajorityVote
 from .one_coin_dawid_skene import OneCoinDawidSkene as OneCoinDawidSkene
+from .rating_mean import RatingMean as RatingMean
 from .weighted_majority_vote import WeightedMajorityVote as WeightedMajorityVote
 from .worker_clustering import WorkerClustering as WorkerClustering
 from .zero_based_skill import ZeroBasedSkill as ZeroBasedSkill

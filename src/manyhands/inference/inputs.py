@@ -23,7 +23,7 @@ from manyhands.annotations.encoding import (
 from manyhands.annotations.groups import ALONE
 from manyhands.annotations.ids import as_frame, first_and_last, id_column_of, is_default_index
 from manyhands.annotations.passes import recode_passes
-from manyhands.annotations.scales import check_nominal
+from manyhands.annotations.scales import check_no_numbers
 from manyhands.annotations.target import (
     as_one_kind,
     matched,
@@ -68,9 +68,9 @@ def check_annotations(table: Any, *, argument: str) -> Any:
     ------
     AnnotationError
         If the table is empty, has only weights of 0, has only one class, or has labels that are
-        no names of classes.
+        numbers.
     """
-    check_nominal(table.scale)
+    check_no_numbers(table.scale)
     if not table.n_annotations:
         raise AnnotationError(
             f"{argument} is empty: no annotation in {table.n_instances} instances x "

@@ -12,7 +12,7 @@ from typing import Any, get_args
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import make_vocabulary
 from manyhands.annotations.label_sets import Multilabel, check_option
-from manyhands.annotations.scales import Scale
+from manyhands.annotations.scales import Scale, read_scale
 from manyhands.annotations.wide import may_be_wide, task_columns
 from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import find_name
@@ -61,6 +61,7 @@ def read_annotations(
     separator: str | None = None,
     sheet: str | None = None,
     scale: Scale | None = None,
+    ordered: bool | None = None,
     mapping: Any = None,
     lowercase: bool = False,
     annotator_mapping: Any = None,
@@ -129,9 +130,12 @@ def read_annotations(
         Name of the sheet of an Excel workbook, if several hold data.
     scale : {"nominal", "ordinal", "interval"}, optional
         What the labels are: names of classes, grades in their order, or numbers, which may have
-        fractions. Default: names; labels that are many numbers, fractions or free text are refused,
-        and the error asks for ``scale``. Agreement is measured on all three; truth inference takes
-        names, and refuses the others.
+        fractions. Default: as in `AnnotationTable.from_frame`; where it cannot be told (a few
+        fractions, free text, many numbers without two annotators of an instance), labels are
+        refused, and the error asks for ``scale``. `RatingMean` averages numbers; methods that
+        choose among classes take names and grades.
+    ordered : bool, optional
+        True is short for ``scale="ordinal"``, False for ``scale="nominal"``.
     mapping : dict {spelling: class}, str or Path, optional
         Spellings of labels, and the class that each means; or a table with the columns ``from`` and
         ``to``. Other labels stay as they are.
@@ -196,7 +200,7 @@ def read_annotations(
         encoding=encoding,
         separator=separator,
         sheet=sheet,
-        scale=scale,
+        scale=read_scale(scale, ordered),
         mapping=mapping,
         lowercase=lowercase,
         annotator_mapping=annotator_mapping,
@@ -315,6 +319,7 @@ def read_export(
     skip: Any = None,
     duplicates: Repeats = "auto",
     scale: Scale | None = None,
+    ordered: bool | None = None,
     mapping: Any = None,
     lowercase: bool = False,
     annotator_mapping: Any = None,
@@ -339,7 +344,7 @@ def read_export(
     ----------
     path, format, question, task, worker, label, annotators, classes, abstain, skip, duplicates
         As in `read_annotations`; so are ``encoding``, ``separator`` and ``sheet``.
-    scale, mapping, lowercase, annotator_mapping
+    scale, ordered, mapping, lowercase, annotator_mapping
         As in `read_annotations`.
     multilabel : {"error", "join", "split", "none"}
         As in `read_annotations`. "split" without an ``option``: one table of "no" and "yes" per
@@ -398,7 +403,7 @@ def read_export(
         abstain=abstain,
         skip=skip,
         duplicates=duplicates,
-        scale=scale,
+        scale=read_scale(scale, ordered),
         mapping=mapping,
         lowercase=lowercase,
         annotator_mapping=annotator_mapping,

@@ -199,7 +199,7 @@ def table_of_frame(
     )
     table = AnnotationTable(*columns)
     if code_names is not None:
-        check_scale(code_names, "given", scale or "nominal")
+        check_scale(code_names, "given", table.scale)
         table = replace(table, classes=code_names)
     return table
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,6 +24,8 @@ from manyhands.io.exports.written import ItemFields, Record, by_task
 from manyhands.io.files import PathLike
 from manyhands.io.frames import check_table_path, write_table
 from manyhands.io.shown import Shown, shown_of, with_shown
+
+_LOG = logging.getLogger("manyhands")
 
 SUFFIXES: Final = {name: writer.suffix for name, writer in WRITERS.items()} | {"datasets": ""}
 """Formats of tools, and how the names of their files end; ``datasets`` is a folder."""
@@ -228,6 +231,7 @@ def write_annotations(
         if items.question != "label":
             columns["question"] = [items.question] * len(columns["task"])
         columns |= items.columns(columns["task"], {*columns, "question"})
+        _tell_of_grades(path, table)
         if to == "table":
             return write_table(path, columns, keep_formulas=keep_formulas, excel=excel)
         return _write_dataset(path, columns, f"{table.n_annotations:,} annotations")
@@ -256,6 +260,17 @@ def _long_columns(table: AnnotationTable) -> dict[str, list[Any]]:
     if table.groups is not None:
         columns["group"] = [str(name) or None for name in table.groups[annotator]]
     return columns
+
+
+def _tell_of_grades(path: Path, table: AnnotationTable) -> None:
+    """Say how a file of grades is read again, since it holds neither scale nor order."""
+    if table.ordered:
+        names = ",".join(str(value) for value in table.classes.tolist())
+        _LOG.info(
+            "%s does not say that its labels are grades, nor in which order; read it again by "
+            "scale='ordinal', classes='%s'",
+            path.name, names,
+        )  # fmt: skip
 
 
 def _warn_of_what_is_lost(table: AnnotationTable, writer: Writer) -> None:

@@ -12,5 +12,7 @@ from .outputs import OUTPUTS as OUTPUTS
 from .outputs import load_classifier as load_classifier
 from .outputs import predict_file as predict_file
 from .outputs import report_folder as report_folder
+from .ratings import aggregate_ratings as aggregate_ratings
+from .ratings import continue_ratings as continue_ratings
 from .selection import run_selection as run_selection
 from .stores import aggregate_store as aggregate_store

@@ -522,6 +522,7 @@ def with_rows(table: AnnotationTable, n: int, given: SyntheticAnnotations) -> An
         None if table.weights is None else np.concatenate([table.weights, given.weight]),
         np.concatenate([sources, synthetic]),
         table.passes,
+        scale=table.scale,
     )
 
 

@@ -378,6 +378,7 @@ def _selection(
         table.instances,
         table.annotators,
         table.classes,
+        scale=table.scale,
     ).with_source("pseudo")
     n_selected = np.bincount(chosen.label, minlength=table.n_classes)
     return Selection(chosen, n_candidates, n_selected)

@@ -100,9 +100,8 @@ def ingest(
         As in `read_annotations`.
     mapping, lowercase, annotator_mapping
         As in `read_annotations`.
-    scale : {"nominal"}, optional
-        Says that labels are names of classes, where they look like ratings or free text. A store
-        keeps no other scale.
+    scale : {"nominal", "ordinal", "interval"}, optional
+        As in `read_annotations`; the store keeps it.
     memory : int, default=2**30
         Bytes of memory to use, about. Vocabularies of annotators come on top.
     shard_annotations : int
@@ -120,18 +119,14 @@ def ingest(
     Raises
     ------
     FileNotFoundError, AnnotationError, MissingExtraError
-        As in `read_annotations`; also if ``scale`` is "ordinal" or "interval".
+        As in `read_annotations`.
     WriteError
         If the disk is full, the folder cannot be written, or another process writes it. Run again,
         the ingest resumes.
     """
     listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     columns: dict[str, Any] = {"task": task, "worker": worker, "label": label, "weight": weight}
-    if read_scale(scale) in ("ordinal", "interval"):
-        raise AnnotationError(
-            f"scale={scale!r}: a store keeps no scale. Make it with scale='nominal', and say the "
-            "scale where agreement is measured"
-        )
+    read_scale(scale)
     reading: dict[str, Any] = {"classes": classes, "abstain": abstain, "skip": skip}
     reading |= {"duplicates": duplicates, "scale": scale}
     reading |= {"mapping": mapping, "lowercase": lowercase}
@@ -245,7 +240,8 @@ class _Merge:
         self._make_text()
         self._trim_ids()
         self.annotators, self.annotator_of = self._annotators(kinds[1])
-        self.classes, self.class_of = self._classes(kinds[2])
+        read, self.class_of = self._classes(kinds[2])
+        self.classes, self.kind = read.classes, (read.scale, read.class_order)
         widths = [run["width"] for run in self.work.runs]
         self.dtype = np.dtype(f"<U{max(widths) // 4}") if self.is_text else np.dtype(np.int64)
         bounds = self._bounds()
@@ -350,8 +346,10 @@ class _Merge:
         warn_of_alike(ids, np.arange(len(ids)), argument, "annotators", counts=n_rows.tolist())
         return ids, codes
 
-    def _classes(self, kinds: set[str]) -> tuple[AnyArray, IntArray]:
-        """Classes, and the class of each provisional code: -1 no label, -2 and below passes.
+    def _classes(self, kinds: set[str]) -> tuple[AnnotationTable, IntArray]:
+        """A table of the classes, and the class of each provisional code.
+
+        The code is -1 without a label, -2 and below for passes.
 
         The rules are those of small tables, applied to a table with a row for each distinct label
         (several, as their number is judged, too).
@@ -387,7 +385,7 @@ class _Merge:
         class_of[which[table.instance]] = table.label
         if table.passes is not None:
             class_of[which[table.passes[:, 0]]] = -2 - table.passes[:, 2]
-        return table.classes, class_of
+        return table, class_of
 
     def _bounds(self) -> list[Any]:
         """Keys at which the runs are cut, so that a part fits in memory; None at both ends."""
@@ -490,7 +488,7 @@ class _Merge:
                 shutil.copyfileobj(source, file, 2**24)
 
         write_atomically(self.writer.folder / "instances.npy", copy)
-        self.writer.finish(None, self.annotators, self.classes)
+        self.writer.finish(None, self.annotators, self.classes, *self.kind)
 
 
 def _frame(data: dict[str, list[Any]]) -> Any:

@@ -92,10 +92,12 @@ class ShardedAnnotations(ABC):
     group_rho = RHO
     """Families of annotators, which shards do not carry."""
 
-    scale = "nominal"
-    class_order = "given"
+    scale: str = "nominal"
+    class_order: str = "given"
+    """As in `AnnotationTable`."""
+
     annotators_known = True
-    """As in `AnnotationTable`; shards do not carry them."""
+    """As in `AnnotationTable`; votes of nobody in particular are not stored."""
 
     ndim = 2
 
@@ -112,6 +114,11 @@ class ShardedAnnotations(ABC):
     @abstractmethod
     def firsts(self) -> IntArray:
         """Code of each shard's first instance, and the number of instances, (n_shards + 1,)."""
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the classes are grades in their order: the scale is ordinal."""
+        return self.scale == "ordinal"
 
     @property
     def n_instances(self) -> int:
@@ -161,6 +168,8 @@ class ShardedAnnotations(ABC):
             np.asarray(self.classes),
             None if shard.weight is None else np.asarray(shard.weight),
             passes=None if shard.passes is None else np.asarray(shard.passes),
+            scale=self.scale,
+            class_order=self.class_order,
         )
 
     def __getitem__(self, key: Any) -> AnnotationTable:

@@ -14,6 +14,7 @@ import numpy as np
 
 from manyhands._version import __version__
 from manyhands.annotations import AnnotationTable
+from manyhands.annotations.scales import read_scale
 from manyhands.exceptions import AnnotationError
 from manyhands.io.files import PathLike
 from manyhands.scale import remote
@@ -71,6 +72,8 @@ class AnnotationStore(ShardedAnnotations):
     n_instances, n_annotators, n_classes, n_annotations, n_abstentions, n_skips : int
     weighted : bool
         Whether annotations have weights.
+    scale : {"nominal", "ordinal", "interval"}
+        As in `AnnotationTable`; ``ordered``, too.
     n_shards : int
     scratch : Path
         Folder for arrays over all instances that a fit needs; default: ``scratch`` in the store, or
@@ -111,6 +114,8 @@ class AnnotationStore(ShardedAnnotations):
         self.weighted = self._manifest["weighted"]
         self._shards = self._manifest["shards"]
         self.n_shards = len(self._shards)
+        self.scale = read_scale(self._manifest.get("scale")) or "nominal"
+        self.class_order = self._manifest.get("class_order", "given")
         self._kept: dict[str, AnyArray] = {}
         self._kept_bytes = 0
         for name in VOCABULARIES:
@@ -177,7 +182,8 @@ class AnnotationStore(ShardedAnnotations):
         with StoreWriter.locked(folder) as writer:
             for shard in shards_of(table, shard_annotations):
                 writer.add(shard)
-            writer.finish(table.instances, table.annotators, table.classes)
+            kind = table.scale, table.class_order
+            writer.finish(table.instances, table.annotators, table.classes, *kind)
         return cls(folder)
 
     def __getstate__(self) -> dict[str, Any]:

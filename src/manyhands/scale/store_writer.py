@@ -116,8 +116,18 @@ class StoreWriter:
         self.shards.append(entry)
         return entry
 
-    def finish(self, instances: AnyArray | None, annotators: AnyArray, classes: AnyArray) -> None:
-        """Write the vocabularies (None: written already) and, last, the manifest."""
+    def finish(
+        self,
+        instances: AnyArray | None,
+        annotators: AnyArray,
+        classes: AnyArray,
+        scale: str = "nominal",
+        class_order: str = "given",
+    ) -> None:
+        """Write the vocabularies (None: written already) and, last, the manifest.
+
+        A scale other than names of classes is in the manifest, with what their order rests on.
+        """
         given = dict(zip(VOCABULARIES, (instances, annotators, classes), strict=True))
         files = {
             name: _entry(self.folder, f"{name}.npy")
@@ -134,6 +144,8 @@ class StoreWriter:
             "vocabularies": files,
             "shards": self.shards,
         }
+        if scale != "nominal":
+            manifest |= {"scale": scale, "class_order": class_order}
         write_atomically(self.folder / MANIFEST, json.dumps(manifest, indent=1))
 
     def _write(self, name: str, values: AnyArray) -> dict[str, Any]:

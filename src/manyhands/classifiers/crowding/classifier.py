@@ -391,7 +391,8 @@ def generate_open_cells(fit: CrowdInGFit) -> AnnotationTable:
     instance, annotator, label = torch.cat(parts, dim=1).cpu().numpy()
     table = fit.table
     generated = AnnotationTable(
-        instance, annotator, label, table.instances, table.annotators, table.classes
+        *(instance, annotator, label, table.instances, table.annotators, table.classes),
+        scale=table.scale,
     )
     return generated.with_source("generated")
 

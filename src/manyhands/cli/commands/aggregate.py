@@ -198,6 +198,8 @@ def aggregate(
         _print_comparison(result, json)
     elif json:
         print_json(result)
+    elif "noise_sd" in result:
+        _print_ratings(result, out)
     else:
         _print_result(result, out)
 
@@ -205,9 +207,9 @@ def aggregate(
 def _method(how: Inference) -> Any:
     """Make the aggregator."""
     from manyhands.inference.history import TakesHistory
-    from manyhands.registry import find_aggregator
+    from manyhands.registry import find_averager
 
-    kind = find_aggregator(how.method or "dawid-skene")
+    kind = find_averager(how.method or "dawid-skene")
     own = parse_settings(how.settings or [], kind)
     if how.history is not None and not issubclass(kind, TakesHistory):
         raise AnnotationError(
@@ -221,12 +223,20 @@ def _of_store(
     store: Any, how: Inference, reading: FamilyReading, checkpoint: Path | None, dask: str | None
 ) -> dict[str, Any]:
     """Aggregate a store."""
+    from manyhands.inference import RatingMean
     from manyhands.io import read_history
     from manyhands.jobs import aggregate_store
+    from manyhands.registry import find_averager
     from manyhands.scale.clusters import dask_client
 
     if how.compare or how.to != TABLE or reading.groups or how.continue_:
         raise AnnotationError("of a store, leave --compare, --continue, --to and --groups out")
+    averages = how.method is not None and issubclass(find_averager(how.method), RatingMean)
+    if averages or (store.scale == "interval" and how.method is None):
+        raise AnnotationError(
+            "the labels are averaged as numbers, which needs a table in memory, and this is a "
+            "store; give its files instead"
+        )
     options = reading.arguments()
     own = {name: options[name] for name in ("encoding", "separator")}
     with dask_client(dask) as engine:
@@ -259,7 +269,9 @@ def _of_tables(
     from manyhands.jobs.aggregation import check_output
 
     options = reading.arguments()
-    aggregator: Any = None if how.continue_ else _method(how)
+    aggregator: Any = None
+    if how.continue_ is None and (how.method is not None or not how.settings):
+        aggregator = _method(how)  # Before anything is read, unless the table decides.
     gold = read_gold_option(how.gold, options, annotations=tables)
     known = read_known_option(how.known, options)
     if how.out is not None:
@@ -270,6 +282,13 @@ def _of_tables(
         report_losses(export, path)
     elif how.to != TABLE:
         export = read_items(path, table, **options)
+    if _averages(how, table, aggregator):
+        more: dict[str, Any] = {"known": known, "keep_formulas": keep_formulas}
+        if how.out is not None:
+            more["shown"] = read_shown(path, export, **options)
+        return _of_ratings(table, aggregator, how, reading, gold, checkpoint, more)
+    if how.continue_ is None and aggregator is None:
+        aggregator = _method(how)
     if how.compare:
         return compare_methods(table, gold)
     if not table.annotators_known and how.method is None and how.continue_ is None:
@@ -287,6 +306,92 @@ def _of_tables(
     history = None if how.history is None else read_history(how.history, table, **own)
     shared |= {"history": history, "checkpoint": checkpoint}
     return aggregate_table(table, aggregator, gold, how.out, **shared)
+
+
+def _averages(how: Inference, table: Any, aggregator: Any) -> bool:
+    """Whether the labels are numbers that are to be averaged."""
+    from manyhands.inference import RatingMean
+    from manyhands.jobs.ratings import holds_ratings
+
+    if how.continue_ is not None:
+        return holds_ratings(how.continue_)
+    if isinstance(aggregator, RatingMean):
+        return True
+    return bool(table.scale == "interval" and how.method is None)
+
+
+def _of_ratings(
+    table: Any,
+    model: Any,
+    how: Inference,
+    reading: FamilyReading,
+    gold: Any,
+    checkpoint: Path | None,
+    more: dict[str, Any],
+) -> dict[str, Any]:
+    """Average ratings; ``more`` are further options of `aggregate_ratings`."""
+    from manyhands.inference import RatingMean
+    from manyhands.jobs import aggregate_ratings, continue_ratings
+
+    own: dict[str, Any] = {"--compare": how.compare, "--history": how.history}
+    own |= {"--rule": how.rule != Rule.argmax, "--threshold": how.threshold is not None}
+    own |= {"--to": how.to != TABLE, "--checkpoint": checkpoint}
+    given = [name for name, value in own.items() if value]
+    if given:
+        raise AnnotationError(
+            f"{given[0]} is for labels that are classes, and these are numbers, whose mean is "
+            f"wanted; leave {given[0]} out, or read them as classes (scale='ordinal' for grades)"
+        )
+    if how.continue_ is not None:
+        policy = reading.duplicates
+        more["duplicates"] = "last" if policy is Duplicates.auto else policy.value
+        return continue_ratings(how.continue_, table, gold, how.out, **more)
+    if not isinstance(model, RatingMean):
+        model = RatingMean(**parse_settings(how.settings or [], RatingMean))
+    result = aggregate_ratings(table, model, gold, how.out, **more)
+    if how.method is None:
+        note("note: the labels are numbers, so they are averaged (--method rating-mean)")
+    return result
+
+
+def _print_ratings(result: dict[str, Any], out: Path | None) -> None:
+    """Print the first values, what annotators give too much, and errors if there is gold."""
+    shown = [
+        [row["task"], *(_rounded(row[name]) for name in ("label", "low_95", "high_95", "mean"))]
+        for row in result["values"][:10]
+    ]
+    title = f"{result['method']}: {result['n_instances']:,} instances"
+    print_table(title, ["task", "value", "from", "to", "plain mean"], shown)
+    if (more := result["n_instances"] - len(shown)) > 0:
+        say(f"... and {more:,} more" + ("" if out else " (--out labels.csv writes all)"))
+    alpha = result["agreement"]
+    if alpha is not None:
+        say(f"Krippendorff's alpha, interval: {alpha:.2f}")
+    say(
+        f"Values differ by {result['value_sd']:.2g} (standard deviation), annotators by "
+        f"{result['severity_sd']:.2g} in what they give too much, and ratings scatter by "
+        f"{result['noise_sd']:.2g}."
+    )
+    marked = [
+        row for row in result["annotators"] if row["severity_low_95"] * row["severity_high_95"] > 0
+    ]
+    marked.sort(key=lambda row: -abs(row["severity"]))
+    for row in marked[:5]:
+        much = "much" if row["severity"] > 0 else "little"
+        say(
+            f"Annotator {row['annotator']} gives {abs(row['severity']):.2g} too {much} "
+            f"({row['n_annotations']:,} ratings), which is subtracted."
+        )
+    for name, value in (result["gold"] or {}).items():
+        say(f"{name}: {percent(value) if 'share' in name else _rounded(value)}")
+    if out:
+        say(f"written: {', '.join(result['files'])}")
+
+
+def _rounded(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
 
 
 def _print_result(result: dict[str, Any], out: Path | None) -> None:

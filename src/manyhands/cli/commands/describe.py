@@ -21,7 +21,6 @@ from manyhands.cli.options import Json, TablePaths
 from manyhands.cli.output import class_rows, data_rows, note, print_json, print_table, say, visible
 from manyhands.cli.reading import Reading, as_arguments
 from manyhands.cli.translation import with_options
-from manyhands.cli.values import Scale
 from manyhands.exceptions import DataNotFoundError
 from manyhands.wording import percent
 
@@ -151,7 +150,7 @@ def agreement(
     options = reading.arguments()
     store = open_store(tables)
     read = store or read_annotations(one_or_all(tables), **options)
-    scale: Any = (reading.scale or Scale.nominal).value
+    scale: Any = options["scale"] or read.scale
     check_scale(read.classes, read.class_order, scale)
     if resamples is not None:
         note("--resamples has no effect any more: no instances are resampled for the intervals")
@@ -179,7 +178,8 @@ def agreement(
         ],
     )
     if order:
-        basis = ORDERS[order_of(read.classes) if store else read.class_order]
+        stored = store is not None and store.scale == "nominal"
+        basis = ORDERS[order_of(read.classes) if stored else read.class_order]
         say(f"order of the classes: {shown_order(read.classes)} ({basis})")
     if any(row["value"] is None for row in rows.values()):
         say(

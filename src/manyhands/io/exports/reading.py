@@ -17,7 +17,14 @@ from manyhands.annotations.encoding import encode, make_vocabulary
 from manyhands.annotations.ids import in_natural_order, sorted_order
 from manyhands.annotations.label_sets import NO_YES, Multilabel, check_choice, check_option
 from manyhands.annotations.passes import warn_of_unused
-from manyhands.annotations.scales import Coded, Scale, check_scale, read_classes, read_scale
+from manyhands.annotations.scales import (
+    Coded,
+    Scale,
+    check_scale,
+    read_classes,
+    read_scale,
+    scale_of_found,
+)
 from manyhands.annotations.suspicious import warn_of_alike
 from manyhands.annotations.wide import task_columns
 from manyhands.exceptions import AnnotationError, warn_caller
@@ -352,6 +359,7 @@ def _of_counts(
             "out"
         )
     names, passes = votes.classes, {"abstain": choices.abstain, "skip": choices.skip}
+    scale = read_scale(choices.scale)
     known, spellings = choices.classes, Spellings.of(choices.mapping, choices.lowercase)
     if spellings is not None:
         names, known = spellings.read(names), spellings.read_classes(known)
@@ -361,7 +369,8 @@ def _of_counts(
         codes, classes = encode(
             canonical(np.array(names, dtype=str)), None, argument="counts", vocabulary_name="names"
         )
-        _, classes, _ = in_class_order(codes, classes)
+        _, classes, order = in_class_order(codes, classes)
+        scale = scale_of_found(classes, order, scale)
     else:
         classes = make_vocabulary(known, "classes")
     given = np.array(names, dtype=str) if classes.dtype.kind == "U" else canonical(np.array(names))
@@ -369,12 +378,10 @@ def _of_counts(
     counts = np.zeros((len(votes.tasks), len(classes)), dtype=np.int64)
     np.add.at(counts.T, codes, votes.counts.T)  # Spellings of one class are counted together.
     instances = canonical(np.array([str(task) for task in votes.tasks], dtype=str))
-    table = AnnotationTable.from_counts(
-        counts, classes, instances=instances, scale=choices.scale, **passes
-    )
+    table = AnnotationTable.from_counts(counts, classes, instances=instances, scale=scale, **passes)
     if known is None:
         order = order_of(table.classes)
-        check_scale(table.classes, order, choices.scale or "nominal")
+        check_scale(table.classes, order, table.scale)
         table = replace(table, class_order=order)
     unknown = np.full(table.n_annotations, np.nan)
     return Export(
@@ -447,7 +454,7 @@ def _table(
     if not choices.piece:
         warn_of_alike(annotators, columns, "the question", "annotators")
     n = len(given)
-    codes, classes, order = _classes(
+    codes, classes, order, scale = _classes(
         gathered, [a.labels[0] for a in given], choices, known, rows[:n]
     )
     kinds = np.array([PASSES.index(str(a.passed)) for a in passed], dtype=np.int64)
@@ -460,7 +467,7 @@ def _table(
         classes,
         passes=np.column_stack([rows[n:], columns[n:], kinds]) if passed else None,
         instance_order=sorted_order(instances),
-        scale=choices.scale or "nominal",
+        scale="nominal" if choices.piece else scale,  # All pieces are judged together.
         class_order=order,
         annotators_known=not gathered.unnamed,
     )
@@ -495,7 +502,7 @@ def _classes(
             if not np.isin(values.astype(str), names).all():
                 check_codes(values, names)
                 check_scale(names, "given", scale or "nominal")
-                return Coded(values, names, "given")
+                return Coded(values, names, "given", scale or "nominal")
             values = values.astype(str)
         return read_classes(values, names, argument="the labels", scale=scale)
     if known:
@@ -511,6 +518,8 @@ def _classes(
             if len(extra):
                 gathered.note(f"labels outside the configuration became classes: {preview(extra)}")
             names = np.concatenate([order, extra.astype(order.dtype)]) if len(extra) else order
+            if order_of(names) == "known":
+                scale = scale_of_found(names, "known", scale)
             return read_classes(values, names, argument="the labels", scale=scale)
     judged = len(values) and not choices.piece
     return read_classes(

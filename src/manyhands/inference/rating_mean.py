@@ -1,0 +1,513 @@
+"""Means of ratings that allow for annotators who give too much, or too little.
+
+A rating of instance i by annotator r is y = t_i + s_r + e: the value of the instance, the severity
+of the annotator, and noise. Values, severities and noise are normal, each with a variance that EM
+estimates; it updates the values given the severities and the reverse (a mean-field
+approximation, whose means are exact once it has converged). Severities are shrunk towards 0 by
+their variance: an annotator with two ratings is hardly corrected. Values are means of y - s and
+are not shrunk towards each other.
+
+With equally many ratings by all of equally many annotators it is the two-way random effects model
+of the intraclass correlation [1]_.
+
+.. [1] P. E. Shrout and J. L. Fleiss. Intraclass correlations: uses in assessing rater reliability.
+   Psychological Bulletin 86(2), 1979.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Integral, Real
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from scipy.special import ndtri
+from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_is_fitted
+
+from manyhands.annotations import AnnotationTable, as_table
+from manyhands.annotations.columns import require_annotators
+from manyhands.annotations.duplicates import Duplicates
+from manyhands.annotations.encoding import resolve
+from manyhands.annotations.sharded import is_sharded
+from manyhands.annotations.target import refuse_swapped
+from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, warn_caller
+from manyhands.inference.base import Traits
+from manyhands.inference.families import family_weights
+from manyhands.inference.inputs import holds_nothing, only_new, recode_annotators
+from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
+
+EARLIER = 5.0
+"""Ratings that the noise of all annotators counts for in that of one of them."""
+
+
+class RatingMean(BaseEstimator):
+    """Average ratings, scores and many grades, without what annotators give too much or too little.
+
+    It takes tables of numbers (``scale="interval"``), and what methods that choose among classes
+    call the label of an instance is here a number, with its standard error.
+
+    Parameters
+    ----------
+    severity : bool, default=True
+        Whether to estimate how much each annotator gives too much, and to subtract it. If not,
+        ``values_`` are the plain means.
+    precision : bool, default=False
+        Whether ratings of annotators who scatter less count more. It gains where annotators differ
+        much, and loses where there are few ratings of each.
+    max_iter : int, default=500
+        Most iterations.
+    tol : float, default=1e-5
+        Stop when no value changes by more than this share of the standard deviation of the ratings.
+
+    Attributes
+    ----------
+    values_ : array of shape (n_instances,)
+        Mean rating of each instance after subtraction of the severities; gold where it is given. An
+        instance without ratings gets the mean of the others.
+    standard_error_ : array of shape (n_instances,)
+        Of ``values_``, from the noise of the ratings, the doubt about severities and, without gold,
+        the doubt about their mean; 0 for gold.
+    mean_, median_ : arrays of shape (n_instances,)
+        Plain mean and median of the ratings, for comparison; NaN without ratings.
+    severity_ : array of shape (n_annotators,)
+        How much each annotator gives too much, in units of the ratings; their mean is 0 (without
+        gold).
+    severity_error_ : array of shape (n_annotators,)
+        Standard error of ``severity_``.
+    annotator_sd_ : array of shape (n_annotators,)
+        Standard deviation of each annotator's ratings around value + severity. That of all
+        annotators counts for 5 ratings in it.
+    value_sd_, severity_sd_, noise_sd_ : float
+        Standard deviations of values, severities and noise.
+    instances_, annotators_ : arrays
+        Ids of the rows.
+    n_annotators_, n_iter_ : int
+    converged_ : bool
+    table_ : AnnotationTable
+        All ratings seen so far; `partial_fit` adds to them.
+
+    See Also
+    --------
+    manyhands.agreement.krippendorff_alpha : with ``level="interval"``, agreement about ratings. It
+        is nearly the intraclass correlation ICC(1,1), which ``pingouin.intraclass_corr`` has.
+    DawidSkene : chooses among a few grades.
+
+    Notes
+    -----
+    Weights of the table count, and members of a family share theirs
+    (`manyhands.inference.families`). Abstentions say nothing of a number, and do not count. A bias
+    that all annotators share cannot be seen without gold.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manyhands import AnnotationTable, RatingMean
+    >>> ratings = np.array([[14, 17, np.nan], [3, 5, 2], [21, np.nan, 20], [9, 12, 8.5]])
+    >>> table = AnnotationTable.from_matrix(ratings, scale="interval")
+    >>> model = RatingMean().fit(table)
+    >>> model.values_.round(1), model.severity_.round(1)
+    (array([14.8,  3.3, 21.5,  9.8]), array([-0.6,  2. , -1.4]))
+    """
+
+    traits: ClassVar[Traits] = Traits(uses_start=False, warns_of_shared_mistakes=False)
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        "severity": ["boolean"],
+        "precision": ["boolean"],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+    }
+
+    table_: AnnotationTable
+    values_: FloatArray
+    _gold: FloatArray | None
+
+    def __init__(
+        self,
+        *,
+        severity: bool = True,
+        precision: bool = False,
+        max_iter: int = 500,
+        tol: float = 1e-5,
+    ) -> None:
+        self.severity = severity
+        self.precision = precision
+        self.max_iter = max_iter
+        self.tol = tol
+
+    def fit(self, table: Any, y: Any = None, *, gold: Any = None, groups: Any = None) -> Self:
+        """Estimate values and severities. A fit that fails leaves the model as it was.
+
+        Parameters
+        ----------
+        table : AnnotationTable of numbers, or matrix (n, R) with -1/NaN missing
+        y : ignored
+        gold : dict {instance id: number}, or array-like of shape (n_instances,), optional
+            Known values, which inform the severities; NaN and None mean unknown.
+        groups : dict {annotator id: family}, or sequence of shape (n_annotators,), optional
+            As in `BaseAggregator.fit`.
+
+        Raises
+        ------
+        AnnotationError
+            If there are no ratings, labels are no numbers, the table is a store, ``gold`` names an
+            unknown instance or is no finite number, or ``groups`` names an unknown annotator.
+
+        Warns
+        -----
+        NotIdentifiableWarning
+            If no instance has ratings of two annotators, so that severities cannot be told from
+            values; then they are 0.
+        """
+        self._validate_params()
+        refuse_swapped(table, y, takes="annotations")
+        table = _as_ratings(table)
+        if groups is not None:
+            table = table.with_groups(groups, table.group_rho)
+        return self._fit(table, None if gold is None else gold_values(gold, table))
+
+    def _fit(self, table: AnnotationTable, gold: FloatArray | None) -> Self:
+        ratings = Ratings.of(table, gold)
+        found = ratings.solve(self)
+        value, error = ratings.values(found, precision=self.precision)
+        self.table_, self._gold = table, gold
+        self.instances_, self.annotators_ = table.instances, table.annotators
+        self.n_annotators_ = table.n_annotators
+        self.values_, self.standard_error_ = value, error
+        self.mean_, self.median_ = ratings.plain()
+        self.severity_, self.severity_error_ = found.severity, np.sqrt(found.doubt)
+        self.annotator_sd_ = np.sqrt(found.own_noise)
+        self.value_sd_ = float(np.sqrt(found.spread))
+        self.severity_sd_ = float(np.sqrt(found.bias))
+        self.noise_sd_ = float(np.sqrt(found.noise))
+        self._centre = found.centre
+        self.n_iter_, self.converged_ = found.n_iter, found.converged
+        return self
+
+    def partial_fit(
+        self, table: Any, y: Any = None, *, gold: Any = None, duplicates: Duplicates = "error"
+    ) -> Self:
+        """Add ratings (of old and new instances by old and new annotators) and fit again.
+
+        Parameters
+        ----------
+        table : AnnotationTable of numbers, or matrix
+            New ratings, which may be numbers that nobody gave before.
+        y : ignored
+        gold : as in `fit`, for the instances of ``table``
+            Gold given earlier remains known.
+        duplicates : {"error", "last", "keep"}
+            As in `BaseAggregator.partial_fit`.
+
+        Raises
+        ------
+        AnnotationError
+            For the reasons of `fit` and of `BaseAggregator.partial_fit`.
+        """
+        refuse_swapped(table, y, takes="annotations")
+        if not hasattr(self, "table_"):
+            return self.fit(table, gold=gold)
+        self._validate_params()
+        new = _as_ratings(table, empty=True)
+        known = None if gold is None else gold_values(gold, new)
+        before, added = over_the_same_numbers(self.table_, new)
+        fresh = only_new(added, before, duplicates)
+        if known is None and holds_nothing(fresh, added):
+            return self
+        whole = before.with_added(fresh, duplicates=duplicates)
+        numbers = np.full(whole.n_instances, np.nan)
+        if self._gold is not None:
+            numbers[: before.n_instances] = self._gold
+        if known is not None:
+            place = resolve(
+                new.instances, whole.instances, argument="gold", vocabulary_name="instances"
+            )
+            numbers[place] = np.where(np.isnan(known), numbers[place], known)
+        return self._fit(whole, None if np.isnan(numbers).all() else numbers)
+
+    def predict(self, table: Any) -> FloatArray:
+        """Values of (new) instances from the severities of the fit, shape (n_instances,).
+
+        Parameters
+        ----------
+        table : AnnotationTable of numbers, or matrix
+            Annotators are matched by id; the columns of a matrix are those of ``annotators_``.
+
+        Raises
+        ------
+        AnnotationError
+            If ``table`` holds an annotator that `fit` did not see.
+        """
+        check_is_fitted(self, "values_")
+        given = recode_annotators(_as_ratings(table, empty=True), self.annotators_)
+        weight = np.asarray(given.weight, dtype=np.float64)
+        if self.precision:
+            weight = weight / self.annotator_sd_[given.annotator] ** 2
+        total = np.bincount(given.instance, weight, given.n_instances)
+        ratings = given.values - self.severity_[given.annotator]
+        summed = np.bincount(given.instance, weight * ratings, given.n_instances)
+        return np.divide(
+            summed, total, out=np.full(given.n_instances, self._centre), where=total > 0
+        )
+
+    def fit_predict(self, table: Any, y: Any = None, **options: Any) -> FloatArray:
+        """Fit (options as in `fit`) and return ``values_``, shape (n_instances,)."""
+        return self.fit(table, **options).values_
+
+    def interval(self, level: float = 0.95) -> FloatArray:
+        """Interval of each value, shape (n_instances, 2): [low, high], of a normal distribution.
+
+        Parameters
+        ----------
+        level : float in (0, 1), default=0.95
+        """
+        check_is_fitted(self, "values_")
+        if not 0 < level < 1:
+            raise AnnotationError(f"level={level!r} must be between 0 and 1, such as 0.95")
+        width = ndtri((1 + level) / 2) * self.standard_error_
+        return np.column_stack([self.values_ - width, self.values_ + width])
+
+    @property
+    def is_known_(self) -> BoolArray:
+        """Whether the value of each instance was given as gold, shape (n_instances,)."""
+        check_is_fitted(self, "values_")
+        return np.full(len(self.values_), False) if self._gold is None else ~np.isnan(self._gold)
+
+
+class Found(NamedTuple):
+    """What EM has found: severities, their variances, and the variances of the model."""
+
+    severity: FloatArray
+    doubt: FloatArray
+    own_noise: FloatArray
+    centre: float
+    spread: float
+    bias: float
+    noise: float
+    n_iter: int
+    converged: bool
+
+
+class Ratings(NamedTuple):
+    """Ratings in long form, with the weight of each.
+
+    Attributes
+    ----------
+    y, weight : arrays of shape (m,)
+    row, who : integer arrays of shape (m,)
+    gold : array of shape (n,)
+        NaN where unknown.
+    n_annotators : int
+    """
+
+    y: FloatArray
+    weight: FloatArray
+    row: IntArray
+    who: IntArray
+    gold: FloatArray
+    n_annotators: int
+
+    @classmethod
+    def of(cls, table: AnnotationTable, gold: FloatArray | None) -> Ratings:
+        """Take the ratings of a table; those of weight 0 are left out."""
+        weight = table.weight * family_weights(table)
+        counted = weight > 0
+        if gold is None:
+            gold = np.full(table.n_instances, np.nan)
+        return cls(
+            table.values[counted],
+            np.asarray(weight[counted], dtype=np.float64),
+            table.instance[counted],
+            table.annotator[counted],
+            gold,
+            table.n_annotators,
+        )
+
+    def by_row(self, values: FloatArray) -> FloatArray:
+        """Sum over the ratings of each instance."""
+        return np.bincount(self.row, values, len(self.gold)).astype(np.float64)
+
+    def by_annotator(self, values: FloatArray) -> FloatArray:
+        """Sum over the ratings of each annotator."""
+        return np.bincount(self.who, values, self.n_annotators).astype(np.float64)
+
+    def plain(self) -> tuple[FloatArray, FloatArray]:
+        """Weighted mean and median of each instance; NaN without ratings."""
+        total = self.by_row(self.weight)
+        gap = np.full(len(total), np.nan)
+        mean = np.divide(self.by_row(self.weight * self.y), total, out=gap, where=total > 0)
+        order = np.lexsort((self.y, self.row))
+        row, y, up_to = self.row[order], self.y[order], self.weight[order].cumsum()
+        start = np.concatenate([[0.0], total.cumsum()])[:-1][row]
+        share = (up_to - start) / total[row]
+        # The first rating at which half of the weight is reached, and that at which it is passed.
+        ends = []
+        for reached in (share >= 0.5 - 1e-9, share > 0.5 + 1e-9):
+            first = np.full(len(total), len(y))
+            np.minimum.at(first, row[reached], np.flatnonzero(reached))
+            ends.append(np.append(y, np.nan)[first])
+        return mean, (ends[0] + ends[1]) / 2
+
+    def overlap(self) -> bool:
+        """Whether some instance has ratings of two annotators, or gold."""
+        pairs = np.unique(self.row.astype(np.int64) * self.n_annotators + self.who)
+        several = np.bincount(pairs // self.n_annotators, minlength=len(self.gold)) > 1
+        rated = self.by_row(self.weight) > 0
+        return bool(several.any() or (rated & ~np.isnan(self.gold)).any())
+
+    def solve(self, model: RatingMean) -> Found:
+        """Estimate severities and variances by EM."""
+        known, rated = ~np.isnan(self.gold), self.by_row(self.weight) > 0
+        scale = float(self.y.std()) or 1.0
+        corrects = model.severity
+        if corrects and not self.overlap():
+            warn_caller(
+                "no instance has ratings of two annotators, so annotators who give too much cannot "
+                "be told from instances that deserve it: severities are 0, and the values are "
+                "plain means. Let annotators rate some of the same instances, or give known values "
+                "(gold=)",
+                NotIdentifiableWarning,
+            )
+            corrects = False
+        value = np.where(known, self.gold, np.nan_to_num(self.plain()[0]))
+        centre = float(value[rated].mean())
+        residual = self.y - value[self.row]
+        noise = max(self._mean(residual**2), (1e-6 * scale) ** 2)
+        spread = max(float(value[rated].var()), noise)
+        active = self.by_annotator(self.weight) > 0
+        severity, doubt = np.zeros(self.n_annotators), np.zeros(self.n_annotators)
+        bias = 0.25 * noise if corrects else 0.0
+        own_noise = np.full(self.n_annotators, noise)
+        converged, step = False, 0
+        for step in range(1, model.max_iter + 1):
+            power = self.weight / own_noise[self.who]
+            given = self.by_row(power * (self.y - severity[self.who]))
+            before, total = value, self.by_row(power) + 1 / spread
+            value = np.where(known, self.gold, (given + centre / spread) / total)
+            unsure = np.where(known, 0.0, 1 / total)
+            if corrects:
+                total = self.by_annotator(power) + 1 / bias
+                severity = self.by_annotator(power * (self.y - value[self.row])) / total
+                doubt = 1 / total
+                if not known.any():  # The values may rise by what all severities fall.
+                    shift = float(severity[active].mean())
+                    severity[active] -= shift
+                    value = value + shift
+                bias = max(float((severity**2 + doubt)[active].mean()), (1e-6 * scale) ** 2)
+            centre = float(value[rated].mean())
+            spread = float(((value - centre) ** 2 + unsure)[rated].mean())
+            spread = max(spread, (1e-6 * scale) ** 2)
+            squares = (self.y - value[self.row] - severity[self.who]) ** 2
+            squares += unsure[self.row] + doubt[self.who]
+            noise = max(self._mean(squares), (1e-6 * scale) ** 2)
+            shown = self.by_annotator(self.weight * squares) + EARLIER * noise
+            shown /= self.by_annotator(self.weight) + EARLIER
+            own_noise = shown if model.precision else np.full(self.n_annotators, noise)
+            if step > 1 and np.abs(value - before).max() <= model.tol * scale:
+                converged = True
+                break
+        severity[~active] = 0.0
+        doubt[~active] = bias
+        return Found(severity, doubt, shown, centre, spread, bias, noise, step, converged)
+
+    def _mean(self, values: FloatArray) -> float:
+        return float((self.weight * values).sum() / self.weight.sum())
+
+    def values(self, found: Found, *, precision: bool = False) -> tuple[FloatArray, FloatArray]:
+        """Mean of the ratings less severities, not shrunk, and its standard error."""
+        noise = found.own_noise[self.who] if precision else found.noise
+        power = self.weight / noise
+        total = self.by_row(power)
+        ratings = self.y - found.severity[self.who]
+        mean = np.divide(
+            self.by_row(power * ratings), total, out=np.full(len(total), found.centre),
+            where=total > 0,
+        )  # fmt: skip
+        share = power / total[self.row]
+        doubt = self.by_row(share**2 * found.doubt[self.who])
+        if np.isnan(self.gold).all():  # All values may be off by the mean of the severities.
+            doubt += found.bias / len(np.unique(self.who))
+        variance = np.divide(1.0, total, out=np.full(len(total), found.spread), where=total > 0)
+        known = ~np.isnan(self.gold)
+        error = np.where(known, 0.0, np.sqrt(variance + doubt))
+        return np.where(known, self.gold, mean), error
+
+
+# -- input ----------------------------------------------------------------------------------------
+
+
+def _as_ratings(table: Any, *, empty: bool = False) -> AnnotationTable:
+    """Read a table of numbers, or a matrix of them."""
+    if is_sharded(table):
+        raise AnnotationError(
+            "RatingMean reads a table, and this is a store; give the instances to be rated as one, "
+            "such as store[:], which is a table, if it fits in memory"
+        )
+    if not isinstance(table, AnnotationTable):
+        if np.ndim(table) == 2 and not hasattr(table, "columns"):
+            table = AnnotationTable.from_matrix(table, scale="interval")
+        table = as_table(table, argument="table", what="RatingMean")
+    require_annotators(table, "RatingMean")
+    if not empty and not (table.n_annotations and table.weight.any()):
+        raise AnnotationError(
+            f"table is empty: no rating in {table.n_instances} instances x {table.n_annotators} "
+            "annotators, or all have weight 0"
+        )
+    return table if table.scale == "interval" else table.with_scale("interval")
+
+
+def gold_values(gold: Any, table: AnnotationTable) -> FloatArray:
+    """Known values of a table's instances, shape (n_instances,); NaN where unknown.
+
+    Raises
+    ------
+    AnnotationError
+        If an instance is unknown, or a value is no finite number.
+    """
+    found = np.full(table.n_instances, np.nan)
+    if hasattr(gold, "to_dict") and not hasattr(gold, "columns"):
+        gold = gold.to_dict()
+    if isinstance(gold, Mapping):
+        place = resolve(list(gold), table.instances, argument="gold", vocabulary_name="instances")
+        given = list(gold.values())
+    else:
+        given = list(np.asarray(gold, dtype=object))
+        if len(given) != table.n_instances:
+            raise AnnotationError(
+                f"gold has {len(given)} values for {table.n_instances} instances; give a dict "
+                "{instance id: value} for some of them"
+            )
+        place = np.arange(table.n_instances)
+    try:
+        numbers = np.array([np.nan if v is None else float(v) for v in given], dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise AnnotationError(f"gold holds something that is no number ({error})") from error
+    if np.isinf(numbers).any():
+        raise AnnotationError("gold holds an infinite value; leave it out, or correct it")
+    found[place] = numbers
+    return found
+
+
+def over_the_same_numbers(
+    first: AnnotationTable, second: AnnotationTable
+) -> tuple[AnnotationTable, AnnotationTable]:
+    """Two tables of numbers over the numbers of both."""
+    tables = first, second
+    if np.array_equal(first.classes, second.classes):
+        return tables
+    numbers, inverse = np.unique(
+        np.concatenate([table.numbers for table in tables]), return_inverse=True
+    )
+    names: dict[float, Any] = {}
+    for table in tables:
+        names |= dict(zip(table.numbers.tolist(), table.classes.tolist(), strict=True))
+    is_text = any(isinstance(name, str) for name in names.values())
+    classes: AnyArray = np.array([str(names[v]) if is_text else names[v] for v in numbers.tolist()])
+    parts = np.split(inverse, [first.n_classes])
+    one, other = (
+        AnnotationTable(*table._columns._replace(label=codes[table.label], classes=classes))
+        for table, codes in zip(tables, parts, strict=True)
+    )
+    return one, other

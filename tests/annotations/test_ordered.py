@@ -1,0 +1,216 @@
+"""Tables of grades: where the order comes from, and that it stays."""
+
+import logging
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from manyhands import AnnotationStore, AnnotationTable, DawidSkene, MajorityVote, load, save
+from manyhands.exceptions import AnnotationError
+from manyhands.inference.inputs import recode_classes
+from manyhands.io import read_annotations, read_export, write_annotations
+from manyhands.sampling import CrowdSMOTE
+from manyhands.scale.ingest import ingest
+
+GRADES = ["zilch", "bit", "lots", "all of it"]
+
+
+def frame(grades=GRADES, n=24):
+    rows = np.random.default_rng(0).integers(0, len(grades), n)
+    tasks = [f"t{i // 3}" for i in range(n)]
+    workers = ["a", "b", "c"] * (n // 3)
+    return pd.DataFrame({"task": tasks, "worker": workers, "label": np.array(grades)[rows]})
+
+
+def table(grades=GRADES, **options):
+    return AnnotationTable.from_frame(frame(grades), classes=grades, ordered=True, **options)
+
+
+def test_it_is_set_by_an_ordered_categorical_of_pandas():
+    data = frame(GRADES[:3])
+    data["label"] = pd.Categorical(data["label"], GRADES, ordered=True)
+    found = AnnotationTable.from_frame(data)
+    assert found.ordered
+    assert found.scale == "ordinal"
+    assert found.classes.tolist() == GRADES  # Also the one that nobody gave.
+    assert not AnnotationTable.from_frame(data, ordered=False).ordered
+    data["label"] = data["label"].cat.as_unordered()
+    assert not AnnotationTable.from_frame(data).ordered
+    in_alphabet = sorted(GRADES)  # An order that is declared is one.
+    data["label"] = pd.Categorical(data["label"].astype(str), in_alphabet, ordered=True)
+    found = AnnotationTable.from_frame(data)
+    assert (found.ordered, found.classes.tolist()) == (True, in_alphabet)
+
+
+def test_it_is_set_by_an_ordered_dictionary_of_pyarrow():
+    pa = pytest.importorskip("pyarrow")
+    data = frame(["b", "a", "d"])
+    codes = pd.Categorical(data["label"], ["d", "b", "a"]).codes
+    columns = {"task": pa.array(data["task"]), "worker": pa.array(data["worker"])}
+    for ordered in (True, False):
+        values = pa.DictionaryArray.from_arrays(
+            pa.array(codes), pa.array(["d", "b", "a"]), ordered=ordered
+        )
+        found = AnnotationTable.from_frame(pa.table({**columns, "label": values}))
+        assert found.ordered == ordered
+    assert found.classes.tolist() == ["a", "b", "d"]
+
+
+def test_it_is_set_by_wide_frames_and_arrays():
+    wide = frame().pivot(index="task", columns="worker", values="label")
+    graded = wide.apply(lambda column: pd.Categorical(column, GRADES, ordered=True))
+    assert AnnotationTable.from_matrix(graded).ordered
+    assert AnnotationTable.from_matrix(graded).classes.tolist() == GRADES
+    mixed = graded.assign(a=graded["a"].cat.as_unordered())
+    assert not AnnotationTable.from_matrix(mixed, classes=GRADES).ordered
+    column = pd.Categorical(frame()["label"], GRADES, ordered=True)
+    n = np.arange(24)
+    assert AnnotationTable.from_arrays(n // 3, n % 3, column).ordered
+
+
+def test_every_maker_takes_it():
+    values = np.random.default_rng(0).integers(0, 4, (8, 3))
+    n = np.arange(24)
+    lists = {"annotators": [["a", "b"]] * 6, "annotations": [[1, 2], [2, 3], [3, 1]] * 2}
+    for made in (
+        table(),
+        AnnotationTable.from_matrix(values, ordered=True),
+        AnnotationTable.from_arrays(n // 3, n % 3, values.ravel(), ordered=True),
+        AnnotationTable.from_counts([[3, 0, 1], [1, 2, 2]], classes=[1, 2, 3], ordered=True),
+        AnnotationTable.from_lists(lists, ordered=True),
+        AnnotationTable.from_matrix(values).with_scale("ordinal"),
+    ):
+        assert made.ordered
+        assert "ordered classes" in repr(made)
+    with pytest.raises(AnnotationError, match=r"ordered=True is short for .*leave one of them out"):
+        AnnotationTable.from_matrix(values, ordered=True, scale="interval")
+    with pytest.raises(AnnotationError, match="scale='ratio' is unknown"):
+        AnnotationTable.from_matrix(values).with_scale("ratio")
+
+
+def test_a_known_scale_of_words_is_read_as_grades_and_said(caplog):
+    with caplog.at_level(logging.INFO, "manyhands"):
+        found = AnnotationTable.from_frame(frame(["low", "medium", "high"]))
+    assert found.ordered
+    assert found.classes.tolist() == ["low", "medium", "high"]
+    assert "grades, in the order low < medium < high; scale='nominal' reads" in caplog.text
+    assert not AnnotationTable.from_frame(frame(["low", "medium", "high"]), scale="nominal").ordered
+    # Names that have an order, too, and what was named in an order by the caller, remain names.
+    for names in (["A", "B", "C"], ["type I", "type II", "type III"], ["one", "two", "three"]):
+        assert not AnnotationTable.from_frame(frame(names)).ordered
+    for names in (["disagree", "agree"], [1, 2, 3, 4, 5], ["cat", "dog", "owl"]):
+        assert not AnnotationTable.from_frame(frame(names)).ordered
+    given = AnnotationTable.from_frame(frame(["low", "medium"]), classes=["low", "medium", "high"])
+    assert not given.ordered
+
+
+def test_text_without_an_order_is_refused_with_the_mend():
+    for make in (AnnotationTable.from_frame, lambda d, **o: AnnotationTable.from_lists(
+        {"annotators": [["a", "b"]] * 8, "annotations": d["label"].to_numpy().reshape(8, 3)[:, :2]},
+        **o,
+    )):  # fmt: skip
+        with pytest.raises(AnnotationError, match=r"needs the order.*Name all of them in classes="):
+            make(frame(), ordered=True)
+    plain = AnnotationTable.from_frame(frame())
+    with pytest.raises(AnnotationError, match=r"needs the order.*classes="):
+        plain.with_scale("ordinal")
+
+
+def test_an_order_of_two_classes_is_told_to_be_without_effect(caplog):
+    with pytest.warns(UserWarning, match=r"two classes have no order.*'bad' < 'good'"):
+        found = AnnotationTable.from_frame(frame(["bad", "good"]), ordered=True)
+    assert found.ordered
+    data = frame(["bad", "good"])
+    data["label"] = pd.Categorical(data["label"], ["bad", "good"], ordered=True)
+    with caplog.at_level(logging.INFO, "manyhands"):
+        AnnotationTable.from_frame(data)
+    assert "two classes have no order" in caplog.text
+
+
+@pytest.mark.filterwarnings("ignore:column .* among whole numbers")
+def test_a_grade_outside_the_declared_classes_and_words_among_numbers_are_named():
+    with pytest.raises(AnnotationError, match=r"holds 4 .*not among classes: 1, 2, 3"):
+        AnnotationTable.from_frame(frame([1, 2, 3, 4]), classes=[1, 2, 3], ordered=True)
+    with pytest.raises(AnnotationError, match=r"'good' has no place among the others \(1 < 2 < 3"):
+        AnnotationTable.from_frame(frame(["1", "2", "3", "4", "good"]), ordered=True)
+    mixed = frame([1, 2, 3])
+    mixed["label"] = mixed["label"].astype(object)
+    mixed.loc[3, "label"] = "good"
+    with pytest.raises(AnnotationError, match="mixes"):
+        AnnotationTable.from_frame(mixed, ordered=True)
+
+
+@pytest.mark.filterwarnings("ignore:class .* has one instance")
+def test_every_operation_keeps_it():
+    graded = table()
+    more = AnnotationTable.from_arrays([0], [5], ["bit"], classes=GRADES)
+    for other in (
+        graded.take([0, 1]), graded[:2], graded[[1, 0]], graded.observed,
+        graded.with_source("pseudo"),
+        graded.select(annotators=["a"]), graded.select(instances=["t1"]), graded.with_groups({}),
+        graded.with_added(graded.with_source("pseudo"), duplicates="keep"),
+        recode_classes(graded, np.array(["none", *GRADES]), argument="table"),
+        table().with_added(AnnotationTable.from_frame(
+            frame().replace({"t1": "t90"}).query("task == 't90'"), classes=GRADES)),
+    ):  # fmt: skip
+        assert other.ordered
+        assert set(GRADES) <= set(other.classes.tolist())
+    assert not more.ordered
+    assert not graded.equals(graded.with_scale("nominal"))
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(8, 2)), index=graded.instances)
+    resampled = CrowdSMOTE(random_state=0).fit_resample(X, graded)[1]
+    assert resampled.ordered
+
+
+@pytest.mark.parametrize("backend", ["pandas", "polars", "pyarrow"])
+def test_frames_hold_the_order(backend):
+    pytest.importorskip(backend)
+    graded = table()
+    data = graded.to_frame(backend)
+    back = AnnotationTable.from_frame(data, ordered=True if backend == "polars" else None)
+    assert back.ordered
+    assert back.classes.tolist() == GRADES
+    assert back.equals(graded)
+
+
+def test_frames_of_grades_hold_passes():
+    data = frame()
+    data.loc[3, "label"] = "unsure"
+    graded = AnnotationTable.from_frame(data, classes=GRADES, ordered=True, abstain="unsure")
+    for backend in ("pandas", "pyarrow"):
+        back = AnnotationTable.from_frame(graded.to_frame(backend), passes="pass")
+        assert back.ordered
+        assert len(back.abstentions) == 1
+
+
+def test_stores_hold_the_order_and_others_are_as_before(tmp_path):
+    store = AnnotationStore.create(tmp_path / "store", table())
+    assert (store.ordered, store.scale, store.class_order) == (True, "ordinal", "given")
+    assert store.table(0).ordered
+    assert store[[0, 1]].ordered
+    path = tmp_path / "levels.csv"
+    frame().to_csv(path, index=False)
+    made = ingest(path, tmp_path / "own", classes=GRADES, scale="ordinal")
+    assert made.ordered
+    assert made.classes.tolist() == GRADES
+    frame(["low", "medium", "high"]).to_csv(path, index=False)
+    assert ingest(path, tmp_path / "known").class_order == "known"
+    assert not ingest(path, tmp_path / "names", scale="nominal").ordered
+    assert "scale" not in (tmp_path / "names" / "manifest.json").read_text()
+
+
+def test_files_are_read_and_written(tmp_path, caplog):
+    path = tmp_path / "levels.csv"
+    with caplog.at_level(logging.INFO, "manyhands"):
+        write_annotations(path, table())
+    assert "scale='ordinal', classes='zilch,bit,lots,all of it'" in caplog.text
+    assert read_annotations(path, classes=GRADES, ordered=True).equals(table())
+    assert read_export(path, classes=GRADES, ordered=True).annotations.ordered
+    assert not read_annotations(path).ordered
+
+
+def test_a_saved_aggregator_keeps_it(tmp_path):
+    for model in (MajorityVote(), DawidSkene()):
+        save(model.fit(table()), tmp_path / type(model).__name__)
+        assert load(tmp_path / type(model).__name__).table_.ordered

@@ -1,0 +1,120 @@
+"""Ratings and scores on the command line: their means, in place of labels."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from manyhands import RatingMean, load
+from tests.cli.conftest import done, refused, run
+
+pytestmark = pytest.mark.filterwarnings("default:column .* read as numbers")
+
+NUMBERS = ("--scale", "interval")
+
+
+@pytest.fixture
+def slider(tmp_path, monkeypatch):
+    """Ratings of 60 items from 1 to 25 by five of ten people, one of whom gives 4 too much."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    truth = rng.integers(6, 19, 60)
+    too_much = np.array([4.0, *[0.0] * 9])
+    rows = [
+        (f"t{i}", f"w{w}", int(np.clip(np.round(t + too_much[w] + rng.normal(0, 2)), 1, 25)), "hm")
+        for i, t in enumerate(truth)
+        for w in rng.choice(10, 5, replace=False)
+    ]
+    for name, part in (("slider.csv", rows), ("first.csv", rows[:200]), ("rest.csv", rows[200:])):
+        with open(name, "w", newline="") as file:
+            csv.writer(file).writerows([("task", "worker", "label", "text"), *part])
+    with open("truth.csv", "w", newline="") as file:
+        gold = [("task", "label"), *((f"t{i}", t) for i, t in enumerate(truth))]
+        csv.writer(file).writerows(gold)
+    return truth
+
+
+def test_many_numbers_are_averaged_and_said(slider):
+    result = run("aggregate", "slider.csv", "--gold", "truth.csv", "--out", "values.csv")
+    assert result.exit_code == 0, result.output
+    assert "which look like ratings, and are read as numbers" in result.stderr
+    assert "the labels are numbers, so they are averaged (--method rating-mean)" in result.stderr
+    assert "Annotator w0 gives" in result.stdout
+    assert "too much" in result.stdout
+    assert "Krippendorff's alpha, interval" in result.stdout
+    values = pd.read_csv("values.csv")
+    assert values.columns[0] == "task"
+    assert {"label", "low_95", "high_95", "mean", "median", "n_annotations"} < {*values.columns}
+    assert "text" in values.columns
+    error = abs(values["label"] - slider).mean()
+    assert error < abs(values["mean"] - slider).mean()
+    found = json.loads(done("aggregate", "slider.csv", "--gold", "truth.csv", "--json").stdout)
+    assert found["gold"]["mean absolute error"] == pytest.approx(error, abs=1e-4)
+    assert found["gold"]["instances with gold"] == 60
+    assert found["annotators"][0]["severity"] > 2
+    assert found["values"][0]["task"] == "t0"
+    assert 0 < found["agreement"] < 1
+
+
+def test_a_folder_holds_model_values_and_annotators(slider):
+    done("aggregate", "first.csv", *NUMBERS, "--out", "own", "--set", "precision=true")
+    names = sorted(path.name for path in Path("own").iterdir())
+    assert [n for n in names if not n.startswith("weights")] == [
+        *("annotators.csv", "labels.csv", "model.json", "summary.json")
+    ]
+    model = load("own")
+    assert isinstance(model, RatingMean)
+    assert model.precision
+    people = pd.read_csv("own/annotators.csv")
+    assert people["annotator"].tolist() == [f"w{i}" for i in range(10)]
+    assert json.loads(Path("own/summary.json").read_text())["method"] == "RatingMean"
+    done("aggregate", "--continue", "own", "rest.csv", *NUMBERS, "--out", "own")
+    assert load("own").table_.n_annotations == 300
+    assert len(pd.read_csv("own/labels.csv")) == 60
+
+
+def test_known_values_are_kept(slider):
+    with open("some.csv", "w") as file:
+        file.write("task,label\nt0,17.5\nt1,3\n")
+    done("aggregate", "slider.csv", *NUMBERS, "--known", "some.csv", "--out", "values.csv")
+    values = pd.read_csv("values.csv").set_index("task")
+    assert values.loc["t0", ["label", "low_95", "high_95"]].tolist() == [17.5] * 3
+    assert values["known"].sum() == 2
+    with open("words.csv", "w") as file:
+        file.write("task,label\nt0,high\n")
+    refused(3, "aggregate", "slider.csv", *NUMBERS, "--gold", "words.csv",
+            says=["words.csv, row 2", "'high'", "numbers"])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (("--compare",), "--compare is for labels that are classes"),
+        (("--rule", "median"), "--rule is for"),
+        (("--threshold", "0.5"), "--threshold is for"),
+        (("--checkpoint", "here"), "--checkpoint is for"),
+        (("--method", "glad"), "the labels are numbers"),
+        (("--out", "x.json", "--to", "label-studio"), "--to is for"),
+        (("--set", "tie=first"), "tie"),
+    ],
+)
+def test_what_is_for_classes_is_refused_by_name(slider, more, says):
+    refused(3, "aggregate", "slider.csv", *NUMBERS, *more, says=[says])
+
+
+def test_text_is_refused_and_numbers_of_any_scale_are_averaged(slider):
+    with open("words.csv", "w") as file:
+        file.write("task,worker,label\nt0,a,low\nt0,b,high\nt1,a,low\nt1,b,low\n")
+    for more in (NUMBERS, ("--method", "rating-mean")):
+        refused(3, "aggregate", "words.csv", *more, says=["labels that are numbers", "'high'"])
+    done("aggregate", "slider.csv", "--scale", "ordinal", "--method", "rating-mean")
+
+
+def test_a_store_of_numbers_is_refused_with_what_to_do(slider):
+    done("ingest", "slider.csv", "--out", "store", *NUMBERS)
+    for more in ((), ("--method", "rating-mean")):
+        refused(3, "aggregate", "store", *more, says=["a store; give its files instead"])
+    assert "interval" in done("agreement", "store").stdout
