@@ -108,8 +108,11 @@ def test_what_is_for_classes_is_refused_by_name(slider, more, says):
 def test_text_is_refused_and_numbers_of_any_scale_are_averaged(slider):
     with open("words.csv", "w") as file:
         file.write("task,worker,label\nt0,a,low\nt0,b,high\nt1,a,low\nt1,b,low\n")
-    for more in (NUMBERS, ("--method", "rating-mean")):
-        refused(3, "aggregate", "words.csv", *more, says=["labels that are numbers", "'high'"])
+    says = "labels that are numbers, and 'low' is none"
+    refused(3, "aggregate", "words.csv", *NUMBERS, says=[says])
+    result = run("aggregate", "words.csv", "--method", "rating-mean")
+    assert result.exit_code == 3
+    assert says in result.stderr
     done("aggregate", "slider.csv", "--scale", "ordinal", "--method", "rating-mean")
 
 
@@ -118,3 +121,12 @@ def test_a_store_of_numbers_is_refused_with_what_to_do(slider):
     for more in ((), ("--method", "rating-mean")):
         refused(3, "aggregate", "store", *more, says=["a store; give its files instead"])
     assert "interval" in done("agreement", "store").stdout
+
+
+def test_reports_and_predictions_of_a_folder_of_means_are_refused_by_name(slider):
+    done("aggregate", "slider.csv", *NUMBERS, "--out", "own")
+    says = ["own holds means of ratings (RatingMean)", "labels.csv", "--scale ordinal"]
+    refused(3, "report", "own", says=[*says, "the report is for labels"])
+    refused(3, "explore", "own", "--annotations", "slider.csv", *NUMBERS,
+            says=[*says, "the explorer is for"])  # fmt: skip
+    refused(3, "predict", "own", "truth.csv", says=["reads annotations alone", "--continue"])

@@ -70,7 +70,7 @@ class Reading:
         OptionalScale,
         typer.Option(
             help="What the labels are: nominal (names), ordinal (grades in order) or interval "
-            "(numbers). Asked for where labels are many numbers, fractions or free text.",
+            "(numbers). Default: as the labels look; asked for where that cannot be told.",
         ),
     ] = None
     ordered: Annotated[

@@ -15,6 +15,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError, ModelFolderError, warn_caller
 from manyhands.explore.desk import Contents, Desk
 from manyhands.explore.figures import Model
+from manyhands.fitting.saved_aggregators import refuse_means
 from manyhands.io import read_raw_aligned, read_texts
 from manyhands.io.annotations import read_items, read_with_account
 from manyhands.io.consensus_labels import Consensus, consensus, read_consensus
@@ -119,6 +120,7 @@ def _known_before(found: Consensus, records: Sequence[Correction]) -> IntArray:
 
 def _described(folder: Path) -> dict[str, Any]:
     """Read the folder's summary."""
+    refuse_means(folder, "the explorer")
     for name in (SUMMARY, LABELS):
         if not (folder / name).is_file():
             raise ModelFolderError(

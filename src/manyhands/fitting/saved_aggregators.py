@@ -111,6 +111,29 @@ def holds_aggregator(folder: Path) -> bool:
         return False
 
 
+def holds_means(folder: str | Path) -> bool:
+    """Whether a folder's model is a `RatingMean`, as far as can be seen without reading it."""
+    try:
+        return read_description(Path(folder)).get("aggregator") == RatingMean.__name__
+    except ModelFolderError:
+        return False
+
+
+def refuse_means(folder: str | Path, what: str) -> None:
+    """Refuse a folder of means where labels are to be classes.
+
+    Raises
+    ------
+    AnnotationError
+    """
+    if holds_means(folder):
+        raise AnnotationError(
+            f"{folder} holds means of ratings ({RatingMean.__name__}), and {what} is for labels "
+            "that are classes; the means are in its labels.csv, what annotators give too much in "
+            "annotators.csv. Read the ratings by scale='ordinal' if they are a few grades"
+        )
+
+
 def read_aggregator(folder: str | Path, find_class: ClassFinder) -> Any:
     """Read a folder that `write_aggregator` wrote. No code in it is executed.
 

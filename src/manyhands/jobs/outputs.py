@@ -30,8 +30,9 @@ from manyhands.exceptions import (
 )
 from manyhands.files import check_writable, explain, file_lock
 from manyhands.fitting.folders import current_weights, remove_weights
-from manyhands.fitting.saved_aggregators import holds_aggregator
+from manyhands.fitting.saved_aggregators import holds_aggregator, refuse_means
 from manyhands.inference.base import BaseAggregator
+from manyhands.inference.rating_mean import RatingMean
 from manyhands.io import (
     Consensus,
     Export,
@@ -370,7 +371,7 @@ def load_classifier(folder: str | Path) -> Any:
         If it is an aggregator, which reads annotations alone.
     """
     model = load(folder)
-    if isinstance(model, BaseAggregator):
+    if isinstance(model, BaseAggregator | RatingMean):
         raise AnnotationError(
             f"{folder} holds a {type(model).__name__}, which reads annotations alone; give the "
             "folder of a classifier, or go on with it by manyhands aggregate --continue"
@@ -408,6 +409,8 @@ def report_folder(
 
     Raises
     ------
+    AnnotationError
+        If the folder holds means of ratings, for which there is no report.
     ModelFolderError
         If the folder has no summary, or the summary cannot be rendered.
     WriteError
@@ -418,6 +421,7 @@ def report_folder(
         raise ModelFolderError(
             f"{str(folder)!r} has no {SUMMARY}; give the folder that fit or aggregate --out wrote"
         )
+    refuse_means(folder, "the report")
     contents = read_contents(texts, images)
     try:
         written = write_report(path, out or Path(folder) / "report.html", contents)

@@ -112,15 +112,6 @@ def continue_ratings(
     return _concluded(model, gold, out, shown, keep_formulas)
 
 
-def holds_ratings(folder: str | Path) -> bool:
-    """Whether a folder holds a fitted `RatingMean`."""
-    try:
-        described = json.loads((Path(folder) / "model.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(described, dict) and described.get("aggregator") == RatingMean.__name__
-
-
 def _concluded(
     model: RatingMean,
     gold: GoldFile | None,

@@ -310,11 +310,11 @@ def _of_tables(
 
 def _averages(how: Inference, table: Any, aggregator: Any) -> bool:
     """Whether the labels are numbers that are to be averaged."""
+    from manyhands.fitting.saved_aggregators import holds_means
     from manyhands.inference import RatingMean
-    from manyhands.jobs.ratings import holds_ratings
 
     if how.continue_ is not None:
-        return holds_ratings(how.continue_)
+        return holds_means(how.continue_)
     if isinstance(aggregator, RatingMean):
         return True
     return bool(table.scale == "interval" and how.method is None)
