@@ -44,7 +44,6 @@ def written(path, values):
         (ratings(top=100, sd=8), "look like ratings"),
         (ratings(40, sd=3) * 4, "look like ratings"),  # Every fourth number of a slider.
         (np.random.default_rng(0).integers(0, 30, (60, 2)), "look like ratings"),  # Chance.
-        (np.arange(0, 1300, 100).repeat(2).reshape(-1, 2) + 5, "look like ratings"),
         (ratings() / 2, r"with fractions such as 0\.5, which look like scores"),
     ],
 )
@@ -63,6 +62,8 @@ def test_files_of_many_grades_are_read_as_numbers(tmp_path, values, says):
     ("values", "says"),
     [
         (ratings(workers=1), "look like ratings"),  # Or codes: nobody shares an instance.
+        (np.arange(0, 1300, 100).repeat(2).reshape(-1, 2) + 5, "look like ratings"),
+        (codes(30, 15, right=0.95), "look like ratings"),  # Too few differences to tell.
         (np.array([[20, 35], [80, 75], [30, 22]]), "6 different whole numbers, 20 to 80"),
         (np.array([[0.25, 0.5], [0.5, 0.75], [1, 1]]), r"such as 0\.25"),
         (np.array([["0,5", "0,25"], ["1,0", "0,5"]]), r"such as 0\.25"),

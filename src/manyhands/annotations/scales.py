@@ -445,7 +445,8 @@ def _question_of_numbers(
         )
     if not few and len(found) == len(given):
         return None  # These are ids (`check_classes`).
-    if not few and _are_codes(given, instance):
+    are_codes = None if few else _are_codes(given, instance)
+    if are_codes:
         _LOG.info(
             "%s: %s, %s, are read as names of classes, because annotators who differ do so "
             "whatever the numbers; scale='ordinal' or scale='interval' reads them otherwise",
@@ -455,8 +456,7 @@ def _question_of_numbers(
     return Question(
         f"{argument} holds {_numbers(len(found), 'whole ')}, {listed}, which look like ratings",
         WAYS,
-        # Without two annotators of an instance nothing tells them from codes of classes.
-        not few and are_all and len(np.unique(instance)) < len(instance),
+        are_codes is False and are_all,
     )
 
 
@@ -490,8 +490,11 @@ def _short(text: str, limit: int = 40) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def _are_codes(given: FloatArray, instance: IntArray) -> bool:
-    """Whether annotators agree exactly or by chance, rather than nearly, on whole numbers."""
+def _are_codes(given: FloatArray, instance: IntArray) -> bool | None:
+    """Whether annotators agree exactly or by chance, rather than nearly, on whole numbers.
+
+    None if too few annotations of the same instances tell it.
+    """
     kept = ~np.isnan(given)
     given, instance = given[kept], instance[kept]
     order = np.lexsort((np.random.default_rng(0).permutation(len(given)), instance))
@@ -499,11 +502,13 @@ def _are_codes(given: FloatArray, instance: IntArray) -> bool:
     same = row[1:] == row[:-1]  # Neighbours on an instance are pairs, in O(annotations).
     distance = np.abs(np.diff(value))[same]
     if not len(distance):
-        return False
+        return None
     shuffled = np.abs(given - np.random.default_rng(1).permutation(given))
     by_chance = (shuffled == 0).mean()
     exact = ((distance == 0).mean() - by_chance) / max(1 - by_chance, 1e-9)
     unequal, apart = distance[distance > 0], shuffled[shuffled > 0]
-    if exact < AGREE_EXACTLY or len(unequal) < ENOUGH_PAIRS or not len(apart):
+    if exact < AGREE_EXACTLY and len(distance) >= ENOUGH_PAIRS / 2:
         return False
+    if len(unequal) < ENOUGH_PAIRS or not len(apart):
+        return None
     return bool(unequal.mean() >= DIFFER_FAR * apart.mean())
