@@ -299,7 +299,8 @@ def scale_of_found(classes: AnyArray, order: str, scale: Scale | None) -> Scale 
             shown,
         )
         return "ordinal"
-    _LOG.info("the classes are read in the order %s", shown)
+    if classes.tolist() != sorted(classes.tolist()):
+        _LOG.info("the classes are read in the order %s", shown)
     return scale
 
 

@@ -224,7 +224,8 @@ def _named(
 ) -> dict[str, BaseAggregator]:
     if methods is None:
         known = {name: getattr(inference, name) for name in dir(inference)}
-        return {name: cls() for name, cls in known.items() if not cls.traits.needs_gold}
+        chosen = {n: cls for n, cls in known.items() if issubclass(cls, BaseAggregator)}
+        return {name: cls() for name, cls in chosen.items() if not cls.traits.needs_gold}
     if isinstance(methods, Mapping):
         return dict(methods)
     return {str(method): method for method in methods}
