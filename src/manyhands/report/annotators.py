@@ -50,7 +50,8 @@ def annotators_section(
     order = np.array([place[row["id"]] for row in profiles], dtype=np.int64)
     shown = order[: LIMITS["annotators"]]
     counts = count_mistakes(table, inferred.codes, shown)
-    note, matrices, scores = None, [], None
+    note, scores = None, None
+    matrices: list[dict[str, Any]] = []
     if inputs.judged:
         note, matrices = matrices_section(inputs, inferred, shown, counts)
         scores = spammer_scores(inputs, inferred, shown)

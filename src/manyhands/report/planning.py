@@ -186,8 +186,8 @@ def plan_section(
         batch = planner.suggest(next_size(table), pairs)
     judged = inputs.judged
     ahead = ahead and newcomer is None and judged
-    own = {"newcomer": newcomer is not None, "judged": judged, "right": right}
-    plan = priced(advice, basis.name, **own)
+    is_new = newcomer is not None
+    plan = priced(advice, basis.name, newcomer=is_new, judged=judged, right=right)
     gains = told_gains(plan, batch)
     return {
         **plan,

@@ -225,7 +225,9 @@ def next_(
     plan = priced(stopping, source, min_gain=min_gain, judged=judged, right=right)
     answer = enough(plan)
     gains = told_gains(plan, batch)
-    columns = batch.to_columns() | {"expected_gain": gains or [None] * len(batch)}
+    columns = batch.to_columns()
+    if gains is None:  # The column is blank.
+        columns["expected_gain"] = [None] * len(batch)
     if out is not None and to != TABLE:
         _write_tasks(out, to, columns, read.export)
     else:
@@ -592,9 +594,9 @@ def budget(
     advice, newcomer, _ = advised(now)
     judged = annotators_are_judged(table, now.aggregator_.is_known_)
     source = type(now.aggregator_).__name__
-    own = {"newcomer": newcomer is not None, "judged": judged}
+    is_new = newcomer is not None
     right = None if told.level is None else told.level.value
-    answer = enough(priced(advice, source, right=right, **own))
+    answer = enough(priced(advice, source, newcomer=is_new, judged=judged, right=right))
     if json:
         more = {**told.to_dict(), "enough": answer}
         print_json(
