@@ -321,7 +321,8 @@ def test_predictions_are_measured_on_new_items_alone(home):
     new = [(f"u{i}", label) for i, (_, label) in enumerate(old)]
     write_csv(home / "new.csv", [("task", "label"), *new])
     level = done_json("predict", "out", "new.npz", "--gold", "new.csv")["level"]
-    assert (level["value"], level["source"], level["n"]) == (1.0, "gold", 48)
+    assert (level["source"], level["n"]) == ("gold", 48)
+    assert level["value"] == pytest.approx(48.5 / 49)  # All of 48 are right; the next may be wrong.
     refused(3, "predict", "out", "new.npz", "--gold", "old.csv", says=["use the same ids in both"])
 
 
