@@ -242,3 +242,17 @@ def test_gold_counts_as_the_others():
     table = AnnotationTable.from_matrix(A)
     assert (agreement_with_others(make_votes(table))[:2] == 0).all()
     np.testing.assert_allclose(agreement_with_others(make_votes(table, gold=y)), [-15, -15, 15])
+
+
+def test_repeated_annotations_are_found_in_narrow_and_in_wide_instances(monkeypatch):
+    rng = np.random.default_rng(0)
+    instance = np.sort(rng.integers(0, 40, 300))
+    annotator = rng.integers(0, 30, 300)
+    table = AnnotationTable.from_arrays(
+        instance, annotator, rng.integers(0, 2, 300), n_instances=41, duplicates="keep"
+    )
+    pairs = list(zip(instance.tolist(), annotator.tolist(), strict=True))
+    expected = sorted({i for i, r in pairs if pairs.count((i, r)) > 1})
+    assert make_votes(table).uneven.tolist() == expected
+    monkeypatch.setattr("manyhands.inference.votes.NARROW", 0)
+    assert make_votes(table).uneven.tolist() == expected

@@ -33,6 +33,9 @@ from manyhands.typing import AnyArray, FloatArray, IntArray
 SHARD = 100_000
 """Annotations per shard: enough to hide Python's overhead, few enough for the processor's cache."""
 
+NARROW = 32
+"""Most annotations of an instance with which comparing all of them is faster than sorting."""
+
 SparseVotes: TypeAlias = "csr_matrix[np.float64]"
 
 
@@ -400,13 +403,26 @@ class Votes:
     @cached_property
     def uneven(self) -> IntArray:
         """Codes of the instances with several annotations by one annotator, or with weights."""
-        pairs = self.instance * np.int64(self.n_annotators) + self.annotator
-        if (np.diff(pairs) < 0).any():
-            pairs.sort()
-        uneven = pairs[1:][np.diff(pairs) == 0] // self.n_annotators
+        uneven = self._repeated
         if self.weight is not None:
             uneven = np.concatenate([uneven, self.instance[self.weight != 1.0]])
         return np.unique(uneven)
+
+    @property
+    def _repeated(self) -> IntArray:
+        """Instance of each annotation that is not the first by its annotator."""
+        widest = int(np.diff(self.start).max(initial=0))
+        if widest <= NARROW:
+            found = [self.instance[:0]]
+            for k in range(1, widest):  # Annotations of one instance are at most so far apart.
+                same = self.annotator[k:] == self.annotator[:-k]
+                same &= self.instance[k:] == self.instance[:-k]
+                found.append(self.instance[k:][same])
+            return np.concatenate(found)
+        pairs = self.instance * np.int64(self.n_annotators) + self.annotator
+        if (np.diff(pairs) < 0).any():
+            pairs.sort()
+        return np.asarray(pairs[1:][np.diff(pairs) == 0] // self.n_annotators)
 
     @cached_property
     def voted(self) -> Any:
