@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.metrics import accuracy_score, f1_score
 
+from evidence.scores import codes_of
 from evidence.study import Record, Study
 from evidence.study import table as lines_of
 from manyhands import AnnotationTable, MajorityVote
@@ -68,6 +69,13 @@ class Task(NamedTuple):
     table: AnnotationTable
     known: np.ndarray
     gold: np.ndarray
+
+    @property
+    def y(self) -> np.ndarray:
+        """Codes of the classes of all instances, -1 where unknown."""
+        codes = np.full(self.table.n_instances, -1)
+        codes[self.known] = codes_of(self.gold, self.table.classes)
+        return codes
 
 
 def load(name: str) -> Task:

@@ -22,6 +22,7 @@ from evidence.data import (
     thin_to_imbalance,
     with_balanced_test,
 )
+from evidence.scores import codes_of
 from evidence.study import of_tables
 from manyhands.agreement import fleiss_kappa
 from manyhands.datasets import (
@@ -73,8 +74,7 @@ NEUCROWD = {
 
 def gold(data: CrowdDataset) -> np.ndarray:
     """Return the codes of the true classes of the training part."""
-    place = {value: code for code, value in enumerate(data.classes.tolist())}
-    return np.array([place[value] for value in data.y_train.tolist()])
+    return codes_of(data.y_train, data.classes)
 
 
 def annotator_accuracy(data: CrowdDataset) -> np.ndarray:

@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
+from evidence.scores import scores
 from manyhands import AnnotationTable, DawidSkene, GoldCorrected
 from manyhands.datasets import (
     load_aggregation,
@@ -25,7 +26,6 @@ from manyhands.datasets import (
 )
 from manyhands.inference.families import family_weights
 from manyhands.inference.shared_mistakes import shared_mistakes
-from manyhands.metrics import expected_calibration_error
 from manyhands.registry import all_aggregators
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
@@ -181,11 +181,9 @@ def figures(posterior: FloatArray, y: IntArray, rows: IntArray) -> list[float]:
     """Accuracy with ties shared, log loss, calibration error."""
     p, y = posterior[rows], y[rows]
     top = p >= p.max(axis=1, keepdims=True) - 1e-12
-    mine = np.arange(len(y)), y
-    accuracy = (top / top.sum(axis=1, keepdims=True))[mine].mean()
-    loss = -np.log(np.clip(p[mine], 1e-12, 1)).mean()
-    error = expected_calibration_error(p, y, classes=np.arange(p.shape[1]), n_bins=15)
-    return [round(float(value), 5) for value in (accuracy, loss, error)]
+    accuracy = (top / top.sum(axis=1, keepdims=True))[np.arange(len(y)), y].mean()
+    found = scores(p, y)
+    return [round(float(value), 5) for value in (accuracy, found["log_loss"], found["ece"])]
 
 
 # -- The cells of `families.py`: what is fitted to a crowd, and its figures

@@ -51,6 +51,7 @@ from benchmarks.model_choice import thinned, thinned_cifar10h, with_common_mista
 from benchmarks.peers import ACTIVE_MIX, PEERS, Fit
 from evidence import Data, load_data
 from evidence.data import make_iced_synthetic, remove_annotations, thin_to_imbalance
+from evidence.scores import codes_of, likelihood
 from evidence.study import Record, Study
 from manyhands import (
     AggNetClassifier,
@@ -456,9 +457,8 @@ def scores(y: AnyArray, found: AnyArray) -> dict[str, float]:
 
 def log_loss(proba: FloatArray, y: AnyArray, classes: AnyArray) -> float:
     """Mean negative log probability of the true class; scikit-learn's needs sorted classes."""
-    codes = {label: code for code, label in enumerate(classes.tolist())}
-    own = proba[np.arange(len(y)), [codes[label] for label in y.tolist()]]
-    return round(float(-np.log(np.maximum(own / proba.sum(axis=1), 1e-12)).mean()), 6)
+    shares = proba / proba.sum(axis=1, keepdims=True)
+    return round(float(-np.log(likelihood(shares, codes_of(y, classes))).mean()), 6)
 
 
 def posterior(given: str, change: str, method: str, seed: int) -> Record:

@@ -295,11 +295,9 @@ def real() -> list[str]:
         task = load(name)
         table = task.table
         model = DawidSkene().fit(table)
-        codes = np.full(table.n_instances, -1)
-        place = {value: code for code, value in enumerate(table.classes.tolist())}
-        codes[task.known] = [place.get(value, -1) for value in task.gold.tolist()]
-        known = codes[table.instance] >= 0
-        who, right = table.annotator[known], (table.label == codes[table.instance])[known]
+        of_row = task.y[table.instance]
+        known = of_row >= 0
+        who, right = table.annotator[known], (table.label == of_row)[known]
         n = np.bincount(who, minlength=table.n_annotators)
         enough = n >= LEAST_GOLD
         truth = np.bincount(who, right, table.n_annotators)[enough] / n[enough]

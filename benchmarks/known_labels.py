@@ -16,11 +16,13 @@ import numpy as np
 
 from benchmarks.aggregation import LOADERS, load
 from benchmarks.collapse import judgebench, ordinal
+from evidence.scores import scores
 from evidence.study import Record, Study, table
 from manyhands import AnnotationTable, DawidSkene, GoldCorrected
 from manyhands.datasets import AGGREGATION_SETS
 from manyhands.typing import FloatArray, IntArray
 
+NAMES = {"claimed": "claimed", "true": "accuracy", "log_loss": "log_loss"}
 LARGE_GAP = 0.05
 """Difference of claimed and true accuracy that is counted."""
 
@@ -75,9 +77,7 @@ def problem(name: str) -> Problem:
         table, y = whole.table[rows], whole.y[rows]
     else:
         task = load(name)
-        table, y = task.table, np.full(task.table.n_instances, -1)
-        place = {value: code for code, value in enumerate(table.classes.tolist())}
-        y[task.known] = [place.get(value, -1) for value in task.gold.tolist()]
+        table, y = task.table, task.y
     return Problem(table.with_groups({}), y)
 
 
@@ -125,12 +125,8 @@ def reviewed(
 def claimed_and_true(model: Any, given: Problem, rows: IntArray) -> dict[str, float]:
     """Mean probability, accuracy and log loss of the labels that nobody reviewed."""
     rest = np.setdiff1d(given.gold_rows, rows)
-    posterior, y = model.posterior_[rest], given.y[rest]
-    return {
-        "claimed": float(posterior.max(axis=1).mean()),
-        "true": float((posterior.argmax(axis=1) == y).mean()),
-        "log_loss": float(-np.log(np.maximum(posterior[np.arange(len(y)), y], 1e-12)).mean()),
-    }
+    found = scores(model.posterior_[rest], given.y[rest])
+    return {key: found[name] for key, name in NAMES.items()}
 
 
 # -- the page --------------------------------------------------------------------------------------

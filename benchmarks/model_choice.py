@@ -20,6 +20,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from evidence import load_data, load_rows
+from evidence.scores import codes_of
 from evidence.study import ROOT, Record, Study, read, table, where
 from manyhands import AnnotationTable, DASCClassifier, DawidSkene, cross_predict
 from manyhands.datasets import load_cifar10h, load_cifar10n, load_hotel
@@ -102,8 +103,7 @@ def thinned_cifar10h() -> Any:
 def with_common_mistake(data: Any, share: float = 0.6, seed: int = 0) -> Any:
     """Turn a share of the annotations of two classes into the next class."""
     table, rng = data.annotations, np.random.default_rng(seed)
-    codes = {label: code for code, label in enumerate(table.classes.tolist())}
-    true = np.array([codes[label] for label in np.asarray(data.y_train).tolist()])
+    true = codes_of(data.y_train, table.classes)
     label = table.label.copy()
     for source in (1, 4):
         own = (true[table.instance] == source) & (rng.random(len(label)) < share)
@@ -233,8 +233,7 @@ def left_out_likelihood(
         part = table[rows]
         proba = model.predict_observed_proba(take_rows(X, rows), part)
         # A class that the model never saw has no column: it counts as impossible.
-        codes = {label: code for code, label in enumerate(model.classes_.tolist())}
-        columns = np.array([codes.get(label, -1) for label in part.classes.tolist()])[part.label]
+        columns = codes_of(part.classes, model.classes_)[part.label]
         given = proba[np.arange(len(columns)), columns]
         total += float(np.log(np.maximum(np.where(columns < 0, 0, given), 1e-6)).sum())
     return total / table.n_annotations

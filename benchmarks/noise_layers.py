@@ -32,6 +32,7 @@ import numpy as np
 from sklearn.model_selection import KFold
 
 from evidence.data import make_long_tailed_cifar10h
+from evidence.scores import codes_of
 from evidence.study import Part, Record, grid, of_parts, spread, table, where
 from manyhands import (
     AnnotationTable,
@@ -71,8 +72,7 @@ METHODS = {cls.__name__: cls for cls in (CrowdLayerClassifier, CoNALClassifier)}
 
 def confusion_error(model: Any, table: Any, y: Any) -> float:
     """Return the mean total variation of learnt and counted rows, weighted by annotations."""
-    codes = {label: code for code, label in enumerate(model.classes_.tolist())}
-    true = np.array([codes[label] for label in np.asarray(y).tolist()])
+    true = codes_of(y, model.classes_)
     counts = np.zeros_like(model.confusion_)
     np.add.at(counts, (table.annotator, true[table.instance], table.label), 1)
     rows = counts.sum(axis=2, keepdims=True)

@@ -19,6 +19,8 @@ import numpy as np
 from scipy.special import log_softmax
 
 from benchmarks.aggregation import AGGREGATION_SETS, LOADERS, Task, load
+from evidence.scores import codes_of
+from evidence.scores import scores as scores_of
 from evidence.study import left_out_table, of_tables
 from evidence.study import table as lines_of
 from manyhands import AnnotationTable, DawidSkene, MajorityVote
@@ -40,7 +42,7 @@ from manyhands.inference.dependence import (
 from manyhands.inference.identifiability import LEAST_COMPARED, comparisons
 from manyhands.inference.probability import normalise_rows
 from manyhands.inference.votes import Votes, by_instance, make_votes, vote_shares, weight_of_pairs
-from manyhands.metrics import annotator_reliability, expected_calibration_error
+from manyhands.metrics import annotator_reliability
 
 FAMILIES = {
     "ms": "music",
@@ -120,12 +122,8 @@ def capped(votes: Votes, run: ConfusionRun) -> float:
 
 def figures(proba: np.ndarray, gold: np.ndarray, classes: Any) -> tuple[float, float, float]:
     """Accuracy, log loss and calibration error, as of `manyhands.metrics.calibration`."""
-    code_of = {value: code for code, value in enumerate(np.asarray(classes).tolist())}
-    codes = np.array([code_of[value] for value in gold.tolist()])
-    right = proba[np.arange(len(codes)), codes]
-    loss = -np.log(np.clip(right, 1e-12, 1.0)).mean()
-    error = expected_calibration_error(proba, gold, classes=classes, n_bins=15)
-    return float((proba.argmax(axis=1) == codes).mean()), float(loss), float(error)
+    accuracy, loss, error, _ = scores_of(proba, codes_of(gold, classes)).values()
+    return accuracy, loss, error
 
 
 def scores(case: Case, exponent: np.ndarray) -> tuple[float, float, float]:
@@ -325,8 +323,7 @@ def annotators(cases: list[Case]) -> Iterator[str]:
     rows, found = [], []
     for case in cases:
         table = case.task.table[case.known]
-        code_of = {value: code for code, value in enumerate(np.asarray(case.classes).tolist())}
-        gold = np.eye(len(case.classes))[[code_of[value] for value in case.gold.tolist()]]
+        gold = np.eye(len(case.classes))[codes_of(case.gold, case.classes)]
         right = annotator_reliability(table, gold).accuracy
         cells = []
         for options in MODELS.values():

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.aggregation import AGGREGATION_SETS, LOADERS, load
+from evidence.scores import scores
 from evidence.study import Part, Record, grid, of_parts, table, where
 from manyhands import IBCC, AnnotationTable, DawidSkene, MajorityVote, OneCoinDawidSkene
 from manyhands.inference import class_shares
@@ -63,18 +64,17 @@ class Crowd:
     def score(self, model: Any) -> Record:
         """Accuracy of the labels, log loss, error of the shares, claimed minus true accuracy."""
         p = model.posterior_
-        own = p[np.arange(len(p)), self.truth]
-        accuracy = float(np.mean(model.labels_ == self.truth))
+        own = scores(p, self.truth)
         true = np.bincount(self.truth, minlength=p.shape[1]) / len(p)
         scaled = p / np.maximum(p.mean(axis=0), 1e-12)
         found = scaled.argmax(axis=1)
         recalls = [np.mean(found[self.truth == c] == c) for c in np.unique(self.truth)]
         return {
-            "accuracy": accuracy,
+            "accuracy": own["accuracy"],
             "balanced": float(np.mean(recalls)),
-            "log_loss": float(-np.log(own.clip(1e-12)).mean()),
+            "log_loss": own["log_loss"],
             "shares": float(np.abs(p.mean(axis=0) - true).sum() / 2),
-            "claimed": float(p.max(axis=1).mean() - accuracy),
+            "claimed": own["claimed"] - own["accuracy"],
             "iterations": model.n_iter_,
         }
 
@@ -188,10 +188,8 @@ def fit_equal(crowd: str, method: str, seed: int) -> Record:
     make, corrected = METHODS[method]
     with nullcontext() if corrected else uncorrected():
         model = make().fit(given)
-    p, right = model.posterior_, float(np.mean(model.labels_ == truth))
-    loss = float(-np.log(p[np.arange(len(p)), truth].clip(1e-12)).mean())
-    claimed = float(p.max(axis=1).mean()) - right
-    return {"figures": [right, loss, float(p[:, 1].mean()), claimed]}
+    right, loss, _, claimed = scores(model.posterior_, truth).values()
+    return {"figures": [right, loss, float(model.posterior_[:, 1].mean()), claimed - right]}
 
 
 def equal_page(records: list[Record]) -> dict[str, Any]:

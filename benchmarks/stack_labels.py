@@ -23,11 +23,11 @@ import numpy as np
 from benchmarks.flagship_harder import UNSURE, make_harder
 from evidence import Data, load_data
 from evidence.data import make_iced_synthetic
+from evidence.scores import codes_of, scores
 from evidence.study import Record, Study
 from evidence.study import table as table_lines
 from manyhands import CrowdStackingClassifier, DawidSkene
 from manyhands.exceptions import AnnotationError, DivergenceError
-from manyhands.metrics import expected_calibration_error
 from manyhands.registry import all_classifiers
 
 BEFORE, TODAY = "before", "today"
@@ -158,14 +158,18 @@ def drawn(case: Case, draw: int) -> Any:
 # -- a cell ---------------------------------------------------------------------------------------
 
 
+def with_gold(case: Case, draw: int) -> tuple[Any, Any, Any]:
+    """Draw a case; the codes of its classes, and the annotated instances whose class is known."""
+    data = drawn(case, draw)
+    gold = codes_of(data.y_train, data.annotations.classes)
+    annotated = data.annotations.annotations_per_instance() > 0
+    return data, gold, np.flatnonzero((gold >= 0) & annotated)
+
+
 def measure_both(case: Case, draw: int) -> Record:
     """Fit both methods, and compare their labels."""
-    data = drawn(case, draw)
+    data, gold, rows = with_gold(case, draw)
     table = data.annotations
-    classes = table.classes.tolist()
-    codes = {label: code for code, label in enumerate(classes)}
-    gold = np.array([codes.get(label, -1) for label in np.asarray(data.y_train).tolist()])
-    rows = np.flatnonzero((gold >= 0) & (table.annotations_per_instance() > 0))
     began = process_time()
     stack = CrowdStackingClassifier(random_state=draw).fit(data.X_train, table)
     seconds = process_time() - began
@@ -173,40 +177,25 @@ def measure_both(case: Case, draw: int) -> Record:
     right = {}
     record: Record = {"n": len(rows)}
     for name, posterior in (("stack", stack.posterior_), ("ds", ds.posterior_)):
-        posterior = posterior[rows]
-        right[name] = posterior.argmax(axis=1) == gold[rows]
-        given = posterior[np.arange(len(rows)), gold[rows]]
-        record |= {
-            f"{name}_accuracy": float(right[name].mean()),
-            f"{name}_log_loss": float(-np.log(np.maximum(given, 1e-12)).mean()),
-            f"{name}_ece": float(expected_calibration_error(posterior, gold[rows])),
-            f"{name}_claimed": float(posterior.max(axis=1).mean()),
-        }
+        right[name] = posterior[rows].argmax(axis=1) == gold[rows]
+        found = scores(posterior[rows], gold[rows])
+        record |= {f"{name}_{key}": value for key, value in found.items()}
     apart = right["stack"].astype(float) - right["ds"]
     record["apart_se"] = float(apart.std(ddof=1) / np.sqrt(len(rows)))
     record["doubts"] = sorted(stack.doubts_)
     record["parity"] = stack.parity_
     record["seconds"] = seconds
     if data.X_test is not None:
-        test = np.array([codes.get(label, -1) for label in np.asarray(data.y_test).tolist()])
-        proba = stack.predict_proba(data.X_test)
-        proba, test = proba[test >= 0], test[test >= 0]
-        given = np.maximum(proba[np.arange(len(test)), test], 1e-12)
-        record |= {
-            "test_accuracy": float((proba.argmax(axis=1) == test).mean()),
-            "test_log_loss": float(-np.log(given).mean()),
-            "test_ece": float(expected_calibration_error(proba, test)),
-        }
+        test = codes_of(data.y_test, table.classes)
+        found = scores(stack.predict_proba(data.X_test)[test >= 0], test[test >= 0])
+        record |= {f"test_{key}": found[key] for key in ("accuracy", "log_loss", "ece")}
     return record
 
 
 def measure_labels(case: Case, name: str) -> Record:
     """Fit a classifier, and compare its labels with those of `DawidSkene`; failures are kept."""
-    data = drawn(case, 0)
+    data, gold, rows = with_gold(case, 0)
     table = data.annotations
-    codes = {label: code for code, label in enumerate(table.classes.tolist())}
-    gold = np.array([codes.get(label, -1) for label in np.asarray(data.y_train).tolist()])
-    rows = np.flatnonzero((gold >= 0) & (table.annotations_per_instance() > 0))
     record: Record = {"n": len(rows)}
     began = process_time()
     try:
