@@ -1,5 +1,7 @@
 """Means of ratings less severities: values, uncertainty, and what surrounds the model."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -279,3 +281,26 @@ def test_grades_that_are_numbers_are_taken_too():
     np.testing.assert_array_equal(
         RatingMean().fit(graded).values_, RatingMean().fit(matrix).values_
     )
+
+
+# -- real ratings ---------------------------------------------------------------------------------
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(("question", "most"), [("relevance", 0.9), ("coherence", 0.97)])
+def test_two_models_per_summary_are_nearer_to_people_without_severities(data_home, question, most):
+    path = Path(data_home) / "judges" / "summeval" / "annotations.csv"
+    if not path.is_file():
+        pytest.skip("SummEval is not among the data sets")
+    rows = pd.read_csv(path, dtype={"task": str})
+    rows = rows[rows["question"] == question]
+    is_person = rows["worker"].str.startswith("person")
+    truth = rows[is_person].groupby("task")["label"].mean()
+    models = rows[~is_person].sample(frac=1, random_state=0).groupby("task").head(2)
+    model = RatingMean().fit(AnnotationTable.from_frame(models, scale="interval"))
+    right = truth.loc[model.instances_].to_numpy()
+
+    def error(values):  # Of the values among themselves: people may give more than models.
+        return (values - values.mean() - right + right.mean()).std()
+
+    assert error(model.values_) < most * error(model.mean_)
