@@ -130,3 +130,14 @@ def test_reports_and_predictions_of_a_folder_of_means_are_refused_by_name(slider
     refused(3, "explore", "own", "--annotations", "slider.csv", *NUMBERS,
             says=[*says, "the explorer is for"])  # fmt: skip
     refused(3, "predict", "own", "truth.csv", says=["reads annotations alone", "--continue"])
+
+
+def test_numbers_are_described_as_such(slider):
+    shown = done("describe", "slider.csv", *NUMBERS).stdout
+    assert "Different numbers" in shown
+    assert "Krippendorff's alpha, interval" in shown
+    assert "majority vote" not in shown
+    assert "order of the classes" not in shown
+    graded = done("describe", "slider.csv", "--ordered").stdout
+    assert "majority vote" in graded
+    assert "order of the classes: " in graded

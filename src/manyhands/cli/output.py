@@ -149,11 +149,12 @@ def print_labels(title: str, result: dict[str, Any], out: Path | None, example: 
 def data_rows(data: dict[str, Any]) -> list[tuple[str, str]]:
     """Facts of ``summary["data"]`` as pairs (name, value); rare ones only if they are not 0."""
     is_open = data["n_annotators"] is None  # Votes of nobody in particular.
+    are_numbers = data["agreement"]["scale"] == "interval"
     rows = [
         ("Instances", number(data["n_instances"])),
         ("Annotators", "unknown" if is_open else number(data["n_annotators"])),
         ("Annotations", number(data["n_annotations"])),
-        ("Classes", number(data["n_classes"])),
+        ("Different numbers" if are_numbers else "Classes", number(data["n_classes"])),
         ("Annotations per annotated instance", spread(data["per_instance"])),
         ("Annotations per active annotator", spread(data["per_annotator"])),
         (
@@ -179,11 +180,11 @@ def data_rows(data: dict[str, Any]) -> list[tuple[str, str]]:
             ),
         ]
     ties, imbalance = data["ties"], data["imbalance"]
-    if ties["share"] is not None:
+    if ties["share"] is not None and not are_numbers:
         rows.append(
             ("Ties of the majority vote", f"{number(ties['n'])} ({percent(ties['share'])})")
         )
-    if imbalance is not None:
+    if imbalance is not None and not are_numbers:
         ratio = imbalance["ratio"]
         shown = "a class never occurs" if ratio is None else f"{ratio:,.2f}"
         rows.append(("Most over least frequent class", shown))

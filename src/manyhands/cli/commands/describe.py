@@ -75,7 +75,9 @@ def describe(
         print_json(shown if export is None else shown | {"export": _account(export, command)})
         return
     print_table(", ".join(map(str, tables)), ["", ""], data_rows(summary["data"]))
-    if order := summary["data"]["agreement"]["order"]:
+    are_numbers = summary["data"]["agreement"]["scale"] == "interval"
+    order = summary["data"]["agreement"]["order"]
+    if order and not are_numbers:
         say(f"order of the classes: {order}")
     if export is not None:
         _print_account(export, command)
@@ -86,7 +88,11 @@ def describe(
     classes = summary["classes"]
     title = "Classes" if classes["shown"] == classes["total"] else "Most frequent classes"
     columns = ["class", "annotations", "share", "instances by majority vote"]
-    print_table(title, columns, class_rows(classes))
+    rows: list[tuple[Any, ...]] = [*class_rows(classes)]
+    if are_numbers:  # Of which nobody wants the most frequent one.
+        title = title.replace("Classes", "Numbers").replace("classes", "numbers")
+        columns, rows = ["number", *columns[1:3]], [row[:3] for row in rows]
+    print_table(title, columns, rows)
     for warning in summary["warnings"]:
         say(with_options(f"! {warning['text']}"))
 
