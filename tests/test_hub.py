@@ -24,6 +24,7 @@ from manyhands import (
     DASCClassifier,
     DawidSkene,
     DoctorNetClassifier,
+    RatingMean,
     hub,
 )
 from manyhands.classifiers.stacking import members
@@ -175,6 +176,8 @@ def test_a_parameter_that_names_an_annotator_is_refused(tmp_path):
 def test_aggregators_are_not_shared_with_their_annotations(tmp_path):
     with pytest.raises(AnnotationError, match="a DawidSkene holds annotations"):
         save_pretrained(DawidSkene().fit(TABLE), tmp_path / "model")
+    with pytest.raises(AnnotationError, match="a RatingMean holds annotations"):
+        save_pretrained(RatingMean().fit(TABLE), tmp_path / "model")
     assert not (tmp_path / "model").exists()
 
 
