@@ -130,12 +130,14 @@ def _of_labels(case: Labelled, model: Any, rows: np.ndarray) -> dict[str, Record
     """What is told of a method's labels, and of those that need no further look."""
     codes, y = model.posterior_.argmax(axis=1), case.gold
     right = codes == y
-    sure = model.posterior_.max(axis=1)
+    sure, accepted = _single_labels(case, model)
     told = told_of_labels(case.table, model, codes)
     if told is None:
         told = {"claimed": float(sure[rows].mean()), "low": None, "high": None}
-    taken = rows[_accepted(case, model)[rows]]
+    taken = rows[accepted[rows]]
     found = {"labels": statement(told, right[rows].mean(), len(rows))}
+    mean = None if np.isnan(sure[rows]).any() else float(sure[rows].mean())
+    found["mean probability"] = statement(mean, right[rows].mean(), len(rows))
     if len(taken):
         claimed = float(sure[taken].mean())
         found["accepted labels"] = statement(claimed, right[taken].mean(), len(taken))
@@ -152,11 +154,16 @@ def told_of_labels(table: AnnotationTable, model: Any, codes: np.ndarray) -> Rec
     return of_level(level_of_labels(table, model, codes, model.posterior_, identified=decided))
 
 
-def _accepted(case: Labelled, model: Any) -> np.ndarray:
+def _single_labels(case: Labelled, model: Any) -> tuple[np.ndarray, np.ndarray]:
+    """How probable each label is said to be, NaN where nothing is said, and whether accepted."""
+    if "probability" in inspect.signature(consensus).parameters:
+        found = consensus(case.table, model)
+        return found.probability, found.actions == "accept"
     given = {"known": getattr(model, "is_known_", None)}
     if hasattr(model, "identified_"):
         given["identified"] = model.identified_
-    return consensus(case.table, model.posterior_, **given).actions == "accept"
+    sure = model.posterior_.max(axis=1)
+    return sure, consensus(case.table, model.posterior_, **given).actions == "accept"
 
 
 def review(
@@ -195,10 +202,7 @@ def review(
                 marks["random_gold"] = drawn
             model.fit(*inputs, gold=gold, **marks)
         rest = case.judged[~known[case.judged]]
-        found = _of_labels(case, model, rest)
-    claimed = float(model.posterior_[rest].max(axis=1).mean())
-    true = (model.posterior_[rest].argmax(axis=1) == case.gold[rest]).mean()
-    return found | {"mean probability": statement(claimed, true, len(rest))}
+        return _of_labels(case, model, rest)
 
 
 def train(data: Features, method: Callable[[], Any], folds: int = 3) -> dict[str, Record]:
@@ -447,7 +451,7 @@ def judge(
         case = Labelled("", table, person)
         rest = case.judged[given[case.judged] < 0]
         found = _of_labels(case, model, rest)
-        found["labels"]["accepted"] = int(_accepted(case, model)[rest].sum())
+        found["labels"]["accepted"] = int(_single_labels(case, model)[1][rest].sum())
     found["labels"]["warned"] = any(w.category is SharedMistakesWarning for w in warned)
     return found
 

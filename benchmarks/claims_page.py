@@ -14,6 +14,9 @@ from evidence.study import table as table_lines
 
 BEFORE, TODAY = "before", "today"
 
+PROBABILITY = "mean probability"
+"""What is said of single labels, on average."""
+
 LARGE = 0.05
 """Difference of claim and truth that is counted."""
 
@@ -126,7 +129,9 @@ def conclusion(said: list[Said]) -> str:
     before, today = (gaps(of(queues, code=code)) for code in (BEFORE, TODAY))
     told = [one for one in of(said, code=TODAY) if one.is_inside is not None]
     hits, n = sum(bool(one.is_inside) for one in told), len(told)
-    silent = [one for one in of(said, code=TODAY) if one.claimed is None]
+    silent = [
+        one for one in of(said, code=TODAY) if one.claimed is None and one.what != PROBABILITY
+    ]
     text = (
         "After a review of doubtful labels, the share of right ones among the others was claimed "
         f"to be {before.mean():.1f} points higher than it is, on the mean of tables and queues; "
@@ -161,6 +166,25 @@ def accepted(said: list[Said]) -> list[str]:
         rows.append([step, *cells])
     heads = ["", "accepted before", "claimed / true, %", "accepted today", "claimed / true, %"]
     return table_lines(heads, rows)
+
+
+def single(said: list[Said], step: str = "infer, DawidSkene") -> list[str]:
+    """Single labels of each table: how probable they are said to be, and those accepted."""
+    rows = []
+    for one in of(said, step=step, what=PROBABILITY, code=TODAY):
+        cells = [one.table, f"{one.n:,}", _percent(one.claimed), _percent(one.true)]
+        for code in (BEFORE, TODAY):
+            found = of(said, step=step, what="accepted labels", code=code, table=one.table)
+            for each in found[:1]:
+                cells += [f"{each.n:,}", f"{_percent(each.claimed)} / {_percent(each.true)}"]
+            cells += [] if found else ["0", "–"]
+        rows.append(cells)
+    heads = ["table", "labels", "mean told, %", "true, %", "accepted before", "claimed / true, %"]
+    return table_lines([*heads, "accepted today", "claimed / true, %"], rows)
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.1f}"
 
 
 def flags(records: list[Record]) -> list[str]:
@@ -274,7 +298,10 @@ def page(records: list[Record]) -> dict[str, Any]:
         "told": len(told),
         "infer": part(said, "labels", steps_with(said, "infer")),
         "review": part(said, "labels", steps_with(said, "review")),
-        "probability": part(said, "mean probability", steps_with(said, "review")),
+        "probability": part(
+            said, PROBABILITY, [*steps_with(said, "infer"), *steps_with(said, "review")]
+        ),
+        "single": single(said),
         "train": _train(said),
         "buy": _buy(said),
         "gain": _gain(said),

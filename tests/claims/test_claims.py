@@ -23,11 +23,12 @@ from manyhands import (
     make_crowd,
     summarize,
 )
+from manyhands.io import consensus
 from manyhands.metrics.levels import MODEL_ERROR, REVIEWED_ERROR
 from manyhands.planning import forecast
 from manyhands.planning.replay import LESS, MORE
 from manyhands.report.actions import find_answers
-from manyhands.report.levels import headline
+from manyhands.report.levels import headline, level_of_labels
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "results" / "benchmarks" / "claims.jsonl"
@@ -168,6 +169,79 @@ def test_of_two_annotators_or_two_families_nothing_is_claimed(claims):
     for table in (two, families):
         found = claims.infer(claims.Labelled("", table, y), DawidSkene)["labels"]
         assert found["claimed"] is None
+
+
+# -- single labels --------------------------------------------------------------------------------
+
+
+def single(case, model):
+    """What is told of single labels that nobody reviewed, and of all of them together."""
+    found = consensus(case.table, model)
+    rest = ~found.known
+    level = level_of_labels(case.table, model, found.codes, model.posterior_)
+    return found.take(rest), level, (found.codes == case.gold)[rest]
+
+
+@pytest.mark.parametrize("method", ["DawidSkene", "IBCC", "MajorityVote"])
+def test_single_labels_are_said_to_be_as_sure_as_all_together(claims, simulated, method):
+    found, level, right = single(simulated, claims.METHODS[method]().fit(simulated.table))
+    assert found.probability.mean() == pytest.approx(level.value, abs=1e-4)
+    accepted = found.actions == "accept"
+    assert (found.probability[accepted] >= 0.95).all()
+    if accepted.any():
+        told = found.probability[accepted].mean()
+        error = np.sqrt(told * (1 - told) / accepted.sum())
+        assert right[accepted].mean() >= told - 2 * error
+
+
+def test_after_a_random_review_single_labels_follow_the_sample(claims, simulated):
+    table, y = simulated.table, simulated.gold
+    drawn = np.isin(np.arange(len(y)), np.random.default_rng(1).choice(len(y), 50, replace=False))
+    gold = simulated.values(np.where(drawn, y, -1))
+    model = DawidSkene().fit(table, gold=gold, random_gold=drawn)
+    found, level, _ = single(simulated, model)
+    assert level.source == "sample"
+    assert found.probability.mean() == pytest.approx(level.value, abs=1e-4)
+
+
+def test_the_report_the_table_and_the_queue_tell_the_same_of_a_label(claims, simulated):
+    model = DawidSkene().fit(simulated.table)
+    found, level, _ = single(simulated, model)
+    summary = summarize(simulated.table, aggregator=model)
+    assert summary["labels"]["confidence"]["mean"] == pytest.approx(level.value, abs=1e-4)
+    wrong = len(found.codes) * (1 - level.value)
+    assert summary["review"]["n_expected_wrong"] == pytest.approx(wrong, rel=1e-3)
+    told = dict(zip(found.tasks.tolist(), found.probability.tolist(), strict=True))
+    for row in summary["labels"]["uncertain"]["rows"]:
+        assert row["probability"] == pytest.approx(told[row["id"]])
+    for row in summary["review"]["labels"]["rows"]:
+        assert row["score"] == pytest.approx(1 - told[row["id"]])
+
+
+def test_of_an_easy_crowd_most_labels_are_accepted(claims):
+    y = np.random.default_rng(0).integers(4, size=600)
+    how = {"noise": "uniform", "noise_strength": 0.1, "random_state": 0}
+    case = claims.Labelled("", make_crowd(y, annotations_per_instance=5.0, **how), y)
+    found, _, right = single(case, DawidSkene().fit(case.table))
+    accepted = found.actions == "accept"
+    assert accepted.mean() > 0.8
+    assert right[accepted].mean() >= found.probability[accepted].mean() - 0.01
+
+
+def test_of_two_annotators_no_probability_is_told_and_no_label_accepted(claims):
+    """How often they agree does not tell how good either is."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=300)
+    given = np.where(rng.random((300, 2)) < 0.1, rng.integers(3, size=(300, 2)), y[:, None])
+    table = AnnotationTable.from_matrix(given, classes=range(3))
+    model = DawidSkene().fit(table)
+    found = consensus(table, model)
+    assert np.isnan(found.probability).all()
+    assert not (found.actions == "accept").any()
+    summary = summarize(table, aggregator=model)
+    assert summary["labels"]["confidence"] is None
+    assert summary["review"]["n_expected_wrong"] is None
+    assert all(row["score"] is None for row in summary["review"]["labels"]["rows"])
 
 
 # -- annotators -----------------------------------------------------------------------------------
@@ -440,6 +514,28 @@ def test_a_collapsed_fit_stays_undecided_when_some_of_its_labels_are_reviewed(cl
         found = claims.review(case, "queue", n)
         assert found["labels"]["claimed"] is None
         assert "accepted labels" not in found
+
+
+@pytest.mark.data
+def test_accepted_labels_of_real_tables_are_right_as_often_as_told(claims, data_home):
+    """On the mean of the tables, and all together; hard tables have none."""
+    said, true, n = [], [], []
+    for name in REAL:
+        case = claims.real(name)
+        found, level, right = single(case, DawidSkene().fit(case.table))
+        assert level is None or found.probability.mean() == pytest.approx(level.value, abs=1e-4)
+        judged = case.gold >= 0
+        taken = judged & (found.actions == "accept")
+        if level is None or level.value < 0.8:
+            assert not taken.any()
+        if taken.any():
+            said.append(found.probability[taken].mean())
+            true.append(right[taken].mean())
+            n.append(taken.sum())
+    assert len(n) >= 3
+    error = np.sqrt(0.03 / sum(n))
+    assert np.average(true, weights=n) >= np.average(said, weights=n) - 2 * error
+    assert np.mean(true) >= np.mean(said) - 0.02
 
 
 @pytest.mark.data

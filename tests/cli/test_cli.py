@@ -197,7 +197,7 @@ def test_aggregate_uses_what_is_known_and_leaves_open_what_is_not(home):
     open_ = done_json("aggregate", "A.csv", "--threshold", "0.999", "--out", "labels.csv")
     undecided = [row for row in open_["labels"] if row["label"] is None]
     assert len(undecided) == open_["n_undecided"] > 0
-    assert all(row["probability"] < 0.999 for row in undecided)
+    assert all(row["probability"] is None for row in undecided)  # Three labels say nothing of all.
     assert sum(row[1] == "" for row in read_rows(home / "labels.csv")) == len(undecided)
     assert "left open" in done("aggregate", "A.csv", "--threshold", "0.999").stdout
     vote = ("aggregate", "A_rare.csv", "--method", "majority-vote")
@@ -260,8 +260,11 @@ def test_unsure_and_skipped_are_neither_classes_nor_missing(home):
     marked, bare = (
         done_json("aggregate", *given) for given in (["B.csv", *vote, *meanings], ["A.csv", *vote])
     )
-    # The level of the labels comes from a model to which an abstention tells of the class.
+    # The level of the labels comes from a model to which an abstention tells of the class, and how
+    # sure each is said to be comes from the level.
     assert marked.pop("level") != bare.pop("level")
+    for row in marked["labels"] + bare["labels"]:
+        assert 0 < row.pop("probability") < 1
     assert marked == bare
     done(*fit_arguments(*meanings, annotations="B.csv"))
     summary = json.loads((home / "out" / "summary.json").read_text())
@@ -288,8 +291,13 @@ def test_fit_predict_report(home):
 
     done("predict", "out", "X.npy", "--out", "predicted.csv")
     predicted, labels = (read_rows(home / n) for n in ("predicted.csv", "out/labels.csv"))
-    own = [labels[0].index(name) for name in predicted[0]]  # The rest is about annotations.
-    assert predicted == [[row[k] for k in own] for row in labels]
+    # The rest is about annotations, and how sure the labels of these are said to be by gold.
+    shared = [name for name in predicted[0] if name != "probability"]
+    one, other = (
+        [[row[rows[0].index(name)] for name in shared] for row in rows]
+        for rows in (predicted, labels)
+    )
+    assert one == other
     assert set(labels[0]) - {*predicted[0]} == {"n_annotations", "agreement", "action"}
     assert "recommended: accept" in result.stdout
     assert {row[1] for row in read_rows(home / "predicted.csv")[1:]} <= {"cat", "dog", "eel"}

@@ -13,6 +13,8 @@ from sklearn.exceptions import NotFittedError
 
 from manyhands import AggregatedClassifier, AnnotationTable, DawidSkene, MajorityVote
 from manyhands.exceptions import AnnotationError, MissingExtraError
+from manyhands.metrics import Level
+from manyhands.metrics.certainty import certainty_of
 from manyhands.report import render_report, summarize, write_report
 from manyhands.report.charts import count_bars, curves, log_ticks, nice_ticks
 from manyhands.report.data import count_histogram
@@ -174,11 +176,15 @@ def test_labels_of_the_aggregator(full):
     labels = full["labels"]
     assert labels["source"] == "DawidSkene"
     assert labels["n"] == int((table.annotations_per_instance() > 0).sum())
-    assert labels["confidence"]["n_certain"] == int((found.posterior_.max(axis=1) >= 0.95).sum())
+    # The mean is the level that is told of all, here by gold.
+    level = Level(**full["levels"]["labels"])
+    codes = found.posterior_.argmax(axis=1)
+    told = certainty_of(table, level, found.posterior_, codes)(found.posterior_.max(axis=1))
+    assert labels["confidence"]["n_certain"] == int((told >= 0.95).sum())
     rows = labels["uncertain"]["rows"]
     probabilities = [row["probability"] for row in rows]
     assert probabilities == sorted(probabilities)
-    assert probabilities[0] == pytest.approx(found.posterior_.max(axis=1).min())
+    assert probabilities[0] == pytest.approx(told.min())
     assert labels["all"]["total"] == labels["all"]["shown"] == labels["n"]
     for row in rows:
         position = row["id"]
@@ -345,8 +351,9 @@ def test_passes_are_counted_and_change_nothing_else():
     assert sum(rate > 0 for rate in rates) == len(np.unique(rest[:, 1]))
     assert not any(row.pop("pass_rate") for row in plain["annotators"]["rows"])
     for summary in (passed, plain):
-        # Nobody is asked again who passed, and what is passed on says something of the class.
-        del summary["plan"], summary["levels"]
+        # Nobody is asked again who passed, and what is passed on says something of the class, of
+        # how many labels are right, and so of how sure each is said to be.
+        del summary["plan"], summary["levels"], summary["labels"], summary["review"]
         del summary["actions"]
         del summary["items"]
     assert [passed["data"].pop(name) for name in ("n_abstentions", "n_skips")] == [3, 7]

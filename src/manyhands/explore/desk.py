@@ -68,9 +68,9 @@ class Item(NamedTuple):
     task: Any
     version: int
     code: int
-    certainty: float
+    certainty: float | None
     suggestion: int
-    posterior: list[float]
+    told: list[float | None]
     votes: list[Vote]
     passes: list[tuple[int, str]]
     last: Correction | None
@@ -231,18 +231,31 @@ class Desk:
             code = int(posterior.argmax()) if code < 0 else code
             rest = posterior.copy()
             rest[code] = -1.0
+            told = self._told(row, code, posterior)
             return Item(
                 row,
                 task,
                 self.standing.version(task),
                 code,
-                float(posterior[code]),
+                told[code],
                 int(rest.argmax()),
-                posterior.tolist(),
+                told,
                 self._votes(row, figures),
                 [(int(r), PASSES[kind]) for _, r, kind in self._passes(row)],
                 self.standing.of(task),
             )
+
+    def _told(self, row: int, code: int, posterior: FloatArray) -> list[float | None]:
+        """What is told of the classes of an instance; None where nothing tells."""
+        certainty = self.figures.certainty
+        if self._known[row] >= 0:
+            return [float(p) for p in posterior]
+        if not certainty.is_known:
+            return [None] * len(posterior)
+        told = float(certainty(posterior[code]))
+        found = posterior * (1 - told) / max(1 - posterior[code], 1e-12)
+        found[code] = told
+        return [float(p) for p in found]
 
     def posterior_of(self, row: int) -> FloatArray:
         """Probabilities of an instance's classes; 1 for a label that is known by now."""
@@ -345,7 +358,7 @@ class Desk:
             item.task,
             None if code is None else values[code],
             values[was],
-            round(item.posterior[was], 6),
+            None if (told := item.told[was]) is None else round(told, 6),
             self.by,
             datetime.now(UTC).isoformat(timespec="milliseconds"),
             action,

@@ -16,6 +16,7 @@ from manyhands.inference.base import BaseAggregator
 from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.io import consensus
 from manyhands.metrics import Level, annotator_reliability
+from manyhands.metrics.certainty import Certainty, certainty_of
 from manyhands.planning import AnnotatorScreen, review_queue
 from manyhands.planning.screening import LEVEL
 from manyhands.registry import find_aggregator
@@ -62,6 +63,8 @@ class Figures:
         Who needs a look and why, of the annotators with annotations.
     told : Told
         How many labels are right.
+    certainty : Certainty
+        How sure single labels are said to be.
     """
 
     n_records: int
@@ -82,6 +85,7 @@ class Figures:
     basis: Basis | None
     screens: dict[int, AnnotatorScreen]
     told: Told
+    certainty: Certainty
 
 
 class Model:
@@ -245,6 +249,9 @@ def compute(
     basis = basis_of(inputs, gold)
     screening = () if basis is None else screening_of(inputs, basis)
     place = {annotator: r for r, annotator in enumerate(table.annotators.tolist())}
+    told = model.told(aggregator, posterior, known, drawn)
+    codes = posterior.argmax(axis=1)
+    certainty = certainty_of(table, told.level, posterior, codes, known >= 0)
     queue = review_queue(posterior, table)
     row_of = {task: row for row, task in enumerate(table.instances.tolist())}
     code_of = {value: code for code, value in enumerate(table.classes.tolist())}
@@ -258,13 +265,13 @@ def compute(
         accuracy, low, high = (np.full(table.n_annotators, np.nan) for _ in range(3))
     truth = known[observed.instance]
     checked, right = truth >= 0, truth == observed.label
-    cells = posterior.argmax(axis=1)[observed.instance] * table.n_classes + observed.label
+    cells = codes[observed.instance] * table.n_classes + observed.label
     return Figures(
         n_records,
         posterior,
         order,
         suggestion,
-        _to_review(table, posterior, known),
+        _to_review(table, posterior, known, certainty),
         reliability.n_annotations,
         accuracy,
         low,
@@ -277,13 +284,18 @@ def compute(
         inputs,
         basis,
         {place[each.annotator]: each for each in screening if each.n_annotations},
-        model.told(aggregator, posterior, known, drawn),
+        told,
+        certainty,
     )
 
 
-def _to_review(table: AnnotationTable, posterior: FloatArray, known: IntArray) -> BoolArray:
+def _to_review(
+    table: AnnotationTable, posterior: FloatArray, known: IntArray, certainty: Certainty
+) -> BoolArray:
     """Labels whose action is "review", as in every table of labels."""
-    mask: BoolArray = consensus(table, posterior, known=known >= 0).actions == "review"
+    told = certainty.of_labels(posterior, posterior.argmax(axis=1), known >= 0)
+    found = consensus(table, posterior, known=known >= 0, probability=told)
+    mask: BoolArray = found.actions == "review"
     return mask
 
 

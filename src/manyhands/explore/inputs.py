@@ -214,7 +214,8 @@ def reviewed(desk: Desk, *, only: bool = False) -> Consensus:
     """
     desk.settle()
     known, labels = desk.known, desk.table.classes[desk.codes].tolist()
-    found = consensus(desk.table, desk.posterior, labels, known=known)
+    told = desk.figures.certainty.of_labels(desk.posterior, desk.codes, known)
+    found = consensus(desk.table, desk.posterior, labels, known=known, probability=told)
     return found.take(known) if only else found
 
 
@@ -224,7 +225,8 @@ def review_sheet(desk: Desk) -> dict[str, list[Any]]:
     They are those of `manyhands.planning.ReviewQueue.to_sheet`, with the content of the items.
     """
     desk.settle()
-    sheet = review_queue(desk.posterior, desk.table).to_sheet()
+    certainty = desk.figures.certainty
+    sheet = review_queue(desk.posterior, desk.table, certainty=certainty).to_sheet()
     rows = [dict(zip(sheet, row, strict=True)) for row in zip(*sheet.values(), strict=True)]
     for row in rows:
         decided = desk.standing.of(row["task"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +14,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode, make_vocabulary, missing_mask
 from manyhands.annotations.target import as_one_kind, over
 from manyhands.annotations.units import can_be_judged, in_one_family, unit_of
-from manyhands.decision.labels import as_posterior, entries, generator, pick, row_max
+from manyhands.decision.labels import as_posterior, generator, pick
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.inputs import (
     frame_in_order,
@@ -53,6 +54,11 @@ class Consensus:
     codes : integer array
         Class codes; -1 where the label was left open.
     posterior : array of shape (n_instances, n_classes), sparse where classes are many
+        The method's own.
+    probability : array
+        How probable the label is said to be, so that the mean is the level that is told of all
+        (`manyhands.metrics.certainty`); NaN where nothing tells. Of a label that was left open, the
+        most probable class's.
     n_annotations : integer array
     agreement : array
         Share of the instance's annotations that name its label; NaN without label or annotation.
@@ -66,6 +72,7 @@ class Consensus:
     classes: AnyArray
     codes: IntArray
     posterior: FloatArray
+    probability: FloatArray
     n_annotations: IntArray
     agreement: FloatArray
     actions: AnyArray
@@ -77,21 +84,16 @@ class Consensus:
         values = [*self.classes.tolist(), None]
         return [values[code] for code in self.codes]
 
-    @cached_property
-    def probability(self) -> FloatArray:
-        """Probability of the label, or the largest one where it was left open."""
-        return _probability(self.posterior, self.codes)
-
     def arrays(self) -> dict[str, AnyArray]:
         """Columns of ``labels.csv``, as arrays: the one form in which labels are written.
 
         Returns
         -------
         dict {column: array of shape (n_instances,)}
-            ``task``, ``label`` (None where it was left open), ``probability``, ``n_annotations``,
-            ``agreement`` (NaN where there is none), ``action``, the probability of every class
-            (unless `posterior` is sparse), and ``reviewed``: "yes" for a known label, else empty;
-            see `manyhands.io.read_gold`.
+            ``task``, ``label`` (None where it was left open), ``probability`` (NaN where nothing
+            tells), ``n_annotations``, ``agreement`` (NaN where there is none), ``action``, the
+            method's own probability of every class (unless `posterior` is sparse), and
+            ``reviewed``: "yes" for a known label, else empty; see `manyhands.io.read_gold`.
         """
         values = np.array([*self.classes.tolist(), None], dtype=object)
         shares = {}
@@ -112,13 +114,15 @@ class Consensus:
     def columns(self) -> dict[str, list[Any]]:
         """Return `arrays` as lists, with None where a number is missing."""
         found = {name: values.tolist() for name, values in self.arrays().items()}
-        found["agreement"] = [None if np.isnan(share) else share for share in found["agreement"]]
+        for name in ("agreement", "probability"):
+            found[name] = [None if np.isnan(share) else share for share in found[name]]
         return found
 
     def take(self, mask: BoolArray) -> Consensus:
         """Return the labels of some instances."""
-        arrays = ("tasks", "codes", "posterior", "n_annotations", "agreement", "actions", "known")
-        return replace(self, **{name: getattr(self, name)[mask] for name in arrays})
+        arrays = ("tasks", "codes", "posterior", "probability", "n_annotations", "agreement")
+        own = (*arrays, "actions", "known")
+        return replace(self, **{name: getattr(self, name)[mask] for name in own})
 
     def count_actions(self) -> dict[str, int]:
         """Count the instances of every action."""
@@ -133,6 +137,7 @@ def consensus(
     known: Any = None,
     identified: Any = None,
     alike: Any = None,
+    probability: Any = None,
     accept: float = ACCEPT,
     enough: int = ENOUGH,
 ) -> Consensus:
@@ -158,6 +163,10 @@ def consensus(
     alike : boolean array of shape (n_annotators,), optional
         Annotators in no family who may share mistakes. Default: language models, by their names,
         and those who agree as if they shared mistakes (`manyhands.inference.shared_mistakes`).
+    probability : array-like of shape (n_instances,), optional
+        How probable each label is said to be, NaN where nothing tells. Default: of a model, so that
+        their mean is the share of right labels that the headline tells, and NaN where it tells none
+        (`manyhands.metrics.certainty`); of other probabilities, these.
     accept : float in (0, 1], default=0.95
     enough : int, default=5
 
@@ -185,7 +194,7 @@ def consensus(
       settle it, so a person who knows the subject should decide;
     - "collect more": all others.
 
-    A probability is as honest as its method: check a sample of the accepted labels, too.
+    Annotators who all make a mistake look sure of it: check a sample of the accepted labels, too.
 
     Examples
     --------
@@ -202,6 +211,8 @@ def consensus(
         labels = own["labels"] if labels is None else labels
         known = own["known"] if known is None else known
         identified = own["identified"] if identified is None else identified
+    else:
+        model = None
     _refuse_labels(posterior)
     if not issparse(posterior):
         posterior = frame_in_order(table, posterior, "posterior")
@@ -219,10 +230,11 @@ def consensus(
     same = codes[observed.instance] == observed.label
     named = np.bincount(observed.instance[same], minlength=table.n_instances)
     share = np.divide(named, n, out=np.full(len(n), np.nan), where=(n > 0) & (codes >= 0))
-    sure = (codes >= 0) & (_probability(posterior, codes) >= accept) & (named >= FEWEST)
     certain = np.zeros(len(n), dtype=bool)
     if known is not None:
         certain = np.asarray(series_in_order(table, known, "known"), dtype=bool)
+    told = _told(table, model, posterior, codes, certain, probability, alike)
+    sure = (codes >= 0) & (told >= accept) & (named >= FEWEST)
     if identified is None and sure.any():
         # Here, as inference reads files through this package.
         from manyhands.inference import identifiability
@@ -241,7 +253,9 @@ def consensus(
     declined = np.bincount(table.abstentions[:, 0], minlength=table.n_instances)
     open_ = (n >= enough) | ((declined >= FEWEST) & (declined >= n))
     actions = np.where(sure | certain, ACTIONS[0], np.where(open_, ACTIONS[2], ACTIONS[1]))
-    return Consensus(table.instances, table.classes, codes, posterior, n, share, actions, certain)
+    return Consensus(
+        table.instances, table.classes, codes, posterior, told, n, share, actions, certain
+    )
 
 
 def _mask_of_annotators(alike: Any, table: AnnotationTable) -> BoolArray:
@@ -293,12 +307,57 @@ def _most_probable(posterior: Any) -> IntArray:
     return pick(shares, "first", generator(0))
 
 
-def _probability(posterior: Any, codes: IntArray) -> FloatArray:
-    if not len(codes):
-        return np.zeros(0)
-    chosen = entries(posterior, np.arange(len(codes)), codes)
-    found: FloatArray = np.where(codes >= 0, chosen, row_max(posterior))
-    return found
+def _told(
+    table: AnnotationTable,
+    model: Any,
+    posterior: Any,
+    codes: IntArray,
+    known: BoolArray,
+    probability: Any,
+    alike: BoolArray | None,
+) -> FloatArray:
+    """How probable each label is said to be, shape (n,); NaN where nothing tells."""
+    # Here, as inference, which metrics need, reads files through this package.
+    from manyhands.metrics.certainty import certainty_of, label_probability
+    from manyhands.metrics.inferred_labels import level_of_labels
+
+    own = label_probability(posterior, codes)
+    if probability is not None:
+        told = np.asarray(series_in_order(table, probability, "probability"), dtype=np.float64)
+        if told.shape != own.shape:
+            raise AnnotationError(
+                f"probability has shape {told.shape}; it must have one value per instance of the "
+                f"table, ({table.n_instances},), NaN where it is not known"
+            )
+        return np.where(known, own, told)
+    if model is None:
+        return own
+    fitted = _in_order(model, table)
+    given: dict[str, Any] = {"identified": getattr(fitted, "identified_", None), "alike": alike}
+    level = level_of_labels(table, fitted, codes, posterior, **given)
+    return certainty_of(table, level, posterior, codes, known).of_labels(posterior, codes, known)
+
+
+def _in_order(model: Any, table: AnnotationTable) -> Any:
+    """Return what a level needs of a fitted model, in the order of the table's instances."""
+    model = model.steps[-1][1] if hasattr(model, "steps") else model
+    rows = rows_of_fitted(model, table, "posterior")
+    given = getattr(model, "classes_", table.classes)
+    same = len(given) == table.n_classes and bool(np.all(np.asarray(given) == table.classes))
+    if isinstance(rows, slice) and same:
+        return model
+    names = ("_knows_its_accuracy", "sample_note_")
+    kept = {name: getattr(model, name) for name in names if hasattr(model, name)}
+    own = ("is_known_", "identified_")
+    kept |= {name: getattr(model, name)[rows] for name in own if hasattr(model, name)}
+    if same and hasattr(model, "sampled_posterior_") and len(model.sampled_posterior_):
+        place = np.full(len(model.posterior_), -1)
+        place[rows] = np.arange(table.n_instances)
+        drawn = place[model.sampled_rows_]
+        kept["sampled_rows_"] = drawn[drawn >= 0]
+        kept["sampled_posterior_"] = model.sampled_posterior_[drawn >= 0]
+        kept["posterior_"] = model.posterior_[rows]
+    return SimpleNamespace(**kept)
 
 
 def _codes(labels: Any, table: AnnotationTable) -> IntArray:
@@ -367,7 +426,10 @@ def read_consensus(
         if REVIEWED in frame.columns:
             known = read_marks(frame, REVIEWED)
         table = over(table, tasks, rows)
-        return consensus(table, posterior, values[codes], known=known, **options)
+        told = None
+        if "probability" in frame.columns:
+            told = _shares(frame["probability"].to_numpy(), "probability")
+        return consensus(table, posterior, values[codes], known=known, probability=told, **options)
 
 
 def _read_posterior(frame: Frame, classes: AnyArray) -> FloatArray:
@@ -398,10 +460,16 @@ def _read_posterior(frame: Frame, classes: AnyArray) -> FloatArray:
 
 
 def _shares(values: AnyArray, column: str) -> FloatArray:
-    """Probabilities of a column, with decimal points or commas."""
+    """Probabilities of a column, with decimal points or commas; NaN where a cell is blank."""
     if values.dtype.kind in "iuf":
         return values.astype(np.float64)
+    cells = [
+        "" if blank else str(cell) for cell, blank in zip(values, missing_mask(values), strict=True)
+    ]
+    found = np.full(len(cells), np.nan)
+    given = np.array([bool(cell.strip()) for cell in cells], dtype=bool)
     try:
-        return as_numbers(values.astype(str).tolist())
+        found[given] = as_numbers([cell for cell in cells if cell.strip()])
+        return found
     except ValueError as error:
         raise AnnotationError(f"column {column!r} must hold probabilities: {error}") from error

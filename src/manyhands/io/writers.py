@@ -93,12 +93,11 @@ def write_labels(
     Examples
     --------
     >>> import tempfile
-    >>> from manyhands import MajorityVote
     >>> table = AnnotationTable.from_matrix(np.array([[0, 0, 0], [0, 1, -1]]))
     >>> path = Path(tempfile.mkdtemp(), "labels.csv")
-    >>> print(write_labels(path, table, MajorityVote().fit(table)).read_text())
+    >>> print(write_labels(path, table, [[0.98, 0.02], [0.5, 0.5]]).read_text())
     task,label,probability,n_annotations,agreement,action,p(0),p(1),reviewed
-    0,0,1.000000,3,1.000000,accept,1.000000,0.000000,
+    0,0,0.980000,3,1.000000,accept,0.980000,0.020000,
     1,0,0.500000,2,0.500000,collect more,0.500000,0.500000,
     <BLANKLINE>
     """
@@ -142,7 +141,9 @@ def write_consensus(
         return _write_dataset(path, columns, f"Labels of {len(found.tasks):,} instances ({method})")
     writer, rows = WRITERS[to], range(len(found.tasks))
     if writer.least_certain_first:
-        rows = np.argsort(found.probability, kind="stable").tolist()
+        from manyhands.metrics.certainty import label_probability  # Metrics need inference.
+
+        rows = np.argsort(label_probability(found.posterior, found.codes), kind="stable").tolist()
     return _write_records(path, (writer.label(found, i, items, method) for i in rows))
 
 

@@ -23,6 +23,7 @@ from manyhands.io.shown import Shown, shown_of
 from manyhands.io.writers import SUFFIXES, check_target, write_consensus
 from manyhands.jobs.gold import match_gold, note_unused_gold
 from manyhands.jobs.outputs import keep_labels, label_rows, times_of
+from manyhands.metrics.certainty import certainty_of
 from manyhands.models import load
 from manyhands.report import read_inputs, summarize_annotators, summarize_inputs
 from manyhands.report.levels import tell_labels
@@ -61,7 +62,7 @@ def aggregate_table(
     table : AnnotationTable
     aggregator : BaseAggregator
     gold : GoldFile, optional
-        Gold labels, used for evaluation only.
+        Gold labels, used for evaluation only: of the labels, and of how sure these are said to be.
     out : str or Path, optional
         File to write, in the format ``to``; or a folder (a name without a suffix) for
         the model, ``labels.csv``, ``annotators.csv``, ``summary.json``, ``report.html``, and,
@@ -81,7 +82,8 @@ def aggregate_table(
     Returns
     -------
     dict
-        ``method``, ``n_instances``, ``n_undecided``, ``labels`` (task, label, probability),
+        ``method``, ``n_instances``, ``n_undecided``, ``labels`` (task, label, probability, which is
+        None where nothing tells),
         ``actions`` (number of instances per recommended action), ``n_known`` (known labels, which
         are among the accepted ones), ``level`` (share of right labels,
         with interval and source; see `manyhands.metrics.Level`) and ``headline`` (the same in
@@ -211,7 +213,9 @@ def _concluded(
     told = tell_labels(table, aggregator, codes, posterior, gold=truth)
     if not aggregator.traits.compares_annotators:  # Others have said it in their fit.
         warn_of_unidentified(aggregator._unidentified(votes_of(table, aggregator._gold)))
+    certainty = certainty_of(table, told.level, posterior, codes, is_known)
     judged: dict[str, Any] = {"known": is_known, "identified": decided}
+    judged["probability"] = certainty.of_labels(posterior, codes, is_known)
     found = consensus(table, posterior, values[codes], **judged)
     files: list[Path] = []
     if place is not None and place.suffix:
@@ -224,7 +228,7 @@ def _concluded(
         "method": type(aggregator).__name__,
         "n_instances": table.n_instances,
         "n_undecided": int((codes < 0).sum()),
-        "labels": label_rows(codes, posterior, table.instances, table.classes),
+        "labels": label_rows(codes, found.probability, table.instances, table.classes),
         "actions": found.count_actions(),
         "n_known": int(found.known.sum()),
         **told.to_dict(),

@@ -20,7 +20,6 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import missing_mask
-from manyhands.decision.labels import entries, row_max
 from manyhands.exceptions import (
     AnnotationError,
     MissingExtraError,
@@ -52,6 +51,7 @@ from manyhands.io.sheets import read_sheet
 from manyhands.io.shown import Shown, with_shown
 from manyhands.jobs.gold import GoldRows, note_unused_gold
 from manyhands.metrics import Level, accuracy_on_new_items
+from manyhands.metrics.certainty import certainty_of, label_probability
 from manyhands.models import load, save
 from manyhands.report import (
     read_contents,
@@ -167,10 +167,10 @@ def keep_model(
     over_classes = np.zeros((train.n_instances, train.n_classes))
     over_classes[:, positions] = proba
     values = np.array([*train.classes.tolist(), None], dtype=object)
-    labels = values[np.where(codes < 0, -1, positions[codes])]
-    told = getattr(model, "sample_note_", None)  # Then only what is known may be accepted.
-    decided = None if told is None else np.zeros(train.n_instances, dtype=bool)
-    found = consensus(train, over_classes, labels, known=known, identified=decided)
+    codes = np.where(codes < 0, -1, positions[codes])
+    labels = values[codes]
+    note = getattr(model, "sample_note_", None)  # Then only what is known may be accepted.
+    decided = None if note is None else np.zeros(train.n_instances, dtype=bool)
     gold_values = None
     if gold is not None:
         # The report covers annotated rows only, so gold of test rows is left out.
@@ -179,6 +179,11 @@ def keep_model(
     inputs = read_inputs(train, classifier=model, X=X, gold=gold_values, **times_of(export, train))
     summary, profiles = summarize_inputs(inputs, selection, title, new_items)
     note_unused_gold(summary, export)
+    certainty = certainty_of(train, inputs.level, over_classes, codes, known)
+    told = certainty.of_labels(over_classes, codes, known)
+    found = consensus(
+        train, over_classes, labels, known=known, identified=decided, probability=told
+    )
     staged = folder / STAGING
     if any(hasattr(model, name) for name in ("module_", "estimators_", "stack_")):
         save(model if encoder is None else make_pipeline(encoder, model), staged)
@@ -307,7 +312,8 @@ def predict_file(
     if out is not None:
         columns = label_columns(codes, proba, tasks, model.classes_)
         write_table(out, columns, keep_formulas=keep_formulas)
-    found = {"n_instances": len(data), "labels": label_rows(codes, proba, tasks, model.classes_)}
+    rows = label_rows(codes, label_probability(proba, codes), tasks, model.classes_)
+    found = {"n_instances": len(data), "labels": rows}
     return found if gold is None else found | _measured(folder, gold, tasks, model.classes_[codes])
 
 
@@ -458,20 +464,16 @@ def _check_tables(folder: Path, tables: dict[str, Any]) -> None:
 
 
 def label_rows(
-    codes: IntArray, proba: AnyArray, tasks: AnyArray, classes: AnyArray
+    codes: IntArray, probability: FloatArray, tasks: AnyArray, classes: AnyArray
 ) -> list[dict[str, Any]]:
     """Label and probability of each instance, as plain values.
 
-    A code of -1 means undecided: the label is None and the probability is the largest one.
+    A code of -1 means undecided: the label is None. A probability of NaN is None: nothing tells.
     """
     values = [*classes.tolist(), None]
-    if not len(codes):
-        return []
-    top, chosen = row_max(proba), entries(proba, np.arange(len(codes)), codes)
-    shown = [float(p if code >= 0 else m) for code, p, m in zip(codes, chosen, top, strict=True)]
     return [
-        {"task": task, "label": values[code], "probability": p}
-        for task, code, p in zip(tasks.tolist(), codes, shown, strict=True)
+        {"task": task, "label": values[code], "probability": None if p != p else p}
+        for task, code, p in zip(tasks.tolist(), codes, probability.tolist(), strict=True)
     ]
 
 
@@ -483,7 +485,7 @@ def label_columns(
     They are the label of each instance, its probability, the probabilities of all classes, and
     ``reviewed``, for a person to fill in.
     """
-    rows = label_rows(codes, proba, tasks, classes)
+    rows = label_rows(codes, label_probability(proba, codes), tasks, classes)
     columns = {name: [row[name] for row in rows] for name in ("task", "label", "probability")}
     shares = dict(zip((f"p({c})" for c in classes.tolist()), proba.T.tolist(), strict=True))
     return columns | shares | {REVIEWED: [""] * len(rows)}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import pairwise
 from operator import add
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,9 @@ from manyhands.io.mapped import release
 from manyhands.jobs.aggregation import measure
 from manyhands.jobs.gold import match_gold
 from manyhands.jobs.outputs import label_rows
+from manyhands.metrics.certainty import Certainty, certainty_of
+from manyhands.metrics.inferred_labels import level_of_labels
+from manyhands.metrics.sample_levels import LEAST_GOLD, Level, level_of_gold, level_of_sample
 from manyhands.planning.screening import Answers, RightByGold, right_by_gold
 from manyhands.report import annotator_columns
 from manyhands.report.annotators import store_profiles
@@ -71,8 +75,8 @@ def aggregate_store(
         pairs = store.instances[rows].tolist(), store.classes[clamped[rows]].tolist()
         own |= {"gold": dict(zip(*pairs, strict=True)), "random_gold": found.random}
     aggregator.fit(store, **own)
-    labels = _StoreLabels(store, aggregator, clamped, rule, threshold)
     truth = None if gold is None else match_gold(gold, store).codes
+    labels = _StoreLabels(store, aggregator, clamped, rule, threshold, truth)
     files = _write_store_labels(place, labels, truth)
     metrics = None
     if truth is not None:
@@ -81,16 +85,14 @@ def aggregate_store(
         rows = np.flatnonzero((truth >= 0) & annotated & unclamped)
         metrics = measure(store, aggregator.posterior_, labels.codes, truth, rows)
     first = slice(0, 10)
+    some, clamped = np.asarray(aggregator.posterior_[first]), labels.clamped
+    is_known = None if clamped is None else clamped[first] >= 0
+    told = labels.certainty.of_labels(some, labels.codes[first], is_known)
     return {
         "method": type(aggregator).__name__,
         "n_instances": store.n_instances,
         "n_undecided": int((labels.codes < 0).sum()),
-        "labels": label_rows(
-            labels.codes[first],
-            np.asarray(aggregator.posterior_[first]),
-            store.instances[first],
-            store.classes,
-        ),
+        "labels": label_rows(labels.codes[first], told, store.instances[first], store.classes),
         "actions": labels.actions,
         "files": [str(path) for path in files],
         "gold": metrics,
@@ -143,7 +145,9 @@ class _StoreLabels:
         clamped: IntArray | None,
         rule: str,
         threshold: float | None,
+        truth: IntArray | None = None,
     ) -> None:
+        self.truth = truth
         self.store, self.aggregator, self.clamped = store, aggregator, clamped
         self.rule, self.threshold = rule, threshold
         self.codes = np.empty(store.n_instances, dtype=np.int32)
@@ -159,6 +163,7 @@ class _StoreLabels:
         ties = "random" if self.aggregator.ties == "random" else "first"
         seed = generator(self.aggregator.random_state)
         values = np.array([*store.classes.tolist(), None], dtype=object)
+        certainty = self.certainty
         for number, own in enumerate(self.places()):
             rows = np.asarray(posterior[own])
             codes = decide(
@@ -174,17 +179,59 @@ class _StoreLabels:
             judged: dict[str, Any] = {"known": known}
             judged["identified"] = self.aggregator.identified_[own]
             judged["alike"] = undeclared_models(None, store.annotators)
+            judged["probability"] = certainty.of_labels(rows, codes, known)
             found = consensus(store.table(number), rows, values[codes], **judged)
             for name, n in found.count_actions().items():
                 self.actions[name] = self.actions.get(name, 0) + n
             yield found.arrays()
             release(posterior)
 
+    @cached_property
+    def certainty(self) -> Certainty:
+        """How sure labels are said to be, by the first instances of the shard in the middle."""
+        number = (len(self.store.firsts) - 2) // 2
+        first, last = self.store.firsts[number : number + 2].tolist()
+        own = slice(first, min(last, first + JUDGED))
+        table = self.store.table(number)[: own.stop - first]
+        posterior = np.asarray(self.aggregator.posterior_[own])
+        known = None if self.clamped is None else self.clamped[own] >= 0
+        codes = posterior.argmax(axis=1)
+        level = self._measured()
+        if level is None:
+            calibrated = getattr(self.aggregator, "_knows_its_accuracy", False)
+            given = {} if known is None else {"is_known_": known}
+            model = SimpleNamespace(_knows_its_accuracy=calibrated, **given)
+            decided = self.aggregator.identified_[own]
+            level = level_of_labels(table, model, codes, posterior, identified=decided)
+        return certainty_of(table, level, posterior, codes, known)
+
+    def _measured(self) -> Level | None:
+        """How many labels are right by gold, or by a random sample; None if neither is there."""
+        n, model = self.store.n_instances, self.aggregator
+        free = self.store.annotations_per_instance() > 0
+        if self.clamped is not None:
+            free &= self.clamped < 0
+        if self.truth is not None:
+            rows = np.flatnonzero((self.truth >= 0) & free)
+            if len(rows) >= LEAST_GOLD:
+                codes = np.asarray(model.posterior_[rows]).argmax(axis=1)
+                return level_of_gold(codes == self.truth[rows], "gold")
+        drawn = model.sampled_rows_
+        if self.clamped is None or len(drawn) < LEAST_GOLD:
+            return None
+        has, right = np.zeros((2, n), dtype=bool)
+        has[drawn] = True
+        right[drawn] = model.sampled_posterior_.argmax(axis=1) == self.clamped[drawn]
+        return level_of_sample(right, has, None, free)
+
     def places(self) -> Iterator[slice]:
         """Yield the rows of each shard."""
         for first, last in pairwise(self.store.firsts.tolist()):
             yield slice(first, last)
 
+
+JUDGED = 50_000
+"""Instances of a store by which it is told how sure labels are."""
 
 LARGEST_SCREENED = 10**8
 """Cells of all confusion matrices together above which annotators of a store are not screened."""

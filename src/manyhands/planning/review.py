@@ -16,6 +16,7 @@ from manyhands.decision.labels import generator
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.inputs import series_in_order
+from manyhands.metrics.certainty import Certainty
 from manyhands.planning.beliefs import beliefs_of
 from manyhands.planning.pool import counted
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
@@ -33,7 +34,7 @@ class ReviewQueue:
     instances, labels : arrays of shape (m,)
         Ids and the labels in doubt.
     scores : array of shape (m,)
-        Probability that the label is wrong.
+        Probability that the label is wrong; NaN where nothing tells.
     suggestions : array of shape (m,)
         The most probable other class.
     annotators : array of shape (m,) or None
@@ -58,21 +59,27 @@ class ReviewQueue:
 
     def __repr__(self) -> str:
         what = counted(len(self), "label" if self.annotators is None else "annotation")
-        return f"ReviewQueue({what}, {self.scores.sum():.1f} expected to be wrong)"
+        wrong = self.scores.sum()
+        told = (
+            "nobody knows how many are wrong"
+            if wrong != wrong
+            else f"{wrong:.1f} expected to be wrong"
+        )
+        return f"ReviewQueue({what}, {told})"
 
     def to_columns(self) -> dict[str, list[Any]]:
         """Return the columns task, (worker,) label, suggestion and score.
 
-        ``score`` is the probability that the label is wrong.
+        ``score`` is the probability that the label is wrong; None where nothing tells.
         """
         columns = {
             "task": self.instances,
             "worker": self.annotators,
             "label": self.labels,
             "suggestion": self.suggestions,
-            "score": self.scores,
         }
-        return {name: values.tolist() for name, values in columns.items() if values is not None}
+        found = {name: values.tolist() for name, values in columns.items() if values is not None}
+        return found | {"score": [None if p != p else p for p in self.scores.tolist()]}
 
     def to_sheet(self) -> dict[str, list[Any]]:
         """Return the columns of ``review.csv``, a table for a person to fill in.
@@ -108,6 +115,7 @@ def review_queue(
     n: int | None = None,
     random: int = 0,
     labels: Any = None,
+    certainty: Certainty | None = None,
     random_state: Any = None,
 ) -> ReviewQueue:
     """Rank labels, or single annotations, by how probably they are wrong.
@@ -132,6 +140,9 @@ def review_queue(
     labels : integer array of shape (n_instances,), optional
         Codes of the labels to check, where they are not the most probable classes; -1 is not
         checked. A pandas Series is matched with the instances by its index.
+    certainty : Certainty, optional
+        From the model's probabilities to those that are told (`manyhands.metrics.certainty`), as
+        scores; the order is the model's. Default: the model's own.
     random_state : int, RandomState or None
         Draws the random labels.
 
@@ -174,6 +185,7 @@ def review_queue(
         instance, label, annotator = observed.instance, observed.label, observed.annotator
     rows = found.posterior[instance].copy()
     score = 1.0 - rows[np.arange(len(rows)), label]
+    told = score if certainty is None else 1.0 - certainty(1.0 - score)
     rows[np.arange(len(rows)), label] = -1.0
     order = np.argsort(-np.round(score, 12), kind="stable")[:n]
     drawn = np.zeros(0, dtype=np.int64)
@@ -185,7 +197,7 @@ def review_queue(
     return ReviewQueue(
         table.instances[instance[order]],
         table.classes[label[order]],
-        score[order],
+        told[order],
         table.classes[rows[order].argmax(axis=1)],
         None if annotator is None else table.annotators[annotator[order]],
         weight,

@@ -130,7 +130,7 @@ def _check(summary: Mapping[str, Any]) -> Iterator[Step]:
         "Review these labels first",
         _how_many_wrong(summary, wrong, len(rows)),
         # Half of the expected mistakes come first in this order.
-        (found["n_expected_wrong"] if wrong is None else wrong) / 2,
+        (found.get("n_to_review", 0) if wrong is None else wrong) / 2,
         rows,
         [
             "correct them on the page of 'manyhands explore', with one key per label; what you "

@@ -29,6 +29,9 @@ from manyhands.inference.inputs import (
 from manyhands.inference.many_classes import as_dense, sparse_shares
 from manyhands.inference.shared_mistakes import annotators_are_judged
 from manyhands.inference.votes import make_votes, vote_shares
+from manyhands.metrics.certainty import Certainty, certainty_of
+from manyhands.metrics.inferred_labels import level_of_labels
+from manyhands.metrics.sample_levels import Level
 from manyhands.report.expectations import Expectations, find_expectations
 from manyhands.typing import MISSING, BoolArray, FloatArray, IntArray
 
@@ -108,6 +111,45 @@ class Inputs:
             return np.asarray(own, dtype=bool)
         posterior = None if self.inferred is None else self.inferred.posterior
         return identified(self.whole, posterior)
+
+    @property
+    def source(self) -> Any:
+        """The model that inferred the labels; None of a majority vote, or of labels as given."""
+        models = {"aggregator": self.aggregator, "classifier": self.classifier}
+        return None if self.inferred is None else models.get(self.inferred.kind)
+
+    @cached_property
+    def level(self) -> Level | None:
+        """How many of the inferred labels are right; None if nothing tells."""
+        inferred, model = self.inferred, self.source
+        if inferred is None:
+            return None
+        is_own = inferred.probable and inferred.name == type(model).__name__
+        return level_of_labels(
+            self.table,
+            model,
+            inferred.codes,
+            inferred.posterior if is_own else None,
+            gold=self.gold,
+            fitted=self.aggregator,
+            identified=self.identified,
+        )
+
+    @cached_property
+    def certainty(self) -> Certainty:
+        """How sure single labels are said to be."""
+        if self.inferred is None or not self.inferred.probable:
+            return Certainty(self.table.n_classes)
+        found = self.inferred
+        return certainty_of(self.table, self.level, found.posterior, found.codes, self.known)
+
+    @cached_property
+    def told(self) -> FloatArray:
+        """How probable each inferred label is said to be, shape (n_instances,), or NaN."""
+        if self.inferred is None:
+            return np.full(self.table.n_instances, np.nan)
+        found = self.inferred
+        return self.certainty.of_labels(found.posterior, found.codes, self.known)
 
     @cached_property
     def votes(self) -> tuple[IntArray, IntArray, IntArray]:

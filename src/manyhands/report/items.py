@@ -15,7 +15,6 @@ from manyhands.exceptions import AnnotationError, raise_missing_extra
 from manyhands.io.aligned import read_images, read_texts
 from manyhands.io.annotations import is_export, read_export
 from manyhands.report.inputs import Inputs
-from manyhands.report.labels import confidence
 from manyhands.report.limits import LIMITS
 
 THUMBNAIL = 112
@@ -72,7 +71,7 @@ def _describe(inputs: Inputs, chosen: list[int]) -> list[dict[str, Any]]:
     order = np.argsort(table.instance, kind="stable")
     starts = np.searchsorted(table.instance[order], chosen)
     stops = np.searchsorted(table.instance[order], chosen, side="right")
-    probability = confidence(inferred)
+    probability, is_told = inputs.told, inferred.probable and inputs.certainty.is_known
     rows = []
     for i, low, high in zip(chosen, starts.tolist(), stops.tolist(), strict=True):
         own = order[low:high]
@@ -85,7 +84,7 @@ def _describe(inputs: Inputs, chosen: list[int]) -> list[dict[str, Any]]:
             {
                 "id": table.instances[i].item(),
                 "label": table.classes[inferred.codes[i]].item() if len(own) else None,
-                "probability": float(probability[i]) if inferred.probable and len(own) else None,
+                "probability": float(probability[i]) if is_told and len(own) else None,
                 "gold": table.classes[inputs.gold[i]].item() if known and inputs.gold is not None
                 else None,
                 "given": [list(pair) for pair in given],

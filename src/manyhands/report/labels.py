@@ -9,7 +9,7 @@ import numpy as np
 from manyhands.annotations.groups import ALONE
 from manyhands.report.inputs import Inferred, Inputs
 from manyhands.report.limits import LIMITS
-from manyhands.typing import BoolArray, FloatArray, IntArray
+from manyhands.typing import FloatArray, IntArray
 
 CERTAIN = 0.95
 """Labels with at least this probability count as certain, where the annotations decide them."""
@@ -28,7 +28,7 @@ def labels_section(inputs: Inputs) -> dict[str, Any] | None:
         "n": len(rows),
         "n_ties_decided": int(inputs.tied.sum()),
         "n_against_majority": int((against > 0).sum()),
-        "confidence": _confidence_section(inferred, rows, inputs.identified),
+        "confidence": _confidence_section(inputs, inferred, rows),
         "dependence": _dependence(inputs, inferred),
         "all": _listing(inputs, rows, "all_labels") if len(rows) <= LIMITS["all_labels"] else None,
         "uncertain": _uncertain(inputs, inferred, rows),
@@ -37,9 +37,14 @@ def labels_section(inputs: Inputs) -> dict[str, Any] | None:
 
 
 def confidence(inferred: Inferred) -> FloatArray:
-    """Probability of each instance's inferred label, shape (n_instances,)."""
+    """The method's own probability of each inferred label, shape (n_instances,)."""
     taken = np.take_along_axis(inferred.posterior, inferred.codes[:, None].clip(0), axis=1)
     return taken[:, 0]
+
+
+def rest(told: Any, own: Any, other: Any) -> Any:
+    """Return what is told of other classes than the label, in proportion to their probabilities."""
+    return np.where(own < 1, (1 - told) * other / np.maximum(1 - own, 1e-12), 0.0)
 
 
 def _dependence(inputs: Inputs, inferred: Inferred) -> dict[str, Any] | None:
@@ -57,17 +62,17 @@ def _dependence(inputs: Inputs, inferred: Inferred) -> dict[str, Any] | None:
 
 
 def _confidence_section(
-    inferred: Inferred, rows: IntArray, identified: BoolArray
+    inputs: Inputs, inferred: Inferred, rows: IntArray
 ) -> dict[str, Any] | None:
-    if not inferred.probable:
+    if not inferred.probable or not inputs.certainty.is_known:
         return None
-    values = confidence(inferred)[rows]
+    values = inputs.told[rows]
     edges = np.linspace(0.0, 1.0, 21)
     counts, _ = np.histogram(values, bins=edges)
     return {
         "mean": float(values.mean()),
         "certain": CERTAIN,
-        "n_certain": int((identified[rows] & (values >= CERTAIN)).sum()),
+        "n_certain": int((inputs.identified[rows] & (values >= CERTAIN)).sum()),
         "n_below_half": int((values < 0.5).sum()),
         "histogram": [
             {"from": float(low), "to": float(high), "count": int(n)}
@@ -111,15 +116,18 @@ def _describe(inputs: Inputs, rows: IntArray) -> list[dict[str, Any]]:
     if inferred is None:
         return []
     votes = _votes_of(inputs, rows)
-    probability, second = confidence(inferred), _second(inferred, rows)
+    own, told, second = confidence(inferred), inputs.told, _second(inferred, rows)
+    is_told = inferred.probable and inputs.certainty.is_known
     return [
         {
             "id": table.instances[i].item(),
             "label": table.classes[inferred.codes[i]].item(),
-            "probability": float(probability[i]) if inferred.probable else None,
+            "probability": float(told[i]) if is_told else None,
             "second": None if second is None else table.classes[second[k]].item(),
             "second_probability": (
-                None if second is None else float(inferred.posterior[i, second[k]])
+                float(rest(told[i], own[i], inferred.posterior[i, second[k]]))
+                if is_told and second is not None
+                else None
             ),
             **votes[k],
         }

@@ -13,6 +13,7 @@ from manyhands.exceptions import AnnotationError, silenced
 from manyhands.inference import DawidSkene, MajorityVote
 from manyhands.inference.base import BaseAggregator
 from manyhands.io import consensus
+from manyhands.metrics.certainty import Certainty, certainty_of
 from manyhands.planning import (
     AnnotationPlanner,
     ReviewQueue,
@@ -114,18 +115,31 @@ def review_section(inputs: Inputs, basis: Basis | None) -> dict[str, Any] | None
     """Labels, and single annotations, in the order in which to check them."""
     if basis is None:
         return None
-    queue = review_queue(basis.model, inputs.table, labels=basis.codes)
-    single = review_queue(basis.model, inputs.table, by="annotation", n=LIMITS["review"])
-    doubtful = int((queue.scores >= 0.0005).sum())
+    certainty = _certainty(inputs, basis)
+    queue = review_queue(basis.model, inputs.table, labels=basis.codes, certainty=certainty)
+    single = review_queue(
+        basis.model, inputs.table, by="annotation", n=LIMITS["review"], certainty=certainty
+    )
+    own = review_queue(basis.model, inputs.table, labels=basis.codes).scores
+    doubtful = int((own >= 0.0005).sum())
+    told = queue.scores[own > 0]  # Of the others, the labels are known.
     return {
         "source": basis.name,
         "n": len(queue),
         "n_to_review": _n_to_review(inputs),
-        "n_expected_wrong": float(queue.scores.sum()),
-        "half": _until(queue.scores, 0.5),
+        "n_expected_wrong": float(told.sum()) if certainty.is_known else None,
+        "half": _until(told, 0.5) if certainty.is_known else None,
         "labels": _queue_rows(queue, doubtful),
         "annotations": _queue_rows(single, len(single)),
     }
+
+
+def _certainty(inputs: Inputs, basis: Basis) -> Certainty:
+    """How sure labels are said to be, from the probabilities that plans rest on."""
+    table, codes = inputs.table, basis.codes
+    posterior = basis.model.posterior_ if hasattr(basis.model, "posterior_") else basis.model
+    codes = posterior.argmax(axis=1) if codes is None else codes
+    return certainty_of(table, inputs.level, posterior, codes, inputs.known)
 
 
 def _n_to_review(inputs: Inputs) -> int:
@@ -135,7 +149,8 @@ def _n_to_review(inputs: Inputs) -> int:
         return 0
     labels = np.array([*table.classes.tolist(), None], dtype=object)[inferred.codes]
     known = getattr(inputs.aggregator, "is_known_", None) if inferred.kind == "aggregator" else None
-    found = consensus(inputs.whole.observed, _filled(inferred.posterior), labels, known=known)
+    given: dict[str, Any] = {"known": known, "probability": inputs.told}
+    found = consensus(inputs.whole.observed, _filled(inferred.posterior), labels, **given)
     return int((found.actions == "review").sum())
 
 

@@ -372,6 +372,8 @@ def review(
     from manyhands.io import consensus
     from manyhands.io.annotations import read_shown
     from manyhands.io.shown import with_shown
+    from manyhands.metrics.certainty import certainty_of
+    from manyhands.metrics.inferred_labels import level_of_labels
     from manyhands.planning.pool import counted
 
     refuse_overwriting([out], [*tables, *inputs.files, *(known or ())])
@@ -380,9 +382,13 @@ def review(
     read = read_planned(tables, options, inputs, seed)
     model = DawidSkene().fit(read.table, **read_gold_of_fit(known, read.table, options))
     size = n if n is not None else 0 if random else 100
+    posterior, codes = model.posterior_, model.posterior_.argmax(axis=1)
+    level = level_of_labels(read.table, model, codes, posterior, identified=model.identified_)
+    certainty = certainty_of(read.table, level, posterior, codes, model.is_known_)
     draw: dict[str, Any] = {"n": size, "random": random, "random_state": seed}
+    draw["certainty"] = certainty
     queue = review_queue(model, read.table, read.proba, by=by.value, **draw)
-    n_review = consensus(read.table, model.posterior_, known=model.is_known_).count_actions()
+    n_review = consensus(read.table, model).count_actions()
     shown = read.shown or read_shown(one_or_all(tables), read.export, **options)
     columns = with_shown(queue.to_sheet(), shown)
     write_columns(out, columns, keep_formulas)
@@ -393,7 +399,12 @@ def review(
     aside = ("was", "reviewed") if random and size else ("was", "reviewed", "chosen")
     brief = {name: values for name, values in columns.items() if name not in aside}
     print_columns(f"{counted(len(queue), by.value)} to check", brief)
-    say("probability_wrong: how probably the label is wrong, by the model; suggestion: what else")
+    say(
+        "probability_wrong: how probably the label is wrong; suggestion: what else"
+        if certainty.is_known
+        else "the most doubtful come first; how probably a label is wrong is not told, because "
+        "nothing shows how many of them are right; suggestion: what else"
+    )
     if out is not None and by is By.label:
         files = " ".join(f"--known {path}" for path in [*(known or ()), out])
         say(

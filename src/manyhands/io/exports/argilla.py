@@ -112,7 +112,7 @@ def argilla_suggestion(found: Consensus, i: int, items: ItemFields, method: str)
     record["metadata"] |= {k: v for k, v in facts(found, i).items() if v is not None}
     if label is not None:
         value = _argilla_value(label, items)
-        made = {"value": value, "score": score_of(found, i), "agent": method}
+        made = {"value": value, **score_of(found, i), "agent": method}
         record["suggestions"][items.question] = made
     return record
 

@@ -82,7 +82,7 @@ def doccano_example(found: Consensus, i: int, items: ItemFields, method: str) ->
         "text": str(data.pop(items.shown, task)),
         "label": [] if label is None else items.labels(label),
         "task": task,
-        "score": score_of(found, i),
+        **score_of(found, i),
         "by": method,
     } | facts(found, i)
     return record | {f"item.{k}" if k in record else k: value for k, value in data.items()}

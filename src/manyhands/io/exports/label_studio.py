@@ -248,7 +248,7 @@ def label_studio_prediction(found: Consensus, i: int, items: ItemFields, method:
     made = []
     if label is not None:
         result = [_label_studio_result(label, items)]
-        made = [{"model_version": method, "score": score_of(found, i), "result": result}]
+        made = [{"model_version": method, **score_of(found, i), "result": result}]
     return {"id": task, "data": items.fields(task), "meta": facts(found, i), "predictions": made}
 
 

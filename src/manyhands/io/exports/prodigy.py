@@ -113,7 +113,7 @@ def prodigy_task(found: Consensus, i: int, items: ItemFields, method: str) -> Re
     """Make a task in which the label is chosen already."""
     task, label = found.tasks[i].item(), found.labels[i]
     record = _prodigy_item(task, items, found.classes)
-    record["meta"] |= {"score": score_of(found, i), "by": method} | facts(found, i)
+    record["meta"] |= {**score_of(found, i), "by": method} | facts(found, i)
     if _is_yes_or_no(items):
         return record if label is None else record | {"answer": "accept" if label else "reject"}
     return record if label is None else record | {"accept": items.labels(label)}

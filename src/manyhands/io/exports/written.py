@@ -82,9 +82,10 @@ def facts(found: Consensus, i: int) -> Record:
     }
 
 
-def score_of(found: Consensus, i: int) -> float:
-    """Probability of an instance's label, rounded to six digits."""
-    return round(float(found.probability[i]), 6)
+def score_of(found: Consensus, i: int) -> Record:
+    """Return the probability of an instance's label as ``score``; nothing where none is told."""
+    told = float(found.probability[i])
+    return {} if np.isnan(told) else {"score": round(told, 6)}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,156 @@
+"""How many inferred labels are right, whatever method inferred them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, logit
+
+from manyhands.annotations import AnnotationTable
+from manyhands.annotations.units import in_one_family
+from manyhands.exceptions import AnnotationError, silenced
+from manyhands.inference import DawidSkene
+from manyhands.inference.many_classes import HARMLESS_CLASSES
+from manyhands.inference.shared_mistakes import suspected
+from manyhands.metrics.levels import accuracy_of_labels, told_accuracy
+from manyhands.metrics.sample_levels import Level
+from manyhands.typing import BoolArray, FloatArray, IntArray
+
+
+def level_of_labels(
+    table: AnnotationTable,
+    model: Any,
+    codes: IntArray,
+    posterior: FloatArray | None = None,
+    *,
+    gold: IntArray | None = None,
+    audit: IntArray | None = None,
+    fitted: Any = None,
+    identified: BoolArray | None = None,
+    is_calibrated: bool | None = None,
+    alike: BoolArray | None = None,
+) -> Level | None:
+    """Level of inferred labels (`accuracy_of_labels`), whatever method inferred them.
+
+    The mean probability of `DawidSkene`'s labels and of the stack's is about their accuracy on real
+    tables (docs/results/aggregation.md, docs/results/stack_labels.md). Other methods are too sure,
+    or their shares mean something else: then `DawidSkene` says what it thinks of their labels.
+
+    Annotators who may share mistakes (`suspected`) and are not declared as a family may be right or
+    wrong together: the interval is that of both, and without enough others there is no answer.
+
+    Parameters
+    ----------
+    table : AnnotationTable
+    model : the method that inferred the labels, or None
+    codes : integer array of shape (n_instances,)
+        Labels, -1 where undecided.
+    posterior : array of shape (n_instances, n_classes), optional
+        The model's own.
+    gold : integer array of shape (n_instances,), optional
+        True classes, -1 where unknown.
+    audit : integer array of shape (n_instances,), optional
+        Classes of randomly drawn labels that people checked and that the model was not given, -1
+        elsewhere.
+    fitted : aggregator, optional
+        Whose ``is_known_`` marks labels that were given.
+    identified : boolean array of shape (n_instances,), optional
+        Instances whose label the annotations decide. Where most are not decided, no model's
+        expectation counts.
+    is_calibrated : bool, optional
+        Whether the mean probability of the model's labels is about their accuracy. Default: what
+        is known of the model.
+    alike : boolean array of shape (n_annotators,), optional
+        Annotators who may share mistakes. Default: `suspected`.
+
+    Returns
+    -------
+    Level or None
+        None if nothing tells.
+    """
+    if is_calibrated is None:
+        is_calibrated = getattr(model, "_knows_its_accuracy", False)
+    values = np.array([*table.classes.tolist(), None], dtype=object)
+    codes, posterior, sample = _sample(model, table, codes, posterior)
+    if audit is not None:
+        sample = audit if sample is None else np.where(audit < 0, sample, audit)
+    known = known_of(table, model if fitted is None else fitted)
+    annotated = table.annotations_per_instance() > 0
+    others = known if known is None or sample is None else known & (sample < 0)
+    is_decided = identified is None or np.mean(identified[annotated]) > 0.5
+    if not is_decided and getattr(model, "sample_note_", None) is None:
+        posterior = None
+    elif posterior is None or not is_calibrated:
+        posterior = _expected(table, others, codes)
+    measured: dict[str, Any] = {
+        "gold": None if gold is None else values[gold],
+        "sample": None if sample is None else values[sample],
+        "known": known,
+    }
+    alike = suspected(table) if alike is None else alike
+    measured["independent"] = not alike.any()
+    level = told_accuracy(table, values[codes], posterior, **measured)
+    if level is None or level.source != "model" or not alike.any():
+        return level
+    apart = in_one_family(table, alike)
+    return _between(
+        level,
+        accuracy_of_labels(apart, values[codes], _expected(apart, others, codes), known=known),
+    )
+
+
+def _between(one: Level, other: Level | None) -> Level | None:
+    """Level of labels by annotators who may share mistakes or not; None if too few others remain.
+
+    From the low end of the one that supposes more mistakes to the high end of the other.
+    """
+    if other is None:
+        return None
+    value = float(expit((logit(one.value) + logit(other.value)) / 2))
+    level = Level(value, min(one.low, other.low), max(one.high, other.high), "model", one.n)
+    return None if level.is_vague else level
+
+
+def _sample(
+    model: Any, table: AnnotationTable, codes: IntArray, posterior: FloatArray | None
+) -> tuple[IntArray, FloatArray | None, IntArray | None]:
+    """Known labels that were drawn at random, and what the model says there without them.
+
+    Returns
+    -------
+    codes, posterior
+        As given, but for the drawn instances.
+    sample : integer array of shape (n_instances,) or None
+        Known classes of these, -1 elsewhere; None if none were drawn.
+    """
+    found = getattr(model, "sampled_posterior_", None)
+    if found is None or not len(found) or len(model.is_known_) != table.n_instances:
+        return codes, posterior, None
+    rows = model.sampled_rows_
+    sample = np.full(table.n_instances, -1)
+    sample[rows] = model.posterior_[rows].argmax(axis=1)  # Certain there.
+    codes = codes.copy()
+    codes[rows] = found.argmax(axis=1)
+    if posterior is not None:
+        posterior = np.array(posterior)
+        posterior[rows] = found
+    return codes, posterior, sample
+
+
+def _expected(table: AnnotationTable, known: Any, codes: IntArray) -> FloatArray | None:
+    if not 2 <= table.n_classes <= HARMLESS_CLASSES:
+        return None
+    gold = None if known is None or not known.any() else np.where(known, codes, -1)
+    values = np.array([*table.classes.tolist(), None], dtype=object)
+    with silenced("manyhands"):  # Whoever inferred the labels has been warned.
+        try:
+            return DawidSkene().fit(table, gold=None if gold is None else values[gold]).posterior_
+        except AnnotationError:
+            return None
+
+
+def known_of(table: AnnotationTable, model: Any) -> BoolArray | None:
+    """Mask of the instances whose label was given to the fit; None if it is not of this table."""
+    known = getattr(model, "is_known_", None)
+    return None if known is None or len(known) != table.n_instances else known
