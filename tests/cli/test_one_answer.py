@@ -383,3 +383,24 @@ def test_what_is_not_known_is_no_answer():
         assert "no forecast, because nothing shows" in ask(desk, "/next?ahead=1")[2]
         assert "Nothing shows how good the annotators are" in ask(desk, "/sheet/0")[2]
     assert "Nothing shows how good" in done("annotators", "two.csv", "--teach", "p0").stdout
+
+
+def test_nothing_is_called_unknown_that_gold_measures():
+    write_crowd("two.csv", [0.8, 0.4])
+    gold = ["--gold", "gold.csv"]
+    said = done("annotators", "two.csv", *gold).stdout
+    assert "accuracy_on_gold: measured" in said
+    assert "is not known" not in said
+    enough = done_json("next", "two.csv", *gold)["enough"]
+    assert "give them as --known" in enough
+    assert "--random" not in enough
+    done("aggregate", "two.csv", *gold, "--out", "labels")
+    summary = json.loads(Path("labels/summary.json").read_text())
+    assert "sample" not in {step["code"] for step in summary["actions"]}
+    assert planning.enough(summary["plan"]) == enough
+    assert UNJUDGED not in {row["screen"]["advice"] for row in summary["annotators"]["rows"]}
+    page = html.unescape(Path("labels/report.html").read_text(encoding="utf-8"))
+    assert "right is not known" not in page
+    assert "was measured where a gold label is known" in page
+    with open_desk(Path("labels"), Path("two.csv"), by="anna") as desk:
+        assert enough in html.unescape(ask(desk, "/next")[2])

@@ -42,7 +42,7 @@ class Plans:
             if ahead not in self._kept:
                 try:
                     level = figures.told.level
-                    told: dict[str, Any] = {"right": None if level is None else level.value}
+                    told = {"level": None if level is None else level.to_dict()}
                     known = figures.gold
                     found = plan_section(figures.inputs, figures.basis, known, ahead=ahead, **told)
                 except AnnotationError:  # Every label is known.

@@ -273,7 +273,7 @@ def _annotator_profiles(labels: _StoreLabels, gold: IntArray | None) -> dict[str
     pooled /= pooled.sum(axis=1, keepdims=True)
     by_gold = None if gold is None else RightByGold.of(*measured.astype(np.int64))
     marks = found.marks(pooled, store.classes, by_gold)
-    screening = found.screening(store.annotators, marks, judged=judged)
+    screening = found.screening(store.annotators, marks, judged=judged, measured=by_gold)
     sums = (found.reliability, screening, mistakes, passes, by_gold)
     profiles = store_profiles(store, *sums, judged=judged)
     return annotator_columns(profiles)

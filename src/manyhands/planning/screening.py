@@ -207,7 +207,7 @@ def screened(
         if paces is not None and spent is not None and paces.too_fast[r]:
             text = f"takes {paces.median[r]:.1f} s, the crowd {np.nanmedian(spent):.1f} s"
             marks[r]["too fast"] = text
-    return answers.screening(table.annotators, marks, judged=judged)
+    return answers.screening(table.annotators, marks, judged=judged, measured=measured)
 
 
 @dataclass(frozen=True)
@@ -277,14 +277,23 @@ class Answers:
         return found
 
     def screening(
-        self, annotators: AnyArray, marks: list[dict[str, str]], *, judged: bool
+        self,
+        annotators: AnyArray,
+        marks: list[dict[str, str]],
+        *,
+        judged: bool,
+        measured: RightByGold | None = None,
     ) -> Screening:
         """Screen the annotators with these ids by their flags.
 
-        ``judged`` says whether anything shows how good the annotators are.
+        ``judged`` says whether anything shows how good the annotators are; those who are
+        ``measured`` on enough gold need no other advice than their flags.
         """
-        found = self.reliability
-        rows = [_screened(annotators, found, r, own, judged) for r, own in enumerate(marks)]
+        found, n = self.reliability, np.zeros(len(marks)) if measured is None else measured.n
+        rows = [
+            _screened(annotators, found, r, own, judged, unknown=not judged and n[r] < LEAST_TESTED)
+            for r, own in enumerate(marks)
+        ]
         return Screening(
             sorted(rows, key=lambda row: (not row.flags, 2.0 if row.high is None else row.high))
         )
@@ -425,10 +434,12 @@ def _screened(
     r: int,
     marks: dict[str, str],
     judged: bool,
+    *,
+    unknown: bool,
 ) -> AnnotatorScreen:
     n = int(found.n_annotations[r])
     flags = tuple(name for name in ADVICE if name in marks and (judged or name not in OF_LABELS))
-    calm = TOO_FEW if n < LEAST_ANNOTATIONS else NOTHING if judged else UNJUDGED
+    calm = TOO_FEW if n < LEAST_ANNOTATIONS else UNJUDGED if unknown else NOTHING
     accuracy = low = high = None
     if n and judged:
         accuracy, low, high = (float(x[r]) for x in (found.accuracy, found.lower, found.upper))

@@ -63,7 +63,10 @@ def _talk(summary: Mapping[str, Any]) -> Iterator[Step]:
     rows = [row for row in found["rows"] if row["screen"]["flags"]]
     if not rows:
         return
+    flags = {flag for row in rows for flag in row["screen"]["flags"]}
     is_open = any(warning["code"] in SHARED for warning in summary["warnings"])
+    by_gold = flags == {"below the median on gold"}
+    is_open &= not by_gold  # Gold knows nothing of shared mistakes.
     n, wrong = found["n_flagged"], _wrong_annotations(rows)
     of_all = _wrong_annotations(found["rows"])
     need = "One annotator needs" if n == 1 else f"{n:,} annotators need"
@@ -72,6 +75,8 @@ def _talk(summary: Mapping[str, Any]) -> Iterator[Step]:
         f"{'It accounts' if n == 1 else 'Together they account'} for about {wrong:,.0f} of the "
         f"about {of_all:,.0f} wrong annotations."
         if found.get("judged", True)
+        else "Gold labels measure it."
+        if by_gold
         else "How many of their annotations are wrong is not known."
     )
     text = f"{blame} Look at examples before you draw conclusions."
@@ -232,7 +237,7 @@ def _worth(plan: Mapping[str, Any], n_instances: int) -> float:
 
 def _sample(summary: Mapping[str, Any]) -> Iterator[Step]:
     plan = summary["plan"]
-    if plan is None or not _is_unjudged(plan):
+    if plan is None or not _is_unjudged(plan) or plan.get("measured"):
         return
     yield _step(
         "review",
@@ -406,7 +411,13 @@ def _gold_hygiene(s: Mapping[str, Any]) -> Answer:
         )
     if not doubts:
         return None, "there are no gold labels"
-    return "gold-doubts", f"{count(doubts['total'], 'gold label')} contradicted by good annotators"
+    n, of = doubts["total"], s["gold"]["n"]
+    if n > MOST_DOUBTED * of:
+        return "gold-doubts", (
+            f"several annotators contradict {n:,} of {count(of, 'gold label')}: so many that they "
+            "err, rather than the gold labels"
+        )
+    return "gold-doubts", f"{count(n, 'gold label')} contradicted by good annotators"
 
 
 def _methods(s: Mapping[str, Any]) -> Answer:

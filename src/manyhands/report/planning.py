@@ -180,12 +180,13 @@ def plan_section(
     known: dict[Any, Any] | None = None,
     *,
     ahead: bool = True,
-    right: float | None = None,
+    level: Mapping[str, Any] | None = None,
 ) -> dict[str, Any] | None:
     """The next annotations to buy, from whom, and what each is expected to add.
 
     Nobody is asked about a label that is ``known`` (default: those of the fit); None if all are.
-    ``ahead`` forecasts several rounds, which takes seconds. ``right`` is the share of right labels.
+    ``ahead`` forecasts several rounds, which takes seconds. ``level`` says how many labels are
+    right (`Level.to_dict`).
     """
     if basis is None:
         return None
@@ -201,8 +202,8 @@ def plan_section(
         batch = planner.suggest(next_size(table), pairs)
     judged = inputs.judged
     ahead = ahead and newcomer is None and judged
-    is_new = newcomer is not None
-    plan = priced(advice, basis.name, newcomer=is_new, judged=judged, right=right)
+    is_new, told = newcomer is not None, told_of(level)
+    plan = priced(advice, basis.name, newcomer=is_new, judged=judged, **told)
     gains = told_gains(plan, batch)
     return {
         **plan,
@@ -245,11 +246,13 @@ def priced(
     min_gain: float = MIN_GAIN,
     judged: bool = True,
     right: float | None = None,
+    measured: bool = False,
 ) -> dict[str, Any]:
     """What the next annotations are worth, as `enough` tells it; ``source`` is the basis.
 
     ``judged`` says whether anything tells how good the annotators are, and ``right`` how many of
-    the labels are right. Where nobody can be judged yet, what annotations are worth is None.
+    the labels are right, which may be ``measured`` on gold. Where nobody can be judged yet, what
+    annotations are worth is None.
     """
     gain = advice.marginal_gain if judged and not advice.n_warm_up else None
     return {
@@ -262,8 +265,16 @@ def priced(
         "min_gain": min_gain,
         "stop": advice.stop,
         "right": right,
+        "measured": measured,
         "per_right_label": 1 / gain if gain is not None and gain > 1e-6 else None,
     }
+
+
+def told_of(level: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What `priced` is told of a level: how many labels are right, and whether gold measured it."""
+    if level is None:
+        return {"right": None, "measured": False}
+    return {"right": level["value"], "measured": level["source"] == "gold"}
 
 
 def told_gains(plan: Mapping[str, Any], batch: Suggestion) -> list[float] | None:
@@ -282,6 +293,12 @@ def enough(plan: Mapping[str, Any] | None) -> str:
     if plan["n_warm_up"]:
         return "You need more annotations: with so few per item, nobody can be told good from bad."
     if not plan.get("judged", True):
+        if plan.get("measured"):
+            return (
+                "Whether more annotations are worth their price is not known, because the "
+                "annotations alone do not show how good the annotators are. Your gold labels do, "
+                "if you give them as --known."
+            )
         return (
             "Whether more annotations are worth their price is not known, because nothing shows "
             "how good the annotators are. Known labels of 100 random items would tell (manyhands "

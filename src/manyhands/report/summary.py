@@ -248,7 +248,6 @@ def _sections(
     levels: dict[str, Any] | None,
 ) -> Summary:
     level = None if levels is None else levels["labels"]
-    right = None if level is None else level["value"]
     return {
         "methods": {
             "inferred": None if inputs.inferred is None else inputs.inferred.name,
@@ -263,7 +262,7 @@ def _sections(
         "review": review_section(inputs, basis),
         "annotators": annotators,
         "time": time_section(inputs, annotators),
-        "plan": plan_section(inputs, basis, right=right),
+        "plan": plan_section(inputs, basis, level=level),
         "unexpected": unexpected_section(inputs),
         "common_confusions": common_section(inputs),
         "learnt_confusion": learnt_section(inputs),

@@ -183,7 +183,7 @@ def next_(
     from manyhands.inference.shared_mistakes import annotators_are_judged
     from manyhands.metrics import accuracy_on_new_items
     from manyhands.report.levels import told_of_new_items
-    from manyhands.report.planning import enough, next_size, priced, told_gains
+    from manyhands.report.planning import enough, next_size, priced, told_gains, told_of
 
     refuse_overwriting([out], [*tables, cost, pairs, *(known or ()), gold, audit, *inputs.files])
     check_out(out)
@@ -221,8 +221,8 @@ def next_(
         new_items = None if level is None else level.to_dict()
     source = type(planner.aggregator_).__name__ + ("" if read.proba is None else " and the stack")
     judged = annotators_are_judged(read.table, planner.aggregator_.is_known_)
-    right = None if told.level is None else told.level.value
-    plan = priced(stopping, source, min_gain=min_gain, judged=judged, right=right)
+    known_level = told_of(told.to_dict()["level"])
+    plan = priced(stopping, source, min_gain=min_gain, judged=judged, **known_level)
     answer = enough(plan)
     gains = told_gains(plan, batch)
     columns = batch.to_columns()
@@ -485,6 +485,9 @@ def annotators(
         "accuracy: the share of right annotations that the model expects, from low_95 to high_95 "
         "with a probability of 95 %"
         if judged
+        else "accuracy_on_gold: measured on gold labels. The annotations alone do not show how "
+        "good anybody is, so no accuracy is expected"
+        if truth is not None
         else "How often each annotator is right is not known: the annotations do not show how good "
         "anybody is. Known labels of 100 random items would tell (manyhands review --random 100)"
     )
@@ -565,7 +568,7 @@ def budget(
     from manyhands.inference.shared_mistakes import annotators_are_judged
     from manyhands.planning import AnnotationPlanner, forecast, replay
     from manyhands.planning.replay import LESS, MORE
-    from manyhands.report.planning import advised, enough, priced
+    from manyhands.report.planning import advised, enough, priced, told_of
 
     refuse_overwriting([out], [*tables, *(known or ()), gold, audit])
     check_out(out)
@@ -606,8 +609,8 @@ def budget(
     judged = annotators_are_judged(table, now.aggregator_.is_known_)
     source = type(now.aggregator_).__name__
     is_new = newcomer is not None
-    right = None if told.level is None else told.level.value
-    answer = enough(priced(advice, source, newcomer=is_new, judged=judged, right=right))
+    known_level = told_of(told.to_dict()["level"])
+    answer = enough(priced(advice, source, newcomer=is_new, judged=judged, **known_level))
     if json:
         more = {**told.to_dict(), "enough": answer}
         print_json(
