@@ -17,7 +17,7 @@ from manyhands.metrics import Level
 from manyhands.metrics.certainty import certainty_of
 from manyhands.report import render_report, summarize, write_report
 from manyhands.report.charts import count_bars, curves, log_ticks, nice_ticks
-from manyhands.report.data import count_histogram
+from manyhands.report.counts import count_histogram
 from manyhands.report.html import ALWAYS, SECTIONS
 from manyhands.report.limits import LIMITS
 from manyhands.report.words import clipped, duration, fine_percent, name, percent, visible

@@ -4,11 +4,11 @@
 """
 
 from manyhands.report.annotators import annotator_columns
+from manyhands.report.columns import summary_tables
 from manyhands.report.html import render_report, write_report
 from manyhands.report.inputs import read_inputs
 from manyhands.report.items import Contents, read_contents
 from manyhands.report.summary import summarize, summarize_annotators, summarize_inputs
-from manyhands.report.tables import summary_tables
 
 __all__ = [
     "Contents",

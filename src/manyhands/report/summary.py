@@ -23,7 +23,7 @@ from manyhands.report.annotators import (
     annotators_section,
 )
 from manyhands.report.confusions import common_section, confusions_section, learnt_section
-from manyhands.report.data import classes_section, data_section, store_sections
+from manyhands.report.counts import classes_section, data_section, store_sections
 from manyhands.report.gold import gold_section
 from manyhands.report.inputs import Inputs, describe_estimator, majority_of, read_inputs
 from manyhands.report.items import items_section

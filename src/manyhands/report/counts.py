@@ -1,4 +1,4 @@
-"""The sections on the data (counts, agreement, ties) and on the classes."""
+"""Counts of annotations, with agreement and ties, of the whole table and of each class."""
 
 from __future__ import annotations
 
