@@ -44,7 +44,7 @@ CONFIRMATION = {
     "gsad-Syn": "GSAD-Syn",
     "cifar10h": "CIFAR-10H, whole",
 }
-STUDY = {
+OF_STUDY = {
     "labelme": (0.9234, 0.939),
     "music": (0.7644, 0.786),
     "reports": (0.5905, 0.576),
@@ -515,7 +515,7 @@ def public(found: Found, names: list[str]) -> Iterator[list[str]]:
 def ceilings(found: Found, names: list[str]) -> Iterator[list[str]]:
     """Yield what gold labels give on each public set, beside the study's figures."""
     for name in names:
-        study, gold = (f"{100 * each:.1f}" for each in STUDY[name])
+        study, gold = (f"{100 * each:.1f}" for each in OF_STUDY[name])
         own, network = cells(found, name, STACK), dash(100 * network_on_gold(name))
         on_gold = percent(cells(found, name, GOLD))
         yield [SETS[name], f"{100 * mean(own):.1f}", study, on_gold, network, gold]
