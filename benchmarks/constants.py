@@ -28,6 +28,7 @@ by models of the other half, and compared with their gold labels, which chose no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -147,7 +148,9 @@ def describe(setting: dict[str, Any]) -> str:
 class ICEDByAgreement(ICEDClassifier):
     """ICED whose number of rounds is chosen by agreement, as that of a network's epochs is."""
 
-    _epochs_are_rounds = False
+    @property
+    def _traits(self) -> Any:
+        return replace(super()._traits, epochs_are_rounds=False)
 
 
 RULES: dict[str, Callable[[int], Any]] = {

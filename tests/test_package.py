@@ -114,7 +114,8 @@ def test_python_in_the_docs_runs(page, demo, monkeypatch):
     ):
         monkeypatch.setitem(cls.__init__.__kwdefaults__, name, 2)
     for cls in (CoNALClassifier, CrowdLayerClassifier):  # No further starts for lost classes.
-        monkeypatch.setattr(cls, "_scales", cls()._scales[:1])
+        fewer = replace(cls()._traits, starts=cls()._traits.starts[:1])
+        monkeypatch.setattr(cls, "_traits", fewer)
     part = slice(INSTANCES.get(page.name, 120))
     X, y, table = demo.X_train[part], demo.y_train[part], demo.annotations[part]
     new = {"X_test": demo.X_test[:100], "y_test": demo.y_test[:100]}

@@ -1,5 +1,7 @@
 """AggNet, and the E- and M-step and the soft targets that it shares with MBEM and Raykar's EM."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -23,7 +25,9 @@ QUICK = {"max_epochs": 6, "batch_size": 16, "random_state": 0, "device": "cpu"}
 class Counted(AggNetClassifier):
     """Confusion matrices as EM counts them, without the crowd's answer in every row."""
 
-    _shrinks_confusions = False
+    @property
+    def _traits(self):
+        return replace(super()._traits, shrinks_confusions=False)
 
 
 class Constant(torch.nn.Module):

@@ -161,7 +161,7 @@ def test_all_classifiers_are_found():
 @pytest.mark.parametrize("cls", [*CLASSIFIERS, *WRAPPERS], ids=lambda cls: cls.__name__)
 def test_a_class_sets_what_its_base_declares(cls):
     """A misspelt or renamed setting would be ignored without a word."""
-    declared = {*dir(BaseCrowdClassifier), "_crowd_check_exemptions"}
+    declared = {*dir(BaseCrowdClassifier), "_crowd_check_exemptions", "_knows_its_accuracy"}
     for base in cls.__mro__:
         if base.__module__.startswith("manyhands."):
             private = {name for name in vars(base) if re.fullmatch(r"_[a-z]\w*", name)}

@@ -1,5 +1,7 @@
 """MBEM: its rounds, their targets by plain loops, and what it is for (one annotation each)."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -100,7 +102,9 @@ def test_what_is_fitted_goes_with_the_final_network(class_prior):
     X, A, _ = silent_and_unlabelled()
 
     class Counted(MBEMClassifier):
-        _shrinks_confusions = False
+        @property
+        def _traits(self):
+            return replace(super()._traits, shrinks_confusions=False)
 
     model = Counted(class_prior=class_prior, n_iterations=2, **QUICK).fit(X, A)
     confusion, prior, posterior = estimate_by_loops(

@@ -1,6 +1,7 @@
 """Raykar et al.'s EM: against plain loops, its likelihood, and where x says nothing."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -78,7 +79,9 @@ def em_by_loops(X, A, *, iterations, smoothing, weight_decay, n_classes=3):
 class Counted(RaykarClassifier):
     """Confusion matrices as EM counts them, without the crowd's answer in every row."""
 
-    _shrinks_confusions = False
+    @property
+    def _traits(self):
+        return replace(super()._traits, shrinks_confusions=False)
 
 
 @pytest.mark.parametrize(("smoothing", "weight_decay"), [(0.0, 1e-2), (0.2, 0.1)])

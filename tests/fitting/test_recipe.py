@@ -36,7 +36,7 @@ def test_a_run_reads_the_method_and_sets_nothing_on_it(cls):
     whole = quick_clone(model).fit(X, A)
     found = fitted.attributes()
     assert found.keys() <= vars(whole).keys()
-    for name in whole._fitted_arrays:
+    for name in whole._traits.fitted_arrays:
         np.testing.assert_array_equal(found[name], getattr(whole, name), err_msg=name)
 
 

@@ -7,25 +7,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import Any
 
 import torch
 from sklearn.utils._param_validation import Interval
 
-from manyhands.annotations import AnnotationTable
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
 from manyhands.fitting.latent import (
     LatentClassClassifier,
-    LatentClasses,
     SoftTargets,
     TargetStep,
     balancing_rng,
     read_confusion,
 )
 from manyhands.fitting.prediction import class_proba
+from manyhands.fitting.traits import Traits
 from manyhands.nn import FixedConfusionModule
 from manyhands.training import Stage
 
@@ -86,8 +85,6 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     True
     """
 
-    _start_refusal = "begins with the shares of the votes"
-    _repeats_small_trainings = True
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "smoothing": [Interval(Real, 0, None, closed="left")],
@@ -102,12 +99,13 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     confusion_floor: float = 1e-4
     proba_floor: float = 1e-3
 
-    def _latent(self, table: AnnotationTable) -> LatentClasses:
-        return LatentClasses(
-            table,
-            smoothing=self.smoothing,
-            confusion_floor=self.confusion_floor,
-            proba_floor=self.proba_floor,
+    @property
+    def _traits(self) -> Traits:
+        inherited = super()._traits
+        return replace(
+            inherited,
+            start_refusal="begins with the shares of the votes",
+            repeats_small_trainings=True,
         )
 
     def _stages(self, fit: Fit[FixedConfusionModule, None]) -> list[Stage]:

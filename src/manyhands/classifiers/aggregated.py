@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from manyhands.fitting.context import Earlier, Fit
 from manyhands.fitting.latent import SoftTargets, balancing_weights, class_shares
 from manyhands.fitting.recipe import Recipe
 from manyhands.fitting.second_stage import SecondStageClassifier
+from manyhands.fitting.traits import Traits
 from manyhands.inference import MajorityVote
 from manyhands.inference.base import BaseAggregator
 from manyhands.nn import FixedConfusionModule, ScaledClassifier
@@ -88,9 +89,6 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     (10,)
     """
 
-    _fitted_arrays = (*SecondStageClassifier._fitted_arrays, "class_prior_")
-    _shrinks_confusions = True
-    _balances_annotations = False
     _parameter_constraints = {
         **SecondStageClassifier._parameter_constraints,
         "aggregator": [None, HasMethods(["fit_predict_proba"])],
@@ -104,11 +102,17 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     decision: Any = "posterior"
 
     @property
-    def _title(self) -> str:
-        """Name on the progress bar: the source of the labels."""
-        if self.n_annotators_ == 1:
-            return "given labels, then a network"
-        return f"{type(self.aggregator or MajorityVote()).__name__}, then a network"
+    def _traits(self) -> Traits:
+        inherited = super()._traits
+        source = type(self.aggregator or MajorityVote()).__name__
+        is_given = getattr(self, "n_annotators_", 0) == 1
+        return replace(
+            inherited,
+            title=f"{'given labels' if is_given else source}, then a network",
+            fitted_arrays=(*inherited.fitted_arrays, "class_prior_"),
+            shrinks_confusions=True,
+            balances_annotations=False,
+        )
 
     def _fit_rows(
         self, X: Any, table: AnnotationTable, recipe: Recipe, earlier: Earlier | None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import Any, cast
 
@@ -21,6 +21,7 @@ from manyhands.fitting.aggregation import targets_of_network
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
 from manyhands.fitting.latent import SoftTargets
+from manyhands.fitting.traits import Traits
 from manyhands.inference.base import BaseAggregator
 from manyhands.nn import Ensemble, FixedConfusionModule, ScaledClassifier, make_backbone
 from manyhands.training import CrowdBatch
@@ -99,9 +100,6 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     array([0. , 0.1, 0.2, 0.2])
     """
 
-    _shrinks_confusions = True
-    _balances_annotations = False
-    _fitted_arrays = (*BaseCrowdClassifier._fitted_arrays, "class_prior_", "forget_rates_")
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "aggregator": [None, HasMethods(["fit_predict_proba"])],
@@ -115,6 +113,16 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     targets: str = "hard"
     forget_rate: float | None = None
     gradual_epochs: int = 10
+
+    @property
+    def _traits(self) -> Traits:
+        inherited = super()._traits
+        return replace(
+            inherited,
+            fitted_arrays=(*inherited.fitted_arrays, "class_prior_", "forget_rates_"),
+            shrinks_confusions=True,
+            balances_annotations=False,
+        )
 
     def _build_module(
         self, classifier: ScaledClassifier, input_shape: Sequence[int]

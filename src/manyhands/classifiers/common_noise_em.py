@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import Any, NamedTuple, cast
 
@@ -27,6 +27,7 @@ from manyhands.fitting.latent import (
 )
 from manyhands.fitting.network import read_annotator_features
 from manyhands.fitting.prediction import PREDICT_BATCH
+from manyhands.fitting.traits import Traits
 from manyhands.inference.confusions import normalise_joint
 from manyhands.inference.probability import floored_log, normalise_rows
 from manyhands.inference.votes import Votes, by_annotator, by_annotator_and_class, by_instance
@@ -111,9 +112,6 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     (10, 10)
     """
 
-    _start_refusal = "begins with the shares of the votes"
-    _repeats_small_trainings = True
-    _shrinks_confusions = False  # `smoothing` leans on the common matrix instead.
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "embedding_dim": [Interval(Integral, 1, None, closed="left")],
@@ -125,12 +123,6 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         "proba_floor": [Interval(Real, 0, None, closed="left")],
         "noise_lr": [None, Interval(Real, 0, None, closed="neither")],
     }
-    _fitted_arrays = (
-        *LatentClassClassifier._fitted_arrays,
-        "common_confusion_",
-        "individual_confusion_",
-        "common_proportion_",
-    )
 
     backbone: Any = field(default=None, kw_only=False)
     embedding_dim: int = 20
@@ -141,6 +133,23 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     confusion_floor: float = 1e-4
     proba_floor: float = 1e-3
     noise_lr: float | None = 1e-2
+
+    @property
+    def _traits(self) -> Traits:
+        inherited = super()._traits
+        return replace(
+            inherited,
+            fitted_arrays=(
+                *inherited.fitted_arrays,
+                "common_confusion_",
+                "individual_confusion_",
+                "common_proportion_",
+            ),
+            # `smoothing` leans on the common matrix instead.
+            shrinks_confusions=False,
+            start_refusal="begins with the shares of the votes",
+            repeats_small_trainings=True,
+        )
 
     def _build_module(  # type: ignore[override]
         self, classifier: ScaledClassifier, input_shape: Sequence[int]

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -20,6 +20,7 @@ from manyhands.fitting.context import Fit
 from manyhands.fitting.network import read_annotator_features
 from manyhands.fitting.pilots import AUTO
 from manyhands.fitting.restarts import scale_of
+from manyhands.fitting.traits import Traits
 from manyhands.nn import CommonNoiseModule, ScaledClassifier
 from manyhands.objectives import common_noise_objective
 from manyhands.training import AnnotationBatches, CrowdBatch
@@ -117,12 +118,6 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         "annotator_features": [None, "array-like"],
         "noise_lr": [None, Interval(Real, 0, None, closed="neither")],
     }
-    _fitted_arrays = (
-        *BaseCrowdClassifier._fitted_arrays,
-        "common_confusion_",
-        "individual_confusion_",
-        "common_proportion_",
-    )
 
     backbone: Any = field(default=None, kw_only=False)
     gap_weight: float = 1e-5
@@ -137,8 +132,18 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     noise_lr: float | None = 1e-2
 
     @property
-    def _scales(self) -> tuple[float, ...]:
-        return (2.0, 4.0, 8.0)  # From the released code's on.
+    def _traits(self) -> Traits:
+        inherited = super()._traits
+        return replace(
+            inherited,
+            starts=(2.0, 4.0, 8.0),  # From the released code's on.
+            fitted_arrays=(
+                *inherited.fitted_arrays,
+                "common_confusion_",
+                "individual_confusion_",
+                "common_proportion_",
+            ),
+        )
 
     def _build_module(
         self,

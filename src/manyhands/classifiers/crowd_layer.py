@@ -18,6 +18,7 @@ from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
 from manyhands.fitting.pilots import AUTO
 from manyhands.fitting.restarts import scale_of
+from manyhands.fitting.traits import Traits
 from manyhands.nn import CONNECTIONS, CrowdLayerModule, ScaledClassifier
 
 
@@ -90,9 +91,9 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     noise_lr: float | None = 1e-2
 
     @property
-    def _scales(self) -> tuple[float, ...]:
+    def _traits(self) -> Traits:
         # From 3 on, as docs/results/noise_layers.md finds. Biases have no scale.
-        return (3.0,) if self.connection == "VB" else (3.0, 6.0, 12.0)
+        return Traits(starts=(3.0,) if self.connection == "VB" else (3.0, 6.0, 12.0))
 
     def _build_module(
         self,

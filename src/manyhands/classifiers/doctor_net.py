@@ -20,6 +20,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from manyhands.annotations import AnnotationTable
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
+from manyhands.fitting.traits import Traits
 from manyhands.nn import DoctorNetModule, ScaledClassifier
 from manyhands.objectives import annotator_average_nll
 from manyhands.training import (
@@ -104,13 +105,21 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         "weight_epochs": [Interval(Integral, 1, None, closed="left")],
         "weight_lr": [Interval(Real, 0, None, closed="neither")],
     }
-    _fitted_arrays = (*BaseCrowdClassifier._fitted_arrays, "weights_")
 
     backbone: Any = field(default=None, kw_only=False)
     weighting: str = "average"
     exclude_own: bool = True
     weight_epochs: int = 50
     weight_lr: float = 1e-1
+
+    @property
+    def _traits(self) -> Traits:
+        inherited = super()._traits
+        return replace(
+            inherited,
+            trains_once=self.weighting != "learned",
+            fitted_arrays=(*inherited.fitted_arrays, "weights_"),
+        )
 
     def _build_module(
         self, classifier: ScaledClassifier, input_shape: Sequence[int]
@@ -125,10 +134,6 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
 
     def _prepare(self, fit: DoctorNetFit) -> None:
         fit.module.active.copy_(torch.from_numpy(annotation_weight(fit.table) > 0))
-
-    @property
-    def _trains_once(self) -> bool:
-        return super()._trains_once and self.weighting != "learned"
 
     def _stages(self, fit: DoctorNetFit) -> list[Stage]:
         """Train the heads; then the weights, if they are learnt."""

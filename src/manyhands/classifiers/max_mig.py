@@ -21,6 +21,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
+from manyhands.fitting.traits import Traits
 from manyhands.inference import MajorityVote
 from manyhands.inference.many_classes import as_dense
 from manyhands.inference.probability import normalise_rows
@@ -112,9 +113,6 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     True
     """
 
-    _balances_annotations = False  # Weights would change the evidence, so instances are balanced.
-    _start_refusal = "begins with counts of the votes"
-    _repeats_small_trainings = True
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "prior": [StrOptions({"uniform", "estimated"}), "array-like"],
@@ -129,18 +127,23 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     prior: Any = "estimated"
     noise_lr: float | None = 1e-2
 
+    @property
+    def _traits(self) -> Traits:
+        inherited = super()._traits
+        return replace(
+            inherited,
+            focal_refusal="needs the probability of an annotation, which Max-MIG's loss does not "
+            "contain; use 'resample' or 'reweight'",
+            # Weights would change the evidence, so instances are balanced.
+            balances_annotations=False,
+            start_refusal="begins with counts of the votes",
+            repeats_small_trainings=True,
+        )
+
     def _build_module(
         self, classifier: ScaledClassifier, input_shape: Sequence[int]
     ) -> AggregatorModule:
         return AggregatorModule(classifier, len(self.classes_), self.n_annotators_)
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self._focus:
-            raise AnnotationError(
-                f"class_balance={self.class_balance!r} needs the probability of an annotation, "
-                "which Max-MIG's loss does not contain; use 'resample' or 'reweight'"
-            )
 
     def _prepare(self, fit: MaxMIGFit) -> _Views:
         table, module = fit.table, fit.module

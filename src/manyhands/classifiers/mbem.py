@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -25,6 +25,7 @@ from manyhands.fitting.latent import (
     balancing_rng,
 )
 from manyhands.fitting.prediction import class_proba
+from manyhands.fitting.traits import Traits
 from manyhands.nn import FixedConfusionModule, make_backbone
 from manyhands.training import Stage
 from manyhands.typing import FloatArray
@@ -98,7 +99,6 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     ['round 0', 'round 0', 'round 1', 'round 1']
     """
 
-    _start_refusal = "makes a new network in each of its stages"
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "n_iterations": [Interval(Integral, 1, None, closed="left")],
@@ -107,13 +107,10 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         "warm_start_network": ["boolean"],
         "train_on_own_labels": ["boolean"],
     }
-    # Confusions of different rounds are counted against different labels, so they do not compare.
-    _validates_last_stage_only = True
     _crowd_check_exemptions = {
         "check_reweighting_balanced_annotations_changes_nothing": "it balances inferred labels, "
         "and those of a hardly trained network are unbalanced; a test of ours trains longer",
     }
-    _fitted_arrays = (*LatentClassClassifier._fitted_arrays, "class_prior_")
 
     backbone: Any = field(default=None, kw_only=False)
     n_iterations: int = 1
@@ -122,12 +119,20 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     warm_start_network: bool = False
     train_on_own_labels: bool = False
 
+    @property
+    def _traits(self) -> Traits:
+        inherited = super()._traits
+        return replace(
+            inherited,
+            trains_once=False,  # Every round ends with a network from which the next one starts.
+            fitted_arrays=(*inherited.fitted_arrays, "class_prior_"),
+            start_refusal="makes a new network in each of its stages",
+            # Confusions of different rounds are counted against different labels.
+            validates_last_stage_only=True,
+        )
+
     def _prepare(self, fit: MBEMFit) -> LatentClasses:
         return self._latent(fit.table)
-
-    @property
-    def _trains_once(self) -> bool:
-        return False  # Every round ends with a network from which the next one starts.
 
     def _stages(self, fit: MBEMFit) -> list[Stage]:
         latent, confusions = fit.state, fit.module.confusions

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from math import ceil
 from numbers import Integral, Real
@@ -20,10 +21,15 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor, nn
 
 from manyhands.exceptions import AnnotationError, raise_missing_extra
-from manyhands.fitting.context import AnyFit
-from manyhands.fitting.embedding import CrowdEmbedding, EmbeddingClassifier, EmbeddingData
+from manyhands.fitting.embedding import (
+    CrowdEmbedding,
+    EmbeddingClassifier,
+    EmbeddingData,
+    EmbeddingFit,
+)
 from manyhands.fitting.latent import balancing_rng
 from manyhands.objectives import LiftedStructureLoss, TripletCenterLoss, nearest_negatives
+from manyhands.training import Stage
 from manyhands.typing import IntArray
 
 MARGINS = {
@@ -309,6 +315,10 @@ verbose, validation, monitor, patience, checkpoint, callbacks
                 f"use {' or '.join(MINED)}, or a loss of pytorch-metric-learning"
             )
 
+    def _stages(self, fit: EmbeddingFit) -> list[Stage]:
+        data = fit.state
+        return [self._embedding_stage(fit, self._step(data), partial(self._batches, data))]
+
     def _step(self, data: EmbeddingData) -> MetricStep:
         return MetricStep(self, data, Comparison(self, data.network.width))
 
@@ -320,21 +330,6 @@ verbose, validation, monitor, patience, checkpoint, callbacks
             n_updates = ceil(UPDATES_PER_INSTANCE * (data.labels >= 0).sum())
         for batch in islice(every, int(n_updates)):
             yield torch.from_numpy(batch)
-
-    def _specification(self, fit: AnyFit) -> dict[str, str]:
-        """Add the numbers of losses and miners, which their names do not tell."""
-        said = super()._specification(fit)
-        for name in ("loss", "miner"):
-            part = getattr(self, name)
-            if isinstance(part, nn.Module):
-                said[name] = repr(
-                    [(type(own).__name__, _plain_values(own)) for own in part.modules()]
-                )
-        return said
-
-
-def _plain_values(module: nn.Module) -> dict[str, Any]:
-    return {name: v for name, v in vars(module).items() if isinstance(v, bool | Real | str)}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from math import isqrt
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -20,14 +21,21 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
 from manyhands.annotations import label_assurance
+from manyhands.fitting.aggregation import targets_of_network
 from manyhands.fitting.context import Fit
-from manyhands.fitting.embedding import CrowdEmbedding, EmbeddingClassifier, EmbeddingData
+from manyhands.fitting.embedding import (
+    CrowdEmbedding,
+    EmbeddingClassifier,
+    EmbeddingData,
+    EmbeddingFit,
+)
 from manyhands.fitting.latent import SoftTargets, balancing_rng
 from manyhands.functional import SOFTMAX_FORMS
 from manyhands.inference import MajorityVote
 from manyhands.nn import FixedConfusionModule, SamplingNetwork
 from manyhands.objectives import TupletLoss, hardness_error
 from manyhands.sampling import TupletSampler, safe_instances
+from manyhands.training import Stage
 from manyhands.typing import FloatArray
 
 PROBE_TUPLETS = 1024
@@ -180,8 +188,12 @@ verbose, validation, monitor, patience, checkpoint, callbacks
     similarity_constant: float = 1.0
     batch_size: int = 256
 
-    def _make_data(self, fit: Fit[FixedConfusionModule, Any], targets: SoftTargets) -> TupletData:
-        return TupletData(self, fit, targets, self.tuplet_size)
+    def _prepare(self, fit: EmbeddingFit) -> TupletData:
+        return TupletData(self, fit, targets_of_network(self, fit), self.tuplet_size)
+
+    def _stages(self, fit: Fit[FixedConfusionModule, TupletData]) -> list[Stage]:
+        data = fit.state
+        return [self._embedding_stage(fit, self._step(data), partial(self._batches, data))]
 
     def _step(self, data: TupletData) -> TupletStep:
         return TupletStep(self, data, self._assurance(data))

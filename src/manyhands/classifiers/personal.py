@@ -21,12 +21,12 @@ from sklearn.utils._param_validation import Interval
 from torch import Tensor
 from torch.nn import functional as F
 
-from manyhands.annotations import AnnotationTable
 from manyhands.classifiers.doctor_net import annotation_weight
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
 from manyhands.fitting.parameters import FIXED_LENGTH
+from manyhands.fitting.traits import Traits
 from manyhands.nn import AnnotatorHeadsModule, ScaledClassifier
 from manyhands.objectives import (
     AnnotatorGroup,
@@ -126,9 +126,6 @@ n_features) for two classes
     (10, 64)
     """
 
-    _devices_refusal = "solves for its weights over all instances at once (ADMM)"
-    _length_refusal = "an epoch is an iteration of the solver, which ends by tol"
-    _start_refusal = "ends at the one minimum"
     _parameter_constraints = {
         **{
             name: constraint
@@ -142,20 +139,11 @@ n_features) for two classes
         "rho": [None, Interval(Real, 0, None, closed="neither")],
         "tol": [Interval(Real, 0, None, closed="neither")],
     }
-    _fitted_arrays = (
-        *BaseCrowdClassifier._fitted_arrays,
-        "coef_",
-        "intercept_",
-        "annotator_coef_",
-        "annotator_intercept_",
-        "residuals_",
-    )
     _crowd_check_exemptions = {
         "check_every_parameter_moves": "L-BFGS has no learning rate to hold parameters still with",
         "check_user_network": "linear classifiers only: with another backbone it is not convex",
         "check_class_balance": "focal losses are refused: with them it is not convex",
     }
-    _protocol_parameters = ("scaling",)
 
     fusion: float = 10.0
     ridge: float = 0.1
@@ -169,6 +157,28 @@ n_features) for two classes
     weight_decay: float = field(default=math.nan, init=False)
     reset_optimizer: bool = field(default=False, init=False)
 
+    @property
+    def _traits(self) -> Traits:
+        inherited = super()._traits
+        return replace(
+            inherited,
+            scales_weights=False,
+            focal_refusal="changes the loss, and PersonalClassifier's would no longer be convex; "
+            "use 'resample' or 'reweight'",
+            fitted_arrays=(
+                *inherited.fitted_arrays,
+                "coef_",
+                "intercept_",
+                "annotator_coef_",
+                "annotator_intercept_",
+                "residuals_",
+            ),
+            protocol_parameters=("scaling",),
+            start_refusal="ends at the one minimum",
+            devices_refusal="solves for its weights over all instances at once (ADMM)",
+            length_refusal="an epoch is an iteration of the solver, which ends by tol",
+        )
+
     def _build_module(
         self, classifier: ScaledClassifier, input_shape: Sequence[int]
     ) -> AnnotatorHeadsModule:
@@ -178,14 +188,6 @@ n_features) for two classes
         for parameter in module.parameters():
             torch.nn.init.zeros_(parameter)
         return module.requires_grad_(False)
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self._focus:
-            raise AnnotationError(
-                f"class_balance={self.class_balance!r} changes the loss, and PersonalClassifier's "
-                "would no longer be convex; use 'resample' or 'reweight'"
-            )
 
     def _prepare(self, fit: PersonalFit) -> ADMMStep:
         self._check_size(fit)
@@ -214,10 +216,6 @@ n_features) for two classes
                 f"{PAIR_BYTES / 2**30:g}. Leave annotators with few annotations out "
                 "(table.select(annotators=...)), or reduce X (PCA)"
             )
-
-    def _balanced(self, table: AnnotationTable, rng: np.random.Generator) -> AnnotationTable:
-        """Keep the weights as they are: an annotation of weight 2 counts as two annotations."""
-        return table if self._balance is None else self._balance.balanced(table, rng)
 
     def _stages(self, fit: PersonalFit) -> list[Stage]:
         """Return one stage, in which an epoch is one iteration of ADMM over all annotations."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -20,7 +20,6 @@ from sklearn.utils._param_validation import Interval
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import AnyFit, Fit
 from manyhands.fitting.latent import (
@@ -30,6 +29,7 @@ from manyhands.fitting.latent import (
     balancing_weights,
 )
 from manyhands.fitting.parameters import FIXED_LENGTH
+from manyhands.fitting.traits import Traits
 from manyhands.inference.probability import log_dirichlet
 from manyhands.nn import FixedConfusionModule, Linear
 from manyhands.training import BestState, Callback, Features, Stage
@@ -109,10 +109,6 @@ class RaykarClassifier(LatentClassClassifier):
     True
     """
 
-    _devices_refusal = "solves for its weights over all instances at once (EM, L-BFGS)"
-    _epochs_are_rounds = True
-    _length_refusal = "'auto' goes by agreement, which must not choose the number of rounds of EM"
-    _start_refusal = "begins with the shares of the votes"
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         **FIXED_LENGTH,
@@ -121,7 +117,6 @@ class RaykarClassifier(LatentClassClassifier):
         "tol": [Interval(Real, 0, None, closed="left")],
     }
     # The other parameters have another meaning in an M-step that is solved to convergence.
-    _protocol_parameters = ("scaling",)
     _crowd_check_exemptions = {
         "check_every_parameter_moves": "lr has no effect: the M-step is solved",
         "check_class_balance": "focal losses are refused: EM needs a likelihood",
@@ -135,14 +130,20 @@ class RaykarClassifier(LatentClassClassifier):
     batch_size: int = 1024
     weight_decay: float = 1e-2
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self._focus:
-            raise AnnotationError(
-                f"class_balance={self.class_balance!r} is a loss for gradient steps; "
-                f"{type(self).__name__} maximises a likelihood by EM: use 'resample' or "
-                "'reweight', or AggNetClassifier(backbone='linear')"
-            )
+    @property
+    def _traits(self) -> Traits:
+        inherited = super()._traits
+        return replace(
+            inherited,
+            focal_refusal="is a loss for gradient steps; RaykarClassifier maximises a likelihood "
+            "by EM: use 'resample' or 'reweight', or AggNetClassifier(backbone='linear')",
+            protocol_parameters=("scaling",),
+            start_refusal="begins with the shares of the votes",
+            devices_refusal="solves for its weights over all instances at once (EM, L-BFGS)",
+            length_refusal="'auto' goes by agreement, which must not choose the number of rounds "
+            "of EM",
+            epochs_are_rounds=True,
+        )
 
     def _stages(self, fit: Fit[FixedConfusionModule, None]) -> list[Stage]:
         latent = self._latent(fit.table)

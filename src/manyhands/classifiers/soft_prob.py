@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.fitting.context import Earlier, Fit
 from manyhands.fitting.recipe import Recipe
 from manyhands.fitting.second_stage import SecondStageClassifier
+from manyhands.fitting.traits import Traits
 from manyhands.nn import DirectModule, ScaledClassifier
 
 
@@ -64,9 +65,15 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     (10,)
     """
 
-    _fitted_arrays = ("heard_",)
-
     backbone: Any = field(default=None, kw_only=False)
+
+    @property
+    def _traits(self) -> Traits:
+        inherited = super()._traits
+        return replace(
+            inherited,
+            fitted_arrays=("heard_",),
+        )
 
     def _fit_rows(
         self, X: Any, table: AnnotationTable, recipe: Recipe, earlier: Earlier | None

@@ -111,7 +111,7 @@ def check_history(estimator: BaseCrowdClassifier) -> None:
     X, A, _ = make_crowd_problem()
     fitted = quick_fit(estimator, X, A, validation=0.2)
     assert fitted.history_
-    measure = "validation_nll" if estimator._epochs_are_rounds else "validation_agreement"
+    measure = "validation_nll" if estimator._traits.epochs_are_rounds else "validation_agreement"
     for row in fitted.history_:
         assert {"stage", "epoch", "loss", "seconds", measure} <= set(row)
         others = {"stage", "epoch", "loss", "seconds"}

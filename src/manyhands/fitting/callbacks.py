@@ -121,7 +121,7 @@ def make_callbacks(model: Method, fit: Fit[Any, Any]) -> tuple[list[Callback], B
             fit.module,
             metric,
             higher_is_better=higher,
-            last_stage_only=model._validates_last_stage_only,
+            last_stage_only=model._traits.validates_last_stage_only,
             values=values,
         )
         callbacks += [Monitor(monitor), best]
@@ -131,7 +131,7 @@ def make_callbacks(model: Method, fit: Fit[Any, Any]) -> tuple[list[Callback], B
                     metric,
                     higher_is_better=higher,
                     patience=recipe.patience,
-                    exempt=model._preparatory_stages,
+                    exempt=model._traits.preparatory_stages,
                 )
             )
     callbacks += [*_watchers(model, fit), *heard_by_first(recipe.callbacks)]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
-import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import TransformerTags
@@ -29,14 +28,15 @@ from manyhands.fitting.lost_classes import warn_of_lost_classes
 from manyhands.fitting.network import read_start, refuse_devices
 from manyhands.fitting.parameters import SHARED_CONSTRAINTS, check_parameters
 from manyhands.fitting.pilots import AUTO, ENOUGH_PREDICTED, whole_length
-from manyhands.fitting.reading import check_rows, read_features, table_of, take_over
+from manyhands.fitting.reading import as_fitted, check_rows, read_features, table_of, take_over
 from manyhands.fitting.recipe import CrowdData, Fitted, Recipe, read_data
 from manyhands.fitting.restarts import fewest_lost, recipes_of_starts
+from manyhands.fitting.rows import fit_rows
 from manyhands.fitting.saved_classifiers import save
 from manyhands.fitting.scoring import find_annotators, mean_log_proba, observed_annotations
+from manyhands.fitting.traits import Traits
 from manyhands.nn import CrowdModule, ScaledClassifier
 from manyhands.objectives import crowd_nll
-from manyhands.sampling.class_balance import ClassBalance, make_balance
 from manyhands.training import BestState, Callback, CrowdBatch, GradientStep, Stage, joined
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
@@ -126,35 +126,6 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = SHARED_CONSTRAINTS
-    _fitted_arrays: ClassVar[Sequence[str]] = ("confusion_", "pooled_confusion_", "heard_")
-    """Fitted arrays that are saved along with the weights."""
-    _shrinks_confusions: ClassVar[bool] = False
-    """Whether a row of ``confusion_`` gets one pseudo-annotation, distributed as the crowd's
-    annotations are. Counts alone would make whatever an annotator never did impossible."""
-    _balances_annotations: ClassVar[bool] = True
-    """Whether ``class_balance`` weights annotations; False: it weights what the method infers."""
-    _protocol_parameters: ClassVar[Sequence[str] | None] = None
-    """Parameters that training protocols may set; None: all of the class's parameters."""
-    _start_refusal: ClassVar[str | None] = None
-    """Why ``fit(start=...)`` is refused: what replaces the weights. None: it is supported."""
-    _continue_refusal: ClassVar[str | None] = None
-    """Why there is no ``partial_fit``. None: there is."""
-    _knows_its_accuracy: ClassVar[bool] = False
-    """Whether the mean probability of its labels is about their accuracy (`metrics.levels`)."""
-    _repeats_small_trainings: ClassVar[bool] = False
-    """Whether a partial fit of up to 1,000 instances, where pilots cost most, trains anew."""
-    _devices_refusal: ClassVar[str | None] = None
-    """Why several `Devices` are refused. None: they divide the network."""
-    _validates_last_stage_only: ClassVar[bool] = False
-    """Whether ``validation`` chooses among the epochs of the last stage only."""
-    _preparatory_stages: ClassVar[Sequence[str]] = ()
-    """Stages that prepare the training and are exempt from ``patience``."""
-    _length_refusal: ClassVar[str | None] = None
-    """Why ``max_epochs="auto"`` is refused. None: it is not."""
-    _epochs_are_rounds: ClassVar[bool] = False
-    """Whether an epoch is a round of EM, whose number agreement must not choose."""
-    _pilots: ClassVar[bool] = True
-    """Whether ``max_epochs="auto"`` runs the first stage as a pilot."""
 
     max_epochs: int | str = "auto"
     batch_size: int = 128
@@ -174,6 +145,11 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
 
     # -- what a method is made of ---------------------------------------------------------------
 
+    @property
+    def _traits(self) -> Traits:
+        """What the method is and can do."""
+        return Traits()
+
     @abstractmethod
     def _build_module(
         self, classifier: ScaledClassifier, input_shape: Sequence[int]
@@ -183,10 +159,6 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     def _check_parameters(self) -> None:
         """Refuse unusable parameters before any data are read."""
         check_parameters(self)
-
-    def _balanced(self, table: AnnotationTable, rng: np.random.Generator) -> AnnotationTable:
-        """Annotations as the loss uses them: balanced, with weights of mean 1."""
-        return run.balanced(table, self._balance, rng) if self._balances_annotations else table
 
     def _prepare(self, fit: AnyFit) -> Any:
         """Return the method's own state for this fit, such as aggregated labels."""
@@ -217,40 +189,12 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         network knows them.
         """
 
-    def _specification(self, fit: AnyFit) -> dict[str, str]:
-        """What a run and the checkpoint it resumes from must have in common."""
-        return run.specification(self, fit)
-
     # -- parameters as they are used ------------------------------------------------------------
-
-    @property
-    def _title(self) -> str:
-        """Name on the progress bar."""
-        return type(self).__name__.removesuffix("Classifier")
 
     @property
     def _network(self) -> Any:
         """The specification of the network: ``backbone``, or linear if the class has none."""
         return getattr(self, "backbone", "linear")
-
-    @property
-    def _scales(self) -> tuple[float, ...]:
-        """Starts that ``init_scale="auto"`` tries; none without that parameter."""
-        return ()
-
-    @property
-    def _trains_once(self) -> bool:
-        """Whether a training shows what shorter ones give: one stage of ``max_epochs`` epochs."""
-        return self._pilots and self.validation is None
-
-    @property
-    def _balance(self) -> ClassBalance | None:
-        return make_balance(self.class_balance)
-
-    @property
-    def _focus(self) -> float:
-        """Exponent of the focal factor in the loss."""
-        return 0.0 if self._balance is None else self._balance.focus
 
     @property
     def _rule(self) -> Any:
@@ -313,6 +257,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         AnnotationTable
             The annotations with a positive weight.
         """
+        if self._traits.second_stage:
+            return fit_rows(self, X, y, start)
         refuse_devices(self)
         earlier = start if isinstance(start, Earlier) else None
         before = start.model if isinstance(start, Earlier) else start
@@ -338,7 +284,9 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         """
         self._check_parameters()
         n_epochs = whole_length(self.max_epochs, earlier)
-        repeats = self._repeats_small_trainings and seen.table.n_instances <= ENOUGH_PREDICTED
+        repeats = (
+            self._traits.repeats_small_trainings and seen.table.n_instances <= ENOUGH_PREDICTED
+        )
         if self.max_epochs == AUTO and (n_epochs <= SHORT or repeats):
             options = {} if watch is None else {"watch": watch}
             fit_from_scratch(self, seen, options, max_epochs=n_epochs)
@@ -347,7 +295,10 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         warn_of_lost_classes(self, seen.X, table)
 
     def _check_shape(self, X: Any) -> None:
-        read_features(self, X, reset=False)
+        if hasattr(self, "module_"):
+            read_features(self, X, reset=False)
+        else:  # A second stage of scikit-learn's checks the rest by itself.
+            as_fitted(self, X, reset=False)
 
     # -- prediction -----------------------------------------------------------------------------
 
@@ -418,15 +369,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         table = table_of(X, y)
         check_rows(X, table)
         columns = find_annotators(self.annotators_, table.annotators, "y's annotators")
-        blocks = self._observed_log_proba(X, table, columns[table.annotator])
+        blocks = prediction.observed_log_proba(self, X, table, columns[table.annotator])
         return prediction.collect_proba(blocks, (table.n_annotations, len(self.classes_)))
-
-    def _observed_log_proba(
-        self, X: Any, table: AnnotationTable, annotators: IntArray
-    ) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Yield blocks of rows with log probabilities; ``annotators``: positions, -1 if new."""
-        check_is_fitted(self, "module_")
-        yield from prediction.observed_log_proba(self, X, table, annotators)
 
     @available_if(prediction.has_embedding)  # type: ignore[untyped-decorator]
     def transform(self, X: Any) -> FloatArray:
@@ -453,7 +397,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         """
         table = observed_annotations(X, y, self.classes_)
         columns = find_annotators(self.annotators_, table.annotators, "y's annotators")
-        return mean_log_proba(self._observed_log_proba(X, table, columns[table.annotator]), table)
+        blocks = prediction.observed_log_proba(self, X, table, columns[table.annotator])
+        return mean_log_proba(blocks, table)
 
     def save(self, folder: str | Path) -> Path:
         """Write the fitted model into a folder: safetensors and JSON, no pickle.

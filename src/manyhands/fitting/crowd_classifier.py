@@ -42,9 +42,14 @@ class CrowdClassifier(ClassifierMixin):
     """Base of networks, stacks, averages and self-training: how they are scored and go on.
 
     A family has ``fit``, ``predict`` and ``predict_proba``, sets ``classes_``, and says in
-    ``_continue_refusal`` why it cannot go on (None: it can), in `_go_on` how it does, and in
+    `_continue_refusal` why it cannot go on (None: it can), in `_go_on` how it does, and in
     `_check_shape` which features it refuses.
     """
+
+    @property
+    def _continue_refusal(self) -> str | None:
+        """Why there is no ``partial_fit``. None: there is."""
+        return None
 
     @available_if(_can_continue)  # type: ignore[untyped-decorator]
     def partial_fit(

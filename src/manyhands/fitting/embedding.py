@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 from numbers import Integral, Real
@@ -17,7 +16,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from manyhands.exceptions import AnnotationError, DivergenceError, all_or_nothing
+from manyhands.exceptions import DivergenceError, all_or_nothing
 from manyhands.fitting.aggregation import targets_of_network
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit, Watch
@@ -26,6 +25,7 @@ from manyhands.fitting.lost_classes import quiet_about_lost_classes
 from manyhands.fitting.parameters import FIXED_LENGTH
 from manyhands.fitting.prediction import PREDICT_BATCH
 from manyhands.fitting.reading import SET_WITH_FEATURES
+from manyhands.fitting.traits import Traits
 from manyhands.inference.base import BaseAggregator
 from manyhands.linear.regression import fit_regression
 from manyhands.nn import (
@@ -49,7 +49,7 @@ TRAINING_C = 0.1
 class EmbeddingClassifier(BaseCrowdClassifier):
     """Base of methods that learn an embedding from inferred labels, then a logistic regression.
 
-    A subclass implements `_step` and `_batches`, which train the embedding. Every epoch ends with a
+    A subclass trains the embedding in its `_stages`, by `_embedding_stage`: every epoch ends with a
     regression on the current embedding, so that there is a classifier to monitor. C of the last
     regression is chosen by cross-validation.
 
@@ -59,10 +59,6 @@ class EmbeddingClassifier(BaseCrowdClassifier):
         Inverse strength of the regression's penalty.
     """
 
-    _fitted_arrays = (*BaseCrowdClassifier._fitted_arrays, "class_prior_", "C_")
-    _shrinks_confusions = True
-    _balances_annotations = False
-    _length_refusal = "a pilot would have to fit the regression after every epoch"
     _crowd_check_exemptions: ClassVar[dict[str, str]] = {
         "check_history": "its rows also describe the training data, which is not a loss; a test of "
         "the method checks its terms",
@@ -95,29 +91,20 @@ class EmbeddingClassifier(BaseCrowdClassifier):
     lr: float = 3e-4
     weight_decay: float = 1e-2
 
-    # -- how the embedding is trained -------------------------------------------------------------
-
-    @abstractmethod
-    def _step(self, data: Any) -> TrainStep:
-        """Return the training step for one batch."""
-
-    @abstractmethod
-    def _batches(self, data: Any, epoch: int) -> Iterator[Any]:
-        """Yield an epoch's batches, in the form that `_step` takes."""
-
-    def _make_data(self, fit: Fit[FixedConfusionModule, Any], targets: SoftTargets) -> Any:
-        """Return the training data of the embedding: `EmbeddingData`, or a subclass of it."""
-        return EmbeddingData(self, fit, targets)
+    @property
+    def _traits(self) -> Traits:
+        inherited = super()._traits
+        return replace(
+            inherited,
+            focal_refusal="changes the loss of a network; here a logistic regression is balanced: "
+            "use 'resample' or 'reweight'",
+            fitted_arrays=(*inherited.fitted_arrays, "class_prior_", "C_"),
+            shrinks_confusions=True,
+            balances_annotations=False,
+            length_refusal="a pilot would have to fit the regression after every epoch",
+        )
 
     # -- the course of a fit ----------------------------------------------------------------------
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self._focus:
-            raise AnnotationError(
-                f"class_balance={self.class_balance!r} changes the loss of a network; here a "
-                "logistic regression is balanced: use 'resample' or 'reweight'"
-            )
 
     def _build_module(
         self, classifier: ScaledClassifier, input_shape: Sequence[int]
@@ -130,18 +117,21 @@ class EmbeddingClassifier(BaseCrowdClassifier):
         return FixedConfusionModule(classifier, n_classes, self.n_annotators_)
 
     def _prepare(self, fit: EmbeddingFit) -> EmbeddingData:
-        data: EmbeddingData = self._make_data(fit, targets_of_network(self, fit))
-        return data
+        return EmbeddingData(self, fit, targets_of_network(self, fit))
 
-    def _stages(self, fit: EmbeddingFit) -> list[Stage]:
-        step = self._step(fit.state)
-        return [Stage("train", step, partial(self._epoch, fit), fit.n_epochs)]
+    def _embedding_stage(
+        self, fit: EmbeddingFit, step: TrainStep, batches: Callable[[int], Iterator[Any]]
+    ) -> Stage:
+        """Make the stage that trains the embedding by steps on the batches of every epoch."""
+        return Stage("train", step, partial(self._epoch, fit, batches), fit.n_epochs)
 
-    def _epoch(self, fit: EmbeddingFit, epoch: int) -> Iterator[Any]:
+    def _epoch(
+        self, fit: EmbeddingFit, batches: Callable[[int], Iterator[Any]], epoch: int
+    ) -> Iterator[Any]:
         """Yield an epoch's batches; after training on them, fit the regression."""
         data = fit.state
         data.facts.clear()
-        for batch in self._batches(data, epoch):
+        for batch in batches(epoch):
             data.n_steps += 1
             yield batch
         data.facts |= data.pop_means() | {"step": data.n_steps}

@@ -20,6 +20,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
 from manyhands.fitting.prediction import class_proba
+from manyhands.fitting.traits import Traits
 from manyhands.functional import soft_cross_entropy
 from manyhands.inference.confusions import confusion_counts, e_step
 from manyhands.inference.probability import floored_log, normalise_rows
@@ -287,7 +288,7 @@ class LatentClassClassifier(BaseCrowdClassifier):
     """Base of methods that train a network on a posterior over classes, with confusion matrices.
 
     A subclass stores the confusion matrices in its module and trains on the posterior of
-    `LatentClasses`, which adds pseudo-annotations if the class has the parameter ``smoothing``.
+    `LatentClasses`, whose options are parameters of the class as far as it has them.
 
     Attributes
     ----------
@@ -297,9 +298,15 @@ class LatentClassClassifier(BaseCrowdClassifier):
         Most probable class of every training instance, in the original class values.
     """
 
-    _fitted_arrays = (*BaseCrowdClassifier._fitted_arrays, "posterior_")
-    _shrinks_confusions = True
-    _balances_annotations = False
+    @property
+    def _traits(self) -> Traits:
+        inherited = super()._traits
+        return replace(
+            inherited,
+            fitted_arrays=(*inherited.fitted_arrays, "posterior_"),
+            shrinks_confusions=True,
+            balances_annotations=False,
+        )
 
     @property
     def labels_(self) -> AnyArray:
@@ -312,7 +319,8 @@ class LatentClassClassifier(BaseCrowdClassifier):
         return FixedConfusionModule(classifier, len(self.classes_), self.n_annotators_)
 
     def _latent(self, table: AnnotationTable) -> LatentClasses:
-        return LatentClasses(table, smoothing=getattr(self, "smoothing", 0.0))
+        names = ("smoothing", "confusion_floor", "proba_floor")
+        return LatentClasses(table, **{name: getattr(self, name, 0.0) for name in names})
 
     def _read_out(self, fit: Fit[Any, Any]) -> dict[str, Any]:
         """Confusion matrices, and the posterior given x and annotations (x alone without any)."""

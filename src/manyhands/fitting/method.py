@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
-import numpy as np
-
-from manyhands.annotations import AnnotationTable
 from manyhands.fitting.context import AnyFit
+from manyhands.fitting.traits import Traits
 from manyhands.nn import CrowdModule
 from manyhands.training import BestState, Callback, History, Stage
 from manyhands.typing import AnyArray, FloatArray
@@ -26,16 +24,9 @@ class Method(Protocol):
     hooks, where each has its default.
     """
 
-    # What a method says of itself.
-    _fitted_arrays: ClassVar[Sequence[str]]
-    _shrinks_confusions: ClassVar[bool]
-    _start_refusal: ClassVar[str | None]
-    _devices_refusal: ClassVar[str | None]
-    _validates_last_stage_only: ClassVar[bool]
-    _preparatory_stages: ClassVar[Sequence[str]]
-    _length_refusal: ClassVar[str | None]
-    _epochs_are_rounds: ClassVar[bool]
-    _pilots: ClassVar[bool]
+    @property
+    def _traits(self) -> Traits:
+        """What the method is and can do."""
 
     # Parameters.
     max_epochs: int | str
@@ -77,30 +68,31 @@ class Method(Protocol):
     def _validate_params(self) -> None:
         """Check each parameter by itself."""
 
-    # Parameters as they are used.
-    @property
-    def _title(self) -> str: ...
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Probability of every true class, shape (n_samples, n_classes)."""
 
+    # Parameters as they are used.
     @property
     def _network(self) -> Any: ...
 
     @property
     def _rule(self) -> Any: ...
 
-    @property
-    def _scales(self) -> tuple[float, ...]: ...
-
-    # The course of a fit, in its order.
-    def _balanced(self, table: AnnotationTable, rng: np.random.Generator) -> AnnotationTable: ...
-
+    # The hooks, in the order in which a fit calls them.
     _build_module: Callable[..., CrowdModule]
+    """Build the module from a scaled classifier and the shape of an instance."""
 
-    def _prepare(self, fit: AnyFit) -> Any: ...
+    def _prepare(self, fit: AnyFit) -> Any:
+        """Make the method's own state for a fit, which is then ``fit.state``."""
 
-    def _stages(self, fit: AnyFit) -> list[Stage]: ...
+    def _stages(self, fit: AnyFit) -> list[Stage]:
+        """Phases of training, each with its step, its batches and its number of epochs."""
 
-    def _callbacks(self, fit: AnyFit) -> tuple[list[Callback], BestState | None]: ...
+    def _callbacks(self, fit: AnyFit) -> tuple[list[Callback], BestState | None]:
+        """Callbacks in the order they are called, and the one that keeps the best state."""
 
-    def _specification(self, fit: AnyFit) -> dict[str, str]: ...
+    def _read_out(self, fit: AnyFit) -> dict[str, Any]:
+        """Fitted attributes by name, read off the trained network."""
 
-    def _read_out(self, fit: AnyFit) -> dict[str, Any]: ...
+    _fit_rows: Callable[..., tuple[dict[str, Any], FloatArray | None]]
+    """In place of all these: fit a scikit-learn classifier (`SecondStageClassifier` alone)."""

@@ -51,10 +51,10 @@ def read_start(model: Method, start: Method | None) -> Start | None:
     """
     if start is None:
         return None
-    if model._start_refusal is not None:
+    if model._traits.start_refusal is not None:
         raise AnnotationError(
             f"start={type(start).__name__}: a training of {type(model).__name__} "
-            f"{model._start_refusal}, whatever the weights before; leave start out"
+            f"{model._traits.start_refusal}, whatever the weights before; leave start out"
         )
     if not hasattr(start, "module_"):
         raise AnnotationError(
@@ -71,10 +71,10 @@ def refuse_devices(method: Method) -> None:
     ------
     AnnotationError
     """
-    wanted = devices_of(method)
-    if wanted is not None and wanted.n_processes > 1 and method._devices_refusal is not None:
+    wanted, reason = devices_of(method), method._traits.devices_refusal
+    if wanted is not None and wanted.n_processes > 1 and reason is not None:
         raise AnnotationError(
-            f"device={wanted!r}: {type(method).__name__} {method._devices_refusal}, so it cannot "
+            f"device={wanted!r}: {type(method).__name__} {reason}, so it cannot "
             "be divided among processes; leave device out, or use a method that is trained by "
             "gradient steps, such as CrowdLayerClassifier"
         )

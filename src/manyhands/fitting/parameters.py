@@ -42,11 +42,6 @@ FIXED_LENGTH: dict[str, list[Any]] = {"max_epochs": [Interval(Integral, 1, None,
 """For classes with epochs that no pilot can judge, such as iterations of EM or of a solver."""
 
 
-def monitored(model: Method) -> str:
-    """What chooses the epoch on a held-out fraction: ``monitor``, but the likelihood for rounds."""
-    return "likelihood" if model._epochs_are_rounds else str(model.monitor)
-
-
 def refuse_classes(model: BaseEstimator) -> None:
     """Refuse a class where an object is needed; only a network may be made by a class.
 
@@ -101,7 +96,7 @@ def refuse_auto(model: Method) -> None:
     ------
     InvalidParameterError
     """
-    reason = model._length_refusal
+    reason = model._traits.length_refusal
     if reason is not None and isinstance(model.max_epochs, str) and model.max_epochs == "auto":
         raise InvalidParameterError(
             f"The 'max_epochs' parameter of {type(model).__name__} must be an int in the range "
@@ -123,7 +118,9 @@ def check_parameters(model: Method) -> None:
     refuse_loose_layers(model)
     refuse_auto(model)
     model._validate_params()
-    make_balance(model.class_balance)
+    balance, reason = make_balance(model.class_balance), model._traits.focal_refusal
+    if balance is not None and balance.focus and reason is not None:
+        raise AnnotationError(f"class_balance={model.class_balance!r} {reason}")
     check_rule(model._rule)
     for number, callback in enumerate(model.callbacks or ()):
         if not isinstance(callback, Callback):

@@ -88,7 +88,7 @@ def chosen_length(
         return int(recipe.max_epochs)
     annotated, units = np.unique(table.instance), instance_units(None, table)
     steps = ceil(len(annotated) / recipe.batch_size)
-    if recipe.validation is not None or not method._pilots:
+    if recipe.validation is not None or not method._traits.pilots:
         return limit(steps)
     plain = max(1, round(PLAIN_STEPS / steps))
     if start is not None:
@@ -136,8 +136,11 @@ def longest(model: BaseEstimator, n_instances: int) -> int | None:
     int or None
         None: the model finds its number by itself, or has one.
     """
-    is_open = getattr(model, "max_epochs", None) == AUTO and getattr(model, "_trains_once", False)
-    if not is_open or model._length_refusal or n_instances < FEWEST_INSTANCES:
+    traits = getattr(model, "_traits", None)
+    if traits is None or model.max_epochs != AUTO or model.validation is not None:
+        return None
+    is_open = traits.pilots and traits.trains_once and traits.length_refusal is None
+    if not is_open or n_instances < FEWEST_INSTANCES:
         return None
     return limit(ceil(n_instances / model.batch_size))
 

@@ -110,7 +110,26 @@ def annotation_grid(model: Method, X: Any, chosen: IntArray) -> FloatArray:
     return cast(FloatArray, proba)
 
 
-@torch.inference_mode()
+def confusions_with_pooled(model: Method) -> FloatArray:
+    """Confusion matrices, followed by that of a new annotator (at code -1)."""
+    return np.concatenate([model.confusion_, model.pooled_confusion_[None]])
+
+
+def _log_proba_of_rows(
+    model: Method, X: Any, table: AnnotationTable, annotators: IntArray
+) -> Iterator[tuple[IntArray, FloatArray]]:
+    """Yield what `observed_log_proba` does, from a second stage and confusion matrices, if any."""
+    proba = model.predict_proba(X)
+    size = max(1, GRID_ENTRIES // len(model.classes_) ** 2)
+    for start in range(0, table.n_annotations, size):
+        rows = np.arange(start, min(start + size, table.n_annotations))
+        given = proba[table.instance[rows]]
+        if hasattr(model, "confusion_"):
+            confusion = confusions_with_pooled(model)[annotators[rows]]
+            given = (given[:, None] @ confusion)[:, 0]
+        yield rows, floored_log(given)
+
+
 def observed_log_proba(
     model: Method, X: Any, table: AnnotationTable, annotators: IntArray
 ) -> Iterator[tuple[IntArray, FloatArray]]:
@@ -129,6 +148,17 @@ def observed_log_proba(
     rows : integer array of shape (m,)
     log_proba : array of shape (m, n_classes)
     """
+    if hasattr(model, "module_"):
+        yield from _log_proba_of_network(model, X, table, annotators)
+    else:
+        yield from _log_proba_of_rows(model, X, table, annotators)
+
+
+@torch.inference_mode()
+def _log_proba_of_network(
+    model: Method, X: Any, table: AnnotationTable, annotators: IntArray
+) -> Iterator[tuple[IntArray, FloatArray]]:
+    """Yield what `observed_log_proba` does, from a network."""
     features = features_of(model, X)
     heard = np.append(model.heard_, False)[annotators]
     order, start = table.by_instance()

@@ -208,7 +208,8 @@ def with_protocol(estimator: BaseCrowdClassifier, name: str) -> BaseCrowdClassif
     (25, None, 0)
     """
     parameters = training_protocol(name)
-    if parameters and getattr(estimator, "_second_stage", False):
+    traits = getattr(estimator, "_traits", None)
+    if parameters and traits is not None and traits.second_stage:
         raise AnnotationError(
             f"protocol={name!r} is for training networks, but the second stage "
             f"{type(estimator.backbone).__name__} is fitted by its own rules; use a network as "
@@ -223,7 +224,7 @@ def with_protocol(estimator: BaseCrowdClassifier, name: str) -> BaseCrowdClassif
         return copy.set_params(estimators=members)
     if not parameters:
         return copy
-    settable = getattr(copy, "_protocol_parameters", ())
+    settable = () if traits is None else traits.protocol_parameters
     if settable is not None and not len(settable):
         raise AnnotationError(
             f"protocol={name!r} is for training networks, and {type(copy).__name__} has none; "

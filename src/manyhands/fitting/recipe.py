@@ -16,7 +16,6 @@ import torch
 from manyhands.annotations import AnnotationTable
 from manyhands.fitting.context import Watch
 from manyhands.fitting.network import make_adam
-from manyhands.fitting.parameters import monitored
 from manyhands.fitting.reading import (
     as_target,
     check_learnable,
@@ -57,7 +56,7 @@ class Recipe:
         Name on the progress bar.
     validation : None, float or (X, y_gold)
     monitor : {"agreement", "likelihood"}
-        What chooses the epoch on a held-out fraction.
+        What chooses the epoch on a held-out fraction; the likelihood, where epochs are rounds.
     patience : int or None
     checkpoint : str, Path or None
     callbacks : sequence of Callback
@@ -88,13 +87,14 @@ class Recipe:
         """Read the parameters of a method, and draw the seed."""
         names = ("max_epochs", "batch_size", "lr", "weight_decay", "reset_optimizer", "verbose")
         more = ("validation", "patience", "checkpoint")
+        traits = method._traits
         return cls(
             seed=draw_seed(method.random_state),
             noise_lr=getattr(method, "noise_lr", None),
             balance=make_balance(method.class_balance),
             rule=method._rule,
-            title=method._title,
-            monitor=monitored(method),
+            title=traits.title or type(method).__name__.removesuffix("Classifier"),
+            monitor="likelihood" if traits.epochs_are_rounds else method.monitor,
             callbacks=tuple(method.callbacks or ()),
             **{name: getattr(method, name) for name in (*names, *more)},
         )

@@ -44,7 +44,7 @@ def scale_of(method: Method, given: float | None = None) -> float:
     if given is not None:
         return given
     parameter = getattr(method, "init_scale", AUTO)
-    first = method._scales[0] if parameter == AUTO else parameter
+    first = method._traits.starts[0] if parameter == AUTO else parameter
     return float(getattr(method, "init_scale_", first))
 
 
@@ -65,17 +65,17 @@ def recipes_of_starts(method: Method, recipe: Recipe, before: Method | None) -> 
         A further start keeps a checkpoint of its own, beside ``checkpoint``, and has a title of its
         own. Methods without starts have the recipe itself.
     """
-    scales = method._scales
+    scales = method._traits.starts
     if not scales:
         return [recipe]
     parameter = getattr(method, "init_scale", AUTO)
     if parameter != AUTO:
         return [replace(recipe, init_scale=float(parameter))]
     if before is not None:
-        scales = (scale_of(before) if before._scales else scales[0],)
+        scales = (scale_of(before) if before._traits.starts else scales[0],)
     recipes: list[Recipe] = []
     for scale in scales:
-        is_further = scale > method._scales[0]
+        is_further = scale > method._traits.starts[0]
         recipes.append(
             replace(
                 recipe,

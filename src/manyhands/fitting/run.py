@@ -23,6 +23,7 @@ from manyhands.fitting.network import Start, make_module
 from manyhands.fitting.pilots import chosen_length, whole_length
 from manyhands.fitting.prediction import PREDICT_BATCH, class_proba
 from manyhands.fitting.recipe import CrowdData, Fitted, Recipe
+from manyhands.fitting.traits import Traits
 from manyhands.functional.ranks import active_ranks, in_first_process, one_fit
 from manyhands.inference.confusion_prior import pool_confusions
 from manyhands.nn import FixedConfusionModule
@@ -164,7 +165,7 @@ def _read_out(method: Method, fit: Fit[Any, Any]) -> dict[str, Any]:
     belief = None
     if "confusion_" in found:
         belief = annotated_proba(fit) if fit.belief is None else fit.belief
-    shrinks = method._shrinks_confusions
+    shrinks = method._traits.shrinks_confusions
     found |= annotator_attributes(found.get("confusion_"), fit.table, belief, shrinks=shrinks)
     if shrinks:
         module = cast(FixedConfusionModule, fit.module)
@@ -188,8 +189,8 @@ def _begin(
     if isinstance(recipe.validation, Real) and earlier is None:
         split = hold_out if recipe.monitor == "likelihood" else hold_out_instances
         table, held = split(table, float(recipe.validation), rng)
-    balanced = method._balanced(table, rng)
-    batches = AnnotationBatches(data.features, balanced, recipe.batch_size)
+    in_loss = balanced(table, recipe.balance, rng, method._traits)
+    batches = AnnotationBatches(data.features, in_loss, recipe.batch_size)
     return Fit(recipe, data, table, held, batches, rng, n_epochs, earlier)
 
 
@@ -203,7 +204,7 @@ def _run_stages(
         check_writable(Path(path).parent)
         checkpoint = Checkpoint(
             path,
-            specification=method._specification(fit),
+            specification=specification(method, fit),
             module=fit.module,
             stages=stages,
             callbacks=tuple(callbacks),
@@ -224,13 +225,20 @@ def _run_stages(
 
 
 def balanced(
-    table: AnnotationTable, balance: ClassBalance | None, rng: np.random.Generator
+    table: AnnotationTable,
+    balance: ClassBalance | None,
+    rng: np.random.Generator,
+    traits: Traits,
 ) -> AnnotationTable:
     """Annotations as a loss uses them: with balancing weights, scaled to mean 1."""
+    if not traits.balances_annotations:
+        return table
     if balance is not None:
         table = balance.balanced(table, rng)
     weights = table.weights
-    return table if weights is None else replace(table, weights=weights / weights.mean())
+    if weights is None or not traits.scales_weights:
+        return table
+    return replace(table, weights=weights / weights.mean())
 
 
 # -- what a run and the checkpoint it resumes from must have in common -----------------------------
@@ -239,16 +247,25 @@ def balanced(
 def specification(method: Method, fit: Fit[Any, Any]) -> dict[str, str]:
     """Describe the class, the parameters, the data and the network of a fit.
 
-    A Dataset is described only by its length and its first and last items.
+    A Dataset is described only by its length and its first and last items, and a parameter that is
+    a module, such as a loss, by its numbers too, which its name does not tell.
     """
     parameters = {
         name: str(describe_parameter(value))
         for name, value in method.get_params(deep=False).items()
         if name not in UNCOMPARED
     }
+    for name, value in method.get_params(deep=False).items():
+        if isinstance(value, torch.nn.Module) and name != "backbone":
+            parts = [(type(part).__name__, _plain_values(part)) for part in value.modules()]
+            parameters[name] = repr(parts)
     network = hashlib.blake2b(repr(fit.module).encode(), digest_size=8).hexdigest()
     data = _digest(fit.whole, fit.features)
     return {"class": type(method).__name__, "data": data, "network": network, **parameters}
+
+
+def _plain_values(module: torch.nn.Module) -> dict[str, Any]:
+    return {name: v for name, v in vars(module).items() if isinstance(v, bool | Real | str)}
 
 
 def _digest(table: AnnotationTable, features: Features) -> str:

@@ -44,7 +44,7 @@ def save(model: Method, folder: str | Path) -> Path:
         )
     _check_loadable(model)
     tensors = {f"module.{name}": value for name, value in model.module_.state_dict().items()}
-    for name in model._fitted_arrays:
+    for name in model._traits.fitted_arrays:
         tensors[f"fitted.{name}"] = torch.from_numpy(np.array(getattr(model, name)))
     content = to_bytes({name: value.cpu().contiguous() for name, value in tensors.items()})
     description = {
@@ -259,7 +259,7 @@ def _restore_arrays(
         ) from error
     model.module_.to(device).eval()
     for name, value in _part(tensors, "fitted.").items():
-        if name in model._fitted_arrays:
+        if name in model._traits.fitted_arrays:
             setattr(model, name, value.numpy())
 
 

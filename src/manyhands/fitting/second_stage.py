@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -18,26 +17,14 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
-from manyhands.fitting.context import Earlier, Watch
-from manyhands.fitting.prediction import GRID_ENTRIES
-from manyhands.fitting.reading import (
-    SET_WITH_FEATURES,
-    as_fitted,
-    check_learnable,
-    forget_columns,
-    read_target,
-    refuse_text,
-    set_vocabularies,
-    take_over,
-    warn_of_telling_columns,
-)
-from manyhands.fitting.recipe import Fitted, Recipe
-from manyhands.fitting.run import annotator_attributes
+from manyhands.fitting.context import Earlier
+from manyhands.fitting.prediction import confusions_with_pooled
+from manyhands.fitting.reading import as_fitted
+from manyhands.fitting.recipe import Recipe
 from manyhands.fitting.scoring import find_annotators
-from manyhands.inference.probability import floored_log
-from manyhands.training import History
+from manyhands.fitting.traits import Traits
 from manyhands.training.seeding import set_random_states
-from manyhands.typing import FloatArray, IntArray
+from manyhands.typing import FloatArray
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -63,17 +50,20 @@ class SecondStageClassifier(BaseCrowdClassifier):
     }
 
     @property
-    def _second_stage(self) -> bool:
-        """Whether ``backbone`` is a classifier with its own ``fit`` rather than a network."""
-        return not isinstance(self._network, torch.nn.Module) and hasattr(self.backbone, "fit")
-
-    @property
-    def _trains_once(self) -> bool:
-        return super()._trains_once and not self._second_stage
+    def _traits(self) -> Traits:
+        given = getattr(self, "backbone", None)
+        is_rows = hasattr(given, "fit") and not isinstance(given, torch.nn.Module)
+        focal = "changes the loss of a network; the second stage "
+        focal += f"{type(given).__name__} has its own: use 'resample' or 'reweight'"
+        return Traits(
+            second_stage=is_rows,
+            trains_once=not is_rows,
+            focal_refusal=focal if is_rows else None,
+        )
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self._second_stage:
+        if self._traits.second_stage:
             self._check_second_stage()
 
     def _check_second_stage(self) -> None:
@@ -85,46 +75,6 @@ class SecondStageClassifier(BaseCrowdClassifier):
                     f"{parameter} applies to networks; the second stage {name} is fitted by its "
                     f"own rules: leave {parameter} out"
                 )
-        if self._focus:
-            raise AnnotationError(
-                f"class_balance={self.class_balance!r} changes the loss of a network; the second "
-                f"stage {name} has its own: use 'resample' or 'reweight'"
-            )
-
-    def _fit(
-        self, X: Any, y: Any, watch: Watch, start: BaseCrowdClassifier | Earlier | None
-    ) -> AnnotationTable:
-        """Fit a network, or the scikit-learn classifier.
-
-        The latter receives the rows of X unchanged (text, tables, gaps) and checks them itself.
-        """
-        if not self._second_stage:
-            return super()._fit(X, y, watch, start)
-        earlier = start if isinstance(start, Earlier) else None
-        if start is not None and earlier is None:
-            raise AnnotationError(
-                f"start={type(start).__name__} gives weights to a network; the second stage "
-                f"{type(self._network).__name__} has none: leave start out"
-            )
-        table = read_target(X, y, type(self).__name__)
-        check_learnable(X, table)
-        warn_of_telling_columns(X, table)
-        X = as_fitted(self, X, reset=True)
-        set_vocabularies(self, y, table)
-        recipe = Recipe.of(self)
-        try:
-            found, belief = self._fit_rows(X, table, recipe, earlier)
-        except ValueError as error:
-            if "could not convert string to float" in str(error):
-                refuse_text(self._network, X)
-            raise
-        confusion, shrinks = found.get("confusion_"), self._shrinks_confusions
-        found |= annotator_attributes(confusion, table, belief, shrinks=shrinks)
-        forget_columns(self)  # From an earlier fit.
-        stage = found["estimator_"]
-        seen = {name: getattr(stage, name) for name in SET_WITH_FEATURES if hasattr(stage, name)}
-        take_over(self, Fitted(None, History(), {**seen, **found}).attributes())
-        return table
 
     @abstractmethod
     def _fit_rows(
@@ -139,12 +89,6 @@ class SecondStageClassifier(BaseCrowdClassifier):
         belief : array of shape (n_instances, n_classes) or None
             The inferred classes, by which annotators are pooled.
         """
-
-    def _check_shape(self, X: Any) -> None:
-        if self._second_stage:
-            as_fitted(self, X, reset=False)
-        else:
-            super()._check_shape(X)
 
     def _clone_backbone(self, rng: np.random.Generator) -> Any:
         return set_random_states(clone(self._network, safe=False), rng)
@@ -191,29 +135,8 @@ class SecondStageClassifier(BaseCrowdClassifier):
         chosen = find_annotators(self.annotators_, annotators, "annotators")
         if not hasattr(self, "confusion_"):
             return np.repeat(proba[:, None], len(chosen), axis=1)
-        confusion = self._confusions_with_pooled[chosen].astype(np.float32)
+        confusion = confusions_with_pooled(self)[chosen].astype(np.float32)
         return cast(FloatArray, np.einsum("nc,rcg->nrg", proba, confusion))
-
-    @property
-    def _confusions_with_pooled(self) -> FloatArray:
-        """Confusion matrices, followed by that of a new annotator (at code -1)."""
-        return np.concatenate([self.confusion_, self.pooled_confusion_[None]])
-
-    def _observed_log_proba(
-        self, X: Any, table: AnnotationTable, annotators: IntArray
-    ) -> Iterator[tuple[IntArray, FloatArray]]:
-        if not hasattr(self, "estimator_"):
-            yield from super()._observed_log_proba(X, table, annotators)
-            return
-        proba = self.predict_proba(X)
-        size = max(1, GRID_ENTRIES // len(self.classes_) ** 2)
-        for start in range(0, table.n_annotations, size):
-            rows = np.arange(start, min(start + size, table.n_annotations))
-            given = proba[table.instance[rows]]
-            if hasattr(self, "confusion_"):
-                confusion = self._confusions_with_pooled[annotators[rows]]
-                given = (given[:, None] @ confusion)[:, 0]
-            yield rows, floored_log(given)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "module_") or hasattr(self, "estimator_")

@@ -164,7 +164,8 @@ def may_be_shortened(model: Any) -> bool:
 
 
 def _in_rounds(model: Any) -> bool:
-    return bool(getattr(model, "_epochs_are_rounds", False))
+    traits = getattr(model, "_traits", None)
+    return traits is not None and bool(traits.epochs_are_rounds)
 
 
 def refuse_rounds(candidates: Mapping[str, Any]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import Any, cast
 
@@ -42,6 +42,7 @@ from manyhands.fitting.pilots import AUTO
 from manyhands.fitting.prediction import PREDICT_BATCH, device_of, new_annotator_proba
 from manyhands.fitting.reading import read_features
 from manyhands.fitting.scoring import find_annotators
+from manyhands.fitting.traits import Traits
 from manyhands.functional import annotation_nll
 from manyhands.nn import (
     GENERATOR_INPUTS,
@@ -235,7 +236,6 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         "check_annotator_permutation": "annotations are drawn cell by cell in the order of the "
         "annotators; a test of the method permutes them where nothing is learnt from draws",
     }
-    _start_refusal = "begins with its start's"
 
     backbone: Any = field(default=None, kw_only=False)
     pretrainer: Any = None
@@ -270,7 +270,15 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     init_scale: float | str = AUTO
     noise_lr: float | None = 1e-2
 
-    _pilots = False  # The start, a classifier of its own, has a pilot.
+    @property
+    def _traits(self) -> Traits:
+        inherited = super()._traits
+        return replace(
+            inherited,
+            start_refusal="begins with its start's",
+            # The start, a classifier of its own, has a pilot.
+            pilots=False,
+        )
 
     def _build_module(
         self, classifier: ScaledClassifier, input_shape: Sequence[int]

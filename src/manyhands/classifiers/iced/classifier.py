@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Integral, Real
 from typing import Any
@@ -33,6 +33,7 @@ from manyhands.fitting.latent import LatentClassClassifier, SoftTargets, class_s
 from manyhands.fitting.network import has_batch_norm
 from manyhands.fitting.parameters import FIXED_LENGTH
 from manyhands.fitting.prediction import class_proba
+from manyhands.fitting.traits import Traits
 from manyhands.nn import ScaledClassifier, SynthesisModule
 from manyhands.sampling import FewCandidatesWarning
 from manyhands.training import GradientStep, Stage
@@ -176,11 +177,6 @@ verbose, validation, monitor, patience, checkpoint, callbacks
     True
     """
 
-    _epochs_are_rounds = True
-    _length_refusal = "'auto' goes by agreement, which must not choose the number of rounds of EM"
-    _start_refusal = "begins with majority votes"
-    _validates_last_stage_only = True
-    _preparatory_stages = ("decoder", "warm_up")
     _crowd_check_exemptions = {
         "check_history": "its rows also have columns on inference and synthesis, which are no loss "
         "terms; a test of the method checks the terms",
@@ -189,11 +185,6 @@ verbose, validation, monitor, patience, checkpoint, callbacks
         "check_degenerate_crowds": "warns if a class is left without instances, as with constant "
         "annotators; a test of the method tries these crowds",
     }
-    _fitted_arrays = (
-        *LatentClassClassifier._fitted_arrays,
-        "observed_posterior_",
-        "class_prior_",
-    )
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         **FIXED_LENGTH,
@@ -236,6 +227,24 @@ verbose, validation, monitor, patience, checkpoint, callbacks
     decision: Any = "posterior"
     max_epochs: int = 30
     batch_size: int = 64
+
+    @property
+    def _traits(self) -> Traits:
+        inherited = super()._traits
+        return replace(
+            inherited,
+            fitted_arrays=(
+                *inherited.fitted_arrays,
+                "observed_posterior_",
+                "class_prior_",
+            ),
+            start_refusal="begins with majority votes",
+            validates_last_stage_only=True,
+            preparatory_stages=("decoder", "warm_up"),
+            length_refusal="'auto' goes by agreement, which must not choose the number of rounds "
+            "of EM",
+            epochs_are_rounds=True,
+        )
 
     def _build_module(
         self, classifier: ScaledClassifier, input_shape: Sequence[int]

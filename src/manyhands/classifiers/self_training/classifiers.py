@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
@@ -46,7 +45,7 @@ def _kept_estimator_has(method: str) -> Any:
 class BaseSelfTraining(MetaEstimatorMixin, CrowdClassifier, BaseEstimator):
     """Base of classifiers that train another classifier in rounds.
 
-    A subclass says what selects the annotations to add, in `_make_selector`. Once fitted, the
+    A subclass says what selects the annotations to add, in ``selector``. Once fitted, the
     classifier of the kept round predicts. Parameters and attributes are described in
     `SelfTrainingCrowdClassifier`.
     """
@@ -89,10 +88,6 @@ class BaseSelfTraining(MetaEstimatorMixin, CrowdClassifier, BaseEstimator):
     checkpoint: str | Path | None = None
     verbose: int = 0
     random_state: Any = None
-
-    @abstractmethod
-    def _make_selector(self) -> Selector:
-        """Make the selector of one round."""
 
     def clone_estimator(self) -> Any:
         """Return an unfitted copy of ``estimator``."""
@@ -434,9 +429,6 @@ class SelfTrainingCrowdClassifier(BaseSelfTraining):
 
     selector: Selector | None = field(default=None, kw_only=False)
 
-    def _make_selector(self) -> Selector:
-        return DistributionAwareSelector() if self.selector is None else clone(self.selector)
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DASCClassifier(BaseSelfTraining):
@@ -475,5 +467,7 @@ class DASCClassifier(BaseSelfTraining):
     refill: bool = False
     cover_classes: bool = False
 
-    def _make_selector(self) -> Selector:
+    @property
+    def selector(self) -> Selector:
+        """What selects the annotations to add, as the parameters say."""
         return DistributionAwareSelector(self.refill, self.cover_classes)

@@ -28,6 +28,7 @@ from manyhands.fitting.continuing import Seen, gone_on
 from manyhands.fitting.lost_classes import quiet_about_lost_classes
 from manyhands.fitting.pilots import AUTO
 from manyhands.fitting.reading import n_rows, take_rows
+from manyhands.sampling.selectors import DistributionAwareSelector
 from manyhands.training import History, hold_out
 from manyhands.training.seeding import draw_seed
 from manyhands.typing import BoolArray, FloatArray, IntArray
@@ -329,9 +330,9 @@ def _annotation_round(model: Any, fit: SelfTraining, number: int) -> dict[str, A
     quality: dict[str, float] = {}
     if number:
         predictions = _predict_annotations(fit.model, fit.X, fit.table)
-        selection = model._make_selector().select(
-            predictions, fit.table, fit.n_select, fit.rng, held=fit.held
-        )
+        given = model.selector
+        selector = DistributionAwareSelector() if given is None else clone(given)
+        selection = selector.select(predictions, fit.table, fit.n_select, fit.rng, held=fit.held)
         n_added = selection.n_selected
         fit.unpredicted.note(selection, number)
         quality = watched_pseudo_quality(selection.table, fit.is_rare, fit.watch)

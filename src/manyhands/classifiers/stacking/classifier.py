@@ -5,7 +5,7 @@ The recipe is the library's own (docs/methods/stacking.md). Nothing in it sees a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from pathlib import Path
@@ -208,10 +208,7 @@ class CrowdStackingClassifier(CrowdClassifier, BaseEstimator):
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
-    _continue_refusal: ClassVar[str | None] = None
     _knows_its_accuracy: ClassVar[bool] = True
-    # No published protocol is about it.
-    _protocol_parameters: ClassVar[Sequence[str]] = ()
     _crowd_check_exemptions: ClassVar[Mapping[str, str]] = {
         "check_user_network": "it has no backbone",
         "check_class_balance": "class shares are set by class_prior",

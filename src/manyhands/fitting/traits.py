@@ -1,0 +1,73 @@
+"""`Traits`: what a classifier that trains a network is and can do, as one value (no torch)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traits:
+    """What a method is and can do, as far as the shared fit, messages and other rooms go by it.
+
+    A class says so in its property `_traits`, which may depend on parameters.
+
+    Attributes
+    ----------
+    title : str or None
+        Name on the progress bar; None: that of the class.
+    fitted_arrays : tuple of str
+        Fitted arrays that are saved along with the weights.
+    shrinks_confusions : bool
+        Whether a row of ``confusion_`` gets one pseudo-annotation, distributed as the crowd's
+        annotations are. Counts alone would make whatever an annotator never did impossible.
+    balances_annotations : bool
+        Whether ``class_balance`` weights annotations; False: it weights what the method infers.
+    scales_weights : bool
+        Whether the weights of annotations are scaled to mean 1; False: an annotation of weight 2
+        counts as two.
+    second_stage : bool
+        Whether ``backbone`` is a scikit-learn classifier, which is fitted in place of a network.
+    starts : tuple of float
+        Starts that ``init_scale="auto"`` tries; empty without that parameter.
+    pilots : bool
+        Whether ``max_epochs="auto"`` runs the first stage as a pilot.
+    trains_once : bool
+        Whether a training shows what shorter ones give: one stage of ``max_epochs`` epochs.
+    epochs_are_rounds : bool
+        Whether an epoch is a round of EM, whose number agreement must not choose.
+    validates_last_stage_only : bool
+        Whether ``validation`` chooses among the epochs of the last stage only.
+    preparatory_stages : tuple of str
+        Stages that prepare the training and are exempt from ``patience``.
+    repeats_small_trainings : bool
+        Whether a partial fit of up to 1,000 instances, where pilots cost most, trains anew.
+    protocol_parameters : tuple of str or None
+        Parameters that training protocols may set; None: all of the class's parameters.
+    focal_refusal : str or None
+        Why a focal ``class_balance`` is refused. None: it is not.
+    length_refusal : str or None
+        Why ``max_epochs="auto"`` is refused. None: it is not.
+    start_refusal : str or None
+        Why ``fit(start=...)`` is refused: what replaces the weights. None: it is supported.
+    devices_refusal : str or None
+        Why several `Devices` are refused. None: they divide the network.
+    """
+
+    title: str | None = None
+    fitted_arrays: tuple[str, ...] = ("confusion_", "pooled_confusion_", "heard_")
+    shrinks_confusions: bool = False
+    balances_annotations: bool = True
+    scales_weights: bool = True
+    second_stage: bool = False
+    starts: tuple[float, ...] = ()
+    pilots: bool = True
+    trains_once: bool = True
+    epochs_are_rounds: bool = False
+    validates_last_stage_only: bool = False
+    preparatory_stages: tuple[str, ...] = ()
+    repeats_small_trainings: bool = False
+    protocol_parameters: tuple[str, ...] | None = None
+    focal_refusal: str | None = None
+    length_refusal: str | None = None
+    start_refusal: str | None = None
+    devices_refusal: str | None = None
