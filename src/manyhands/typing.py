@@ -1,9 +1,10 @@
 """Array type aliases, and constants that every layer shares."""
 
-from typing import Any, Final, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 MISSING: Final = -1
 """Code of a missing annotation in an integer matrix (NaN in a float one)."""
@@ -12,6 +13,32 @@ FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.integer[Any]]
 BoolArray: TypeAlias = NDArray[np.bool_]
 AnyArray: TypeAlias = NDArray[Any]
+
+
+class _Items(Protocol):
+    """A map-style Dataset of torch, or another container of instances."""
+
+    def __getitem__(self, index: Any, /) -> Any: ...
+
+
+class _Loads(Protocol):
+    """A DataLoader of torch: its Dataset is read."""
+
+    @property
+    def dataset(self) -> Any: ...
+
+
+class _Sparse(Protocol):
+    """A sparse matrix or array of scipy."""
+
+    def toarray(self) -> Any: ...
+
+
+Instances: TypeAlias = (
+    ArrayLike | _Sparse | Mapping[str, ArrayLike] | Sequence[Any] | _Items | _Loads
+)
+"""What ``X`` of a classifier may be: an array, tensor or frame, a sparse matrix, a dict of arrays,
+a list of instances, a map-style Dataset or a DataLoader."""
 
 LARGEST_SEED = 2**32 - 1
 """Largest seed that NumPy's and scikit-learn's generators accept."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from os import PathLike
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from manyhands.annotations.columns import require_annotators
 from manyhands.annotations.encoding import as_values, encode, missing_mask
@@ -25,6 +26,9 @@ from manyhands.annotations.table import AnnotationTable
 from manyhands.annotations.wide import how_to_read
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.typing import AnyArray, IntArray
+
+Target: TypeAlias = AnnotationTable | ArrayLike
+"""What ``y`` of a classifier may be: a table, an array (n, n_annotators), or one label per row."""
 
 
 def as_table(

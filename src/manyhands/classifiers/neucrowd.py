@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import isqrt
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -191,8 +191,8 @@ verbose, validation, monitor, patience, checkpoint, callbacks
     def _prepare(self, fit: EmbeddingFit) -> TupletData:
         return TupletData(self, fit, targets_of_network(self, fit), self.tuplet_size)
 
-    def _stages(self, fit: Fit[FixedConfusionModule, TupletData]) -> list[Stage]:
-        data = fit.state
+    def _stages(self, fit: EmbeddingFit) -> list[Stage]:
+        data = cast(TupletData, fit.state)
         return [self._embedding_stage(fit, self._step(data), partial(self._batches, data))]
 
     def _step(self, data: TupletData) -> TupletStep:

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from manyhands.annotations import AnnotationTable
+from manyhands.annotations.target import Target
 from manyhands.decision.rules import apply_rule
 from manyhands.exceptions import all_or_nothing
 from manyhands.fitting import prediction, run
@@ -38,7 +39,7 @@ from manyhands.fitting.traits import Traits
 from manyhands.nn import CrowdModule, ScaledClassifier
 from manyhands.objectives import crowd_nll
 from manyhands.training import BestState, Callback, CrowdBatch, GradientStep, Stage, joined
-from manyhands.typing import AnyArray, FloatArray, IntArray
+from manyhands.typing import AnyArray, FloatArray, Instances, IntArray
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -205,8 +206,8 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
 
     def fit(
         self,
-        X: Any,
-        y: Any,
+        X: Instances,
+        y: Target,
         *,
         watch: Watch | None = None,
         start: BaseCrowdClassifier | None = None,
@@ -248,7 +249,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         return self
 
     def _fit(
-        self, X: Any, y: Any, watch: Watch, start: BaseCrowdClassifier | Earlier | None
+        self, X: Instances, y: Target, watch: Watch, start: BaseCrowdClassifier | Earlier | None
     ) -> AnnotationTable:
         """Read the data, train the network, and take over what is found.
 
@@ -294,7 +295,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         table = self._fit(seen.X, seen.table, watch or Watch(), earlier)
         warn_of_lost_classes(self, seen.X, table)
 
-    def _check_shape(self, X: Any) -> None:
+    def _check_shape(self, X: Instances) -> None:
         if hasattr(self, "module_"):
             read_features(self, X, reset=False)
         else:  # A second stage of scikit-learn's checks the rest by itself.
@@ -302,12 +303,12 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
 
     # -- prediction -----------------------------------------------------------------------------
 
-    def predict_proba(self, X: Any) -> FloatArray:
+    def predict_proba(self, X: Instances) -> FloatArray:
         """Probability of every true class, shape (n_samples, n_classes); rows sum to 1."""
         check_is_fitted(self, "module_")
         return prediction.apply(self, self.module_, X).double().softmax(dim=1).cpu().numpy()
 
-    def predict(self, X: Any) -> AnyArray:
+    def predict(self, X: Instances) -> AnyArray:
         """True class, shape (n_samples,): the most probable one unless ``decision`` differs."""
         proba = self.predict_proba(X)  # Refuses a classifier that is not fitted.
         return cast(AnyArray, self.classes_[self._decide(proba)])
@@ -316,7 +317,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         """Turn probabilities (n, n_classes) into the class codes that `predict` returns."""
         return apply_rule(proba, self._rule, getattr(self, "class_prior_", None))
 
-    def predict_annotation_proba(self, X: Any, annotators: Any = None) -> FloatArray:
+    def predict_annotation_proba(self, X: Instances, annotators: Any = None) -> FloatArray:
         """Probability of every class as the annotation by every annotator.
 
         Parameters
@@ -342,7 +343,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         chosen = find_annotators(self.annotators_, annotators, "annotators")
         return prediction.annotation_grid(self, X, chosen)
 
-    def predict_observed_proba(self, X: Any, y: Any) -> FloatArray:
+    def predict_observed_proba(self, X: Instances, y: Target) -> FloatArray:
         """Probability of every class as the annotation, for the pairs in a table.
 
         These are entries of `predict_annotation_proba`, at a cost that grows with the number of
@@ -373,7 +374,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         return prediction.collect_proba(blocks, (table.n_annotations, len(self.classes_)))
 
     @available_if(prediction.has_embedding)  # type: ignore[untyped-decorator]
-    def transform(self, X: Any) -> FloatArray:
+    def transform(self, X: Instances) -> FloatArray:
         """Embed instances: the backbone's last hidden layer, shape (n_samples, n_embedding).
 
         A frame if ``set_output`` asks for one.
@@ -389,7 +390,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         with torch.inference_mode():
             return int(self.module_.eval().classifier.embed(blank).shape[1])
 
-    def annotation_log_likelihood(self, X: Any, y: Any) -> float:
+    def annotation_log_likelihood(self, X: Instances, y: Target) -> float:
         """Mean log likelihood, in nats, of the observed annotations (without pseudo-annotations).
 
         It rates calibration and the model of the annotators; to choose among models, see `score`.

@@ -12,7 +12,7 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.target import in_order_of_rows
 from manyhands.training.progress import History
-from manyhands.typing import FloatArray, IntArray
+from manyhands.typing import FloatArray, Instances, IntArray
 
 if TYPE_CHECKING:
     from manyhands.fitting.recipe import CrowdData, Recipe
@@ -34,7 +34,7 @@ class Followed:
         each epoch, of every stage and of every network that the fit trains.
     """
 
-    X: Any
+    X: Instances | None
     codes: list[IntArray] = field(default_factory=list)
 
 
@@ -79,7 +79,7 @@ class Watch:
         object.__setattr__(self, "followed", followed)
         object.__setattr__(self, "sets", sets)
 
-    def over(self, X: Any, n_rows: int) -> Watch:
+    def over(self, X: Instances, n_rows: int) -> Watch:
         """The same, with ``y_train`` in the order of the rows of X if there are so many."""
         y = self.y_train
         if y is None or isinstance(y, Mapping) or len(y) != n_rows:

@@ -22,12 +22,12 @@ from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.encoding import as_values, encode, missing_mask, tidy
 from manyhands.annotations.ids import GIVEN, as_frame, row_ids
-from manyhands.annotations.target import in_order_of_rows
+from manyhands.annotations.target import Target, in_order_of_rows
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.fitting.context import Earlier, Watch
 from manyhands.fitting.reading import as_target, check_rows, is_dataset, take_rows
 from manyhands.inference.inputs import check_annotations, holds_nothing, only_new, recode_classes
-from manyhands.typing import AnyArray, IntArray
+from manyhands.typing import AnyArray, Instances, IntArray
 
 GROWTH = 2
 """A training from scratch follows when there are so many times the annotations of the last one."""
@@ -95,7 +95,7 @@ def refusal_of(does: str, parts: Iterable[Any]) -> str | None:
     return None
 
 
-def first_table(model: BaseEstimator, X: Any, y: Any, classes: Any) -> AnnotationTable:
+def first_table(model: BaseEstimator, X: Instances, y: Target, classes: Any) -> AnnotationTable:
     """Annotations of the first call, over the declared classes."""
     table = _named(X, as_target(X, y, type(model).__name__))
     if classes is None:
@@ -108,12 +108,12 @@ def first_table(model: BaseEstimator, X: Any, y: Any, classes: Any) -> Annotatio
     return _over_classes(table, tidy(declared, "classes"), "add them to classes=")
 
 
-def unmatched(X: Any, y: Any) -> AnnotationTable:
+def unmatched(X: Instances, y: Target) -> AnnotationTable:
     """Read a target without a look at its rows of X."""
     return y if isinstance(y, AnnotationTable) else as_table(in_order_of_rows(X, y))
 
 
-def _named(X: Any, table: AnnotationTable) -> AnnotationTable:
+def _named(X: Instances, table: AnnotationTable) -> AnnotationTable:
     """Call instances that a table only numbers by the ids that X carries."""
     ids = row_ids(X) if table.instance_order.kind == "numbered" else None
     if ids is None or len(ids.values) != table.n_instances:
@@ -129,7 +129,7 @@ def _over_classes(table: AnnotationTable, classes: AnyArray, mend: str) -> Annot
 
 
 def with_added(
-    model: BaseEstimator, X: Any, y: Any, classes: Any, duplicates: Duplicates
+    model: BaseEstimator, X: Instances, y: Target, classes: Any, duplicates: Duplicates
 ) -> tuple[Seen | None, float]:
     """Everything seen, with the new part, and the share that is new; None if nothing is."""
     model._check_shape(X)
@@ -155,7 +155,9 @@ def with_added(
     return None if holds_nothing(fresh, new) else seen, share
 
 
-def _everything_again(model: BaseEstimator, X: Any, given: AnnotationTable) -> tuple[Seen, float]:
+def _everything_again(
+    model: BaseEstimator, X: Instances, given: AnnotationTable
+) -> tuple[Seen, float]:
     """What a model was given that keeps nothing: all there is, with its annotators first."""
     known = AnnotationTable.from_arrays(
         [],
@@ -185,7 +187,7 @@ def _everything_again(model: BaseEstimator, X: Any, given: AnnotationTable) -> t
 # -- features, piece by piece ---------------------------------------------------------------------
 
 
-def _extended(kept: Seen, X: Any, new: AnnotationTable, merged: AnnotationTable) -> Any:
+def _extended(kept: Seen, X: Instances, new: AnnotationTable, merged: AnnotationTable) -> Any:
     """Features of all instances, in the order of the merged table."""
     places, _ = encode(
         new.instances, merged.instances, argument="y", vocabulary_name="the instances"
@@ -204,7 +206,7 @@ def _extended(kept: Seen, X: Any, new: AnnotationTable, merged: AnnotationTable)
     return joined
 
 
-def _kind(X: Any) -> str:
+def _kind(X: Instances) -> str:
     if as_frame(X) is not None:
         return "data frame"
     if is_dataset(X):
@@ -214,7 +216,7 @@ def _kind(X: Any) -> str:
     return "dict of arrays" if isinstance(X, Mapping) else "array"
 
 
-def _check_kind(before: Any, X: Any) -> None:
+def _check_kind(before: Any, X: Instances) -> None:
     if _kind(before) != _kind(X):
         raise AnnotationError(
             f"X is of another kind ({_kind(X)}) than before ({_kind(before)}); give the same kind"
@@ -222,7 +224,7 @@ def _check_kind(before: Any, X: Any) -> None:
 
 
 def _check_unchanged(
-    before: Any, X: Any, places: IntArray, rows: IntArray, new: AnnotationTable
+    before: Any, X: Instances, places: IntArray, rows: IntArray, new: AnnotationTable
 ) -> None:
     """Refuse other features of an old instance; items of Datasets are not compared."""
     if is_dataset(X):

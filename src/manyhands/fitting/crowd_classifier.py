@@ -13,6 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations.duplicates import Duplicates
+from manyhands.annotations.target import Target
 from manyhands.exceptions import all_or_nothing
 from manyhands.fitting.context import Earlier, Watch
 from manyhands.fitting.continuing import (
@@ -27,6 +28,7 @@ from manyhands.fitting.scoring import is_gold, observed_annotations, read_gold
 from manyhands.inference.inputs import holds_nothing
 from manyhands.metrics.scorers import warn_of_training_instances
 from manyhands.metrics.votes import vote_agreement
+from manyhands.typing import Instances
 
 
 def _can_continue(model: CrowdClassifier) -> bool:
@@ -54,8 +56,8 @@ class CrowdClassifier(ClassifierMixin):
     @available_if(_can_continue)  # type: ignore[untyped-decorator]
     def partial_fit(
         self,
-        X: Any,
-        y: Any,
+        X: Instances,
+        y: Target,
         *,
         classes: Any = None,
         duplicates: Duplicates = "error",
@@ -129,10 +131,10 @@ class CrowdClassifier(ClassifierMixin):
         """Train on everything seen, from what an earlier fit has found."""
 
     @abstractmethod
-    def _check_shape(self, X: Any) -> None:
+    def _check_shape(self, X: Instances) -> None:
         """Refuse features that are not like those of ``fit``."""
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Instances, y: Target, sample_weight: Any = None) -> float:
         """Accuracy against gold labels, or agreement with annotations.
 
         Parameters

@@ -16,6 +16,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from manyhands.annotations.target import Target
 from manyhands.exceptions import DivergenceError, all_or_nothing
 from manyhands.fitting.aggregation import targets_of_network
 from manyhands.fitting.classifier import BaseCrowdClassifier
@@ -36,7 +37,7 @@ from manyhands.nn import (
     make_backbone,
 )
 from manyhands.training import Features, History, Stage, TrainStep
-from manyhands.typing import AnyArray, FloatArray, IntArray
+from manyhands.typing import AnyArray, FloatArray, Instances, IntArray
 
 EMBEDDING_NETWORK = "embedding"
 """The network for ``backbone=None``."""
@@ -293,7 +294,7 @@ class CrowdEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     random_state: Any = None
     verbose: int = 0
 
-    def fit(self, X: Any, y: Any, *, watch: Watch | None = None) -> Self:
+    def fit(self, X: Instances, y: Target, *, watch: Watch | None = None) -> Self:
         """Learn the embedding from annotations; see `BaseCrowdClassifier.fit`."""
         parameters: dict[str, Any] = {**self.get_params(deep=False), "C": TRAINING_C}
         with all_or_nothing(self):
@@ -304,11 +305,11 @@ class CrowdEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                     setattr(self, name, getattr(self.classifier_, name))
         return self
 
-    def fit_transform(self, X: Any, y: Any = None) -> AnyArray:
+    def fit_transform(self, X: Instances, y: Any = None) -> AnyArray:
         """Learn the embedding, then embed the same instances."""
         return self.fit(X, y).transform(X)
 
-    def transform(self, X: Any) -> AnyArray:
+    def transform(self, X: Instances) -> AnyArray:
         """Embed instances, shape (n_samples, n_embedding), float32."""
         check_is_fitted(self, "classifier_")
         return self.classifier_.transform(X)

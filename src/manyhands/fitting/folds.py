@@ -13,7 +13,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import as_values, missing_mask
 from manyhands.annotations.target import in_order_of_rows
 from manyhands.exceptions import AnnotationError
-from manyhands.typing import AnyArray, FloatArray, IntArray
+from manyhands.typing import AnyArray, FloatArray, Instances, IntArray
 
 SWAPS = 200
 """Exchanges of each kind tried per unit of an annotator whose annotations all lie in one fold."""
@@ -28,7 +28,7 @@ Confined = Callable[[FloatArray], AnyArray]
 """From units per annotator and fold, (r, n_folds), to a mask of annotators to help, (r,)."""
 
 
-def instance_units(X: Any, table: AnnotationTable, groups: Any = None) -> IntArray:
+def instance_units(X: Instances | None, table: AnnotationTable, groups: Any = None) -> IntArray:
     """Number the units of instances that must be in one fold.
 
     Parameters

@@ -6,7 +6,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -15,7 +14,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import LostClassWarning, warn_caller
 from manyhands.fitting.pilots import AUTO
 from manyhands.fitting.reading import take_rows
-from manyhands.typing import AnyArray, IntArray
+from manyhands.typing import AnyArray, Instances, IntArray
 
 INSTANCES_AT_ONCE = 1024
 """Instances predicted at once."""
@@ -24,7 +23,7 @@ NAMED = 5
 """Number of lost classes that a warning names; it counts the others."""
 
 
-def warn_of_lost_classes(model: BaseEstimator, X: Any, table: AnnotationTable) -> None:
+def warn_of_lost_classes(model: BaseEstimator, X: Instances, table: AnnotationTable) -> None:
     """Warn if a fitted classifier predicts a class that has annotations for no training instance.
 
     Parameters

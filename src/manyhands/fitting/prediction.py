@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from manyhands.functional.ranks import over_ranks
 from manyhands.inference.probability import floored_log
 from manyhands.nn import CrowdModule
 from manyhands.training import Features
-from manyhands.typing import FloatArray, IntArray
+from manyhands.typing import FloatArray, Instances, IntArray
 
 if TYPE_CHECKING:
     from manyhands.fitting.method import Method
@@ -33,7 +33,7 @@ def device_of(model: Method) -> torch.device:
     return device
 
 
-def features_of(model: Method, X: Any) -> Features:
+def features_of(model: Method, X: Instances) -> Features:
     """Read instances for a fitted classifier's network."""
     weight = next(model.module_.parameters())
     features = Features(read_features(model, X, reset=False), weight.device, weight.dtype)
@@ -42,7 +42,7 @@ def features_of(model: Method, X: Any) -> Features:
 
 
 @torch.inference_mode()
-def apply(model: Method, function: Callable[[Tensor], Tensor], X: Any) -> Tensor:
+def apply(model: Method, function: Callable[[Tensor], Tensor], X: Instances) -> Tensor:
     """Apply a function of the fitted module to X, batch by batch."""
     features = features_of(model, X)
     rows = torch.arange(len(features))
@@ -73,7 +73,7 @@ def class_proba(module: CrowdModule, features: Features, rows: IntArray) -> Floa
 
 
 @torch.inference_mode()
-def annotation_grid(model: Method, X: Any, chosen: IntArray) -> FloatArray:
+def annotation_grid(model: Method, X: Instances, chosen: IntArray) -> FloatArray:
     """Probability of every class as the annotation by some annotators.
 
     Parameters
@@ -116,7 +116,7 @@ def confusions_with_pooled(model: Method) -> FloatArray:
 
 
 def _log_proba_of_rows(
-    model: Method, X: Any, table: AnnotationTable, annotators: IntArray
+    model: Method, X: Instances, table: AnnotationTable, annotators: IntArray
 ) -> Iterator[tuple[IntArray, FloatArray]]:
     """Yield what `observed_log_proba` does, from a second stage and confusion matrices, if any."""
     proba = model.predict_proba(X)
@@ -131,7 +131,7 @@ def _log_proba_of_rows(
 
 
 def observed_log_proba(
-    model: Method, X: Any, table: AnnotationTable, annotators: IntArray
+    model: Method, X: Instances, table: AnnotationTable, annotators: IntArray
 ) -> Iterator[tuple[IntArray, FloatArray]]:
     """Yield blocks of a table's rows with the log probability of every class.
 
@@ -156,7 +156,7 @@ def observed_log_proba(
 
 @torch.inference_mode()
 def _log_proba_of_network(
-    model: Method, X: Any, table: AnnotationTable, annotators: IntArray
+    model: Method, X: Instances, table: AnnotationTable, annotators: IntArray
 ) -> Iterator[tuple[IntArray, FloatArray]]:
     """Yield what `observed_log_proba` does, from a network."""
     features = features_of(model, X)

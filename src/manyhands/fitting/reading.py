@@ -27,19 +27,19 @@ from manyhands.annotations.ids import (
     id_column_of,
     is_id_name,
 )
-from manyhands.annotations.target import in_order_of_rows, matched, refuse_swapped, rows_of
+from manyhands.annotations.target import Target, in_order_of_rows, matched, refuse_swapped, rows_of
 from manyhands.decision.rules import check_rule
 from manyhands.encoders.inputs import raw_kind
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.inputs import check_annotations
 from manyhands.io.mapped import MappedRows, as_mapped
-from manyhands.typing import AnyArray, FloatArray, IntArray
+from manyhands.typing import AnyArray, FloatArray, Instances, IntArray
 
 SET_WITH_FEATURES = frozenset({"n_features_in_", "feature_names_in_"})
 """Fitted attributes that scikit-learn sets while it validates X."""
 
 
-def as_target(X: Any, y: Any, name: str) -> AnnotationTable:
+def as_target(X: Instances, y: Target, name: str) -> AnnotationTable:
     """Read the target of the named estimator; instances of a table in the order of X, by id."""
     refuse_swapped(X)
     if y is None:
@@ -54,7 +54,7 @@ def as_target(X: Any, y: Any, name: str) -> AnnotationTable:
     return table_of(X, y)
 
 
-def table_of(X: Any, y: Any) -> AnnotationTable:
+def table_of(X: Instances, y: Target) -> AnnotationTable:
     """Read annotations of the rows of X, matched with them by id if both have ids."""
     if isinstance(y, AnnotationTable):
         return matched(as_table(y, what="training a classifier of crowds"), X)
@@ -66,7 +66,7 @@ def drop_weightless(table: AnnotationTable) -> AnnotationTable:
     return table if table.weights is None else table.take(table.weights > 0)
 
 
-def read_target(X: Any, y: Any, name: str) -> AnnotationTable:
+def read_target(X: Instances, y: Target, name: str) -> AnnotationTable:
     """Read a target as `as_target` does, without annotations of weight 0."""
     return drop_weightless(as_target(X, y, name))
 
@@ -269,7 +269,7 @@ def is_number(text: str) -> bool:
     return True
 
 
-def as_fitted(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
+def as_fitted(estimator: BaseEstimator, X: Instances, *, reset: bool) -> Any:
     """Columns of a frame as `fit` had them, matched by name, without the column of ids.
 
     Anything but a frame, and a frame whose columns have no names, is returned as it is.
@@ -296,7 +296,7 @@ def as_fitted(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
     return X if features == columns else frame.select(features).to_native()
 
 
-def refuse_names_of_columns(estimator: BaseEstimator, X: Any, argument: str) -> None:
+def refuse_names_of_columns(estimator: BaseEstimator, X: Instances, argument: str) -> None:
     """Refuse a frame to measure by, with named columns, if `fit` got an array without names."""
     frame = as_frame(X)
     if frame is None or hasattr(estimator, "feature_names_in_"):
@@ -339,7 +339,7 @@ def _shown(names: list[str]) -> str:
     return f"{plural} {', '.join(map(repr, names[:5]))}{', ...' if len(names) > 5 else ''}"
 
 
-def check_rows(X: Any, table: AnnotationTable) -> None:
+def check_rows(X: Instances, table: AnnotationTable) -> None:
     """Refuse X and annotations with different numbers of instances."""
     if n_rows(X) != table.n_instances:
         raise AnnotationError(
@@ -349,7 +349,7 @@ def check_rows(X: Any, table: AnnotationTable) -> None:
         )
 
 
-def check_learnable(X: Any, table: AnnotationTable) -> None:
+def check_learnable(X: Instances, table: AnnotationTable) -> None:
     """Refuse data unfit for any classifier: mismatched rows, no annotations, one class only."""
     check_rows(X, table)
     check_annotations(table, argument="y")
@@ -378,7 +378,7 @@ def take_over(model: BaseEstimator, attributes: Mapping[str, Any]) -> None:
         setattr(model, name, value)
 
 
-def set_vocabularies(model: BaseEstimator, y: Any, table: AnnotationTable) -> None:
+def set_vocabularies(model: BaseEstimator, y: Target, table: AnnotationTable) -> None:
     """Discard an earlier fit; set the classes, annotators and instances of this one.
 
     ``table`` is what was read from ``y``.
@@ -436,7 +436,7 @@ LABEL_NAMES = frozenset(
 """Names of columns of labels, as `base_name` gives them."""
 
 
-def warn_of_telling_columns(X: Any, table: AnnotationTable) -> None:
+def warn_of_telling_columns(X: Instances, table: AnnotationTable) -> None:
     """Warn of columns of a frame that are called like, or equal to, the label or the id.
 
     Parameters
@@ -547,7 +547,7 @@ def refused_features(estimator: BaseEstimator, X: Any, error: ValueError) -> Val
     return error
 
 
-def where_not_finite(estimator: BaseEstimator, X: Any) -> str:
+def where_not_finite(estimator: BaseEstimator, X: Instances) -> str:
     """Say where X, which scikit-learn refused, holds NaN or infinity, and what to do.
 
     Parameters

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 
 from manyhands.annotations import AnnotationTable
+from manyhands.annotations.target import Target
 from manyhands.fitting.context import Watch
 from manyhands.fitting.network import make_adam
 from manyhands.fitting.reading import (
@@ -28,6 +29,7 @@ from manyhands.nn import CrowdModule
 from manyhands.sampling.class_balance import ClassBalance, make_balance
 from manyhands.training import Callback, Features, History, pick_device
 from manyhands.training.seeding import draw_seed
+from manyhands.typing import Instances
 
 if TYPE_CHECKING:
     from manyhands.fitting.method import Method
@@ -130,7 +132,7 @@ class CrowdData:
     watch: Watch
 
 
-def read_data(method: Method, X: Any, y: Any, watch: Watch, *, reset: bool) -> CrowdData:
+def read_data(method: Method, X: Instances, y: Target, watch: Watch, *, reset: bool) -> CrowdData:
     """Read what a classifier is to be fitted on.
 
     What an earlier fit has found is discarded from the classifier, which gets the columns of X, the

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from manyhands.annotations import AnnotationTable
+from manyhands.annotations.target import Target
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.context import Earlier
 from manyhands.fitting.reading import (
@@ -21,12 +22,15 @@ from manyhands.fitting.reading import (
 from manyhands.fitting.recipe import Fitted, Recipe
 from manyhands.fitting.run import annotator_attributes
 from manyhands.training import History
+from manyhands.typing import Instances
 
 if TYPE_CHECKING:
     from manyhands.fitting.method import Method
 
 
-def fit_rows(method: Method, X: Any, y: Any, start: Method | Earlier | None) -> AnnotationTable:
+def fit_rows(
+    method: Method, X: Instances, y: Target, start: Method | Earlier | None
+) -> AnnotationTable:
     """Fit the scikit-learn classifier that is a method's ``backbone``, and take over what is found.
 
     It receives the rows of X unchanged (text, tables, gaps) and checks them itself.

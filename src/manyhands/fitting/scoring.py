@@ -10,19 +10,19 @@ import numpy as np
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import as_values, encode, equal_mask, missing_mask, resolve
-from manyhands.annotations.target import in_order_of_rows, matched
+from manyhands.annotations.target import Target, in_order_of_rows, matched
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.fitting.reading import check_rows
 from manyhands.inference.inputs import check_annotations
-from manyhands.typing import MISSING, AnyArray, FloatArray, IntArray
+from manyhands.typing import MISSING, AnyArray, FloatArray, Instances, IntArray
 
 
-def is_gold(y: Any) -> bool:
+def is_gold(y: Target) -> bool:
     """Whether a target is one gold label per row, rather than annotations."""
     return not isinstance(y, AnnotationTable) and np.ndim(y) < 2
 
 
-def read_gold(X: Any, y: Any, classes: AnyArray) -> Any:
+def read_gold(X: Instances, y: Target, classes: AnyArray) -> Any:
     """Gold labels of the rows of X; refused if some are missing."""
     y = in_order_of_rows(X, y)
     gold = as_values(y)
@@ -38,7 +38,7 @@ def read_gold(X: Any, y: Any, classes: AnyArray) -> Any:
 
 
 def observed_annotations(
-    X: Any, y: Any, classes: AnyArray, sample_weight: Any = None
+    X: Instances, y: Target, classes: AnyArray, sample_weight: Any = None
 ) -> AnnotationTable:
     """Annotations of X to evaluate, over the model's classes; without pseudo-annotations."""
     if sample_weight is not None:

@@ -24,7 +24,7 @@ from manyhands.fitting.recipe import Recipe
 from manyhands.fitting.scoring import find_annotators
 from manyhands.fitting.traits import Traits
 from manyhands.training.seeding import set_random_states
-from manyhands.typing import FloatArray
+from manyhands.typing import FloatArray, Instances
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -78,7 +78,7 @@ class SecondStageClassifier(BaseCrowdClassifier):
 
     @abstractmethod
     def _fit_rows(
-        self, X: Any, table: AnnotationTable, recipe: Recipe, earlier: Earlier | None
+        self, X: Instances, table: AnnotationTable, recipe: Recipe, earlier: Earlier | None
     ) -> tuple[dict[str, Any], FloatArray | None]:
         """Fit a clone of the scikit-learn classifier.
 
@@ -94,7 +94,7 @@ class SecondStageClassifier(BaseCrowdClassifier):
         return set_random_states(clone(self._network, safe=False), rng)
 
     def _fit_weighted(
-        self, estimator: BaseEstimator, X: Any, weights: FloatArray, reason: str
+        self, estimator: BaseEstimator, X: Instances, weights: FloatArray, reason: str
     ) -> BaseEstimator:
         """Fit on one row per instance and class, with weights (n, n_classes); 0 adds no row.
 
@@ -109,7 +109,7 @@ class SecondStageClassifier(BaseCrowdClassifier):
 
     # -- prediction by a scikit-learn classifier ------------------------------------------------
 
-    def predict_proba(self, X: Any) -> FloatArray:
+    def predict_proba(self, X: Instances) -> FloatArray:
         """Probability of every true class, shape (n_samples, n_classes); rows sum to 1."""
         if not hasattr(self, "estimator_"):
             return super().predict_proba(X)
@@ -123,7 +123,7 @@ class SecondStageClassifier(BaseCrowdClassifier):
         # The probabilities of single-precision estimators sum to 1 only up to rounding.
         return cast(FloatArray, proba / proba.sum(axis=1, keepdims=True))
 
-    def predict_annotation_proba(self, X: Any, annotators: Any = None) -> FloatArray:
+    def predict_annotation_proba(self, X: Instances, annotators: Any = None) -> FloatArray:
         """Probability of every class as the annotation, (n_samples, n_annotators, n_classes).
 
         See `BaseCrowdClassifier.predict_annotation_proba`. With a scikit-learn classifier it is

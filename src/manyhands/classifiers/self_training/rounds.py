@@ -326,7 +326,7 @@ def _still_open(
 def _annotation_round(model: Any, fit: SelfTraining, number: int) -> dict[str, Any]:
     """Add the annotations of a round; return its history row so far. Round 0 adds none."""
     before = imbalance(fit.table)
-    n_added = np.zeros(fit.table.n_classes, dtype=np.int64)
+    n_added: IntArray = np.zeros(fit.table.n_classes, dtype=np.int64)
     quality: dict[str, float] = {}
     if number:
         predictions = _predict_annotations(fit.model, fit.X, fit.table)
