@@ -32,6 +32,7 @@ from manyhands.exceptions import AnnotationError
 from manyhands.fitting import continuing, pilots
 from manyhands.fitting.context import Earlier
 from manyhands.registry import all_aggregators, all_wrappers
+from manyhands.training import Callback
 from tests.classifiers.conftest import FEW_PARTS
 
 pytestmark = pytest.mark.filterwarnings("ignore:the votes do not say whether")
@@ -425,6 +426,21 @@ def test_validation_and_checkpoints_are_for_the_first_call(tmp_path):
     continued(model)
     assert not hasattr(model, "best_epoch_")
     assert "validation_agreement" not in model.history_[0]
+
+
+def test_a_later_training_from_scratch_has_no_patience_and_leaves_the_parameters_alone():
+    class Telling(Callback):
+        def on_fit_begin(self, estimator, facts):
+            heard.append((facts["parameters"]["validation"], model.validation, model.patience))
+
+    heard = []
+    one_fit = {"init_scale": 6.0}
+    model = network(validation=0.3, patience=2, callbacks=[Telling()], **one_fit)
+    continued(model, cuts=(20,))
+    assert heard == [(0.3, 0.3, 2), (None, 0.3, 2)]
+    assert not hasattr(model, "best_epoch_")
+    alone = network(**one_fit).fit(X, TABLE)
+    np.testing.assert_array_equal(model.predict_proba(X), alone.predict_proba(X))
 
 
 def test_a_stack_goes_on_in_two_rounds():

@@ -94,8 +94,8 @@ class Earlier:
 
     Attributes
     ----------
-    model : fitted classifier
-        As it was.
+    model : object
+        What it had found, by the names of a classifier's fitted attributes.
     share : float
         Share of all annotations that are new, from 0 to 1.
     """

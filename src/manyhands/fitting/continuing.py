@@ -25,7 +25,15 @@ from manyhands.annotations.ids import GIVEN, as_frame, row_ids
 from manyhands.annotations.target import Target, in_order_of_rows
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.fitting.context import Earlier, Watch
-from manyhands.fitting.reading import as_target, check_rows, is_dataset, take_rows
+from manyhands.fitting.reading import (
+    as_target,
+    check_rows,
+    fitted_attributes,
+    forget_fit,
+    is_dataset,
+    take_over,
+    take_rows,
+)
 from manyhands.inference.inputs import check_annotations, holds_nothing, only_new, recode_classes
 from manyhands.typing import AnyArray, Instances, IntArray
 
@@ -51,23 +59,24 @@ class Seen:
     from_scratch: int
 
 
-FOR_THE_FIRST_CALL = {"validation": None, "checkpoint": None}
+FOR_THE_FIRST_CALL = {"validation": None, "patience": None, "checkpoint": None}
 """Parameters that a later training from scratch leaves out."""
 
 
 def fit_from_scratch(
     model: BaseEstimator, seen: Seen, options: dict[str, Any], **fixed: Any
 ) -> None:
-    """Fit to everything seen, as if it had come at once; with some parameters ``fixed``."""
+    """Fit to everything seen, as if it had come at once; with some parameters ``fixed``.
+
+    A twin with these parameters is fitted, and what it finds is taken over.
+    """
+    twin = copy(model)
+    own = twin.get_params(deep=False)
     values = FOR_THE_FIRST_CALL | fixed
-    given = {name: getattr(model, name) for name in values if hasattr(model, name)}
-    try:
-        for name in given:
-            setattr(model, name, values[name])
-        model.fit(seen.X, seen.table, **options)
-    finally:
-        for name, value in given.items():
-            setattr(model, name, value)
+    twin.set_params(**{name: value for name, value in values.items() if name in own})
+    twin.fit(seen.X, seen.table, **options)
+    forget_fit(model)
+    take_over(model, fitted_attributes(twin))
 
 
 SHORT = 4

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from copy import copy
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, Self
 
 from sklearn.base import ClassifierMixin
@@ -24,6 +24,7 @@ from manyhands.fitting.continuing import (
     unmatched,
     with_added,
 )
+from manyhands.fitting.reading import fitted_attributes
 from manyhands.fitting.scoring import is_gold, observed_annotations, read_gold
 from manyhands.inference.inputs import holds_nothing
 from manyhands.metrics.scorers import warn_of_training_instances
@@ -122,7 +123,8 @@ class CrowdClassifier(ClassifierMixin):
                     seen = replace(seen, from_scratch=seen.table.n_annotations)
                     fit_from_scratch(self, seen, options)
                 else:
-                    self._go_on(seen, Earlier(copy(self), share), **options)
+                    before = SimpleNamespace(**fitted_attributes(self))
+                    self._go_on(seen, Earlier(before, share), **options)
                 self.seen_ = seen
         return self
 

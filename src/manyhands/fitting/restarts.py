@@ -48,16 +48,16 @@ def scale_of(method: Method, given: float | None = None) -> float:
     return float(getattr(method, "init_scale_", first))
 
 
-def recipes_of_starts(method: Method, recipe: Recipe, before: Method | None) -> list[Recipe]:
+def recipes_of_starts(method: Method, recipe: Recipe, before: object | None) -> list[Recipe]:
     """Return a recipe for every start that ``init_scale`` asks for; the first is tried first.
 
     Parameters
     ----------
     method : Method
     recipe : Recipe
-    before : Method or None
-        A fitted classifier whose weights are given: those of low rank are added to the start that
-        they were found with.
+    before : object or None
+        A fitted classifier whose weights are given, or what it had found: weights of low rank are
+        added to the start that they were found with.
 
     Returns
     -------
@@ -72,7 +72,8 @@ def recipes_of_starts(method: Method, recipe: Recipe, before: Method | None) -> 
     if parameter != AUTO:
         return [replace(recipe, init_scale=float(parameter))]
     if before is not None:
-        scales = (scale_of(before) if before._traits.starts else scales[0],)
+        given = getattr(before, "init_scale", scales[0])  # Of a model that was saved with a number.
+        scales = (float(getattr(before, "init_scale_", scales[0] if given == AUTO else given)),)
     recipes: list[Recipe] = []
     for scale in scales:
         is_further = scale > method._traits.starts[0]
