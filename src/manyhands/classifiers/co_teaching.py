@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any, cast
 
@@ -21,7 +21,7 @@ from manyhands.fitting.aggregation import targets_of_network
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
 from manyhands.fitting.latent import SoftTargets
-from manyhands.fitting.traits import Traits
+from manyhands.fitting.traits import ANNOTATOR_ARRAYS, Traits
 from manyhands.inference.base import BaseAggregator
 from manyhands.nn import Ensemble, FixedConfusionModule, ScaledClassifier, make_backbone
 from manyhands.training import CrowdBatch
@@ -116,10 +116,8 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
 
     @property
     def _traits(self) -> Traits:
-        inherited = super()._traits
-        return replace(
-            inherited,
-            fitted_arrays=(*inherited.fitted_arrays, "class_prior_", "forget_rates_"),
+        return Traits(
+            fitted_arrays=(*ANNOTATOR_ARRAYS, "class_prior_", "forget_rates_"),
             shrinks_confusions=True,
             balances_annotations=False,
         )

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any
 
@@ -20,7 +20,7 @@ from manyhands.fitting.context import Fit
 from manyhands.fitting.network import read_annotator_features
 from manyhands.fitting.pilots import AUTO
 from manyhands.fitting.restarts import scale_of
-from manyhands.fitting.traits import Traits
+from manyhands.fitting.traits import ANNOTATOR_ARRAYS, Traits
 from manyhands.nn import CommonNoiseModule, ScaledClassifier
 from manyhands.objectives import common_noise_objective
 from manyhands.training import AnnotationBatches, CrowdBatch
@@ -133,12 +133,10 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
 
     @property
     def _traits(self) -> Traits:
-        inherited = super()._traits
-        return replace(
-            inherited,
+        return Traits(
             starts=(2.0, 4.0, 8.0),  # From the released code's on.
             fitted_arrays=(
-                *inherited.fitted_arrays,
+                *ANNOTATOR_ARRAYS,
                 "common_confusion_",
                 "individual_confusion_",
                 "common_proportion_",

@@ -20,7 +20,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from manyhands.annotations import AnnotationTable
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
-from manyhands.fitting.traits import Traits
+from manyhands.fitting.traits import ANNOTATOR_ARRAYS, Traits
 from manyhands.nn import DoctorNetModule, ScaledClassifier
 from manyhands.objectives import annotator_average_nll
 from manyhands.training import (
@@ -114,11 +114,9 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
 
     @property
     def _traits(self) -> Traits:
-        inherited = super()._traits
-        return replace(
-            inherited,
+        return Traits(
             trains_once=self.weighting != "learned",
-            fitted_arrays=(*inherited.fitted_arrays, "weights_"),
+            fitted_arrays=(*ANNOTATOR_ARRAYS, "weights_"),
         )
 
     def _build_module(

@@ -129,9 +129,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
 
     @property
     def _traits(self) -> Traits:
-        inherited = super()._traits
-        return replace(
-            inherited,
+        return Traits(
             focal_refusal="needs the probability of an annotation, which Max-MIG's loss does not "
             "contain; use 'resample' or 'reweight'",
             # Weights would change the evidence, so instances are balanced.

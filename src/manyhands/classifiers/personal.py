@@ -26,7 +26,7 @@ from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
 from manyhands.fitting.parameters import FIXED_LENGTH
-from manyhands.fitting.traits import Traits
+from manyhands.fitting.traits import ANNOTATOR_ARRAYS, Traits
 from manyhands.nn import AnnotatorHeadsModule, ScaledClassifier
 from manyhands.objectives import (
     AnnotatorGroup,
@@ -159,14 +159,12 @@ n_features) for two classes
 
     @property
     def _traits(self) -> Traits:
-        inherited = super()._traits
-        return replace(
-            inherited,
+        return Traits(
             scales_weights=False,
             focal_refusal="changes the loss, and PersonalClassifier's would no longer be convex; "
             "use 'resample' or 'reweight'",
             fitted_arrays=(
-                *inherited.fitted_arrays,
+                *ANNOTATOR_ARRAYS,
                 "coef_",
                 "intercept_",
                 "annotator_coef_",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from numbers import Integral, Real
@@ -26,7 +26,7 @@ from manyhands.fitting.lost_classes import quiet_about_lost_classes
 from manyhands.fitting.parameters import FIXED_LENGTH
 from manyhands.fitting.prediction import PREDICT_BATCH
 from manyhands.fitting.reading import SET_WITH_FEATURES
-from manyhands.fitting.traits import Traits
+from manyhands.fitting.traits import ANNOTATOR_ARRAYS, Traits
 from manyhands.inference.base import BaseAggregator
 from manyhands.linear.regression import fit_regression
 from manyhands.nn import (
@@ -94,12 +94,10 @@ class EmbeddingClassifier(BaseCrowdClassifier):
 
     @property
     def _traits(self) -> Traits:
-        inherited = super()._traits
-        return replace(
-            inherited,
+        return Traits(
             focal_refusal="changes the loss of a network; here a logistic regression is balanced: "
             "use 'resample' or 'reweight'",
-            fitted_arrays=(*inherited.fitted_arrays, "class_prior_", "C_"),
+            fitted_arrays=(*ANNOTATOR_ARRAYS, "class_prior_", "C_"),
             shrinks_confusions=True,
             balances_annotations=False,
             length_refusal="a pilot would have to fit the regression after every epoch",

@@ -20,7 +20,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
 from manyhands.fitting.prediction import class_proba
-from manyhands.fitting.traits import Traits
+from manyhands.fitting.traits import ANNOTATOR_ARRAYS, Traits
 from manyhands.functional import soft_cross_entropy
 from manyhands.inference.confusions import confusion_counts, e_step
 from manyhands.inference.probability import floored_log, normalise_rows
@@ -300,10 +300,8 @@ class LatentClassClassifier(BaseCrowdClassifier):
 
     @property
     def _traits(self) -> Traits:
-        inherited = super()._traits
-        return replace(
-            inherited,
-            fitted_arrays=(*inherited.fitted_arrays, "posterior_"),
+        return Traits(
+            fitted_arrays=(*ANNOTATOR_ARRAYS, "posterior_"),
             shrinks_confusions=True,
             balances_annotations=False,
         )

@@ -65,7 +65,7 @@ def recipes_of_starts(method: Method, recipe: Recipe, before: object | None) -> 
         A further start keeps a checkpoint of its own, beside ``checkpoint``, and has a title of its
         own. Methods without starts have the recipe itself.
     """
-    scales = method._traits.starts
+    scales = starts = method._traits.starts
     if not scales:
         return [recipe]
     parameter = getattr(method, "init_scale", AUTO)
@@ -76,7 +76,7 @@ def recipes_of_starts(method: Method, recipe: Recipe, before: object | None) -> 
         scales = (float(getattr(before, "init_scale_", scales[0] if given == AUTO else given)),)
     recipes: list[Recipe] = []
     for scale in scales:
-        is_further = scale > method._traits.starts[0]
+        is_further = scale > starts[0]
         recipes.append(
             replace(
                 recipe,

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+ANNOTATOR_ARRAYS = ("confusion_", "pooled_confusion_", "heard_")
+"""Fitted arrays about annotators, which most methods save."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Traits:
@@ -54,7 +57,7 @@ class Traits:
     """
 
     title: str | None = None
-    fitted_arrays: tuple[str, ...] = ("confusion_", "pooled_confusion_", "heard_")
+    fitted_arrays: tuple[str, ...] = ANNOTATOR_ARRAYS
     shrinks_confusions: bool = False
     balances_annotations: bool = True
     scales_weights: bool = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any, cast
 
@@ -272,9 +272,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
 
     @property
     def _traits(self) -> Traits:
-        inherited = super()._traits
-        return replace(
-            inherited,
+        return Traits(
             start_refusal="begins with its start's",
             # The start, a classifier of its own, has a pilot.
             pilots=False,
