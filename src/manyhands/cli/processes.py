@@ -86,7 +86,8 @@ class DeviceOptions:
             # The default of a wrapper.
             estimator.set_params(estimator=estimator.clone_estimator())
             names = ["estimator__device"]
-        refusal = getattr(estimator, "_devices_refusal", None)
+        traits = getattr(estimator, "_traits", None)
+        refusal = None if traits is None else traits.devices_refusal
         if refusal is not None and wanted.n_processes > 1:
             raise AnnotationError(
                 f"{option}: {name} {refusal}, so it cannot be divided among processes; leave it "
