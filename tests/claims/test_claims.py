@@ -517,6 +517,8 @@ def test_a_collapsed_fit_stays_undecided_when_some_of_its_labels_are_reviewed(cl
 
 
 @pytest.mark.data
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.SharedMistakesWarning")
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
 def test_accepted_labels_of_real_tables_are_right_as_often_as_told(claims, data_home):
     """On the mean of the tables, and all together; hard tables have none."""
     said, true, n = [], [], []
