@@ -7,6 +7,7 @@ import re
 import socket
 import subprocess
 import sys
+import tomllib
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
@@ -130,6 +131,26 @@ def test_links_in_the_docs_lead_somewhere():
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS]:
         for target in re.findall(r"(?:\]\(|^\[.+\]: )(?!http)([^)#\s]+)", page.read_text(), re.M):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_drawing_of_the_rooms_is_the_contract_of_the_layers():
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    layers = [re.findall(r"\w+", each) for each in contracts["contracts"][0]["layers"]]
+    floor = {room: level for level, rooms in enumerate(layers) for room in rooms}
+    drawing = (ROOT / "docs" / "architecture.md").read_text().split("```")[1]
+    # Columns: what a floor is for; its rooms; what is in them.
+    drawn = [
+        [floor[room] for room in re.findall(r"\w+", line[27:].strip().split("  ")[0])]
+        for line in drawing.splitlines()[1:]
+        if line.strip()
+    ]
+    order = [each for floors in drawn for each in floors]
+    assert order == sorted(order)
+    assert {room for room in floor if not room.startswith("_")} == {
+        room
+        for line in drawing.splitlines()[1:]
+        for room in re.findall(r"\w+", line[27:].strip().split("  ")[0])
+    }
 
 
 def test_the_readme_holds_the_two_commands_ci_runs():
