@@ -147,7 +147,7 @@ def _of_labels(case: Labelled, model: Any, rows: np.ndarray) -> dict[str, Record
 def told_of_labels(table: AnnotationTable, model: Any, codes: np.ndarray) -> Record | None:
     """Level that commands and reports tell; None where the library has none."""
     try:
-        from manyhands.report.levels import level_of_labels
+        from manyhands.report.headline import level_of_labels
     except ImportError:
         return None
     decided = getattr(model, "identified_", None)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from markupsafe import Markup
 
 from manyhands.report.charts import log_ticks, nice_ticks
-from manyhands.report.words import short
+from manyhands.report.filters import short
 
 WIDTH, HEIGHT = 380, 260
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 34, 44

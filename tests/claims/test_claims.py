@@ -28,7 +28,7 @@ from manyhands.metrics.levels import MODEL_ERROR, REVIEWED_ERROR
 from manyhands.planning import forecast
 from manyhands.planning.replay import LESS, MORE
 from manyhands.report.actions import find_answers
-from manyhands.report.levels import headline, level_of_labels
+from manyhands.report.headline import headline, level_of_labels
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "results" / "benchmarks" / "claims.jsonl"

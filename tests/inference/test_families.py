@@ -26,7 +26,7 @@ from manyhands.inference.shared_mistakes import shared_mistakes
 from manyhands.inference.votes import make_votes
 from manyhands.io import consensus, read_annotations
 from manyhands.registry import all_aggregators
-from manyhands.report.levels import tell_labels
+from manyhands.report.headline import tell_labels
 
 # Random tables need not have two annotations of any instance.
 UNCORRECTED = pytest.mark.filterwarnings(

@@ -27,7 +27,7 @@ from manyhands.inference.votes import make_votes
 from manyhands.io import consensus, read_annotations, read_gold
 from manyhands.metrics import accuracy_of_labels
 from manyhands.models import load, save
-from manyhands.report.levels import level_of_labels
+from manyhands.report.headline import level_of_labels
 
 N = 600
 

@@ -28,9 +28,9 @@ from manyhands.report import (
     summary_tables,
 )
 from manyhands.report.actions import OUTVOTED, find_answers
+from manyhands.report.headline import headline, n_wrong
 from manyhands.report.html import SECTIONS
 from manyhands.report.items import IMAGE_BYTES
-from manyhands.report.levels import headline, n_wrong
 from manyhands.report.limits import LIMITS
 from manyhands.report.planning import FORESEEN
 from manyhands.report.warnings import SHARED

@@ -18,9 +18,9 @@ from manyhands.metrics.certainty import certainty_of
 from manyhands.report import render_report, summarize, write_report
 from manyhands.report.charts import count_bars, curves, log_ticks, nice_ticks
 from manyhands.report.counts import count_histogram
+from manyhands.report.filters import clipped, duration, fine_percent, name, percent, visible
 from manyhands.report.html import ALWAYS, SECTIONS
 from manyhands.report.limits import LIMITS
-from manyhands.report.words import clipped, duration, fine_percent, name, percent, visible
 from tests.report.conftest import EVIL, FakeClassifier, Page, compared, crowd, history, numbered
 
 # -- the dict -------------------------------------------------------------------------------------

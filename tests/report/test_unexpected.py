@@ -19,7 +19,7 @@ from manyhands import (
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
 from manyhands.report import expectations, render_report, summarize
-from manyhands.report.expectations import find_expectations
+from manyhands.report.expected_answers import find_expectations
 from manyhands.report.limits import LIMITS
 
 BY_HAND = np.array(

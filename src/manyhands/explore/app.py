@@ -23,9 +23,9 @@ from manyhands.io.exports.formats import WRITERS
 from manyhands.io.frames import write_table
 from manyhands.io.writers import write_consensus
 from manyhands.planning.planner import unless
+from manyhands.report.filters import FILTERS, visible
 from manyhands.report.html import style_sheet
 from manyhands.report.planning import enough
-from manyhands.report.words import FILTERS, visible
 
 try:
     import uvicorn

@@ -20,8 +20,8 @@ from manyhands.metrics.certainty import Certainty, certainty_of
 from manyhands.planning import AnnotatorScreen, review_queue
 from manyhands.planning.screening import LEVEL
 from manyhands.registry import find_aggregator
+from manyhands.report.headline import Told, headline, headline_of_new_items, tell_labels
 from manyhands.report.inputs import Inferred, Inputs
-from manyhands.report.levels import Told, headline, headline_of_new_items, tell_labels
 from manyhands.report.planning import Basis, basis_of, screening_of
 from manyhands.typing import BoolArray, FloatArray, IntArray
 

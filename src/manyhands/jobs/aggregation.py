@@ -26,7 +26,7 @@ from manyhands.jobs.outputs import keep_labels, label_rows, times_of
 from manyhands.metrics.certainty import certainty_of
 from manyhands.models import load
 from manyhands.report import read_inputs, summarize_annotators, summarize_inputs
-from manyhands.report.levels import tell_labels
+from manyhands.report.headline import tell_labels
 from manyhands.scale.store import AnnotationStore
 from manyhands.typing import AnyArray
 

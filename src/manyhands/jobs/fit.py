@@ -27,7 +27,7 @@ from manyhands.jobs.gold import (
 )
 from manyhands.jobs.outputs import job_folder, keep_model, publish
 from manyhands.metrics import Level, accuracy, accuracy_on_new_items, macro_f1
-from manyhands.report.levels import headline, headline_of_new_items
+from manyhands.report.headline import headline, headline_of_new_items
 from manyhands.selection import cross_predict
 from manyhands.training.seeding import (
     in_first_process,

@@ -60,8 +60,8 @@ from manyhands.report import (
     summary_tables,
     write_report,
 )
+from manyhands.report.headline import told_of_new_items
 from manyhands.report.inputs import class_positions
-from manyhands.report.levels import told_of_new_items
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 LABELS, ANNOTATORS, SUMMARY = "labels.csv", "annotators.csv", "summary.json"

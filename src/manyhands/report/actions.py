@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from math import ceil, floor
 from typing import Any
 
-from manyhands.report.levels import n_wrong
+from manyhands.report.filters import percent
+from manyhands.report.headline import n_wrong
 from manyhands.report.limits import LIMITS
 from manyhands.report.planning import enough
 from manyhands.report.warnings import SHARED, count, shorten
-from manyhands.report.words import percent
 
 Step = dict[str, Any]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from manyhands.report.words import DASH, clipped, percent, short
+from manyhands.report.filters import DASH, clipped, percent, short
 
 WIDTH, HEIGHT = 330, 176
 WIDEST_BAR = 44

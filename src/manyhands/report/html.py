@@ -20,8 +20,8 @@ from manyhands.exceptions import WriteError, raise_missing_extra
 from manyhands.files import write_atomically
 from manyhands.planning.planner import unless
 from manyhands.report.actions import find_answers
+from manyhands.report.headline import headline, headline_of_new_items
 from manyhands.report.items import Contents
-from manyhands.report.levels import headline, headline_of_new_items
 from manyhands.report.planning import enough
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ def _environment_of_templates() -> Environment:
     """Make the environment once, since it compiles every template once."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    from manyhands.report import charts, words
+    from manyhands.report import charts, filters
 
     environment = Environment(
         loader=PackageLoader("manyhands.report", "templates"),
@@ -260,7 +260,7 @@ def _environment_of_templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(words.FILTERS)
+    environment.filters.update(filters.FILTERS)
     environment.globals.update(
         count_bars=charts.count_bars,
         share_bars=charts.share_bars,
@@ -271,6 +271,6 @@ def _environment_of_templates() -> Environment:
         headline=headline,
         headline_of_new_items=headline_of_new_items,
         questions_of=find_answers,
-        rest_lines=words.rest_lines,
+        rest_lines=filters.rest_lines,
     )
     return environment

@@ -32,7 +32,7 @@ from manyhands.inference.votes import make_votes, vote_shares
 from manyhands.metrics.certainty import Certainty, certainty_of
 from manyhands.metrics.inferred_labels import level_of_labels
 from manyhands.metrics.sample_levels import Level
-from manyhands.report.expectations import Expectations, find_expectations
+from manyhands.report.expected_answers import Expectations, find_expectations
 from manyhands.typing import MISSING, BoolArray, FloatArray, IntArray
 
 

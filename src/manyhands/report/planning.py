@@ -25,9 +25,9 @@ from manyhands.planning import (
 )
 from manyhands.planning.planner import unless
 from manyhands.planning.screening import screened
+from manyhands.report.filters import count
 from manyhands.report.inputs import Inputs
 from manyhands.report.limits import LIMITS, MIN_GAIN
-from manyhands.report.words import count
 from manyhands.typing import BoolArray, FloatArray, IntArray
 
 BATCH = 0.1

@@ -25,10 +25,10 @@ from manyhands.report.annotators import (
 from manyhands.report.confusions import common_section, confusions_section, learnt_section
 from manyhands.report.counts import classes_section, data_section, store_sections
 from manyhands.report.gold import gold_section
+from manyhands.report.headline import levels_section
 from manyhands.report.inputs import Inputs, describe_estimator, majority_of, read_inputs
 from manyhands.report.items import items_section
 from manyhands.report.labels import labels_section
-from manyhands.report.levels import levels_section
 from manyhands.report.limits import LIMITS
 from manyhands.report.planning import (
     Basis,

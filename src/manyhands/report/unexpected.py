@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
-from manyhands.report.expectations import UNEXPECTED, Expectations
+from manyhands.report.expected_answers import UNEXPECTED, Expectations
 from manyhands.report.inputs import Inputs
 from manyhands.report.limits import LIMITS
 from manyhands.typing import FloatArray, IntArray

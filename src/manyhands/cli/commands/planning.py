@@ -182,7 +182,7 @@ def next_(
     from manyhands import AnnotationPlanner
     from manyhands.inference.shared_mistakes import annotators_are_judged
     from manyhands.metrics import accuracy_on_new_items
-    from manyhands.report.levels import told_of_new_items
+    from manyhands.report.headline import told_of_new_items
     from manyhands.report.planning import enough, next_size, priced, told_gains, told_of
 
     refuse_overwriting([out], [*tables, cost, pairs, *(known or ()), gold, audit, *inputs.files])
@@ -283,7 +283,7 @@ def _told(planner: Any, **measured: Any) -> Any:
     """Tell how good the labels of a fitted planner are; what measures are class values, or None."""
     import numpy as np
 
-    from manyhands.report.levels import tell_labels
+    from manyhands.report.headline import tell_labels
 
     table = planner.table_
     codes = {value: code for code, value in enumerate(table.classes.tolist())}

@@ -24,8 +24,8 @@ from manyhands.inference.shared_mistakes import suspected
 from manyhands.metrics import Level
 from manyhands.metrics.inferred_labels import known_of, level_of_labels
 from manyhands.metrics.sample_levels import VAGUE
+from manyhands.report.filters import clipped, count, percent_range
 from manyhands.report.inputs import Inputs
-from manyhands.report.words import clipped, count, percent_range
 from manyhands.typing import BoolArray, FloatArray, IntArray
 
 Summary = Mapping[str, Any]
