@@ -110,3 +110,42 @@ def test_vote_shares_are_told_as_probabilities():
     assert right[unanimous].mean() < 0.9
     assert found.probability[unanimous].max() < 0.95
     assert not (found.actions == "accept").any()
+
+
+@pytest.mark.parametrize("value", [0.35, 0.6, 0.9])
+@pytest.mark.parametrize("n_classes", [2, 3, 6])
+def test_no_class_is_told_to_be_more_probable_than_a_label_that_the_method_prefers(
+    value, n_classes
+):
+    posterior = np.random.default_rng(0).dirichlet(np.full(n_classes, 0.4), 2000)
+    codes = posterior.argmax(axis=1)
+    certainty = Certainty.of(of_share(value), posterior.max(axis=1), n_classes)
+    told = certainty.of_classes(posterior, codes)
+    own = told[np.arange(len(codes)), codes]
+    assert own == pytest.approx(certainty.of_labels(posterior, codes, None))
+    assert (told <= own[:, None]).all()
+    # The order of the classes stays, and they share all that there is.
+    assert (np.diff(np.take_along_axis(told, posterior.argsort(axis=1), axis=1)) > -1e-12).all()
+    full = own >= 1 / n_classes  # Of others, it is told that they are worse than guessed.
+    assert full.any() == (value > 1 / n_classes)
+    assert told[full].sum(axis=1) == pytest.approx(1)
+
+
+def test_classes_by_hand():
+    certainty = Certainty(3, power=0.3, shared=0.1)
+    label, second, third = certainty([0.6, 0.35, 0.05])
+    [told] = certainty.of_classes(np.array([[0.6, 0.35, 0.05]]), np.array([0]))
+    rest = (1 - label) / (second + third)
+    assert told == pytest.approx([label, second * rest, third * rest])
+
+
+def test_a_label_against_the_posterior_may_be_less_probable_than_another_class():
+    posterior = np.array([[0.7, 0.2, 0.1], [0.7, 0.2, 0.1]])
+    known = np.array([False, True])
+    first, second = Certainty(3, 0.8, 0.1).of_classes(posterior, np.array([1, 1]), known)
+    assert first[0] > first[1] > first[2]
+    assert second == pytest.approx(posterior[1])
+
+
+def test_of_classes_nothing_is_told_where_nothing_is_known():
+    assert np.isnan(Certainty(3).of_classes(np.full((2, 3), 1 / 3), np.zeros(2, int))).all()

@@ -252,10 +252,10 @@ class Desk:
             return [float(p) for p in posterior]
         if not certainty.is_known:
             return [None] * len(posterior)
-        told = float(certainty(posterior[code]))
-        found = posterior * (1 - told) / max(1 - posterior[code], 1e-12)
-        found[code] = told
-        return [float(p) for p in found]
+        found: list[float | None] = certainty.of_classes(posterior[None], np.array([code]))[
+            0
+        ].tolist()
+        return found
 
     def posterior_of(self, row: int) -> FloatArray:
         """Probabilities of an instance's classes; 1 for a label that is known by now."""

@@ -103,10 +103,14 @@ class Certainty:
         p = np.asarray(probability, dtype=np.float64)
         if self.power is None:
             return np.full(p.shape, np.nan)
+        return np.asarray(1 - self.above * (1 - self.below * self._raised(p, self.power)))
+
+    def _raised(self, p: FloatArray, power: float) -> FloatArray:
+        """Return probabilities whose odds are raised to the power."""
         even = 1.0 / self.n_classes
         odds = logit(p.clip(SUREST, 1 - SUREST)) - logit(even)
-        q = (1 - self.shared) * expit(logit(even) + self.power * odds) + self.shared * even
-        return np.asarray(1 - self.above * (1 - self.below * q))
+        q: FloatArray = (1 - self.shared) * expit(logit(even) + power * odds) + self.shared * even
+        return q
 
     def of_labels(self, posterior: Any, codes: IntArray, known: BoolArray | None) -> FloatArray:
         """Return what is told of each label, shape (n,): 1 of those that are ``known``.
@@ -116,6 +120,50 @@ class Certainty:
         p = label_probability(posterior, codes)
         told = self(p)
         return told if known is None else np.where(known, p, told)
+
+    def of_classes(
+        self, posterior: FloatArray, codes: IntArray, known: BoolArray | None = None
+    ) -> FloatArray:
+        """Return what is told of every class of each instance, not of its label alone.
+
+        The odds of the other classes are raised as those of the label are, and they share what the
+        label leaves. A class that the method holds less probable than the label is never told to
+        be more probable.
+
+        Parameters
+        ----------
+        posterior : array of shape (n, n_classes)
+        codes : integer array of shape (n,)
+            Labels; -1 where one was left open, which stands for the most probable class.
+        known : boolean array of shape (n,), optional
+            Instances whose label was given: of them, ``posterior`` is told as it is.
+
+        Returns
+        -------
+        array of shape (n, n_classes)
+            That of the label is `of_labels`; NaN where nothing is told.
+        """
+        rows = np.arange(len(codes))
+        codes = np.where(codes < 0, posterior.argmax(axis=1), codes)
+        label = self(posterior[rows, codes])[:, None]
+        if self.power is None or self.n_classes < 2:
+            found = np.repeat(label, posterior.shape[1], axis=1)
+        else:
+            share = self._raised(posterior, self.power)
+            share[rows, codes] = 0.0
+            share /= share.sum(axis=1, keepdims=True)
+            top = posterior[rows, codes] >= posterior.max(axis=1)
+            # Where the most probable of the others would overtake the label, all come closer.
+            most, even = share.max(axis=1, keepdims=True), 1 / (self.n_classes - 1)
+            limit = label / np.maximum(1 - label, SUREST)
+            closer = ((most - limit) / np.maximum(most - even, SUREST)).clip(0, 1)
+            share += np.where(top[:, None], closer, 0.0) * (even - share)
+            found = (1 - label) * share
+            found[top] = np.minimum(found[top], label[top])
+            found[rows, codes] = label[:, 0]
+        if known is not None:
+            found[known] = posterior[known]
+        return found
 
 
 def label_probability(posterior: Any, codes: IntArray) -> FloatArray:

@@ -42,11 +42,6 @@ def confidence(inferred: Inferred) -> FloatArray:
     return taken[:, 0]
 
 
-def rest(told: Any, own: Any, other: Any) -> Any:
-    """Return what is told of other classes than the label, in proportion to their probabilities."""
-    return np.where(own < 1, (1 - told) * other / np.maximum(1 - own, 1e-12), 0.0)
-
-
 def _dependence(inputs: Inputs, inferred: Inferred) -> dict[str, Any] | None:
     """Correlation of annotators' mistakes that the posterior allows for, and declared families."""
     model = {"aggregator": inputs.aggregator, "classifier": inputs.classifier}.get(inferred.kind)
@@ -116,8 +111,10 @@ def _describe(inputs: Inputs, rows: IntArray) -> list[dict[str, Any]]:
     if inferred is None:
         return []
     votes = _votes_of(inputs, rows)
-    own, told, second = confidence(inferred), inputs.told, _second(inferred, rows)
+    told, second = inputs.told, _second(inferred, rows)
     is_told = inferred.probable and inputs.certainty.is_known
+    known = None if inputs.known is None else inputs.known[rows]
+    shares = inputs.certainty.of_classes(inferred.posterior[rows], inferred.codes[rows], known)
     return [
         {
             "id": table.instances[i].item(),
@@ -125,9 +122,7 @@ def _describe(inputs: Inputs, rows: IntArray) -> list[dict[str, Any]]:
             "probability": float(told[i]) if is_told else None,
             "second": None if second is None else table.classes[second[k]].item(),
             "second_probability": (
-                float(rest(told[i], own[i], inferred.posterior[i, second[k]]))
-                if is_told and second is not None
-                else None
+                float(shares[k, second[k]]) if is_told and second is not None else None
             ),
             **votes[k],
         }
