@@ -1,6 +1,11 @@
-"""How numbers are written for people: shares in percent, with one decimal at most."""
+"""How numbers are written for people: shares in percent, with one decimal at most.
+
+Intervals are in whole percent.
+"""
 
 from __future__ import annotations
+
+from math import ceil, floor
 
 
 def percent(share: float | None) -> str:
@@ -18,3 +23,43 @@ def percent(share: float | None) -> str:
     if 0.9995 <= share < 1:
         return ">99.9 %"
     return f"{round(100 * share, 1):g} %"
+
+
+def percent_ends(low: float, high: float) -> tuple[int, int]:
+    """Return the ends of an interval of shares in whole percent, rounded outwards.
+
+    What is printed is never narrower than the interval. Every interval of shares that a person
+    reads is rounded here, and the numbers that follow from one are counted by `count_ends`.
+
+    Examples
+    --------
+    >>> percent_ends(0.4478, 0.8896), percent_ends(0.29, 0.57)
+    ((44, 89), (29, 57))
+    """
+    return floor(100 * low + 1e-9), ceil(100 * high - 1e-9)
+
+
+def percent_interval(low: float, high: float) -> str:
+    """Write an interval of shares.
+
+    Examples
+    --------
+    >>> percent_interval(0.4478, 0.8896)
+    '44 to 89 %'
+    """
+    first, last = percent_ends(low, high)
+    return f"{first} to {last} %"
+
+
+def count_ends(n: int, low: float, high: float) -> tuple[int, int]:
+    """Return how many of ``n`` are between the ends of an interval, as these are printed.
+
+    Whoever multiplies the printed percent finds these numbers.
+
+    Examples
+    --------
+    >>> percent_interval(0.4478, 0.8896), count_ends(1000, 0.4478, 0.8896)
+    ('44 to 89 %', (440, 890))
+    """
+    first, last = percent_ends(low, high)
+    return round(n * first / 100), round(n * last / 100)

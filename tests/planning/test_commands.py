@@ -1,6 +1,7 @@
 """`manyhands next`, `review`, `annotators` and `budget`."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -147,6 +148,12 @@ def test_a_budget_is_forecast_or_replayed(pilot):
     curve = done_json("budget", "A.csv", "--budget", 4, *short, "--out", "curve.csv")
     assert curve["from"] == "model"
     assert len(read_rows(Path("curve.csv"))) == len(curve["curve"]) + 1
+    told = done("budget", "A.csv", "--budget", 4, *short).stdout.replace("\u202f", " ")
+    first, [headline] = (
+        re.findall(r"(\d+ to \d+ %) │", told)[0],
+        re.findall(r"\((\d+ to .*? %)\)", told),
+    )
+    assert first == headline
     replayed = done("budget", "A.csv", "--gold", "gold.csv", *short, "--folder", "steps")
     assert "uniform" in replayed.stdout
     assert len(list(Path("steps").iterdir())) == 3

@@ -57,6 +57,24 @@ def with_spammers(n=200, seed=1):
 # -- what to do next ------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("n_known", [0, 30])
+def test_the_numbers_of_the_card_are_those_of_the_headline(n_known):
+    labels, gold = with_spammers()
+    table = AnnotationTable.from_matrix(labels)
+    model = DawidSkene().fit(table, gold=np.where(np.arange(200) < n_known, gold, -1))
+    summary = summarize(table, aggregator=model)
+    of = 200 - n_known
+    low, high = map(int, re.search(r"\((\d+) to (\d+)\D*%\)", headline(summary)).groups())
+    wrong = (round(of * (100 - high) / 100), round(of * (100 - low) / 100))
+    text = step(summary, "check")["text"].replace("\u00a0", " ")
+    among = "200 labels" if not n_known else "170 other labels"
+    assert f"wrong among {among} ({wrong[0]} to {wrong[1]})" in text
+    [answer] = [
+        each["answer"] for each in find_answers(summary) if "another look" in each["question"]
+    ]
+    assert f" of {of} " in answer
+
+
 def test_spammers_are_talked_to_first_with_evidence_and_instances():
     A, _ = with_spammers()
     summary = summarize(A, aggregator=DawidSkene().fit(A))

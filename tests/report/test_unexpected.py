@@ -18,7 +18,7 @@ from manyhands import (
 )
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
-from manyhands.report import expectations, render_report, summarize
+from manyhands.report import expected_answers, render_report, summarize
 from manyhands.report.expected_answers import find_expectations
 from manyhands.report.limits import LIMITS
 
@@ -293,7 +293,7 @@ def assert_same(a, b):
 
 @pytest.mark.parametrize("entries", [1, 40, 100, 1 << 23])
 def test_blocks_equal_one_answer(monkeypatch, entries):
-    monkeypatch.setattr(expectations, "MAX_ENTRIES", entries)
+    monkeypatch.setattr(expected_answers, "MAX_ENTRIES", entries)
     A, _, grid = crowd(n=40)
     grid = np.random.default_rng(2).dirichlet(np.ones(4), size=(40, 6))
     A[::3] = -1

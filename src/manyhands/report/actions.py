@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from math import ceil, floor
 from typing import Any
 
 from manyhands.report.filters import percent
@@ -11,6 +10,7 @@ from manyhands.report.headline import n_wrong
 from manyhands.report.limits import LIMITS
 from manyhands.report.planning import enough
 from manyhands.report.warnings import SHARED, count, shorten
+from manyhands.wording import count_ends
 
 Step = dict[str, Any]
 
@@ -156,10 +156,13 @@ def _how_many_wrong(summary: Mapping[str, Any], wrong: float | None, n_listed: i
         return f"How many of the {labels} are wrong is not known. {listed} {unseen}"
     source = {"gold": "By your gold labels", "sample": "By your random sample"}
     of = levels["n"] - levels.get("n_known", 0)
-    least, most = (of * (1 - level[end]) for end in ("high", "low"))
+    right = count_ends(of, level["low"], level["high"])
+    least, most = of - right[1], of - right[0]
+    if of < levels["n"]:
+        labels = count(of, "other label")
     text = (
         f"{source.get(level['source'], 'By how annotators agree')}, we expect {_number(wrong)} "
-        f"wrong among {labels} ({floor(least + 1e-9):,} to {ceil(most - 1e-9):,}). {listed}"
+        f"wrong among {labels} ({least:,} to {most:,}). {listed}"
     )
     return text if level["source"] in source else f"{text} {unseen}"
 
@@ -367,7 +370,8 @@ def _review(s: Mapping[str, Any]) -> Answer:
     wrong = n_wrong(s)
     if wrong is None:
         return "review", f"{_to_review(found)}the most doubtful come first"
-    wrong_of = f"{_number(wrong)} of {found['n']:,} {'is' if wrong < 1.5 else 'are'} wrong"
+    of = s["levels"]["n"] - s["levels"].get("n_known", 0)
+    wrong_of = f"{_number(wrong)} of {of:,} {'is' if wrong < 1.5 else 'are'} wrong"
     return "review", f"{_to_review(found)}{wrong_of}; the doubtful come first"
 
 

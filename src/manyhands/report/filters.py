@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping
-from math import ceil, floor
 from typing import Any
 
 from markupsafe import Markup, escape
+
+from manyhands.wording import percent_ends
 
 DASH, MINUS = "\u2013", "\u2212"
 
@@ -116,8 +117,9 @@ def fine_percent(share: float | None) -> str:
 
 
 def interval(lower: float, upper: float) -> str:
-    """Write an interval of shares in percent, simply rounded: its bounds are not exact."""
-    return f"{100 * lower:.0f}{DASH}{100 * upper:.0f}\u202f%"
+    """Write an interval of shares in percent, for a cell of a table."""
+    low, high = percent_ends(lower, upper)
+    return f"{low}{DASH}{high}\u202f%"
 
 
 def percent_range(level: Mapping[str, Any]) -> str:
@@ -128,7 +130,7 @@ def percent_range(level: Mapping[str, Any]) -> str:
     >>> percent_range({"value": 0.934, "low": 0.887, "high": 0.962})
     '93\u202f% (88 to 97\u202f%)'
     """
-    low, high = floor(100 * level["low"] + 1e-9), ceil(100 * level["high"] - 1e-9)
+    low, high = percent_ends(level["low"], level["high"])
     return f"{percent(level['value'])} ({low} to {high}\u202f%)"
 
 
@@ -164,12 +166,22 @@ def rest_lines(rows: list[Mapping[str, Any]]) -> str:
     lines = ["annotator\tannotations\texpected right, %\tfrom\tto\tright by gold, %\tflags"]
     for row in rows:
         known = row["n_annotations"] > 0
-        shares = [
+        ends: tuple[Any, Any] = ("", "")
+        if row["lower"] is not None and row["upper"] is not None and known:
+            ends = percent_ends(row["lower"], row["upper"])
+        expected, gold = (
             "" if row[name] is None or not known else f"{100 * row[name]:.0f}"
-            for name in ("accuracy", "lower", "upper", "gold")
-        ]
+            for name in ("accuracy", "gold")
+        )
         flags = ", ".join(row["flags"])
-        fields = (clipped(row["id"]), f"{row['n_annotations']}", *shares, flags)
+        fields = (
+            clipped(row["id"]),
+            f"{row['n_annotations']}",
+            expected,
+            *map(str, ends),
+            gold,
+            flags,
+        )
         lines.append("\t".join(fields).rstrip())
     return "\n".join(lines)
 

@@ -45,7 +45,7 @@ from manyhands.cli.output import (
 from manyhands.cli.reading import FamilyReading
 from manyhands.cli.values import TABLE, refuse_overwriting, some_path, some_target
 from manyhands.exceptions import AnnotationError
-from manyhands.wording import percent
+from manyhands.wording import percent, percent_interval
 
 
 class Criterion(StrEnum):
@@ -621,9 +621,7 @@ def budget(
     cells = {name: [percent(share) for share in curve] for name, curve in curves.items()}
     if truth is None:
         ends = zip(columns["policy"], columns["low_95"], columns["high_95"], strict=True)
-        own = [
-            f"{100 * low:.0f} to {100 * high:.0f} %" for name, low, high in ends if name == "plan"
-        ]
+        own = [percent_interval(low, high) for name, low, high in ends if name == "plan"]
         cells = {"plan": cells.pop("plan"), "95 % interval of plan": own, **cells}
     sizes = [f"{size:.2f}" for size in found.sizes.tolist()]
     rows = [list(row) for row in zip(sizes, *cells.values(), strict=True)]
