@@ -511,6 +511,8 @@ def test_replay_scores_what_was_bought():
     assert found.area("plan", 2, 2.5).shape == (2,)
     frame = found.to_frame()
     assert len(frame) == 21
+    sizes = ["annotations_per_instance", "annotations"]
+    assert list(frame) == ["policy", *sizes, "accuracy", "gain", "sd"]
     assert frame["annotations"].max() == 100
     assert replay(table, y, batch=[3], n_runs=1).sizes.tolist() == [1, 3]
 

@@ -56,7 +56,8 @@ class Curves(NamedTuple):
     accuracy : array
         Share of right labels.
     expected : array
-        Mean probability of the labels under the model.
+        Mean probability of the labels under the model that is fitted anew at each size. It is no
+        estimate of ``accuracy``: it falls where more annotations show how much mistakes are shared.
     gain : array
         Expected right labels per annotation of the batch that led there; NaN at the start.
     """
@@ -97,13 +98,17 @@ class Replay:
         return float(self.sizes[first]) if first < len(self.sizes) else float("inf")
 
     def to_columns(self) -> dict[str, list[Any]]:
-        """Return columns: policy, annotations per instance, means over runs, sd of accuracy."""
+        """Return columns: policy, annotations per instance, means over runs, sd of accuracy.
+
+        What the model expects of its own labels (`Curves.expected`) is no column: it is not how
+        many are right.
+        """
         rows = [
             {
                 "policy": name,
                 "annotations_per_instance": float(size),
                 "annotations": round(float(size) * self.n_instances),
-                **{m: _mean(getattr(found, m)[:, k]) for m in MEASURES},
+                **{m: _mean(getattr(found, m)[:, k]) for m in ("accuracy", "gain")},
                 "sd": float(found.accuracy[:, k].std(ddof=1)) if len(found.accuracy) > 1 else None,
             }
             for name, found in self.curves.items()
