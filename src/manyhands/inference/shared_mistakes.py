@@ -513,16 +513,23 @@ def annotators_are_judged(table: Any, known: BoolArray | None = None) -> bool:
 def _of_models(names: list[Any]) -> str:
     """Say that annotators are named like language models, and how they are declared."""
     shown = ", ".join(map(str, names[:3])) + (f" and {len(names) - 3} more" * (len(names) > 3))
-    option = "FILE, a table of annotators and their families"
-    if not any({*str(name)} & {*",;="} for name in names):
-        option = shlex.quote(f"llm={','.join(map(str, names))}")
     return (
         f"{shown} are named like language models, which often make the same mistakes, so that "
         "their agreement proves little: no label is accepted that they alone gave. Declare them "
-        f"as one family: groups=dict.fromkeys({names!r}, 'llm'), on the command line --groups "
-        f"{option}. If they have no reason to share mistakes: "
+        f"as one family: groups=dict.fromkeys({names!r}, 'llm'), on the command line "
+        f"{declaring(names)}. If they have no reason to share mistakes: "
         "groups={}, on the command line --groups none"
     )
+
+
+def declaring(names: list[Any]) -> str:
+    """Write the option of the command line that declares these annotators as one family."""
+    if any({*str(name)} & {*",;="} for name in names):
+        return "--groups FILE, a table of annotators and their families"
+    are_models = undeclared_models(None, np.array(names, dtype=object)).all()
+    family = "llm" if are_models else "family"
+    members = ",".join(map(str, names))
+    return f"--groups {shlex.quote(f'{family}={members}')}"
 
 
 # -- what helps -----------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from manyhands.annotations.units import (
     units_per_instance,
 )
 from manyhands.inference.many_classes import HARMLESS_CLASSES
-from manyhands.inference.shared_mistakes import suspected
+from manyhands.inference.shared_mistakes import declaring, suspected
 from manyhands.metrics import Level
 from manyhands.metrics.inferred_labels import known_of, level_of_labels
 from manyhands.metrics.sample_levels import VAGUE
@@ -87,6 +87,7 @@ def _facts(
         "identified": bool(decided),
         "anonymous": not getattr(table, "annotators_known", True),
         "alike": table.annotators[alike].tolist(),
+        "declare": declaring(table.annotators[alike].tolist()) if alike.any() else None,
         "n_units": len(np.unique(unit_of(apart)[apart.annotator])),
         "single": bool(np.mean(units_per_instance(apart)[annotated] > 1) < 0.5),
         "comparable": can_be_judged(apart, known),
@@ -133,7 +134,8 @@ def headline(summary: Summary) -> str:
     if alike := found.get("alike"):
         return (
             f"About {share} of the {labels} are right: fewer if {_named(alike)} share mistakes, as "
-            "they may, and more if not. This is estimated from how annotators agree, not measured."
+            "they may, and more if not. This is estimated from how annotators agree, not measured. "
+            f"{_counted_apart(found)}"
         )
     about = certain if share.startswith(">") else f"About {share}"
     return f"{about} of the {labels} are right: estimated from how annotators agree, not measured."
@@ -145,6 +147,18 @@ def _named(alike: list[Any]) -> str:
     if more := len(alike) - len(shown):
         return f"{', '.join(shown)} and {more} more"
     return f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else shown[0]
+
+
+def _counted_apart(found: Mapping[str, Any]) -> str:
+    """Say that labels count annotators one by one who may share mistakes, and what mends it."""
+    n = count(len(found["alike"]), "independent annotator")
+    text = f"The labels still count them as {n}"
+    if option := found.get("declare"):
+        return (
+            f"{text}: declare them as one family ({option}), and the labels are inferred again "
+            "with them as little more than one."
+        )
+    return f"{text}."
 
 
 def _why_unknown(summary: Summary) -> str:
@@ -163,8 +177,9 @@ def _why_unknown(summary: Summary) -> str:
         tell += f", and so would {others} with no reason to share mistakes."
         if alike:
             return (
-                f"{_named(alike)} may share mistakes, so that they count as one annotator, and "
-                f"what the others add does not show how good that one is. {tell}"
+                f"{_named(alike)} may share mistakes, so that their agreement proves little, and "
+                f"what the others add does not show how good they are. {_counted_apart(found)} "
+                f"{tell}"
             )
         if n_units == 1:
             return (
