@@ -1,11 +1,19 @@
-"""How numbers are written for people: shares in percent, with one decimal at most.
+"""What is written the same way everywhere: numbers, and the advice to check a random sample.
 
-Intervals are in whole percent.
+Shares are in percent, with one decimal at most; intervals are in whole percent.
 """
 
 from __future__ import annotations
 
 from math import ceil, floor
+
+N_RANDOM = 100
+"""Items to check that are drawn at random, wherever such a sample is advised."""
+
+SAMPLE_TELLS = (
+    f"Known labels of {N_RANDOM} random items would tell (manyhands review --random {N_RANDOM})"
+)
+"""What to do where nothing shows how many labels are right."""
 
 
 def percent(share: float | None) -> str:

@@ -212,7 +212,9 @@ def test_marks_of_yes_and_no_in_many_ways(tmp_path):
 
 def test_a_random_sample_is_one_and_is_read_as_one(crowd):
     """Every label has the same chance, whatever its doubt; the file says how each was chosen."""
-    done("review", "A.csv", "--random", 25, "--out", "sample.csv")
+    said = done("review", "A.csv", "--random", 25, "--out", "sample.csv").stdout
+    assert "drawn at random, in no order" in said
+    assert "most doubtful" not in said
     header, *rows = read_rows(Path("sample.csv"))
     place = header.index("chosen")
     assert {row[place] for row in rows} == {"random"}
@@ -238,7 +240,8 @@ def test_a_random_sample_is_one_and_is_read_as_one(crowd):
 
 
 def test_queue_and_sample_in_one_sheet(crowd):
-    done("review", "A.csv", "-n", 10, "--random", 20, "--out", "both.csv")
+    said = done("review", "A.csv", "-n", 10, "--random", 20, "--out", "both.csv").stdout
+    assert "the first 20 are drawn at random, and the most doubtful" in " ".join(said.split())
     header, *rows = read_rows(Path("both.csv"))
     place = header.index("chosen")
     assert [row[place] for row in rows] == ["random"] * 20 + ["queue"] * 10

@@ -28,12 +28,14 @@ from manyhands.report import (
     summary_tables,
 )
 from manyhands.report.actions import OUTVOTED, find_answers
+from manyhands.report.confusions import RULED_OUT
 from manyhands.report.headline import headline, n_wrong
 from manyhands.report.html import SECTIONS
 from manyhands.report.items import IMAGE_BYTES
 from manyhands.report.limits import LIMITS
 from manyhands.report.planning import FORESEEN
 from manyhands.report.warnings import SHARED
+from manyhands.wording import N_RANDOM
 from tests.report.conftest import EVIL, FakeClassifier, Page, crowd, hundred_times_ten_thousand
 
 DOCS = Path(__file__).parents[2] / "docs" / "report.md"
@@ -190,8 +192,47 @@ def test_confusions_count_and_name_instances_on_which_they_happened():
             assert gold[instance] == pair["true"]
             assert pair["given"] in A[instance]
     by_gold = summarize(A, gold=gold)["confusions"]
+    assert by_gold["known"]
     assert by_gold["truth"] == "gold"
     assert summarize(A, gold=[*gold[:50], *[None] * 150])["confusions"]["truth"] == "inferred"
+
+
+def test_confusions_by_inferred_labels_are_expected_numbers():
+    """A class that few labels win is confused as often as its probability says."""
+    A, _ = with_spammers()
+    model = DawidSkene().fit(A)
+    summary = summarize(A, aggregator=model)
+    found, q = summary["confusions"], model.posterior_
+    expected = np.zeros((3, 3))
+    for row in A.T:
+        for given in range(3):
+            expected[:, given] += q[row == given].sum(axis=0)
+    assert found["truth"] == "expected"
+    assert found["n"] == A.size
+    assert np.abs(found["matrix"] - expected).max() < 0.5 + A.size * 3 * RULED_OUT
+    off = expected.sum() - np.trace(expected)
+    assert found["n_wrong"] == pytest.approx(off, abs=0.5 + A.size * 3 * RULED_OUT)
+    for pair in found["pairs"]:
+        value = expected[pair["row"], pair["column"]]
+        assert pair["n"] == pytest.approx(value, abs=0.5 + A.size * RULED_OUT)
+    assert step(summary, "explain")["text"].startswith("About ")
+    assert "are wrong, by the labels" in "".join(Page(render_report(summary)).text)
+
+
+def test_no_number_of_confusions_is_told_where_the_labels_may_all_be_wrong():
+    A, _ = with_spammers()
+    summary = json.loads(json.dumps(summarize(A[:, :2])))
+    assert summary["levels"]["labels"] is None
+    found = step(summary, "explain")
+    assert "is not known" in found["text"]
+    assert f"--random {N_RANDOM}" in found["text"]
+    assert {row["n"] for row in found["rows"]} == {None}
+    pairs = [frozenset((row["true"], row["given"])) for row in found["rows"]]
+    assert len(set(pairs)) == len(pairs)
+    page = "".join(Page(render_report(summary)).text)
+    assert not re.search(r"times? by \d", page)
+    answers = {each["question"]: each["answer"] for each in find_answers(summary)}
+    assert "which is right is not known" in answers["What is confused?"]
 
 
 def test_a_full_table_is_priced_with_a_newcomer_and_a_sparse_one_with_names():

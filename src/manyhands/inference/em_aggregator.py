@@ -90,7 +90,7 @@ class EMAggregator(BaseAggregator):
         self.gold_p_value_ = None if sample is None else sample.p_value
         self.gold_note_ = None
         if sample is not None and sample.kind == "chosen":
-            self.gold_note_ = sample.told(found.rho)
+            self.gold_note_ = sample.told()
             _LOG.info("%s", self.gold_note_)
 
     @property

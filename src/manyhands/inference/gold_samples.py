@@ -26,6 +26,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from manyhands.inference.votes import AllVotes, Votes
 from manyhands.typing import BoolArray, FloatArray, IntArray
+from manyhands.wording import N_RANDOM
 
 Doubts: TypeAlias = Callable[[Votes], FloatArray]
 
@@ -103,7 +104,7 @@ class GoldSample:
     p_value: float | None = None
     are_doubtful: bool = True
 
-    def told(self, rho: float) -> str:
+    def told(self) -> str:
         """Say what chosen gold is good for."""
         n = len(self.rows)
         labels, they = (
@@ -118,8 +119,8 @@ class GoldSample:
             how += f" (rank test, p = {self.p_value:.2g})"
         return (
             f"{labels} {how}. {they}, annotators and class shares; how sure the rest is still "
-            f"rests on the annotations (rho = {rho:.2f}). To check it, review 30 to 50 labels "
-            "drawn at random"
+            f"rests on how far the annotators agree. To check it, review {N_RANDOM} labels drawn "
+            "at random"
         )
 
 

@@ -26,7 +26,7 @@ from manyhands.metrics.annotators import RightSums, reliability_of
 from manyhands.metrics.intervals import share_interval
 from manyhands.planning.beliefs import Beliefs, beliefs_of
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
-from manyhands.wording import percent
+from manyhands.wording import SAMPLE_TELLS, percent
 
 LEVEL = 0.95
 """Of all intervals of annotators; their upper ends are compared with the crowd's median."""
@@ -105,10 +105,7 @@ ADVICE = {
 
 NOTHING = "nothing to do"
 TOO_FEW = "too few annotations to judge; do not rank"
-UNJUDGED = (
-    "nothing shows how good the annotators are; known labels of 100 random items would tell "
-    "('manyhands review --random 100')"
-)
+UNJUDGED = f"nothing shows how good the annotators are; {SAMPLE_TELLS[0].lower()}{SAMPLE_TELLS[1:]}"
 
 OF_LABELS = frozenset(
     {"significantly below chance", "no better than guessing", "drift", "below the median"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from manyhands.report.filters import percent
@@ -10,7 +10,7 @@ from manyhands.report.headline import n_wrong
 from manyhands.report.limits import LIMITS
 from manyhands.report.planning import enough
 from manyhands.report.warnings import SHARED, count, shorten
-from manyhands.wording import count_ends
+from manyhands.wording import N_RANDOM, SAMPLE_TELLS, count_ends
 
 Step = dict[str, Any]
 
@@ -179,15 +179,27 @@ def _explain(summary: Mapping[str, Any]) -> Iterator[Step]:
         return
     rows = found["pairs"][: LIMITS["actions"]]
     most, total = sum(row["n"] for row in rows), found["n_wrong"]
-    share = percent(most / total)
+    about = "" if found["truth"] == "gold" else "about "
+    wrong = "differ from gold labels" if found["truth"] == "gold" else "are probably wrong"
+    share = f"{about}{percent(most / total)}"
     pairs = "one pair" if len(rows) == 1 else f"{len(rows)} pairs"
-    truth = "gold labels" if found["truth"] == "gold" else "the inferred labels"
-    text = f"{share} of the annotations that differ from {truth} ({most:,} of {total:,}) are "
-    text += f"between {pairs} of classes."
-    if most == total:  # All of them in all pairs says nothing.
+    text = f"{share[0].upper()}{share[1:]} of the annotations that {wrong} ({most:,} of {total:,}) "
+    text += f"are between {pairs} of classes."
+    if most >= total:  # All of them in all pairs says nothing.
         top = rows[0]
         named = f"{shorten(str(top['true']))} labelled {shorten(str(top['given']))}"
-        text = f"{total:,} annotations differ from {truth}, {top['n']:,} of them as {named}."
+        text = f"{about}{total:,} annotations {wrong}, {about}{top['n']:,} of them as {named}."
+        text = f"{text[0].upper()}{text[1:]}"
+    is_known = found.get("known", True)
+    if about and is_known:
+        text += " By the inferred labels and how sure they are; the model may err."
+    if not is_known:
+        # Which class is mistaken for which rests on labels that nothing vouches for.
+        rows = _mixed_up(found["pairs"])
+        text = (
+            "Annotators differ most between these classes. Which of them is right, and how often, "
+            f"is not known. {SAMPLE_TELLS}."
+        )
     yield _step(
         "confusions",
         "Clarify the guidelines for these classes",
@@ -195,6 +207,24 @@ def _explain(summary: Mapping[str, Any]) -> Iterator[Step]:
         _share_of_wrong(summary, most / total / 2),  # Guidelines prevent some of them.
         rows,
     )
+
+
+def _mixed_up(pairs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Pairs of classes in either direction, those that differ most often first, without numbers."""
+    found: dict[tuple[int, int], dict[str, Any]] = {}
+    for pair in pairs:
+        low, high = sorted((pair["row"], pair["column"]))
+        first, second = pair["true"], pair["given"]
+        if pair["row"] != low:
+            first, second = second, first
+        empty = {"true": first, "given": second, "n": 0, "instances": []}
+        row = found.setdefault((low, high), empty)
+        row["n"] += pair["n"]
+        row["instances"] = [*dict.fromkeys([*row["instances"], *pair["instances"]])]
+    rows = sorted(found.values(), key=lambda row: -row["n"])[: LIMITS["actions"]]
+    return [
+        {**row, "n": None, "instances": row["instances"][: LIMITS["instances"]]} for row in rows
+    ]
 
 
 def _gold(summary: Mapping[str, Any]) -> Iterator[Step]:
@@ -244,9 +274,9 @@ def _sample(summary: Mapping[str, Any]) -> Iterator[Step]:
         return
     yield _step(
         "review",
-        "Check 100 labels that are drawn at random",
+        f"Check {N_RANDOM} labels that are drawn at random",
         "Nothing shows how good the annotators are. Known labels of random items do: draw them "
-        "with 'manyhands review --random 100', and give the file back as --known.",
+        f"with 'manyhands review --random {N_RANDOM}', and give the file back as --known.",
         summary["data"]["n_instances"],
     )
 
@@ -321,10 +351,15 @@ def _right(s: Mapping[str, Any]) -> Answer:
 
 
 def _confused(s: Mapping[str, Any]) -> Answer:
-    pairs = s.get("confusions", {}).get("pairs")
+    found = s.get("confusions", {})
+    pairs = found.get("pairs")
     if not pairs:
         return None, "nothing differs from the labels"
     top = pairs[0]
+    if not found.get("known", True):
+        top = _mixed_up(pairs)[0]
+        named = f"{shorten(str(top['true']))} and {shorten(str(top['given']))}"
+        return "confusions", f"annotators differ most between {named}; which is right is not known"
     return (
         "confusions",
         f"most often {shorten(str(top['true']))} labelled {shorten(str(top['given']))}",

@@ -27,6 +27,7 @@ from manyhands.metrics.sample_levels import VAGUE
 from manyhands.report.filters import clipped, count, percent_range
 from manyhands.report.inputs import Inputs
 from manyhands.typing import BoolArray, FloatArray, IntArray
+from manyhands.wording import SAMPLE_TELLS
 
 Summary = Mapping[str, Any]
 
@@ -170,7 +171,7 @@ def _why_unknown(summary: Summary) -> str:
         return "nobody knows who gave which vote, so that no annotator can be compared with others."
     if n_classes > HARMLESS_CLASSES:
         return f"{n_classes:,} classes are too many to compare annotators by."
-    tell = "Known labels of 100 random items would tell (manyhands review --random 100)"
+    tell = SAMPLE_TELLS
     alike, n_units = found.get("alike"), found.get("n_units", 3)
     if n_units < 3 or not found.get("comparable", True):
         others = "a third annotator" if n_units == 2 else "more annotators"

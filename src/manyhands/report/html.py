@@ -23,6 +23,7 @@ from manyhands.report.actions import find_answers
 from manyhands.report.headline import headline, headline_of_new_items
 from manyhands.report.items import Contents
 from manyhands.report.planning import enough
+from manyhands.wording import SAMPLE_TELLS
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -268,6 +269,7 @@ def _environment_of_templates() -> Environment:
         gain_curve=charts.gain_curve,
         enough=enough,
         unless=unless,
+        SAMPLE_TELLS=SAMPLE_TELLS,
         headline=headline,
         headline_of_new_items=headline_of_new_items,
         questions_of=find_answers,

@@ -29,6 +29,7 @@ from manyhands.report.filters import count
 from manyhands.report.inputs import Inputs
 from manyhands.report.limits import LIMITS, MIN_GAIN
 from manyhands.typing import BoolArray, FloatArray, IntArray
+from manyhands.wording import SAMPLE_TELLS
 
 BATCH = 0.1
 """Annotations of the next batch, as a share of the instances."""
@@ -301,8 +302,7 @@ def enough(plan: Mapping[str, Any] | None) -> str:
             )
         return (
             "Whether more annotations are worth their price is not known, because nothing shows "
-            "how good the annotators are. Known labels of 100 random items would tell (manyhands "
-            "review --random 100)."
+            f"how good the annotators are. {SAMPLE_TELLS}."
         )
     rate = "hardly any label"
     if price is not None and price < 10_000:

@@ -522,7 +522,7 @@ def set_fitted(model: Any, findings: Findings, X: Any, table: AnnotationTable) -
     model.gold_p_value_ = None if found.sample is None else found.sample.p_value
     model.gold_note_ = None
     if found.sample is not None and found.sample.kind == "chosen":
-        model.gold_note_ = found.sample.told(found.rho)
+        model.gold_note_ = found.sample.told()
         _LOG.info("%s", model.gold_note_)
     belief = np.zeros((n, n_classes))
     out = rounds.read_out(_witness(findings), found.rho)

@@ -45,7 +45,7 @@ from manyhands.cli.output import (
 from manyhands.cli.reading import FamilyReading
 from manyhands.cli.values import TABLE, refuse_overwriting, some_path, some_target
 from manyhands.exceptions import AnnotationError
-from manyhands.wording import percent, percent_interval
+from manyhands.wording import N_RANDOM, SAMPLE_TELLS, percent, percent_interval
 
 
 class Criterion(StrEnum):
@@ -365,7 +365,7 @@ def review(
     """List the labels, or annotations, that are most probably wrong, or some drawn at random.
 
     Example: manyhands review annotations.csv --features X.npy -n 50 --out review.csv
-    Example: manyhands review annotations.csv --random 50 --out sample.csv
+    Example: manyhands review annotations.csv --random 100 --out sample.csv
     Example: manyhands review project-1.json --texts text
     """
     from manyhands import DawidSkene, review_queue
@@ -399,11 +399,19 @@ def review(
     aside = ("was", "reviewed") if random and size else ("was", "reviewed", "chosen")
     brief = {name: values for name, values in columns.items() if name not in aside}
     print_columns(f"{counted(len(queue), by.value)} to check", brief)
+    order = (
+        "the most doubtful come first; "
+        if not random
+        else f"the first {min(random, len(queue)):,} are drawn at random, and the most doubtful of "
+        "the others follow; "
+        if size
+        else "drawn at random, in no order; "
+    )
     say(
-        "probability_wrong: how probably the label is wrong; suggestion: what else"
+        f"{order}probability_wrong: how probably the label is wrong; suggestion: what else"
         if certainty.is_known
-        else "the most doubtful come first; how probably a label is wrong is not told, because "
-        "nothing shows how many of them are right; suggestion: what else"
+        else f"{order}how probably a label is wrong is not told, because nothing shows how many of "
+        "them are right; suggestion: what else"
     )
     if out is not None and by is By.label:
         files = " ".join(f"--known {path}" for path in [*(known or ()), out])
@@ -424,7 +432,7 @@ def review(
     else:
         say(
             "mistakes that most annotators share look sure: check some labels at random, too "
-            "(--random 50)"
+            f"(--random {N_RANDOM})"
         )
 
 
@@ -489,7 +497,7 @@ def annotators(
         "good anybody is, so no accuracy is expected"
         if truth is not None
         else "How often each annotator is right is not known: the annotations do not show how good "
-        "anybody is. Known labels of 100 random items would tell (manyhands review --random 100)"
+        f"anybody is. {SAMPLE_TELLS}"
     )
     say("a flag is a reason to look, not to dismiss; --out and --json have the evidence")
     if in_families(table.groups, table.n_annotators).any():
@@ -520,7 +528,7 @@ def _sheet(model: Any, table: Any, annotator: str, json: bool) -> None:
     if not annotators_are_judged(table, model.is_known_):
         say(
             "Nothing shows how good the annotators are, so this one may be right where the labels "
-            "are wrong. Known labels of 100 random items would tell (manyhands review --random 100)"
+            f"are wrong. {SAMPLE_TELLS}"
         )
 
 
