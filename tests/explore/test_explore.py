@@ -811,3 +811,134 @@ def test_what_is_missing_is_said(home, tmp_path, monkeypatch):
     result = run("explore", "labels", "--annotations", "A.csv")
     assert result.exit_code == 6
     assert "pip install 'manyhands[report]'" in result.stderr
+
+
+# -- labels that were known before -----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def with_known(written, tmp_path_factory):
+    """A folder that ``aggregate`` made with labels of two reviews, of which one was random."""
+    folder = tmp_path_factory.mktemp("known")
+    shutil.copy(written / "A.csv", folder)
+    # Some are not what the annotators say.
+    rows = [(f"t{i}", CLASSES[i % 2], "random" if i % 4 else "queue", "yes") for i in range(24)]
+    write_csv(folder / "sheet.csv", [("task", "label", "chosen", "reviewed"), *rows])
+    options = ("--known", folder / "sheet.csv", "--out", folder / "labels")
+    (folder / "said.json").write_text(
+        json.dumps(done_json("aggregate", folder / "A.csv", *options))
+    )
+    return folder
+
+
+@pytest.fixture
+def reviewed_home(with_known, tmp_path, monkeypatch):
+    shutil.copytree(with_known, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def download(desk, name="labels.csv"):
+    return ask(desk, f"/export/{name}")[2]
+
+
+def test_what_the_folder_knows_is_known_here(reviewed_home):
+    folder = reviewed_home / "labels"
+    said = json.loads((reviewed_home / "said.json").read_text())
+    with opened(reviewed_home) as desk:
+        assert not desk.notes
+        assert (desk.counts()["done"], desk.counts()["open"]) == (24, 16)
+        assert desk.figures.told.headline == said["headline"]
+        assert "16\N{NO-BREAK SPACE}labels that nobody reviewed" in said["headline"]
+        assert html.escape(said["headline"]) in ask(desk, "/")[2]
+        lines = (folder / "labels.csv").read_text(encoding="utf-8-sig").splitlines()
+        assert download(desk).removeprefix("\ufeff").splitlines() == lines
+        assert "Known before anybody decided here" in ask(desk, f"/item/{desk.row_of['t1']}")[2]
+        assert "reviewed (24)" in re.sub(r"\s+", " ", ask(desk, "/")[2])
+        body = ask(desk, "/next")[2]
+        arguments = next_command(body)[1:]
+        sheet = download(desk, "review.csv").splitlines()
+    assert arguments.count("--known") == 1
+    assert arguments[arguments.index("--known") + 1] == str(folder / "labels.csv")
+    found = done_json(*arguments[:-2])
+    shown = re.findall(r'<tr><th scope="row"><a href="/item/(\d+)\?state=all">', body)
+    assert {desk.table.instances[int(row)] for row in shown} == {r["task"] for r in found["pairs"]}
+    marked = [line.split(",")[-2:] for line in sheet[1:]]
+    assert marked.count(["random", "yes"]) == 18
+    assert sum(reviewed == "yes" for _, reviewed in marked) == 24
+
+
+def test_what_is_decided_adds_to_what_was_known_and_can_be_undone(reviewed_home):
+    with opened(reviewed_home) as desk:
+        row, new = desk.row_of["t1"], desk.row_of["t30"]
+        was = desk.codes[row]
+        other = (was + 1) % 3
+        desk.decide(row, 0, other, shown=was, chosen="queue")
+        desk.decide(new, 0, 2, shown=desk.item(new).code, chosen="queue")
+        assert desk.settle(60)
+        assert desk.known.sum() == 25
+        assert desk.codes[row] == other
+        assert desk.random[row]  # It was drawn at random, whoever looks at it again.
+        assert desk.random.sum() == 18
+        files, added = desk.known_files, desk.added_files
+    assert files == (
+        reviewed_home / "labels/labels.csv",
+        reviewed_home / "labels/corrections.jsonl",
+    )
+    known = [word for path in files for word in ("--known", path)]
+    labels = {r["task"]: r["label"] for r in done_json("aggregate", "A.csv", *known)["labels"]}
+    assert (labels["t1"], labels["t30"]) == (desk.table.classes[other], desk.table.classes[2])
+    assert added == files[1:]
+    # The same with the sheet, in either order, as for the command that wrote the folder.
+    known = ("--known", *added, "--known", "sheet.csv")
+    again = {r["task"]: r["label"] for r in done_json("aggregate", "A.csv", *known)["labels"]}
+    assert again == labels
+    # A folder that rests on both still tells what was known before from what was decided here.
+    done("aggregate", "A.csv", *known, "--out", "labels")
+    with opened(reviewed_home) as desk:
+        assert not desk.notes
+        assert desk.known.sum() == 25
+        desk.undo(row, 1)
+        desk.undo(new, 1)
+        assert desk.settle(60)
+        assert (desk.codes[row], desk.known.sum()) == (was, 24)
+        assert desk.known[row]
+        assert not desk.known[new]
+
+
+def test_more_known_labels_are_given_by_the_option(reviewed_home):
+    shutil.copytree("labels", "plain")
+    done("aggregate", "A.csv", "--out", "plain")
+    more = ("--known", "sheet.csv", "--out", "out.csv", "--reviewed")
+    found = done_json("explore", "plain", "--annotations", "A.csv", *more)
+    assert (found["labels"], found["reviewed"]) == (24, 24)
+    gold = read_gold("sheet.csv")
+    again = read_gold("out.csv")
+    assert dict(zip(again.tasks, again.labels, strict=True)) == dict(
+        zip(gold.tasks, gold.labels, strict=True)
+    )
+    assert again.random.sum() == gold.random.sum() == 18
+    write_csv(reviewed_home / "two.csv", [("task", "label"), ("t30", "dog"), ("t1", "dog")])
+    more = ("--known", "two.csv", "--out", "out2.csv")
+    found = done_json("explore", "labels", "--annotations", "A.csv", *more)
+    assert found["reviewed"] == 25
+    write_csv(reviewed_home / "two.csv", [("task", "label"), ("t1", "cat")])
+    result = run(
+        "explore", "labels", "--annotations", "A.csv", "--known", "two.csv", "--out", "o.csv"
+    )
+    assert result.exit_code != 0
+    assert "labels.csv: task 't1' has the known label 'dog'" in re.sub(r"\s+", " ", result.output)
+    own = ("--known", "labels/corrections.jsonl", "--out", "out3.csv")
+    with opened(reviewed_home) as desk:
+        desk.decide(desk.row_of["t30"], 0, 2, shown=0)
+    assert done_json("explore", "labels", "--annotations", "A.csv", *own)["reviewed"] == 25
+
+
+def test_a_label_that_was_not_known_is_never_said_to_be_certain(home, monkeypatch):
+    with opened(home) as desk:
+        row = int(desk.rows(Choice())[0])
+        monkeypatch.setattr(desk, "_told", lambda row, code, posterior: [1.0, 1.0, 1.0])
+        before = desk.decide(row, 0, 1, shown=0)
+        again = desk.decide(row, 1, 2, shown=1)
+        assert before.certainty < 1 == again.certainty
+        assert desk.standing.known_before(before.task) is None

@@ -17,11 +17,15 @@ from manyhands.annotations import PASSES, AnnotationTable
 from manyhands.explore.figures import Figures, Model, compute
 from manyhands.io.corrections import Correction, Journal, Standing, matched
 from manyhands.io.exports.records import Export
+from manyhands.jobs.gold import GoldRows
 from manyhands.typing import BoolArray, FloatArray, IntArray
 
 OPEN, DONE, SKIPPED = 0, 1, 2
 STATES: Final = {"review": OPEN, "open": OPEN, "done": DONE, "skipped": SKIPPED, "all": None}
 """What can be shown: of the labels that nobody decided, those "to review", or all that are open."""
+
+SUREST: Final = 0.999999
+"""Most that a correction says of a label that was not known: 1 is said of known ones alone."""
 
 Order = Literal["doubt", "random"]
 
@@ -89,6 +93,10 @@ class Contents:
     export : Export or None
         What the annotations were read from, for writing labels back.
     annotations : tuple of Path
+    known : tuple of Path
+        Files of known labels beside those that the folder was made with.
+    labels : Path or None
+        The folder's file of labels, if it holds known ones that are in no other of these files.
     """
 
     texts: dict[int, str] = field(default_factory=dict)
@@ -96,6 +104,8 @@ class Contents:
     images: dict[int, Path] = field(default_factory=dict)
     export: Export | None = None
     annotations: tuple[Path, ...] = ()
+    known: tuple[Path, ...] = ()
+    labels: Path | None = None
 
 
 class Desk:
@@ -109,6 +119,9 @@ class Desk:
     contents : Contents
     title, by : str
         What is reviewed, and by whom.
+    given : GoldRows, optional
+        Labels that were known before anybody decided here. What is decided replaces them, and they
+        stand again when it is undone.
     """
 
     def __init__(
@@ -120,6 +133,7 @@ class Desk:
         *,
         title: str,
         by: str,
+        given: GoldRows | None = None,
     ) -> None:
         self.table, self.contents, self.title, self.by = table, contents, title, by
         self.model, self.journal = model, journal
@@ -134,9 +148,9 @@ class Desk:
         self._shuffled = np.random.default_rng(0).permutation(table.n_instances)
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._known = np.full(table.n_instances, -1)
-        self._random: BoolArray | None = None
-        self._states = np.full(table.n_instances, OPEN)
+        self._given = GoldRows.none(table) if given is None else given
+        self._known, self._random = self._given.codes, self._given.random
+        self._states = np.where(self._known >= 0, DONE, OPEN)
         self.standing = Standing()
         self._replay(journal)
         n_records = len(self.standing.records)
@@ -156,6 +170,23 @@ class Desk:
     def known(self) -> BoolArray:
         """Mask of the instances whose label a person gave or confirmed, shape (n,)."""
         return self._known >= 0
+
+    @property
+    def random(self) -> BoolArray | None:
+        """Mask of the known labels that were drawn at random, shape (n,); None if nothing says."""
+        return None if self._random is None else self._random & self.known
+
+    @property
+    def added_files(self) -> tuple[Path, ...]:
+        """Files of known labels that the folder was not made with, or not with all of each."""
+        own = (self.journal.path,) if self.standing.decisions() else ()
+        return (*self.contents.known, *own)
+
+    @property
+    def known_files(self) -> tuple[Path, ...]:
+        """Files of all known labels, as ``--known`` of other commands takes them."""
+        labels = self.contents.labels
+        return self.added_files if labels is None else (labels, *self.added_files)
 
     @property
     def posterior(self) -> FloatArray:
@@ -354,11 +385,14 @@ class Desk:
         self, item: Item, was: int, code: int | None, action: str, chosen: str | None = None
     ) -> Correction:
         values = self.table.classes.tolist()
+        told = item.told[was]
+        if told is not None and self._known[item.row] != was:
+            told = min(round(told, 6), SUREST)
         record = Correction(
             item.task,
             None if code is None else values[code],
             values[was],
-            None if (told := item.told[was]) is None else round(told, 6),
+            told,
             self.by,
             datetime.now(UTC).isoformat(timespec="milliseconds"),
             action,
@@ -372,15 +406,19 @@ class Desk:
 
     def _apply(self, row: int) -> None:
         found = self.standing.of(self.table.instances[row].item())
+        decided = found if found is not None and found.known else None
         known = self._known.copy()  # The worker may be reading the old array.
-        known[row] = self._code_of[found.label] if found is not None and found.known else -1
+        known[row] = self._given.codes[row] if decided is None else self._code_of[decided.label]
         self._known = known
-        if found is not None and found.known and found.chosen is not None:
+        how = None if decided is None else decided.chosen
+        if self._random is not None or how is not None:
             nobody = np.zeros(len(known), dtype=bool)
             drawn = nobody if self._random is None else self._random.copy()
-            drawn[row] = found.chosen == "random"
+            given = self._given.random  # What was drawn at random once remains so.
+            drawn[row] = how == "random" or (given is not None and given[row])
             self._random = drawn
-        self._states[row] = OPEN if found is None else DONE if found.known else SKIPPED
+        skipped = OPEN if found is None else SKIPPED
+        self._states[row] = DONE if known[row] >= 0 else skipped
 
     def _replay(self, journal: Journal) -> None:
         """Take up what was decided in earlier runs."""

@@ -107,6 +107,8 @@ class Model:
         When each annotation was given.
     known : integer array of shape (n,), optional
         Classes that the posterior in the folder already takes as known; -1 elsewhere.
+    drawn : boolean array of shape (n,), optional
+        Which of them were drawn at random.
 
     Attributes
     ----------
@@ -126,16 +128,22 @@ class Model:
         described: dict[str, Any],
         ended: FloatArray | None = None,
         known: IntArray | None = None,
+        drawn: BoolArray | None = None,
     ) -> None:
         self.notes: list[str] = []
         self.new_items = headline_of_new_items(described)
         self._table, self._ended = table, ended
-        self._summary, self._known, methods = described, known, described["methods"]
+        self._values = np.array([*table.classes.tolist(), None], dtype=object)
+        self._summary, methods = described, described["methods"]
+        self._known = np.full(table.n_instances, -1) if known is None else known
+        self._drawn = drawn
         self._make = self._maker(methods.get("aggregator"))
         self._fitted = self._make().fit(table)
         # What the folder's labels say is compared with the same corrections, or they count twice.
-        before = self._fitted if known is None else self.aggregate(known)
-        self._alone = before.posterior_
+        self._before: BaseAggregator | None = None
+        if known is not None and (known >= 0).any():
+            self._before = self._make().fit(table, gold=self._values[known], random_gold=drawn)
+        self._alone = (self._before or self._fitted).posterior_
         classifier = methods.get("classifier")
         self.command = "fit" if classifier else "aggregate"
         self._saved = saved if classifier else None
@@ -172,11 +180,19 @@ class Model:
         """
         if not (known >= 0).any():
             return self._fitted
-        values = np.array([*self._table.classes.tolist(), None], dtype=object)
+        if self._before is not None and self._is_as_before(known, drawn):
+            return self._before
         # From the same start always: what is undone leaves no trace.
         start = self._fitted.posterior_
         more = {"start": start, "random_gold": drawn}
-        return self._make().fit(self._table, gold=values[known], **more)
+        return self._make().fit(self._table, gold=self._values[known], **more)
+
+    def _is_as_before(self, known: IntArray, drawn: BoolArray | None) -> bool:
+        """Whether known classes, and what was drawn at random, are those of the folder."""
+        if not np.array_equal(known, self._known) or (drawn is None) != (self._drawn is None):
+            return False
+        rows = known >= 0
+        return drawn is None or self._drawn is None or bool((drawn == self._drawn)[rows].all())
 
     def posterior(self, aggregator: BaseAggregator, known: IntArray) -> FloatArray:
         """Class probabilities, shape (n, C), given what `aggregate` found."""
@@ -204,7 +220,7 @@ class Model:
         What gold measured there remains true of the labels that nobody corrects.
         """
         kept = self._summary.get("levels")
-        before = np.full(len(known), -1) if self._known is None else self._known
+        before = self._known
         if kept and not self.notes:
             is_measured = kept["labels"] is not None and kept["labels"]["source"] == "gold"
             if is_measured or np.array_equal(known, before):

@@ -6,6 +6,7 @@ import json
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,16 @@ from manyhands.fitting.saved_aggregators import refuse_means
 from manyhands.io import read_raw_aligned, read_texts
 from manyhands.io.annotations import read_items, read_with_account
 from manyhands.io.consensus_labels import Consensus, consensus, read_consensus
-from manyhands.io.corrections import Correction, Journal, matched, open_journal
+from manyhands.io.corrections import Journal, Standing, matched, open_journal
 from manyhands.io.exports.reading import report_losses
 from manyhands.io.exports.records import Export
+from manyhands.io.gold import GoldFile, join_gold
 from manyhands.io.long_tables import over_tasks
 from manyhands.io.shown import Shown, shown_of, with_shown
+from manyhands.jobs.gold import GoldRows, match_gold
 from manyhands.jobs.outputs import LABELS, SUMMARY, times_of
 from manyhands.planning import review_queue
 from manyhands.report.summary import UNTITLED
-from manyhands.typing import IntArray
 
 SHOWN = dict(zip((".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp"),
                  ("png", "jpeg", "jpeg", "gif", "webp", "bmp"), strict=True))  # fmt: skip
@@ -42,6 +44,8 @@ def open_desk(
     by: str,
     texts: str | None = None,
     images: str | None = None,
+    known: GoldFile | None = None,
+    known_files: Sequence[Path] = (),
     **options: Any,
 ) -> Iterator[Desk]:
     """Open a folder for review; nobody else can until it is closed.
@@ -56,6 +60,10 @@ def open_desk(
         Who reviews.
     texts, images : str, optional
         As in `manyhands.io.read_raw_aligned`.
+    known : GoldFile, optional
+        Known labels beside those of the folder, which knows what it was made with.
+    known_files : sequence of Path
+        What they were read from.
     **options
         As in `manyhands.io.read_annotations`.
 
@@ -64,8 +72,8 @@ def open_desk(
     ModelFolderError
         If the folder holds no labels of manyhands.
     AnnotationError
-        If the annotations are not those of the labels, a task has no text or image, or the file of
-        corrections is damaged.
+        If the annotations are not those of the labels, a task has no text or image, the file of
+        corrections is damaged, or a known label is another one in the folder.
     WriteError
         If corrections cannot be written, or another explorer has the folder open.
     """
@@ -77,7 +85,13 @@ def open_desk(
     table = over_tasks(table, found.tasks)
     contents = _contents(table, export, annotations, texts, images, options)
     with open_journal(folder) as journal:
-        desk = _desk(table, found, journal, contents, described, by)
+        own = _known_in_folder(found, journal)
+        given = match_gold(_joined(own, folder, known), table)
+        others = own.tasks[:0] if known is None else known.tasks[known.known]
+        is_needed = not np.isin(own.tasks.astype(str), others.astype(str)).all()
+        labels = folder / LABELS if is_needed else None
+        contents = replace(contents, known=tuple(known_files), labels=labels)
+        desk = _desk(table, found, journal, contents, described, by, given)
         try:
             yield desk
         finally:
@@ -91,31 +105,54 @@ def _desk(
     contents: Contents,
     described: dict[str, Any],
     by: str,
+    given: GoldRows,
 ) -> Desk:
     times = times_of(contents.export, table.observed)
-    known = _known_before(found, journal.records)
-    model = Model(table, found.posterior, described, times.get("ended"), known)
+    # What somebody marked in the file since is known, but not to its probabilities.
+    rows = np.arange(len(found.codes))
+    is_in = found.known & (found.posterior[rows, found.codes] == 1)
+    known = np.where(is_in, found.codes, -1)
+    model = Model(table, found.posterior, described, times.get("ended"), known, found.random)
     title = described.get("title", UNTITLED)
     title = "Labels" if title == UNTITLED else str(title)
-    desk = Desk(table, model, journal, contents, title=title, by=by)
+    desk = Desk(table, model, journal, contents, title=title, by=by, given=given)
     for note in desk.notes:
         warn_caller(note)
     return desk
 
 
-def _known_before(found: Consensus, records: Sequence[Correction]) -> IntArray:
-    """Classes that the folder's labels took as known: those corrected to what is certain there.
+def _known_in_folder(found: Consensus, journal: Journal) -> GoldFile:
+    """Labels that the folder knows besides those that were decided in the explorer.
 
-    Corrections that were undone since count, too.
+    Of a task that somebody decided here, the folder may have the label from that decision. Its
+    first record tells whether a label was known before.
     """
-    tasks, classes = found.tasks.tolist(), found.classes.tolist()
-    row_of, code_of = ({value: k for k, value in enumerate(values)} for values in (tasks, classes))
-    known = np.full(len(tasks), -1)
-    for record in matched(records, tasks, classes):
-        row, code = row_of.get(record.task), code_of.get(record.label)
-        if row is not None and code is not None and found.posterior[row, code] == 1:
-            known[row] = code
-    return known
+    standing = Standing(matched(journal.records, found.tasks.tolist(), found.classes.tolist()))
+    code_of = {str(value): code for code, value in enumerate(found.classes.tolist())}
+    codes = np.where(found.known, found.codes, -1)
+    for row in np.flatnonzero(codes >= 0).tolist():
+        task = found.tasks[row].item()
+        if standing.version(task):
+            codes[row] = code_of.get(str(standing.known_before(task)), -1)
+    rows = np.flatnonzero(codes >= 0)
+    chosen = None
+    if found.random is not None:
+        chosen = np.where(found.random[rows], "random", "queue")
+    at = (LABELS,) * len(rows)
+    return GoldFile(found.tasks[rows], found.classes[codes[rows]], chosen=chosen, at=at)
+
+
+def _joined(own: GoldFile, folder: Path, known: GoldFile | None) -> GoldFile:
+    """Join the folder's known labels with others."""
+    if known is None:
+        return own
+    try:
+        return join_gold([own, known]) or own
+    except AnnotationError as error:
+        raise AnnotationError(
+            f"{error}. Or write {str(folder)!r} again, by the command that wrote it, with --known "
+            "as it is now"
+        ) from error
 
 
 def _described(folder: Path) -> dict[str, Any]:
@@ -216,6 +253,7 @@ def reviewed(desk: Desk, *, only: bool = False) -> Consensus:
     known, labels = desk.known, desk.table.classes[desk.codes].tolist()
     told = desk.figures.certainty.of_labels(desk.posterior, desk.codes, known)
     found = consensus(desk.table, desk.posterior, labels, known=known, probability=told)
+    found = replace(found, random=desk.random)
     return found.take(known) if only else found
 
 
@@ -229,6 +267,10 @@ def review_sheet(desk: Desk) -> dict[str, list[Any]]:
     sheet = review_queue(desk.posterior, desk.table, certainty=certainty).to_sheet()
     rows = [dict(zip(sheet, row, strict=True)) for row in zip(*sheet.values(), strict=True)]
     for row in rows:
+        place = desk.row_of[row["task"]]
+        if desk.known[place]:
+            drawn = desk.random is not None and bool(desk.random[place])
+            row |= {"reviewed": "yes", "chosen": "random" if drawn else row["chosen"]}
         decided = desk.standing.of(row["task"])
         if decided is not None and decided.known:
             row |= {"label": decided.label, "was": decided.was, "reviewed": decided.by or "yes"}

@@ -53,7 +53,7 @@ class Plans:
     def command(self, n: int) -> str:
         """Write the command that plans the next n annotations from the same files."""
         desk = self._desk
-        known = ["--known", str(desk.journal.path)] if desk.known.any() else []
+        known = [word for path in desk.known_files for word in ("--known", str(path))]
         files = [str(path) for path in desk.contents.annotations]
         options = ["-n", str(n), "--load", f"{MOST:g}", *known, "--out", "batch.csv"]
         return shlex.join(["manyhands", "next", *files, *options])

@@ -25,7 +25,7 @@ from manyhands.inference.inputs import (
 from manyhands.io.columns import Frame, as_numbers, preview, with_types
 from manyhands.io.files import PathLike, existing_file, naming
 from manyhands.io.frames import read_frame
-from manyhands.io.gold import REVIEWED, read_marks
+from manyhands.io.gold import CHOSEN_COLUMN, REVIEWED, how_chosen, read_marks
 from manyhands.io.sheets import UNSTATED, Stated
 from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
 
@@ -66,6 +66,8 @@ class Consensus:
         Of `ACTIONS`.
     known : boolean array
         Labels that are known, because somebody reviewed them or they are gold.
+    random : boolean array or None
+        Known labels that were drawn at random; None if nothing is said of it.
     """
 
     tasks: AnyArray
@@ -77,6 +79,7 @@ class Consensus:
     agreement: FloatArray
     actions: AnyArray
     known: BoolArray
+    random: BoolArray | None = None
 
     @cached_property
     def labels(self) -> list[Any]:
@@ -93,13 +96,18 @@ class Consensus:
             ``task``, ``label`` (None where it was left open), ``probability`` (NaN where nothing
             tells), ``n_annotations``, ``agreement`` (NaN where there is none), ``action``, the
             method's own probability of every class (unless `posterior` is sparse), and
-            ``reviewed``: "yes" for a known label, else empty; see `manyhands.io.read_gold`.
+            ``reviewed``: "yes" for a known label, else empty; see `manyhands.io.read_gold`. Before
+            it is ``chosen``, "random" or "queue" for a known label, if anything is said of it.
         """
         values = np.array([*self.classes.tolist(), None], dtype=object)
         shares = {}
         if not issparse(self.posterior):  # Otherwise there would be thousands of columns.
             names = enumerate(self.classes.tolist())
             shares = {f"p({name})": self.posterior[:, c] for c, name in names}
+        how = {}
+        if self.random is not None and self.known.any():
+            told = np.where(self.random, "random", "queue")
+            how = {CHOSEN_COLUMN: np.where(self.known, told, "")}
         return {
             "task": self.tasks,
             "label": values[self.codes],
@@ -108,6 +116,7 @@ class Consensus:
             "agreement": self.agreement,
             "action": self.actions,
             **shares,
+            **how,
             REVIEWED: np.where(self.known, "yes", ""),
         }
 
@@ -121,7 +130,7 @@ class Consensus:
     def take(self, mask: BoolArray) -> Consensus:
         """Return the labels of some instances."""
         arrays = ("tasks", "codes", "posterior", "probability", "n_annotations", "agreement")
-        own = (*arrays, "actions", "known")
+        own = (*arrays, "actions", "known", *(() if self.random is None else ("random",)))
         return replace(self, **{name: getattr(self, name)[mask] for name in own})
 
     def count_actions(self) -> dict[str, int]:
@@ -425,11 +434,14 @@ def read_consensus(
         known = np.zeros(len(frame), dtype=bool)
         if REVIEWED in frame.columns:
             known = read_marks(frame, REVIEWED)
+        chosen = how_chosen(frame)
+        drawn = None if chosen is None else known & (chosen == "random")
         table = over(table, tasks, rows)
         told = None
         if "probability" in frame.columns:
             told = _shares(frame["probability"].to_numpy(), "probability")
-        return consensus(table, posterior, values[codes], known=known, probability=told, **options)
+        more = {"known": known, "probability": told, **options}
+        return replace(consensus(table, posterior, values[codes], **more), random=drawn)
 
 
 def _read_posterior(frame: Frame, classes: AnyArray) -> FloatArray:

@@ -42,7 +42,7 @@ class Correction:
     was : class value or None
         The label before.
     certainty : float or None
-        Probability that the model gave to ``was``.
+        Probability that the model gave to ``was``; 1 if, and only if, that label was known.
     by : str
         Who said it.
     at : str
@@ -81,6 +81,7 @@ class Standing:
     def __init__(self, records: Iterable[Correction] = ()) -> None:
         self.records: list[Correction] = []
         self._stacks: dict[Any, list[Correction]] = {}
+        self._first: dict[Any, Correction] = {}
         self._versions: dict[Any, int] = {}
         for record in records:
             self.add(record)
@@ -89,6 +90,7 @@ class Standing:
         """Take one more into account."""
         self.records.append(record)
         self._versions[record.task] = self.version(record.task) + 1
+        self._first.setdefault(record.task, record)
         stack = self._stacks.setdefault(record.task, [])
         if record.action != "undo":
             stack.append(record)
@@ -103,6 +105,11 @@ class Standing:
         """Last action on a task that was not undone."""
         stack = self._stacks.get(task)
         return stack[-1] if stack else None
+
+    def known_before(self, task: Any) -> Any:
+        """Label of a task that was known before the first action on it; None if none was."""
+        first = self._first.get(task)
+        return first.was if first is not None and first.certainty == 1 else None
 
     def decisions(self) -> list[Correction]:
         """Return the corrections that make labels known, in the order of their tasks' first."""

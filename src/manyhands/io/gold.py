@@ -101,6 +101,8 @@ class GoldFile:
         the file does not say it of any.
     at : tuple of str of length n or None
         Where each label stands, such as "review.csv, row 3".
+    was : array of shape (n,) or None
+        Of corrections, the known label that each replaced or confirmed; None where none was known.
     """
 
     tasks: AnyArray
@@ -109,6 +111,7 @@ class GoldFile:
     n_not_reviewed: int = 0
     chosen: AnyArray | None = None
     at: tuple[str, ...] | None = None
+    was: AnyArray | None = None
 
     def __len__(self) -> int:
         return len(self.tasks)
@@ -122,6 +125,11 @@ class GoldFile:
     def known(self) -> BoolArray:
         """Mask of the tasks that have a gold label, shape (n,)."""
         return ~missing_mask(self.labels)
+
+    def corrects(self, i: int, label: Any) -> bool:
+        """Whether a label was given in the place of another one that was known."""
+        was = None if self.was is None else self.was[i]
+        return was is not None and str(was) == str(label)
 
     def named(self, i: int) -> str:
         """Name a label by its place and its task, for messages."""
@@ -256,13 +264,14 @@ def read_gold(
             GoldFile(ids, given, at=at).check_classes(values)
         labels = _gold_values(raw, values, code_names)
         splits = np.array(frame[split].to_list(), dtype=str) if split in frame.columns else None
-        return GoldFile(ids, labels, splits, int((~looked).sum()), _how_chosen(frame), at)
+        return GoldFile(ids, labels, splits, int((~looked).sum()), how_chosen(frame), at)
 
 
 def join_gold(files: Sequence[GoldFile]) -> GoldFile | None:
     """Join known labels of several files, such as those of two rounds of a review.
 
-    A task that occurs in several is random if it was drawn at random in one of them.
+    A task that occurs in several is random if it was drawn at random in one of them. Where a
+    file of corrections says that it replaced a known label, it corrects that label of the others.
 
     Raises
     ------
@@ -286,7 +295,10 @@ def join_gold(files: Sequence[GoldFile]) -> GoldFile | None:
             g, k = first.setdefault(task, (f, i))
             if labels[g][k] is None:
                 g, k = first[task] = (f, i)
-            if label is not None and label != labels[g][k]:
+            if gold.corrects(i, labels[g][k]):
+                g, k = first[task] = (f, i)
+            differs = label is not None and label != labels[g][k]
+            if differs and not files[g].corrects(k, label):
                 raise AnnotationError(
                     f"{files[g].named(k)} has the known label {labels[g][k]!r}, but "
                     f"{gold.named(i)} has {label!r}. Correct one of them, or delete the row"
@@ -410,7 +422,7 @@ def _reviewed(frame: Frame, task: str, label: str, path: Path) -> BoolArray:
 
 def _note_unfinished_sample(frame: Frame, looked: BoolArray, path: Path) -> None:
     """Warn of a random sample of which only a part was reviewed: the rest may be the hard part."""
-    chosen = _how_chosen(frame)
+    chosen = how_chosen(frame)
     if chosen is None:
         return
     drawn = chosen == "random"
@@ -422,7 +434,7 @@ def _note_unfinished_sample(frame: Frame, looked: BoolArray, path: Path) -> None
         )
 
 
-def _how_chosen(frame: Frame) -> AnyArray | None:
+def how_chosen(frame: Frame) -> AnyArray | None:
     """How each label came to be reviewed, if a column of the frame says it."""
     if CHOSEN_COLUMN not in frame.columns:
         return None
@@ -492,7 +504,8 @@ def is_reviewed(mark: Any) -> bool | None:
 
 def _read_corrections(path: Path, classes: Any) -> GoldFile:
     """Known labels of a file of corrections."""
-    found = Standing(of_one_kind(read_corrections(path))).decisions()
+    standing = Standing(of_one_kind(read_corrections(path)))
+    found = standing.decisions()
     with naming(path):
         if not found:
             raise AnnotationError("no correction in this file stands, so no label is known")
@@ -505,7 +518,9 @@ def _read_corrections(path: Path, classes: Any) -> GoldFile:
             labels = values[codes]
         chosen = np.array([record.chosen or "" for record in found])
         tasks = make_vocabulary([record.task for record in found], "task")
-        return GoldFile(tasks, labels, chosen=chosen if (chosen != "").any() else None)
+        was = np.array([standing.known_before(record.task) for record in found], dtype=object)
+        told = chosen if (chosen != "").any() else None
+        return GoldFile(tasks, labels, chosen=told, was=was)
 
 
 def _gold_values(raw: AnyArray, values: AnyArray | None, names: AnyArray | None) -> AnyArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -217,6 +217,7 @@ def _concluded(
     judged: dict[str, Any] = {"known": is_known, "identified": decided}
     judged["probability"] = certainty.of_labels(posterior, codes, is_known)
     found = consensus(table, posterior, values[codes], **judged)
+    found = replace(found, random=aggregator._random_gold)
     files: list[Path] = []
     if place is not None and place.suffix:
         name = type(aggregator).__name__

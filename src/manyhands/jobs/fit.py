@@ -172,6 +172,7 @@ def run_job(
                             *(model, X, train, place),
                             gold=gold,
                             known=is_known,
+                            drawn=None if known is None else known.random,
                             keep_formulas=keep_formulas,
                             encoder=encoder,
                             export=export,

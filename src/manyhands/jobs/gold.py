@@ -40,6 +40,12 @@ class GoldRows:
     splits: AnyArray
     random: BoolArray | None = None
 
+    @classmethod
+    def none(cls, table: AnnotationTable | Sharded) -> GoldRows:
+        """Return the rows of a table of which no gold label is known."""
+        n = table.n_instances
+        return cls(np.full(n, -1), np.full(n, "", dtype=object))
+
     def parts(self, annotated: AnyArray) -> dict[str, IntArray]:
         """Rows with gold, by split; without splits, by whether they have annotations."""
         known = self.codes >= 0
@@ -74,7 +80,7 @@ def match_gold(gold: GoldFile, table: AnnotationTable | Sharded) -> GoldRows:
     if mine.dtype.kind != theirs.dtype.kind:
         mine, theirs = mine.astype(str), theirs.astype(str)
     if not len(theirs):
-        return GoldRows(np.full(len(mine), -1), np.full(len(mine), "", dtype=object))
+        return GoldRows.none(table)
     known = np.isin(theirs, mine)
     if not known.any():
         raise AnnotationError(

@@ -12,6 +12,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,7 @@ def keep_model(
     *,
     gold: GoldRows | None = None,
     known: BoolArray | None = None,
+    drawn: BoolArray | None = None,
     title: str | None = None,
     keep_formulas: bool = False,
     selection: dict[str, Any] | None = None,
@@ -155,8 +157,9 @@ def keep_model(
     """Write model, inferred labels, annotators and summary into a job's folder, for `publish`.
 
     An encoder, which made X of texts or images, is saved in front of the model. An export has the
-    times of its annotations. ``known`` masks the instances whose label is known, and ``shown`` is
-    what the table of labels says of the items. Returns the summary and the labels.
+    times of its annotations. ``known`` masks the instances whose label is known, ``drawn`` those of
+    them that were drawn at random, and ``shown`` is what the table of labels says of the items.
+    Returns the summary and the labels.
     """
     # posterior_ combines annotations and features, if the method infers it.
     proba = model.posterior_ if hasattr(model, "posterior_") else model.predict_proba(X)
@@ -184,6 +187,7 @@ def keep_model(
     found = consensus(
         train, over_classes, labels, known=known, identified=decided, probability=told
     )
+    found = replace(found, random=drawn)
     staged = folder / STAGING
     if any(hasattr(model, name) for name in ("module_", "estimators_", "stack_")):
         save(model if encoder is None else make_pipeline(encoder, model), staged)

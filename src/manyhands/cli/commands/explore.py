@@ -5,14 +5,14 @@ from __future__ import annotations
 import getpass
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Any, Optional
 
 import typer
 
 from manyhands.cli.errors import reported
-from manyhands.cli.inputs import one_or_all
+from manyhands.cli.inputs import one_or_all, read_known_option
 from manyhands.cli.option_groups import grouped
-from manyhands.cli.options import Annotations, Excel, Json, KeepFormulas, ModelFolder
+from manyhands.cli.options import Annotations, Excel, Json, KeepFormulas, Known, ModelFolder
 from manyhands.cli.output import print_json, say
 from manyhands.cli.reading import FamilyReading
 from manyhands.cli.values import TABLE, refuse_overwriting, some_path, some_target
@@ -54,6 +54,7 @@ def explore(
     annotations: Annotations,
     texts: Texts = None,
     images: Images = None,
+    known: Known = None,
     by: By = None,
     port: Port = 0,
     open_: Open = False,
@@ -68,13 +69,15 @@ def explore(
     """Review and correct labels on a page of this machine.
 
     Every decision is in DIR/corrections.jsonl before it is acknowledged. The file is a table of
-    known labels: fit, aggregate, review and next take it as --known.
+    known labels: fit, aggregate, review and next take it as --known. Labels that the folder was
+    made with as known are known here, too; --known adds others.
 
     Example: manyhands explore labels --annotations A.csv --texts texts.csv
     Example: manyhands explore labels --annotations A.csv --out reviewed.json --to label-studio
     """
     from manyhands.explore.app import serve, write_reviewed
     from manyhands.explore.inputs import open_desk
+    from manyhands.io.corrections import FILE
     from manyhands.io.writers import check_target
     from manyhands.jobs import OUTPUTS
     from manyhands.planning.pool import counted
@@ -83,11 +86,16 @@ def explore(
         raise AnnotationError("--to and --reviewed say what to write; name a file with --out")
     if out is not None:
         check_target(out, to)
-        kept = (*OUTPUTS, "corrections.jsonl")
-        refuse_overwriting([out], [*annotations, *reading.files, *(folder / name for name in kept)])
+        kept = (*OUTPUTS, FILE)
+        refuse_overwriting(
+            [out], [*annotations, *(known or ()), *reading.files, *(folder / name for name in kept)]
+        )
     options = reading.arguments()
-    shown = {"texts": texts, "images": images, "by": by or _user()}
-    with open_desk(folder, one_or_all(annotations), **shown, **options) as desk:  # type: ignore[arg-type]
+    shown: dict[str, Any] = {"texts": texts, "images": images, "by": by or _user()}
+    # Its own corrections are read in any case, and can be undone.
+    more = [path for path in known or () if path.resolve() != (folder / FILE).resolve()]
+    shown |= {"known": read_known_option(more, options), "known_files": more}
+    with open_desk(folder, one_or_all(annotations), **shown, **options) as desk:
         if out is not None:
             write_reviewed(desk, out, to, only=reviewed, keep_formulas=keep_formulas)
             n_reviewed = int(desk.known.sum())
@@ -100,10 +108,11 @@ def explore(
             return
         with suppress(KeyboardInterrupt):  # How it is stopped.
             serve(desk, port, lambda address: _announce(address, open_, json))
-        n = int(desk.known.sum())
+        n = len(desk.standing.decisions())
         verb = "is" if n == 1 else "are"
         path = desk.journal.path
-        then = f"  (next: manyhands {desk.model.command} ... --known {path})" if n else ""
+        files = " ".join(f"--known {each}" for each in desk.added_files)
+        then = f"  (next: manyhands {desk.model.command} ... {files})" if n else ""
         say(f"{counted(n, 'reviewed label')} {verb} in {path}{then}")
 
 
