@@ -2,16 +2,18 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from manyhands import AnnotationStore, make_crowd
+from manyhands import AnnotationStore, DawidSkene, make_crowd, summarize
 from manyhands.explore.app import write_reviewed
 from manyhands.explore.desk import Choice
 from manyhands.explore.inputs import open_desk
-from manyhands.io import read_annotations
+from manyhands.io import consensus, read_annotations
+from manyhands.io.consensus_labels import RULE
 from manyhands.planning import screen_annotators
 from manyhands.report import planning
 from tests.cli.conftest import QUICK, done, done_json, read_rows, run, write_csv
@@ -159,6 +161,35 @@ def test_to_review_means_the_same_everywhere():
     assert f"{n} of the {N} labels are to review" in done("review", "A.csv").stdout
     page = Path("labels/report.html").read_text(encoding="utf-8")
     assert f"{n}\u00a0labels are to review" in page
+
+
+def test_one_number_of_labels_is_accepted_everywhere():
+    few = [(row["task"], row["label"]) for row in read("gold.csv")[:20]]
+    write_csv(Path("few.csv"), [("task", "label"), *few])
+    result = done("aggregate", "A.csv", "--known", "few.csv", "--out", "labels")
+    said = " ".join(result.stdout.split())
+    n = sum(row["action"] == "accept" for row in read("labels/labels.csv"))
+    assert 20 < n < N
+    assert re.search(rf"recommended: accept {n}\b", said)
+    assert RULE in said
+    found = json.loads(Path("labels/summary.json").read_text())["labels"]
+    assert (found["actions"]["accept"], found["rule"]) == (n, RULE)
+    page = Path("labels/report.html").read_text(encoding="utf-8")
+    assert re.search(rf"<b>{n}</b> of {N}\s+labels are\s+accepted", page)
+    assert RULE in page
+    assert "in labels.csv, 'probability' is how sure a label is" in said
+
+
+@pytest.mark.parametrize("own", [{}, {"threshold": 0.99}])
+def test_a_summary_counts_the_actions_that_consensus_recommends(own):
+    table = read_annotations("A.csv")
+    model = DawidSkene().fit(table)
+    counts = consensus(table, model).count_actions()
+    assert summarize(table, aggregator=model)["labels"]["actions"] == counts
+    options = [] if not own else ["--threshold", own["threshold"]]
+    result = done_json("aggregate", "A.csv", *options, "--out", "labels")
+    found = json.loads(Path("labels/summary.json").read_text())["labels"]
+    assert found["actions"] == result["actions"]
 
 
 def test_what_is_reviewed_has_the_same_columns_with_and_without_a_page():

@@ -135,6 +135,18 @@ def say_actions(result: dict[str, Any]) -> None:
     if n := result.get("n_known"):
         actions["accept"] += f" ({n:,} of them known)"
     say(f"recommended: {', '.join(actions.values())}")
+    if actions:
+        from manyhands.io.consensus_labels import RULE
+
+        say(RULE)
+
+
+def say_columns(name: str) -> None:
+    """Say what the two kinds of probabilities in a table of labels are."""
+    say(
+        f"in {name}, 'probability' is how sure a label is, as the headline says of them all; the "
+        "columns p(...) are the method's own probabilities, which are often too sure"
+    )
 
 
 def print_labels(title: str, result: dict[str, Any], out: Path | None, example: str) -> None:

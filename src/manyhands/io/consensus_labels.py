@@ -42,6 +42,13 @@ FEWEST: Final = 2
 """So many annotators must have given a label that is accepted: a method cannot doubt what nobody
 contradicts, and with few annotations it is too sure of whom it believes."""
 
+RULE: Final = (
+    f"Accepted are known labels and, where the annotations show whom to trust, labels that are at "
+    f"least {ACCEPT:.0%} certain and that at least two annotators gave (those who may share "
+    "mistakes count as one)."
+).replace("%", " %")
+"""Which labels are accepted, in a few words, wherever their number is told."""
+
 
 @dataclass(frozen=True, eq=False)
 class Consensus:

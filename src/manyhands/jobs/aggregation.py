@@ -287,7 +287,7 @@ def _write_folder(
         given = {"labels": found.labels, "posterior": found.posterior}
     given |= times_of(export, table)
     inputs = read_inputs(table, aggregator, gold=gold, **given)
-    summary, profiles = summarize_inputs(inputs, title=title)
+    summary, profiles = summarize_inputs(inputs, title=title, actions=found.count_actions())
     note_unused_gold(summary, export)
     shown = shown or shown_of(export)
     files = keep_labels(

@@ -180,14 +180,15 @@ def keep_model(
         annotated = train.annotations_per_instance() > 0
         gold_values = values[np.where(annotated, gold.codes, -1)]
     inputs = read_inputs(train, classifier=model, X=X, gold=gold_values, **times_of(export, train))
-    summary, profiles = summarize_inputs(inputs, selection, title, new_items)
-    note_unused_gold(summary, export)
     certainty = certainty_of(train, inputs.level, over_classes, codes, known)
     told = certainty.of_labels(over_classes, codes, known)
     found = consensus(
         train, over_classes, labels, known=known, identified=decided, probability=told
     )
     found = replace(found, random=drawn)
+    counts = found.count_actions()
+    summary, profiles = summarize_inputs(inputs, selection, title, new_items, counts)
+    note_unused_gold(summary, export)
     staged = folder / STAGING
     if any(hasattr(model, name) for name in ("module_", "estimators_", "stack_")):
         save(model if encoder is None else make_pipeline(encoder, model), staged)

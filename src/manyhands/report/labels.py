@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from manyhands.annotations.groups import ALONE
+from manyhands.io.consensus_labels import RULE, consensus
 from manyhands.report.inputs import Inferred, Inputs
 from manyhands.report.limits import LIMITS
 from manyhands.typing import FloatArray, IntArray
@@ -15,8 +17,41 @@ CERTAIN = 0.95
 """Labels with at least this probability count as certain, where the annotations decide them."""
 
 
-def labels_section(inputs: Inputs) -> dict[str, Any] | None:
-    """Inferred labels of the annotated instances; None if nothing is annotated."""
+def count_actions(inputs: Inputs) -> dict[str, int] | None:
+    """Count the labels of every action that `consensus` recommends; None if there is no choice."""
+    inferred, table = inputs.inferred, inputs.table
+    if inferred is None or table.n_classes < 2:
+        return None
+    labels = np.array([*table.classes.tolist(), None], dtype=object)[inferred.codes]
+    given: dict[str, Any] = {"probability": inputs.told}
+    model = inputs.source
+    if model is not None and inferred.name == type(model).__name__:  # Not of predictions.
+        given["known"] = inputs.known
+        own = getattr(model, "identified_", None)
+        given["identified"] = None if own is None else inputs.identified
+        if getattr(model, "sample_note_", None) is not None:
+            given["identified"] = inputs.known  # A random sample contradicts the rest.
+    filled = filled_rows(inferred.posterior)
+    return consensus(inputs.whole, filled, labels, **given).count_actions()
+
+
+def filled_rows(posterior: FloatArray) -> FloatArray:
+    """Replace empty rows, of instances without annotations, by the mean of the others."""
+    empty = posterior.sum(axis=1) < 0.5
+    if not empty.any():
+        return posterior
+    filled = posterior.copy()
+    filled[empty] = posterior[~empty].mean(axis=0)
+    return filled
+
+
+def labels_section(
+    inputs: Inputs, actions: Mapping[str, int] | None = None
+) -> dict[str, Any] | None:
+    """Inferred labels of the annotated instances; None if nothing is annotated.
+
+    ``actions`` are those of `count_actions`.
+    """
     inferred = inputs.inferred
     if inferred is None:
         return None
@@ -28,6 +63,8 @@ def labels_section(inputs: Inputs) -> dict[str, Any] | None:
         "n": len(rows),
         "n_ties_decided": int(inputs.tied.sum()),
         "n_against_majority": int((against > 0).sum()),
+        "actions": None if actions is None else dict(actions),
+        "rule": RULE,
         "confidence": _confidence_section(inputs, inferred, rows),
         "dependence": _dependence(inputs, inferred),
         "all": _listing(inputs, rows, "all_labels") if len(rows) <= LIMITS["all_labels"] else None,

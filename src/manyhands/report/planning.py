@@ -12,7 +12,6 @@ from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError, silenced
 from manyhands.inference import DawidSkene, MajorityVote
 from manyhands.inference.base import BaseAggregator
-from manyhands.io import consensus
 from manyhands.metrics.certainty import Certainty, certainty_of
 from manyhands.planning import (
     AnnotationPlanner,
@@ -27,6 +26,7 @@ from manyhands.planning.planner import unless
 from manyhands.planning.screening import screened
 from manyhands.report.filters import count
 from manyhands.report.inputs import Inputs
+from manyhands.report.labels import filled_rows
 from manyhands.report.limits import LIMITS, MIN_GAIN
 from manyhands.typing import BoolArray, FloatArray, IntArray
 from manyhands.wording import SAMPLE_TELLS
@@ -82,7 +82,7 @@ def basis_of(inputs: Inputs, known: dict[Any, Any] | None = None) -> Basis | Non
         own = inferred.kind == "aggregator" and isinstance(inputs.aggregator, BaseAggregator)
         if own and np.array_equal(inputs.aggregator.classes_, table.classes):
             return Basis(inferred.name, inputs.aggregator, codes)
-        return Basis(inferred.name, _filled(inferred.posterior), codes)
+        return Basis(inferred.name, filled_rows(inferred.posterior), codes)
     with silenced("manyhands"):  # The report has warnings of its own.
         try:
             model = DawidSkene().fit(table, gold=known or None)
@@ -91,30 +91,25 @@ def basis_of(inputs: Inputs, known: dict[Any, Any] | None = None) -> Basis | Non
     return Basis("DawidSkene", model, None if shares else inferred.codes)
 
 
-def _filled(posterior: FloatArray) -> FloatArray:
-    """Replace empty rows, of instances without annotations, by the mean of the others."""
-    empty = posterior.sum(axis=1) < 0.5
-    if not empty.any():
-        return posterior
-    filled = posterior.copy()
-    filled[empty] = posterior[~empty].mean(axis=0)
-    return filled
-
-
 def screening_of(inputs: Inputs, basis: Basis) -> Screening:
     """Screen the annotators against the labels that are given, else those of the plan."""
     table, model, gold = inputs.table, basis.model, None
     if inputs.inferred is not None and not inputs.inferred.probable:
-        model = _filled(inputs.inferred.posterior)
+        model = filled_rows(inputs.inferred.posterior)
     if inputs.gold is not None:
         gold = np.array([*table.classes.tolist(), None], dtype=object)[inputs.gold]
     seen = {"times": inputs.ended, "seconds": inputs.seconds, "gold": gold}
     return screened(table, model, judged=inputs.judged, **seen)
 
 
-def review_section(inputs: Inputs, basis: Basis | None) -> dict[str, Any] | None:
-    """Labels, and single annotations, in the order in which to check them."""
-    if basis is None:
+def review_section(
+    inputs: Inputs, basis: Basis | None, actions: Mapping[str, int] | None
+) -> dict[str, Any] | None:
+    """Labels, and single annotations, in the order in which to check them.
+
+    ``actions`` are those of `count_actions`.
+    """
+    if basis is None or actions is None:
         return None
     certainty = _certainty(inputs, basis)
     queue = review_queue(basis.model, inputs.table, labels=basis.codes, certainty=certainty)
@@ -127,7 +122,7 @@ def review_section(inputs: Inputs, basis: Basis | None) -> dict[str, Any] | None
     return {
         "source": basis.name,
         "n": len(queue),
-        "n_to_review": _n_to_review(inputs),
+        "n_to_review": actions["review"],
         "n_expected_wrong": float(told.sum()) if certainty.is_known else None,
         "half": _until(told, 0.5) if certainty.is_known else None,
         "labels": _queue_rows(queue, doubtful),
@@ -141,18 +136,6 @@ def _certainty(inputs: Inputs, basis: Basis) -> Certainty:
     posterior = basis.model.posterior_ if hasattr(basis.model, "posterior_") else basis.model
     codes = posterior.argmax(axis=1) if codes is None else codes
     return certainty_of(table, inputs.level, posterior, codes, inputs.known)
-
-
-def _n_to_review(inputs: Inputs) -> int:
-    """Count the labels whose action is "review", as in every table of labels."""
-    inferred, table = inputs.inferred, inputs.table
-    if inferred is None:
-        return 0
-    labels = np.array([*table.classes.tolist(), None], dtype=object)[inferred.codes]
-    known = getattr(inputs.aggregator, "is_known_", None) if inferred.kind == "aggregator" else None
-    given: dict[str, Any] = {"known": known, "probability": inputs.told}
-    found = consensus(inputs.whole.observed, _filled(inferred.posterior), labels, **given)
-    return int((found.actions == "review").sum())
 
 
 def _until(scores: FloatArray, share: float) -> int:

@@ -28,7 +28,7 @@ from manyhands.report.gold import gold_section
 from manyhands.report.headline import levels_section
 from manyhands.report.inputs import Inputs, describe_estimator, majority_of, read_inputs
 from manyhands.report.items import items_section
-from manyhands.report.labels import labels_section
+from manyhands.report.labels import count_actions, labels_section
 from manyhands.report.limits import LIMITS
 from manyhands.report.planning import (
     Basis,
@@ -148,23 +148,27 @@ def summarize_inputs(
     selection: Any = None,
     title: str | None = None,
     new_items: Level | None = None,
+    actions: Mapping[str, int] | None = None,
 ) -> tuple[Summary, dict[str, list[Any]]]:
     """Return the summary of checked inputs, and the columns of ``annotators.csv``.
 
-    The summary lists the first annotators, and the columns have all of them.
+    The summary lists the first annotators, and the columns have all of them. ``actions`` counts
+    the labels of every recommended action, if they are at hand.
     """
     basis = basis_of(inputs)
     screening = None if basis is None else screening_of(inputs, basis)
     profiles = annotator_profiles(inputs, screening)
     columns = plain_values(annotator_columns(profiles))
     levels = levels_section(inputs, new_items)
+    people = annotators_section(inputs, profiles, screening)
+    actions = count_actions(inputs) if actions is None else actions
     summary = {
         "version": VERSION,
         "generator": f"manyhands {__version__}",
         "title": UNTITLED if title is None else str(title),
         "limits": dict(LIMITS),
         "levels": levels,
-        **_sections(inputs, basis, annotators_section(inputs, profiles, screening), levels),
+        **_sections(inputs, basis, people, levels, actions),
         "selection": _selection_section(selection),
     }
     summary["items"] = items_section(inputs, summary)
@@ -246,6 +250,7 @@ def _sections(
     basis: Basis | None,
     annotators: dict[str, Any] | None,
     levels: dict[str, Any] | None,
+    actions: Mapping[str, int] | None,
 ) -> Summary:
     level = None if levels is None else levels["labels"]
     return {
@@ -258,8 +263,8 @@ def _sections(
         "agreement": agreement_section(inputs),
         "classes": classes_section(inputs),
         "confusions": confusions_section(inputs),
-        "labels": labels_section(inputs),
-        "review": review_section(inputs, basis),
+        "labels": labels_section(inputs, actions),
+        "review": review_section(inputs, basis, actions),
         "annotators": annotators,
         "time": time_section(inputs, annotators),
         "plan": plan_section(inputs, basis, level=level),

@@ -21,6 +21,7 @@ from manyhands.cli.output import (
     print_table,
     say,
     say_actions,
+    say_columns,
 )
 from manyhands.cli.reading import FamilyReading
 from manyhands.cli.settings import parse_settings
@@ -201,7 +202,7 @@ def aggregate(
     elif "noise_sd" in result:
         _print_ratings(result, out)
     else:
-        _print_result(result, out)
+        _print_result(result, out, how.to)
 
 
 def _method(how: Inference) -> Any:
@@ -394,7 +395,7 @@ def _rounded(value: float | None) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
 
 
-def _print_result(result: dict[str, Any], out: Path | None) -> None:
+def _print_result(result: dict[str, Any], out: Path | None, to: str) -> None:
     """Print the first labels, and their scores if there is gold."""
     if "added" in result:
         counts = result["added"]
@@ -413,6 +414,8 @@ def _print_result(result: dict[str, Any], out: Path | None) -> None:
     say_actions(result)
     if out:
         say(f"written: {', '.join(result['files'])}")
+    if out is not None and to == TABLE:
+        say_columns(out.name if out.suffix else "labels.csv")
     if out is not None and out.suffix and "headline" in result:
         say(
             f"{out.name} holds the labels alone. For a report, annotators.csv and the model, which "

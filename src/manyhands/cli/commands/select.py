@@ -12,7 +12,15 @@ from manyhands.cli.errors import reported
 from manyhands.cli.inputs import Files, Inputs
 from manyhands.cli.option_groups import grouped
 from manyhands.cli.options import Annotations, Excel, Gold, Json, KeepFormulas, OutFolder, Seed
-from manyhands.cli.output import print_json, print_table, say, say_actions, show, visible
+from manyhands.cli.output import (
+    print_json,
+    print_table,
+    say,
+    say_actions,
+    say_columns,
+    show,
+    visible,
+)
 from manyhands.cli.reading import FamilyReading
 from manyhands.cli.values import refuse_overwriting
 from manyhands.wording import percent
@@ -157,6 +165,7 @@ def say_data(name: str, result: dict[str, Any]) -> None:
 def say_written(out: Path) -> None:
     """Print where a job's files are, and what to do with them."""
     say(f"model, labels.csv, annotators.csv, summary.json: {out}  (next: manyhands report {out})")
+    say_columns("labels.csv")
 
 
 def _print_selection(result: dict[str, Any]) -> None:
