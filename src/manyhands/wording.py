@@ -5,6 +5,7 @@ Shares are in percent, with one decimal at most; intervals are in whole percent.
 
 from __future__ import annotations
 
+import re
 from math import ceil, floor
 
 N_RANDOM = 100
@@ -14,6 +15,30 @@ SAMPLE_TELLS = (
     f"Known labels of {N_RANDOM} random items would tell (manyhands review --random {N_RANDOM})"
 )
 """What to do where nothing shows how many labels are right."""
+
+
+GROUPS_OPTION = (
+    (
+        r"groups=, on the command line --groups; groups=\{\} or --groups none",
+        "--groups COLUMN or FILE; --groups none",
+    ),
+    (r"groups=\{\}, on the command line --groups none", "--groups none"),
+    (r"groups=dict\.fromkeys\(\[.*?\], 'llm'\), on the command line --groups", "--groups"),
+)
+"""How messages declare families, for Python and the command line, and how for the latter alone."""
+
+
+def with_groups_option(text: str) -> str:
+    """Write how families are declared as the command line does, which reports speak of, too.
+
+    Examples
+    --------
+    >>> with_groups_option("nobody shares mistakes: groups={}, on the command line --groups none")
+    'nobody shares mistakes: --groups none'
+    """
+    for pattern, phrase in GROUPS_OPTION:
+        text = re.sub(pattern, phrase, text)
+    return text
 
 
 def percent(share: float | None) -> str:

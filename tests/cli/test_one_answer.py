@@ -181,7 +181,7 @@ def test_two_annotators_are_no_basis_for_a_figure():
     assert (planned["level"], planned["headline"], planned["enough"]) == (None, told, answer)
     page = Path("labels/report.html").read_text(encoding="utf-8")
     assert "Check 100 labels that are drawn at random" in page
-    assert "labels on average; below" not in page
+    assert "We suggest to stop" not in page
     refused = run("budget", "two.csv", "--runs", 1)
     assert refused.exit_code == 3
     assert "there are two annotators" in refused.stderr
@@ -326,7 +326,7 @@ def test_what_nobody_can_judge_has_no_expected_gain_anywhere():
         page = html.unescape(ask(desk, "/next")[2])
         assert told["enough"] in page
         assert "Right labels expected" not in page
-        assert "labels on average" not in page
+        assert "We suggest to stop" not in page
 
 
 @pytest.mark.parametrize("sheet", ["--random", "-n"])

@@ -15,7 +15,7 @@ from tests.io.exports.conftest import made, studio, write
 pytestmark = pytest.mark.filterwarnings("default")
 
 LEAKS = re.compile(
-    r"(?<!--set )(?<!--read )(?<![\w.'\"])[a-z_]+=(?![=\s]*$)"  # groups=, pairs=
+    r"(?<!--set )(?<!--read )(?<!--groups )(?<![\w.'\"])[a-z_]+=(?![=\s]*$)"  # groups=, pairs=
     r"|\b[a-z]+(?:_[a-z]+)*_(?![\w*])"  # parity_, posterior_
     r"|\bread_export\b|\bleft_out\b|\bwith_groups\b|\bAnnotationTable\b|\bfrom_(?:frame|matrix)\b"
 )

@@ -28,6 +28,7 @@ from manyhands.io import consensus, read_annotations, read_gold
 from manyhands.metrics import accuracy_of_labels
 from manyhands.models import load, save
 from manyhands.report.headline import level_of_labels
+from manyhands.wording import N_RANDOM
 
 N = 600
 
@@ -209,7 +210,8 @@ def test_it_is_said_and_saved(problem, tmp_path, caplog):
         model = DawidSkene().fit(table, gold=gold_of(table, y, queue[:50]))
     (said,) = [r.getMessage() for r in caplog.records if "rank test" in r.getMessage()]
     assert said.startswith("The 50 known labels are those most in doubt (rank test, p = ")
-    assert f"rests on the annotations (rho = {model.dependence_:.2f})" in said
+    assert f"review {N_RANDOM} labels drawn at random" in said
+    assert "rho" not in said
     save(model, tmp_path / "model")
     assert load(tmp_path / "model").gold_sample_ == "chosen"
     assert DawidSkene(gold_sample="random").get_params()["gold_sample"] == "random"

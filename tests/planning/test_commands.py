@@ -53,7 +53,7 @@ def test_the_next_batch_as_a_table_and_as_json(pilot):
     assert "estimated from 60\u00a0labels that people checked at random" in shown
     one = done("next", "A.csv", "-n", 1, "--warm-up", 0, "--explore").stdout
     assert one.startswith("Next annotation\n")
-    assert "go on: each of the next " in one
+    assert "go on: we suggest to stop at fewer than one corrected label in 50 bought" in one
     known = done_json("next", "A.csv", "-n", 20, "--known", "few.csv")
     assert min(row["task"] for row in known["pairs"]) >= 5
 

@@ -764,6 +764,18 @@ def test_a_fit_that_fails_leaves_the_planner_as_it_was():
     assert vars(planner) == before
 
 
+def test_who_gives_one_label_every_time_repeats_no_pattern():
+    """Also where one label is so frequent that others might have given it as often."""
+    rng = np.random.default_rng(0)
+    truth = (rng.random(300) < 0.1).astype(int)
+    A = np.stack([np.where(rng.random(300) < 0.85, truth, 1 - truth) for _ in range(6)], axis=1)
+    A[:, 5] = np.where(np.arange(300) < 32, 0, -1)
+    found = {row.annotator: row for row in screen_annotators(AnnotationTable.from_matrix(A))}
+    assert "one label" in found[5].flags
+    assert "repeating pattern" not in found[5].flags
+    assert "100 % of 32 are 0" in found[5].evidence
+
+
 def test_screening_says_who_needs_a_look_and_why():
     _, table = screened_crowd()
     found = {row.annotator: row for row in screen_annotators(table, times=table.instance)}

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from manyhands.wording import with_groups_option
+
 QUOTES: Final = "'\""
 
 OPTIONS: Final = {
@@ -53,12 +55,6 @@ PHRASES: Final[list[tuple[str, str]]] = [
     (r"\bgroup=('[^']*') is not a column", r"there is no column \1 (--groups)"),
     (r"\blowercase=True\b", "--lowercase"),
     (r"\bordered=True\b", "--ordered"),
-    (
-        r"groups=, on the command line --groups; groups=\{\} or --groups none",
-        "--groups COLUMN or FILE; --groups none",
-    ),
-    (r"groups=\{\}, on the command line --groups none", "--groups none"),
-    (r"groups=dict\.fromkeys\(\[.*?\], 'llm'\), on the command line --groups", "--groups"),
     (r"\(gold=, on the command line --known\)", "(--known FILE)"),
     (r"\banother checkpoint=", "--restart, or another --out"),
     (r"\bnamed in methods=", "named by --method instead of --compare"),
@@ -100,6 +96,7 @@ def with_options(text: str) -> str:
     >>> with_options("declare them (groups=; groups={} if nobody shares mistakes)")
     'declare them (--groups COLUMN or FILE; --groups none if nobody shares mistakes)'
     """
+    text = with_groups_option(text)
     for pattern, phrase in PHRASES:
         text = re.sub(pattern, phrase, text)
     if OF_GOLD.match(text):

@@ -22,7 +22,7 @@ from manyhands.io.corrections import FIELDS
 from manyhands.io.exports.formats import WRITERS
 from manyhands.io.frames import write_table
 from manyhands.io.writers import write_consensus
-from manyhands.planning.planner import unless
+from manyhands.planning.planner import limit_of
 from manyhands.report.filters import FILTERS, visible
 from manyhands.report.html import style_sheet
 from manyhands.report.planning import enough
@@ -325,7 +325,7 @@ def _environment() -> Environment:
     environment.filters["prose"] = prose
     environment.filters["query"] = urlencode
     environment.globals["enough"] = enough
-    environment.globals["unless"] = unless
+    environment.globals["limit_of"] = limit_of
     return environment
 
 

@@ -303,10 +303,9 @@ class AnnotationPlanner(BaseEstimator):
             waiting = Stopping(False, reason, gain, expected, *level)
             return replace(waiting, n=len(batch), n_warm_up=batch.n_warm_up)
         stop = gain < min_gain
-        reason = (
-            f"each of the next {counted(len(batch), 'annotation')} corrects {gain:.3f} labels on "
-            f"average; below {min_gain:g} we suggest to stop{unless(min_gain)}"
-        )
+        reason = f"the next {counted(len(batch), 'annotation')} would correct {one_in(gain)}"
+        if limit := limit_of(min_gain):
+            reason += f"; {limit[0].lower()}{limit[1:]}"
         return replace(Stopping(stop, reason, gain, expected, *level), n=len(batch))
 
     # -- parts ------------------------------------------------------------------------------------
@@ -395,19 +394,36 @@ class AnnotationPlanner(BaseEstimator):
         return level.value, level.low, level.high, level.n
 
 
-def unless(min_gain: float) -> str:
-    """Say for whom a minimal gain is too high: for those to whom a wrong label costs more.
+def one_in(gain: float | None) -> str:
+    """Say how many annotations are bought per label that they correct.
 
     Examples
     --------
-    >>> unless(0.02)
-    ', unless a wrong label costs you more than 50 annotations'
+    >>> one_in(0.018), one_in(1e-9)
+    ('about one label in 56 bought', 'hardly any label')
+    """
+    if gain is None or gain <= 1e-4:
+        return "hardly any label"
+    return f"about one label in {_price(gain)} bought"
+
+
+def limit_of(min_gain: float) -> str:
+    """Say below which gain we suggest to stop; "" without a limit.
+
+    Examples
+    --------
+    >>> limit_of(0.02)
+    'We suggest to stop at fewer than one corrected label in 50 bought'
     """
     if min_gain <= 0:
         return ""
-    return (
-        f", unless a wrong label costs you more than {counted(round(1 / min_gain), 'annotation')}"
-    )
+    return f"We suggest to stop at fewer than one corrected label in {_price(min_gain)} bought"
+
+
+def _price(gain: float) -> str:
+    """Write how many annotations come to one corrected label, at least one."""
+    price = max(1.0, 1.0 / gain)
+    return f"{price:.1f}".removesuffix(".0") if price < 3 else f"{price:,.0f}"
 
 
 def next_annotations(

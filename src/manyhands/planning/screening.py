@@ -45,6 +45,9 @@ GUESSING, OF_MEDIAN = 0.25, 0.5
 """Informedness that is hardly more than guessing: the upper end lies below this, and below this
 share of the crowd's median."""
 
+MOSTLY = 0.95
+"""Share of an annotator's answers from which on they are called one label."""
+
 LAGS = 8
 """Longest period of a repeating pattern that is looked for."""
 
@@ -304,9 +307,9 @@ class Answers:
         # What another annotator would answer.
         crowd = float(self.counts[r].sum(axis=1) @ pooled[:, top]) / n
         share = given[top] / n
-        if share < 0.95 or binom.sf(given[top] - 1, n, crowd) >= SURPRISE:
+        if share < MOSTLY or binom.sf(given[top] - 1, n, crowd) >= SURPRISE:
             return {}
-        text = f"{share:.0%} are {classes[top].item()!r}; of others {crowd:.0%} would be"
+        text = f"{percent(share)} are {classes[top].item()!r}; of others {percent(crowd)} would be"
         return {"one label": text}
 
     def _guessing(self) -> dict[int, dict[str, str]]:
@@ -320,10 +323,20 @@ class Answers:
             return {}
         median = float(np.median([of.value for of in known.values()]))
         return {
-            r: {"no better than guessing": _told_of_guessing(of.upper, median)}
+            r: {
+                "no better than guessing": _told_of_guessing(of.upper, median)
+                + self._of_one_class(r)
+            }
             for r, of in known.items()
             if of.upper < min(GUESSING, OF_MEDIAN * median)
         }
+
+    def _of_one_class(self, r: int) -> str:
+        """Say why somebody who tells no classes apart may be right often all the same."""
+        most = float(self.counts[r].sum(axis=1).max() / self.counts[r].sum())
+        if most < 0.5:
+            return ""
+        return f"; {percent(most)} of these items are of one class, so that guessing is often right"
 
 
 def _told_of_guessing(upper: float, median: float) -> str:
@@ -473,7 +486,12 @@ def _marks(
     label, q = table.label[own], found.posterior[table.instance[own]]
     marks = {}
     pattern = None if is_one_label else _pattern(label, q @ found.pooled)
-    if pattern is not None:
+    given = np.bincount(label)
+    top = int(given.argmax())
+    if pattern is not None and given[top] >= MOSTLY * len(own):  # The pattern is the one label.
+        share = percent(given[top] / len(own))
+        marks["one label"] = f"{share} of {len(own):,} are {table.classes[top].item()!r}"
+    elif pattern is not None:
         marks["repeating pattern"] = pattern
     when = None if times is None else times[own]
     known = np.zeros(0) if when is None else q[np.arange(len(q)), label][~np.isnan(when)]

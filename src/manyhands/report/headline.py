@@ -131,6 +131,8 @@ def headline(summary: Summary) -> str:
             f"{count(level['n'], 'label')} that people checked at random."
         )
     if level["source"] == "gold":
+        if level["n"] >= rest:
+            return f"{certain} of {which} are right: all of them have gold labels to compare with."
         return f"{certain} of {which} are right, measured on {count(level['n'], 'gold label')}."
     if alike := found.get("alike"):
         return (

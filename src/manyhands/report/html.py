@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from manyhands.exceptions import WriteError, raise_missing_extra
 from manyhands.files import write_atomically
-from manyhands.planning.planner import unless
+from manyhands.planning.planner import limit_of
 from manyhands.report.actions import find_answers
 from manyhands.report.headline import headline, headline_of_new_items
 from manyhands.report.items import Contents
@@ -268,7 +268,7 @@ def _environment_of_templates() -> Environment:
         curves=charts.curves,
         gain_curve=charts.gain_curve,
         enough=enough,
-        unless=unless,
+        limit_of=limit_of,
         SAMPLE_TELLS=SAMPLE_TELLS,
         headline=headline,
         headline_of_new_items=headline_of_new_items,

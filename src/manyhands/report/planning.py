@@ -22,7 +22,7 @@ from manyhands.planning import (
     forecast,
     review_queue,
 )
-from manyhands.planning.planner import unless
+from manyhands.planning.planner import one_in
 from manyhands.planning.screening import screened
 from manyhands.report.filters import count
 from manyhands.report.inputs import Inputs
@@ -287,12 +287,10 @@ def enough(plan: Mapping[str, Any] | None) -> str:
             "Whether more annotations are worth their price is not known, because nothing shows "
             f"how good the annotators are. {SAMPLE_TELLS}."
         )
-    rate = "hardly any label"
-    if price is not None and price < 10_000:
-        rate = f"about one label in {price:,.0f} bought"
+    rate = one_in(None if price is None else 1 / price)
     n = count(plan["n"], "further annotation")
     who = f"{n}, from a new annotator," if plan["newcomer"] else n
-    told = f"by the labels of {plan['source']}, {who} would correct {rate}."
+    told = f"by the inferred labels, {who} would correct {rate}."
     if plan["stop"]:
         told = told.removesuffix(".")
         right = plan.get("right")
@@ -300,7 +298,7 @@ def enough(plan: Mapping[str, Any] | None) -> str:
         hardly = "More annotations by people like these would hardly help"
         answer = "You have enough annotations" if is_good else hardly
         return (
-            f"{answer}{unless(plan['min_gain'])}: {told}. Reviewing doubtful labels corrects more"
+            f"{answer}: {told}. Reviewing doubtful labels corrects more"
             f"{'' if is_good else ', and so may clearer guidelines or better annotators'}."
         )
     return f"More annotations help: {told} Compare with their price."

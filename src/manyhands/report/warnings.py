@@ -16,6 +16,7 @@ from manyhands.inference.identifiability import warn_of_all
 from manyhands.inference.shared_mistakes import gold_can_choose, warn_of_shared_mistakes
 from manyhands.report.inputs import Inputs
 from manyhands.report.limits import FEW, IMBALANCED, LIMITS, OVERCONFIDENT
+from manyhands.wording import with_groups_option
 
 Warnings = Iterator[tuple[str, str]]
 
@@ -129,7 +130,7 @@ def _identification(table: Any, posterior: Any = None, known: Any = None) -> War
         warnings.simplefilter("always")
         warn_of_all(table, posterior, known)
     for warning in caught:
-        yield "not-identifiable", _sentence(str(warning.message))
+        yield "not-identifiable", _sentence(with_groups_option(str(warning.message)))
 
 
 def _about_shared_mistakes(inputs: Inputs) -> Warnings:
@@ -159,13 +160,13 @@ def _shared_mistakes(table: Any, n_gold: int = 0) -> Warnings:
     for warning in caught:
         for code, category in SHARED.items():
             if issubclass(warning.category, category):
-                yield code, _sentence(str(warning.message))
+                yield code, _sentence(with_groups_option(str(warning.message)))
 
 
 def _about_classifier(inputs: Inputs) -> Warnings:
     """What the classifier itself warned of in its fit."""
     for code, text in getattr(inputs.classifier, "doubts_", {}).items():
-        yield code, _sentence(text)
+        yield code, _sentence(with_groups_option(text))
 
 
 def _about_agreement(data: dict[str, Any]) -> Warnings:

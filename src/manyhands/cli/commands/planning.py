@@ -182,6 +182,7 @@ def next_(
     from manyhands import AnnotationPlanner
     from manyhands.inference.shared_mistakes import annotators_are_judged
     from manyhands.metrics import accuracy_on_new_items
+    from manyhands.planning.planner import limit_of
     from manyhands.report.headline import told_of_new_items
     from manyhands.report.planning import enough, next_size, priced, told_gains, told_of
 
@@ -255,7 +256,10 @@ def next_(
         say(told_of_new_items(new_items))
     say(answer)
     if judged:
-        say(f"{'stop' if stopping.stop else 'go on'}: {stopping.reason}")
+        limit = limit_of(min_gain)
+        what = f"{limit[0].lower()}{limit[1:]} (--min-gain {min_gain:g})" if limit else "no limit"
+        why = stopping.reason if stopping.n_warm_up or not stopping.n else what
+        say(f"{'stop' if stopping.stop else 'go on'}: {why}")
 
 
 _OF_AUDITS = (
