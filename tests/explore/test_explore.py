@@ -906,6 +906,24 @@ def test_what_is_decided_adds_to_what_was_known_and_can_be_undone(reviewed_home)
         assert not desk.known[new]
 
 
+def test_what_a_sample_told_of_a_classifier_is_not_forgotten(reviewed_home):
+    path = reviewed_home / "labels/summary.json"
+    summary = json.loads(path.read_text())
+    level = summary["levels"]["labels"]
+    assert level["source"] == "sample"
+    summary["methods"] = {"aggregator": None, "classifier": {"name": "CrowdStackingClassifier"}}
+    path.write_text(json.dumps(summary))
+    with opened(reviewed_home) as desk:
+        before = desk.figures.told
+        assert "16\N{NO-BREAK SPACE}labels that nobody reviewed" in before.headline
+        row = desk.row_of["t30"]
+        desk.decide(row, 0, 2, shown=0, chosen="queue")
+        assert desk.settle(60)
+        after = desk.figures.told
+        assert after.level == before.level
+        assert after.headline == before.headline.replace(" 16\xa0", " 15\xa0")
+
+
 def test_more_known_labels_are_given_by_the_option(reviewed_home):
     shutil.copytree("labels", "plain")
     done("aggregate", "A.csv", "--out", "plain")

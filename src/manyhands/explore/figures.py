@@ -217,18 +217,26 @@ class Model:
     ) -> Told:
         """How many labels are right: as the folder's report says while that is of these labels.
 
-        What gold measured there remains true of the labels that nobody corrects.
+        What gold measured there remains true of the labels that nobody corrects. So does what a
+        random sample told of a classifier, until a larger one was reviewed since: what was said of
+        the sample before anybody looked at it is not in the folder.
         """
         kept = self._summary.get("levels")
         before = self._known
+        new = (known >= 0) & (before < 0)
+        rows = np.flatnonzero(new & (False if drawn is None else drawn))
         if kept and not self.notes:
-            is_measured = kept["labels"] is not None and kept["labels"]["source"] == "gold"
-            if is_measured or np.array_equal(known, before):
-                level = None if kept["labels"] is None else Level(**kept["labels"])
-                return Told(level, headline(self._summary))
+            level = None if kept["labels"] is None else Level(**kept["labels"])
+            source = None if level is None else level.source
+            holds = source == "gold" or np.array_equal(known, before)
+            if source == "sample" and self._saved is not None and level is not None:
+                holds = holds or len(rows) <= level.n
+            if holds:
+                annotated = self._table.annotations_per_instance() > 0
+                told = kept | {"n_known": int(((known >= 0) & annotated).sum())}
+                return Told(level, headline(self._summary | {"levels": told}))
         if self._saved is None:
             return tell_labels(self._table, aggregator, posterior.argmax(axis=1), posterior)
-        rows = np.flatnonzero((known >= 0) & (before < 0) & (False if drawn is None else drawn))
         audit = np.full(len(known), -1)
         audit[rows] = known[rows]
         posterior = posterior.copy()
