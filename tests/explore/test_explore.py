@@ -10,6 +10,7 @@ import re
 import shlex
 import shutil
 import sys
+from dataclasses import replace
 from importlib.resources import files
 from urllib.parse import urlencode
 
@@ -26,6 +27,7 @@ from manyhands.io import corrections, read_gold
 from manyhands.io.consensus_labels import read_consensus
 from manyhands.io.corrections import Correction, Standing, open_journal, read_corrections
 from manyhands.io.exports.formats import WRITERS
+from manyhands.metrics.certainty import Certainty
 from manyhands.report import planning
 from tests.cli.conftest import done, done_json, run, write_csv
 
@@ -960,3 +962,11 @@ def test_a_label_that_was_not_known_is_never_said_to_be_certain(home, monkeypatc
         again = desk.decide(row, 1, 2, shown=1)
         assert before.certainty < 1 == again.certainty
         assert desk.standing.known_before(before.task) is None
+
+
+def test_no_class_is_shown_to_be_more_probable_than_the_label(desk, monkeypatch):
+    certainty = Certainty(len(CLASSES), power=0.05, shared=0.1)
+    monkeypatch.setattr(desk, "figures", replace(desk.figures, certainty=certainty))
+    items = [desk.item(row) for row in range(desk.table.n_instances)]
+    assert all(max(item.told) == item.certainty < 0.5 for item in items)
+    assert all(sum(item.told) == pytest.approx(1) for item in items)

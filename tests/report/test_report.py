@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from manyhands import AggregatedClassifier, AnnotationTable, DawidSkene, MajorityVote
+from manyhands import (
+    AggregatedClassifier,
+    AnnotationTable,
+    DawidSkene,
+    MajorityVote,
+    make_crowd,
+)
 from manyhands.exceptions import AnnotationError, MissingExtraError
 from manyhands.metrics import Level
 from manyhands.metrics.certainty import certainty_of
@@ -192,6 +198,19 @@ def test_labels_of_the_aggregator(full):
         votes = dict(row["votes"])
         counts = table.vote_counts()[position]
         assert votes == {c: n for c, n in zip(table.classes.tolist(), counts, strict=True) if n}
+
+
+def test_no_runner_up_is_more_probable_than_its_label():
+    rng = np.random.default_rng(1)
+    truth = rng.integers(0, 4, 150)
+    table = make_crowd(truth, n_annotators=12, annotations_per_instance=5, random_state=1)
+    # By gold, half of the labels are wrong, of which the model is sure.
+    gold = np.where(rng.random(150) < 0.5, truth, (truth + 1) % 4)
+    summary = summarize(table, aggregator=DawidSkene().fit(table), gold=gold)
+    assert summary["levels"]["labels"]["value"] < 0.6
+    rows = summary["labels"]["all"]["rows"]
+    assert len(rows) == 150
+    assert all(row["second_probability"] <= row["probability"] for row in rows)
 
 
 @pytest.mark.filterwarnings("ignore:This family shows no shared mistakes")
