@@ -748,3 +748,11 @@ def test_sentences_are_apart():
         for (line, text), (_, after) in pairwise(written):
             if line.endswith("%}") and re.search(r"[.:;,?]$", text):
                 assert after.lstrip().startswith("<") or after.startswith(" "), (file.name, line)
+
+
+def test_reasons_why_nothing_is_known_are_no_headline():
+    table = AnnotationTable.from_matrix([["x", "x"], ["y", "y"], ["x", "y"]])
+    page = render_report(summarize(table))
+    bold = re.search(r'<p class="level">(.*?)</p>\s*<p>(.*?)</p>', page)
+    assert bold[1].endswith("labels are right is not known: ")
+    assert bold[2].startswith("there are two annotators")
