@@ -17,6 +17,13 @@ SAMPLE_TELLS = (
 """What to do where nothing shows how many labels are right."""
 
 
+ALL_TO_REVIEW = (
+    f"No label is sure enough to accept as it is. First check {N_RANDOM} labels that are drawn at "
+    f"random (manyhands review --random {N_RANDOM}): they show how many are right. Then check the "
+    "most doubtful ones"
+)
+"""What to do first where all labels are to review."""
+
 GROUPS_OPTION = (
     (
         r"groups=, on the command line --groups; groups=\{\} or --groups none",

@@ -22,6 +22,7 @@ from manyhands.planning.screening import OF_LABELS, UNJUDGED
 from manyhands.report import planning
 from manyhands.report.actions import find_answers
 from manyhands.scale.store import AnnotationStore
+from manyhands.wording import ALL_TO_REVIEW
 from tests.cli.conftest import done, done_json, read_rows, run, write_csv
 from tests.explore.test_explore import ask
 
@@ -291,6 +292,18 @@ def write_crowd(path, skills, seed=0):
     ]
     some = [row for k, row in enumerate(rows) if k % 9]  # Something is left to ask.
     write_csv(Path(path), [("task", "worker", "label"), *some])
+
+
+def test_where_all_labels_are_to_review_a_sample_comes_first():
+    write_crowd("crowd.csv", [0.45] * 8)
+    found = done_json("aggregate", "crowd.csv", "--out", "labels")
+    assert found["actions"] == {"accept": 0, "collect more": 0, "review": N}
+    reviewed = " ".join(done("review", "crowd.csv").stdout.split())
+    assert ALL_TO_REVIEW in reviewed
+    assert "labels are to review" not in reviewed
+    page = html.unescape(Path("labels/report.html").read_text(encoding="utf-8"))
+    assert ALL_TO_REVIEW in page
+    assert f"{N}\u00a0labels are to review" not in page
 
 
 def test_annotations_are_called_enough_only_where_the_labels_are_good():

@@ -51,6 +51,7 @@ def test_the_next_batch_as_a_table_and_as_json(pilot):
     assert "and 2 more" in shown
     assert "stop: " in shown
     assert "estimated from 60\u00a0labels that people checked at random" in shown
+    assert "if you go on all the same" in shown
     one = done("next", "A.csv", "-n", 1, "--warm-up", 0, "--explore").stdout
     assert one.startswith("Next annotation\n")
     assert "go on: we suggest to stop at fewer than one corrected label in 50 bought" in one

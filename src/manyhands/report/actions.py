@@ -412,6 +412,8 @@ def _review(s: Mapping[str, Any]) -> Answer:
 
 def _to_review(found: Mapping[str, Any]) -> str:
     n = found.get("n_to_review")
+    if n and n == found["n"] and n > 1:
+        return f"all of them, {N_RANDOM} that are drawn at random first; "
     return f"{count(n, 'label')} to review; " if n else ""
 
 

@@ -23,7 +23,7 @@ from manyhands.report.actions import find_answers
 from manyhands.report.headline import headline, headline_of_new_items
 from manyhands.report.items import Contents
 from manyhands.report.planning import enough
-from manyhands.wording import SAMPLE_TELLS
+from manyhands.wording import ALL_TO_REVIEW, SAMPLE_TELLS
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -270,6 +270,7 @@ def _environment_of_templates() -> Environment:
         enough=enough,
         limit_of=limit_of,
         SAMPLE_TELLS=SAMPLE_TELLS,
+        ALL_TO_REVIEW=ALL_TO_REVIEW,
         headline=headline,
         headline_of_new_items=headline_of_new_items,
         questions_of=find_answers,

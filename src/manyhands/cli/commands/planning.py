@@ -45,7 +45,7 @@ from manyhands.cli.output import (
 from manyhands.cli.reading import FamilyReading
 from manyhands.cli.values import TABLE, refuse_overwriting, some_path, some_target
 from manyhands.exceptions import AnnotationError
-from manyhands.wording import N_RANDOM, SAMPLE_TELLS, percent, percent_interval
+from manyhands.wording import ALL_TO_REVIEW, N_RANDOM, SAMPLE_TELLS, percent, percent_interval
 
 
 class Criterion(StrEnum):
@@ -247,7 +247,10 @@ def next_(
     print_columns(
         f"Next {'annotation' if len(batch) == 1 else f'{len(batch):,} annotations'}", columns
     )
-    gain = "expected_gain: right labels that the annotation is expected to add; "
+    gain = "expected_gain: right labels that the annotation is expected to add"
+    if gains is not None and min(gains, default=1.0) < 0.0005:
+        gain += " (0.000: it changes no label alone, but tells most about an unsure one)"
+    gain += "; "
     say(f"{'' if gains is None else gain}score: what the pairs are ordered by ({criterion.value})")
     say(told.headline)
     if audit is not None:
@@ -260,6 +263,8 @@ def next_(
         what = f"{limit[0].lower()}{limit[1:]} (--min-gain {min_gain:g})" if limit else "no limit"
         why = stopping.reason if stopping.n_warm_up or not stopping.n else what
         say(f"{'stop' if stopping.stop else 'go on'}: {why}")
+        if stopping.stop and len(batch):
+            say("the pairs above are the best ones to ask if you go on all the same")
 
 
 _OF_AUDITS = (
@@ -424,8 +429,11 @@ def review(
             f"row that you looked at, and give it to aggregate or fit: {files}"
         )
     if by is By.label and n_review["review"]:
+        is_all = n_review["review"] == read.table.n_instances
         say(
-            f"{n_review['review']:,} of the {read.table.n_instances:,} labels are to review: "
+            ALL_TO_REVIEW
+            if is_all
+            else f"{n_review['review']:,} of the {read.table.n_instances:,} labels are to review: "
             "their annotations leave them in doubt"
         )
     if random:
