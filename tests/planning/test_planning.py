@@ -764,6 +764,7 @@ def test_a_fit_that_fails_leaves_the_planner_as_it_was():
     assert vars(planner) == before
 
 
+@pytest.mark.filterwarnings("ignore:Whether .* share mistakes cannot be measured")
 def test_who_gives_one_label_every_time_repeats_no_pattern():
     """Also where one label is so frequent that others might have given it as often."""
     rng = np.random.default_rng(0)
