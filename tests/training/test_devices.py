@@ -272,10 +272,10 @@ def test_the_command_starts_the_processes_and_reports_once(tmp_path):
             [sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, check=False
         )
 
-    one, two = run("one", "--folds", "0"), run("two", "--devices", "2")  # It has no folds.
+    one, two = run("fit1", "--folds", "0"), run("fit2", "--devices", "2")  # It has no folds.
     assert two.returncode == 0, two.stderr
-    assert two.stdout.replace("two", "one") == one.stdout
-    loaded = [manyhands.load(tmp_path / out) for out in ("one", "two")]
+    assert two.stdout.replace("fit2", "fit1") == one.stdout
+    loaded = [manyhands.load(tmp_path / out) for out in ("fit1", "fit2")]
     assert np.abs(loaded[0].predict_proba(X) - loaded[1].predict_proba(X)).max() < 1e-5
     failed = run("three", "--devices", "2", "--set", "lr=1e30")
     assert failed.returncode == 7
