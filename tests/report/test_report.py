@@ -25,6 +25,7 @@ from manyhands.report import render_report, summarize, write_report
 from manyhands.report.charts import count_bars, curves, log_ticks, nice_ticks
 from manyhands.report.counts import count_histogram
 from manyhands.report.filters import clipped, duration, fine_percent, name, percent, visible
+from manyhands.report.headline import headline
 from manyhands.report.html import ALWAYS, SECTIONS
 from manyhands.report.limits import LIMITS
 from tests.report.conftest import EVIL, FakeClassifier, Page, compared, crowd, history, numbered
@@ -756,3 +757,9 @@ def test_reasons_why_nothing_is_known_are_no_headline():
     bold = re.search(r'<p class="level">(.*?)</p>\s*<p>(.*?)</p>', page)
     assert bold[1].endswith("labels are right is not known: ")
     assert bold[2].startswith("there are two annotators")
+
+
+def test_one_label_is_no_plural():
+    levels = {"n": 2, "n_known": 1, "labels": None, "n_units": 2}
+    told = headline({"levels": levels, "data": {"n_classes": 2}})
+    assert told.startswith("Whether 1\xa0other label is right is not known: there are two")

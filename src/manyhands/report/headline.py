@@ -120,7 +120,8 @@ def headline(summary: Summary) -> str:
         return f"Every label was given: {count(n, 'known label')}, and nothing was inferred."
     labels = count(rest, "label" if rest == n else "other label")
     if level is None:
-        return f"How many of the {labels} are right is not known: {_why_unknown(summary)}"
+        asked = f"How many of the {labels} are right" if rest > 1 else f"Whether {labels} is right"
+        return f"{asked} is not known: {_why_unknown(summary)}"
     share = percent_range(level)
     certain = f"More than {share[1:]}" if share.startswith(">") else share
     which = "the labels" if rest == n else f"the {labels}"
