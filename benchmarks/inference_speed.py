@@ -580,6 +580,7 @@ STUDY = Study(
     page,
     seeds=range(3),
     alone=600.0,
+    repeats=True,
 )
 
 

@@ -507,6 +507,7 @@ STUDY = Study(
     lambda: ({"name": name} for name in CELLS),
     measure,
     page,
+    repeats=True,
     data=lambda cell: ["cifar10h"] if "real" in cell["name"] else [],
 )
 

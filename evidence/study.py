@@ -92,6 +92,9 @@ class Study:
         seconds. What fails there is recorded as "failed".
     drawings : callable, optional
         From the records to pictures beside the page: name of the file -> SVG.
+    repeats : bool
+        Whether a page counts all records of a cell, as of measurements that vary. Then a cell that
+        is measured again gets one more record.
     data : callable, optional
         From a cell to the folders of the data home that it reads; default: the one named by its
         "set", if there is such a folder.
@@ -104,6 +107,7 @@ class Study:
     seeds: range | None = None
     alone: float | None = None
     drawings: Callable[[list[Record]], Mapping[str, str]] = lambda records: {}
+    repeats: bool = False
     data: Callable[[Cell], Iterable[str]] = lambda cell: [str(cell.get("set", "")).split(",")[0]]
 
     @property
@@ -192,13 +196,25 @@ class Study:
         todo = list(cells if again else self.missing(cells, read(path)))
         path.parent.mkdir(parents=True, exist_ok=True)
         added = []
-        for found in self._measured(todo, jobs, monotonic() + 60 * minutes):
-            with path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(found) + "\n")
+        measured = self._measured(todo, jobs, monotonic() + 60 * minutes)
+        for cell, found in zip(todo, measured, strict=False):
+            self.keep(path, cell, found)
             added.append(found)
             shown = {k: v for k, v in found.items() if isinstance(v, float)}
-            say(f"{self.name} {len(added)}/{len(todo)} {label(todo[len(added) - 1])} {shown}")
+            say(f"{self.name} {len(added)}/{len(todo)} {label(cell)} {shown}")
         return added
+
+    def keep(self, path: Path, cell: Cell, record: Record) -> None:
+        """Write a record in the place of the earlier one of its cell, or else at the file's end."""
+        records, own = read(path), key_of(cell)
+        place = [k for k, r in enumerate(records) if key_of({n: r.get(n) for n in cell}) == own]
+        if self.repeats or not place:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(record) + "\n")
+            return
+        records[place[-1]] = record
+        kept = (r for k, r in enumerate(records) if k not in place[:-1])
+        write_atomically(path, "".join(json.dumps(r) + "\n" for r in kept))
 
     def _measured(self, cells: list[Cell], jobs: int, end: float) -> Iterator[Record]:
         todo = takewhile(lambda _: monotonic() < end, iter(cells))
@@ -256,7 +272,7 @@ class Study:
         add("--seeds", type=int, help="number of seeds" if self.seeds else argparse.SUPPRESS)
         add("--jobs", type=int, default=1, help="processes")
         add("--minutes", type=float, default=float("inf"), help="start no cell later; 0: the page")
-        add("--again", action="store_true", help="measure what the records hold, too")
+        add("--again", action="store_true", help="measure anew what the records hold")
         add("--records", type=Path, help=f"default: {self.records.relative_to(ROOT)}")
         add("--out", type=Path, help=f"default: docs/results/{self.name}.md, of its own records")
         add("--cell", type=json.loads, help=argparse.SUPPRESS)

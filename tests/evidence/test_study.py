@@ -92,11 +92,23 @@ def test_a_cell_is_measured_anew_if_its_data_have_changed(study, tmp_path, monke
         (tmp_path / "home" / name).mkdir(parents=True)
         (tmp_path / "home" / name / "labels.csv").write_text(f"a,{number}")
     cells = [{"n": "one"}, {"n": "two"}]
-    own.run(path, cells)
+    own.run(path, [*cells, {"n": "one"}], again=True)
+    assert [r["n"] for r in read(path)] == ["one", "two"]
     assert len({r["data"] for r in read(path)}) == 2
     assert list(own.missing(cells, read(path))) == []
     changed = [r | {"data": "earlier"} if r["n"] == "two" else r for r in read(path)]
     assert list(own.missing(cells, changed)) == [{"n": "two"}]
+
+
+@pytest.mark.parametrize("repeats", [False, True])
+def test_a_page_counts_a_cell_that_is_measured_again_once(study, tmp_path, repeats):
+    path = tmp_path / "records.jsonl"
+    study.run(path, study.planned())
+    other = replace(study, measure=lambda n: {"figure": -1.0}, repeats=repeats)
+    other.run(path, [{"n": 2}, {"n": 7}], again=True)
+    before = [(0, 0.0), (1, 1.0), (2, 4.0), (3, 9.0), (4, 16.0)]
+    replaced = [*before, (2, -1.0)] if repeats else [*before[:2], (2, -1.0), *before[3:]]
+    assert figures(path) == [*replaced, (7, -1.0)]
 
 
 def test_a_record_says_when_and_by_which_code(study, tmp_path):
