@@ -9,7 +9,7 @@ import pytest
 
 from manyhands.records import class_of, name_of, record
 
-FOLDERS = Path(__file__).parent / "fitting" / "earlier_folders"
+FOLDERS = Path(__file__).parent / "fitting" / "earlier_folders" / "2026-11-28"
 
 
 def test_a_record_is_found_by_its_name_and_by_its_values():
