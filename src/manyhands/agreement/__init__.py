@@ -7,6 +7,7 @@ Undefined values are NaN. ``docs/agreement.md`` explains which measure to use wh
 
 from manyhands.agreement.confusions import common_confusions, spammer_score
 from manyhands.agreement.intervals import Interval, jackknife, summary
+from manyhands.agreement.judges import ClassUse, Judge, JudgeComparison, compare_judges
 from manyhands.agreement.overall import (
     fleiss_kappa,
     gwet_ac1,
@@ -21,12 +22,16 @@ from manyhands.agreement.per_class import ClassAgreement, class_agreement
 __all__ = [
     "AnnotatorAgreement",
     "ClassAgreement",
+    "ClassUse",
     "Interval",
+    "Judge",
+    "JudgeComparison",
     "PairwiseKappa",
     "annotator_agreement",
     "class_agreement",
     "cohen_kappa",
     "common_confusions",
+    "compare_judges",
     "fleiss_kappa",
     "gwet_ac1",
     "gwet_ac2",

@@ -25,6 +25,9 @@ MODELS = (
 )
 """Words of the names of language models, in lower case."""
 
+PEOPLE = frozenset({"person", "persons", "people", "human", "humans"})
+"""Names of groups, in lower case, that are no family: people make mistakes of their own."""
+
 _MODEL = re.compile(rf"(?<![a-z\d])({'|'.join(map(re.escape, MODELS))})(?![a-z])")
 
 
@@ -64,6 +67,17 @@ def names_of(values: Any) -> AnyArray:
     given[:] = values.tolist() if isinstance(values, np.ndarray) else list(values)
     given[missing_mask(given)] = ALONE
     return given.astype(str)
+
+
+def is_person(name: Any) -> bool:
+    """Whether the name of a group says that its members are people.
+
+    Examples
+    --------
+    >>> is_person("Human"), is_person("llm")
+    (True, False)
+    """
+    return str(name).strip().lower() in PEOPLE
 
 
 def in_families(groups: AnyArray | None, n_annotators: int) -> BoolArray:

@@ -1,0 +1,904 @@
+r"""Whether a judge can stand in for a person: agreement with people, as a share of their own.
+
+People who label the same items disagree, so a judge that is as good as one of them disagrees with
+them, too. The yardstick is therefore the agreement of people with one another. With the mean
+agreement a of a judge with each of the people of an item, and b of pairs of these people, both
+beyond chance,
+
+.. math:: r = \frac{(a - c_a) / (1 - c_a)}{(b - c_b) / (1 - c_b)},
+
+which is 1 for a judge who cannot be told from one of the people by agreement, and 0 for one who
+agrees as the answers to *different* items of the same question do. Chance is taken within
+questions, so that telling questions apart counts for nothing. Where each annotator answers a share
+s of the items and guesses the others, r is the ratio of the shares.
+
+Fieller's interval [1]_ of the ratio rests on the covariance of the two coefficients, by the
+jackknife that leaves out clusters of items [2]_.
+
+References
+----------
+.. [1] E. C. Fieller. Some problems in interval estimation. Journal of the Royal Statistical Society
+   B 16(2), 1954.
+.. [2] B. Efron and R. J. Tibshirani. An Introduction to the Bootstrap. Chapman & Hall, 1993,
+   chapter 11 (the jackknife).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from scipy.stats import t as student
+
+from manyhands.agreement.weighted import Sparse, check_graded, sparse
+from manyhands.annotations import AnnotationTable
+from manyhands.annotations.class_order import numbers_of
+from manyhands.annotations.columns import require_annotators
+from manyhands.annotations.encoding import as_values, missing_mask, resolve
+from manyhands.annotations.frames import Backend
+from manyhands.annotations.groups import in_families, is_person
+from manyhands.annotations.sharded import is_sharded
+from manyhands.annotations.target import require_table
+from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, warn_caller
+from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
+
+__all__ = ["CAN", "CANNOT", "OPEN", "ClassUse", "Judge", "JudgeComparison", "compare_judges"]
+
+Verdict = Literal["can stand in", "cannot stand in", "open"]
+
+CAN: Verdict = "can stand in"
+CANNOT: Verdict = "cannot stand in"
+OPEN: Verdict = "open"
+
+N_GROUPS = 200
+"""Groups of clusters, each of which the jackknife leaves out once."""
+
+LEAST_SHARED = 30
+"""Items that a person shares with others from which on the person is judged."""
+
+FEW_ITEMS, FEW_PER_QUESTION = 50, 10
+"""Items below which a note says that they are few."""
+
+LEAST_OF_VALUE = 10
+"""Items of a value of ``by`` below which the use of classes is not compared."""
+
+
+class ClassUse(NamedTuple):
+    """How often a judge gives a class, beside the people of the same items.
+
+    Attributes
+    ----------
+    label : object
+        The class.
+    judge, people : float
+        Share of the items, and mean share of the people's labels of an item.
+    difference, low, high : float
+        ``judge - people`` and its interval, which covers for all classes (and values) at once.
+    by : object or None
+        Value of the items' column, if one was given; None: all items.
+    n_items : int
+    """
+
+    label: Any
+    judge: float
+    people: float
+    difference: float
+    low: float
+    high: float
+    by: Any
+    n_items: int
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether the interval lies on one side of 0."""
+        return bool(self.low > 0 or self.high < 0)
+
+
+@dataclass(frozen=True)
+class Judge:
+    """A judge beside people.
+
+    Attributes
+    ----------
+    name : object
+        Id of the annotator.
+    r : float
+        Agreement with people beyond chance, as a share of that among people; NaN if these agree no
+        better than by chance.
+    low, high : float
+        Interval of ``r``; unbounded (infinite) unless people surely agree better than by chance.
+    verdict : {"can stand in", "cannot stand in", "open"}
+        Whether the whole interval lies above ``1 - margin``, below it, or neither.
+    kappa : float
+        Agreement with people beyond chance.
+    people_kappa : float
+        Agreement among people beyond chance, on the same items.
+    n_items : int
+        Items with two or more people that this judge labelled.
+    may_be_best : bool
+        Whether no other judge is surely better.
+    more_items : float
+        How many times as many items would decide, about; 1 if decided, NaN if nobody can say.
+    classes : tuple of ClassUse
+        How often the judge gives each class, beside people.
+    """
+
+    name: Any
+    r: float
+    low: float
+    high: float
+    verdict: Verdict
+    kappa: float
+    people_kappa: float
+    n_items: int
+    may_be_best: bool
+    more_items: float
+    classes: tuple[ClassUse, ...]
+
+
+class Person(NamedTuple):
+    """How a person agrees with the others.
+
+    Attributes
+    ----------
+    name : object
+    kappa, high : float
+        Agreement with the other people beyond chance, and the upper end of its interval.
+    n_items : int
+        Items shared with others.
+    """
+
+    name: Any
+    kappa: float
+    high: float
+    n_items: int
+
+
+@dataclass(frozen=True)
+class JudgeComparison:
+    """What `compare_judges` found.
+
+    Attributes
+    ----------
+    judges : tuple of Judge
+        The best first.
+    people : array
+        Ids of the people who are the yardstick.
+    left_out : tuple of Person
+        People who agree so little with the others that they are no yardstick.
+    kappa, low, high : float
+        Agreement among people beyond chance, and its interval.
+    n_items : int
+        Items with labels of two or more people.
+    n_questions, n_clusters : int
+    notes : tuple of str
+        What to keep in mind.
+    margin, level : float
+        As given.
+    """
+
+    judges: tuple[Judge, ...]
+    people: AnyArray
+    left_out: tuple[Person, ...]
+    kappa: float
+    low: float
+    high: float
+    n_items: int
+    n_questions: int
+    n_clusters: int
+    notes: tuple[str, ...]
+    margin: float
+    level: float
+
+    def to_columns(self) -> dict[str, list[Any]]:
+        """Return the judges as columns, without their use of classes."""
+        names = [field.name for field in fields(Judge) if field.name != "classes"]
+        return {name: [getattr(judge, name) for judge in self.judges] for name in names}
+
+    def to_frame(self, backend: Backend = "pandas") -> Any:
+        """Return a data frame of `to_columns`; backend "pandas", "polars" or "pyarrow"."""
+        import narwhals as nw
+
+        return nw.from_dict(self.to_columns(), backend=backend).to_native()
+
+    def __str__(self) -> str:
+        judges = (
+            f"{judge.name}: {judge.r:.2f} of a person [{judge.low:.2f}, {judge.high:.2f}], "
+            f"{judge.verdict}" + (" *" if judge.may_be_best else "")
+            for judge in self.judges
+        )
+        return "\n".join([*judges, "(* may be the best)", *self.notes])
+
+
+def compare_judges(
+    table: Any,
+    people: Any = None,
+    *,
+    question: Any = None,
+    cluster: Any = None,
+    values: Any = None,
+    by: Any = None,
+    margin: float = 0.2,
+    level: float = 0.95,
+) -> JudgeComparison:
+    """Compare judges, such as language models, with people on the items that people labelled.
+
+    Each judge gets r, its agreement with people beyond chance as a share of the agreement that
+    people have with one another, and a verdict: it can stand in for a person if r is surely above
+    ``1 - margin``, and cannot if it is surely below.
+
+    Parameters
+    ----------
+    table : AnnotationTable or AnnotationStore
+        Labels of people and judges; a store is read into memory. Only observed annotations count,
+        each once whatever its weight; abstentions and skips are no labels.
+    people : sequence of annotator ids, or boolean array of shape (n_annotators,), optional
+        Who is a person; all others are judges. Default: the annotators who are in no family of the
+        table (`AnnotationTable.with_groups`).
+    question : array-like of shape (n_instances,), optional
+        The question that each instance answers, in the order of ``table.instances``. Chance is
+        taken within questions: without them, telling questions apart counts as agreement.
+    cluster : array-like of shape (n_instances,), optional
+        What instances are not independent: those of one document, say. Default: all are.
+    values : sequence of n_classes numbers, optional
+        The number that each class stands for: labels agree by 1 - (difference / range)². Default:
+        if the scale of the table is ordinal or interval, the numbers that the classes are, or else
+        their places; on a nominal scale labels are equal or not.
+    by : array-like of shape (n_instances,), optional
+        A column of instances, such as the maker of the text or its length in bins: the use of
+        classes is compared for each value, too.
+    margin : float in (0, 1), default=0.2
+        A judge can stand in for a person if r is surely above ``1 - margin``.
+    level : float in (0, 1), default=0.95
+        Of the intervals.
+
+    Returns
+    -------
+    JudgeComparison
+        ``.judges`` with ``name``, ``r``, ``low``, ``high`` and ``verdict`` each, the best first;
+        ``.people``, ``.left_out`` and ``.notes``.
+
+    Raises
+    ------
+    AnnotationError
+        If there are no people or no judges, no item has labels of two people, every question has
+        one item only, an array has another length, or ``values`` are not one number per class.
+
+    Warns
+    -----
+    UserWarning
+        If a person is left out: one who shares 30 items or more with others, and whose agreement
+        with them is surely below half of the median person's. Such people lower the yardstick.
+    NotIdentifiableWarning
+        If people do not surely agree better than by chance, so that there is no yardstick.
+
+    Notes
+    -----
+    With mean agreements a_i of judge and people and b_i among people of item i, and class shares p
+    and q of judge and people summed to P and Q over the n_s items of question s, chance is the
+    agreement on different items of the same question, c_s = (P' W Q - sum a_i) / (n_s (n_s - 1)),
+    averaged over items. The squared errors are those of the jackknife that leaves out one cluster
+    at a time, or one of 200 groups of clusters; t has one degree of freedom less than there are
+    groups. A judge may be the best unless another is better with t(1 - .05 / (M - 1)) standard
+    errors of the difference.
+
+    **Not for** items that a review queue chose, people who saw the judge's label, free text, and
+    classes so rare that hardly an item has them. **People are the yardstick**: mistakes that they
+    share count as truth, and a judge that avoids them looks worse than it is.
+
+    Coverage was measured: docs/results/judges.md. Cost grows with the annotations.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from manyhands import AnnotationTable
+    >>> rng = np.random.default_rng(0)
+    >>> truth = rng.integers(0, 2, 400)
+    >>> def skilled(share):
+    ...     return np.where(rng.random(400) < share, truth, rng.integers(0, 2, 400))
+    >>> A = np.stack([skilled(s) for s in (0.8, 0.8, 0.8, 0.9, 0.2)], axis=1)
+    >>> found = compare_judges(AnnotationTable.from_matrix(A), people=[0, 1, 2])
+    >>> [(judge.name, judge.verdict) for judge in found.judges]
+    [(3, 'can stand in'), (4, 'cannot stand in')]
+    """
+    if not 0 < level < 1:
+        raise AnnotationError(f"level={level!r} must lie between 0 and 1, such as 0.95")
+    if not 0 < margin < 1:
+        raise AnnotationError(f"margin={margin!r} must lie between 0 and 1, such as 0.2")
+    require_table(table)
+    whole: AnnotationTable = table[:] if is_sharded(table) else table
+    require_annotators(whole, "comparing judges with people")
+    observed = whole.observed
+    is_human = _people_of(observed, people)
+    given = observed.annotations_per_annotator() > 0
+    if not (given & ~is_human).any():
+        raise AnnotationError(
+            "every annotator is a person, so there is no judge to compare: say who is a person in "
+            "people=, or declare the judges as a family (groups=)"
+        )
+    columns = {
+        name: _column(values_, observed, name)
+        for name, values_ in (("question", question), ("cluster", cluster), ("by", by))
+    }
+    labels = _Labels(observed, _values(observed, values))
+    left_out: tuple[Person, ...] = ()
+    humans = np.flatnonzero(is_human & given)
+    if len(humans) > 2:
+        everybody = _Comparison(labels, humans, **columns)
+        left_out = everybody.poor_people(level)
+        gone = {str(person.name) for person in left_out}
+        humans = np.array(
+            [r for r in humans if str(observed.annotators[r].item()) not in gone], dtype=np.int64
+        )
+    compared = _Comparison(labels, humans, **columns)
+    found = compared.result(np.flatnonzero(given & ~is_human), left_out, margin, level)
+    if left_out:
+        warn_caller(_of_left_out(left_out))
+    if not found.low > 0:
+        warn_caller(NO_YARDSTICK, NotIdentifiableWarning)
+    return found
+
+
+# -- arguments ------------------------------------------------------------------------------------
+
+
+def _people_of(table: AnnotationTable, people: Any) -> BoolArray:
+    """Mask of the annotators who are people, shape (R,)."""
+    given = table.annotations_per_annotator() > 0
+    if people is None:
+        if table.groups is None or not in_families(table.groups, table.n_annotators).any():
+            raise AnnotationError(
+                "nobody says who is a person: name them in people=, or declare the judges as a "
+                "family (groups=)"
+            )
+        found = (table.groups == "") | np.array([is_person(name) for name in table.groups])
+        why = "every annotator is in a family"
+    else:
+        one = isinstance(people, str)
+        found = np.zeros(table.n_annotators, dtype=bool)
+        found[
+            resolve(
+                [people] if one else people,
+                table.annotators,
+                argument="people",
+                vocabulary_name="the annotators",
+            )
+        ] = True
+        why = "people= names nobody who labelled an item"
+    if not (found & given).any():
+        raise AnnotationError(
+            f"{why}, so there are no people to compare with. Name people in people=; where nobody "
+            "labelled a part of the items by hand, no agreement shows what a judge is worth"
+        )
+    if (found & given).sum() == 1:
+        who = table.annotators[found & given][0].item()
+        raise AnnotationError(
+            f"{who!r} is the only person, so nothing shows how well people agree. Have a second "
+            "person label the same items: 100 to 200 of them, drawn at random, decide clear cases"
+        )
+    return np.asarray(found)
+
+
+def _column(values: Any, table: AnnotationTable, argument: str) -> AnyArray | None:
+    """One value per instance, or None."""
+    if values is None:
+        return None
+    found = as_values(values)
+    if found.shape != (table.n_instances,):
+        raise AnnotationError(
+            f"{argument} has shape {found.shape}; give one value per instance, in the order of "
+            f"table.instances, shape ({table.n_instances},)"
+        )
+    missing = missing_mask(found)
+    if missing.any():
+        who = table.instances[missing][0].item()
+        raise AnnotationError(
+            f"{argument} is missing for {int(missing.sum()):,} instances, such as {who!r}; give "
+            "each a value"
+        )
+    return found
+
+
+def _values(table: AnnotationTable, values: Any) -> FloatArray | None:
+    """Number that each class stands for, shape (C,); None on a nominal scale."""
+    if values is None:
+        if table.scale == "nominal":
+            return None
+        check_graded(table, "agreement by the distance of labels")
+        numbers = numbers_of(table.classes)
+        found = np.arange(table.n_classes, dtype=np.float64) if numbers is None else numbers
+    else:
+        found = np.asarray(values, dtype=np.float64)
+        if found.shape != (table.n_classes,) or not np.isfinite(found).all():
+            raise AnnotationError(
+                f"values has shape {found.shape}; give one finite number per class, in the order "
+                f"{', '.join(map(str, table.classes.tolist()))}"
+            )
+    if np.ptp(found) == 0:
+        raise AnnotationError(f"values={found.tolist()} are all equal; nothing could disagree")
+    return found
+
+
+# -- labels ---------------------------------------------------------------------------------------
+
+
+class _Labels:
+    """Labels as features whose products are agreements: x' W y = left(x) . right(y).
+
+    W is the identity on a nominal scale, and 1 - (x - y)² / range² of numbers.
+    """
+
+    def __init__(self, table: AnnotationTable, values: FloatArray | None) -> None:
+        self.table = table
+        n, r = table.n_instances, max(table.n_annotators, 1)
+        # An annotator who labelled an instance repeatedly has shares of the labels.
+        cells, pair, times = np.unique(
+            table.instance.astype(np.int64) * r + table.annotator,
+            return_inverse=True,
+            return_counts=True,
+        )
+        self.item, self.who = cells // r, cells % r
+        self.share = sparse(1.0 / times[pair], pair, table.label, (len(cells), table.n_classes))
+        self.n = n
+        self.maps: tuple[FloatArray, FloatArray] | None = None
+        if values is not None:
+            x = (values - values.min()) / np.ptp(values)
+            ones = np.ones_like(x)
+            self.maps = (
+                np.stack([ones, x, x**2], axis=1),
+                np.stack([1 - x**2, 2 * x, -ones], axis=1),
+            )
+
+    def left(self, shares: Sparse) -> Sparse:
+        """Features of shares of classes, shape (k, D)."""
+        return shares if self.maps is None else _as_sparse(shares @ self.maps[0])
+
+    def right(self, shares: Sparse) -> Sparse:
+        """Features that the others' meet, shape (k, D)."""
+        return shares if self.maps is None else _as_sparse(shares @ self.maps[1])
+
+    def agreement(self, one: Sparse, other: Sparse) -> FloatArray:
+        """Agreement of the shares of each row, shape (k,)."""
+        return _row_sums(self.left(one).multiply(self.right(other)))
+
+
+def _as_sparse(dense: FloatArray) -> Sparse:
+    from scipy.sparse import csr_matrix
+
+    return csr_matrix(dense)
+
+
+def _row_sums(matrix: Sparse) -> FloatArray:
+    return np.asarray(matrix.sum(axis=1), dtype=np.float64).ravel()
+
+
+def _scaled(matrix: Sparse, factor: FloatArray) -> Sparse:
+    from scipy.sparse import diags
+
+    return (diags(factor) @ matrix).tocsr()
+
+
+class Coefficient(NamedTuple):
+    """Agreement beyond chance: its value, and the value without each group of clusters.
+
+    ``is_there`` marks groups that have items; the others change nothing.
+    """
+
+    value: float
+    without: FloatArray
+    is_there: BoolArray
+
+    @property
+    def degrees(self) -> int:
+        """Degrees of freedom."""
+        return int(self.is_there.sum()) - 1
+
+    def variance(self, other: Coefficient | None = None) -> float:
+        """Jackknife's variance, or its covariance with another coefficient."""
+        other = self if other is None else other
+        both = self.is_there | other.is_there
+        x, y = self.without[both], other.without[both]
+        n = len(x)
+        return float((n - 1) / n * ((x - x.mean()) * (y - y.mean())).sum()) if n > 1 else np.nan
+
+    def reach(self, level: float) -> float:
+        """Half width of its interval."""
+        if self.degrees < 1:
+            return np.nan
+        return float(student.ppf((1 + level) / 2, self.degrees) * np.sqrt(self.variance()))
+
+
+class _Comparison:
+    """People's labels of the items that two or more of them labelled, and who is compared."""
+
+    def __init__(
+        self,
+        labels: _Labels,
+        people: IntArray,
+        *,
+        question: AnyArray | None,
+        cluster: AnyArray | None,
+        by: AnyArray | None,
+    ) -> None:
+        self.labels, self.people = labels, people
+        self.has_questions = question is not None
+        table = labels.table
+        n = table.n_instances
+        is_human = np.zeros(table.n_annotators, dtype=bool)
+        is_human[people] = True
+        rows = np.flatnonzero(is_human[labels.who])
+        count = np.bincount(labels.item[rows], minlength=n)
+        kept = count > 1
+        self.n_single = int((count == 1).sum())
+        if not kept.any():
+            raise AnnotationError(
+                "no item has labels of two people, so nothing shows how well people agree. Have a "
+                "second person label the same items: 100 to 200 of them, drawn at random, decide "
+                "clear cases"
+            )
+        codes = np.zeros(n, dtype=np.int64)
+        if question is not None:
+            codes = np.unique(question, return_inverse=True)[1]
+            several = np.bincount(codes[kept]) > 1
+            alone = kept & ~several[codes * (codes < len(several))]
+            self.n_alone = int(alone.sum())
+            kept &= ~alone
+            if not kept.any():
+                raise AnnotationError(
+                    "question has another value for every item that two people labelled, and "
+                    "chance is told from different items of the same question: leave question= "
+                    "out, or give the column with what was asked"
+                )
+        else:
+            self.n_alone = 0
+            if kept.sum() < 2:
+                raise AnnotationError(
+                    "only one item has labels of two people; 100 to 200 items that are drawn at "
+                    "random decide clear cases"
+                )
+        self.items = np.flatnonzero(kept)
+        place = np.full(n, -1)
+        place[self.items] = np.arange(len(self.items))
+        rows = rows[place[labels.item[rows]] >= 0]
+        self.row, self.row_who = place[labels.item[rows]], labels.who[rows]
+        self.place, self.mine = place, labels.share[rows]
+        self.count = count[self.items].astype(np.float64)
+        self.question = np.unique(codes[self.items], return_inverse=True)[1]
+        self.n_questions = int(self.question.max()) + 1
+        clusters = np.arange(n) if cluster is None else np.unique(cluster, return_inverse=True)[1]
+        found, where = np.unique(clusters[self.items], return_inverse=True)
+        self.n_clusters = len(found)
+        group = np.arange(len(found))
+        if len(found) > N_GROUPS:
+            group = np.random.default_rng(0).permutation(group % N_GROUPS)
+        self.group = group[where]
+        self.by = None if by is None else by[self.items]
+        k = len(self.items)
+        adds = sparse(None, self.row, np.arange(len(rows)), (k, len(rows)))
+        self.sums = (adds @ self.mine).tocsr()
+        self.share = _scaled(self.sums, 1.0 / self.count)
+        self.selves = labels.agreement(self.mine, self.mine)
+        pairs = labels.agreement(self.sums, self.sums) - np.bincount(self.row, self.selves, k)
+        self.among = pairs / (self.count * (self.count - 1))
+
+    # -- agreement beyond chance --
+
+    def coefficient(
+        self, rows: IntArray, a: FloatArray, one: Sparse, other: Sparse, same: FloatArray
+    ) -> Coefficient:
+        """Agreement beyond chance over some rows of ``items``.
+
+        Parameters
+        ----------
+        rows : integer array of shape (k,)
+        a : array of shape (k,)
+            Agreement on each of them.
+        one, other : sparse matrices of shape (k, C)
+            Shares of classes, whose agreement on different items is chance.
+        same : array of shape (k,)
+            Agreement of these shares on the same item.
+        """
+        question = self.question[rows]
+        enough = np.bincount(question, minlength=self.n_questions) > 1
+        kept = enough[question]
+        if kept.sum() < 2:
+            n_groups = int(self.group.max()) + 1
+            return Coefficient(np.nan, np.full(n_groups, np.nan), np.zeros(n_groups, dtype=bool))
+        if not kept.all():
+            rows, a, one, other, same = rows[kept], a[kept], one[kept], other[kept], same[kept]
+            question = question[kept]
+        s = np.unique(question, return_inverse=True)[1]
+        n_s, n_g = int(s.max()) + 1, int(self.group.max()) + 1
+        cell = self.group[rows] * n_s + s
+        add = sparse(None, cell, np.arange(len(rows)), (n_g * n_s, len(rows)))
+        left = (add @ self.labels.left(one)).tocsr()
+        right = (add @ self.labels.right(other)).tocsr()
+        by_question = sparse(
+            None, np.arange(n_g * n_s) % n_s, np.arange(n_g * n_s), (n_s, n_g * n_s)
+        )
+        all_left = np.asarray((by_question @ left).todense())
+        all_right = np.asarray((by_question @ right).todense())
+        own = _row_sums(left.multiply(right))
+        # Products of what is left, (P - P_g)' W (Q - Q_g), from those of the parts.
+        crossed = _products(left, all_right) + _products(right, all_left)
+        products = ((all_left * all_right).sum(axis=1) + (own - crossed).reshape(n_g, n_s)).T
+        n, agree, self_agree = (
+            np.bincount(cell, each, n_g * n_s).reshape(n_g, n_s).T
+            for each in (np.ones(len(rows)), a, same)
+        )
+
+        def beyond_chance(
+            products: FloatArray, n: FloatArray, agree: FloatArray, same: FloatArray
+        ) -> FloatArray:
+            pairs = n * (n - 1)
+            chance = np.divide(products - same, pairs, out=np.zeros_like(pairs), where=pairs > 0)
+            n = np.where(pairs > 0, n, 0.0)
+            total = n.sum(axis=0)
+            c = (n * chance).sum(axis=0) / total
+            observed = np.where(pairs > 0, agree, 0.0).sum(axis=0) / total
+            return (observed - c) / (1 - c)
+
+        full = [each.sum(axis=1, keepdims=True) for each in (n, agree, self_agree)]
+        whole_products = (all_left * all_right).sum(axis=1, keepdims=True)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            value = float(beyond_chance(whole_products, *full)[0])
+            rest = [each - part for each, part in zip(full, (n, agree, self_agree), strict=True)]
+            without = beyond_chance(products, *rest)
+        is_there = n.sum(axis=0) > 0
+        without = np.where(is_there, without, value)
+        return Coefficient(value, without, is_there)
+
+    def of_judge(self, judge: int) -> tuple[Coefficient, Coefficient, IntArray, Sparse]:
+        """Coefficients of a judge and of people, the rows of their items, the judge's shares."""
+        labels = self.labels
+        mine = np.flatnonzero(labels.who == judge)
+        mine = mine[self.place[labels.item[mine]] >= 0]
+        rows, share = self.place[labels.item[mine]], labels.share[mine]
+        theirs = self.share[rows]
+        a = labels.agreement(share, theirs)
+        return self.coefficient(rows, a, share, theirs, a), self.of_people(rows), rows, share
+
+    def of_people(self, rows: IntArray) -> Coefficient:
+        """Coefficient of people on some of the items."""
+        if len(rows) == len(self.items):
+            return self._of_all_people
+        return self._people_at(rows)
+
+    @cached_property
+    def _of_all_people(self) -> Coefficient:
+        return self._people_at(np.arange(len(self.items)))
+
+    def _people_at(self, rows: IntArray) -> Coefficient:
+        share = self.share[rows]
+        same = self.labels.agreement(share, share)
+        return self.coefficient(rows, self.among[rows], share, share, same)
+
+    def poor_people(self, level: float) -> tuple[Person, ...]:
+        """People whose agreement with the others is surely below half of the median person's."""
+        shared = np.bincount(self.row_who, minlength=self.labels.table.n_annotators)
+        judged = []
+        order = np.argsort(self.row_who, kind="stable")
+        start = np.searchsorted(self.row_who[order], self.people)
+        stop = np.searchsorted(self.row_who[order], self.people, side="right")
+        for who, first, last in zip(self.people, start, stop, strict=True):
+            if shared[who] < LEAST_SHARED:
+                continue
+            mine = order[first:last]
+            rows, share = self.row[mine], self.mine[mine]
+            others = _scaled(self.sums[rows] - share, 1.0 / (self.count[rows] - 1))
+            a = self.labels.agreement(share, others)
+            found = self.coefficient(rows, a, share, others, a)
+            high = found.value + found.reach(level)
+            name = self.labels.table.annotators[who].item()
+            judged.append(Person(name, found.value, high, len(rows)))
+        known = [person for person in judged if np.isfinite(person.kappa)]
+        if not known:
+            return ()
+        median = float(np.median([person.kappa for person in known]))
+        return tuple(person for person in known if person.high < median / 2)
+
+    # -- verdicts --
+
+    def result(
+        self, judges: IntArray, left_out: tuple[Person, ...], margin: float, level: float
+    ) -> JudgeComparison:
+        """Compare the judges with people."""
+        found = {int(judge): self.of_judge(int(judge)) for judge in judges}
+        best = _may_be_best({judge: one[0] for judge, one in found.items()}, level)
+        names = self.labels.table.annotators
+        made = []
+        for judge, (mine, people, rows, share) in found.items():
+            r, low, high = _ratio(mine, people, level)
+            verdict = CAN if low > 1 - margin else CANNOT if high < 1 - margin else OPEN
+            more = 1.0
+            if verdict == OPEN:
+                half, away = (high - low) / 2, abs(r - (1 - margin))
+                more = (half / away) ** 2 if np.isfinite(half) and away > 0 else np.nan
+            made.append(
+                Judge(
+                    names[judge].item(),
+                    r,
+                    low,
+                    high,
+                    verdict,
+                    mine.value,
+                    people.value,
+                    len(rows),
+                    judge in best,
+                    float(more),
+                    tuple(self._use_of_classes(rows, share, level)),
+                )
+            )
+        made.sort(key=lambda judge: (-np.nan_to_num(judge.kappa, nan=-np.inf), str(judge.name)))
+        people = self._of_all_people
+        reach = people.reach(level)
+        return JudgeComparison(
+            tuple(made),
+            names[self.people],
+            left_out,
+            people.value,
+            people.value - reach,
+            people.value + reach,
+            len(self.items),
+            self.n_questions,
+            self.n_clusters,
+            tuple(self._notes(made, left_out, people.value - reach > 0)),
+            margin,
+            level,
+        )
+
+    def _use_of_classes(self, rows: IntArray, share: Sparse, level: float) -> Iterator[ClassUse]:
+        """Compare shares of classes, over all items and over those of each value of ``by``."""
+        classes = self.labels.table.classes
+        judge, people = share, self.share[rows]
+        parts: list[tuple[Any, IntArray]] = [(None, np.arange(len(rows)))]
+        split: list[tuple[Any, IntArray]] = []
+        if self.by is not None:
+            known, code = np.unique(self.by[rows], return_inverse=True)
+            for k, value in enumerate(known.tolist()):
+                members: IntArray = np.flatnonzero(code == k)
+                if len(members) >= LEAST_OF_VALUE:
+                    split.append((value, members))
+        seen = np.flatnonzero(np.asarray((judge + people).sum(axis=0)).ravel() > 0)
+        for among in (parts, split):
+            tests = max(len(among) * len(seen), 1)
+            for value, at in among:
+                one, other = (np.asarray(each[at][:, seen].todense()) for each in (judge, people))
+                d, reach = self._mean_with_reach(rows[at], one - other, level, tests)
+                for k, c in enumerate(seen):
+                    yield ClassUse(
+                        classes[c].item(),
+                        float(one[:, k].mean()),
+                        float(other[:, k].mean()),
+                        float(d[k]),
+                        float(d[k] - reach[k]),
+                        float(d[k] + reach[k]),
+                        value,
+                        len(at),
+                    )
+
+    def _mean_with_reach(
+        self, rows: IntArray, values: FloatArray, level: float, tests: int
+    ) -> tuple[FloatArray, FloatArray]:
+        """Means of columns and half widths of their intervals, which hold for all at once."""
+        groups, code = np.unique(self.group[rows], return_inverse=True)
+        g = len(groups)
+        if g < 2:
+            return values.mean(axis=0), np.full(values.shape[1], np.inf)
+        add = sparse(None, code, np.arange(len(rows)), (g, len(rows)))
+        sums, n = np.asarray(add @ values), np.bincount(code, minlength=g)[:, None]
+        without = (sums.sum(axis=0) - sums) / (len(rows) - n)
+        se = np.sqrt((g - 1) / g * ((without - without.mean(axis=0)) ** 2).sum(axis=0))
+        return values.mean(axis=0), student.ppf(1 - (1 - level) / (2 * tests), g - 1) * se
+
+    def _notes(
+        self, judges: list[Judge], left_out: tuple[Person, ...], is_yardstick: bool
+    ) -> Iterator[str]:
+        if left_out:
+            yield _of_left_out(left_out)
+        if not is_yardstick:
+            yield NO_YARDSTICK
+        n = len(self.items)
+        if n < FEW_ITEMS:
+            yield (
+                f"Only {n} items have labels of two people or more. With fewer than {FEW_ITEMS}, "
+                "hardly any case is decided; 100 to 200 decide clear ones."
+            )
+        sizes = np.bincount(self.question)
+        if self.has_questions and (few := sizes < FEW_PER_QUESTION).sum() * 2 >= len(sizes):
+            yield (
+                f"{int(few.sum())} of {len(sizes)} questions have fewer than {FEW_PER_QUESTION} "
+                "items, so chance is told from few."
+            )
+        if self.n_alone:
+            yield (
+                f"{_items(self.n_alone)} the only one of {'its' if self.n_alone == 1 else 'their'} "
+                "question, and left out."
+            )
+        if self.n_single:
+            one = self.n_single == 1
+            yield (
+                f"{self.n_single:,} {'item has' if one else 'items have'} the label of one person "
+                f"only, and {'is' if one else 'are'} not compared."
+            )
+        if not self.has_questions:
+            yield (
+                "If the items answer several questions, name their column (question=): otherwise "
+                "telling questions apart counts as agreement."
+            )
+        yield (
+            f"{len(self.people)} people are compared with: this speaks of them, not of people in "
+            "general. Mistakes that they share count as truth."
+        )
+
+
+NO_YARDSTICK = (
+    "Nothing shows that people agree better than by chance, so they are no yardstick, and every "
+    "verdict is open. Check that they understood the task, or have more items labelled by two of "
+    "them"
+)
+
+
+def _items(n: int) -> str:
+    return f"{n:,} item is" if n == 1 else f"{n:,} items are each"
+
+
+def _of_left_out(people: tuple[Person, ...]) -> str:
+    shown = ", ".join(
+        f"{person.name} (agreement beyond chance {person.kappa:.2f} on {person.n_items:,} items)"
+        for person in people[:5]
+    )
+    more = f" and {len(people) - 5} more" if len(people) > 5 else ""
+    one = len(people) == 1
+    return (
+        f"Left out as {'a yardstick' if one else 'yardsticks'}: {shown}{more}, because "
+        f"{'this person agrees' if one else 'these people agree'} with the others less than half "
+        "as well as the median person does, and would make every judge look better"
+    )
+
+
+def _products(cells: Sparse, totals: FloatArray) -> FloatArray:
+    """Product of each row, (n_g * n_s, D), with its question's total, (n_s, D)."""
+    n_s = len(totals)
+    row = np.repeat(np.arange(cells.shape[0]), np.diff(cells.indptr))
+    found = np.bincount(
+        row, cells.data * totals[row % n_s, cells.indices], minlength=cells.shape[0]
+    )
+    return np.asarray(found, dtype=np.float64)
+
+
+def _ratio(mine: Coefficient, people: Coefficient, level: float) -> tuple[float, float, float]:
+    """Ratio of two coefficients and Fieller's interval, which may be unbounded."""
+    if not (np.isfinite(mine.value) and people.value > 0) or people.degrees < 1:
+        return np.nan, -np.inf, np.inf
+    r = mine.value / people.value
+    t = student.ppf((1 + level) / 2, people.degrees)
+    v_mine, v_people, v_both = mine.variance(), people.variance(), mine.variance(people)
+    a = people.value**2 - t**2 * v_people
+    b = mine.value * people.value - t**2 * v_both
+    c = mine.value**2 - t**2 * v_mine
+    if not a > 0:
+        return float(r), -np.inf, np.inf
+    root = np.sqrt(max(b**2 - a * c, 0.0))
+    return float(r), float((b - root) / a), float((b + root) / a)
+
+
+def _may_be_best(judges: dict[int, Coefficient], level: float) -> set[int]:
+    """Judges than whom no other is surely better."""
+    known = {judge: one for judge, one in judges.items() if np.isfinite(one.value)}
+    found = set(known)
+    tests = max(len(known) - 1, 1)
+    for j, mine in known.items():
+        for other, theirs in known.items():
+            if other == j:
+                continue
+            gain = theirs.value - mine.value
+            variance = theirs.variance() + mine.variance() - 2 * theirs.variance(mine)
+            degrees = max(min(mine.degrees, theirs.degrees), 1)
+            if gain > student.ppf(1 - (1 - level) / tests, degrees) * np.sqrt(max(variance, 0.0)):
+                found.discard(j)
+                break
+    return found
