@@ -27,25 +27,17 @@ from sklearn.metrics import accuracy_score, f1_score
 from evidence.scores import codes_of
 from evidence.study import Record, Study
 from evidence.study import table as lines_of
-from manyhands import AnnotationTable, MajorityVote
-from manyhands.datasets import (
-    AGGREGATION_SETS,
-    load_aggregation,
-    load_labelme,
-    load_music,
-    load_product,
-    load_sentiment,
-)
+from manyhands import AnnotationTable, MajorityVote, datasets
 from manyhands.datasets.base import data_home
 from manyhands.io import read_annotations, read_gold
 from manyhands.metrics import calibration
 from manyhands.registry import all_aggregators
 
 LOADERS = {
-    "labelme": load_labelme,
-    "music": load_music,
-    "sentiment": load_sentiment,
-    "product": load_product,
+    "labelme": datasets.load_labelme,
+    "music": datasets.load_music,
+    "sentiment": datasets.load_sentiment,
+    "product": datasets.load_product,
 }
 AS_PUBLISHED = ", dependence=0"
 LAST = ", last annotation of a pair"
@@ -81,8 +73,8 @@ class Task(NamedTuple):
 def load(name: str) -> Task:
     """Load a set; ``known`` holds the positions of the instances with gold labels."""
     source = name.removesuffix(LAST)
-    if source in AGGREGATION_SETS:
-        data = load_aggregation(source, duplicates="keep" if source == name else "last")
+    if source in datasets.AGGREGATION_SETS:
+        data = datasets.load_aggregation(source, duplicates="keep" if source == name else "last")
         known = np.flatnonzero(data.y_train >= 0)
         return Task(data.annotations, known, data.y_train[known])
     if name in LOADERS:
@@ -416,7 +408,7 @@ def page(found: list[Record]) -> dict[str, Any]:
     records: Cells = {}
     for record in found:
         records.setdefault(record["set"], {})[record["method"]] = record
-    shown = [name for name in (*AGGREGATION_SETS, *LOADERS) if name in records]
+    shown = [name for name in (*datasets.AGGREGATION_SETS, *LOADERS) if name in records]
     names = list(dict.fromkeys(s for name in shown for s in records[name]))
     return {
         "crowd_kit": max(r["crowd_kit"] for r in found if "crowd_kit" in r),
@@ -438,7 +430,7 @@ def page(found: list[Record]) -> dict[str, Any]:
 
 def cells() -> Iterator[Record]:
     """Yield every system on every set."""
-    for name in (*AGGREGATION_SETS, *LOADERS, *FURTHER, *REPEATED):
+    for name in (*datasets.AGGREGATION_SETS, *LOADERS, *FURTHER, *REPEATED):
         for system in systems():
             if system not in BINARY or load(name).table.n_classes <= 2:
                 yield {"set": name, "method": system}

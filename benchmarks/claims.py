@@ -20,20 +20,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import manyhands as mh
 from benchmarks.aggregation import LAST, LOADERS, load
 from benchmarks.claims_page import TODAY, page
 from evidence.study import Record, Study
-from manyhands import (
-    AnnotationPlanner,
-    AnnotationTable,
-    CrowdStackingClassifier,
-    DASCClassifier,
-    DawidSkene,
-    GoldCorrected,
-    MajorityVote,
-    select,
-    summarize,
-)
 from manyhands.datasets import AGGREGATION_SETS, load_judgebench
 from manyhands.datasets.base import data_home
 from manyhands.exceptions import SharedMistakesWarning
@@ -45,11 +35,11 @@ FLAGS = ("no better than guessing", "no better than chance")
 """The flag of an annotator whose answers hardly depend on the class, today and before."""
 
 METHODS: dict[str, Callable[[], Any]] = {
-    "DawidSkene": DawidSkene,
+    "DawidSkene": mh.DawidSkene,
     "IBCC": IBCC,
-    "MajorityVote": MajorityVote,
+    "MajorityVote": mh.MajorityVote,
 }
-REVIEWED = {"DawidSkene": DawidSkene, "GoldCorrected": GoldCorrected}
+REVIEWED = {"DawidSkene": mh.DawidSkene, "GoldCorrected": mh.GoldCorrected}
 
 WAYS: tuple[tuple[str, int], ...] = (
     *(("queue", n) for n in (10, 25, 50, 100)),
@@ -78,7 +68,7 @@ class Labelled(NamedTuple):
     """A table, and the true class codes of its instances, -1 where unknown."""
 
     name: str
-    table: AnnotationTable
+    table: mh.AnnotationTable
     gold: np.ndarray
 
     @property
@@ -144,7 +134,7 @@ def _of_labels(case: Labelled, model: Any, rows: np.ndarray) -> dict[str, Record
     return found
 
 
-def told_of_labels(table: AnnotationTable, model: Any, codes: np.ndarray) -> Record | None:
+def told_of_labels(table: mh.AnnotationTable, model: Any, codes: np.ndarray) -> Record | None:
     """Level that commands and reports tell; None where the library has none."""
     try:
         from manyhands.report.headline import level_of_labels
@@ -167,7 +157,7 @@ def _single_labels(case: Labelled, model: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def review(
-    case: Labelled, way: str, n: int, method: Callable[[], Any] = DawidSkene, X: Any = None
+    case: Labelled, way: str, n: int, method: Callable[[], Any] = mh.DawidSkene, X: Any = None
 ) -> dict[str, Record]:
     """Give the true labels of n instances as known, and look at what is said of the others.
 
@@ -185,7 +175,7 @@ def review(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         # GoldCorrected begins with what it corrects.
-        model = DawidSkene().fit(case.table) if X is None else method().fit(*inputs)
+        model = mh.DawidSkene().fit(case.table) if X is None else method().fit(*inputs)
         rounds = 4 if way == "4 rounds" else 1
         for _ in range(rounds):
             free = case.judged[~known[case.judged]]
@@ -221,8 +211,8 @@ def train(data: Features, method: Callable[[], Any], folds: int = 3) -> dict[str
         model = method().fit(data.X, case.table)
         new = _told_of_new_items(model, data, folds)
         more = {} if new is None else {"new_items": new}
-        plain = summarize(case.table, classifier=model, X=data.X, **more)
-        measured = summarize(case.table, classifier=model, X=data.X, gold=some, **more)
+        plain = mh.summarize(case.table, classifier=model, X=data.X, **more)
+        measured = mh.summarize(case.table, classifier=model, X=data.X, gold=some, **more)
         predicted = model.predict(data.X_test)
         codes = _codes_of_labels(model, data)
     right, new_right = codes == case.gold, predicted == case.values(data.gold_test)
@@ -289,7 +279,7 @@ def choose(data: Features) -> dict[str, Record]:
     """Choose among classifiers without gold: how accurate the choice is said to be."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = select(None, data.X, data.case.table, cv=3, random_state=0)
+        found = mh.select(None, data.X, data.case.table, cv=3, random_state=0)
         predicted = found.estimator_.predict(data.X_test)
     test = np.flatnonzero(data.gold_test >= 0)
     true = (predicted == data.case.values(data.gold_test))[test].mean()
@@ -315,7 +305,7 @@ def buy(case: Labelled, seed: int = 0) -> dict[str, Record]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         while True:
-            plan = AnnotationPlanner(random_state=seed).fit(table.take(np.flatnonzero(bought)))
+            plan = mh.AnnotationPlanner(random_state=seed).fit(table.take(np.flatnonzero(bought)))
             right = (plan.posterior_.argmax(axis=1) == case.gold)[case.judged].mean()
             may = _open_pairs(table, bought)
             if not may.any():
@@ -347,7 +337,7 @@ def buy(case: Labelled, seed: int = 0) -> dict[str, Record]:
         if may.any():
             batch = plan.suggest(n, may)
             bought |= _rows_of(batch, table)
-            later = AnnotationPlanner().fit(table.take(np.flatnonzero(bought)))
+            later = mh.AnnotationPlanner().fit(table.take(np.flatnonzero(bought)))
             after = (later.posterior_.argmax(axis=1) == case.gold)[case.judged].mean()
             last = (len(own.instance), right)
             gains.append(
@@ -377,7 +367,7 @@ def foresee(case: Labelled, start: int = 3, more: int = 2, seed: int = 0) -> dic
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         right = [
-            (DawidSkene().fit(each).posterior_.argmax(axis=1) == case.gold)[case.judged].mean()
+            (mh.DawidSkene().fit(each).posterior_.argmax(axis=1) == case.gold)[case.judged].mean()
             for each in (pilot, later)
         ]
         curve = forecast(pilot, {"random": None}, most, batch=0.5, n_runs=1, random_state=seed)
@@ -385,13 +375,13 @@ def foresee(case: Labelled, start: int = 3, more: int = 2, seed: int = 0) -> dic
     return {"gain": statement(float(claimed), right[1] - right[0], len(case.judged))}
 
 
-def _open_pairs(table: AnnotationTable, bought: np.ndarray) -> np.ndarray:
+def _open_pairs(table: mh.AnnotationTable, bought: np.ndarray) -> np.ndarray:
     pairs = np.zeros((table.n_instances, table.n_annotators), dtype=bool)
     pairs[table.instance[~bought], table.annotator[~bought]] = True
     return pairs
 
 
-def _rows_of(batch: Any, table: AnnotationTable) -> np.ndarray:
+def _rows_of(batch: Any, table: mh.AnnotationTable) -> np.ndarray:
     """Mask of the recorded annotations that a batch asks for."""
     asked = np.zeros((table.n_instances, table.n_annotators), dtype=bool)
     place = [
@@ -404,7 +394,7 @@ def _rows_of(batch: Any, table: AnnotationTable) -> np.ndarray:
 
 
 def judge(
-    models: AnnotationTable,
+    models: mh.AnnotationTable,
     given: np.ndarray,
     person: np.ndarray,
     how: str,
@@ -432,7 +422,7 @@ def judge(
     else:
         rows = np.flatnonzero(given >= 0)
         beside = np.full(len(rows), models.n_annotators)
-        table = AnnotationTable.from_arrays(
+        table = mh.AnnotationTable.from_arrays(
             np.concatenate([models.instance, rows]),
             np.concatenate([models.annotator, beside]),
             models.classes[np.concatenate([models.label, given[rows]])],
@@ -444,7 +434,7 @@ def judge(
         table = table.with_groups(families)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        model = GoldCorrected() if how == "gold" else DawidSkene()
+        model = mh.GoldCorrected() if how == "gold" else mh.DawidSkene()
         if "random_gold" not in inspect.signature(model.fit).parameters:
             options.pop("random_gold", None)
         model.fit(table, **options)
@@ -465,7 +455,7 @@ def screen(case: Labelled) -> dict[str, Record]:
     table, known = case.table, case.gold >= 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        rows = screen_annotators(table, DawidSkene().fit(table))
+        rows = screen_annotators(table, mh.DawidSkene().fit(table))
     by_name = {row.annotator: row for row in rows}
     said = [by_name[name] for name in table.annotators.tolist()]
     truth = informedness(case)
@@ -536,7 +526,7 @@ TABLES = (
 """All tables with gold labels."""
 
 
-def gold_codes(table: AnnotationTable, values: Any) -> np.ndarray:
+def gold_codes(table: mh.AnnotationTable, values: Any) -> np.ndarray:
     """Codes of class values; -1 for values that are no class."""
     place = {label: code for code, label in enumerate(table.classes.tolist())}
     return np.array([place.get(value, -1) for value in np.asarray(values).tolist()])
@@ -589,7 +579,7 @@ def beside_people(name: str, n_given: int, seed: int) -> tuple[Any, ...]:
     other = people.groupby("task").label.first()
     models = frame[(frame.family == "llm") & frame.task.isin(other.index)]
     classes = sorted(frame.label.unique())
-    table = AnnotationTable.from_frame(models[["task", "worker", "label"]], classes=classes)
+    table = mh.AnnotationTable.from_frame(models[["task", "worker", "label"]], classes=classes)
     person = gold_codes(table, other.loc[table.instances])
     given = np.full(len(person), -1)
     rows = np.random.default_rng(seed).choice(len(person), n_given, replace=False)
@@ -626,14 +616,14 @@ def steps(
             for how in ("undeclared", "declared", *(["gold"] if n_given else [])):
                 step = f"judges, {how}, {n_given}"
                 yield (step, name, partial(_judge, name, n_given, how))
-    stack = partial(CrowdStackingClassifier, random_state=0)
+    stack = partial(mh.CrowdStackingClassifier, random_state=0)
     for name in FEATURES:
         yield ("train, stack", name, partial(_train, name, stack))
     for way, n in STACK_WAYS:
         for name in STACK_SETS:
             yield (f"review, stack, {way} {n}", name, partial(_review_stack, name, way, n))
     for name in FEW:
-        dasc = partial(DASCClassifier, random_state=0)
+        dasc = partial(mh.DASCClassifier, random_state=0)
         yield ("train, DASC", name, partial(_train, name, dasc))
         yield ("train, select()", name, lambda name=name: choose(with_features(name)))
 
@@ -664,7 +654,7 @@ def _train(name: str, method: Callable[[], Any]) -> dict[str, Record]:
 
 def _review_stack(name: str, way: str, n: int) -> dict[str, Record]:
     data = with_features(name)
-    stack = partial(CrowdStackingClassifier, random_state=0)
+    stack = partial(mh.CrowdStackingClassifier, random_state=0)
     return review(data.case, way, n, stack, data.X)
 
 

@@ -15,16 +15,8 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 
+import manyhands as mh
 from evidence.study import Record, Study, table, where
-from manyhands import (
-    IBCC,
-    MACE,
-    AnnotationTable,
-    DawidSkene,
-    GoldCorrected,
-    MajorityVote,
-    OneCoinDawidSkene,
-)
 from manyhands.datasets import AGGREGATION_SETS, load_aggregation, load_judgebench
 from manyhands.datasets.base import data_home
 from manyhands.inference import base, gold_corrected, gold_samples
@@ -44,10 +36,10 @@ SETS = ("lgbteen", "cebab_stars", "10k_prompts", "framing", "summeval")
 GIVEN = (0, 25, 50, 100, 200)
 DRAWS = 5
 METHODS: dict[str, Callable[[], Any]] = {
-    "DawidSkene": DawidSkene,
-    "IBCC": IBCC,
-    "OneCoinDawidSkene": OneCoinDawidSkene,
-    "MACE": partial(MACE, random_state=0),
+    "DawidSkene": mh.DawidSkene,
+    "IBCC": mh.IBCC,
+    "OneCoinDawidSkene": mh.OneCoinDawidSkene,
+    "MACE": partial(mh.MACE, random_state=0),
 }
 
 
@@ -93,7 +85,7 @@ def beside_people(name: str, n_given: int, seed: int) -> tuple[pd.DataFrame, pd.
 # -- crowds that decide nothing --------------------------------------------------------------------
 
 
-def tables() -> dict[str, Callable[[], tuple[AnnotationTable, AnyArray]]]:
+def tables() -> dict[str, Callable[[], tuple[mh.AnnotationTable, AnyArray]]]:
     """Tables, simulated and real, with the known class codes, -1 where unknown."""
     found: dict[str, Any] = {
         "simulated: two constant annotators and a good one": constant,
@@ -104,39 +96,39 @@ def tables() -> dict[str, Callable[[], tuple[AnnotationTable, AnyArray]]]:
     return found | {name: partial(ordinal, name) for name in ("polit6", "polit6e", "metlit5")}
 
 
-def constant() -> tuple[AnnotationTable, AnyArray]:
+def constant() -> tuple[mh.AnnotationTable, AnyArray]:
     """200 instances, of which 27.5 % are of the class that two annotators always give."""
     rng = np.random.default_rng(0)
     y = (rng.random(200) < 0.275).astype(int)
     good = np.where(rng.random(200) < 0.9, y, 1 - y)
-    return AnnotationTable.from_matrix(np.column_stack([good, np.ones((200, 2), int)])), y
+    return mh.AnnotationTable.from_matrix(np.column_stack([good, np.ones((200, 2), int)])), y
 
 
-def random_answers() -> tuple[AnnotationTable, AnyArray]:
+def random_answers() -> tuple[mh.AnnotationTable, AnyArray]:
     """400 instances of five grades."""
     rng = np.random.default_rng(0)
     shares = rng.dirichlet(np.full(5, 5.0))
-    table = AnnotationTable.from_matrix(rng.choice(5, (400, 6), p=shares), classes=range(5))
+    table = mh.AnnotationTable.from_matrix(rng.choice(5, (400, 6), p=shares), classes=range(5))
     return table, rng.choice(5, 400, p=shares)
 
 
-def aggregation(name: str) -> tuple[AnnotationTable, AnyArray]:
+def aggregation(name: str) -> tuple[mh.AnnotationTable, AnyArray]:
     """One of the 17 sets of annotations."""
     return _with_codes(load_aggregation(name, duplicates="last"))
 
 
-def judgebench() -> tuple[AnnotationTable, AnyArray]:
+def judgebench() -> tuple[mh.AnnotationTable, AnyArray]:
     """Machines alone."""
     return _with_codes(load_judgebench())
 
 
-def _with_codes(data: Any) -> tuple[AnnotationTable, AnyArray]:
+def _with_codes(data: Any) -> tuple[mh.AnnotationTable, AnyArray]:
     known = np.isin(data.y_train, data.classes)
     codes = np.searchsorted(data.classes, data.y_train).clip(0, len(data.classes) - 1)
     return data.annotations, np.where(known, codes, -1)
 
 
-def ordinal(name: str) -> tuple[AnnotationTable, AnyArray]:
+def ordinal(name: str) -> tuple[mh.AnnotationTable, AnyArray]:
     """Grades, with the classes taken as unordered."""
     folder = data_home() / "ordinal" / name
     table = read_annotations(folder / "annotations.csv.gz", duplicates="last")
@@ -150,7 +142,7 @@ def measure_crowd(name: str) -> Record:
     """What the annotations decide, and what is accepted."""
     given, y = tables()[name]()
     votes = make_votes(given)
-    model = DawidSkene().fit(given)
+    model = mh.DawidSkene().fit(given)
     every = np.ones(given.n_instances, dtype=bool)
     found = {
         code: consensus(given, model.posterior_, identified=mask)
@@ -174,15 +166,15 @@ def measure_family(name: str, n_given: int, seed: int, method: str, code: str) -
     models, given, yardstick = beside_people(name, n_given, seed)
     classes = sorted(annotations(name).label.unique())
     rows = pd.concat([models, given]) if method != "GoldCorrected" else models
-    every = AnnotationTable.from_frame(rows, group="family", classes=classes)
+    every = mh.AnnotationTable.from_frame(rows, group="family", classes=classes)
     gold = dict(zip(given.task, given.label, strict=True)) if method == "GoldCorrected" else None
     y = yardstick.loc[every.instances].to_numpy()
     rest = ~np.isin(every.instances, given.task.to_numpy())
     with as_before() if code == "before" else ExitStack():
         if method == "majority":
-            model = MajorityVote().fit(AnnotationTable.from_frame(models, classes=classes))
+            model = mh.MajorityVote().fit(mh.AnnotationTable.from_frame(models, classes=classes))
         else:
-            made = GoldCorrected if method == "GoldCorrected" else METHODS[method]
+            made = mh.GoldCorrected if method == "GoldCorrected" else METHODS[method]
             model = made().fit(every, gold=gold)
     labels = dict(zip(model.instances_.tolist(), model.labels_.tolist(), strict=True))
     found = np.array([labels[task] for task in every.instances.tolist()])

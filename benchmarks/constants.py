@@ -34,19 +34,9 @@ from typing import Any
 
 import numpy as np
 
+import manyhands as mh
 from evidence.data import make_low_quality_cifar10h
 from evidence.study import Part, Record, grid, of_parts, spread, table, where
-from manyhands import (
-    AnnotationTable,
-    AveragedCrowdClassifier,
-    CrowdInGClassifier,
-    CrowdLayerClassifier,
-    ICEDClassifier,
-    MetricLearningClassifier,
-    NeuCrowdClassifier,
-    SoftProbClassifier,
-    cross_predict,
-)
 from manyhands.datasets import load_colposcopy, load_hotel, load_labelme, load_music, load_reports
 from manyhands.fitting import Watch
 from manyhands.inference import MajorityVote
@@ -145,7 +135,7 @@ def describe(setting: dict[str, Any]) -> str:
 # -- rounds of ICED -------------------------------------------------------------------------------
 
 
-class ICEDByAgreement(ICEDClassifier):
+class ICEDByAgreement(mh.ICEDClassifier):
     """ICED whose number of rounds is chosen by agreement, as that of a network's epochs is."""
 
     @property
@@ -154,8 +144,8 @@ class ICEDByAgreement(ICEDClassifier):
 
 
 RULES: dict[str, Callable[[int], Any]] = {
-    "last round": lambda seed: ICEDClassifier(random_state=seed),
-    "likelihood": lambda seed: ICEDClassifier(validation=HELD_OUT, random_state=seed),
+    "last round": lambda seed: mh.ICEDClassifier(random_state=seed),
+    "likelihood": lambda seed: mh.ICEDClassifier(validation=HELD_OUT, random_state=seed),
     "agreement": lambda seed: ICEDByAgreement(validation=HELD_OUT, random_state=seed),
 }
 ROUNDS_SETS = {
@@ -238,7 +228,7 @@ LOSSES: dict[str, dict[str, Any]] = {
 
 
 @cache
-def load_part(name: str) -> tuple[Any, AnnotationTable]:
+def load_part(name: str) -> tuple[Any, mh.AnnotationTable]:
     """Load the annotated instances of a set's training part, or a fixed sample of them."""
     make, n = NEUCROWD_SETS[name]
     data = make()
@@ -248,7 +238,7 @@ def load_part(name: str) -> tuple[Any, AnnotationTable]:
     return data.X_train[rows], data.annotations[rows]
 
 
-def folds(table: AnnotationTable) -> np.ndarray[Any, Any]:
+def folds(table: mh.AnnotationTable) -> np.ndarray[Any, Any]:
     """Assign instances to folds, stratified by majority class."""
     order = np.random.default_rng(1).permutation(len(table))
     labels = MajorityVote().fit(table).posterior_.argmax(axis=1)
@@ -274,7 +264,7 @@ def likelihood(set: str, setting: str, seed: int) -> Record:
     """Change of the measure and of accuracy from the start to the best and to the last epoch."""
     data, params = load_set(set), CROWDING_SETS[set][1]
     more = {"validation": HELD_OUT, "random_state": seed, "monitor": "likelihood"}
-    model = CrowdInGClassifier(**{**params, **MOVED[setting], **more})
+    model = mh.CrowdInGClassifier(**{**params, **MOVED[setting], **more})
     watch = Watch(test=(data.X_test, data.y_test))
     history = model.fit(data.X_train, data.annotations, watch=watch).history_
     start = [row for row in history if row["stage"] == "discriminator"][-1]
@@ -292,14 +282,14 @@ def likelihood(set: str, setting: str, seed: int) -> Record:
 def agreement(set: str, setting: str, seed: int) -> Record:
     """Predict every training instance out of fold by a model with the library's defaults."""
     data, given = load_set(set), BY_AGREEMENT[setting]
-    init_scale = CrowdInGClassifier().init_scale
+    init_scale = mh.CrowdInGClassifier().init_scale
     start = isinstance(given, str)
     model: Any = (
-        CrowdLayerClassifier(init_scale=init_scale) if start else CrowdInGClassifier(**given)
+        mh.CrowdLayerClassifier(init_scale=init_scale) if start else mh.CrowdInGClassifier(**given)
     )
     options = {"cv": FOLDS, "random_state": seed, "return_estimators": True}
-    found = cross_predict(model, data.X_train, data.annotations, **options)
-    averaged = AveragedCrowdClassifier.of_fitted(found.estimators or [])
+    found = mh.cross_predict(model, data.X_train, data.annotations, **options)
+    averaged = mh.AveragedCrowdClassifier.of_fitted(found.estimators or [])
     test = accuracy(data.y_test, averaged.predict(data.X_test))
     return {"codes": found.proba.argmax(axis=1).tolist(), "test": test}
 
@@ -312,11 +302,11 @@ def neucrowd(set: str, setting: str) -> Record:
     for k in range(N_FOLDS):
         kept, left = np.flatnonzero(place != k), np.flatnonzero(place == k)
         if setting == REGRESSION:
-            model: Any = SoftProbClassifier(TunedLogisticRegression(random_state=0))
+            model: Any = mh.SoftProbClassifier(TunedLogisticRegression(random_state=0))
         elif setting in LOSSES:
-            model = MetricLearningClassifier(**LOSSES[setting], random_state=k)
+            model = mh.MetricLearningClassifier(**LOSSES[setting], random_state=k)
         else:
-            model = NeuCrowdClassifier(**NEUCROWD_SETTINGS[setting], random_state=k)
+            model = mh.NeuCrowdClassifier(**NEUCROWD_SETTINGS[setting], random_state=k)
         proba = model.fit(X[kept], given[kept]).predict_proba(X[left])
         counts = given[left].vote_counts()
         log_proba = np.log(np.maximum(proba, 1e-6))

@@ -11,28 +11,11 @@ from functools import partial
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from evidence.data import (
-    ICED_TASKS,
-    IMBALANCED_TASKS,
-    make_iced_synthetic,
-    make_imbalanced_binary,
-    make_long_tailed_cifar10h,
-    make_low_quality_cifar10h,
-    make_neucrowd_synthetic,
-    thin_to_imbalance,
-    with_balanced_test,
-)
+from evidence import data as made
 from evidence.scores import codes_of
 from evidence.study import of_tables
+from manyhands import datasets
 from manyhands.agreement import fleiss_kappa
-from manyhands.datasets import (
-    CrowdDataset,
-    load_colposcopy,
-    load_hotel,
-    load_product,
-    load_reports,
-    load_sentiment,
-)
 from manyhands.inference import MajorityVote
 
 SEEDS = range(20)
@@ -72,18 +55,18 @@ NEUCROWD = {
 }
 
 
-def gold(data: CrowdDataset) -> np.ndarray:
+def gold(data: datasets.CrowdDataset) -> np.ndarray:
     """Return the codes of the true classes of the training part."""
     return codes_of(data.y_train, data.classes)
 
 
-def annotator_accuracy(data: CrowdDataset) -> np.ndarray:
+def annotator_accuracy(data: datasets.CrowdDataset) -> np.ndarray:
     table = data.annotations
     right = table.label == gold(data)[table.instance]
     return np.bincount(table.annotator, right) / table.annotations_per_annotator()
 
 
-def majority_accuracy(data: CrowdDataset) -> tuple[float, float]:
+def majority_accuracy(data: datasets.CrowdDataset) -> tuple[float, float]:
     """Return the expected accuracy of majority vote, and its recall of the rarest class."""
     true = gold(data)
     posterior = MajorityVote(soft=False, ties="distribute").fit_predict_proba(data.annotations)
@@ -91,7 +74,7 @@ def majority_accuracy(data: CrowdDataset) -> tuple[float, float]:
     return right.mean(), right[true == np.bincount(true).argmin()].mean()
 
 
-def kept(data: CrowdDataset, levels: int) -> float:
+def kept(data: datasets.CrowdDataset, levels: int) -> float:
     """Share of instances at the highest levels of agreement, if everyone labels everything."""
     most = data.annotations.vote_counts().max(axis=1)
     return float((most > data.annotations.n_annotators - levels).mean())
@@ -102,7 +85,8 @@ def mean_sd(values: np.ndarray, digits: int = 1) -> str:
 
 
 def over_seeds(
-    make: Callable[[int], CrowdDataset], *measures: Callable[[CrowdDataset], float]
+    make: Callable[[int], datasets.CrowdDataset],
+    *measures: Callable[[datasets.CrowdDataset], float],
 ) -> np.ndarray:
     """Return the measures of the sets of all seeds, of shape (measures, seeds)."""
     found = []
@@ -123,24 +107,24 @@ def sizes(y: np.ndarray) -> str:
 def long_tailed() -> Iterator[str]:
     yield from head("crowd", *DASC_COLUMNS)
     yield line("paper", "real", *printed(CIFAR10H))
-    found = dasc_figures(lambda seed: make_long_tailed_cifar10h(random_state=seed))
+    found = dasc_figures(lambda seed: made.make_long_tailed_cifar10h(random_state=seed))
     yield line("`make_long_tailed_cifar10h()`", "real", *found)
 
 
 def imbalanced() -> Iterator[str]:
     yield from head("crowd", *DASC_COLUMNS)
-    for task in IMBALANCED_TASKS:
+    for task in made.IMBALANCED_TASKS:
         name, row = TABLE_3[task]
         yield line(f"paper, {name}", "real", *printed(row))
         crowd = "**simulated**" if task.startswith("usps") else "real"
         yield line(f"`{task}`", crowd, *dasc_figures(partial(make_imbalanced, task)))
 
 
-def make_imbalanced(task: str, seed: int) -> CrowdDataset:
-    return make_imbalanced_binary(task, random_state=seed)
+def make_imbalanced(task: str, seed: int) -> datasets.CrowdDataset:
+    return made.make_imbalanced_binary(task, random_state=seed)
 
 
-def dasc_figures(make: Callable[[int], CrowdDataset]) -> list[str]:
+def dasc_figures(make: Callable[[int], datasets.CrowdDataset]) -> list[str]:
     """Return mean and, if the seeds differ, standard deviation of every figure of DASC's tables."""
     found = np.array([statistics(make(seed)) for seed in DASC_SEEDS])
     cells = []
@@ -159,7 +143,7 @@ def printed(row: tuple[float, ...]) -> list[str]:
     return [*cells, f"{rest[0]:.3f}", f"{rest[1]:.3f}", f"{rest[2]:.1f}", f"{rest[3]:.1f}"]
 
 
-def statistics(data: CrowdDataset) -> tuple[float, ...]:
+def statistics(data: datasets.CrowdDataset) -> tuple[float, ...]:
     """Return the figures of one set, in the order of the columns."""
     table = data.annotations
     true = gold(data)
@@ -187,7 +171,7 @@ def crowding() -> Iterator[str]:
     columns = ("images", "annotators", "each", "an image", "accuracy", "sd", "test images")
     yield from head(*columns)
     yield line("paper", *CROWDING)
-    data = make_low_quality_cifar10h()
+    data = made.make_low_quality_cifar10h()
     table, accuracy = data.annotations, 100 * annotator_accuracy(data)
     yield line(
         "`make_low_quality_cifar10h()`",
@@ -204,7 +188,7 @@ def crowding() -> Iterator[str]:
 def iced() -> Iterator[str]:
     measures = ("three levels", "two levels", "majority vote", "its recall of the rare class")
     yield from head("features", "train", "annotators", "test", "imbalanced test", *measures)
-    for task in ICED_TASKS:
+    for task in made.ICED_TASKS:
         if task in ICED:
             name, (frequent, rare, annotators, test), share = ICED[task]
             train = f"{frequent:,} + {rare}"
@@ -213,20 +197,20 @@ def iced() -> Iterator[str]:
             row = (f"{width:,}", train, annotators, balanced, "", f"{100 * share:.1f}", "", "", "")
             yield line(f"paper, {name}", *row)
         found = 100 * over_seeds(
-            lambda seed, task=task: make_iced_synthetic(task, random_state=seed),
+            lambda seed, task=task: made.make_iced_synthetic(task, random_state=seed),
             lambda data: kept(data, 3),
             lambda data: kept(data, 2),
             lambda data: majority_accuracy(data)[0],
             lambda data: majority_accuracy(data)[1],
         )
-        data = make_iced_synthetic(task)
+        data = made.make_iced_synthetic(task)
         yield line(
             f"`{task}`",
             f"{data.X_train.shape[1]:,}",
             sizes(data.y_train),
             data.annotations.n_annotators,
             sizes(data.y_test),
-            sizes(make_iced_synthetic(task, balanced_test=False).y_test),
+            sizes(made.make_iced_synthetic(task, balanced_test=False).y_test),
             *map(mean_sd, found),
         )
 
@@ -235,11 +219,11 @@ def real() -> Iterator[str]:
     yield from head(
         "train", "ratio", "annotators", "annotations", "test, as it comes", "balanced test"
     )
-    thinned = thin_to_imbalance(load_sentiment(), 10)
+    thinned = made.thin_to_imbalance(datasets.load_sentiment(), 10)
     for name, data in (
-        ("`product`", load_product()),
-        ("`colposcopy`", load_colposcopy()),
-        ("`reports`", load_reports()),
+        ("`product`", datasets.load_product()),
+        ("`colposcopy`", datasets.load_colposcopy()),
+        ("`reports`", datasets.load_reports()),
         ("`sentiment`, `thin_to_imbalance(…, 10)`", thinned),
     ):
         counts = np.bincount(gold(data))
@@ -250,7 +234,7 @@ def real() -> Iterator[str]:
             int((data.annotations.annotations_per_annotator() > 0).sum()),
             f"{data.annotations.n_annotations:,}",
             sizes(data.y_test),
-            sizes(with_balanced_test(data).y_test),
+            sizes(made.with_balanced_test(data).y_test),
         )
 
 
@@ -262,7 +246,7 @@ def neucrowd() -> Iterator[str]:
     for which in ("syn1", "syn2"):
         yield line(f"paper, {which.capitalize()}", *splice(NEUCROWD[which], 4, ""), "", "", "")
         kappa, ratio, wrong, majority, linear = over_seeds(
-            lambda seed, which=which: make_neucrowd_synthetic(which, random_state=seed),
+            lambda seed, which=which: made.make_neucrowd_synthetic(which, random_state=seed),
             lambda data: fleiss_kappa(data.annotations),
             lambda data: gold(data).mean(),
             lambda data: (data.annotations.label != gold(data)[data.annotations.instance]).mean(),
@@ -276,7 +260,7 @@ def neucrowd() -> Iterator[str]:
             f"{kappa.min():.2f}, {kappa.max():.2f}",
             *(mean_sd(values, 2) for values in (ratio, wrong, majority, linear)),
         )
-    data = load_hotel()
+    data = datasets.load_hotel()
     parts = (data.y_train, data.y_valid, data.y_test)
     yield line("paper, Hotel", *splice(NEUCROWD["hotel"], 4, ""), "", "", "")
     yield line(
@@ -293,7 +277,7 @@ def neucrowd() -> Iterator[str]:
     )
 
 
-def on_gold(data: CrowdDataset) -> float:
+def on_gold(data: datasets.CrowdDataset) -> float:
     """Return the test accuracy of logistic regression on true classes and standardised features."""
     mean, spread = data.X_train.mean(axis=0), data.X_train.std(axis=0)
     model = LogisticRegression(max_iter=1000).fit((data.X_train - mean) / spread, data.y_train)

@@ -59,12 +59,7 @@ def fit_rows(name: str, rows: int) -> Record:
     wrong = rng.random(n * GIVEN) < 0.4
     label = np.where(wrong, rng.integers(CLASSES, size=n * GIVEN), y[instance])
     table = AnnotationTable.from_arrays(
-        instance,
-        annotator,
-        label,
-        n_instances=n,
-        n_annotators=ANNOTATORS,
-        classes=range(CLASSES),
+        instance, annotator, label, n_instances=n, n_annotators=ANNOTATORS, classes=range(CLASSES)
     )
     model = getattr(manyhands, name)(random_state=0)
     base, cpu, wall = peak_mb(), time.process_time(), time.perf_counter()
@@ -383,9 +378,7 @@ STUDY = of_parts(
         "self-training": Part(train_one_round, rounds_page, of_rounds),
         "neucrowd": Part(profile, neucrowd_page, lambda: grid(size=SIZES)),
         "dawid-skene": Part(
-            fit_both,
-            dawid_skene_page,
-            lambda: grid(set=(*AGGREGATION_SETS, *LOADERS, *FURTHER)),
+            fit_both, dawid_skene_page, lambda: grid(set=(*AGGREGATION_SETS, *LOADERS, *FURTHER))
         ),
     },
     alone=1800.0,

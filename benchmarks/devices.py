@@ -25,24 +25,18 @@ from typing import Any
 import numpy as np
 import torch
 
+import manyhands as mh
 from evidence.study import ROOT, Record, Study, spread, table
-from manyhands import (
-    CoNALClassifier,
-    CrowdLayerClassifier,
-    all_classifiers,
-    load_demo,
-    make_crowd,
-)
 from manyhands.datasets import load_labelme
 from manyhands.training import Callback, Devices
 
-METHODS: dict[str, Any] = {"Crowd Layer": CrowdLayerClassifier, "CoNAL": CoNALClassifier}
+METHODS: dict[str, Any] = {"Crowd Layer": mh.CrowdLayerClassifier, "CoNAL": mh.CoNALClassifier}
 EPOCHS, KILL_AT = 10, 4
 RANKS = (None, 1, 2, 4, 8)
 SEEDS = range(1, 4)
 RECORDS = Path(__file__).parents[1] / "results" / "benchmarks" / "devices.jsonl"
 
-ON_GPU = {name: cls for name, cls in all_classifiers() if "device" in cls().get_params()}
+ON_GPU = {name: cls for name, cls in mh.all_classifiers() if "device" in cls().get_params()}
 """Classifiers that train networks."""
 
 
@@ -75,7 +69,7 @@ def images(method: str, n: int) -> dict[str, Any]:
         max_epochs=3,
         random_state=0,
         device=Devices(n, accelerator="cpu"),
-    ).fit(X, make_crowd(y, random_state=0))
+    ).fit(X, mh.make_crowd(y, random_state=0))
     return {
         "losses": model.history_.column("loss").tolist(),
         "seconds": float(np.median(model.history_.column("seconds"))),
@@ -101,7 +95,7 @@ def killed(method: str, n: int, folder: Path) -> dict[str, Any]:
     """Final loss and weights of a run that may lose a process on its way."""
     if os.environ.get("RANK") == "1":
         (folder / "pid").write_text(str(os.getpid()))
-    demo = load_demo()
+    demo = mh.load_demo()
     model = METHODS[method](
         max_epochs=EPOCHS,
         random_state=0,
@@ -120,10 +114,10 @@ def killed(method: str, n: int, folder: Path) -> dict[str, Any]:
 def low_rank(what: str, n: int) -> dict[str, Any]:
     """Test accuracy of Crowd Layer by rank on the demo and on LabelMe."""
     found: dict[str, Any] = {}
-    for name, data in (("demo", load_demo()), ("LabelMe", load_labelme())):
+    for name, data in (("demo", mh.load_demo()), ("LabelMe", load_labelme())):
         for rank in RANKS:
             found[f"{name} {rank}"] = [
-                CrowdLayerClassifier(low_rank=rank, max_epochs=40, random_state=seed)
+                mh.CrowdLayerClassifier(low_rank=rank, max_epochs=40, random_state=seed)
                 .fit(data.X_train, data.annotations)
                 .score(data.X_test, data.y_test)
                 for seed in SEEDS
@@ -140,7 +134,7 @@ def gpu_images(method: str, n: int) -> dict[str, Any]:
         lambda device: METHODS[method](
             "vgg16", max_epochs=3, init_scale=2.0, random_state=0, device=device
         ),
-        (X, make_crowd(y, random_state=0)),
+        (X, mh.make_crowd(y, random_state=0)),
         lambda model: float(np.median(model.history_.column("seconds"))),
     )
 
@@ -176,7 +170,7 @@ def mapped(kind: str, n: int) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     n, width, step = 100_000, 1024, 10_000
     y = rng.integers(0, 5, n)
-    given = make_crowd(y, random_state=0)
+    given = mh.make_crowd(y, random_state=0)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "X.npy"
         file = np.lib.format.open_memmap(path, "w+", np.float16, (n, width))
@@ -189,7 +183,7 @@ def mapped(kind: str, n: int) -> dict[str, Any]:
         before = watch.now()
         watch.start()
         X = np.load(path, mmap_mode=None if kind == "memory" else "r")
-        model = CrowdLayerClassifier(max_epochs=1, batch_size=512, random_state=0, device="cpu")
+        model = mh.CrowdLayerClassifier(max_epochs=1, batch_size=512, random_state=0, device="cpu")
         proba = model.fit(X, given).predict_proba(X)
         watch.ended = True
         return {
@@ -213,10 +207,10 @@ def gpu(name: str, n: int) -> dict[str, Any]:
 def _on_both(make: Any, given: tuple[Any, Any], measured: Any) -> dict[str, Any]:
     found: dict[str, Any] = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
     found["date"] = date.today().isoformat()
-    demo = load_demo()
+    demo = mh.load_demo()
     for device in ("cpu", "cuda"):
         # What loading torch and starting the GPU take is no part of a fit.
-        CrowdLayerClassifier(max_epochs=1, device=device).fit(demo.X_train, demo.annotations)
+        mh.CrowdLayerClassifier(max_epochs=1, device=device).fit(demo.X_train, demo.annotations)
         started = time.perf_counter()
         model = make(device).fit(*given)
         found[f"{device} seconds"] = time.perf_counter() - started

@@ -17,13 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from evidence.scores import scores
-from manyhands import AnnotationTable, DawidSkene, GoldCorrected
-from manyhands.datasets import (
-    load_aggregation,
-    load_cifar10n,
-    load_judgebench,
-    load_sentiment,
-)
+from manyhands import AnnotationTable, DawidSkene, GoldCorrected, datasets
 from manyhands.inference.families import family_weights
 from manyhands.inference.shared_mistakes import shared_mistakes
 from manyhands.registry import all_aggregators
@@ -48,7 +42,7 @@ class Problem:
 
 def judgebench(seed: int) -> Problem:
     """Two runs of a judge, five reward models."""
-    data = load_judgebench()
+    data = datasets.load_judgebench()
     annotators = data.annotations.annotators.tolist()
     groups = {a: "judge" if a.startswith("o1") else "reward model" for a in annotators}
     return Problem(data.annotations, np.searchsorted(data.classes, data.y_train), groups)
@@ -104,7 +98,7 @@ def people(name: str, seed: int) -> Problem:
     Families are random groups of about eight annotators.
     """
     rng = np.random.default_rng(seed)
-    data = load_aggregation(name, duplicates="last")
+    data = datasets.load_aggregation(name, duplicates="last")
     rows = np.flatnonzero(data.y_train >= 0)
     rows = np.sort(rng.choice(rows, min(len(rows), 1500), replace=False))
     table = thinned(data.annotations[rows], 6, rng)
@@ -122,7 +116,11 @@ def machines(
     name: str, seed: int, n_train: int, n_machines: int
 ) -> tuple[AnnotationTable, IntArray, AnyArray]:
     """Humans' table of held-out instances, true classes, and the labels by up to five machines."""
-    data, n = (load_sentiment(), 1500) if name == "sentiment" else (load_cifar10n(), 1000)
+    data, n = (
+        (datasets.load_sentiment(), 1500)
+        if name == "sentiment"
+        else (datasets.load_cifar10n(), 1000)
+    )
     order = np.random.default_rng(seed).permutation(len(data.y_train))
     train, rows = order[:n_train], np.sort(order[n_train : n_train + n])
     X = data.X_train.toarray() if hasattr(data.X_train, "toarray") else data.X_train

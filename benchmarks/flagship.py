@@ -27,6 +27,7 @@ from sklearn.metrics import balanced_accuracy_score, f1_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import manyhands as mh
 from benchmarks import imbalanced_recipe
 from benchmarks.flagship_harder import (
     FEW_LABELS,
@@ -53,28 +54,6 @@ from evidence import Data, load_data
 from evidence.data import make_iced_synthetic, remove_annotations, thin_to_imbalance
 from evidence.scores import codes_of, likelihood
 from evidence.study import Record, Study
-from manyhands import (
-    AggNetClassifier,
-    AggregatedClassifier,
-    CommonNoiseEMClassifier,
-    CoNALClassifier,
-    CoTeachingClassifier,
-    CrowdInGClassifier,
-    CrowdLayerClassifier,
-    CrowdStackingClassifier,
-    DASCClassifier,
-    DawidSkene,
-    DoctorNetClassifier,
-    ICEDClassifier,
-    MajorityVote,
-    MaxMIGClassifier,
-    MetricLearningEmbedding,
-    NeuCrowdClassifier,
-    NeuCrowdEmbedding,
-    TraceRegClassifier,
-    cross_predict,
-    select,
-)
 from manyhands.classifiers.stacking import crowd, rounds
 from manyhands.classifiers.stacking.members import automatic_members
 from manyhands.decision.rules import apply_rule
@@ -94,14 +73,14 @@ FEW = range(1, 4)
 
 def stack(**parameters: Any) -> Fit:
     """The stack with some parameters."""
-    return lambda data, seed: CrowdStackingClassifier(**parameters, random_state=seed).fit(
+    return lambda data, seed: mh.CrowdStackingClassifier(**parameters, random_state=seed).fit(
         data.X_train, data.annotations
     )
 
 
 def on_gold(data: Any, seed: int) -> Any:
     """The stack, fitted to the gold labels as if one annotator had given them."""
-    return CrowdStackingClassifier(random_state=seed).fit(data.X_train, data.y_train)
+    return mh.CrowdStackingClassifier(random_state=seed).fit(data.X_train, data.y_train)
 
 
 def vote_regression(data: Any, seed: int) -> Any:
@@ -109,7 +88,7 @@ def vote_regression(data: Any, seed: int) -> Any:
     regression: Any = LogisticRegression(max_iter=1000)
     if not sparse.issparse(data.X_train):
         regression = make_pipeline(StandardScaler(), regression)
-    model = AggregatedClassifier(backbone=regression, targets="hard", random_state=seed)
+    model = mh.AggregatedClassifier(backbone=regression, targets="hard", random_state=seed)
     return model.fit(data.X_train, data.annotations)
 
 
@@ -128,13 +107,13 @@ CANDIDATES = ("crowd-stacking", "agg-net", "max-mig", "trace-reg", "crowd-layer"
 
 def selected(data: Any, seed: int) -> Any:
     """What `select` chooses among five candidates without gold labels, out of three folds."""
-    found = select(CANDIDATES, data.X_train, data.annotations, cv=3, random_state=seed)
+    found = mh.select(CANDIDATES, data.X_train, data.annotations, cv=3, random_state=seed)
     return found.estimator_
 
 
 def aggregated(aggregator: Callable[[], Any]) -> Fit:
     """The default network on labels aggregated first."""
-    return lambda data, seed: AggregatedClassifier(aggregator(), random_state=seed).fit(
+    return lambda data, seed: mh.AggregatedClassifier(aggregator(), random_state=seed).fit(
         data.X_train, data.annotations
     )
 
@@ -201,7 +180,7 @@ def with_weight_by_parity(data: Any, seed: int) -> Any:
 
 def with_posterior_shares(data: Any, seed: int) -> Any:
     """The stack with the class shares of Dawid-Skene's calibrated posterior as its prior."""
-    posterior = DawidSkene(random_state=seed).fit(data.annotations).posterior_
+    posterior = mh.DawidSkene(random_state=seed).fit(data.annotations).posterior_
     return stack(class_prior=posterior.mean(axis=0))(data, seed)
 
 
@@ -260,7 +239,7 @@ def with_crowd_model(method: Callable[..., Any]) -> Fit:
 
     def fitted(data: Any, seed: int) -> Any:
         X, table = data.X_train, data.annotations
-        found = cross_predict(method(random_state=seed), X, table, cv=5, random_state=seed)
+        found = mh.cross_predict(method(random_state=seed), X, table, cv=5, random_state=seed)
         whole = FrozenEstimator(method(random_state=seed).fit(X, table))
         own = automatic_members(X, 1200, seed)
         members: list[Any] = [*((each.name, each.estimator, each.view) for each in own)]
@@ -272,7 +251,7 @@ def with_crowd_model(method: Callable[..., Any]) -> Fit:
 
 def self_trained(data: Any, seed: int) -> Any:
     """DASC around the stack."""
-    return DASCClassifier(CrowdStackingClassifier(), random_state=seed).fit(
+    return mh.DASCClassifier(mh.CrowdStackingClassifier(), random_state=seed).fit(
         data.X_train, data.annotations
     )
 
@@ -280,24 +259,24 @@ def self_trained(data: Any, seed: int) -> Any:
 KERNELS = ("rbf standardised", "rbf directions", "rbf normal scores", "laplacian normal scores")
 
 NETWORKS: dict[str, Fit] = {
-    "Crowd Layer": by_default(CrowdLayerClassifier),
-    "AggNet": by_default(AggNetClassifier),
-    "Max-MIG": by_default(MaxMIGClassifier),
-    "TraceReg": by_default(TraceRegClassifier),
-    "CoNAL": by_default(CoNALClassifier),
+    "Crowd Layer": by_default(mh.CrowdLayerClassifier),
+    "AggNet": by_default(mh.AggNetClassifier),
+    "Max-MIG": by_default(mh.MaxMIGClassifier),
+    "TraceReg": by_default(mh.TraceRegClassifier),
+    "CoNAL": by_default(mh.CoNALClassifier),
 }
 SYSTEMS: dict[str, Fit] = {
-    "ICED": by_default(ICEDClassifier),
-    "NeuCrowd": by_default(NeuCrowdClassifier),
-    "CrowdInG": by_default(CrowdInGClassifier),
-    "DASC": by_default(DASCClassifier),
+    "ICED": by_default(mh.ICEDClassifier),
+    "NeuCrowd": by_default(mh.NeuCrowdClassifier),
+    "CrowdInG": by_default(mh.CrowdInGClassifier),
+    "DASC": by_default(mh.DASCClassifier),
 }
 WELL_RANKED: dict[str, Fit] = {
-    "DL-DS": aggregated(DawidSkene),
+    "DL-DS": aggregated(mh.DawidSkene),
     "DL-WC": aggregated(WorkerClustering),
-    "Co-teaching": by_default(CoTeachingClassifier),
-    "Doctor Net": by_default(DoctorNetClassifier),
-    "CoNAL by EM": by_default(CommonNoiseEMClassifier),
+    "Co-teaching": by_default(mh.CoTeachingClassifier),
+    "Doctor Net": by_default(mh.DoctorNetClassifier),
+    "CoNAL by EM": by_default(mh.CommonNoiseEMClassifier),
     "DL-GLAD": aggregated(GLAD),
     ACTIVE_MIX: PEERS[ACTIVE_MIX],
 }
@@ -333,17 +312,17 @@ ABLATION: dict[str, Fit] = {
 }
 ADDITIONS: dict[str, Fit] = {
     "DASC around the stack": self_trained,
-    "a kernel on NeuCrowd's embedding": with_embedding(NeuCrowdEmbedding),
-    "a kernel on a triplet embedding": with_embedding(MetricLearningEmbedding),
-    "AggNet as a member, out of fold": with_crowd_model(AggNetClassifier),
-    "CoNAL as a member, out of fold": with_crowd_model(CoNALClassifier),
-    "Max-MIG as a member, out of fold": with_crowd_model(MaxMIGClassifier),
+    "a kernel on NeuCrowd's embedding": with_embedding(mh.NeuCrowdEmbedding),
+    "a kernel on a triplet embedding": with_embedding(mh.MetricLearningEmbedding),
+    "AggNet as a member, out of fold": with_crowd_model(mh.AggNetClassifier),
+    "CoNAL as a member, out of fold": with_crowd_model(mh.CoNALClassifier),
+    "Max-MIG as a member, out of fold": with_crowd_model(mh.MaxMIGClassifier),
 }
 POSTERIORS: dict[str, Fit] = {
-    "Dawid-Skene": lambda data, seed: DawidSkene(random_state=seed).fit(data.annotations),
+    "Dawid-Skene": lambda data, seed: mh.DawidSkene(random_state=seed).fit(data.annotations),
     "stack, dependence=0": stack(dependence=0.0),
-    "majority vote": lambda data, seed: MajorityVote(random_state=seed).fit(data.annotations),
-    SHARED: lambda data, seed: MajorityVote(soft=False, ties="distribute").fit(data.annotations),
+    "majority vote": lambda data, seed: mh.MajorityVote(random_state=seed).fit(data.annotations),
+    SHARED: lambda data, seed: mh.MajorityVote(soft=False, ties="distribute").fit(data.annotations),
     'stack, abstentions="ignore"': stack(abstentions="ignore"),
 }
 METHODS = {
@@ -533,10 +512,7 @@ def part(*made: Callable[[], Iterator[Record]]) -> Callable[[], Iterator[Record]
 
 PARTS = {
     # The public sets but CIFAR-10; what others reach there with their defaults is recorded.
-    "sets": part(
-        lambda: cells(PUBLIC, (REGRESSION, GOLD)),
-        lambda: cells(PUBLIC, (STACK,), SEEDS),
-    ),
+    "sets": part(lambda: cells(PUBLIC, (REGRESSION, GOLD)), lambda: cells(PUBLIC, (STACK,), SEEDS)),
     "tasks": part(lambda: cells(imbalanced_recipe.TASKS, (STACK,), range(3))),
     "ablation": part(
         lambda: cells(PUBLIC[:5], (STACK, *ABLATION), folds=range(-1, 4)),

@@ -66,11 +66,7 @@ WANTED = {"labelme": 0.92, "music": 0.75}
 EM = "Cross-fitted EM"
 PLAIN = (REGRESSION, *NETWORKS, *SYSTEMS, EM)
 """Other methods of the records, with their defaults."""
-FIELDS = {
-    "balanced_accuracy": "Balanced accuracy",
-    "accuracy": "Accuracy",
-    "macro_f1": "Macro F1",
-}
+FIELDS = {"balanced_accuracy": "Balanced accuracy", "accuracy": "Accuracy", "macro_f1": "Macro F1"}
 NETWORK_ON_GOLD, OWN = "trained on gold (ceiling)", "Crowd-calibrated stacking"
 """Rows of the table of all classifiers that are no rivals."""
 
@@ -396,10 +392,7 @@ def ablation_part(found: Found) -> list[str]:
         for name in names:
             test = cells(found, name, method)
             left_out = nested(cells(found, name, method, nested=True))
-            row += [
-                percent(test, n=False),
-                "–" if np.isnan(left_out) else f"{100 * left_out:.1f}",
-            ]
+            row += [percent(test, n=False), "–" if np.isnan(left_out) else f"{100 * left_out:.1f}"]
         rows.append(row)
     heading = ["", *(f"{SETS[n]}, {kind}" for n in names for kind in ("test", "nested"))]
     return table(heading, rows)

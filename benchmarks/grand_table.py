@@ -19,17 +19,13 @@ from typing import Any
 import numpy as np
 
 import manyhands
+import manyhands as mh
 from benchmarks import encoders, flagship
 from benchmarks.flagship_page import SELECT, key_of
 from benchmarks.grand_table_page import GOLD, MAJORITY, SETS, further, page, ranks_drawing
 from benchmarks.peers import PEERS, Fit, described, package_of
 from evidence import Data
 from evidence.study import Record, Study, read, say
-from manyhands import (
-    AggregatedClassifier,
-    DawidSkene,
-    MajorityVote,
-)
 from manyhands.encoders import TextEncoder
 from manyhands.inference import GLAD, WorkerClustering
 from manyhands.metrics import expected_calibration_error
@@ -39,12 +35,14 @@ SLOW = ("sentiment, raw text", "cifar10n", "cifar10h, 2")
 
 def on_gold(data: Any, seed: int) -> Any:
     """The default network on the gold labels of the training part: a ceiling."""
-    return AggregatedClassifier(MajorityVote(), random_state=seed).fit(data.X_train, data.y_train)
+    return mh.AggregatedClassifier(mh.MajorityVote(), random_state=seed).fit(
+        data.X_train, data.y_train
+    )
 
 
 def majority_votes(data: Any, seed: int) -> Any:
     """The default network on majority votes; on the shares of the votes it is SoftProb."""
-    model = AggregatedClassifier(MajorityVote(), targets="hard", random_state=seed)
+    model = mh.AggregatedClassifier(mh.MajorityVote(), targets="hard", random_state=seed)
     return model.fit(data.X_train, data.annotations)
 
 
@@ -60,7 +58,7 @@ METHODS: dict[str, Fit] = {
     "Max-MIG": flagship.by_default(manyhands.MaxMIGClassifier),
     "Crowd Layer": flagship.by_default(manyhands.CrowdLayerClassifier),
     "TraceReg": flagship.by_default(manyhands.TraceRegClassifier),
-    "DL-DS": flagship.aggregated(DawidSkene),
+    "DL-DS": flagship.aggregated(mh.DawidSkene),
     "SoftProb": flagship.by_default(manyhands.SoftProbClassifier),
     "CoNAL": flagship.by_default(manyhands.CoNALClassifier),
     "CoNAL by EM": flagship.by_default(manyhands.CommonNoiseEMClassifier),

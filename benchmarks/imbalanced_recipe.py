@@ -15,9 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine, make_classification
 
-from manyhands import (
-    AnnotationTable,
-)
+from manyhands import AnnotationTable
 from manyhands.datasets import make_crowd
 from manyhands.typing import AnyArray, FloatArray
 

@@ -321,14 +321,7 @@ def real() -> list[str]:
     rows.append(["**mean**", "", f"{mean[0]:.2f} → {mean[1]:.2f}", f"{mean[2]:.2f} → {mean[3]:.2f}",
                  f"holds in {mean[4]:.0%}", ""])  # fmt: skip
     return lines_of(
-        [
-            "table",
-            "annotators",
-            "coverage",
-            "mean width",
-            "labels, expected (interval)",
-            "true",
-        ],
+        ["table", "annotators", "coverage", "mean width", "labels, expected (interval)", "true"],
         rows,
     )
 
@@ -344,9 +337,7 @@ PARTS: dict[str, Callable[[], list[str]]] = {
 
 
 STUDY = of_tables(
-    __file__,
-    PARTS,
-    data=lambda cell: ["aggregation"] if cell["part"] == "real" else [],
+    __file__, PARTS, data=lambda cell: ["aggregation"] if cell["part"] == "real" else []
 )
 
 

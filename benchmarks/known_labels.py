@@ -29,10 +29,7 @@ LARGE_GAP = 0.05
 SEEDS = {"random": 3, "half random": 3, "half random, marked": 3}
 """Draws to average; of a queue there is one."""
 
-METHODS: dict[str, Callable[..., Any]] = {
-    "DawidSkene": DawidSkene,
-    "GoldCorrected": GoldCorrected,
-}
+METHODS: dict[str, Callable[..., Any]] = {"DawidSkene": DawidSkene, "GoldCorrected": GoldCorrected}
 WAYS: tuple[tuple[str, str, int], ...] = (
     ("DawidSkene", "none", 0),
     *(("DawidSkene", "queue", n) for n in (10, 25, 50, 100)),

@@ -22,17 +22,10 @@ from scipy.stats import spearmanr
 from evidence import load_data, load_rows
 from evidence.scores import codes_of
 from evidence.study import ROOT, Record, Study, read, table, where
-from manyhands import AnnotationTable, DASCClassifier, DawidSkene, cross_predict
+from manyhands import AnnotationTable, DASCClassifier, DawidSkene, cross_predict, metrics
 from manyhands.datasets import load_cifar10h, load_cifar10n, load_hotel
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.reading import take_rows
-from manyhands.metrics import (
-    accuracy,
-    corrected_vote_agreement,
-    estimate_accuracy,
-    vote_agreement,
-    vote_information,
-)
 from manyhands.selection.criteria import PARTED, find_parting
 from manyhands.typing import AnyArray
 
@@ -208,17 +201,17 @@ def measure(set: str, candidate: str) -> Record:
     codes, models = found.proba.argmax(axis=1), found.estimators or []
     predicted = given.classes[codes]
     posterior = DawidSkene().fit_predict_proba(given)
-    estimate = estimate_accuracy(predicted, given, posterior=posterior)
+    estimate = metrics.estimate_accuracy(predicted, given, posterior=posterior)
     return {
-        "agreement": vote_agreement(predicted, given),
-        "corrected": corrected_vote_agreement(predicted, given, posterior=posterior),
-        "information": vote_information(predicted, given),
+        "agreement": metrics.vote_agreement(predicted, given),
+        "corrected": metrics.corrected_vote_agreement(predicted, given, posterior=posterior),
+        "information": metrics.vote_information(predicted, given),
         "likelihood": left_out_likelihood(models, found.folds, data.X_train, given),
         "estimate": estimate.value,
         "low": estimate.low,
         "high": estimate.high,
-        "gold": accuracy(data.y_train, predicted),
-        "test": [accuracy(data.y_test, model.predict(data.X_test)) for model in models],
+        "gold": metrics.accuracy(data.y_train, predicted),
+        "test": [metrics.accuracy(data.y_test, model.predict(data.X_test)) for model in models],
         "codes": "".join(map(str, codes)),  # No set has more than ten classes.
     }
 

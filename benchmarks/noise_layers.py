@@ -31,26 +31,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.model_selection import KFold
 
+import manyhands as mh
 from evidence.data import make_long_tailed_cifar10h
 from evidence.scores import codes_of
 from evidence.study import Part, Record, grid, of_parts, spread, table, where
-from manyhands import (
-    AnnotationTable,
-    CoNALClassifier,
-    CrowdInGClassifier,
-    CrowdLayerClassifier,
-    TraceRegClassifier,
-    load_demo,
-)
-from manyhands.datasets import (
-    load_cifar10n,
-    load_colposcopy,
-    load_labelme,
-    load_music,
-    load_product,
-    load_reports,
-    load_sentiment,
-)
+from manyhands import datasets
 from manyhands.exceptions import LostClassWarning
 from manyhands.fitting.pilots import AUTO
 
@@ -67,7 +52,7 @@ SETTINGS: tuple[dict[str, Any], ...] = (
 )
 """The other parameters are the library's defaults."""
 
-METHODS = {cls.__name__: cls for cls in (CrowdLayerClassifier, CoNALClassifier)}
+METHODS = {cls.__name__: cls for cls in (mh.CrowdLayerClassifier, mh.CoNALClassifier)}
 
 
 def confusion_error(model: Any, table: Any, y: Any) -> float:
@@ -96,16 +81,16 @@ class Set(NamedTuple):
 
 DASC: dict[str, Any] = {"lr": 1e-3, "weight_decay": 5e-4, "noise_lr": None}
 SETS = {
-    "LabelMe": Set(load_labelme, {}, 5),
-    "Music": Set(load_music, {}, 5),
-    "Sentiment": Set(load_sentiment, {"max_epochs": 10, "scaling": None}, 2),
-    "Product": Set(load_product, {"max_epochs": 20}, 2),
-    "Colposcopy": Set(load_colposcopy, {}, 5),
-    "Reports": Set(load_reports, {}, 5),
-    "CIFAR-10N": Set(load_cifar10n, {"max_epochs": 15}, 2),
+    "LabelMe": Set(datasets.load_labelme, {}, 5),
+    "Music": Set(datasets.load_music, {}, 5),
+    "Sentiment": Set(datasets.load_sentiment, {"max_epochs": 10, "scaling": None}, 2),
+    "Product": Set(datasets.load_product, {"max_epochs": 20}, 2),
+    "Colposcopy": Set(datasets.load_colposcopy, {}, 5),
+    "Reports": Set(datasets.load_reports, {}, 5),
+    "CIFAR-10N": Set(datasets.load_cifar10n, {"max_epochs": 15}, 2),
     "CIFAR10-H": Set(partial(make_long_tailed_cifar10h, random_state=0), {}, 2),
     "LabelMe, DASC": Set(
-        load_labelme, {**DASC, "max_epochs": 25, "batch_size": 512, "scaling": None}, 5
+        datasets.load_labelme, {**DASC, "max_epochs": 25, "batch_size": 512, "scaling": None}, 5
     ),
     "CIFAR10-H, DASC": Set(
         partial(make_long_tailed_cifar10h, random_state=0), {**DASC, "max_epochs": 100}, 1
@@ -117,16 +102,21 @@ CHECKED = ("LabelMe", "CIFAR10-H", "LabelMe, DASC")
 
 LAYERS = {
     cls.__name__: cls
-    for cls in (CrowdLayerClassifier, CoNALClassifier, CrowdInGClassifier, TraceRegClassifier)
+    for cls in (
+        mh.CrowdLayerClassifier,
+        mh.CoNALClassifier,
+        mh.CrowdInGClassifier,
+        mh.TraceRegClassifier,
+    )
 }
 """Classifiers with a layer per annotator that have an ``init_scale``."""
 
-OWN = CrowdLayerClassifier.__name__
+OWN = mh.CrowdLayerClassifier.__name__
 """The classifier whose start is chosen; it alone is checked with DASC's protocol."""
 
 
 @cache
-def load(name: str) -> tuple[Any, AnnotationTable]:
+def load(name: str) -> tuple[Any, mh.AnnotationTable]:
     """Load the annotated instances of a set's training part."""
     data = SETS[name].load()
     rows = np.flatnonzero(data.annotations.annotations_per_instance())
@@ -138,8 +128,8 @@ def fitted(
     init_scale: float | str,
     seed: int,
     X: Any,
-    table: AnnotationTable,
-    cls: Any = CrowdLayerClassifier,
+    table: mh.AnnotationTable,
+    cls: Any = mh.CrowdLayerClassifier,
 ) -> Any:
     """Fit a candidate; the classes it loses are counted, not warned about."""
     model = cls(**SETS[name].params, init_scale=init_scale, random_state=seed)
@@ -159,15 +149,15 @@ N_SEEDS = 40
 def rates(method: str, setting: str, seed: int) -> Record:
     """Accuracy where nothing is tested, and the error of the confusion matrices."""
 
-    def fit(X: Any, given: AnnotationTable) -> Any:
+    def fit(X: Any, given: mh.AnnotationTable) -> Any:
         return METHODS[method](random_state=seed, **SETTING[setting]).fit(X, given)
 
     found: Record = {}
-    for name, data in (("labelme", load_labelme()), ("demo", load_demo())):
+    for name, data in (("labelme", datasets.load_labelme()), ("demo", mh.load_demo())):
         model = fit(data.X_train, data.annotations)
         found[f"{name}_valid"] = float(model.score(data.X_valid, data.y_valid))
         found[f"{name}_error"] = confusion_error(model, data.annotations, data.y_train)
-    music = load_music()
+    music = datasets.load_music()
     folds = KFold(3, shuffle=True, random_state=seed).split(music.X_train)
     scores = [
         fit(music.X_train[train], music.annotations[train])
@@ -280,9 +270,7 @@ STUDY = of_parts(
     __file__,
     {
         "rates": Part(
-            rates,
-            rates_page,
-            lambda: grid(method=METHODS, setting=SETTING, seed=range(1, 6)),
+            rates, rates_page, lambda: grid(method=METHODS, setting=SETTING, seed=range(1, 6))
         ),
         "start": Part(
             start,

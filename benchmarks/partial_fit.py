@@ -14,28 +14,21 @@ from typing import Any
 
 import numpy as np
 
+import manyhands as mh
 from evidence import load_data
 from evidence.study import Record, Study, spread, table, where
-from manyhands import (
-    AggNetClassifier,
-    CoNALClassifier,
-    CrowdLayerClassifier,
-    CrowdStackingClassifier,
-    DawidSkene,
-    MaxMIGClassifier,
-)
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode
 from manyhands.metrics import accuracy
 from manyhands.typing import AnyArray, IntArray
 
 METHODS: dict[str, Callable[..., Any]] = {
-    "Dawid-Skene": DawidSkene,
-    "Crowd Layer": CrowdLayerClassifier,
-    "CoNAL": CoNALClassifier,
-    "AggNet": AggNetClassifier,
-    "stack": CrowdStackingClassifier,
-    "Max-MIG": MaxMIGClassifier,
+    "Dawid-Skene": mh.DawidSkene,
+    "Crowd Layer": mh.CrowdLayerClassifier,
+    "CoNAL": mh.CoNALClassifier,
+    "AggNet": mh.AggNetClassifier,
+    "stack": mh.CrowdStackingClassifier,
+    "Max-MIG": mh.MaxMIGClassifier,
 }
 SEEDS = {"music": range(1, 11), "sentiment": range(1, 4), "cifar10n": range(1, 4)}
 """Music has few test instances, so more orders of its pieces are tried."""

@@ -32,10 +32,7 @@ WORDS = {
         "a dense table of votes, annotators and instances without annotations removed, our "
         "regression for its out-of-fold predictions and on its consensus",
     ),
-    ACTIVE: (
-        "scikit-activeml",
-        "dense standardised features, a dense table of class codes",
-    ),
+    ACTIVE: ("scikit-activeml", "dense standardised features, a dense table of class codes"),
     ENSEMBLE: (
         "scikit-activeml",
         "the same, and a regression per annotator, made by hand; votes combined softly (on "

@@ -36,9 +36,7 @@ from manyhands.inference.dependence import (
     exponents,
     residual_correlation,
 )
-from manyhands.inference.dependence import (
-    measure as measured_rho,
-)
+from manyhands.inference.dependence import measure as measured_rho
 from manyhands.inference.identifiability import LEAST_COMPARED, comparisons
 from manyhands.inference.probability import normalise_rows
 from manyhands.inference.votes import Votes, by_instance, make_votes, vote_shares, weight_of_pairs
@@ -167,9 +165,7 @@ def sensitivity(cases: list[Case]) -> Iterator[str]:
     )
 
 
-def changes(
-    cases: list[Case],
-) -> Iterator[tuple[str, str, Callable[[], Fits], Callable[[], Fits]]]:
+def changes(cases: list[Case]) -> Iterator[tuple[str, str, Callable[[], Fits], Callable[[], Fits]]]:
     """Yield each constant, its value, and the fits with half and with twice as much."""
 
     def patched(module: Any, name: str, value: Any) -> Callable[[], Fits]:

@@ -18,14 +18,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+import manyhands as mh
 from evidence.study import Record, Study, spread, table, where
-from manyhands import (
-    AggregatedClassifier,
-    CoNALClassifier,
-    CrowdLayerClassifier,
-    DawidSkene,
-    MajorityVote,
-)
 from manyhands.datasets import load_labelme, load_music
 
 LABELME = {"max_epochs": 25, "batch_size": 512, "weight_decay": 5e-4, "scaling": None}
@@ -46,16 +40,16 @@ def methods(dataset: str) -> dict[str, Any]:
     one_rate = {**protocol, "noise_lr": None}
     conal = {} if dataset == "labelme" else {"embedding_dim": 80, "normalize": "annotator"}
     return {
-        "majority vote, then a network": AggregatedClassifier(MajorityVote(), **protocol),
-        "Dawid-Skene, then a network": AggregatedClassifier(DawidSkene(), **protocol),
-        "Crowd Layer": CrowdLayerClassifier(**one_rate),
-        "CoNAL": CoNALClassifier(**one_rate, **conal),
-        "trained on gold (ceiling)": AggregatedClassifier(**protocol),
-        "Crowd Layer, defaults": CrowdLayerClassifier(),
-        "CoNAL, defaults": CoNALClassifier(),
-        "trained on gold, defaults": AggregatedClassifier(),
-        "CoNAL, defaults, 200 epochs": CoNALClassifier(max_epochs=200),
-        "trained on gold, defaults, 200 epochs": AggregatedClassifier(max_epochs=200),
+        "majority vote, then a network": mh.AggregatedClassifier(mh.MajorityVote(), **protocol),
+        "Dawid-Skene, then a network": mh.AggregatedClassifier(mh.DawidSkene(), **protocol),
+        "Crowd Layer": mh.CrowdLayerClassifier(**one_rate),
+        "CoNAL": mh.CoNALClassifier(**one_rate, **conal),
+        "trained on gold (ceiling)": mh.AggregatedClassifier(**protocol),
+        "Crowd Layer, defaults": mh.CrowdLayerClassifier(),
+        "CoNAL, defaults": mh.CoNALClassifier(),
+        "trained on gold, defaults": mh.AggregatedClassifier(),
+        "CoNAL, defaults, 200 epochs": mh.CoNALClassifier(max_epochs=200),
+        "trained on gold, defaults, 200 epochs": mh.AggregatedClassifier(max_epochs=200),
     }
 
 

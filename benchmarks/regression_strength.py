@@ -18,16 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
 from evidence.study import Record, Study, table, where
-from manyhands import AnnotationTable, DawidSkene
-from manyhands.datasets import (
-    load_colposcopy,
-    load_hotel,
-    load_labelme,
-    load_music,
-    load_product,
-    load_reports,
-    load_sentiment,
-)
+from manyhands import AnnotationTable, DawidSkene, datasets
 from manyhands.fitting.folds import deal_instances
 from manyhands.linear.regression import fit_regression, regression_proba
 from manyhands.metrics import paired_z, vote_agreement
@@ -41,13 +32,13 @@ RULES = ("likelihood", "agreement", "guarded")
 TARGETS = ("votes", "Dawid-Skene")
 MEASURES = ("accuracy", "agreement")
 SETS: dict[str, Callable[[], Any]] = {
-    "LabelMe": load_labelme,
-    "Music": load_music,
-    "Sentiment": load_sentiment,
-    "Product": load_product,
-    "Colposcopy": load_colposcopy,
-    "Reports": load_reports,
-    "Hotel": load_hotel,
+    "LabelMe": datasets.load_labelme,
+    "Music": datasets.load_music,
+    "Sentiment": datasets.load_sentiment,
+    "Product": datasets.load_product,
+    "Colposcopy": datasets.load_colposcopy,
+    "Reports": datasets.load_reports,
+    "Hotel": datasets.load_hotel,
 }
 
 

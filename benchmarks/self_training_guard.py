@@ -21,28 +21,11 @@ import numpy as np
 from scipy.stats import t
 from sklearn.datasets import load_digits, make_classification
 
+import manyhands as mh
 from evidence.data import make_long_tailed_cifar10h, remove_annotations
 from evidence.study import Record, Study, spread, table
-from manyhands import (
-    AggNetClassifier,
-    AggregatedClassifier,
-    AnnotationTable,
-    CoNALClassifier,
-    CrowdLayerClassifier,
-    DASCClassifier,
-    SelfTrainingCrowdClassifier,
-)
+from manyhands import datasets
 from manyhands.classifiers.self_training.guard import LEAST_Z, MARGIN
-from manyhands.datasets import (
-    load_cifar10n,
-    load_colposcopy,
-    load_labelme,
-    load_music,
-    load_product,
-    load_reports,
-    load_sentiment,
-    make_crowd,
-)
 from manyhands.fitting import Watch, with_protocol
 from manyhands.sampling import ConfidenceSelector
 from manyhands.sampling.selectors import RandomSelector
@@ -62,7 +45,7 @@ class Problem:
     """A training part with a crowd, and a test part."""
 
     X: Any
-    annotations: AnnotationTable
+    annotations: mh.AnnotationTable
     X_test: Any
     y_test: AnyArray
 
@@ -132,7 +115,7 @@ def _simulated(
     X: FloatArray, y: IntArray, n: int, noise: Any, votes: float, activity: str, seed: int
 ) -> Problem:
     given = {"noise": noise, "n_annotators": len(noise)} if isinstance(noise, np.ndarray) else noise
-    table = make_crowd(
+    table = datasets.make_crowd(
         y[:n],
         annotations_per_instance=votes,
         activity=activity,
@@ -148,21 +131,21 @@ AS_PUBLISHED = "LabelMe, DASC's protocol"
 """The set whose estimators are trained by the named protocol dasc_labelme."""
 
 SETS: dict[str, Callable[[int], Problem]] = {
-    "LabelMe": real(load_labelme),
-    AS_PUBLISHED: real(load_labelme),
-    "Music": real(load_music),
-    "Sentiment": real(load_sentiment, 250),
-    "Product": real(load_product, 1500),
-    "Colposcopy": real(load_colposcopy),
-    "Colposcopy, half": real(load_colposcopy, None, 0.5),
-    "Reports": real(load_reports),
-    "Reports, half": real(load_reports, None, 0.5),
-    "CIFAR-10N": real(load_cifar10n, 500),
+    "LabelMe": real(datasets.load_labelme),
+    AS_PUBLISHED: real(datasets.load_labelme),
+    "Music": real(datasets.load_music),
+    "Sentiment": real(datasets.load_sentiment, 250),
+    "Product": real(datasets.load_product, 1500),
+    "Colposcopy": real(datasets.load_colposcopy),
+    "Colposcopy, half": real(datasets.load_colposcopy, None, 0.5),
+    "Reports": real(datasets.load_reports),
+    "Reports, half": real(datasets.load_reports, None, 0.5),
+    "CIFAR-10N": real(datasets.load_cifar10n, 500),
     "CIFAR10-H, long tail": real(make_long_tailed_cifar10h, seeded=True),
 }
 LARGER = {
-    "CIFAR-10N, 2,000": real(load_cifar10n, 2000),
-    "Sentiment, 1,500": real(load_sentiment, 1500),
+    "CIFAR-10N, 2,000": real(datasets.load_cifar10n, 2000),
+    "Sentiment, 1,500": real(datasets.load_sentiment, 1500),
 }
 
 
@@ -182,16 +165,16 @@ SPARSE: dict[str, Callable[[int], Problem]] = {
 MAKERS = SIMULATED | SPARSE | SETS | LARGER
 FEW_STEPS = "Crowd Layer, rms, 50 steps"
 
-DEFAULT = float(DASCClassifier().n_select)
+DEFAULT = float(mh.DASCClassifier().n_select)
 CANDIDATES = (1.0, 4.0)
 """Values of ``n_select`` between which the default was chosen."""
 
 BASES: dict[str, Callable[[], Any]] = {
-    "AggNet": AggNetClassifier,
-    "CoNAL": CoNALClassifier,
-    "Crowd Layer": CrowdLayerClassifier,
-    "network on majority votes": AggregatedClassifier,
-    FEW_STEPS: partial(CrowdLayerClassifier, scaling="rms", max_epochs=25, batch_size=512),
+    "AggNet": mh.AggNetClassifier,
+    "CoNAL": mh.CoNALClassifier,
+    "Crowd Layer": mh.CrowdLayerClassifier,
+    "network on majority votes": mh.AggregatedClassifier,
+    FEW_STEPS: partial(mh.CrowdLayerClassifier, scaling="rms", max_epochs=25, batch_size=512),
 }
 
 SIMULATED_BASES = ("AggNet", "Crowd Layer")
@@ -216,14 +199,14 @@ class OneClassSelector(RandomSelector):
 
 
 METHODS: dict[str, Callable[..., Any]] = {
-    "DASC": DASCClassifier,
-    "by confidence": lambda base, **given: SelfTrainingCrowdClassifier(
+    "DASC": mh.DASCClassifier,
+    "by confidence": lambda base, **given: mh.SelfTrainingCrowdClassifier(
         base, ConfidenceSelector(), **given
     ),
-    "half of one class": lambda base, **given: SelfTrainingCrowdClassifier(
+    "half of one class": lambda base, **given: mh.SelfTrainingCrowdClassifier(
         base, OneClassSelector(0.5), **given
     ),
-    "all of one class": lambda base, **given: SelfTrainingCrowdClassifier(
+    "all of one class": lambda base, **given: mh.SelfTrainingCrowdClassifier(
         base, OneClassSelector(), **given
     ),
 }
@@ -302,7 +285,7 @@ def accuracies(model: Any, problem: Problem) -> list[float]:
     return found
 
 
-def chance(table: AnnotationTable) -> float:
+def chance(table: mh.AnnotationTable) -> float:
     """Return the agreement of naming the most frequent class always."""
     counts = table.vote_counts()
     counts = counts[counts.any(axis=1)]

@@ -25,23 +25,9 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.datasets import make_classification
 
+import manyhands as mh
 from evidence import load_data
 from evidence.study import Part, Record, grid, of_parts, spread, table, where
-from manyhands import (
-    AggNetClassifier,
-    AggregatedClassifier,
-    AnnotationTable,
-    CoNALClassifier,
-    CrowdInGClassifier,
-    CrowdLayerClassifier,
-    DASCClassifier,
-    DawidSkene,
-    ICEDClassifier,
-    MaxMIGClassifier,
-    NeuCrowdClassifier,
-    TraceRegClassifier,
-    cross_predict,
-)
 from manyhands.datasets import make_crowd
 from manyhands.fitting.pilots import ENOUGH_PREDICTED, MOST_BEHIND, N_FOLDS, earliest, limit
 from manyhands.metrics import paired_z
@@ -49,12 +35,12 @@ from manyhands.metrics.vote_shares import row_shares, vote_weights
 from manyhands.typing import FloatArray, IntArray
 
 METHODS = {
-    "CoNAL": CoNALClassifier(),
-    "Crowd Layer": CrowdLayerClassifier(),
-    "AggNet": AggNetClassifier(),
-    "Max-MIG": MaxMIGClassifier(),
-    "TraceReg": TraceRegClassifier(),
-    "DL-DS": AggregatedClassifier(DawidSkene()),
+    "CoNAL": mh.CoNALClassifier(),
+    "Crowd Layer": mh.CrowdLayerClassifier(),
+    "AggNet": mh.AggNetClassifier(),
+    "Max-MIG": mh.MaxMIGClassifier(),
+    "TraceReg": mh.TraceRegClassifier(),
+    "DL-DS": mh.AggregatedClassifier(mh.DawidSkene()),
 }
 SETS = {
     "labelme": (3, 100),
@@ -69,10 +55,10 @@ SETS = {
 """Set -> folds, and epochs of the curves: some 600 gradient steps, or 20 epochs."""
 
 SYSTEMS = {
-    "DASC": DASCClassifier(),
-    "ICED": ICEDClassifier(),
-    "NeuCrowd": NeuCrowdClassifier(),
-    "CrowdInG": CrowdInGClassifier(),
+    "DASC": mh.DASCClassifier(),
+    "ICED": mh.ICEDClassifier(),
+    "NeuCrowd": mh.NeuCrowdClassifier(),
+    "CrowdInG": mh.CrowdInGClassifier(),
 }
 OF_SYSTEMS = ("labelme", "reports", "music")
 SEEDS_OF_SYSTEMS = range(3)
@@ -113,7 +99,7 @@ class Simulated:
     """A crowd that misses a class, and what it is judged by."""
 
     X_train: FloatArray
-    annotations: AnnotationTable
+    annotations: mh.AnnotationTable
     X_test: FloatArray
     y_test: IntArray
 
@@ -211,7 +197,7 @@ def curve(set: str, method: str, scaling: str) -> Record:
     data, (n_folds, epochs) = data_of(set), SETS[set]
     given = data.annotations
     model = clone(METHODS[method]).set_params(scaling=scaling, max_epochs=epochs)
-    found = cross_predict(model, data.X_train, given, cv=n_folds, return_epochs=True)
+    found = mh.cross_predict(model, data.X_train, given, cv=n_folds, return_epochs=True)
     codes, shares = found.epochs.astype(np.int64), row_shares(vote_weights(given))
     true = given.classes[codes] == np.asarray(data.y_train)
     agreement = shares[np.arange(len(shares)), codes]
@@ -232,7 +218,9 @@ def curve(set: str, method: str, scaling: str) -> Record:
 def automatic_scaling(name: str) -> str:
     """The scaling that ``auto`` takes on a set."""
     data = data_of(name)
-    model = CrowdLayerClassifier(max_epochs=1, random_state=0).fit(data.X_train, data.annotations)
+    model = mh.CrowdLayerClassifier(max_epochs=1, random_state=0).fit(
+        data.X_train, data.annotations
+    )
     scale = np.ravel(model.module_.classifier.scaler.scale)
     return "rms" if bool((scale == scale[0]).all()) else "standard"
 
@@ -242,7 +230,7 @@ def fit(set: str, method: str, which: str, seed: int) -> Record:
     data, started = data_of(set), process_time()
     model = clone({**METHODS, **SYSTEMS}[method]).set_params(random_state=seed)
     if which == "former" and method == "DASC":
-        model.set_params(estimator=CrowdLayerClassifier(**FORMER))
+        model.set_params(estimator=mh.CrowdLayerClassifier(**FORMER))
     elif which == "former":
         automatic = [name for name, value in model.get_params().items() if value == "auto"]
         model.set_params(**{name: FORMER[name] for name in FORMER if name in automatic})
@@ -261,7 +249,7 @@ def steady(set: str, method: str, seed: int) -> Record:
     X, given, gold = data.X_train[rows], data.annotations[rows], np.asarray(data.y_train)[rows]
     model = clone(METHODS[method])
     model.set_params(max_epochs=limit(ceil(len(rows) * (1 - 1 / N_FOLDS) / model.batch_size)))
-    found = cross_predict(model, X, given, cv=N_FOLDS, random_state=seed, return_epochs=True)
+    found = mh.cross_predict(model, X, given, cv=N_FOLDS, random_state=seed, return_epochs=True)
     shares, codes = row_shares(vote_weights(given)), found.epochs.astype(np.int64)
     seen = (found.folds < ceil(ENOUGH_PREDICTED * N_FOLDS / len(rows))) & ~np.isnan(shares[:, 0])
     agreement = shares[np.arange(len(rows)), codes][:, seen]

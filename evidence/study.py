@@ -44,6 +44,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from functools import cache, partial
@@ -53,12 +54,27 @@ from multiprocessing import get_context
 from pathlib import Path
 from string import Formatter
 from tempfile import gettempdir
-from time import monotonic, process_time
+from time import monotonic, perf_counter, process_time
 from typing import Any
 
 import numpy as np
 
 import manyhands
+from evidence.tables import (  # noqa: F401
+    crossed,
+    days,
+    groups,
+    left_out_table,
+    listed,
+    listing,
+    mean,
+    mean_of,
+    spread,
+    standard_error,
+    table,
+    where,
+    with_error,
+)
 from manyhands.datasets.base import data_home
 from manyhands.io import write_atomically
 
@@ -307,11 +323,16 @@ class Part:
     """
 
     measure: Callable[..., Record]
-    page: Callable[[list[Record]], Values]
+    page: Callable[[list[Record]], Values] = lambda records: {}
     cells: Callable[..., Iterable[Cell]] = lambda: [{}]
 
 
-def of_parts(file: str, parts: Mapping[str, Part], **options: Any) -> Study:
+def of_parts(
+    file: str,
+    parts: Mapping[str, Part],
+    page: Callable[[list[Record]], Values] | None = None,
+    **options: Any,
+) -> Study:
     """Return a study of several parts; the value ``NAME_date`` is that of a part's last record.
 
     Parameters
@@ -319,6 +340,8 @@ def of_parts(file: str, parts: Mapping[str, Part], **options: Any) -> Study:
     file : str
     parts : dict {name: Part}
         The page has the values of the parts that have records.
+    page : callable, optional
+        From all records to the values of the page, in place of those of the parts.
     **options
         Of `Study`.
     """
@@ -326,7 +349,7 @@ def of_parts(file: str, parts: Mapping[str, Part], **options: Any) -> Study:
     def cells(name: str, *seeds: Any) -> Iterator[Cell]:
         yield from ({"part": name, **cell} for cell in parts[name].cells(*seeds))
 
-    def page(records: list[Record]) -> Values:
+    def of_each(records: list[Record]) -> Values:
         found: dict[str, Any] = {}
         for name, part in parts.items():
             if own := where(records, part=name):
@@ -338,7 +361,7 @@ def of_parts(file: str, parts: Mapping[str, Part], **options: Any) -> Study:
         file,
         {name: partial(cells, name) for name in parts},
         lambda part, **cell: parts[part].measure(**cell),
-        page,
+        page or of_each,
         **options,
     )
 
@@ -382,11 +405,6 @@ def key_of(cell: Cell) -> str:
 def label(cell: Cell) -> str:
     """Name a cell by its values."""
     return "/".join(map(str, cell.values()))
-
-
-def where(records: Iterable[Record], **wanted: Any) -> list[Record]:
-    """Return the records with these values."""
-    return [r for r in records if all(r.get(name) == value for name, value in wanted.items())]
 
 
 @cache
@@ -465,6 +483,15 @@ def peak_mb() -> float:
     return peak * (1 if sys.platform == "darwin" else 1024) / 1e6
 
 
+@contextmanager
+def spent() -> Iterator[Record]:
+    """Measure a block: CPU and wall seconds, and MB at the peak of the process before and after."""
+    found: Record = {"base": peak_mb()}
+    cpu, wall = process_time(), perf_counter()
+    yield found
+    found |= {"cpu": process_time() - cpu, "wall": perf_counter() - wall, "peak": peak_mb()}
+
+
 def processor() -> str:
     """Return the name of this machine's processor."""
     try:
@@ -513,92 +540,3 @@ def _one(value: Any) -> Any:
         return value
     each = list(value)
     return "\n".join(each).strip("\n") if all(isinstance(e, str) for e in each) else each
-
-
-def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a Markdown table, and an empty one."""
-    body = ["| " + " | ".join(row) + " |" for row in (heading, *rows)]
-    return [body[0], "|" + "---|" * len(heading), *body[1:], ""]
-
-
-def spread(
-    values: Iterable[float],
-    digits: int = 1,
-    scale: float = 1.0,
-    sign: bool = False,
-    n: bool = False,
-) -> str:
-    """Return mean ± sample standard deviation, of several values; "–" without any.
-
-    Parameters
-    ----------
-    values : iterable of float
-    digits : int
-    scale : float
-        100 makes percentages of shares.
-    sign : bool
-        Whether a positive mean has its sign.
-    n : bool
-        Whether the number of several values follows in brackets.
-    """
-    each = scale * np.asarray(list(values), dtype=np.float64)
-    if not len(each):
-        return "–"
-    mean = f"{each.mean():{'+' * sign}.{digits}f}"
-    if len(each) == 1:
-        return mean
-    return f"{mean} ± {each.std(ddof=1):.{digits}f}" + f" ({len(each)})" * n
-
-
-def mean_of(values: Mapping[str, float]) -> float:
-    """Mean over the tables."""
-    return float(np.mean(list(values.values())))
-
-
-def left_out_table(
-    values: Mapping[float, Mapping[str, float]],
-    ours: float,
-    family_of: Callable[[str], str],
-    score: Callable[[Mapping[str, float]], float] = mean_of,
-) -> list[str]:
-    """Return a table of what each value of a constant costs, and of the choice without each family.
-
-    Parameters
-    ----------
-    values : dict {value: {table: cost}}
-    ours : float
-        The library's value, in bold; of equal ones the nearest to it is chosen.
-    family_of : callable
-        What a table is left out with.
-    score : callable
-        Cost of several tables, which the choice makes least.
-    """
-    tables = list(next(iter(values.values())))
-    rows: list[list[str]] = []
-    left_out: dict[str, float] = {}
-    for family in dict.fromkeys(map(family_of, tables)):
-        costs = {
-            c: mean_of({t: found[t] for t in tables if family_of(t) == family})
-            for c, found in values.items()
-        }
-        others = [t for t in tables if family_of(t) != family]
-        best = min(
-            values,
-            key=lambda c: (
-                round(score({t: values[c][t] for t in others}), 9),
-                abs(np.log(c / ours)),
-            ),
-        )
-        left_out |= {t: values[best][t] for t in tables if family_of(t) == family}
-        lost = costs[best] - min(costs.values())
-        rows.append([family, *(f"{x:.4f}" for x in costs.values()), f"{best:g}", f"{lost:.4f}"])
-    scores = [score(found) for found in values.values()]
-    lost = score(left_out) - min(scores)
-    rows.append(["**all**", *(f"{x:.4f}" for x in scores), "", f"{lost:.4f}"])
-    heads = [f"**{c:g}**" if c == ours else f"{c:g}" for c in values]
-    return table(["left out together", *heads, "chosen without it", "lost"], rows)
-
-
-def listed(names: Sequence[str]) -> str:
-    """Join names: a, b and c."""
-    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]])) or "none"

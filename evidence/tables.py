@@ -1,0 +1,178 @@
+"""Tables of records in Markdown: rows, columns, means with their spread, and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+Record = dict[str, Any]
+Cell = str | Callable[[Any], Any]
+"""A format of a record's fields, such as "{cpu:.1f}", or a function of what the row is about."""
+
+
+# -- records --------------------------------------------------------------------------------------
+
+
+def where(records: Iterable[Record], **wanted: Any) -> list[Record]:
+    """Return the records with these values."""
+    return [r for r in records if all(r.get(name) == value for name, value in wanted.items())]
+
+
+def groups(records: Iterable[Record], *fields: str) -> dict[Any, list[Record]]:
+    """Group records by a field, or by the tuple of several, in the order of the first of each."""
+    found: dict[Any, list[Record]] = {}
+    for record in records:
+        key = tuple(record[name] for name in fields)
+        found.setdefault(key if len(fields) > 1 else key[0], []).append(record)
+    return found
+
+
+def mean(records: Iterable[Record], field: str) -> float:
+    """Return the mean of a field; NaN without records."""
+    values = [record[field] for record in records]
+    return float(np.mean(values)) if values else float("nan")
+
+
+def days(records: Iterable[Record]) -> str:
+    """Name the first and the last day of records."""
+    found = sorted({record["date"] for record in records})
+    return " to ".join(dict.fromkeys((found[0], found[-1])))
+
+
+# -- tables ---------------------------------------------------------------------------------------
+
+
+def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a Markdown table, and an empty one."""
+    body = ["| " + " | ".join(row) + " |" for row in (heading, *rows)]
+    return [body[0], "|" + "---|" * len(heading), *body[1:], ""]
+
+
+def listing(
+    things: Iterable[Any], cells: Mapping[str, Cell] | Sequence[tuple[str, Cell]]
+) -> list[str]:
+    """Return the lines of a table with a row for each thing.
+
+    Parameters
+    ----------
+    things : iterable
+        Records, where cells are formats.
+    cells : dict {heading: cell}, or pairs
+        "{cpu:.1f}" stands for the field of a record; a function takes the thing.
+    """
+    pairs = list(cells.items() if isinstance(cells, Mapping) else cells)
+
+    def shown(cell: Cell, thing: Any) -> str:
+        return cell.format_map(thing) if isinstance(cell, str) else str(cell(thing))
+
+    rows = [[shown(cell, thing) for _, cell in pairs] for thing in things]
+    return table([heading for heading, _ in pairs], rows)
+
+
+def crossed(
+    corner: str,
+    rows: Iterable[Any],
+    columns: Iterable[Any],
+    cell: Callable[[Any, Any], str],
+) -> list[str]:
+    """Return the lines of a table with a cell for each row and column; dicts give their titles."""
+    across = columns if isinstance(columns, Mapping) else {each: each for each in columns}
+    down = rows if isinstance(rows, Mapping) else {each: each for each in rows}
+    body = [[str(title), *(cell(row, each) for each in across)] for row, title in down.items()]
+    return table([corner, *map(str, across.values())], body)
+
+
+def spread(
+    values: Iterable[float],
+    digits: int = 1,
+    scale: float = 1.0,
+    sign: bool = False,
+    n: bool = False,
+) -> str:
+    """Return mean ± sample standard deviation, of several values; "–" without any.
+
+    Parameters
+    ----------
+    values : iterable of float
+    digits : int
+    scale : float
+        100 makes percentages of shares.
+    sign : bool
+        Whether a positive mean has its sign.
+    n : bool
+        Whether the number of several values follows in brackets.
+    """
+    each = scale * np.asarray(list(values), dtype=np.float64)
+    if not len(each):
+        return "–"
+    mean = f"{each.mean():{'+' * sign}.{digits}f}"
+    if len(each) == 1:
+        return mean
+    return f"{mean} ± {each.std(ddof=1):.{digits}f}" + f" ({len(each)})" * n
+
+
+def standard_error(values: Any) -> float:
+    """Return the standard error of the mean of several values."""
+    each = np.asarray(values, dtype=np.float64)
+    return float(each.std(ddof=1) / np.sqrt(len(each)))
+
+
+def with_error(values: Any, digits: int = 1) -> str:
+    """Return the mean with its sign, ± its standard error."""
+    return f"{np.mean(values):+.{digits}f} ± {standard_error(values):.{digits}f}"
+
+
+def mean_of(values: Mapping[str, float]) -> float:
+    """Mean over the tables."""
+    return float(np.mean(list(values.values())))
+
+
+def left_out_table(
+    values: Mapping[float, Mapping[str, float]],
+    ours: float,
+    family_of: Callable[[str], str],
+    score: Callable[[Mapping[str, float]], float] = mean_of,
+) -> list[str]:
+    """Return a table of what each value of a constant costs, and of the choice without each family.
+
+    Parameters
+    ----------
+    values : dict {value: {table: cost}}
+    ours : float
+        The library's value, in bold; of equal ones the nearest to it is chosen.
+    family_of : callable
+        What a table is left out with.
+    score : callable
+        Cost of several tables, which the choice makes least.
+    """
+    tables = list(next(iter(values.values())))
+    rows: list[list[str]] = []
+    left_out: dict[str, float] = {}
+    for family in dict.fromkeys(map(family_of, tables)):
+        costs = {
+            c: mean_of({t: found[t] for t in tables if family_of(t) == family})
+            for c, found in values.items()
+        }
+        others = [t for t in tables if family_of(t) != family]
+        best = min(
+            values,
+            key=lambda c: (
+                round(score({t: values[c][t] for t in others}), 9),
+                abs(np.log(c / ours)),
+            ),
+        )
+        left_out |= {t: values[best][t] for t in tables if family_of(t) == family}
+        lost = costs[best] - min(costs.values())
+        rows.append([family, *(f"{x:.4f}" for x in costs.values()), f"{best:g}", f"{lost:.4f}"])
+    scores = [score(found) for found in values.values()]
+    lost = score(left_out) - min(scores)
+    rows.append(["**all**", *(f"{x:.4f}" for x in scores), "", f"{lost:.4f}"])
+    heads = [f"**{c:g}**" if c == ours else f"{c:g}" for c in values]
+    return table(["left out together", *heads, "chosen without it", "lost"], rows)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Join names: a, b and c."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]])) or "none"
