@@ -7,50 +7,38 @@ A cell is a run of a policy on a table; ``--seeds 3`` makes three runs. `feature
 from __future__ import annotations
 
 import os
-import resource
-from collections.abc import Callable, Iterator
-from functools import cache, partial
-from time import perf_counter, process_time
+from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from benchmarks.planning_packages import dense, features, packages, review
+from benchmarks import planning_packages, planning_parts, planning_people
 from benchmarks.planning_page import page
-from benchmarks.planning_parts import (
-    Job,
-    confirmation,
-    each,
-    hurts,
-    safeguards,
-    scale,
-    stopping,
-    tables,
-)
-from benchmarks.planning_people import audit, screening, teaching
-from evidence.study import Record, Study
+from evidence.study import Part, Record, grid, of_parts, spent
 from manyhands import AnnotationPlanner, AnnotationTable
-
-
-def speed(n_runs: int) -> Iterator[Job]:
-    """100,000 instances, 1,000 annotators, 10 classes, two annotations each."""
-    for way in ("choose", "arriving", "any"):
-        for criterion in ("information", "accuracy", "entropy", "fewest"):
-            for n in (1_000, 25_000):
-                yield f"{criterion}, {way}", str(n), 0, partial(suggest, n, criterion, way)
-    for what, options in LIMITED.items():
-        yield f"information, {what}", "25000", 0, partial(suggest, 25_000, **options)
-
 
 LIMITED: dict[str, dict[str, Any]] = {
     "choose, load=2": {"load": 2.0},
     "choose, explore": {"explore": True},
     "choose, a mask of 30 % of the pairs": {"masked": True},
     "arriving, all three of these": {
-        "way": "arriving", "load": 2.0, "explore": True, "masked": True,
+        "annotators": "arriving", "load": 2.0, "explore": True, "masked": True,
     },
 }  # fmt: skip
 """Options that are timed with the information of the pair."""
+
+TIMED: dict[str, dict[str, Any]] = {
+    f"{criterion}, {way}": {"criterion": criterion, "annotators": way}
+    for way in ("choose", "arriving", "any")
+    for criterion in ("information", "accuracy", "entropy", "fewest")
+}
+
+
+def of_speed(runs: range) -> Iterator[Record]:
+    """100,000 instances, 1,000 annotators, 10 classes, two annotations each."""
+    yield from grid(set=TIMED, policy=("1000", "25000"), run=[0])
+    yield from grid(set=[f"information, {what}" for what in LIMITED], policy=["25000"], run=[0])
 
 
 @cache
@@ -74,62 +62,31 @@ def large() -> AnnotationTable:
     )
 
 
-def suggest(
-    n: int,
-    criterion: str = "information",
-    way: str = "choose",
-    *,
-    masked: bool = False,
-    load: float | None = None,
-    explore: bool = False,
-) -> Record:
+def suggest(set: str, policy: str, run: int) -> Record:
     """Time one suggestion, and read the peak memory of the process and the machine's load."""
-    planner = fitted().set_params(criterion=criterion, annotators=way, load=load, explore=explore)
+    default = {"criterion": "information", "annotators": "choose", "load": None, "explore": False}
+    options = default | (TIMED.get(set) or LIMITED[set.partition(", ")[2]])
+    masked = options.pop("masked", False)
+    planner = fitted().set_params(**options)
     pairs = np.random.default_rng(0).random((100_000, 1_000), np.float32) < 0.3 if masked else None
-    cpu, wall = process_time(), perf_counter()
-    planner.suggest(n, pairs)
-    cpu, wall = process_time() - cpu, perf_counter() - wall
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    load, cores = os.getloadavg()[0], os.cpu_count()
-    return {"cpu": cpu, "wall": wall, "gigabytes": peak, "load": load, "cores": cores}
+    with spent() as cost:
+        planner.suggest(int(policy), pairs)
+    about = {"load": os.getloadavg()[0], "cores": os.cpu_count()}
+    return {"cpu": cost["cpu"], "wall": cost["wall"], "gigabytes": cost["peak"] / 1e3, **about}
 
 
 PARTS = {
-    part.__name__: part
-    for part in (
-        tables, stopping, each, audit, hurts, safeguards, features, packages, dense, review,
-        confirmation, scale, screening, teaching, speed,
-    )
-}  # fmt: skip
+    **planning_parts.PARTS,
+    **planning_people.PARTS,
+    **planning_packages.PARTS,
+    "speed": Part(suggest, cells=of_speed),
+}
 
-
-RUNS = range(10)
-
-
-@cache
-def jobs(part: str) -> dict[tuple[str, str, int], Callable[[], Record]]:
-    """What measures each cell of a part."""
-    made = PARTS[part](len(RUNS))
-    return {(name, policy, run): measured for name, policy, run, measured in made}
-
-
-def cells(part: str, runs: range) -> Iterator[Record]:
-    """Yield the cells of a part."""
-    for name, policy, run, _ in PARTS[part](len(runs)):
-        yield {"part": part, "set": name, "policy": policy, "run": run}
-
-
-def measure(part: str, set: str, policy: str, run: int) -> Record:
-    """Measure a cell."""
-    return jobs(part)[set, policy, run]()
-
-
-STUDY = Study(
+STUDY = of_parts(
     __file__,
-    {part: partial(cells, part) for part in PARTS},
-    measure,
+    PARTS,
     page,
-    seeds=RUNS,
+    seeds=range(10),
     data=lambda cell: [cell["set"], f"aggregation/{cell['set']}"],
 )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +14,9 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import KFold
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.planning_parts import EIG, Job, curve, in_order
-from evidence.study import Record
+from benchmarks.planning_parts import EIG, curve, in_order
+from benchmarks.planning_people import with_rows
+from evidence.study import Part, Record, grid
 from manyhands import AnnotationPlanner, AnnotationTable, CrowdLab, DawidSkene, review_queue
 from manyhands.datasets import load_cifar10n, load_labelme, load_music, load_sentiment
 from manyhands.planning import replay
@@ -199,87 +199,49 @@ class Activeml(Watched):
         return pairs[:n]
 
 
-class RandomPairs(Activeml):
-    """Random sampling."""
-
-    inner = ("RandomSampling", {})
-
-
-class Entropy(Activeml):
-    """Uncertainty by entropy."""
-
-    inner = ("UncertaintySampling", {"method": "entropy"})
+def activeml(inner: Any = None, ranked: bool = False) -> AnnotationPlanner:
+    """A planner of its own class for a strategy, because options of planners are parameters."""
+    return type("Strategy", (Activeml,), {"inner": inner, "ranks_annotators": ranked})()
 
 
-class Margin(Activeml):
-    """Uncertainty by margin."""
-
-    inner = ("UncertaintySampling", {"method": "margin_sampling"})
-
-
-class LeastConfident(Activeml):
-    """Uncertainty by the leading class."""
-
-    inner = ("UncertaintySampling", {"method": "least_confident"})
-
-
-class Committee(Activeml):
-    """Query by committee: five classifiers that disagree."""
-
-    inner = ("QueryByCommittee", {})
-
-
-class RankedRandom(RandomPairs):
-    """Annotators by the upper bounds of `IntervalEstimationAnnotModel`."""
-
-    ranks_annotators = True
-
-
-class RankedEntropy(Entropy):
-    """The same."""
-
-    ranks_annotators = True
-
-
-UNIFORM_BOTH = "uniform"
-OURS: dict[str, tuple[AnnotationPlanner, bool]] = {
-    UNIFORM_BOTH: (Watched(criterion="fewest", annotators="any"), True),
-    "entropy of both": (Watched(criterion="entropy", annotators="any"), True),
-    EIG: (Watched(), True),
-    "ERE of the pair": (Watched(criterion="accuracy"), True),
+RANDOM, BY_ENTROPY = ("RandomSampling", {}), ("UncertaintySampling", {"method": "entropy"})
+OURS: dict[str, AnnotationPlanner] = {
+    "uniform": Watched(criterion="fewest", annotators="any"),
+    "entropy of both": Watched(criterion="entropy", annotators="any"),
+    EIG: Watched(),
+    "ERE of the pair": Watched(criterion="accuracy"),
 }
-CLEANLAB: dict[str, tuple[AnnotationPlanner, bool]] = {"cleanlab: ActiveLab": (ActiveLab(), True)}
+CLEANLAB: dict[str, AnnotationPlanner] = {"cleanlab: ActiveLab": ActiveLab()}
+BY_INTERVAL = "annotators by interval estimation"
 PACKAGES = CLEANLAB | {
-    "scikit-activeml: random": (RandomPairs(), True),
-    "scikit-activeml: entropy": (Entropy(), True),
-    "scikit-activeml: margin": (Margin(), True),
-    "scikit-activeml: least confident": (LeastConfident(), True),
-    "scikit-activeml: committee": (Committee(), True),
-    "scikit-activeml: random, annotators by interval estimation": (RankedRandom(), True),
-    "scikit-activeml: entropy, annotators by interval estimation": (RankedEntropy(), True),
+    f"scikit-activeml: {name}": planner
+    for name, planner in {
+        "random": activeml(RANDOM),
+        "entropy": activeml(BY_ENTROPY),
+        "margin": activeml(("UncertaintySampling", {"method": "margin_sampling"})),
+        "least confident": activeml(("UncertaintySampling", {"method": "least_confident"})),
+        "committee": activeml(("QueryByCommittee", {})),
+        f"random, {BY_INTERVAL}": activeml(RANDOM, ranked=True),
+        f"entropy, {BY_INTERVAL}": activeml(BY_ENTROPY, ranked=True),
+    }.items()
 }
-ALONE: dict[str, tuple[AnnotationPlanner, bool]] = {
-    "uniform, without classifier": (Watched(criterion="fewest", annotators="any"), False),
-    "EIG of the pair, without classifier": (Watched(), False),
-    "three each, then the next": (NextWhenThree(), True),
-    "entropy of the classifier": (ClassifierEntropy(), True),
+ALONE: dict[str, AnnotationPlanner] = {
+    "uniform, without classifier": Watched(criterion="fewest", annotators="any"),
+    "EIG of the pair, without classifier": Watched(),
+    "three each, then the next": NextWhenThree(),
+    "entropy of the classifier": ClassifierEntropy(),
 }
+DENSE = OURS | PACKAGES | {"scikit-activeml: IntervalEstimationThreshold": activeml()}
 
 
-def features(n_runs: int) -> Iterator[Job]:
-    """From .4 to 1.8 annotations per instance."""
-    for run in range(n_runs):
-        for name in LOADERS:
-            for policy, (planner, joined) in (ALONE | OURS | CLEANLAB).items():
-                yield name, policy, run, partial(with_features, name, planner, joined, run)
+def beside(sets: Any, planners: dict[str, AnnotationPlanner]) -> Part:
+    """A part that buys from .4 to 1.8 annotations per instance, beside a classifier."""
 
+    def measure(set: str, policy: str, run: int) -> Record:
+        joined = not policy.endswith("without classifier")
+        return with_features(set, planners[policy], joined, run)
 
-def packages(n_runs: int) -> Iterator[Job]:
-    """The same, with all strategies of other packages."""
-    for run in range(n_runs):
-        for name in ("music", "labelme"):
-            for policy, (planner, joined) in (ALONE | OURS | PACKAGES).items():
-                yield name, policy, run, partial(with_features, name, planner, joined, run)
+    return Part(measure, cells=lambda runs: grid(run=runs, set=sets, policy=planners))
 
 
 def with_features(
@@ -296,18 +258,9 @@ def with_features(
     return curve(found, test=list(TEST))
 
 
-class Threshold(Activeml):
-    """`IntervalEstimationThreshold`."""
-
-
-def dense(n_runs: int) -> Iterator[Job]:
+def dense(set: str, policy: str, run: int) -> Record:
     """Simulated crowds in which anybody may be asked anything, as IEThresh needs it."""
-    ways = OURS | PACKAGES | {"scikit-activeml: IntervalEstimationThreshold": (Threshold(), True)}
-    for run in range(n_runs):
-        for policy, (planner, _) in ways.items():
-            name = f"simulated {run}"
-            job = partial(with_features, name, planner, True, run, 2.01)
-            yield "simulated", policy, run, job
+    return with_features(f"simulated {run}", DENSE[policy], True, run, 2.01)
 
 
 def simulated(seed: int) -> Any:
@@ -323,23 +276,19 @@ def simulated(seed: int) -> Any:
                            y_train=y[:300], y_test=y[300:])  # fmt: skip
 
 
-def review(n_runs: int) -> Iterator[Job]:
-    """Wrong labels and wrong annotations, ranked."""
-    for run in range(n_runs):
-        for name in LOADERS:
-            for kept in ("all", "two") if run == 0 else ("two",):
-                yield name, kept, run, partial(rankings, name, kept, run)
+def of_review(runs: range) -> Iterator[Record]:
+    """All annotations once."""
+    for run in runs:
+        yield from grid(run=[run], set=LOADERS, policy=("two",) if run else ("all", "two"))
 
 
-def rankings(name: str, kept: str, run: int) -> Record:
+def rankings(set: str, policy: str, run: int) -> Record:
     """AP, and precision at 50 and 100, of each ranking; the labels are those of the posterior."""
-    _, _, table, y, _ = features_of(name)
-    if kept == "two":
+    _, _, table, y, _ = features_of(set)
+    if policy == "two":
         bought, _ = Recorded.of(table, y, 2).begin(generator_of(0, run))
-        table = replace(
-            table, instance=bought[0], annotator=bought[1], label=bought[2], weights=None
-        )
-    proba = out_of_fold(name, table)
+        table = with_rows(table, *bought[:3])
+    proba = out_of_fold(set, table)
     model = DawidSkene().fit(table)
     lab = CrowdLab().fit(table, proba=proba)
     gold = dict(zip(table.instances.tolist(), np.asarray(y).tolist(), strict=True))
@@ -366,3 +315,11 @@ def rankings(name: str, kept: str, run: int) -> Record:
             ap = float(average_precision_score(wrong, score))
             found[f"{ranking}|{by}"] = [ap, *(float(wrong[best[:k]].mean()) for k in (50, 100))]
     return {"rankings": found}
+
+
+PARTS = {
+    "features": beside(LOADERS, ALONE | OURS | CLEANLAB),
+    "packages": beside(("music", "labelme"), ALONE | OURS | PACKAGES),
+    "dense": Part(dense, cells=lambda runs: grid(run=runs, set=["simulated"], policy=DENSE)),
+    "review": Part(rankings, cells=of_review),
+}

@@ -1,18 +1,18 @@
 """Parts of the benchmark of planning: policies, real tables, simulations, many annotators.
 
-`planning.py` runs them and explains the records.
+`planning.py` runs them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cache, partial
+from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 import numpy as np
 from scipy.special import betainc
 
-from evidence.study import Record
+from evidence.study import Part, Record, grid
 from manyhands import AnnotationPlanner, AnnotationTable, DawidSkene, OneCoinDawidSkene
 from manyhands.datasets import load_aggregation, load_cifar10h, load_cifar10n
 from manyhands.planning import replay
@@ -22,12 +22,10 @@ from manyhands.planning.choosing import Suggestion
 from manyhands.planning.pool import Pool, Recorded, generator_of
 from manyhands.planning.replay import _fit, _play, _policies
 
-Job = tuple[str, str, int, Callable[[], Record]]
-"""Set, policy, run, and what measures it."""
-
 TABLES = ("duck", "d_sentiment", "sp_amt", "cf_amt", "dog", "rte", "temp", "face_sentiment")
 OTHERS = ("adult_content", "relevance", "trec", "web", "zencrowd_us", "zencrowd_in", "cf", "sp")
 SIZES = (*np.arange(1, 3, 0.25), *np.arange(3, 8.1, 0.5))
+FEW_SIZES = np.arange(1, 5.1, 0.5)
 
 
 def in_order(pool: Pool, n: int, score: np.ndarray, seed: Any) -> Suggestion:
@@ -160,13 +158,20 @@ def one(name: str, planner: AnnotationPlanner | None, sizes: Any, run: int) -> R
     return curve(found, all=everything(name))
 
 
-def tables(n_runs: int) -> Iterator[Job]:
+def replays(
+    sets: Iterable[str], policies: dict[str, Any], sizes: Callable[[str], Any] = lambda _: SIZES
+) -> Part:
+    """A part that replays policies on tables, up to the sizes of each."""
+
+    def measure(set: str, policy: str, run: int) -> Record:
+        return one(set, policies[policy], sizes(set), run)
+
+    return Part(measure, cells=lambda runs: grid(run=runs, set=sets, policy=policies))
+
+
+def up_to(name: str) -> Any:
     """From 1 to 8 annotations per instance (duck 12)."""
-    for run in range(n_runs):
-        for name in TABLES:
-            sizes = (*SIZES, *np.arange(8.5, 12.1, 0.5)) if name == "duck" else SIZES
-            for policy, planner in POLICIES.items():
-                yield name, policy, run, partial(one, name, planner, sizes, run)
+    return (*SIZES, *np.arange(8.5, 12.1, 0.5)) if name == "duck" else SIZES
 
 
 class Untempered(AnnotationPlanner):
@@ -185,23 +190,13 @@ STOPPING = {
 }
 
 
-def stopping(n_runs: int) -> Iterator[Job]:
-    """ERE of the pair without dependence, and with annotations that count in full."""
-    for run in range(n_runs):
-        for name in TABLES:
-            for policy, planner in STOPPING.items():
-                yield name, policy, run, partial(one, name, planner, SIZES, run)
-
-
-def each(n_runs: int) -> Iterator[Job]:
-    """Instances stop one by one, when their labels are sure."""
-    for run in range(n_runs):
-        for name in TABLES:
-            for level in (0.95, 0.99):
-                yield name, f"{level}", run, partial(until_sure, name, level, run)
-            table = table_of(name)[0]
-            sizes = np.arange(1, table.n_annotations / table.n_instances + 1)
-            yield name, UNIFORM, run, partial(one, name, POLICIES[UNIFORM], sizes, run)
+def each(set: str, policy: str, run: int) -> Record:
+    """Instances stop one by one, when their labels are sure; or annotations are spread evenly."""
+    if policy != UNIFORM:
+        return until_sure(set, float(policy), run)
+    table = table_of(set)[0]
+    sizes = np.arange(1, table.n_annotations / table.n_instances + 1)
+    return one(set, POLICIES[UNIFORM], sizes, run)
 
 
 def until_sure(name: str, level: float, run: int) -> Record:
@@ -222,15 +217,6 @@ def until_sure(name: str, level: float, run: int) -> Record:
         bought = np.concatenate([bought, np.stack([i, r, labels])], axis=1)
     size = bought.shape[1] / table.n_instances
     return {"size": size, "accuracy": float((fitted.labels_ == y)[y >= 0].mean())}
-
-
-def confirmation(n_runs: int) -> Iterator[Job]:
-    """Tables that no constant was chosen on."""
-    for run in range(n_runs):
-        for name in OTHERS:
-            for policy in ("random", *FEW, EVEN):
-                sizes = np.arange(1, 5.1, 0.5)
-                yield name, policy, run, partial(one, name, POLICIES[policy], sizes, run)
 
 
 # -- where choosing pairs may hurt -----------------------------------------------------------------
@@ -276,16 +262,11 @@ KINDS: dict[str, tuple[type[Recorded], float]] = {
 HURT = ("random", *FEW, "EIG, annotators arrive", "EIG, no warm-up")
 
 
-def hurts(n_runs: int) -> Iterator[Job]:
-    """300 instances of 3 classes, all annotated by 30 annotators of accuracy Beta(6, 2.5)."""
-    for run in range(n_runs):
-        for kind in KINDS:
-            for policy in HURT:
-                yield kind, policy, run, partial(hurt, kind, POLICIES[policy], run)
-
-
 def hurt(kind: str, planner: AnnotationPlanner | None, run: int) -> Record:
-    """Simulate a crowd and replay a policy once."""
+    """Replay a policy once on 300 instances of 3 classes.
+
+    All are annotated by 30 annotators of accuracy Beta(6, 2.5).
+    """
     rng = np.random.default_rng(run)
     y, accuracy = rng.integers(3, size=300), rng.beta(6, 2.5, 30)
     if kind == "newcomers are better":
@@ -295,7 +276,7 @@ def hurt(kind: str, planner: AnnotationPlanner | None, run: int) -> Record:
     source, start = KINDS[kind]
     crowd = source.of(AnnotationTable.from_matrix(A), y, start)
     sizes = np.array([start, *np.arange(1.25, 8.1, 0.25)])
-    return curve(_play(_policies({"it": planner}), crowd, sizes, 1, None, None, run))
+    return curve(_play(_policies({"it": planner}), crowd, sizes, 1, {}, None, run))
 
 
 SAFEGUARDS: dict[str, AnnotationPlanner] = {
@@ -314,32 +295,25 @@ CHECKED = (
     "cf",
     "sp",
 )
-"""Tables on which no safeguard was looked at; then come those on which they were chosen."""
-
+"""Tables on which no safeguard was looked at."""
 SEEN = ("web", "d_sentiment", "cf_amt", "dog", "rte", "face_sentiment")
+"""Tables on which they were chosen."""
 
 
-def safeguards(n_runs: int) -> Iterator[Job]:
-    """Policies that were tried because choosing pairs hurts in places."""
-    sizes = np.arange(1, 5.1, 0.5)
-    for run in range(n_runs):
-        for policy in (ENTROPY, EIG, *SAFEGUARDS):
-            planner = (POLICIES | SAFEGUARDS)[policy]
-            for name in (*CHECKED, *SEEN):
-                yield name, policy, run, partial(one, name, planner, sizes, run)
-            for kind in KINDS:
-                yield kind, policy, 1000 + run, partial(hurt, kind, planner, 1000 + run)
+def safeguard(set: str, policy: str, run: int) -> Record:
+    """Replay a policy that was tried because choosing pairs hurts in places."""
+    planner = (POLICIES | SAFEGUARDS)[policy]
+    return hurt(set, planner, run) if set in KINDS else one(set, planner, FEW_SIZES, run)
+
+
+def of_safeguards(runs: range) -> Iterable[Record]:
+    """Tables, and simulations with seeds of their own."""
+    policies = (ENTROPY, EIG, *SAFEGUARDS)
+    yield from grid(run=runs, policy=policies, set=(*CHECKED, *SEEN))
+    yield from grid(run=[1000 + run for run in runs], policy=policies, set=KINDS)
 
 
 # -- scale -----------------------------------------------------------------------------------------
-
-
-def scale(n_runs: int) -> Iterator[Job]:
-    """CIFAR-10H (10,000 images, 2,567 annotators), and CIFAR-10N (10,000 of its images, 220)."""
-    for run in range(n_runs):
-        for policy in FEW:
-            for name in LARGE:
-                yield name, policy, run, partial(cifar, name, POLICIES[policy], run)
 
 
 LARGE: dict[str, tuple[Callable[[], Any], float]] = {
@@ -348,11 +322,26 @@ LARGE: dict[str, tuple[Callable[[], Any], float]] = {
 }
 
 
-def cifar(name: str, planner: AnnotationPlanner | None, run: int) -> Record:
+def cifar(set: str, policy: str, run: int) -> Record:
     """Replay a policy once."""
-    load, most = LARGE[name]
-    data = load()
-    table, sizes = data.annotations, np.arange(1.5, most, 0.5)
-    return curve(
-        replay(table, data.y_train, {"it": planner}, batch=sizes, n_runs=1, random_state=run)
-    )
+    data, sizes = LARGE[set][0](), np.arange(1.5, LARGE[set][1], 0.5)
+    options = {"batch": sizes, "n_runs": 1, "random_state": run}
+    return curve(replay(data.annotations, data.y_train, {"it": POLICIES[policy]}, **options))
+
+
+PARTS = {
+    "tables": replays(TABLES, POLICIES, up_to),
+    "stopping": replays(TABLES, STOPPING),
+    "each": Part(
+        each, cells=lambda runs: grid(run=runs, set=TABLES, policy=("0.95", "0.99", UNIFORM))
+    ),
+    "confirmation": replays(
+        OTHERS, {p: POLICIES[p] for p in ("random", *FEW, EVEN)}, lambda _: FEW_SIZES
+    ),
+    "hurts": Part(
+        lambda set, policy, run: hurt(set, POLICIES[policy], run),
+        cells=lambda runs: grid(run=runs, set=KINDS, policy=HURT),
+    ),
+    "safeguards": Part(safeguard, cells=of_safeguards),
+    "scale": Part(cifar, cells=lambda runs: grid(run=runs, policy=FEW, set=LARGE)),
+}

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from benchmarks.planning_parts import TABLES, Job, table_of
-from evidence.study import Record
+from benchmarks.planning_parts import TABLES, table_of
+from evidence.study import Part, Record, grid
 from manyhands import AnnotationTable, DawidSkene
 from manyhands.datasets import load_cifar10n, load_labelme, load_music
 from manyhands.inference.inputs import gold_codes
@@ -28,34 +27,29 @@ BINS = (3, 8, 20, 50)
 """Expected errors in the past that part annotators into groups."""
 
 
-def some_of(table: AnnotationTable, rows: Any) -> AnnotationTable:
-    """Keep some annotations, and all annotators."""
-    columns = {name: getattr(table, name)[rows] for name in ("instance", "annotator", "label")}
+def with_rows(table: AnnotationTable, instance: Any, annotator: Any, label: Any) -> AnnotationTable:
+    """The table with other annotations, and all its instances and annotators."""
+    columns = {"instance": instance, "annotator": annotator, "label": label}
     return replace(table, **columns, weights=None, sources=None, passes=None)
 
 
-def fitted(table: AnnotationTable) -> DawidSkene:
-    return DawidSkene().fit(table)
+def some_of(table: AnnotationTable, rows: Any) -> AnnotationTable:
+    """Keep some annotations."""
+    return with_rows(table, table.instance[rows], table.annotator[rows], table.label[rows])
 
 
 # -- audits ----------------------------------------------------------------------------------------
 
 
-def audit(n_runs: int) -> Iterator[Job]:
-    """Five annotations per instance, of which labels are audited."""
-    for run in range(n_runs):
-        for name in TABLES:
-            yield name, "50 labels", run, partial(audited, name, run)
+def audited(set: str, policy: str, run: int, size: int = 50, draws: int = 200) -> Record:
+    """How far 50 audited labels are from the truth, and how often the interval holds it.
 
-
-def audited(name: str, run: int, size: int = 50, draws: int = 200) -> Record:
-    """How far 50 audited labels are from the truth, and how often the interval holds it."""
-    table, y = table_of(name)
+    There are five annotations per instance.
+    """
+    table, y = table_of(set)
     rng = np.random.default_rng(run)
     bought, _ = Recorded.of(table, y, 5).begin(generator_of(0, run))
-    now = replace(table, instance=bought[0], annotator=bought[1], label=bought[2],
-                  weights=None, sources=None, passes=None)  # fmt: skip
-    model = fitted(now)
+    model = DawidSkene().fit(with_rows(table, *bought[:3]))
     right = (model.labels_ == y)[y >= 0]
     sure = model.posterior_.max(axis=1)[y >= 0]
     shares = np.array([rng.choice(right, size, replace=False).mean() for _ in range(draws)])
@@ -73,17 +67,18 @@ def audited(name: str, run: int, size: int = 50, draws: int = 200) -> Record:
 # -- screening -------------------------------------------------------------------------------------
 
 
-def screening(n_runs: int) -> Iterator[Job]:
-    """A random half of the annotators are newcomers of whom few annotations are known."""
-    for run in range(n_runs):
-        for name in SCREENED:
-            for kept in FIRST if run == 0 else list(FIRST)[:-1]:
-                yield name, kept, run, partial(screened, name, kept, run)
+def of_screening(runs: range) -> Iterator[Record]:
+    """All annotations of everybody once."""
+    for run in runs:
+        yield from grid(run=[run], set=SCREENED, policy=list(FIRST)[: None if run == 0 else -1])
 
 
-def screened(name: str, kept: str, run: int) -> Record:
-    """Compare what screening says of newcomers with their accuracy on gold."""
-    table, y = table_of(name)
+def screened(set: str, policy: str, run: int) -> Record:
+    """Compare what screening says of newcomers with their accuracy on gold.
+
+    A random half of the annotators are newcomers, of whom few annotations are known.
+    """
+    table, y = table_of(set)
     rng = np.random.default_rng(run)
     scored = y[table.instance] >= 0
     right = (table.label == y[table.instance]) & scored
@@ -93,17 +88,17 @@ def screened(name: str, kept: str, run: int) -> Record:
     known = np.flatnonzero(n_scored >= 30)
     truth = n_right[known] / n_scored[known]
     median = float(np.median(truth))
-    if kept != "all":
+    if policy != "all":
         new = np.sort(rng.permutation(len(known))[: len(known) // 2])
         known, truth = known[new], truth[new]
         order = rng.permutation(table.n_annotations)
         order = order[np.argsort(table.annotator[order], kind="stable")]
         ends = np.cumsum(table.annotations_per_annotator())
-        dropped = [ends_of[FIRST[kept] :] for ends_of in np.split(order, ends[:-1])]
+        dropped = [ends_of[FIRST[policy] :] for ends_of in np.split(order, ends[:-1])]
         rows = np.ones(table.n_annotations, dtype=bool)
         rows[np.concatenate([dropped[r] for r in known.tolist()])] = False
         table = some_of(table, rows)
-    model = fitted(table)
+    model = DawidSkene().fit(table)
     found = {row.annotator: row for row in screen_annotators(table, model)}
     rows = [found[table.annotators[r].item()] for r in known.tolist()]
     estimate = np.array([row.accuracy for row in rows])
@@ -150,25 +145,21 @@ def agreement_with_others(table: AnnotationTable) -> Any:
 # -- teaching --------------------------------------------------------------------------------------
 
 
-def teaching(n_runs: int) -> Iterator[Job]:
-    """A random half of each annotator's annotations is the past."""
-    for run in range(n_runs):
-        for name in TAUGHT:
-            yield name, "3 pairs", run, partial(taught, name, run)
+def taught(set: str, policy: str, run: int, n_pairs: int = 3) -> Record:
+    """Share of later errors that three pairs of classes, known from the past, cover.
 
-
-def taught(name: str, run: int, n_pairs: int = 3) -> Record:
-    """Share of later errors that three pairs of classes, known from the past, cover."""
-    if name in LOADED:
-        data = LOADED[name]()
+    The past is a random half of each annotator's annotations.
+    """
+    if set in LOADED:
+        data = LOADED[set]()
         table = data.annotations
         y = gold_codes(data.y_train, table)
     else:
-        table, y = table_of(name)
+        table, y = table_of(set)
     rng = np.random.default_rng(run)
     past = rng.random(table.n_annotations) < 0.5
     before, later = some_of(table, past), some_of(table, ~past)
-    model = fitted(before)
+    model = DawidSkene().fit(before)
     found, _ = beliefs_of(model, before)
     off = 1 - np.eye(table.n_classes)
     doubt = 1 - found.posterior[before.instance, before.label]
@@ -199,3 +190,10 @@ def taught(name: str, run: int, n_pairs: int = 3) -> Record:
         "examples": float(np.mean(good)) if good else None,
         "classes": table.n_classes,
     }
+
+
+PARTS = {
+    "audit": Part(audited, cells=lambda runs: grid(run=runs, set=TABLES, policy=["50 labels"])),
+    "screening": Part(screened, cells=of_screening),
+    "teaching": Part(taught, cells=lambda runs: grid(run=runs, set=TAUGHT, policy=["3 pairs"])),
+}
