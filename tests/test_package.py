@@ -475,6 +475,7 @@ def test_the_top_level_holds_what_a_user_types_and_no_more():
         "AnnotationPlanner",
         "AnnotationStore",
         "AnnotationTable",
+        "LabelSetTable",
         "all_classifiers",
         "compare_aggregators",
         "cross_predict",

@@ -23,7 +23,7 @@ __getattr__, __dir__, __all__ = attach(
         "planning",
     ],
     names={
-        "annotations": ["AnnotationTable"],
+        "annotations": ["AnnotationTable", "LabelSetTable"],
         "classifiers": classifiers.__all__,
         "datasets": ["load_demo", "make_crowd"],
         "decision": ["decide"],

@@ -8,6 +8,7 @@ from . import metrics as metrics
 from . import planning as planning
 from ._version import __version__ as __version__
 from .annotations import AnnotationTable as AnnotationTable
+from .annotations import LabelSetTable as LabelSetTable
 from .classifiers import *
 from .datasets import load_demo as load_demo
 from .datasets import make_crowd as make_crowd

@@ -140,14 +140,14 @@ def from_frame(
         from the labels, a row has both a label and a pass, or the labels have no order or are no
         numbers, as their ``scale`` needs.
     """
-    data, task = with_joined_task(_as_frame(df), _text_name(task))
-    named = {"task": task, "worker": _text_name(worker), "label": _text_name(label)}
+    data, task = with_joined_task(read_data_frame(df), text_name(task))
+    named = {"task": task, "worker": text_name(worker), "label": text_name(label)}
     optional = {"weight": weight, "source": source, "group": group, "passes": passes}
-    optional = {argument: _text_name(name) for argument, name in optional.items()}
+    optional = {argument: text_name(name) for argument, name in optional.items()}
     for argument, name, known in (("tasks", task, tasks), ("workers", named["worker"], workers)):
         if name in data.columns:
             cells = data[name]
-            _check_blank(
+            check_blank(
                 dict.fromkeys(v for v in cells.to_list() if isinstance(v, str))
                 if cells.dtype in TEXTS
                 else (),
@@ -198,8 +198,8 @@ def columns_of_frame(
     weight, source, group, passes = (
         names.get(argument) for argument in ("weight", "source", "group", "passes")
     )
-    data = _as_frame(df)
-    _check_columns(data, names)
+    data = read_data_frame(df)
+    check_columns(data, names)
     data, classes = one_label_per_row(
         data,
         label,
@@ -216,8 +216,8 @@ def columns_of_frame(
     labels, given, kinds = _read_responses(data, label, passes, marks)
     passed = kinds >= 0
     _warn_of_missing_labels(int((~given & ~passed).sum()), len(data), label)
-    instance, instances = _encode_ids(data, task, tasks, "tasks")
-    annotator, annotators = _encode_ids(data, worker, workers, "workers")
+    instance, instances = encode_ids(data, task, tasks, "tasks")
+    annotator, annotators = encode_ids(data, worker, workers, "workers")
     if workers is None:
         warn_of_alike(annotators, annotator, f"column {worker!r}", "annotators")
     argument, declared = f"column {label!r}", None
@@ -325,10 +325,10 @@ def from_lists(
     _warn_of_missing_labels(int(gaps.sum()), len(values), labels)
     found = encode(workers, None, argument="annotators", vocabulary_name="annotators")
     if annotators is not None:
-        _check_blank(
+        check_blank(
             found[1].tolist(),
             "",
-            _text_name(annotators),
+            text_name(annotators),
             None,
             lambda name: row_numbers(np.unique(rows[workers == name]).tolist()),
         )
@@ -386,7 +386,7 @@ def _column_of(df: Any, name: str, argument: str) -> list[Any]:
     elif hasattr(df, "column_names") and not hasattr(df, "schema"):
         names, values = df.column_names, df.__getitem__
     else:
-        data, name = _as_frame(df), _text_name(name)
+        data, name = read_data_frame(df), text_name(name)
         names, values = data.columns, lambda column: data[column].to_list()
     if name not in names:
         raise AnnotationError(
@@ -418,7 +418,14 @@ def _lists(df: Any, name: str, argument: str, task: Any = None) -> list[list[Any
     return found
 
 
-def _as_frame(df: Any) -> Any:
+def read_data_frame(df: Any) -> Any:
+    """Read a data frame of pandas, polars or pyarrow as one of narwhals, with texts as names.
+
+    Raises
+    ------
+    AnnotationError
+        If it is none.
+    """
     if isinstance(df, nw.DataFrame):
         return df
     if hasattr(df, "collect"):
@@ -455,10 +462,10 @@ def _with_text_names(frame: Any) -> Any:
     return as_frame(native, "df")
 
 
-def _text_name(name: Any) -> Any:
+def text_name(name: Any) -> Any:
     """Return the name of a column, or several of them, as text where it is a number."""
     if isinstance(name, list | tuple):
-        return [_text_name(each) for each in name]
+        return [text_name(each) for each in name]
     return str(name) if isinstance(name, int | np.integer) else name
 
 
@@ -565,7 +572,7 @@ def row_numbers(numbers: Sequence[int]) -> str:
     return f"rows {numbers[0]}, {numbers[1]} and {len(numbers) - 2} more"
 
 
-def _check_columns(data: Any, names: dict[str, str]) -> None:
+def check_columns(data: Any, names: dict[str, str]) -> None:
     """Refuse names that are not columns, all of them at once, and missing ids."""
     absent = {argument: name for argument, name in names.items() if name not in data.columns}
     index = getattr(getattr(nw.to_native(data), "index", None), "names", None) or []
@@ -590,7 +597,7 @@ def _check_columns(data: Any, names: dict[str, str]) -> None:
             )
 
 
-def _check_blank(ids: Iterable[Any], argument: str, column: str, known: Any, rows: Any) -> None:
+def check_blank(ids: Iterable[Any], argument: str, column: str, known: Any, rows: Any) -> None:
     """Refuse ids that are blank, and doubt those that a missing value leaves as text.
 
     ``rows`` gives the rows of an id, for the message. Ids that the caller names are no mistakes.
@@ -611,7 +618,7 @@ def _check_blank(ids: Iterable[Any], argument: str, column: str, known: Any, row
             )
 
 
-def _encode_ids(data: Any, column: str, known: Any, argument: str) -> tuple[IntArray, AnyArray]:
+def encode_ids(data: Any, column: str, known: Any, argument: str) -> tuple[IntArray, AnyArray]:
     """Encode a column of ids; return the codes and the vocabulary, by default in natural order."""
     codes, ids = encode(
         data[column].to_numpy(),

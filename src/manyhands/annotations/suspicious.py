@@ -236,6 +236,7 @@ def warn_of_alike(
     what: str,
     *,
     counts: Sequence[int] | None = None,
+    mapping: str = "annotator_mapping=",
 ) -> None:
     """Warn about ids that differ only in case, spaces or Unicode form.
 
@@ -250,6 +251,8 @@ def warn_of_alike(
         What they name, such as "annotators".
     counts : sequence of int of length n, optional
         Number of rows of each id, in place of ``codes``.
+    mapping : str
+        Option of readers of files that says what each name means; "" if there is none.
     """
     if ids.dtype.kind not in "UT":
         return
@@ -263,11 +266,12 @@ def warn_of_alike(
         counts = np.bincount(codes, minlength=len(ids)).tolist()
     groups = [_listed({ids[code].item(): counts[code] for code in group}) for group in alike]
     more = f" and {len(groups) - SHOWN} more groups" if len(groups) > SHOWN else ""
+    readers = f", or {mapping} of readers of files, which says what each name means"
     warn_caller(
         f"{argument} holds {what} whose names differ only in case, spaces or form: "
         f"{'; '.join(groups[:SHOWN])}{more}. They count as different {what}. If they are the same, "
         "write each name in one way: find and replace in the spreadsheet, .replace({...}) in "
-        "pandas, or annotator_mapping= of readers of files, which says what each name means"
+        f"pandas{readers if mapping else ''}"
     )
 
 

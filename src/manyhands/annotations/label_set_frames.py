@@ -1,0 +1,683 @@
+"""Tables of label sets from and to data frames, arrays, and tables of one option each."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import narwhals as nw
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+from manyhands.annotations.arrays import from_arrays as answers_from_arrays
+from manyhands.annotations.columns import Columns
+from manyhands.annotations.duplicates import (
+    Duplicates,
+    has_repeats,
+    without_duplicates,
+)
+from manyhands.annotations.encoding import is_text, make_vocabulary, missing_mask
+from manyhands.annotations.frames import (
+    TEXTS,
+    Backend,
+    check_blank,
+    check_columns,
+    encode_ids,
+    read_data_frame,
+    rows_of,
+    text_name,
+)
+from manyhands.annotations.frames import to_frame as answers_to_frame
+from manyhands.annotations.groups import groups_of_rows
+from manyhands.annotations.ids import GIVEN, natural_keys, sorted_order
+from manyhands.annotations.label_sets import MOST_OPTIONS, cut, listed_labels
+from manyhands.annotations.passes import read_marks
+from manyhands.annotations.suspicious import warn_of_alike
+from manyhands.annotations.table import AnnotationTable
+from manyhands.annotations.wide import with_joined_task
+from manyhands.exceptions import AnnotationError, warn_caller
+from manyhands.typing import AnyArray, IntArray
+
+_LOG = logging.getLogger("manyhands")
+
+Table = TypeVar("Table")
+
+EMPTY = "empty"
+"""Value of ``none`` by which an empty cell is an answer without a tick."""
+
+TICKED = {"1": True, "0": False, "1.0": True, "0.0": False, "true": True, "false": False}
+TICKED |= {"yes": True, "no": False}
+"""What the cells of a column of one option mean, in lower case."""
+
+
+def from_frame(
+    cls: Callable[..., Table],
+    df: Any,
+    *,
+    separator: str | None = ";",
+    task: str | Sequence[str] = "task",
+    worker: str = "worker",
+    labels: str | Sequence[str] = "labels",
+    options: Any = None,
+    none: str | Sequence[str] | None = None,
+    weight: str | None = None,
+    group: str | None = None,
+    tasks: Any = None,
+    workers: Any = None,
+    abstain: Any = None,
+    skip: Any = None,
+    duplicates: Duplicates = "error",
+) -> Table:
+    """Read a long data frame: one row per answer, or one row per ticked label.
+
+    Parameters
+    ----------
+    df : pandas, polars or pyarrow data frame
+    separator : str or None, default=";"
+        What stands between the labels in a cell of text. None: a text is one label. Cells that are
+        lists, tuples or sets, or a list in JSON, hold their labels as they are. Blanks around
+        labels, their order and repeats do not matter.
+    task, worker, weight, group : str
+        Names of the columns with the instance, the annotator and, optionally, the weight of the
+        answer and the annotator's family; as in `AnnotationTable.from_frame`.
+    labels : str or sequence of str, default="labels"
+        Name of the column with the sets, or names of several columns, one for each option, whose
+        cells say whether it was ticked (0 or 1, false or true, no or yes).
+        Where no cell holds several labels and pairs of task and worker repeat, each row is a tick,
+        and the rows of a pair are one answer.
+    options : sequence of str, optional
+        All options, in the desired order; default: those that were ticked, in natural order.
+    none : str or sequence of str, optional
+        What says that nothing was ticked: "empty" for empty cells, or a value such as "NONE", which
+        is then no option. By default an empty cell is a missing answer; an empty list is an answer.
+    tasks, workers : sequence, optional
+        All ids, in the desired order; as in `AnnotationTable.from_frame`.
+    abstain, skip : str or sequence of str, optional
+        Labels that mean that the annotator looked and could not tell, or passed on.
+    duplicates : {"error", "last", "keep"}
+        What to do with repeated (instance, annotator) pairs that are not ticks of one answer.
+
+    Returns
+    -------
+    LabelSetTable
+        A row without an answer adds none, but its instance and annotator stay in the vocabularies
+        (a warning gives the number of such rows).
+
+    Raises
+    ------
+    AnnotationError
+        If df is no data frame, a column is unknown, a label is not among ``options``, a value of
+        ``none``, ``abstain`` or ``skip`` stands beside other labels, the name of an option holds
+        the separator, there are more than 1,000 options, an id is missing, or a pair is repeated.
+    """
+    data, task = with_joined_task(read_data_frame(df), text_name(task))
+    names = {"task": task, "worker": text_name(worker)}
+    optional = {"weight": weight, "group": group}
+    names |= {argument: text_name(name) for argument, name in optional.items() if name is not None}
+    _check_labels(data, labels)
+    check_columns(data, names)
+    for argument, name, known in (("tasks", task, tasks), ("workers", names["worker"], workers)):
+        check_blank(
+            dict.fromkeys(v for v in data[name].to_list() if isinstance(v, str))
+            if data[name].dtype in TEXTS
+            else (),
+            argument,
+            name,
+            known,
+            lambda id_, name=name: rows_of(data, np.flatnonzero(data[name].to_numpy() == id_)),
+        )
+    instance, instances = encode_ids(data, task, tasks, "tasks")
+    annotator, annotators = encode_ids(data, names["worker"], workers, "workers")
+    if workers is None:
+        warn_of_alike(annotators, annotator, f"column {names['worker']!r}", "annotators")
+    if isinstance(labels, str | int | np.integer):
+        marks = read_marks(abstain, skip, None)
+        cells = Cells.of(data, str(labels), separator, _texts(none), marks, options)
+    else:
+        cells = _ticked_columns(data, [str(name) for name in labels])
+        if options is not None:
+            raise AnnotationError(
+                f"labels={list(labels)!r} names a column for each option, so these are the "
+                "options; leave options= out"
+            )
+    cells.warn_of_missing()
+    codes, sets = cells.codes, cells.sets
+    rows = np.flatnonzero(cells.kinds != MISSING)
+    pairs = instance[rows].astype(np.int64) * max(len(annotators), 1) + annotator[rows]
+    if has_repeats(pairs) and duplicates == "error" and cells.are_ticks:
+        rows, codes, sets = _merged(cells, data, rows, pairs, names)
+        n = len(rows)
+        _LOG.info(
+            "column %r: each row is one ticked label; %d rows are %d answers", labels, len(pairs), n
+        )
+    elif has_repeats(pairs) and duplicates == "error":
+        raise _repeated(instances, annotators, pairs)
+    is_answer = cells.kinds[rows] == ANSWER
+    given, passed = rows[is_answer], rows[~is_answer]
+    columns = Columns(
+        instance[given],
+        annotator[given],
+        codes[given],
+        instances,
+        annotators,
+        np.arange(sets.shape[0]),
+        None if weight is None else data[names["weight"]].to_numpy()[given],
+        None,
+        np.column_stack([instance[passed], annotator[passed], cells.kinds[passed]]),
+        sorted_order(instances) if tasks is None else GIVEN,
+        None
+        if group is None
+        else groups_of_rows(data[names["group"]].to_numpy(), annotator, annotators),
+    )
+    # Ages are those of rows: of two answers, the one that stands last counts.
+    ages = None if not len(passed) else np.concatenate([given, passed])
+    columns = without_duplicates(columns, duplicates, ages)
+    return cls(AnnotationTable(*columns), cells.options, sets.indptr, sets.indices)
+
+
+# -- cells ----------------------------------------------------------------------------------------
+
+ANSWER, MISSING = -1, -2
+"""Kinds of rows beside the passes (`PASSES`): an answer, or none."""
+
+
+@dataclass(frozen=True)
+class Cells:
+    """What the rows of a frame say.
+
+    Attributes
+    ----------
+    column : str
+        For messages.
+    options : array of shape (n_options,)
+    sets : CSR array of shape (K, n_options)
+        The different sets.
+    codes : integer array of shape (n_rows,)
+        The set that each row is; that of rows that are no answers is of no meaning.
+    kinds : integer array of shape (n_rows,)
+        `ANSWER`, `MISSING`, or the kind of a pass.
+    are_ticks : bool
+        Whether no cell holds several labels.
+    """
+
+    column: str
+    options: AnyArray
+    sets: Any
+    codes: IntArray
+    kinds: IntArray
+    are_ticks: bool
+
+    @classmethod
+    def of(
+        cls,
+        data: Any,
+        column: str,
+        separator: str | None,
+        none: tuple[str, ...],
+        marks: Mapping[Any, int],
+        options: Any,
+    ) -> Cells:
+        """Read a column of sets; ``marks`` are labels that mean a pass."""
+        if separator is not None and (not isinstance(separator, str) or not separator):
+            raise AnnotationError(
+                f"separator={separator!r} is no text; give what stands between the labels of a "
+                "cell, such as ';', or None if a text is one label"
+            )
+        cells = [_hashable(cell) for cell in data[column].to_list()]
+        place = {cell: i for i, cell in enumerate(dict.fromkeys(cells))}
+        rows = np.fromiter((place[cell] for cell in cells), dtype=np.int64, count=len(cells))
+
+        def where(cell: Hashable) -> str:
+            return rows_of(data, np.flatnonzero(rows == place[cell]))
+
+        texts = tuple(name for name in none if name != EMPTY)
+        kinds, found = [], []
+        for cell in place:
+            kind, labels = _read(cell, separator, EMPTY in none, texts, marks, column, where)
+            kinds.append(kind)
+            found.append(labels)
+        names = _options(found, place, options, column, separator, where)
+        codes = {name: i for i, name in enumerate(names.tolist())}
+        start = np.concatenate([[0], np.cumsum([len(labels) for labels in found])]).astype(np.int64)
+        flat = [codes[label] for labels in found for label in labels]
+        ticks = _sparse(np.array(flat, dtype=np.int64), start, len(names))
+        sets, numbers = number_sets(ticks)
+        single = all(len(labels) < 2 for labels in found)
+        kind = np.array(kinds, dtype=np.int8)
+        return cls(column, names, sets, numbers[rows], kind[rows], single)
+
+    def warn_of_missing(self) -> None:
+        """Warn of rows without an answer."""
+        n = int((self.kinds == MISSING).sum())
+        if n:
+            warn_caller(
+                f"{n:,} of {len(self.kinds):,} rows are empty in column {self.column!r}: they "
+                "count as missing answers (their instances and annotators are kept). If an empty "
+                "cell means that nothing was ticked, say so by none='empty'"
+            )
+
+
+def _texts(none: Any) -> tuple[str, ...]:
+    if none is None:
+        return ()
+    found = (none,) if isinstance(none, str) else tuple(none)
+    for name in found:
+        if not isinstance(name, str) or not name.strip():
+            raise AnnotationError(
+                f"none={none!r} must be 'empty', for empty cells, or the text that says that "
+                "nothing was ticked, such as 'NONE'"
+            )
+    return found
+
+
+def _hashable(cell: Any) -> Hashable:
+    """Cell as it is, a list as a tuple, a missing cell as None."""
+    if isinstance(cell, str):
+        return cell
+    labels = listed_labels(cell)
+    if labels is not None:
+        return tuple(labels)
+    if missing_mask(np.array([cell], dtype=object))[0]:
+        return None
+    if isinstance(cell, float) and cell.is_integer():
+        return str(int(cell))  # An integer column with a gap is one of floats.
+    return str(cell)
+
+
+def _read(
+    cell: Any,
+    separator: str | None,
+    empty: bool,
+    none: tuple[str, ...],
+    marks: Mapping[Any, int],
+    column: str,
+    where: Callable[[Hashable], str],
+) -> tuple[int, list[str]]:
+    """Return what a cell is, and its labels."""
+    is_list = isinstance(cell, tuple)
+    listed = list(cell) if is_list else listed_labels(cell)
+    if listed is not None:
+        labels, is_list = listed, True
+    elif cell is None:
+        labels = []
+    else:
+        labels = cut(cell, separator) if separator is not None else [cell.strip()]
+        labels = [label for label in labels if label]
+    labels = list(dict.fromkeys(labels))
+    for argument, said in (("none", none), ("abstain or skip", tuple(map(str, marks)))):
+        stands = [label for label in labels if label in said]
+        if stands and len(labels) > 1:
+            raise AnnotationError(
+                f"column {column!r} holds {cell!r} in {where(cell)}, where {stands[0]!r}, which "
+                f"{argument} names, stands beside other labels; correct the cell, or leave "
+                f"{stands[0]!r} out of {argument}"
+            )
+    if labels and labels[0] in none:
+        return ANSWER, []
+    for mark, kind in marks.items():
+        if labels == [str(mark)]:
+            return kind, []
+    return (ANSWER if labels or is_list or empty else MISSING), labels
+
+
+def _options(
+    found: list[list[str]],
+    place: Mapping[Hashable, int],
+    options: Any,
+    column: str,
+    separator: str | None,
+    where: Callable[[Hashable], str],
+) -> AnyArray:
+    """Names of the options: those given, or those that occur."""
+    occur = dict.fromkeys(label for labels in found for label in labels)
+    if options is None:
+        if not occur:
+            raise AnnotationError(
+                f"column {column!r} holds no label at all; name the column of the labels in "
+                "labels=, or the options in options="
+            )
+        keys = dict(zip(occur, natural_keys(list(occur)), strict=True))
+        names = check_options(sorted(occur, key=lambda name: (keys[name], name)), "options")
+        warn_of_alike(
+            names,
+            np.zeros(0, dtype=np.int64),
+            f"column {column!r}",
+            "options",
+            counts=[sum(name in labels for labels in found) for name in names.tolist()],
+            mapping="",
+        )
+        return names
+    names = check_options(options, "options")
+    known = names.tolist()
+    if separator is not None:
+        inside = next((name for name in known if separator in name), None)
+        if inside is not None and any(isinstance(cell, str) for cell in place):
+            raise AnnotationError(
+                f"options holds {inside!r}, in whose name the separator {separator!r} stands, so "
+                "that cells of text cannot be cut; write cells with another separator and name it "
+                "in separator=, or give lists"
+            )
+    strange = next((label for label in occur if label not in set(known)), None)
+    if strange is not None:
+        cell = next(c for c, labels in zip(place, found, strict=True) if strange in labels)
+        shown = ", ".join(map(repr, known[:6])) + (" ..." if len(known) > 6 else "")
+        raise AnnotationError(
+            f"column {column!r} holds the label {strange!r} in {where(cell)}, which is not among "
+            f"the options: {shown}. Add it to options=, or correct the cell"
+        )
+    return names
+
+
+def _check_labels(data: Any, labels: Any) -> None:
+    """Refuse names of columns of labels that are no columns."""
+    wanted = [labels] if isinstance(labels, str | int | np.integer) else list(labels)
+    if not wanted:
+        raise AnnotationError("labels=[] names no column; name the column of each option")
+    for name in wanted:
+        if str(name) in data.columns:
+            continue
+        close = [c for c in data.columns if str(name).lower() in (f"{c}s".lower(), c.lower()[:-1])]
+        hint = f"labels={close[0]!r}" if close else "labels=<name of the column>"
+        raise AnnotationError(
+            f"labels={labels!r}: {str(name)!r} is not a column; the columns are "
+            f"{', '.join(map(repr, data.columns))}. Pass {hint}, or, of a table with a column of "
+            "0 and 1 for each option, the names of all these columns"
+        )
+
+
+def _ticked_columns(data: Any, names: list[str]) -> Cells:
+    """Read one column of 0 and 1 for each option."""
+    ticked, gaps = [], []
+    for name in names:
+        cells = data[name].to_list()
+        kinds = {cell: _is_ticked(cell) for cell in dict.fromkeys(map(_hashable, cells))}
+        strange = next((cell for cell, kind in kinds.items() if kind is None and cell), None)
+        if strange is not None:
+            at = [i for i, cell in enumerate(cells) if _hashable(cell) == strange]
+            raise AnnotationError(
+                f"column {name!r} holds {strange!r} in {rows_of(data, np.array(at))}, which says "
+                "neither that the option was ticked nor that it was not; write 1 or 0"
+            )
+        gap = [kinds[_hashable(cell)] is None for cell in cells]
+        ticked.append(np.array([kinds[_hashable(cell)] is True for cell in cells], dtype=bool))
+        gaps.append(np.array(gap, dtype=bool))
+    is_empty = np.logical_and.reduce(gaps)
+    part = np.logical_or.reduce(gaps) & ~is_empty
+    if part.any():
+        row = np.flatnonzero(part)
+        name = names[[bool(gap[row[0]]) for gap in gaps].index(True)]
+        raise AnnotationError(
+            f"column {name!r} is empty in {rows_of(data, row)}, where other options have an "
+            "answer; an option that was not shown cannot be read: write 0 if it was not ticked"
+        )
+    n = len(is_empty)
+    where, codes = np.nonzero(np.column_stack(ticked))
+    start = np.concatenate([[0], np.cumsum(np.bincount(where, minlength=n))])
+    sets, numbers = number_sets(_sparse(codes, start, len(names)))
+    kinds = np.where(is_empty, MISSING, ANSWER).astype(np.int8)
+    return Cells(
+        ", ".join(names), check_options(names, "labels"), sets, numbers, kinds, are_ticks=False
+    )
+
+
+def _is_ticked(cell: Any) -> bool | None:
+    """Whether a cell says that an option was ticked; None for an empty cell, or another value."""
+    return None if cell is None else TICKED.get(str(cell).strip().lower())
+
+
+def _merged(
+    cells: Cells, data: Any, rows: IntArray, pairs: IntArray, names: Mapping[str, str]
+) -> tuple[IntArray, IntArray, Any]:
+    """Make one answer of the rows of a pair, each of which is a tick.
+
+    Returns
+    -------
+    rows : integer array
+        The first row of each answer.
+    codes : integer array of shape (n_rows,)
+    sets : CSR array
+    """
+    distinct, first, answer = np.unique(pairs, return_index=True, return_inverse=True)
+    passes = cells.kinds[rows] >= 0
+    mixed = np.flatnonzero(
+        (np.bincount(answer, passes) > 0) & (np.bincount(answer, minlength=len(distinct)) > 1)
+    )
+    if len(mixed):
+        at = rows[np.flatnonzero(answer == mixed[0])]
+        raise AnnotationError(
+            f"{rows_of(data, at)} are one answer, of which one row means a pass and others do not; "
+            "correct these rows"
+        )
+    for argument in ("weight", "group"):
+        if argument in names:
+            values = data[names[argument]].to_numpy()[rows].astype(str)
+            differ = np.flatnonzero(values != values[first][answer])
+            if len(differ):
+                at = rows[np.flatnonzero(answer == answer[differ[0]])]
+                raise AnnotationError(
+                    f"{rows_of(data, at)} are ticks of one answer and differ in column "
+                    f"{names[argument]!r}; give the answer one value"
+                )
+    ticks = cells.sets[cells.codes[rows]]
+    where = np.repeat(answer, np.diff(ticks.indptr))
+    whole = csr_array(
+        (np.ones(len(where)), (where, ticks.indices)), shape=(len(distinct), ticks.shape[1])
+    )
+    whole.sum_duplicates()
+    sets, numbers = number_sets(_sparse(whole.indices, whole.indptr, ticks.shape[1]))
+    codes = np.zeros(len(cells.codes), dtype=np.int64)
+    codes[rows[first]] = numbers
+    return np.sort(rows[first]), codes, sets
+
+
+def _repeated(instances: AnyArray, annotators: AnyArray, pairs: IntArray) -> AnnotationError:
+    found, counts = np.unique(pairs, return_counts=True)
+    row, who = divmod(int(found[counts > 1][0]), len(annotators))
+    return AnnotationError(
+        f"{int((counts > 1).sum()):,} (instance, annotator) pairs are repeated, the first being "
+        f"instance {instances[row].item()!r} by annotator {annotators[who].item()!r}, and cells "
+        "hold several labels, so rows are no single ticks. Remove them, or say what to do: "
+        'duplicates="last" keeps the last, duplicates="keep" keeps all'
+    )
+
+
+def _sparse(codes: Any, start: Any, n_options: int) -> Any:
+    """Sparse boolean array of the options of each row."""
+    shape = (len(start) - 1, n_options)
+    return csr_array((np.ones(len(codes), dtype=bool), codes, start), shape=shape)
+
+
+# -- arrays, and tables of one option each --------------------------------------------------------
+
+
+def from_arrays(
+    cls: Callable[..., Table],
+    instance: Any,
+    annotator: Any,
+    ticks: Any,
+    *,
+    options: Any = None,
+    instances: Any = None,
+    annotators: Any = None,
+    n_instances: int | None = None,
+    n_annotators: int | None = None,
+    weight: Any = None,
+    group: Any = None,
+    duplicates: Duplicates = "error",
+) -> Table:
+    """Read arrays of equal length.
+
+    Parameters
+    ----------
+    instance, annotator : array-like of shape (m,)
+        As in `AnnotationTable.from_arrays`.
+    ticks : array-like or scipy.sparse array of shape (m, n_options)
+        What each answer ticks: 0 and 1, or booleans.
+    options : sequence of str, optional
+        Names of the options; default: "0", "1", ...
+    instances, annotators, n_instances, n_annotators, weight, group, duplicates
+        As in `AnnotationTable.from_arrays`.
+
+    Raises
+    ------
+    AnnotationError
+        If shapes do not match, a tick is neither 0 nor 1, or for the reasons of
+        `AnnotationTable.from_arrays`.
+    """
+    found = csr_array(ticks) if issparse(ticks) else csr_array(np.atleast_2d(np.asarray(ticks)))
+    if found.data.size and not np.isin(found.data, (0, 1)).all():
+        bad = found.data[~np.isin(found.data, (0, 1))][0]
+        raise AnnotationError(
+            f"ticks holds {bad.item()!r}; a tick is 1, and an option without one is 0"
+        )
+    found = found.astype(np.float64)
+    found.sum_duplicates()
+    found.eliminate_zeros()
+    if found.shape[0] != len(np.atleast_1d(np.asarray(instance))):
+        raise AnnotationError(
+            f"ticks has {found.shape[0]} rows for {len(np.atleast_1d(np.asarray(instance)))} "
+            "answers; give one row of ticks per answer, shape (m, n_options)"
+        )
+    names = check_options(
+        [str(i) for i in range(found.shape[1])] if options is None else options, "options"
+    )
+    if len(names) != found.shape[1]:
+        raise AnnotationError(
+            f"options has {len(names)} names for {found.shape[1]} columns of ticks; name each"
+        )
+    sets, codes = number_sets(_sparse(found.indices, found.indptr, len(names)))
+    answers = answers_from_arrays(
+        AnnotationTable,
+        instance,
+        annotator,
+        codes,
+        classes=range(sets.shape[0]),
+        instances=instances,
+        annotators=annotators,
+        n_instances=n_instances,
+        n_annotators=n_annotators,
+        weight=weight,
+        group=group,
+        duplicates=duplicates,
+    )
+    return cls(answers, names, sets.indptr, sets.indices)
+
+
+def from_tables(cls: Callable[..., Table], tables: Mapping[Any, AnnotationTable]) -> Table:
+    """Read one table of "no" and "yes" for each option, as ``Export.tables`` has them.
+
+    Parameters
+    ----------
+    tables : dict {option: AnnotationTable}
+        Over the same answers, in the same order.
+
+    Raises
+    ------
+    AnnotationError
+        If there are no tables, or they are not about the same answers.
+    """
+    names = check_options([str(name) for name in tables], "tables")
+    given = list(tables.values())
+    first = given[0]
+    for name, table in zip(names.tolist(), given, strict=True):
+        is_same = np.array_equal(table.instance, first.instance)
+        is_same &= np.array_equal(table.annotator, first.annotator)
+        is_same &= np.array_equal(table.instances, first.instances)
+        if not (is_same and np.array_equal(table.annotators, first.annotators)):
+            raise AnnotationError(
+                f"tables[{name!r}] holds other answers than tables[{names[0].item()!r}]; give "
+                "tables over the same answers in the same order, such as Export.tables has"
+            )
+        if table.n_classes != 2:
+            raise AnnotationError(
+                f"tables[{name!r}] has the classes {table.classes.tolist()}; a table of one option "
+                "has two, no and yes, in this order"
+            )
+    where = [np.flatnonzero(table.label == 1) for table in given]
+    codes = np.repeat(np.arange(len(given)), [len(rows) for rows in where])
+    ticks = csr_array(
+        (np.ones(len(codes)), (np.concatenate(where), codes)),
+        shape=(len(first.instance), len(given)),
+    )
+    ticks.sort_indices()
+    sets, numbers = number_sets(_sparse(ticks.indices, ticks.indptr, len(given)))
+    return cls(with_sets(first, numbers, sets.shape[0]), names, sets.indptr, sets.indices)
+
+
+def to_frame(table: Any, separator: str | None, backend: Backend) -> Any:
+    """Return a long data frame; see `LabelSetTable.to_frame`."""
+    inside = next(
+        (n for n in table.options.tolist() if separator is not None and separator in n), None
+    )
+    if inside is not None:
+        raise AnnotationError(
+            f"the option {inside!r} holds the separator {separator!r}, so that cells could not be "
+            "read back; give another separator=, or None for cells that are lists"
+        )
+    sets = table.labels_of_sets()
+    cells: list[Any] = sets if separator is None else [separator.join(labels) for labels in sets]
+    classes = np.empty(len(cells), dtype=object)
+    classes[:] = cells
+    columns = table.answers._columns._replace(classes=classes)
+    frame = nw.from_native(answers_to_frame(columns, backend), eager_only=True)
+    return frame.rename({"label": "labels"}).drop("source").to_native()
+
+
+# -- what tables of sets consist of ---------------------------------------------------------------
+
+
+def check_options(options: Any, argument: str) -> AnyArray:
+    """Read names of options, as text of shape (n_options,).
+
+    Raises
+    ------
+    AnnotationError
+        If there are none, one is named twice, or there are more than `MOST_OPTIONS`.
+    """
+    names = make_vocabulary(options, argument)
+    if not len(names):
+        raise AnnotationError(f"{argument} is empty; name the options that could be ticked")
+    if len(names) > MOST_OPTIONS:
+        raise AnnotationError(
+            f"there are {len(names):,} different labels, such as {names[0].item()!r}, and more "
+            f"than {MOST_OPTIONS:,} options are no list to tick. Is this free text, or is the "
+            "separator another one (separator=)?"
+        )
+    return names if is_text(names) else names.astype(str)
+
+
+def with_sets(answers: AnnotationTable, codes: IntArray, n_sets: int) -> AnnotationTable:
+    """Replace the sets of answers by others, of which there are ``n_sets``."""
+    return AnnotationTable(
+        *answers._columns._replace(label=codes, classes=np.arange(n_sets), class_order="given")
+    )
+
+
+def number_sets(ticks: Any) -> tuple[Any, IntArray]:
+    """Number the different rows of a sparse boolean array.
+
+    Parameters
+    ----------
+    ticks : CSR array of shape (n, n_options)
+
+    Returns
+    -------
+    sets : CSR array of shape (K, n_options)
+        The different rows, each with rising columns.
+    codes : integer array of shape (n,)
+        The set that each row is.
+    """
+    n_options = ticks.shape[1]
+    if n_options < 64:  # Every set has a sum of its own.
+        marks = np.uint64(1) << np.arange(n_options, dtype=np.uint64)
+    else:  # Two sets of a million have one sum with a probability of 1e-7.
+        marks = np.random.default_rng(0).integers(2**64, size=n_options, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        until = np.concatenate([[np.uint64(0)], np.cumsum(marks[ticks.indices], dtype=np.uint64)])
+        sums = until[ticks.indptr[1:]] - until[ticks.indptr[:-1]]
+    _, first, codes = np.unique(sums, return_index=True, return_inverse=True)
+    sets = ticks[first]
+    sets.sort_indices()
+    return sets, codes
