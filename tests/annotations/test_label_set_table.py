@@ -120,8 +120,11 @@ def test_abstentions_are_passes():
     assert found.option("policy").abstentions.tolist() == [[1, 1]]
     assert found.n_annotations == 5
     assert repr(found).startswith("LabelSetTable(5 answers, 1 abstentions: 3 instances")
-    again = LabelSetTable.from_frame(found.to_frame(), abstain="abstain")
-    assert again.n_annotations == 5
+    again = LabelSetTable.from_frame(found.to_frame(), passes="pass", none="empty")
+    assert again.equals(found)
+    both = pd.DataFrame({"task": [1], "worker": ["a"], "labels": ["x"], "pass": ["skip"]})
+    with pytest.raises(AnnotationError, match=r"both labels .* in row 0"):
+        LabelSetTable.from_frame(both, passes="pass")
 
 
 def test_options_may_be_declared():

@@ -648,7 +648,7 @@ def _read_responses(
     labels, given = labels[kinds[~gaps] < 0], ~gaps & (kinds < 0)
     if passes is None:
         return labels, given, kinds
-    named = _named_kinds(data[passes].to_numpy(), passes)
+    named = named_kinds(data[passes].to_numpy(), passes)
     both = np.flatnonzero(~gaps & (named >= 0))
     if len(both):
         raise AnnotationError(
@@ -671,7 +671,7 @@ def _labels_and_gaps(column: Any) -> tuple[AnyArray, BoolArray]:
     return labels[~nan], gaps
 
 
-def _named_kinds(values: AnyArray, column: str) -> IntArray:
+def named_kinds(values: AnyArray, column: str) -> IntArray:
     """Code of each row's named pass; -1 for none."""
     gaps = missing_mask(values)
     unknown = [value for value in values[~gaps].tolist() if value not in PASSES]

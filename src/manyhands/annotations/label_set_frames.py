@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import narwhals as nw
@@ -25,6 +25,7 @@ from manyhands.annotations.frames import (
     check_blank,
     check_columns,
     encode_ids,
+    named_kinds,
     read_data_frame,
     rows_of,
     text_name,
@@ -38,7 +39,7 @@ from manyhands.annotations.suspicious import warn_of_alike
 from manyhands.annotations.table import AnnotationTable
 from manyhands.annotations.wide import with_joined_task
 from manyhands.exceptions import AnnotationError, warn_caller
-from manyhands.typing import AnyArray, IntArray
+from manyhands.typing import AnyArray, BoolArray, IntArray
 
 _LOG = logging.getLogger("manyhands")
 
@@ -68,6 +69,7 @@ def from_frame(
     workers: Any = None,
     abstain: Any = None,
     skip: Any = None,
+    passes: str | None = None,
     duplicates: Duplicates = "error",
 ) -> Table:
     """Read a long data frame: one row per answer, or one row per ticked label.
@@ -79,9 +81,9 @@ def from_frame(
         What stands between the labels in a cell of text. None: a text is one label. Cells that are
         lists, tuples or sets, or a list in JSON, hold their labels as they are. Blanks around
         labels, their order and repeats do not matter.
-    task, worker, weight, group : str
+    task, worker, weight, group, passes : str
         Names of the columns with the instance, the annotator and, optionally, the weight of the
-        answer and the annotator's family; as in `AnnotationTable.from_frame`.
+        answer, the annotator's family and the pass; as in `AnnotationTable.from_frame`.
     labels : str or sequence of str, default="labels"
         Name of the column with the sets, or names of several columns, one for each option, whose
         cells say whether it was ticked (0 or 1, false or true, no or yes).
@@ -114,7 +116,7 @@ def from_frame(
     """
     data, task = with_joined_task(read_data_frame(df), text_name(task))
     names = {"task": task, "worker": text_name(worker)}
-    optional = {"weight": weight, "group": group}
+    optional = {"weight": weight, "group": group, "passes": passes}
     names |= {argument: text_name(name) for argument, name in optional.items() if name is not None}
     _check_labels(data, labels)
     check_columns(data, names)
@@ -142,6 +144,8 @@ def from_frame(
                 f"labels={list(labels)!r} names a column for each option, so these are the "
                 "options; leave options= out"
             )
+    if passes is not None:
+        cells = cells.with_passes(data, names["passes"])
     cells.warn_of_missing()
     codes, sets = cells.codes, cells.sets
     rows = np.flatnonzero(cells.kinds != MISSING)
@@ -247,6 +251,22 @@ class Cells:
         single = all(len(labels) < 2 for labels in found)
         kind = np.array(kinds, dtype=np.int8)
         return cls(column, names, sets, numbers[rows], kind[rows], single)
+
+    def with_passes(self, data: Any, column: str) -> Cells:
+        """Read the passes that another column names."""
+        named = named_kinds(data[column].to_numpy(), column)
+        both = np.flatnonzero((named >= 0) & (self.kinds == ANSWER) & self.ticks_any)
+        if len(both):
+            raise AnnotationError(
+                f"both labels (column {self.column!r}) and a pass (column {column!r}) stand in "
+                f"{rows_of(data, both)}; empty one of the two"
+            )
+        return replace(self, kinds=np.where(named >= 0, named, self.kinds))
+
+    @property
+    def ticks_any(self) -> BoolArray:
+        """Whether each row ticks something, shape (n_rows,)."""
+        return np.asarray(np.diff(self.sets.indptr)[self.codes] > 0)
 
     def warn_of_missing(self) -> None:
         """Warn of rows without an answer."""

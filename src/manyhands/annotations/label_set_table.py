@@ -344,7 +344,8 @@ class LabelSetTable:
         Returns
         -------
         data frame
-            ``from_frame(frame, weight="weight", none="empty")`` reads it back.
+            ``from_frame(frame, weight="weight", none="empty")`` reads it back, with
+            ``passes="pass"`` and ``group="group"`` where there are such columns.
 
         Raises
         ------
