@@ -18,6 +18,7 @@ from manyhands.agreement.overall import (
 from manyhands.agreement.pairs import PairwiseKappa, cohen_kappa, mean_cohen_kappa
 from manyhands.agreement.per_annotator import AnnotatorAgreement, annotator_agreement
 from manyhands.agreement.per_class import ClassAgreement, class_agreement
+from manyhands.agreement.sets import OptionAgreement, option_agreement
 
 __all__ = [
     "AnnotatorAgreement",
@@ -26,6 +27,7 @@ __all__ = [
     "Interval",
     "Judge",
     "JudgeComparison",
+    "OptionAgreement",
     "PairwiseKappa",
     "annotator_agreement",
     "class_agreement",
@@ -38,6 +40,7 @@ __all__ = [
     "jackknife",
     "krippendorff_alpha",
     "mean_cohen_kappa",
+    "option_agreement",
     "percent_agreement",
     "spammer_score",
     "summary",

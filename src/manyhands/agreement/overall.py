@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from manyhands.agreement.set_distances import Distance, weighted_set_alpha
 from manyhands.agreement.weighted import (
     Annotations,
     ClassCounts,
@@ -21,6 +22,7 @@ from manyhands.agreement.weighted import (
     with_data,
 )
 from manyhands.annotations.class_order import numbers_of
+from manyhands.annotations.label_set_table import LabelSetTable
 from manyhands.annotations.target import require_table
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import FloatArray
@@ -253,13 +255,17 @@ def _gwet_framework(
 
 
 def krippendorff_alpha(
-    table: Annotations, *, level: Level | None = None, values: Any = None
+    table: Annotations | LabelSetTable,
+    *,
+    level: Level | None = None,
+    values: Any = None,
+    distance: Distance | None = None,
 ) -> float:
     """Krippendorff's alpha [1]_: 1 is full agreement, 0 is chance.
 
     Parameters
     ----------
-    table : AnnotationTable or AnnotationStore
+    table : AnnotationTable, AnnotationStore or LabelSetTable
         Observed annotations only; instances with a single annotation do not count.
     level : {"nominal", "ordinal", "interval"}, optional
         Whether the classes are names; ranks, in the order of ``table.classes``, which something
@@ -268,17 +274,23 @@ def krippendorff_alpha(
     values : sequence of n_classes numbers, optional
         The number each class stands for if ``level="interval"``, in the order of
         ``table.classes``; default: the classes themselves, as numbers or text such as "0.5".
+    distance : {"nominal", "jaccard", "masi"}, optional
+        Of a `LabelSetTable`: how far apart two sets A and B are. "nominal" (the default): 1, unless
+        they are equal. "jaccard": 1 - |A & B| / |A | B|, the share of their options that only one
+        of them holds. "masi" [2]_: 1 - m |A & B| / |A | B|, where m is 1 for equal sets, 2/3 if one
+        holds the other, and else 1/3. Two empty sets are equal.
 
     Returns
     -------
     float
-        NaN if no instance has two annotations, or if only one class (one number) occurs.
+        NaN if no instance has two annotations, or if only one class (one number, one set) occurs.
 
     Raises
     ------
     AnnotationError
-        If ``level`` is unknown, the classes have no order, or ``values`` is missing, unusable or
-        given for another level.
+        If ``level`` or ``distance`` is unknown, the classes have no order, or ``values`` is
+        missing, unusable or given for another level; ``distance`` is given for single labels or
+        ``level`` for sets, or more than 20,000 different sets occur, whose pairs are too many.
 
     Notes
     -----
@@ -292,20 +304,32 @@ def krippendorff_alpha(
     ----------
     .. [1] K. Krippendorff. Content Analysis: An Introduction to Its Methodology, 4th ed. Sage,
        2018, chapter 12.
+    .. [2] R. Passonneau. Measuring agreement on set-valued items (MASI) for semantic and pragmatic
+       annotation. LREC 2006.
 
     Examples
     --------
-    >>> from manyhands import AnnotationTable
+    >>> from manyhands import AnnotationTable, LabelSetTable
     >>> table = AnnotationTable.from_matrix([[1, 1, 2], [2, 2, -1], [3, 3, 3], [4, -1, 3]])
     >>> round(krippendorff_alpha(table), 3), round(krippendorff_alpha(table, level="ordinal"), 3)
     (0.486, 0.85)
+    >>> ticks = [[1, 1, 0], [1, 0, 0], [0, 0, 1], [0, 0, 1], [0, 0, 0], [0, 1, 0]]
+    >>> sets = LabelSetTable.from_arrays([0, 0, 1, 1, 2, 2], [0, 1, 0, 1, 0, 1], ticks)
+    >>> [round(krippendorff_alpha(sets, distance=d), 3) for d in ("nominal", "jaccard", "masi")]
+    [0.286, 0.423, 0.375]
     """
     stated: Any = getattr(table, "scale", None)
+    if distance is not None or isinstance(table, LabelSetTable):
+        return weighted_alpha(table, level=level, values=values, distance=distance).value()
     return weighted_alpha(table, level=level or stated or "nominal", values=values).value()
 
 
 def weighted_alpha(
-    table: Annotations, *, level: Level = "nominal", values: Any = None
+    table: Annotations | LabelSetTable,
+    *,
+    level: Level | None = None,
+    values: Any = None,
+    distance: Distance | None = None,
 ) -> Weighted[float]:
     """`krippendorff_alpha` as a function of instance weights: 1 - (N - 1) D / E.
 
@@ -313,6 +337,14 @@ def weighted_alpha(
     instance's annotations minus 1. E sums the distances of all pairs among the N annotations. See
     section 12.3 of Krippendorff's book.
     """
+    if distance is not None or isinstance(table, LabelSetTable):
+        if level is not None or values is not None:
+            raise AnnotationError(
+                f"level={level!r} and values= are for single labels, and distance= for sets; leave "
+                "one of them out"
+            )
+        return weighted_set_alpha(table, distance=distance or "nominal")
+    level = level or "nominal"
     check_option("level", level, ("nominal", "ordinal", "interval"))
     if values is not None and level != "interval":
         raise AnnotationError(
