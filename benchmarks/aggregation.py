@@ -24,23 +24,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.metrics import accuracy_score, f1_score
 
-from evidence.scores import codes_of
+from benchmarks.real_tables import LAST, TABLES, Task, load
 from evidence.study import Record, Study
 from evidence.study import table as lines_of
-from manyhands import AnnotationTable, MajorityVote, datasets
-from manyhands.datasets.base import data_home
-from manyhands.io import read_annotations, read_gold
+from manyhands import AnnotationTable, MajorityVote
 from manyhands.metrics import calibration
 from manyhands.registry import all_aggregators
 
-LOADERS = {
-    "labelme": datasets.load_labelme,
-    "music": datasets.load_music,
-    "sentiment": datasets.load_sentiment,
-    "product": datasets.load_product,
-}
 AS_PUBLISHED = ", dependence=0"
-LAST = ", last annotation of a pair"
 REPEATED = (f"zencrowd_us{LAST}",)
 MAJORITIES = ("MajorityVote", "MajorityVote, ties shared")
 FURTHER = ("cifar10n", "cifar10h, 3 an image", "cifar10h")
@@ -53,55 +44,6 @@ BINARY = ("crowd-kit KOS",)
 LIMIT = 1200.0
 """CPU seconds of a cell."""
 OLDER = "the run ended, but is older than the calibration on this page, and was not repeated"
-
-
-class Task(NamedTuple):
-    """A table and the known classes of its instances."""
-
-    table: AnnotationTable
-    known: np.ndarray
-    gold: np.ndarray
-
-    @property
-    def y(self) -> np.ndarray:
-        """Codes of the classes of all instances, -1 where unknown."""
-        codes = np.full(self.table.n_instances, -1)
-        codes[self.known] = codes_of(self.gold, self.table.classes)
-        return codes
-
-
-def load(name: str) -> Task:
-    """Load a set; ``known`` holds the positions of the instances with gold labels."""
-    source = name.removesuffix(LAST)
-    if source in datasets.AGGREGATION_SETS:
-        data = datasets.load_aggregation(source, duplicates="keep" if source == name else "last")
-        known = np.flatnonzero(data.y_train >= 0)
-        return Task(data.annotations, known, data.y_train[known])
-    if name in LOADERS:
-        data = LOADERS[name]()
-        return Task(data.annotations, np.arange(len(data.y_train)), data.y_train)
-    folder = data_home() / name.split(",")[0]
-    table = read_annotations(folder / "annotations.csv", duplicates="keep")
-    if "3 an image" in name:
-        table = some_of(table, 3)
-    gold = read_gold(folder / "labels.csv")
-    at = {instance: row for row, instance in enumerate(table.instances.tolist())}
-    kept = [
-        (at[t], y)
-        for t, y in zip(gold.tasks, gold.labels, strict=True)
-        if t in at and y is not None
-    ]
-    rows, labels = zip(*kept, strict=True)
-    return Task(table, np.array(rows), np.array(labels))
-
-
-def some_of(table: AnnotationTable, n: int) -> AnnotationTable:
-    """Keep ``n`` random annotations of every instance (seed 0)."""
-    order = np.random.default_rng(0).permutation(table.n_annotations)
-    order = order[np.argsort(table.instance[order], kind="stable")]
-    instance = table.instance[order]
-    rank = np.arange(len(order)) - np.searchsorted(instance, instance)
-    return table.take(np.sort(order[rank < n]))
 
 
 class Found(NamedTuple):
@@ -408,7 +350,7 @@ def page(found: list[Record]) -> dict[str, Any]:
     records: Cells = {}
     for record in found:
         records.setdefault(record["set"], {})[record["method"]] = record
-    shown = [name for name in (*datasets.AGGREGATION_SETS, *LOADERS) if name in records]
+    shown = [name for name in TABLES if name in records]
     names = list(dict.fromkeys(s for name in shown for s in records[name]))
     return {
         "crowd_kit": max(r["crowd_kit"] for r in found if "crowd_kit" in r),
@@ -430,7 +372,7 @@ def page(found: list[Record]) -> dict[str, Any]:
 
 def cells() -> Iterator[Record]:
     """Yield every system on every set."""
-    for name in (*datasets.AGGREGATION_SETS, *LOADERS, *FURTHER, *REPEATED):
+    for name in (*TABLES, *FURTHER, *REPEATED):
         for system in systems():
             if system not in BINARY or load(name).table.n_classes <= 2:
                 yield {"set": name, "method": system}
@@ -441,9 +383,6 @@ STUDY = Study(
     cells,
     measure,
     page,
-    data=lambda cell: [
-        folder.format(cell["set"].split(",")[0]) for folder in ("{}", "aggregation/{}")
-    ],
 )
 
 

@@ -21,14 +21,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import manyhands as mh
-from benchmarks.aggregation import LAST, LOADERS, load
 from benchmarks.claims_page import TODAY, page
+from benchmarks.real_tables import LAST, ORDINAL, Labelled, first_of_each, real
+from benchmarks.real_tables import TABLES as REAL
+from evidence.scores import codes_of
 from evidence.study import Record, Study
-from manyhands.datasets import AGGREGATION_SETS, load_judgebench
+from manyhands.datasets import AGGREGATION_SETS
 from manyhands.datasets.base import data_home
 from manyhands.exceptions import SharedMistakesWarning
 from manyhands.inference import IBCC
-from manyhands.io import consensus, read_annotations
+from manyhands.io import consensus
 from manyhands.planning import forecast, screen_annotators
 
 FLAGS = ("no better than guessing", "no better than chance")
@@ -62,23 +64,6 @@ N_GOLD = 100
 """Gold labels, or audited labels, of which there are so many unless a step says otherwise."""
 
 AUDITED = 50
-
-
-class Labelled(NamedTuple):
-    """A table, and the true class codes of its instances, -1 where unknown."""
-
-    name: str
-    table: mh.AnnotationTable
-    gold: np.ndarray
-
-    @property
-    def judged(self) -> np.ndarray:
-        """Annotated instances whose class is known."""
-        return np.flatnonzero((self.gold >= 0) & (self.table.annotations_per_instance() > 0))
-
-    def values(self, codes: np.ndarray) -> np.ndarray:
-        """Class values of codes, None for -1."""
-        return np.array([*self.table.classes.tolist(), None], dtype=object)[codes]
 
 
 class Features(NamedTuple):
@@ -251,8 +236,7 @@ def _codes_of_labels(model: Any, data: Features) -> np.ndarray:
     """Codes of the labels that a report shows of the training instances."""
     if hasattr(model, "posterior_"):
         return np.asarray(model.posterior_).argmax(axis=1)
-    place = {label: code for code, label in enumerate(data.case.table.classes.tolist())}
-    return np.array([place[label] for label in np.asarray(model.predict(data.X)).tolist()])
+    return codes_of(model.predict(data.X), data.case.table.classes)
 
 
 def _labels_in(summary: Any) -> Any:
@@ -359,10 +343,8 @@ def foresee(case: Labelled, start: int = 3, more: int = 2, seed: int = 0) -> dic
     """
     pairs = case.table.instance.astype(np.int64) * case.table.n_annotators + case.table.annotator
     table = case.table.take(np.sort(np.unique(pairs, return_index=True)[1]))
-    number = np.random.default_rng(seed).random(table.n_annotations)
-    order = np.lexsort((number, table.instance))
-    rank = np.arange(len(order)) - np.searchsorted(table.instance[order], table.instance[order])
-    pilot, later = (table.take(np.sort(order[rank < n])) for n in (start, start + more))
+    order = np.argsort(np.random.default_rng(seed).random(table.n_annotations), kind="stable")
+    pilot, later = (first_of_each(table, order, n) for n in (start, start + more))
     most = later.n_annotations / table.n_instances
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -518,41 +500,10 @@ def informedness(case: Labelled, least: int = 20) -> np.ndarray:
 
 # -- tables ---------------------------------------------------------------------------------------
 
-ORDINAL = ("polit6", "polit6e", "metlit5")
 TABLES = (
-    *AGGREGATION_SETS, *LOADERS, "sentiment 600", "cifar10n", "cifar10h, 3 an image",
-    "judgebench", *ORDINAL,
+    *REAL, "sentiment 600", "cifar10n", "cifar10h, 3 an image", "judgebench", *ORDINAL,
 )  # fmt: skip
 """All tables with gold labels."""
-
-
-def gold_codes(table: mh.AnnotationTable, values: Any) -> np.ndarray:
-    """Codes of class values; -1 for values that are no class."""
-    place = {label: code for code, label in enumerate(table.classes.tolist())}
-    return np.array([place.get(value, -1) for value in np.asarray(values).tolist()])
-
-
-@cache
-def real(name: str) -> Labelled:
-    """Load a table with the codes of its gold labels."""
-    if name == "sentiment 600":
-        whole = real("sentiment")
-        rows = np.sort(np.random.default_rng(0).choice(len(whole.gold), 600, replace=False))
-        return Labelled(name, whole.table[rows], whole.gold[rows])
-    if name == "judgebench":
-        data = load_judgebench()
-        return Labelled(name, data.annotations, gold_codes(data.annotations, data.y_train))
-    if name in ORDINAL:
-        import pandas as pd
-
-        folder = data_home() / "ordinal" / name
-        table = read_annotations(folder / "annotations.csv.gz", duplicates="last")
-        gold = pd.read_csv(folder / "labels.csv").set_index("task").label
-        return Labelled(name, table, gold_codes(table, gold.reindex(table.instances)))
-    task = load(name)
-    gold = np.full(task.table.n_instances, -1)
-    gold[task.known] = gold_codes(task.table, task.gold)
-    return Labelled(name, task.table, gold)
 
 
 @cache
@@ -562,7 +513,7 @@ def with_features(name: str) -> Features:
 
     data = load_data({"name": name})
     table = data.annotations
-    gold, test = (gold_codes(table, values) for values in (data.y_train, data.y_test))
+    gold, test = (codes_of(y, table.classes) for y in (data.y_train, data.y_test))
     return Features(Labelled(name, table, gold), data.X_train, data.X_test, test)
 
 
@@ -580,7 +531,7 @@ def beside_people(name: str, n_given: int, seed: int) -> tuple[Any, ...]:
     models = frame[(frame.family == "llm") & frame.task.isin(other.index)]
     classes = sorted(frame.label.unique())
     table = mh.AnnotationTable.from_frame(models[["task", "worker", "label"]], classes=classes)
-    person = gold_codes(table, other.loc[table.instances])
+    person = codes_of(other.loc[table.instances], table.classes)
     given = np.full(len(person), -1)
     rows = np.random.default_rng(seed).choice(len(person), n_given, replace=False)
     given[rows] = person[rows]
@@ -634,10 +585,7 @@ def _on(step: Callable[..., dict[str, Record]], name: str, *rest: Any) -> dict[s
 
 def _buy(name: str) -> dict[str, Record]:
     """Buy where no pair is recorded twice."""
-    task = load(f"{name}{LAST}")
-    gold = np.full(task.table.n_instances, -1)
-    gold[task.known] = gold_codes(task.table, task.gold)
-    return buy(Labelled(name, task.table, gold))
+    return buy(real(f"{name}{LAST}"))
 
 
 def _judge(name: str, n_given: int, how: str) -> dict[str, Record]:
@@ -678,10 +626,6 @@ STUDY = Study(
     lambda: ({"step": step, "table": name, "code": CODE} for step, name, _ in steps()),
     measure,
     page,
-    data=lambda cell: [
-        folder.format(cell["table"])
-        for folder in ("{}", "aggregation/{}", "judges/{}", "ordinal/{}")
-    ],
 )
 
 

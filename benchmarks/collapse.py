@@ -16,8 +16,9 @@ import numpy as np
 import pandas as pd
 
 import manyhands as mh
+from benchmarks.real_tables import LAST, ORDINAL, real
 from evidence.study import Record, Study, table, where
-from manyhands.datasets import AGGREGATION_SETS, load_aggregation, load_judgebench
+from manyhands.datasets import AGGREGATION_SETS
 from manyhands.datasets.base import data_home
 from manyhands.inference import base, gold_corrected, gold_samples
 from manyhands.inference.identifiability import (
@@ -26,7 +27,7 @@ from manyhands.inference.identifiability import (
     constant_annotators,
 )
 from manyhands.inference.votes import make_votes
-from manyhands.io import consensus, read_annotations
+from manyhands.io import consensus
 from manyhands.typing import AnyArray
 
 FEW_SETS = ("lgbteen", "cebab_stars")
@@ -91,9 +92,9 @@ def tables() -> dict[str, Callable[[], tuple[mh.AnnotationTable, AnyArray]]]:
         "simulated: two constant annotators and a good one": constant,
         "simulated: six annotators who answer at random": random_answers,
     }
-    found |= {name: partial(aggregation, name) for name in AGGREGATION_SETS}
-    found["judgebench"] = judgebench
-    return found | {name: partial(ordinal, name) for name in ("polit6", "polit6e", "metlit5")}
+    sets = {name: f"{name}{LAST}" for name in AGGREGATION_SETS}
+    sets |= {name: name for name in ("judgebench", *ORDINAL)}
+    return found | {name: partial(lambda own: real(own)[1:], own) for name, own in sets.items()}
 
 
 def constant() -> tuple[mh.AnnotationTable, AnyArray]:
@@ -110,32 +111,6 @@ def random_answers() -> tuple[mh.AnnotationTable, AnyArray]:
     shares = rng.dirichlet(np.full(5, 5.0))
     table = mh.AnnotationTable.from_matrix(rng.choice(5, (400, 6), p=shares), classes=range(5))
     return table, rng.choice(5, 400, p=shares)
-
-
-def aggregation(name: str) -> tuple[mh.AnnotationTable, AnyArray]:
-    """One of the 17 sets of annotations."""
-    return _with_codes(load_aggregation(name, duplicates="last"))
-
-
-def judgebench() -> tuple[mh.AnnotationTable, AnyArray]:
-    """Machines alone."""
-    return _with_codes(load_judgebench())
-
-
-def _with_codes(data: Any) -> tuple[mh.AnnotationTable, AnyArray]:
-    known = np.isin(data.y_train, data.classes)
-    codes = np.searchsorted(data.classes, data.y_train).clip(0, len(data.classes) - 1)
-    return data.annotations, np.where(known, codes, -1)
-
-
-def ordinal(name: str) -> tuple[mh.AnnotationTable, AnyArray]:
-    """Grades, with the classes taken as unordered."""
-    folder = data_home() / "ordinal" / name
-    table = read_annotations(folder / "annotations.csv.gz", duplicates="last")
-    gold = pd.read_csv(folder / "labels.csv").set_index("task").label.reindex(table.instances)
-    known = gold.isin(table.classes).to_numpy()
-    codes = np.searchsorted(table.classes, gold.fillna(table.classes[0]).to_numpy())
-    return table, np.where(known, codes.clip(0, table.n_classes - 1), -1)
 
 
 def measure_crowd(name: str) -> Record:
@@ -247,7 +222,6 @@ STUDY = Study(
     cells,
     measure,
     page,
-    data=lambda cell: [f"judges/{cell['set']}", f"aggregation/{cell['set']}"],
 )
 
 

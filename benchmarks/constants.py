@@ -432,7 +432,6 @@ STUDY = of_parts(
         ),
         "iced": Part(iced, iced_page, lambda: grid(seed=ROUNDS_SEEDS, set=ROUNDS_SETS, rule=RULES)),
     },
-    data=lambda cell: [cell["set"].lower().split(",")[0].replace("-", "")],
 )
 
 

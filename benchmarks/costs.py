@@ -26,10 +26,11 @@ from typing import Any
 import numpy as np
 
 import manyhands
-from benchmarks.aggregation import FURTHER, LOADERS, load
+from benchmarks.aggregation import FURTHER
+from benchmarks.real_tables import TABLES, load, some_of
 from evidence.study import Part, Record, grid, of_parts, peak_mb, table, where
 from manyhands import AnnotationTable, DawidSkene, all_classifiers
-from manyhands.datasets import AGGREGATION_SETS, load_cifar10h, make_crowd
+from manyhands.datasets import load_cifar10h, make_crowd
 from manyhands.sampling import TupletSampler
 
 # -- stacking ------------------------------------------------------------------------------------
@@ -132,11 +133,7 @@ BASES = ("CrowdLayerClassifier", "TraceRegClassifier", "CoNALClassifier", "Docto
 def train_one_round(base: str, selector: str) -> Record:
     """Run one round of self-training with a base classifier, in this process."""
     data = load_cifar10h()
-    table = data.annotations
-    order = np.random.default_rng(0).permutation(table.n_annotations)
-    order = order[np.argsort(table.instance[order], kind="stable")]
-    place = np.arange(len(order)) - np.searchsorted(table.instance[order], table.instance[order])
-    table = table.take(np.sort(order[place < PER_IMAGE]))
+    table = some_of(data.annotations, PER_IMAGE)
     before = peak_mb()
     model = manyhands.SelfTrainingCrowdClassifier(
         getattr(manyhands, base)(max_epochs=5, device="cpu"),
@@ -377,9 +374,7 @@ STUDY = of_parts(
         ),
         "self-training": Part(train_one_round, rounds_page, of_rounds),
         "neucrowd": Part(profile, neucrowd_page, lambda: grid(size=SIZES)),
-        "dawid-skene": Part(
-            fit_both, dawid_skene_page, lambda: grid(set=(*AGGREGATION_SETS, *LOADERS, *FURTHER))
-        ),
+        "dawid-skene": Part(fit_both, dawid_skene_page, lambda: grid(set=(*TABLES, *FURTHER))),
     },
     alone=1800.0,
     data=lambda cell: ["cifar10h"] if cell["part"] == "self-training" else [cell.get("set", "")],

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import binom, norm
 
+from benchmarks.real_tables import TABLES, load
 from evidence.study import of_tables
 from evidence.study import table as lines_of
 from manyhands import IBCC, AnnotationTable, DawidSkene
@@ -288,10 +289,8 @@ LEAST_GOLD = 20
 
 def real() -> list[str]:
     """Return the coverage on real tables of annotators' and labels' accuracy."""
-    from benchmarks.aggregation import AGGREGATION_SETS, LOADERS, load
-
     rows, totals = [], []
-    for name in (*AGGREGATION_SETS, *LOADERS):
+    for name in TABLES:
         task = load(name)
         table = task.table
         model = DawidSkene().fit(table)

@@ -8,18 +8,15 @@ all tables with gold (``MANYHANDS_DATA``). "Before" takes all known labels for a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from benchmarks.aggregation import LOADERS, load
-from benchmarks.collapse import judgebench, ordinal
+from benchmarks.real_tables import TABLES, Labelled, real
 from evidence.scores import scores
 from evidence.study import Record, Study, table
-from manyhands import AnnotationTable, DawidSkene, GoldCorrected
-from manyhands.datasets import AGGREGATION_SETS
+from manyhands import DawidSkene, GoldCorrected
 from manyhands.typing import FloatArray, IntArray
 
 NAMES = {"claimed": "claimed", "true": "accuracy", "log_loss": "log_loss"}
@@ -43,45 +40,21 @@ WAYS: tuple[tuple[str, str, int], ...] = (
 """Method, how the known labels were chosen, and how many."""
 
 
-@dataclass(frozen=True)
-class Problem:
-    """A table, and the codes of the true classes, -1 where unknown."""
-
-    table: AnnotationTable
-    y: IntArray
-
-    @property
-    def gold_rows(self) -> IntArray:
-        """Annotated instances whose class is known."""
-        return np.flatnonzero((self.y >= 0) & (self.table.annotations_per_instance() > 0))
-
-
 def names() -> list[str]:
     """All tables with gold."""
-    return [*AGGREGATION_SETS, *LOADERS, "sentiment 600", "judgebench", "polit6", "polit6e"]
+    return [*TABLES, "sentiment 600", "judgebench", "polit6", "polit6e"]
 
 
-@cache
-def problem(name: str) -> Problem:
+def problem(name: str) -> Labelled:
     """A table with gold; families are declared to be none."""
-    if name == "judgebench":
-        table, y = judgebench()
-    elif name in ("polit6", "polit6e"):
-        table, y = ordinal(name)
-    elif name == "sentiment 600":
-        whole = problem("sentiment")
-        rows = np.sort(np.random.default_rng(0).choice(len(whole.y), 600, replace=False))
-        table, y = whole.table[rows], whole.y[rows]
-    else:
-        task = load(name)
-        table, y = task.table, task.y
-    return Problem(table.with_groups({}), y)
+    found = real(name)
+    return found._replace(table=found.table.with_groups({}))
 
 
-def fitted(model: Any, given: Problem, rows: IntArray, random_rows: Any = None) -> Any:
+def fitted(model: Any, given: Labelled, rows: IntArray, random_rows: Any = None) -> Any:
     """Fit with the true classes of some instances."""
     gold = np.full(given.table.n_instances, None, dtype=object)
-    gold[rows] = given.table.classes[given.y[rows]]
+    gold[rows] = given.table.classes[given.gold[rows]]
     mask = None
     if random_rows is not None:
         mask = np.zeros(given.table.n_instances, dtype=bool)
@@ -95,11 +68,11 @@ def most_doubtful(posterior: FloatArray, among: IntArray, n: int) -> IntArray:
 
 
 def reviewed(
-    given: Problem, make: Callable[[], Any], way: str, n: int, seed: int
+    given: Labelled, make: Callable[[], Any], way: str, n: int, seed: int
 ) -> tuple[IntArray, IntArray | None]:
     """Rows that a person reviews, and which of them are marked as drawn at random."""
     rng = np.random.default_rng(seed)
-    among = given.gold_rows
+    among = given.judged
     if way == "none":
         return among[:0], None
     if way == "random":
@@ -119,10 +92,10 @@ def reviewed(
     return np.concatenate([queue, drawn]), drawn if way.endswith("marked") else None
 
 
-def claimed_and_true(model: Any, given: Problem, rows: IntArray) -> dict[str, float]:
+def claimed_and_true(model: Any, given: Labelled, rows: IntArray) -> dict[str, float]:
     """Mean probability, accuracy and log loss of the labels that nobody reviewed."""
-    rest = np.setdiff1d(given.gold_rows, rows)
-    found = scores(model.posterior_[rest], given.y[rest])
+    rest = np.setdiff1d(given.judged, rows)
+    found = scores(model.posterior_[rest], given.gold[rest])
     return {key: found[name] for key, name in NAMES.items()}
 
 
@@ -216,7 +189,7 @@ def cells() -> Iterator[Record]:
 def measure(set: str, method: str, way: str, n: int, seed: int, code: str) -> Record:
     """Review and fit again."""
     given = problem(set)
-    if 2 * n > len(given.gold_rows):
+    if 2 * n > len(given.judged):
         return {"claimed": None}
     make = partial(METHODS[method], gold_sample="random" if code == "before" else "auto")
     rows, drawn = reviewed(given, make, way, n, seed)
@@ -230,7 +203,6 @@ STUDY = Study(
     cells,
     measure,
     page,
-    data=lambda cell: [cell["set"].split()[0], f"aggregation/{cell['set']}"],
 )
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
+from benchmarks.real_tables import first_of_each
 from evidence import load_data, load_rows
 from evidence.scores import codes_of
 from evidence.study import ROOT, Record, Study, read, table, where
@@ -82,10 +83,8 @@ def of_set(name: str) -> Callable[[], Any]:
 def thinned(data: Any, most: int, seed: int = 0) -> Any:
     """Keep at most so many random annotations of each instance."""
     table, rng = data.annotations, np.random.default_rng(seed)
-    order = np.lexsort([rng.random(table.n_annotations), table.instance])
-    first = np.searchsorted(table.instance[order], np.arange(table.n_instances))
-    place = np.arange(table.n_annotations) - first[table.instance[order]]
-    return replace(data, annotations=table.take(np.sort(order[place < most])))
+    order = np.argsort(rng.random(table.n_annotations), kind="stable")
+    return replace(data, annotations=first_of_each(table, order, most))
 
 
 def thinned_cifar10h() -> Any:
@@ -436,7 +435,6 @@ STUDY = Study(
     cells,
     measure,
     page,
-    data=lambda cell: [cell["set"].lower().split(",")[0].replace("-", "")],
 )
 
 

@@ -34,7 +34,7 @@ from sklearn.model_selection import KFold
 import manyhands as mh
 from evidence.data import make_long_tailed_cifar10h
 from evidence.scores import codes_of
-from evidence.study import Part, Record, grid, of_parts, spread, table, where
+from evidence.study import Part, Record, folders_of, grid, of_parts, spread, table, where
 from manyhands import datasets
 from manyhands.exceptions import LostClassWarning
 from manyhands.fitting.pilots import AUTO
@@ -284,7 +284,7 @@ STUDY = of_parts(
         ),
         "seeds": Part(check, checked_page, of_seeds),
     },
-    data=lambda cell: [cell.get("set", "labelme").lower().split(",")[0].replace("-", "")],
+    data=lambda cell: folders_of(cell) or ["labelme", "music"],
 )
 
 

@@ -87,7 +87,6 @@ STUDY = of_parts(
     PARTS,
     page,
     seeds=range(10),
-    data=lambda cell: [cell["set"], f"aggregation/{cell['set']}"],
 )
 
 

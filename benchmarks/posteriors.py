@@ -18,7 +18,7 @@ from unittest import mock
 import numpy as np
 from scipy.special import log_softmax
 
-from benchmarks.aggregation import AGGREGATION_SETS, LOADERS, Task, load
+from benchmarks.real_tables import LOADERS, TABLES, Task, load
 from evidence.scores import codes_of
 from evidence.scores import scores as scores_of
 from evidence.study import left_out_table, of_tables
@@ -830,7 +830,7 @@ def _moves(greatest: Any) -> list[str]:
 @cache
 def all_cases() -> list[Case]:
     """The real tables, fitted."""
-    return [real_case(name) for name in (*AGGREGATION_SETS, *LOADERS)]
+    return [real_case(name) for name in TABLES]
 
 
 OF_CASES: dict[str, Callable[[list[Case]], Iterator[str]]] = {

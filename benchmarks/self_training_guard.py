@@ -607,7 +607,6 @@ STUDY = Study(
     },
     measure,
     page,
-    data=lambda cell: [cell["set"].lower().split(",")[0].replace("-", "")],
 )
 
 

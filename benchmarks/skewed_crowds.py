@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.aggregation import AGGREGATION_SETS, LOADERS, load
+from benchmarks.real_tables import TABLES, load
 from evidence.scores import scores
 from evidence.study import Part, Record, grid, of_parts, table, where
 from manyhands import IBCC, AnnotationTable, DawidSkene, MajorityVote, OneCoinDawidSkene
@@ -295,9 +295,8 @@ STUDY = of_parts(
         ),
         "equal": Part(fit_equal, equal_page, lambda: grid(crowd=EQUAL, method=METHODS, seed=SEEDS)),
         "costs": Part(fit_timed, cost_page, lambda: grid(crowd=TIMED)),
-        "tol": Part(fit_tol, tol_page, lambda: grid(set=(*AGGREGATION_SETS, *LOADERS))),
+        "tol": Part(fit_tol, tol_page, lambda: grid(set=TABLES)),
     },
-    data=lambda cell: [cell["set"], f"aggregation/{cell['set']}"] if "set" in cell else [],
 )
 
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.flagship_harder import UNSURE, make_harder
+from benchmarks.real_tables import first_of_each
 from evidence import Data, load_data
 from evidence.data import make_iced_synthetic
 from evidence.scores import codes_of, scores
@@ -148,11 +149,8 @@ def drawn(case: Case, draw: int) -> Any:
         return data
     table = data.annotations
     most = case.most + (rng.random(table.n_instances) < case.seconds)
-    order = np.lexsort([rng.random(table.n_annotations), table.instance])
-    first = np.searchsorted(table.instance[order], np.arange(table.n_instances))
-    place = np.arange(table.n_annotations) - first[table.instance[order]]
-    kept = np.sort(order[place < most[table.instance[order]]])
-    return replace(data, annotations=table.take(kept))
+    order = np.argsort(rng.random(table.n_annotations), kind="stable")
+    return replace(data, annotations=first_of_each(table, order, most))
 
 
 # -- a cell ---------------------------------------------------------------------------------------

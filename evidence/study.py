@@ -112,8 +112,8 @@ class Study:
         Whether a page counts all records of a cell, as of measurements that vary. Then a cell that
         is measured again gets one more record.
     data : callable, optional
-        From a cell to the folders of the data home that it reads; default: the one named by its
-        "set", if there is such a folder.
+        From a cell to the folders of the data home that it reads; default: those that its "set" or
+        "table" names, in the home or in one of `ROOMS`.
     """
 
     file: str
@@ -124,7 +124,7 @@ class Study:
     alone: float | None = None
     drawings: Callable[[list[Record]], Mapping[str, str]] = lambda records: {}
     repeats: bool = False
-    data: Callable[[Cell], Iterable[str]] = lambda cell: [str(cell.get("set", "")).split(",")[0]]
+    data: Callable[[Cell], Iterable[str]] = lambda cell: folders_of(cell)
 
     @property
     def name(self) -> str:
@@ -405,6 +405,17 @@ def key_of(cell: Cell) -> str:
 def label(cell: Cell) -> str:
     """Name a cell by its values."""
     return "/".join(map(str, cell.values()))
+
+
+ROOMS = ("", "aggregation/", "judges/", "ordinal/")
+"""Folders of the data home that hold folders of tables."""
+
+
+def folders_of(cell: Cell) -> list[str]:
+    """Name the folders that a cell may read: "CIFAR-10H, 2 per image" is of cifar10h."""
+    name = str(cell.get("set", cell.get("table", ""))).lower().replace("-", "")
+    first = name.split(",")[0].split(" ")[0]
+    return [f"{room}{first}" for room in ROOMS] if first else []
 
 
 @cache

@@ -77,11 +77,25 @@ def crossed(
     columns: Iterable[Any],
     cell: Callable[[Any, Any], str],
 ) -> list[str]:
-    """Return the lines of a table with a cell for each row and column; dicts give their titles."""
-    across = columns if isinstance(columns, Mapping) else {each: each for each in columns}
-    down = rows if isinstance(rows, Mapping) else {each: each for each in rows}
-    body = [[str(title), *(cell(row, each) for each in across)] for row, title in down.items()]
-    return table([corner, *map(str, across.values())], body)
+    """Return the lines of a table with a cell for each row and column.
+
+    Parameters
+    ----------
+    corner : str
+        Heading of the first column.
+    rows, columns : iterable
+        What the cells are about; titles are their values, if these are texts, or else themselves.
+    cell : callable
+        From a row and a column to a text.
+    """
+    down, across = ({each: _title(these, each) for each in these} for these in (rows, columns))
+    body = [[title, *(cell(row, each) for each in across)] for row, title in down.items()]
+    return table([corner, *across.values()], body)
+
+
+def _title(these: Iterable[Any], one: Any) -> str:
+    title = these[one] if isinstance(these, Mapping) else one
+    return title if isinstance(title, str) else str(one)
 
 
 def spread(

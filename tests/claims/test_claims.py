@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
+from evidence.scores import codes_of
 from manyhands import (
     AnnotationPlanner,
     AnnotationTable,
@@ -605,7 +606,7 @@ def test_models_beside_people_who_label_everything(claims, data_home, name):
     for n_people in (1, 2):
         rows = pd.concat([models, people[people.place < n_people]])[["task", "worker", "label"]]
         table = AnnotationTable.from_frame(rows, classes=sorted(frame.label.unique()))
-        case = claims.Labelled(name, table, claims.gold_codes(table, other.loc[table.instances]))
+        case = claims.Labelled(name, table, codes_of(other.loc[table.instances], table.classes))
         found = claims.infer(case, DawidSkene)["labels"]
         assert (found["claimed"] is None) is (n_people == 1)
         assert n_people == 1 or holds(found)
