@@ -19,12 +19,12 @@ from scipy.special import log_softmax, logsumexp
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
 
-from benchmarks.aggregation import load
 from benchmarks.families_tables import (
     BESIDE,
     HAS_FAMILIES,
     PEOPLE,
     Problem,
+    by_rho,
     drawn_gold,
     family,
     figures,
@@ -33,7 +33,8 @@ from benchmarks.families_tables import (
     noisy,
     shares_of_votes,
 )
-from evidence.study import left_out_table
+from benchmarks.real_tables import load
+from evidence.tables import left_out_table
 from manyhands import AnnotationTable, DawidSkene, GoldCorrected
 from manyhands.annotations.groups import RHO
 from manyhands.inference import gold_corrected, gold_samples, shared_mistakes
@@ -62,9 +63,9 @@ PSEUDO = 0.7
 """Share of a confusion row's pseudo-count that lies on the diagonal in `two_level`."""
 
 
-def rules_cell(problem: Problem) -> dict[str, list[float]]:
+def rules_cell(problem: Problem, *_: int) -> dict[str, list[float]]:
     """Figures of the rules without gold."""
-    plain, declared = problem.table.with_groups({}), problem.declared
+    plain, declared = problem.plain, problem.declared
     votes = make_votes(plain)
     run = DEFAULT_EM.run(votes, votes.shards(), shares_of_votes(plain))
     found = {
@@ -79,16 +80,13 @@ def rules_cell(problem: Problem) -> dict[str, list[float]]:
         "mean over cuts": mean_over_cuts(plain),
         "all gold (oracle)": by_all_gold(problem),
     }
-    everything = np.arange(len(problem.y))
-    return {name: figures(p, problem.y, everything) for name, p in found.items() if p is not None}
+    return {name: figures(p, problem.y) for name, p in found.items() if p is not None}
 
 
-def gold_rules_cell(
-    problem: Problem, g: int, seed: int, *, has_families: bool
-) -> dict[str, list[float]]:
+def gold_rules_cell(problem: Problem, g: int, seed: int) -> dict[str, list[float]]:
     """Figures of the rules with g gold labels; two-level only for families with a reason."""
     gold, known, rest = drawn_gold(problem, g, seed)
-    plain = problem.table.with_groups({})
+    plain = problem.plain
     counted = DawidSkene(dependence=0, n_subtypes=1).fit(plain[known], gold=gold[known])
     with bases_once():
         found = {
@@ -97,7 +95,7 @@ def gold_rules_cell(
             "regression on Dawid-Skene, rho .3": regression(plain, gold, 1),
             "GoldCorrected without cuts": without_cuts(plain, gold),
         }
-    if has_families:
+    if problem.reason:
         found["two-level Dawid-Skene, families"] = two_level(problem.declared, known, problem.y)
     return {rule: figures(p, problem.y, rest) for rule, p in found.items()}
 
@@ -178,7 +176,7 @@ def two_level(
 
 def rho_by_moments(problem: Problem) -> FloatArray:
     """Weights whose rho is the members' correlation under the posterior without families."""
-    plain, declared = problem.table.with_groups({}), problem.declared
+    plain, declared = problem.plain, problem.declared
     model = DawidSkene(n_subtypes=1).fit(plain)
     codes = family_codes(declared.groups)
     found = []
@@ -287,7 +285,7 @@ SIMULATED: dict[str, Callable[[int], Problem]] = {
 TABLES = {**SIMULATED, "judgebench": judgebench, **BESIDE, **PEOPLE}
 
 
-def counted_cell(problem: Problem) -> dict[str, list[float]]:
+def counted_cell(problem: Problem, *_: int) -> dict[str, list[float]]:
     """Figures of the default fit, read out with each count; and the rho that was found."""
     table = problem.declared
     model = DawidSkene().fit(table)
@@ -301,11 +299,11 @@ def counted_cell(problem: Problem) -> dict[str, list[float]]:
         "weights": by_instance(votes),
         "families": np.bincount(pairs // (family.max() + 1), minlength=votes.n_instances),
     }
-    everything, found = np.arange(len(problem.y)), {"rho": [float(model.dependence_)]}
+    found = {"rho": [float(model.dependence_)]}
     for name, n in counts.items():
         exponent = 1.0 / (1.0 + np.maximum(n - 1.0, 0.0) * model.dependence_)
         posterior, _ = normalise_joint(votes, joint.copy(), exponent)
-        found[name] = figures(posterior, problem.y, everything)
+        found[name] = figures(posterior, problem.y)
     return found
 
 
@@ -313,60 +311,36 @@ def counted_cell(problem: Problem) -> dict[str, list[float]]:
 
 
 STEPS = ("as is", "half", "twice")
-GOLD_CONSTANTS: dict[str, tuple[Any, Any, Any]] = {
-    "SCALES": tuple(
-        tuple((own * k, common * k) for own, common in gold_corrected.SCALES) for k in (1, 0.5, 2)
-    ),
-    "CUT_MASS": tuple(gold_corrected.CUT_MASS * k for k in (1, 0.5, 2)),
-    "TEMPERED_RHO": tuple(gold_corrected.TEMPERED_RHO * k for k in (1, 0.5, 2)),
-    "DENSE": tuple(DENSE * k for k in (1, 0.5, 2)),
-}
-"""As they are, half and twice."""
-MODULES = {"DENSE": shared_mistakes}
-GOLD = (20, 50)
 
-Z = dict(zip(STEPS, (LEAST_Z, LEAST_Z / 2, LEAST_Z * 2), strict=True))
-SHARES = dict(zip(STEPS, GOLD_CONSTANTS["DENSE"], strict=True))
-SET_SIZES = {
-    "LEAST_SEARCHED": (LEAST_SEARCHED, -(-LEAST_SEARCHED // 2), 2 * LEAST_SEARCHED),
-    "MOST_CUT": (MOST_CUT, MOST_CUT // 2, 2 * MOST_CUT),
+
+def steps_of(value: float) -> tuple[float, ...]:
+    """A constant as it is, half and twice."""
+    return tuple(value * k for k in (1, 0.5, 2))
+
+
+SCALES = tuple(
+    tuple((own * k, common * k) for own, common in gold_corrected.SCALES) for k in (1, 0.5, 2)
+)
+Constants = dict[str, tuple[Any, str, tuple[Any, ...]]]
+"""Name of a constant -> its module, its name there, and its values by `STEPS`."""
+
+GOLD_CONSTANTS: Constants = {
+    "SCALES": (gold_corrected, "SCALES", SCALES),
+    "CUT_MASS": (gold_corrected, "CUT_MASS", steps_of(gold_corrected.CUT_MASS)),
+    "TEMPERED_RHO": (gold_corrected, "TEMPERED_RHO", steps_of(gold_corrected.TEMPERED_RHO)),
+    "DENSE": (shared_mistakes, "DENSE", steps_of(DENSE)),
+}
+GOLD = (20, 50)
+SHARES = steps_of(DENSE)
+LEAST_SIZES = (LEAST_SEARCHED, -(-LEAST_SEARCHED // 2), 2 * LEAST_SEARCHED)
+SET_SIZES: Constants = {
+    "LEAST_SEARCHED": (shared_mistakes, "LEAST_SEARCHED", LEAST_SIZES),
+    "MOST_CUT": (shared_mistakes, "MOST_CUT", (MOST_CUT, MOST_CUT // 2, 2 * MOST_CUT)),
 }
 """How many annotators a searched set has at least, and a table at most that gold cuts."""
 PRIORS = ("sd of v", "mean of v, votes", "sd of v, votes")
 FAMILY_PRIOR = "sd of e / s"
 FAMILY_GOLD = (50, 100)
-
-
-def rho_cell(problem: Problem) -> dict[str, list[float]]:
-    """Figures with the default correlation within families, half of it, and the greatest (1)."""
-    everything = np.arange(len(problem.y))
-    values = dict(zip(STEPS, (RHO, RHO / 2, 1.0), strict=True))
-    return {
-        f"RHO {step}": figures(
-            DawidSkene().fit(problem.table.with_groups(problem.groups, rho)).posterior_,
-            problem.y,
-            everything,
-        )
-        for step, rho in values.items()
-    }
-
-
-def gold_cell(problem: Problem, g: int, seed: int) -> dict[str, list[float]]:
-    """Figures of `GoldCorrected` without declared families."""
-    gold, _, rest = drawn_gold(problem, g, seed)
-    plain = problem.table.with_groups({})
-
-    def fit(name: str, value: Any) -> list[float]:
-        with mock.patch.object(MODULES.get(name, gold_corrected), name, value):
-            return figures(GoldCorrected().fit(plain, gold=gold).posterior_, problem.y, rest)
-
-    with bases_once():
-        as_is = fit("CUT_MASS", gold_corrected.CUT_MASS)
-        found = {f"{name} as is": as_is for name in GOLD_CONSTANTS}
-        for name, (_, *values) in GOLD_CONSTANTS.items():
-            for step, value in zip(STEPS[1:], values, strict=True):
-                found[f"{name} {step}"] = fit(name, value)
-    return found
 
 
 def prior_values() -> dict[str, float]:
@@ -380,82 +354,81 @@ def prior_values() -> dict[str, float]:
     return dict(zip((*PRIORS, FAMILY_PRIOR), map(float, values), strict=True))
 
 
-def other_priors(name: str, factor: float) -> Callable[..., tuple[FloatArray, FloatArray]]:
-    """`gold_corrected.priors` in which one value is ``factor`` times as large."""
+def other_priors(name: str) -> tuple[Any, str, tuple[Any, ...]]:
+    """`gold_corrected.priors`, and with half and twice one of its values."""
 
-    def changed(
-        design: Design, scale: tuple[float, float], c: int, size: int, *, votes_only: bool
-    ) -> tuple[FloatArray, FloatArray]:
-        mean, sd = priors(design, scale, c, size, votes_only=votes_only)
-        if name == FAMILY_PRIOR:
-            sd[c + 2 + design.n_annotators :] *= factor
-        elif votes_only == name.endswith("votes"):
-            (mean if name.startswith("mean") else sd)[c + 1] *= factor
-        return mean, sd
+    def changed(factor: float) -> Callable[..., tuple[FloatArray, FloatArray]]:
+        def with_other(
+            design: Design, scale: tuple[float, float], c: int, size: int, *, votes_only: bool
+        ) -> tuple[FloatArray, FloatArray]:
+            mean, sd = priors(design, scale, c, size, votes_only=votes_only)
+            if name == FAMILY_PRIOR:
+                sd[c + 2 + design.n_annotators :] *= factor
+            elif votes_only == name.endswith("votes"):
+                (mean if name.startswith("mean") else sd)[c + 1] *= factor
+            return mean, sd
 
-    return changed
+        return with_other
+
+    return gold_corrected, "priors", (priors, changed(0.5), changed(2.0))
 
 
-def gold_priors_cell(problem: Problem, g: int, seed: int) -> dict[str, list[float]]:
-    """Figures of `GoldCorrected` without declared families, with other priors and set sizes."""
+FIXED: dict[str, Constants] = {
+    "gold constants": GOLD_CONSTANTS,
+    "gold priors": {name: other_priors(name) for name in PRIORS} | SET_SIZES,
+    "family prior": {FAMILY_PRIOR: other_priors(FAMILY_PRIOR)},
+}
+"""Kind of cell -> what is changed; the last is of declared families, the others of none."""
+
+
+def constants_cell(kind: str, problem: Problem, g: int, seed: int) -> dict[str, list[float]]:
+    """Figures of `GoldCorrected` with each constant as it is, half and twice."""
     gold, _, rest = drawn_gold(problem, g, seed)
-    plain = problem.table.with_groups({})
-
-    def fit(module: Any, name: str, value: Any) -> list[float]:
-        with mock.patch.object(module, name, value):
-            return figures(GoldCorrected().fit(plain, gold=gold).posterior_, problem.y, rest)
-
+    table = problem.declared if kind == "family prior" else problem.plain
+    found: dict[str, list[float]] = {}
     with bases_once():
-        as_is = fit(gold_corrected, "priors", priors)
-        found = {f"{name} as is": as_is for name in (*PRIORS, *SET_SIZES)}
-        for name in PRIORS:
-            for step, factor in zip(STEPS[1:], (0.5, 2.0), strict=True):
-                changed = other_priors(name, factor)
-                found[f"{name} {step}"] = fit(gold_corrected, "priors", changed)
-        for name, (_, *values) in SET_SIZES.items():
-            for step, value in zip(STEPS[1:], values, strict=True):
-                found[f"{name} {step}"] = fit(shared_mistakes, name, value)
+        as_is = figures(GoldCorrected().fit(table, gold=gold).posterior_, problem.y, rest)
+        for name, (module, attribute, values) in FIXED[kind].items():
+            found[f"{name} as is"] = as_is
+            for step, value in zip(STEPS[1:], values[1:], strict=True):
+                with mock.patch.object(module, attribute, value):
+                    posterior = GoldCorrected().fit(table, gold=gold).posterior_
+                found[f"{name} {step}"] = figures(posterior, problem.y, rest)
     return found
 
 
-def family_prior_cell(problem: Problem, g: int, seed: int) -> dict[str, list[float]]:
-    """Figures of `GoldCorrected` with declared families, with other priors of their terms."""
-    gold, _, rest = drawn_gold(problem, g, seed)
-    found = {}
-    with bases_once():
-        for step, factor in zip(STEPS, (1.0, 0.5, 2.0), strict=True):
-            with mock.patch.object(gold_corrected, "priors", other_priors(FAMILY_PRIOR, factor)):
-                posterior = GoldCorrected().fit(problem.declared, gold=gold).posterior_
-            found[f"{FAMILY_PRIOR} {step}"] = figures(posterior, problem.y, rest)
+def rho_cell(problem: Problem, *_: int) -> dict[str, list[float]]:
+    """Figures with the default correlation within families, half of it, and the greatest (1)."""
+    names = [f"RHO {step}" for step in STEPS]
+    return by_rho(problem, dict(zip(names, (RHO, RHO / 2, 1.0), strict=True)))
+
+
+def highest_z(plain: AnnotationTable, name: str, values: Sequence[float]) -> dict[str, list[Any]]:
+    """The highest z of a searched set, by the value of a constant."""
+    found: dict[str, list[Any]] = {}
+    for step, value in zip(STEPS, values, strict=True):
+        with mock.patch.object(shared_mistakes, name, value):
+            sets = shared_mistakes.shared_mistakes(plain)
+        found[step] = [float(sets[0].z if sets and sets[0].measurable else "nan")]
     return found
 
 
-def smallest_set_cell(problem: Problem) -> dict[str, list[float]]:
-    """The highest z of a searched set, by `LEAST_SEARCHED`; and the size of what is searched.
+def smallest_set_cell(problem: Problem, *_: int) -> dict[str, list[Any]]:
+    """The highest z by `LEAST_SEARCHED`; and the size of what is searched.
 
     That is the number of instances with two annotations, and of annotators of many instances.
     """
-    found, plain = {}, problem.table.with_groups({})
-    for step, least in zip(STEPS, SET_SIZES["LEAST_SEARCHED"], strict=True):
-        with mock.patch.object(shared_mistakes, "LEAST_SEARCHED", least):
-            sets = shared_mistakes.shared_mistakes(plain)
-        z = sets[0].z if sets and sets[0].measurable else float("nan")
-        found[step] = [float(z)]
+    plain = problem.plain
+    found = highest_z(plain, "LEAST_SEARCHED", LEAST_SIZES)
     with mock.patch.object(shared_mistakes, "MOST_ANNOTATORS", plain.n_annotators):
         dense = dense_annotators(plain).sum()
-    found["searched"] = [int((plain.annotations_per_instance() > 1).sum()), int(dense)]
-    return found
+    searched = [int((plain.annotations_per_instance() > 1).sum()), int(dense)]
+    return found | {"searched": searched}
 
 
-def warning_cell(problem: Problem) -> dict[str, list[float]]:
-    """The highest z of a searched set, by the share of instances that its annotators must have."""
-    found = {}
-    for step, share in SHARES.items():
-        with mock.patch.object(shared_mistakes, "DENSE", share):
-            sets = shared_mistakes.shared_mistakes(problem.table.with_groups({}))
-        z = sets[0].z if sets and sets[0].measurable else float("nan")
-        found[step] = [float(z)]
-    return found
+def warning_cell(problem: Problem, *_: int) -> dict[str, list[Any]]:
+    """The highest z by the share of instances that the annotators of a searched set must have."""
+    return highest_z(problem.plain, "DENSE", SHARES)
 
 
 # -- page -----------------------------------------------------------------------------------------
@@ -480,8 +453,9 @@ def counts_of(chosen: Sequence[str]) -> str:
     return ", ".join(f"{step} {chosen.count(step)}" for step in STEPS if step in chosen)
 
 
-def figure_rows(found: Any, kind: str, name: str, golds: Sequence[int]) -> list[str]:
+def figure_rows(found: Any, kind: str, name: str) -> list[str]:
     """Cells of a constant's row: log loss / calibration error, means over the tables."""
+    golds = {"rho constant": (0,), "family prior": FAMILY_GOLD}.get(kind, GOLD)
     tables = HAS_FAMILIES if kind in ("rho constant", "family prior") else found.tables(kind)
     values: dict[str, dict[str, Any]] = {
         step: {
@@ -500,15 +474,14 @@ def warning_rows(found: Any, name: str) -> list[str]:
     kind = "smallest set" if name == "LEAST_SEARCHED" else "warning"
     tables = found.tables(kind)
     values: dict[str, dict[str, float]] = {}
-    for step in STEPS:
-        least, rule = (Z[step], "as is") if name == "LEAST_Z" else (LEAST_Z, step)
+    for step, z in zip(STEPS, steps_of(LEAST_Z), strict=True):
+        least, rule = (z, "as is") if name == "LEAST_Z" else (LEAST_Z, step)
         values[step] = {t: (found.values(kind, t, rule) > least).mean() for t in tables}
 
     def shares(pairs: list[tuple[str, float]]) -> tuple[float, float]:
         with_reason = [value for t, value in pairs if t in HAS_FAMILIES]
-        return float(np.mean(with_reason)), float(
-            np.mean([value for t, value in pairs if t not in HAS_FAMILIES])
-        )
+        others = [value for t, value in pairs if t not in HAS_FAMILIES]
+        return float(np.mean(with_reason)), float(np.mean(others))
 
     got, chosen = left_out(values, lambda pairs: shares(pairs)[1] - shares(pairs)[0])
     shown = [shares(list(each.items())) for each in (*values.values(), got)]
@@ -518,12 +491,10 @@ def warning_rows(found: Any, name: str) -> list[str]:
 def prior_rows(found: Any) -> Iterator[list[str]]:
     """Rows of the priors that `SCALES` does not hold, and of the sizes of sets."""
     for name, value in prior_values().items():
-        kind, golds = (
-            ("family prior", FAMILY_GOLD) if name == FAMILY_PRIOR else ("gold priors", GOLD)
-        )
-        yield [name, f"{value:g}", *figure_rows(found, kind, name, golds)]
-    for name, (value, *_) in SET_SIZES.items():
-        yield [name, str(value), *figure_rows(found, "gold priors", name, GOLD)]
+        kind = "family prior" if name == FAMILY_PRIOR else "gold priors"
+        yield [name, f"{value:g}", *figure_rows(found, kind, name)]
+    for name, (*_, values) in SET_SIZES.items():
+        yield [name, str(values[0]), *figure_rows(found, "gold priors", name)]
 
 
 def limits_of_cost(found: Any) -> str:
@@ -564,13 +535,11 @@ SIZES = (0, 120, 60, 40)
 """Instances that are drawn to measure sets of annotators; 0 for all."""
 
 
-def least_gold_cell(
-    problem: Problem, g: int, seed: int, *, has_families: bool
-) -> dict[str, list[float]]:
+def least_gold_cell(problem: Problem, g: int, seed: int) -> dict[str, list[float]]:
     """Figures with g gold labels, corrected however few they are, or not at all."""
     gold, _, rest = drawn_gold(problem, g, seed)
-    tables = {"": problem.table.with_groups({})}
-    if has_families:
+    tables = {"": problem.plain}
+    if problem.reason:
         tables[", families"] = problem.declared
     always = dict.fromkeys([*LEAST_GOLD, "LEAST_GOLD_PER_CLASS"], 0)
     found = {}
@@ -583,7 +552,7 @@ def least_gold_cell(
     return found
 
 
-def sets_cell(problem: Problem, seed: int) -> dict[str, list[float]]:
+def sets_cell(problem: Problem, g: int, seed: int) -> dict[str, list[float]]:
     """Z of the declared families (the lowest) and of searched sets (the highest), nan without.
 
     By the number of instances and `LEAST_PAIRS`. Beside z, the number of declared families, or
@@ -606,7 +575,7 @@ def sets_cell(problem: Problem, seed: int) -> dict[str, list[float]]:
     return found
 
 
-def search_cell(name: str) -> dict[str, list[Any]]:
+def search_cell(name: str, seed: int) -> dict[str, list[Any]]:
     """What `fit` finds on a table of people as it is."""
     table = load(name).table.with_groups({})
     sets = shared_mistakes.shared_mistakes(table)

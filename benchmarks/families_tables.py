@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
+from benchmarks.real_tables import first_of_each
 from evidence.scores import scores
 from manyhands import AnnotationTable, DawidSkene, GoldCorrected, datasets
 from manyhands.inference.families import family_weights
@@ -33,6 +34,13 @@ class Problem:
     table: AnnotationTable
     y: IntArray
     groups: dict[Any, str]
+    reason: bool = True
+    """Whether these families share mistakes; else they are random."""
+
+    @property
+    def plain(self) -> AnnotationTable:
+        """The table without families."""
+        return self.table.with_groups({})
 
     @property
     def declared(self) -> AnnotationTable:
@@ -69,7 +77,8 @@ def simulated(parts: Iterable[tuple[int, float, float]], names: str, seed: int) 
     y = rng.integers(0, 2, 400)
     columns = [column for size, p, share in parts for column in family(rng, y, size, p, share)]
     table = AnnotationTable.from_matrix(np.stack(columns, axis=1))
-    return Problem(table, y, {r: name for r, name in enumerate(names) if name != "-"})
+    groups = {r: name for r, name in enumerate(names) if name != "-"}
+    return Problem(table, y, groups, any(share for _, _, share in parts))
 
 
 SIMULATIONS: dict[str, Callable[[int], Problem]] = {
@@ -84,11 +93,7 @@ SIMULATIONS: dict[str, Callable[[int], Problem]] = {
 
 def thinned(table: AnnotationTable, most: int, rng: np.random.Generator) -> AnnotationTable:
     """Keep at most so many annotations of each instance, at random."""
-    order = rng.permutation(table.n_annotations)
-    order = order[np.argsort(table.instance[order], kind="stable")]
-    _, start = table.by_instance()
-    place = np.arange(len(order)) - start[table.instance[order]]
-    kept = table.take(np.sort(order[place < most]))
+    kept = first_of_each(table, rng.permutation(table.n_annotations), most)
     return kept.select(annotators=kept.annotations_per_annotator() > 0)
 
 
@@ -105,7 +110,7 @@ def people(name: str, seed: int) -> Problem:
     n_groups = max(1, round(table.n_annotators / 8))
     code = rng.permutation(np.arange(table.n_annotators) % n_groups)
     groups = {a: str(c) for a, c in zip(table.annotators.tolist(), code, strict=True)}
-    return Problem(table, np.searchsorted(data.classes, data.y_train[rows]), groups)
+    return Problem(table, np.searchsorted(data.classes, data.y_train[rows]), groups, reason=False)
 
 
 PEOPLE = {name: partial(people, name) for name in ("duck", "temp", "rte", "web", "trec", "dog")}
@@ -175,9 +180,9 @@ def left_out_with(table: str) -> str:
     return table.split(",")[0] if table in BESIDE else table
 
 
-def figures(posterior: FloatArray, y: IntArray, rows: IntArray) -> list[float]:
+def figures(p: FloatArray, y: IntArray, rows: IntArray | slice = slice(None)) -> list[float]:
     """Accuracy with ties shared, log loss, calibration error."""
-    p, y = posterior[rows], y[rows]
+    p, y = p[rows], y[rows]
     top = p >= p.max(axis=1, keepdims=True) - 1e-12
     accuracy = (top / top.sum(axis=1, keepdims=True))[np.arange(len(y)), y].mean()
     found = scores(p, y)
@@ -205,7 +210,7 @@ def shares_of_votes(table: AnnotationTable) -> FloatArray:
     return counts / counts.sum(axis=1, keepdims=True)
 
 
-def accuracies_cell(problem: Problem) -> dict[str, list[float]]:
+def accuracies_cell(problem: Problem, *_: int) -> dict[str, list[float]]:
     """Accuracy of each machine."""
     table, y = problem.table, problem.y
     right = table.label == y[table.instance]
@@ -246,7 +251,7 @@ def gold_cell(problem: Problem, g: int, seed: int) -> dict[str, list[float]]:
     """Figures of every rule with g gold labels."""
     gold, known, rest = drawn_gold(problem, g, seed)
     options = {"gold": gold} if g else {}
-    plain, declared = problem.table.with_groups({}), problem.declared
+    plain, declared = problem.plain, problem.declared
     found = {
         "majority vote": shares_of_votes(plain),
         "best annotator by gold": best_by_gold(problem, known),
@@ -265,32 +270,31 @@ def gold_cell(problem: Problem, g: int, seed: int) -> dict[str, list[float]]:
     return {rule: figures(p, problem.y, rest) for rule, p in found.items() if p is not None}
 
 
-def methods_cell(problem: Problem) -> dict[str, list[float]]:
+def methods_cell(problem: Problem, *_: int) -> dict[str, list[float]]:
     """Figures of every method without gold, without and with the families."""
-    everything = np.arange(len(problem.y))
     return {
-        f"{name}{mark}": figures(cls().fit(table).posterior_, problem.y, everything)
+        f"{name}{mark}": figures(cls().fit(table).posterior_, problem.y)
         for name, cls in METHODS.items()
-        for mark, table in zip(
-            MARKS, (problem.table.with_groups({}), problem.declared), strict=True
-        )
+        for mark, table in zip(MARKS, (problem.plain, problem.declared), strict=True)
     }
 
 
-def rho_cell(problem: Problem) -> dict[str, list[float]]:
-    """Figures of Dawid-Skene for several correlations."""
-    everything = np.arange(len(problem.y))
+def by_rho(problem: Problem, values: dict[str, float]) -> dict[str, list[float]]:
+    """Figures of Dawid-Skene by the correlation within families."""
     return {
-        f"{rho:g}": figures(
-            DawidSkene().fit(problem.table.with_groups(problem.groups, rho)).posterior_,
-            problem.y,
-            everything,
+        name: figures(
+            DawidSkene().fit(problem.table.with_groups(problem.groups, rho)).posterior_, problem.y
         )
-        for rho in RHOS
+        for name, rho in values.items()
     }
 
 
-def declarations_cell(problem: Problem, seed: int) -> dict[str, list[float]]:
+def rho_cell(problem: Problem, *_: int) -> dict[str, list[float]]:
+    """Figures of Dawid-Skene for several correlations."""
+    return by_rho(problem, {f"{rho:g}": rho for rho in RHOS})
+
+
+def declarations_cell(problem: Problem, g: int, seed: int) -> dict[str, list[float]]:
     """Figures of Dawid-Skene on JudgeBench for other families that one could declare."""
     names = problem.table.annotators.tolist()
     rng = np.random.default_rng(seed)
@@ -307,14 +311,13 @@ def declarations_cell(problem: Problem, seed: int) -> dict[str, list[float]]:
         "all one": dict.fromkeys(names, "all"),
         "random 2 + 5": dict(zip(names, other.tolist(), strict=True)),
     }
-    everything = np.arange(len(problem.y))
     return {
-        name: figures(DawidSkene().fit(problem.table, groups=g).posterior_, problem.y, everything)
-        for name, g in declared.items()
+        name: figures(DawidSkene().fit(problem.table, groups=groups).posterior_, problem.y)
+        for name, groups in declared.items()
     }
 
 
-def tetrad_cell(problem: Problem, seed: int) -> dict[str, list[float]]:
+def tetrad_cell(problem: Problem, g: int, seed: int) -> dict[str, list[float]]:
     """Z of the true family, of the highest searched set, and of a random set of four."""
     table = problem.table
     busy = np.argsort(-table.annotations_per_annotator(), kind="stable")[:12]
@@ -328,9 +331,9 @@ def tetrad_cell(problem: Problem, seed: int) -> dict[str, list[float]]:
     }
 
 
-def nested_cell(kind_share: float, seed: int) -> dict[str, list[float]]:
+def nested_cell(name: str, seed: int) -> dict[str, list[float]]:
     """One kind of six machines by two makers, beside three people: which level to declare."""
-    rng = np.random.default_rng(seed)
+    rng, kind_share = np.random.default_rng(seed), NESTED[name]
     y = rng.integers(0, 2, 400)
     kind = noisy(rng, y, 0.65)
     columns = []
@@ -347,8 +350,7 @@ def nested_cell(kind_share: float, seed: int) -> dict[str, list[float]]:
         "kind": table.with_groups(dict.fromkeys(range(6), "kind")),
         "both levels": replace(table, weights=product),
     }
-    rows = np.arange(400)
-    return {name: figures(DawidSkene().fit(t).posterior_, y, rows) for name, t in tables.items()}
+    return {name: figures(DawidSkene().fit(t).posterior_, y) for name, t in tables.items()}
 
 
 def abstentions_cell(reason: str, seed: int) -> dict[str, list[float]]:
@@ -364,6 +366,6 @@ def abstentions_cell(reason: str, seed: int) -> dict[str, list[float]]:
     table = AnnotationTable.from_matrix(A, [0, 1], abstain=2)
     table = table.with_groups(dict.fromkeys(range(5), "machine"))
     return {
-        how: figures(DawidSkene(abstentions=how).fit(table).posterior_, y, np.arange(400))
+        how: figures(DawidSkene(abstentions=how).fit(table).posterior_, y)
         for how in ("ignore", "model")
     }
