@@ -6,7 +6,9 @@ Shares are in percent, with one decimal at most; intervals are in whole percent.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from math import ceil, floor
+from typing import Any
 
 N_RANDOM = 100
 """Items to check that are drawn at random, wherever such a sample is advised."""
@@ -16,6 +18,14 @@ SAMPLE_TELLS = (
 )
 """What to do where nothing shows how many labels are right."""
 
+RANDOM_ITEMS_TELL = (
+    f"Known labels of {N_RANDOM} random items would tell: review items in random order, without a "
+    "filter."
+)
+"""The same on the pages of the explorer, which draw them."""
+
+A_FLAG = "a flag is a reason to look, not to dismiss"
+"""What a flag of an annotator is, wherever there are flags."""
 
 ALL_TO_REVIEW = (
     f"No label is sure enough to accept as it is. First check {N_RANDOM} labels that are drawn at "
@@ -103,3 +113,48 @@ def count_ends(n: int, low: float, high: float) -> tuple[int, int]:
     """
     first, last = percent_ends(low, high)
     return round(n * first / 100), round(n * last / 100)
+
+
+def counted(n: int, noun: str, plural: str | None = None) -> str:
+    """Write a number with its noun.
+
+    Examples
+    --------
+    >>> counted(1, "pair"), counted(1200, "pair"), counted(2, "class", "classes")
+    ('1 pair', '1,200 pairs', '2 classes')
+    """
+    return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
+
+
+def shorten(text: str, limit: int = 40) -> str:
+    """Cut a long name.
+
+    Examples
+    --------
+    >>> shorten("abcdefgh", 5)
+    'abcd…'
+    """
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def listed(names: Sequence[Any], total: int, most: int = 5) -> str:
+    """Quote the first names of a list, and count the others of a total.
+
+    Examples
+    --------
+    >>> listed(["a", "b", "c"], 12, most=2)
+    '“a”, “b” and 10 more'
+    """
+    quoted = ", ".join(f"“{shorten(str(name))}”" for name in names[:most])
+    more = total - most
+    return quoted + (f" and {more:,} more" if more > 0 else "")
+
+
+def nobody(n: int) -> str:
+    """Write a number of annotators, of whom there may be none."""
+    return counted(n, "annotator") if n else "nobody"
+
+
+def count_with_share(n: int, total: int) -> str:
+    """Write a count with its share: 42 (4.2 %)."""
+    return f"{n:,} ({percent(n / total)})" if n and total else f"{n:,}"

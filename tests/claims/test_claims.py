@@ -28,8 +28,8 @@ from manyhands.io import consensus
 from manyhands.metrics.levels import MODEL_ERROR, REVIEWED_ERROR
 from manyhands.planning import forecast
 from manyhands.planning.replay import LESS, MORE
-from manyhands.report.actions import find_answers
 from manyhands.report.headline import headline, level_of_labels
+from manyhands.report.questions import find_answers
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "results" / "benchmarks" / "claims.jsonl"

@@ -20,7 +20,7 @@ from manyhands.metrics import Level
 from manyhands.planning import screen_annotators
 from manyhands.planning.screening import OF_LABELS, UNJUDGED
 from manyhands.report import planning
-from manyhands.report.actions import find_answers
+from manyhands.report.questions import find_answers
 from manyhands.scale.store import AnnotationStore
 from manyhands.wording import ALL_TO_REVIEW
 from tests.cli.conftest import done, done_json, read_rows, run, write_csv

@@ -20,6 +20,7 @@ from manyhands import (
 )
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, SharedMistakesWarning
 from manyhands.report import (
+    SECTIONS,
     Contents,
     planning,
     read_contents,
@@ -27,14 +28,14 @@ from manyhands.report import (
     summarize,
     summary_tables,
 )
-from manyhands.report.actions import OUTVOTED, find_answers
+from manyhands.report.annotators import OUTVOTED
 from manyhands.report.confusions import RULED_OUT
+from manyhands.report.doubts import SHARED
 from manyhands.report.headline import headline, n_wrong
-from manyhands.report.html import SECTIONS
 from manyhands.report.items import IMAGE_BYTES
 from manyhands.report.limits import LIMITS
 from manyhands.report.planning import FORESEEN
-from manyhands.report.warnings import SHARED
+from manyhands.report.questions import find_answers
 from manyhands.wording import N_RANDOM, with_groups_option
 from tests.report.conftest import EVIL, FakeClassifier, Page, crowd, hundred_times_ten_thousand
 
@@ -520,7 +521,7 @@ def test_a_summary_from_before_these_sections_has_a_page(full):
     page = Page(render_report(old))
     page.check_harmless()
     assert "annotators" in page.ids
-    assert {key for key, _ in SECTIONS} - set(page.ids) == {
+    assert {each.key for each in SECTIONS} - set(page.ids) == {
         *("actions", "agreement", "confusions", "review", "time", "plan", "items")
     }
 

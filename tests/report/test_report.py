@@ -21,12 +21,11 @@ from manyhands import (
 from manyhands.exceptions import AnnotationError, MissingExtraError
 from manyhands.metrics import Level
 from manyhands.metrics.certainty import certainty_of
-from manyhands.report import render_report, summarize, write_report
+from manyhands.report import SECTIONS, render_report, summarize, write_report
 from manyhands.report.charts import count_bars, curves, log_ticks, nice_ticks
 from manyhands.report.counts import count_histogram
 from manyhands.report.filters import clipped, duration, fine_percent, name, percent, visible
 from manyhands.report.headline import headline
-from manyhands.report.html import ALWAYS, SECTIONS
 from manyhands.report.limits import LIMITS
 from tests.report.conftest import EVIL, FakeClassifier, Page, compared, crowd, history, numbered
 
@@ -38,7 +37,7 @@ def test_the_dict_is_plain_json(full):
     assert json.loads(text) == full
     assert full["version"] == 1
     of_no_section = {"version", "generator", "title", "limits", "levels", "warnings"}
-    assert set(full) == of_no_section | {key for key, _ in SECTIONS} - ALWAYS
+    assert set(full) == of_no_section | {each.key for each in SECTIONS if each.summarise}
 
 
 def test_data_by_hand():
@@ -434,10 +433,10 @@ def test_inputs_stay_as_they_were():
 def test_every_section_is_on_the_page(full_page):
     page = full_page
     page.check_harmless()
-    for key, heading in SECTIONS:
-        assert key in page.ids
-        assert heading in page.text
-        assert ("a", "href", f"#{key}") in page.attributes
+    for section in SECTIONS:
+        assert section.key in page.ids
+        assert section.heading in page.text
+        assert ("a", "href", f"#{section.key}") in page.attributes
     assert page.tags.count("h1") == 1
     assert ("html", "lang", "en") in page.attributes
     assert page.tags.count("table") == page.tags.count("caption")

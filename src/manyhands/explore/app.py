@@ -26,6 +26,7 @@ from manyhands.planning.planner import limit_of
 from manyhands.report.filters import FILTERS, visible
 from manyhands.report.html import style_sheet
 from manyhands.report.planning import enough
+from manyhands.wording import A_FLAG, RANDOM_ITEMS_TELL
 
 try:
     import uvicorn
@@ -324,8 +325,12 @@ def _environment() -> Environment:
     environment.filters.update(FILTERS)
     environment.filters["prose"] = prose
     environment.filters["query"] = urlencode
-    environment.globals["enough"] = enough
-    environment.globals["limit_of"] = limit_of
+    environment.globals |= {
+        "enough": enough,
+        "limit_of": limit_of,
+        "A_FLAG": A_FLAG,
+        "RANDOM_ITEMS_TELL": RANDOM_ITEMS_TELL,
+    }
     return environment
 
 

@@ -15,12 +15,18 @@ from manyhands.annotations import AnnotationTable
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.io import consensus
-from manyhands.metrics import Level, annotator_reliability
+from manyhands.metrics import annotator_reliability
 from manyhands.metrics.certainty import Certainty, certainty_of
 from manyhands.planning import AnnotatorScreen, review_queue
 from manyhands.planning.screening import LEVEL
 from manyhands.registry import find_aggregator
-from manyhands.report.headline import Told, headline, headline_of_new_items, tell_labels
+from manyhands.report.headline import (
+    Told,
+    headline_of_new_items,
+    is_calibrated,
+    tell_labels,
+    told_in,
+)
 from manyhands.report.inputs import Inferred, Inputs
 from manyhands.report.planning import Basis, basis_of, screening_of
 from manyhands.typing import BoolArray, FloatArray, IntArray
@@ -221,27 +227,26 @@ class Model:
         random sample told of a classifier, until a larger one was reviewed since: what was said of
         the sample before anybody looked at it is not in the folder.
         """
-        kept = self._summary.get("levels")
+        kept = told_in(self._summary)
         before = self._known
         new = (known >= 0) & (before < 0)
         rows = np.flatnonzero(new & (False if drawn is None else drawn))
-        if kept and not self.notes:
-            level = None if kept["labels"] is None else Level(**kept["labels"])
+        if kept is not None and not self.notes:
+            level = kept.level
             source = None if level is None else level.source
             holds = source == "gold" or np.array_equal(known, before)
             if source == "sample" and self._saved is not None and level is not None:
                 holds = holds or len(rows) <= level.n
             if holds:
                 annotated = self._table.annotations_per_instance() > 0
-                told = kept | {"n_known": int(((known >= 0) & annotated).sum())}
-                return Told(level, headline(self._summary | {"levels": told}))
+                return told_in(self._summary, int(((known >= 0) & annotated).sum())) or kept
         if self._saved is None:
             return tell_labels(self._table, aggregator, posterior.argmax(axis=1), posterior)
         audit = np.full(len(known), -1)
         audit[rows] = known[rows]
         posterior = posterior.copy()
         posterior[rows] = self._saved[rows]  # As it was before anybody looked.
-        calibrated = bool((kept or {}).get("is_calibrated"))
+        calibrated = is_calibrated(self._summary)
         more: dict[str, Any] = {"fitted": aggregator, "audit": audit, "is_calibrated": calibrated}
         more["identified"] = aggregator.identified_
         return tell_labels(self._table, None, posterior.argmax(axis=1), posterior, **more)

@@ -11,7 +11,7 @@ from manyhands.explore.desk import Desk
 from manyhands.explore.figures import Figures
 from manyhands.inference.base import BaseAggregator
 from manyhands.planning import TeachingSheet, teaching_sheet
-from manyhands.report.planning import MOST, plan_section
+from manyhands.report.planning import MOST, plan_of
 
 
 class Plans:
@@ -44,7 +44,7 @@ class Plans:
                     level = figures.told.level
                     told = {"level": None if level is None else level.to_dict()}
                     known = figures.gold
-                    found = plan_section(figures.inputs, figures.basis, known, ahead=ahead, **told)
+                    found = plan_of(figures.inputs, figures.basis, known, ahead=ahead, **told)
                 except AnnotationError:  # Every label is known.
                     found = None
                 self._kept[ahead] = found

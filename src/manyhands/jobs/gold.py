@@ -16,6 +16,7 @@ from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.fitting.reading import equals_class
 from manyhands.io import Export, GoldFile
 from manyhands.io.gold import nearest
+from manyhands.report.gold import note_unused
 from manyhands.typing import AnyArray, BoolArray, IntArray
 
 TRAIN = ["train", "all", ""]
@@ -173,5 +174,5 @@ def training_part(table: AnnotationTable, gold: GoldRows | None) -> AnnotationTa
 
 def note_unused_gold(summary: dict[str, Any], export: Export | None) -> None:
     """Write into a summary without gold how many gold labels the annotations' export holds."""
-    if export is not None and summary["gold"] is None and len(export.gold):
-        summary["data"]["n_gold_unused"] = len(export.gold)
+    if export is not None and len(export.gold):
+        note_unused(summary, len(export.gold))

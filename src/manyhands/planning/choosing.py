@@ -17,8 +17,9 @@ from manyhands.planning.beliefs import (
     of_pairs,
     right_labels,
 )
-from manyhands.planning.pool import Pool, counted
+from manyhands.planning.pool import Pool
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
+from manyhands.wording import counted
 
 INFORMATION_SHARE = 0.001
 """Weight of the information in the criterion "accuracy", whose own gain is mostly 0."""

@@ -29,13 +29,13 @@ from manyhands.planning.choosing import Rule, Suggestion, fill
 from manyhands.planning.pool import (
     Pool,
     checked_size,
-    counted,
     kept_pairs,
     nothing_left,
     read_pool,
     read_prices,
 )
 from manyhands.typing import BoolArray, FloatArray
+from manyhands.wording import counted
 
 CRITERIA = ("information", "accuracy", "entropy", "fewest")
 

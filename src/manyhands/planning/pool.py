@@ -199,17 +199,6 @@ def nothing_left(pairs: Any, n_instances: int, n_annotators: int) -> AnnotationE
     )
 
 
-def counted(n: int, noun: str) -> str:
-    """Return a number with its noun.
-
-    Examples
-    --------
-    >>> counted(1, "pair"), counted(1200, "pair")
-    ('1 pair', '1,200 pairs')
-    """
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
-
-
 # -- who answers ----------------------------------------------------------------------------------
 
 

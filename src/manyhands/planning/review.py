@@ -18,8 +18,8 @@ from manyhands.inference.base import BaseAggregator
 from manyhands.inference.inputs import series_in_order
 from manyhands.metrics.certainty import Certainty
 from manyhands.planning.beliefs import beliefs_of
-from manyhands.planning.pool import counted
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
+from manyhands.wording import counted
 
 SURE_EXAMPLE = 0.95
 """Posterior, without the annotator's own annotation, of an example for teaching."""

@@ -17,6 +17,7 @@ from scipy.stats import binom
 
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.frames import Backend
+from manyhands.codes import Flag
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.inference.inputs import gold_codes
@@ -89,19 +90,19 @@ class AnnotatorScreen:
 
 
 ADVICE = {
-    "below the median on gold": "go through their wrong answers with them",
-    "significantly below chance": "ask whether the task was understood, or two classes swapped; "
+    Flag.BELOW_MEDIAN_ON_GOLD: "go through their wrong answers with them",
+    Flag.BELOW_CHANCE: "ask whether the task was understood, or two classes swapped; "
     "what they gave still counts, and the model reads it as it is",
-    "no better than guessing": "read 20 of their annotations, and ask gold questions; until then "
+    Flag.GUESSING: "read 20 of their annotations, and ask gold questions; until then "
     "leave them out of the next batch, and keep what they gave: the model weighs it",
-    "one label": "ask whether the task was understood; their annotations cease to count by "
+    Flag.ONE_LABEL: "ask whether the task was understood; their annotations cease to count by "
     "themselves where the model has confusion matrices",
-    "repeating pattern": "compare with the times of their annotations; do not judge if tasks came "
+    Flag.PATTERN: "compare with the times of their annotations; do not judge if tasks came "
     "in an order of classes",
-    "too fast": "read 20 of their annotations before judging: some tasks are easy",
-    "drift": "compare early and late annotations of one class; ask about fatigue or new "
+    Flag.TOO_FAST: "read 20 of their annotations before judging: some tasks are easy",
+    Flag.DRIFT: "compare early and late annotations of one class; ask about fatigue or new "
     "instructions",
-    "below the median": "read 20 of their annotations and teach the class pairs that 'manyhands "
+    Flag.BELOW_MEDIAN: "read 20 of their annotations and teach the class pairs that 'manyhands "
     "annotators --teach' lists; do not dismiss: about half of them are not among the worst",
 }
 """What to do about each flag, the most serious first."""
@@ -110,9 +111,7 @@ NOTHING = "nothing to do"
 TOO_FEW = "too few annotations to judge; do not rank"
 UNJUDGED = f"nothing shows how good the annotators are; {SAMPLE_TELLS[0].lower()}{SAMPLE_TELLS[1:]}"
 
-OF_LABELS = frozenset(
-    {"significantly below chance", "no better than guessing", "drift", "below the median"}
-)
+OF_LABELS = frozenset({Flag.BELOW_CHANCE, Flag.GUESSING, Flag.DRIFT, Flag.BELOW_MEDIAN})
 """Flags that compare annotations with the inferred labels: they say nothing where these may be as
 wrong as the annotations."""
 
@@ -203,10 +202,10 @@ def screened(
     for r, own in enumerate(_of_annotators(table)):
         if when is not None:
             own = own[np.argsort(when[own], kind="stable")]
-        marks[r] |= _marks(table, found, own, when, is_one_label="one label" in marks[r])
+        marks[r] |= _marks(table, found, own, when, is_one_label=Flag.ONE_LABEL in marks[r])
         if paces is not None and spent is not None and paces.too_fast[r]:
             text = f"takes {paces.median[r]:.1f} s, the crowd {np.nanmedian(spent):.1f} s"
-            marks[r]["too fast"] = text
+            marks[r][Flag.TOO_FAST] = text
     return answers.screening(table.annotators, marks, judged=judged, measured=measured)
 
 
@@ -253,7 +252,7 @@ class Answers:
 
     def marks(
         self, pooled: FloatArray, classes: AnyArray, measured: RightByGold | None = None
-    ) -> list[dict[str, str]]:
+    ) -> list[dict[Flag, str]]:
         """Flags of each annotator with their evidence, but for those of the order and of times.
 
         Parameters
@@ -279,7 +278,7 @@ class Answers:
     def screening(
         self,
         annotators: AnyArray,
-        marks: list[dict[str, str]],
+        marks: list[dict[Flag, str]],
         *,
         judged: bool,
         measured: RightByGold | None = None,
@@ -298,7 +297,7 @@ class Answers:
             sorted(rows, key=lambda row: (not row.flags, 2.0 if row.high is None else row.high))
         )
 
-    def _one_label(self, r: int, pooled: FloatArray, classes: AnyArray) -> dict[str, str]:
+    def _one_label(self, r: int, pooled: FloatArray, classes: AnyArray) -> dict[Flag, str]:
         n = int(self.right.n[r])
         if n < LEAST_TESTED:
             return {}
@@ -310,9 +309,9 @@ class Answers:
         if share < MOSTLY or binom.sf(given[top] - 1, n, crowd) >= SURPRISE:
             return {}
         text = f"{percent(share)} are {classes[top].item()!r}; of others {percent(crowd)} would be"
-        return {"one label": text}
+        return {Flag.ONE_LABEL: text}
 
-    def _guessing(self) -> dict[int, dict[str, str]]:
+    def _guessing(self) -> dict[int, dict[Flag, str]]:
         """Flag annotators whose answers hardly depend on the class, by their informedness."""
         found = {
             r: _informedness(self.counts[r], self.squares[r])
@@ -323,10 +322,7 @@ class Answers:
             return {}
         median = float(np.median([of.value for of in known.values()]))
         return {
-            r: {
-                "no better than guessing": _told_of_guessing(of.upper, median)
-                + self._of_one_class(r)
-            }
+            r: {Flag.GUESSING: _told_of_guessing(of.upper, median) + self._of_one_class(r)}
             for r, of in known.items()
             if of.upper < min(GUESSING, OF_MEDIAN * median)
         }
@@ -414,35 +410,35 @@ def paces_of(table: AnnotationTable, seconds: FloatArray) -> Paces:
 
 def _by_accuracy(
     found: AnnotatorReliability, r: int, median: float, chance: float
-) -> dict[str, str]:
+) -> dict[Flag, str]:
     """Flags of the expected accuracy itself."""
     if found.n_annotations[r] < LEAST_ANNOTATIONS:
         return {}
-    marks = {}
+    marks: dict[Flag, str] = {}
     # In hundredths: an interval near 1 may end a hair below the accuracy itself.
     at_most = max(found.upper[r], found.accuracy[r])
     if at_most < chance:
         text = f"right in at most {percent(at_most)} of cases, guessing in {percent(chance)}"
-        marks["significantly below chance"] = text
+        marks[Flag.BELOW_CHANCE] = text
     if round(at_most, 2) < round(median, 2):
         text = f"right in at most {percent(at_most)} of cases, the typical annotator in "
-        marks["below the median"] = text + percent(median)
+        marks[Flag.BELOW_MEDIAN] = text + percent(median)
     return marks
 
 
-def _by_gold(found: RightByGold, r: int) -> dict[str, str]:
+def _by_gold(found: RightByGold, r: int) -> dict[Flag, str]:
     median = found.median
     if median is None or found.n[r] < LEAST_TESTED or found.high[r] >= median:
         return {}
     text = f"right in {found.right[r]:,} of {found.n[r]:,} annotations with gold; the median "
-    return {"below the median on gold": f"{text}annotator in {percent(median)}"}
+    return {Flag.BELOW_MEDIAN_ON_GOLD: f"{text}annotator in {percent(median)}"}
 
 
 def _screened(
     annotators: AnyArray,
     found: AnnotatorReliability,
     r: int,
-    marks: dict[str, str],
+    marks: dict[Flag, str],
     judged: bool,
     *,
     unknown: bool,
@@ -479,27 +475,27 @@ def _marks(
     times: FloatArray | None,
     *,
     is_one_label: bool,
-) -> dict[str, str]:
+) -> dict[Flag, str]:
     """Test one annotator's answers, in the order in which they were given."""
     if len(own) < LEAST_TESTED:
         return {}
     label, q = table.label[own], found.posterior[table.instance[own]]
-    marks = {}
+    marks: dict[Flag, str] = {}
     pattern = None if is_one_label else _pattern(label, q @ found.pooled)
     given = np.bincount(label)
     top = int(given.argmax())
     if pattern is not None and given[top] >= MOSTLY * len(own):  # The pattern is the one label.
         share = percent(given[top] / len(own))
-        marks["one label"] = f"{share} of {len(own):,} are {table.classes[top].item()!r}"
+        marks[Flag.ONE_LABEL] = f"{share} of {len(own):,} are {table.classes[top].item()!r}"
     elif pattern is not None:
-        marks["repeating pattern"] = pattern
+        marks[Flag.PATTERN] = pattern
     when = None if times is None else times[own]
     known = np.zeros(0) if when is None else q[np.arange(len(q)), label][~np.isnan(when)]
     if len(known) >= 2 * LEAST_TESTED:
         early, late = np.array_split(known, 2)
         error = np.sqrt(early.var(ddof=1) / len(early) + late.var(ddof=1) / len(late))
         if abs(late.mean() - early.mean()) > max(3 * error, 0.05):
-            marks["drift"] = f"right in {early.mean():.2f} early, {late.mean():.2f} late"
+            marks[Flag.DRIFT] = f"right in {early.mean():.2f} early, {late.mean():.2f} late"
     return marks
 
 

@@ -8,10 +8,16 @@ from manyhands.report.columns import summary_tables
 from manyhands.report.html import render_report, write_report
 from manyhands.report.inputs import read_inputs
 from manyhands.report.items import Contents, read_contents
+from manyhands.report.section import Action, Findings, Section
+from manyhands.report.sections import SECTIONS
 from manyhands.report.summary import summarize, summarize_annotators, summarize_inputs
 
 __all__ = [
+    "SECTIONS",
+    "Action",
     "Contents",
+    "Findings",
+    "Section",
     "annotator_columns",
     "read_contents",
     "read_inputs",

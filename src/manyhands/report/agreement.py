@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,10 @@ import numpy as np
 from manyhands.agreement import annotator_agreement
 from manyhands.agreement.pairs import agreement_of_pairs, instance_agreement
 from manyhands.annotations import AnnotationTable
+from manyhands.report.filters import percent
 from manyhands.report.inputs import Inputs
 from manyhands.report.limits import LIMITS
+from manyhands.report.section import Answer, Content, Findings, Rows, Section
 from manyhands.typing import FloatArray, IntArray
 
 BUSIEST = 100
@@ -20,9 +23,9 @@ LEAST_SHARED = 10
 """Shared instances below which a pair is not listed, unless no pair has more."""
 
 
-def agreement_section(inputs: Inputs) -> dict[str, Any] | None:
+def agreement_section(found: Findings) -> Content | None:
     """Agreement by instance and by pair of annotators; None if no instance has two annotations."""
-    table = inputs.table
+    inputs, table = found.inputs, found.inputs.table
     several = table.annotations_per_instance() > 1
     if not several.any():
         return None
@@ -129,3 +132,65 @@ class _Answers:
         different = both[table.label[ours[i]] != table.label[theirs[j]]]
         ids: list[Any] = table.instances[different[: LIMITS["instances"]]].tolist()
         return ids
+
+
+def places_of_pairs(own: Mapping[str, Any]) -> dict[tuple[int, int], int]:
+    """Row of the list of pairs for each cell of the matrix of pairs."""
+    position = {name: k for k, name in enumerate(own["matrix_of_pairs"]["annotators"])}
+    found = {}
+    for k, row in enumerate(own["pairs"]["rows"], start=1):
+        a, b = position.get(row["first"]), position.get(row["second"])
+        if a is not None and b is not None:
+            found[a, b] = found[b, a] = k
+    return found
+
+
+def _instances(own: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
+    yield from ((7, row["instances"]) for row in own["pairs"]["rows"])
+    yield from ((13, ids) for ids in own["matrix_of_pairs"]["cells"].values())
+
+
+def _tables(own: Mapping[str, Any]) -> Iterator[tuple[str, Rows]]:
+    """Pairs of the matrix of pairs of annotators, each once."""
+    found = own["matrix_of_pairs"]
+    names = found["annotators"]
+    yield (
+        "agreement_matrix",
+        [
+            {"first": first, "second": second} | {"share": found["shares"][i][j]}
+            | {"n": found["counts"][i][j]}
+            for i, first in enumerate(names)
+            for j, second in enumerate(names[:i])
+        ],
+    )  # fmt: skip
+
+
+def answer_agree(s: Mapping[str, Any]) -> Answer:
+    """Answer whether annotators agree."""
+    found = s["data"].get("agreement", {})
+    if not s.get("agreement") or found.get("percent") is None:
+        return None, "no instance has two annotations"
+    text = f"{percent(found['percent'])} of pairs of annotations agree"
+    alpha = found["alpha"]
+    return "agreement", text if alpha is None else f"{text}, Krippendorff’s alpha {alpha:.2f}"
+
+
+def answer_pairs(s: Mapping[str, Any]) -> Answer:
+    """Answer who agrees with whom."""
+    rows = s.get("agreement", {}).get("pairs", {}).get("rows")
+    if not rows:
+        return None, "no two annotators share instances"
+    low, high = rows[0]["share"], rows[-1]["share"]
+    share = f"{percent(low)} to {percent(high)}"
+    return "agreement-pairs", f"pairs of annotators agree in {share} of cases"
+
+
+AGREEMENT = Section(
+    "agreement",
+    "Agreement",
+    "agreement.html",
+    agreement_section,
+    instances=_instances,
+    tables=_tables,
+    words={"places_of_pairs": places_of_pairs},
+)

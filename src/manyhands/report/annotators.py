@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from manyhands.codes import ActionCode, Flag, WarningCode
 from manyhands.exceptions import AnnotationError
 from manyhands.metrics import AnnotatorReliability, annotator_reliability
 from manyhands.planning import AnnotatorScreen, Screening
@@ -16,6 +18,7 @@ from manyhands.planning.screening import (
     TOO_FEW,
     UNJUDGED,
     RightByGold,
+    paces_of,
 )
 from manyhands.report.agreement import agreement_with_others
 from manyhands.report.confusions import (
@@ -24,28 +27,48 @@ from manyhands.report.confusions import (
     spammer_scores,
     top_mistake,
 )
+from manyhands.report.doubts import is_open_who_shares
+from manyhands.report.filters import percent, rest_lines
 from manyhands.report.gold import gold_by_annotator, rows_by_gold
+from manyhands.report.headline import share_of_wrong
 from manyhands.report.inputs import Inputs
 from manyhands.report.labels import most_doubtful
 from manyhands.report.limits import FEW, FEW_TIMED, LIMITS
-from manyhands.report.timing import seconds_by_annotator
+from manyhands.report.planning import find_screening
+from manyhands.report.section import (
+    Action,
+    Answer,
+    Content,
+    Findings,
+    Rows,
+    Section,
+    cells_of,
+)
 from manyhands.report.unexpected import unexpected_by_annotator
 from manyhands.typing import FloatArray, IntArray
+from manyhands.wording import A_FLAG, counted, listed, nobody
 
 Profile = dict[str, Any]
 """All that is known of one annotator."""
 
+OUTVOTED = (
+    "This depends on who shares mistakes (the warning under “Worth a look”): annotators who share "
+    "them look better than they are, and those whom they outvote look worse."
+)
+"""Why nobody is judged while that is open."""
 
-def annotators_section(
-    inputs: Inputs, profiles: list[Profile], screening: Screening | None
-) -> dict[str, Any] | None:
-    """Reliability, flags and confusion matrices; those to look at first come first.
 
-    ``profiles`` are those of `annotator_profiles`, and are completed for the annotators shown.
-    """
-    table, inferred = inputs.table, inputs.inferred
+def find_profiles(found: Findings) -> list[Profile]:
+    """Profiles of all annotators of a report; see `annotator_profiles`."""
+    return annotator_profiles(found.inputs, found.once(find_screening))
+
+
+def annotators_section(found: Findings) -> Content | None:
+    """Reliability, flags and confusion matrices; those to look at first come first."""
+    inputs, table, inferred = found.inputs, found.inputs.table, found.inputs.inferred
     if inferred is None:
         return None
+    profiles, screening = found.once(find_profiles), found.once(find_screening)
     place = {annotator: r for r, annotator in enumerate(table.annotators.tolist())}
     order = np.array([place[row["id"]] for row in profiles], dtype=np.int64)
     shown = order[: LIMITS["annotators"]]
@@ -55,7 +78,7 @@ def annotators_section(
     if inputs.judged:
         note, matrices = matrices_section(inputs, inferred, shown, counts)
         scores = spammer_scores(inputs, inferred, shown)
-    rows, rest = profiles[: len(shown)], profiles[len(shown) :]
+    rows, rest = [dict(row) for row in profiles[: len(shown)]], profiles[len(shown) :]
     doubtful = most_doubtful(inputs, shown)
     for k, row in enumerate(rows):
         row["matrix"] = matrices[k] if k < len(matrices) else None
@@ -214,7 +237,7 @@ def _mistake(found: dict[str, Any] | None) -> str | None:
     return f"{found['true']} -> {found['given']} ({found['n']} of {found['of']})"
 
 
-SERIOUS = frozenset(ADVICE) - {"drift", "below the median"}
+SERIOUS = frozenset(ADVICE) - {Flag.DRIFT, Flag.BELOW_MEDIAN}
 """Flags that come before others."""
 
 
@@ -353,3 +376,193 @@ def _common_proportion(inputs: Inputs) -> FloatArray | None:
             f"annotator of the table, shape ({inputs.table.n_annotators},)"
         )
     return values
+
+
+def seconds_by_annotator(inputs: Inputs) -> list[dict[str, Any]] | None:
+    """Median seconds and share of fast annotations of every annotator."""
+    if inputs.seconds is None:
+        return None
+    found = paces_of(inputs.table, inputs.seconds)
+    names = ("n", "median", "fast", "too_fast")
+    return [dict(zip(names, row, strict=True)) for row in zip(*map(_plain, found), strict=True)]
+
+
+def _plain(values: Any) -> list[Any]:
+    """Values of an array, None for NaN."""
+    return [None if value != value else value for value in values.tolist()]
+
+
+# -- what is warned of, what to do, and what it answers --------------------------------------------
+
+
+def warn_of_annotators(found: Findings) -> Iterator[tuple[str, str]]:
+    """Warn of annotators below chance, of one label, and of those with too little to judge."""
+    own, table = found.once(annotators_section), found.inputs.table
+    if own is None:
+        return
+    most = LIMITS["named"]
+    chance, same = (own["flag_counts"].get(f, 0) for f in (Flag.BELOW_CHANCE, Flag.ONE_LABEL))
+    few = own["n_few"]
+    if chance:
+        verb = "is" if chance == 1 else "are"
+        yield (
+            WarningCode.BELOW_CHANCE,
+            f"{counted(chance, 'annotator')} {verb} significantly below chance (the whole interval "
+            f"lies below 1 in {table.n_classes}): "
+            f"{listed(own['flagged'][Flag.BELOW_CHANCE], chance, most)}.",
+        )
+    if same:
+        yield (
+            WarningCode.ALWAYS_THE_SAME_CLASS,
+            f"{counted(same, 'annotator')} gave the same class nearly every time, where others "
+            f"would not: {listed(own['flagged'][Flag.ONE_LABEL], same, most)}.",
+        )
+    if few:
+        yield (
+            WarningCode.FEW_ANNOTATIONS,
+            f"{counted(few, 'annotator')} gave fewer than {FEW} annotations: too few to judge.",
+        )
+    if silent := own["total"] - own["n_active"]:
+        yield WarningCode.SILENT, f"{counted(silent, 'annotator')} gave no annotations."
+
+
+def _actions(found: Findings) -> Iterator[Action]:
+    own = found.once(annotators_section)
+    if own is None:
+        return
+    rows = [row for row in own["rows"] if row["screen"]["flags"]]
+    if not rows:
+        return
+    flags = {flag for row in rows for flag in row["screen"]["flags"]}
+    by_gold = flags == {Flag.BELOW_MEDIAN_ON_GOLD}
+    is_open = not by_gold and is_open_who_shares(found)  # Gold knows nothing of shared mistakes.
+    n, wrong = own["n_flagged"], _wrong_annotations(rows)
+    of_all = _wrong_annotations(own["rows"])
+    need = "One annotator needs" if n == 1 else f"{n:,} annotators need"
+    title = f"{need} a closer look"
+    blame = (
+        f"{'It accounts' if n == 1 else 'Together they account'} for about {wrong:,.0f} of the "
+        f"about {of_all:,.0f} wrong annotations."
+        if own["judged"]
+        else "Gold labels measure it."
+        if by_gold
+        else "How many of their annotations are wrong is not known."
+    )
+    text = f"{blame} Look at examples before you draw conclusions."
+    if is_open:
+        whom = "this annotator" if n == 1 else f"{n:,} annotators"
+        title, text = f"Find out who shares mistakes before you judge {whom}", OUTVOTED
+    excess = sum(
+        row["n_annotations"] * max(own["median_accuracy"] - row["accuracy"], 0.0)
+        for row in rows
+        if row["n_annotations"] and row["accuracy"] is not None
+    )
+    rows = rows[: LIMITS["actions"]]
+    yield Action(
+        ActionCode.TALK,
+        "annotators",
+        title,
+        text,
+        float("1e12") if is_open else share_of_wrong(found, excess / of_all if of_all else 0.0),
+        [
+            {
+                "id": row["id"],
+                "n_annotations": row["n_annotations"],
+                "flags": row["screen"]["flags"],
+                "evidence": row["screen"]["evidence"],
+                "advice": row["screen"]["advice"],
+                "instances": row["instances"],
+            }
+            for row in rows
+        ],
+        [*dict.fromkeys(f"{row['screen']['flags'][0]}: {row['screen']['advice']}" for row in rows)],
+    )
+
+
+def _wrong_annotations(rows: list[Mapping[str, Any]]) -> float:
+    """How many annotations of these annotators are wrong, as the labels have it."""
+    return sum(
+        row["n_annotations"] * (1 - row["accuracy"]) for row in rows if row["accuracy"] is not None
+    )
+
+
+def _instances(own: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
+    for k, row in enumerate(own["rows"]):
+        yield (3 if k < 30 else 12), row["instances"]
+
+
+def _tables(own: Mapping[str, Any]) -> Iterator[tuple[str, Rows]]:
+    """Confusion matrices, one row per cell."""
+    classes = (own["matrices"] or {}).get("classes")
+    yield (
+        "annotators_confusions",
+        [
+            {"annotator": row["id"], **cell}
+            for row in own["rows"]
+            if row["matrix"] is not None
+            for cell in cells_of(classes, row["matrix"]["shares"])
+        ],
+    )
+
+
+_IN_PROFILES = frozenset(
+    {"id", "lower", "upper", "abstentions", "skips", "gold_n", "gold_accuracy", "times_median"}
+    | {f"mistake_{part}" for part in ("true", "given", "n", "of")}
+    | {f"screen_{part}" for part in ("flags", "evidence", "advice")}
+    | {"mistake", "gold", "times", "screen", "n_annotations", "accuracy", "flags"}
+)
+"""Entries of a row that the columns of ``annotators.csv`` hold."""
+
+
+def completed(table: Mapping[str, list[Any]], own: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Complete the table of annotators of a summary: the columns of ``annotators.csv`` first."""
+    rows = own["rows"]
+    if not rows or "screen" not in rows[0]:
+        return dict(table)
+    more = {name: values for name, values in table.items() if name not in _IN_PROFILES}
+    return annotator_columns(rows) | more
+
+
+def count_hurried(own: Mapping[str, Any]) -> int:
+    """How many of the annotators shown are too fast."""
+    return sum(bool((row.get("times") or {}).get("too_fast")) for row in own["rows"])
+
+
+def answer_right(s: Mapping[str, Any]) -> Answer:
+    """Answer who is right."""
+    found = s.get("annotators")
+    if not found:
+        return None, "there are no annotations"
+    measured = found.get("median_gold")
+    share = found["median_accuracy"] if measured is None else measured
+    if share is None:
+        return None, "nobody knows: nothing shows how many of the labels are right"
+    how = "expected by the model, not measured" if measured is None else "measured on gold"
+    return "annotators", f"the median annotator in {percent(share)} of cases, {how}"
+
+
+def answer_spams(s: Mapping[str, Any]) -> Answer:
+    """Answer who answers at random, or always the same."""
+    rows = s.get("annotators", {}).get("rows")
+    if not rows or "screen" not in rows[0]:
+        return None, "there are no annotators to screen"
+    kinds = {Flag.GUESSING, Flag.ONE_LABEL, Flag.PATTERN}
+    n = sum(bool(kinds & {*row["screen"]["flags"]}) for row in rows)
+    if not s["annotators"].get("judged", True):
+        return "annotators-each", (
+            f"{nobody(n)} with a flag for one label or a repeating pattern; who guesses is not "
+            "known: nothing shows how many of the labels are right"
+        )
+    return "annotators-each", f"{nobody(n)} with such a flag"
+
+
+ANNOTATORS = Section(
+    "annotators",
+    "Annotators",
+    "annotators.html",
+    annotators_section,
+    actions=_actions,
+    instances=_instances,
+    tables=_tables,
+    words={"rest_lines": rest_lines, "A_FLAG": A_FLAG},
+)

@@ -6,17 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from manyhands.report.annotators import annotator_columns
+from manyhands.report.annotators import completed
+from manyhands.report.sections import SECTIONS
 
 Columns = dict[str, list[Any]]
-
-_IN_PROFILES = frozenset(
-    {"id", "lower", "upper", "abstentions", "skips", "gold_n", "gold_accuracy", "times_median"}
-    | {f"mistake_{part}" for part in ("true", "given", "n", "of")}
-    | {f"screen_{part}" for part in ("flags", "evidence", "advice")}
-    | {"mistake", "gold", "times", "screen", "n_annotations", "accuracy", "flags"}
-)
-"""Entries of a row that the columns of ``annotators.csv`` hold."""
 
 _NO_SECTIONS = frozenset({"version", "limits"})
 
@@ -58,12 +51,12 @@ def summary_tables(summary: Mapping[str, Any]) -> dict[str, Columns]:
                 elif value not in (None, []):
                     name = ".".join(path[1:]) or section
                     facts.append({"section": section, "name": name, "value": _text(value)})
-    tables |= {name: _columns(rows) for name, rows in _others(summary) if rows}
-    profiles = (summary.get("annotators") or {}).get("rows")
-    if profiles and "screen" in profiles[0]:
-        own, more = annotator_columns(profiles), tables["annotators"]
-        more = {name: values for name, values in more.items() if name not in _IN_PROFILES}
-        tables["annotators"] = own | more
+    for each in SECTIONS:
+        if content := summary.get(each.key):
+            more = each.tables(content)
+            tables |= {name: _columns(rows) for name, rows in more if rows}
+    if "annotators" in tables:
+        tables["annotators"] = completed(tables["annotators"], summary["annotators"])
     return {"facts": _columns(facts), **tables}
 
 
@@ -75,54 +68,6 @@ def _parts(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...],
     for key, part in value.items():
         if key not in _ELSEWHERE:
             yield from _parts(part, (*path, key))
-
-
-def _others(summary: Mapping[str, Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Confusion matrices and learning curves, one row per cell or point."""
-    for section in ("common_confusions", "learnt_confusion"):
-        found = summary.get(section) or {}
-        yield section, list(_cells(found.get("classes"), found.get("matrix")))
-    yield "agreement_matrix", list(_pairs((summary.get("agreement") or {}).get("matrix_of_pairs")))
-    confused = summary.get("confusions") or {}
-    yield "confusions_matrix", list(_cells(confused.get("classes"), confused.get("matrix"), "n"))
-    annotators = summary.get("annotators") or {}
-    classes = (annotators.get("matrices") or {}).get("classes")
-    yield (
-        "annotators_confusions",
-        [
-            {"annotator": row["id"], **cell}
-            for row in annotators.get("rows", ())
-            if row["matrix"] is not None
-            for cell in _cells(classes, row["matrix"]["shares"])
-        ],
-    )
-    training = summary.get("training") or {}
-    yield (
-        "training_curves",
-        [
-            {"measure": series["name"], training["unit"]: x, "value": y}
-            for chart in training.get("charts", ())
-            for series in chart["series"]
-            for x, y in series["points"]
-        ],
-    )
-
-
-def _pairs(found: Any) -> Iterator[dict[str, Any]]:
-    """Pairs of the matrix of pairs of annotators, each once."""
-    names = [] if found is None else found["annotators"]
-    for i, first in enumerate(names):
-        for j, second in enumerate(names[:i]):
-            share, n = found["shares"][i][j], found["counts"][i][j]
-            yield {"first": first, "second": second, "share": share, "n": n}
-
-
-def _cells(classes: Any, matrix: Any, value: str = "share") -> Iterator[dict[str, Any]]:
-    if not classes or not matrix:
-        return
-    for true, row in zip(classes, matrix, strict=True):
-        for given, share in zip(classes, row, strict=True):
-            yield {"true": true, "given": given, value: share}
 
 
 def _columns(rows: list[dict[str, Any]]) -> Columns:

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from manyhands.agreement import common_confusions, spammer_score
 from manyhands.annotations import AnnotationTable
+from manyhands.codes import ActionCode
 from manyhands.exceptions import AnnotationError
+from manyhands.report.filters import percent
+from manyhands.report.headline import share_of_wrong
 from manyhands.report.inputs import Inferred, Inputs, class_positions, to_table_classes
 from manyhands.report.limits import CELL_TEXT, LIMITS, MATRIX_CELLS
+from manyhands.report.section import (
+    Action,
+    Answer,
+    Content,
+    Findings,
+    Rows,
+    Section,
+    cells_of,
+)
 from manyhands.typing import FloatArray, IntArray
+from manyhands.wording import SAMPLE_TELLS, shorten
 
 
-def common_section(inputs: Inputs) -> dict[str, Any] | None:
+def common_section(found: Findings) -> Content | None:
     """Share of annotators who made each confusion at least once (CoNAL, Fig. 1)."""
+    inputs = found.inputs
     table, inferred = inputs.table, inputs.inferred
     if inferred is None or table.n_classes < 2:
         return None
@@ -31,7 +46,7 @@ def common_section(inputs: Inputs) -> dict[str, Any] | None:
     }
 
 
-def confusions_section(inputs: Inputs) -> dict[str, Any] | None:
+def confusions_section(found: Findings) -> Content | None:
     """Annotations by true and given class, and every pair that is confused, the most often first.
 
     The truth is gold where most annotated instances have it; else the model's probabilities of the
@@ -39,6 +54,7 @@ def confusions_section(inputs: Inputs) -> dict[str, Any] | None:
     cases, these order the pairs twice as well as numbers by the inferred labels. Where nothing
     shows how many labels are right, numbers are those of the annotations that differ from them.
     """
+    inputs = found.inputs
     table, inferred = inputs.table, inputs.inferred
     if inferred is None or table.n_classes < 2:
         return None
@@ -125,8 +141,9 @@ def _most_confused(
     return [part[: LIMITS["instances"]] for part in np.split((pairs % size)[order], cuts)]
 
 
-def learnt_section(inputs: Inputs) -> dict[str, Any] | None:
+def learnt_section(found: Findings) -> Content | None:
     """Common confusion matrix of a classifier that learns one, else None."""
+    inputs = found.inputs
     matrix = getattr(inputs.classifier, "common_confusion_", None)
     if matrix is None:
         return None
@@ -306,3 +323,130 @@ def _confusion_of(estimator: Any, argument: str, inputs: Inputs, shown: IntArray
             f"annotator of the table, shape ({table.n_annotators}, {k}, {k})"
         )
     return to_table_classes(matrix[shown], positions, table.n_classes, f"{argument}.confusion_")
+
+
+# -- what to do, and what it answers ---------------------------------------------------------------
+
+
+def _actions(found: Findings) -> Iterator[Action]:
+    own = found.once(confusions_section)
+    if own is None or not own["pairs"]:
+        return
+    rows = own["pairs"][: LIMITS["actions"]]
+    most, total = sum(row["n"] for row in rows), own["n_wrong"]
+    about = "" if own["truth"] == "gold" else "about "
+    wrong = "differ from gold labels" if own["truth"] == "gold" else "are probably wrong"
+    share = f"{about}{percent(most / total)}"
+    pairs = "one pair" if len(rows) == 1 else f"{len(rows)} pairs"
+    text = f"{share[0].upper()}{share[1:]} of the annotations that {wrong} ({most:,} of {total:,}) "
+    text += f"are between {pairs} of classes."
+    if most >= total:  # All of them in all pairs says nothing.
+        top = rows[0]
+        named = f"{shorten(str(top['true']))} labelled {shorten(str(top['given']))}"
+        text = f"{about}{total:,} annotations {wrong}, {about}{top['n']:,} of them as {named}."
+        text = f"{text[0].upper()}{text[1:]}"
+    is_known = own["known"]
+    if about and is_known:
+        text += " By the inferred labels and how sure they are; the model may err."
+    if not is_known:
+        # Which class is mistaken for which rests on labels that nothing vouches for.
+        rows = _mixed_up(own["pairs"])
+        text = (
+            "Annotators differ most between these classes. Which of them is right, and how often, "
+            f"is not known. {SAMPLE_TELLS}."
+        )
+    yield Action(
+        ActionCode.EXPLAIN,
+        "confusions",
+        "Clarify the guidelines for these classes",
+        text,
+        share_of_wrong(found, most / total / 2),  # Guidelines prevent some of them.
+        rows,
+    )
+
+
+def _mixed_up(pairs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Pairs of classes in either direction, those that differ most often first, without numbers."""
+    found: dict[tuple[int, int], dict[str, Any]] = {}
+    for pair in pairs:
+        low, high = sorted((pair["row"], pair["column"]))
+        first, second = pair["true"], pair["given"]
+        if pair["row"] != low:
+            first, second = second, first
+        empty = {"true": first, "given": second, "n": 0, "instances": []}
+        row = found.setdefault((low, high), empty)
+        row["n"] += pair["n"]
+        row["instances"] = [*dict.fromkeys([*row["instances"], *pair["instances"]])]
+    rows = sorted(found.values(), key=lambda row: -row["n"])[: LIMITS["actions"]]
+    return [
+        {**row, "n": None, "instances": row["instances"][: LIMITS["instances"]]} for row in rows
+    ]
+
+
+def _instances(own: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
+    for k, row in enumerate(own["pairs"]):
+        yield (2 if k < 30 else 11), row["instances"]
+
+
+def confused_cells(own: Mapping[str, Any] | None) -> set[str]:
+    """Cells "true-given" that the table of confusions has a row of."""
+    return {f"{pair['row']}-{pair['column']}" for pair in (own or {}).get("pairs", ())}
+
+
+def _tables(own: Mapping[str, Any]) -> Iterator[tuple[str, Rows]]:
+    yield "confusions_matrix", cells_of(own.get("classes"), own.get("matrix"), "n")
+
+
+def _common_tables(own: Mapping[str, Any]) -> Iterator[tuple[str, Rows]]:
+    yield "common_confusions", cells_of(own.get("classes"), own.get("matrix"))
+
+
+def _learnt_tables(own: Mapping[str, Any]) -> Iterator[tuple[str, Rows]]:
+    yield "learnt_confusion", cells_of(own.get("classes"), own.get("matrix"))
+
+
+def answer_confused(s: Mapping[str, Any]) -> Answer:
+    """Answer what is confused."""
+    found = s.get("confusions", {})
+    pairs = found.get("pairs")
+    if not pairs:
+        return None, "nothing differs from the labels"
+    top = pairs[0]
+    if not found.get("known", True):
+        top = _mixed_up(pairs)[0]
+        named = f"{shorten(str(top['true']))} and {shorten(str(top['given']))}"
+        return "confusions", f"annotators differ most between {named}; which is right is not known"
+    return (
+        "confusions",
+        f"most often {shorten(str(top['true']))} labelled {shorten(str(top['given']))}",
+    )
+
+
+CONFUSIONS = Section(
+    "confusions",
+    "What is confused",
+    "confusions.html",
+    confusions_section,
+    actions=_actions,
+    instances=_instances,
+    tables=_tables,
+    words={"confused_cells": confused_cells},
+)
+
+COMMON = Section(
+    "common_confusions",
+    "Common confusions",
+    "common_confusions.html",
+    common_section,
+    tables=_common_tables,
+    on_demand=True,
+)
+
+LEARNT = Section(
+    "learnt_confusion",
+    "Learnt common confusion",
+    "learnt_confusion.html",
+    learnt_section,
+    tables=_learnt_tables,
+    on_demand=True,
+)

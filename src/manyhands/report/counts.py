@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,15 +16,18 @@ from manyhands.agreement import (
 from manyhands.agreement.weighted import Annotations, ClassCounts, class_counts, per_entry
 from manyhands.annotations.class_order import shown_order
 from manyhands.annotations.sharded import Sharded
+from manyhands.codes import WarningCode
 from manyhands.planning.beliefs import distinct_pairs
 from manyhands.report.inputs import Inputs
-from manyhands.report.limits import LIMITS
+from manyhands.report.limits import IMBALANCED, LIMITS
+from manyhands.report.section import Answer, Content, Findings, Section
 from manyhands.typing import AnyArray, IntArray
+from manyhands.wording import count_with_share, counted, listed, percent
 
 
-def data_section(inputs: Inputs) -> dict[str, Any]:
+def data_section(found: Findings) -> Content:
     """Collect counts, sparsity, imbalance, agreement and ties of the observed annotations."""
-    table = inputs.table
+    inputs, table = found.inputs, found.inputs.table
     per_instance = table.annotations_per_instance()
     per_annotator = table.annotations_per_annotator()
     cells, no_counts = len(distinct_pairs(table)), np.zeros(0, dtype=np.int64)
@@ -49,9 +53,9 @@ def data_section(inputs: Inputs) -> dict[str, Any]:
     }
 
 
-def classes_section(inputs: Inputs) -> dict[str, Any] | None:
+def classes_section(found: Findings) -> Content | None:
     """Annotations and inferred labels per class; only the most frequent of many classes."""
-    table, inferred = inputs.table, inputs.inferred
+    inputs, table, inferred = found.inputs, found.inputs.table, found.inputs.inferred
     if not table.n_classes:
         return None
     given = np.bincount(table.label, minlength=table.n_classes)
@@ -222,3 +226,181 @@ def _inferred_counts(inputs: Inputs) -> IntArray:
     if inputs.inferred is None:
         return np.zeros(c, dtype=np.int64)
     return np.bincount(inputs.inferred.codes[inputs.annotated], minlength=c)
+
+
+# -- what is warned of -----------------------------------------------------------------------------
+
+
+def never_given(classes: Mapping[str, Any]) -> list[Any]:
+    """Names of the classes, as the section lists them, that nobody gave."""
+    return [row["name"] for row in classes["rows"] if not row["n_annotations"]]
+
+
+Told = Iterator[tuple[WarningCode, str]]
+"""Warnings, each a code for programs and a text for readers."""
+
+
+def warn_of_agreement(data: Mapping[str, Any]) -> Told:
+    """Warn where agreement cannot be measured, or is below chance."""
+    agreement = data["agreement"]
+    if not agreement["n_instances"]:
+        yield (
+            WarningCode.NO_OVERLAP,
+            "No instance has two annotations: agreement cannot be measured, and all reliabilities "
+            "depend on the model's assumptions alone.",
+        )
+    alpha = agreement["alpha"]
+    if alpha is not None and alpha < 0:
+        yield (
+            WarningCode.ALPHA_BELOW_0,
+            f"Krippendorff's alpha is {alpha:.2f}, below 0: annotators agree less than by chance. "
+            "Check for swapped classes or misunderstood instructions.",
+        )
+
+
+def warn_of_classes(never: list[Any], data: Mapping[str, Any]) -> Told:
+    """Warn of classes that nobody gave, and of rare ones."""
+    if never:
+        start, verb = ("Class", "was") if len(never) == 1 else ("Classes", "were")
+        names = listed(never, len(never))
+        yield WarningCode.CLASS_NEVER_GIVEN, f"{start} {names} {verb} never given by any annotator."
+    ratio = data["imbalance"]["ratio"]
+    if ratio is not None and ratio >= IMBALANCED:
+        yield (
+            WarningCode.IMBALANCE,
+            f"The most frequent class was given {ratio:,.0f} times as often as the least frequent: "
+            "accuracy says little about rare classes.",
+        )
+
+
+def warn_of_coverage(data: Mapping[str, Any]) -> Told:
+    """Warn of instances with no annotation, or one."""
+    if data["n_unannotated"]:
+        verb = "has" if data["n_unannotated"] == 1 else "have"
+        yield (
+            WarningCode.UNANNOTATED,
+            f"{counted(data['n_unannotated'], 'instance')} {verb} no annotations.",
+        )
+    if data["n_single"] and data["agreement"]["n_instances"]:
+        verb = "has" if data["n_single"] == 1 else "have"
+        yield (
+            WarningCode.SINGLE,
+            f"{counted(data['n_single'], 'instance')} {verb} only one annotation.",
+        )
+
+
+def warn_of_counting(data: Mapping[str, Any]) -> Told:
+    """Warn of annotations that are not counted as they are."""
+    if data["n_added"]:
+        verb = "is" if data["n_added"] == 1 else "are"
+        yield (
+            WarningCode.ADDED,
+            f"{counted(data['n_added'], 'annotation')} added by a program (pseudo, generated or "
+            f"synthetic) {verb} not counted here.",
+        )
+    if data["n_repeated"]:
+        verb = "repeats" if data["n_repeated"] == 1 else "repeat"
+        yield (
+            WarningCode.REPEATED,
+            f"{counted(data['n_repeated'], 'annotation')} {verb} a pair of instance and annotator.",
+        )
+    if data["weighted"]:
+        yield WarningCode.WEIGHTS, "The table has weights; this report counts each annotation once."
+
+
+def answer_skips(s: Mapping[str, Any]) -> Answer:
+    """Answer who skips."""
+    n = s["data"].get("n_abstentions", 0) + s["data"].get("n_skips", 0)
+    if not n:
+        return None, "no abstention or skip is recorded"
+    return "annotators", f"{counted(n, 'abstention or skip', 'abstentions and skips')}"
+
+
+# -- the same as rows, for the command line --------------------------------------------------------
+
+
+def data_rows(data: dict[str, Any]) -> list[tuple[str, str]]:
+    """Facts of ``summary["data"]`` as pairs (name, value); rare ones only if they are not 0."""
+    is_open = data["n_annotators"] is None  # Votes of nobody in particular.
+    are_numbers = data["agreement"]["scale"] == "interval"
+    rows = [
+        ("Instances", _number(data["n_instances"])),
+        ("Annotators", "unknown" if is_open else _number(data["n_annotators"])),
+        ("Annotations", _number(data["n_annotations"])),
+        ("Different numbers" if are_numbers else "Classes", _number(data["n_classes"])),
+        ("Annotations per annotated instance", _spread(data["per_instance"])),
+        ("Annotations per active annotator", _spread(data["per_annotator"])),
+        (
+            "Instances without annotation",
+            count_with_share(data["n_unannotated"], data["n_instances"]),
+        ),
+        (
+            "Instances with a single annotation",
+            count_with_share(data["n_single"], data["n_instances"]),
+        ),
+        ("Empty cells (instance, annotator)", percent(data["sparsity"])),
+    ]
+    if is_open:
+        rows = [row for row in rows if "nnotator" not in row[0] or row[1] == "unknown"]
+    agreement = data["agreement"]
+    if agreement["n_instances"]:
+        alpha = agreement["alpha"]
+        rows += [
+            ("Agreeing pairs of annotations", percent(agreement["percent"])),
+            (
+                f"Krippendorff's alpha, {agreement['scale']}",
+                "-" if alpha is None else f"{alpha:.3f}",
+            ),
+        ]
+    ties, imbalance = data["ties"], data["imbalance"]
+    if ties["share"] is not None and not are_numbers:
+        rows.append(
+            ("Ties of the majority vote", f"{_number(ties['n'])} ({percent(ties['share'])})")
+        )
+    if imbalance is not None and not are_numbers:
+        ratio = imbalance["ratio"]
+        shown = "a class never occurs" if ratio is None else f"{ratio:,.2f}"
+        rows.append(("Most over least frequent class", shown))
+    rare = [
+        ("Abstentions", data["n_abstentions"]),
+        ("Skips", data["n_skips"]),
+        ("Annotators without annotation", data["n_silent"]),
+        ("Repeated (instance, annotator) pairs", data["n_repeated"]),
+        ("Annotations added by a program (not counted)", data["n_added"]),
+    ]
+    return rows + [(name, _number(n)) for name, n in rare if n]
+
+
+def class_rows(classes: dict[str, Any] | None) -> list[tuple[Any, str, str, str]]:
+    """Classes as (name, annotations, their share, instances by majority vote)."""
+    if classes is None:
+        return []
+    return [
+        (
+            row["name"],
+            _number(row["n_annotations"]),
+            percent(row["annotation_share"]),
+            _number(row["n_inferred"]),
+        )
+        for row in classes["rows"]
+    ]
+
+
+def _number(value: float | None) -> str:
+    """Write a number with grouped thousands: 12,345 or 2.55."""
+    if value is None:
+        return "-"
+    return f"{int(value):,}" if float(value).is_integer() else f"{value:,.2f}"
+
+
+def _spread(counts: dict[str, Any]) -> str:
+    """Write mean, median and range of counts."""
+    if counts["mean"] is None:
+        return "-"
+    middle, low, high = (_number(counts[name]) for name in ("median", "min", "max"))
+    return f"{_number(counts['mean'])} (median {middle}, {low} to {high})"
+
+
+DATA = Section("data", "Data at a glance", "data.html", data_section)
+
+CLASSES = Section("classes", "Classes", "classes.html", classes_section)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from manyhands.codes import ActionCode, WarningCode
 from manyhands.inference.votes import make_votes, vote_shares
 from manyhands.metrics import (
     accuracy,
@@ -17,15 +19,21 @@ from manyhands.metrics import (
 from manyhands.metrics.gold import rarer_half
 from manyhands.planning.screening import RightByGold, right_by_gold
 from manyhands.report.inputs import Inputs
-from manyhands.report.limits import FEW, LIMITS
+from manyhands.report.limits import FEW, LIMITS, OVERCONFIDENT
+from manyhands.report.section import Action, Answer, Content, Findings, Section
 from manyhands.typing import BoolArray, FloatArray, IntArray
+from manyhands.wording import counted
 
 CONTRADICTIONS = 2
 """Good annotators who must contradict a gold label with one class before it is doubted."""
 
+MOST_DOUBTED = 0.1
+"""Share of the gold labels that may be doubted; where annotators contradict more, they err."""
 
-def gold_section(inputs: Inputs) -> dict[str, Any] | None:
+
+def gold_section(found: Findings) -> Content | None:
     """Compare majority vote, inferred labels and predictions on the same instances with gold."""
+    inputs = found.inputs
     if inputs.gold is None or inputs.inferred is None:
         return None
     judged = inputs.annotated & (inputs.gold >= 0)
@@ -175,3 +183,77 @@ def gold_doubts(inputs: Inputs, good: BoolArray) -> dict[str, Any] | None:
             for k in shown.tolist()
         ],
     }
+
+
+def warn_of_gold(found: Findings) -> Iterator[tuple[str, str]]:
+    """Warn of methods that expect more right labels than gold finds."""
+    own = found.once(gold_section)
+    for row in [] if own is None else own["rows"][1:]:
+        expected = row["expected"]
+        if expected is not None and expected - row["accuracy"] > OVERCONFIDENT:
+            yield (
+                WarningCode.OVERCONFIDENT,
+                f"{row['name']} expects {100 * expected:.0f}\u202f% of its labels to be right; "
+                f"against gold, {100 * row['accuracy']:.0f}\u202f% are. Its probabilities, and "
+                "everything derived from them, are too high.",
+            )
+
+
+def _actions(found: Findings) -> Iterator[Action]:
+    own = found.once(gold_section)
+    doubts = None if own is None else own["doubts"]
+    if own is None or not doubts or not doubts["rows"]:
+        return
+    n, of = doubts["total"], own["n"]
+    if n > MOST_DOUBTED * of:
+        return  # So much gold is not wrong: the annotators are.
+    yield Action(
+        ActionCode.GOLD,
+        "gold-doubts",
+        f"Check {counted(n, 'gold label')}",
+        f"Several good annotators agree on another class than {counted(n, 'gold label')} of "
+        f"{of:,}. Either the gold label or the guideline may be wrong.",
+        n / 2,
+        doubts["rows"][: LIMITS["actions"]],
+    )
+
+
+def _instances(own: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
+    if own["doubts"] is not None:
+        yield 1, [row["id"] for row in own["doubts"]["rows"]]
+
+
+def note_unused(summary: dict[str, Any], n: int) -> None:
+    """Write into a summary without gold how many gold labels are at hand that it did not use."""
+    if summary["gold"] is None:
+        summary["data"]["n_gold_unused"] = n
+
+
+def answer_gold(s: Mapping[str, Any]) -> Answer:
+    """Answer whether the gold labels are right."""
+    doubts = s.get("gold", {}).get("doubts")
+    unused = s["data"].get("n_gold_unused", 0)
+    if not doubts and unused:
+        return None, (
+            f"the export of the annotations holds {counted(unused, 'gold label')} that "
+            f"{'was' if unused == 1 else 'were'} not used: give it as --gold, too"
+        )
+    if not doubts:
+        return None, "there are no gold labels"
+    n, of = doubts["total"], s["gold"]["n"]
+    if n > MOST_DOUBTED * of:
+        return "gold-doubts", (
+            f"several annotators contradict {n:,} of {counted(of, 'gold label')}: so many that "
+            "they err, rather than the gold labels"
+        )
+    return "gold-doubts", f"{counted(n, 'gold label')} contradicted by good annotators"
+
+
+GOLD = Section(
+    "gold",
+    "Against gold labels",
+    "gold.html",
+    gold_section,
+    actions=_actions,
+    instances=_instances,
+)

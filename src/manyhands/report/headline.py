@@ -25,7 +25,7 @@ from manyhands.metrics import Level
 from manyhands.metrics.inferred_labels import known_of, level_of_labels
 from manyhands.metrics.sample_levels import VAGUE
 from manyhands.report.filters import clipped, count, percent_range
-from manyhands.report.inputs import Inputs
+from manyhands.report.section import Findings
 from manyhands.typing import BoolArray, FloatArray, IntArray
 from manyhands.wording import SAMPLE_TELLS
 
@@ -72,6 +72,22 @@ def tell_labels(
     return Told(level, headline({"levels": levels, "data": {"n_classes": table.n_classes}}))
 
 
+def told_in(summary: Summary, n_known: int | None = None) -> Told | None:
+    """What a summary tells of its labels, if anything; of other known labels if ``n_known``."""
+    found = summary.get("levels")
+    if not found:
+        return None
+    level = None if found["labels"] is None else Level(**found["labels"])
+    if n_known is not None:
+        summary = dict(summary) | {"levels": found | {"n_known": n_known}}
+    return Told(level, headline(summary))
+
+
+def is_calibrated(summary: Summary) -> bool:
+    """Whether the model of a summary knows how often it is right."""
+    return bool((summary.get("levels") or {}).get("is_calibrated"))
+
+
 def _facts(
     table: AnnotationTable, level: Level | None, fitted: Any, identified: BoolArray | None
 ) -> dict[str, Any]:
@@ -95,9 +111,12 @@ def _facts(
     }
 
 
-def levels_section(inputs: Inputs, new_items: Level | None = None) -> dict[str, Any] | None:
-    """Levels of the inferred labels, and of predictions of new items; None without annotations."""
-    inferred = inputs.inferred
+def find_levels(found: Findings) -> dict[str, Any] | None:
+    """Levels of the inferred labels, and of predictions of new items; None without annotations.
+
+    They stand under ``summary["levels"]``.
+    """
+    inputs, inferred, new_items = found.inputs, found.inputs.inferred, found.new_items
     if inferred is None:
         return None
     model, level = inputs.source, inputs.level
@@ -109,19 +128,39 @@ def levels_section(inputs: Inputs, new_items: Level | None = None) -> dict[str, 
     }
 
 
+class Headline(NamedTuple):
+    """How many labels are right: the fact and, where nothing tells, why not and what would."""
+
+    fact: str
+    why: str = ""
+
+
 def headline(summary: Summary) -> str:
     """Say how many labels are right, with interval and source, in a sentence or two."""
+    return "".join(headline_and_reason(summary))
+
+
+def headline_and_reason(summary: Summary) -> Headline:
+    """Say the same as `headline` in two parts: where nothing tells, the reasons are no headline."""
     found = summary.get("levels")
     if not found:
-        return ""
+        return Headline("")
     n, level = found["n"], found["labels"]
     rest = n - found.get("n_known", 0)
     if n and not rest:
-        return f"Every label was given: {count(n, 'known label')}, and nothing was inferred."
+        return Headline(
+            f"Every label was given: {count(n, 'known label')}, and nothing was inferred."
+        )
     labels = count(rest, "label" if rest == n else "other label")
     if level is None:
         asked = f"How many of the {labels} are right" if rest > 1 else f"Whether {labels} is right"
-        return f"{asked} is not known: {_why_unknown(summary)}"
+        return Headline(f"{asked} is not known: ", _why_unknown(summary))
+    return Headline(_told_level(found, level, rest, labels))
+
+
+def _told_level(found: Mapping[str, Any], level: Mapping[str, Any], rest: int, labels: str) -> str:
+    """Say a level that is known, of the ``rest`` that was not given as known."""
+    n = found["n"]
     share = percent_range(level)
     certain = f"More than {share[1:]}" if share.startswith(">") else share
     which = "the labels" if rest == n else f"the {labels}"
@@ -243,3 +282,16 @@ def n_wrong(summary: Summary) -> float | None:
     if not rest:
         return 0.0
     return None if found["labels"] is None else float(rest * (1.0 - found["labels"]["value"]))
+
+
+def share_of_wrong(found: Findings, share: float) -> float:
+    """Wrong labels that a share of the wrong annotations is to blame for."""
+    wrong = n_wrong({"levels": found.once(find_levels)})
+    return share * (found.inputs.table.n_instances if wrong is None else wrong)
+
+
+def number_of_wrong(value: float) -> str:
+    """Write an expected number of wrong labels."""
+    if value < 0.5:  # Not "none": that would be said of all labels with certainty.
+        return "fewer than one"
+    return "about one" if value < 1.5 else f"about {value:,.0f}"

@@ -1,8 +1,4 @@
-"""Render a summary as one HTML file; the text is in the templates.
-
-A section consists of a key of the summary, an entry of `SECTIONS`, and a template with that name;
-or a macro of that name in ``_sections.html`` or ``_work.html``.
-"""
+"""Render a summary as one HTML file; the text is in the templates."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ import base64
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -18,54 +14,23 @@ from typing import TYPE_CHECKING, Any
 
 from manyhands.exceptions import WriteError, raise_missing_extra
 from manyhands.files import write_atomically
-from manyhands.planning.planner import limit_of
-from manyhands.report.actions import find_answers
-from manyhands.report.headline import headline, headline_of_new_items
+from manyhands.report.headline import headline
 from manyhands.report.items import Contents
 from manyhands.report.planning import enough
-from manyhands.wording import ALL_TO_REVIEW, SAMPLE_TELLS
+from manyhands.report.section import Section
+from manyhands.report.sections import SECTIONS
+from manyhands.wording import SAMPLE_TELLS
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
-
-SECTIONS = (
-    ("actions", "What to do next"),
-    ("brief", "In brief"),
-    ("questions", "Questions answered"),
-    ("data", "Data at a glance"),
-    ("agreement", "Agreement"),
-    ("gold", "Against gold labels"),
-    ("selection", "Methods compared"),
-    ("annotators", "Annotators"),
-    ("time", "Speed and time"),
-    ("classes", "Classes"),
-    ("confusions", "What is confused"),
-    ("common_confusions", "Common confusions"),
-    ("learnt_confusion", "Learnt common confusion"),
-    ("review", "Labels to check"),
-    ("plan", "What to buy next"),
-    ("labels", "Inferred labels"),
-    ("unexpected", "Unexpected annotations"),
-    ("training", "Training"),
-    ("methods", "How this was made"),
-    ("items", "Instances"),
-)
-"""Key and heading of each section, in page order. A section's id is its key, a table's id is
-"table-" and its name, an instance's is "item-" and its number, a step's is "step-" and its code."""
-
-ALWAYS = frozenset({"brief", "questions"})
-"""Sections that have no key of their own in a summary."""
-
-PRINTED_ON_DEMAND = frozenset(
-    {
-        *("items", "training", "unexpected", "labels"),
-        *("common_confusions", "learnt_confusion", "methods"),
-    }
-)
-"""Sections that are left out in print unless everything is printed."""
+    from jinja2 import Environment, Template
 
 
-def render_report(summary: Mapping[str, Any], contents: Contents | None = None) -> str:
+def render_report(
+    summary: Mapping[str, Any],
+    contents: Contents | None = None,
+    *,
+    sections: Sequence[Section] = SECTIONS,
+) -> str:
     """Render a summary as one self-contained HTML page.
 
     Parameters
@@ -74,6 +39,8 @@ def render_report(summary: Mapping[str, Any], contents: Contents | None = None) 
         Result of `summarize`, possibly read back from JSON.
     contents : Contents, optional
         Texts and images of the instances that the page names, as `read_contents` returns them.
+    sections : sequence of Section, optional
+        As in `summarize`.
 
     Returns
     -------
@@ -103,41 +70,35 @@ def render_report(summary: Mapping[str, Any], contents: Contents | None = None) 
             "render_report(summarize(table))"
         )
     _check_version(summary)
-    summary = {**dict.fromkeys(key for key, _ in SECTIONS), **summary}
-    sections = [(key, heading) for key, heading in SECTIONS if key in ALWAYS or summary[key]]
+    known = {each.key: None for each in sections if each.summarise}
+    summary = known | dict(summary)
+    shown = [each for each in sections if each.summarise is None or summary[each.key]]
     environment = _environment()
     from markupsafe import Markup
 
     css, script = style_sheet(), _script()
-    rows = (summary["items"] or {"rows": ()})["rows"]
-    shown = (contents or Contents()).of([row["id"] for row in rows])
-    pairs = (summary["agreement"] or {}).get("pairs", {"rows": ()})["rows"]
-    confused = (summary["confusions"] or {}).get("pairs", ())
-    names = (summary["agreement"] or {}).get("matrix_of_pairs", {"annotators": ()})["annotators"]
+    rows = (summary.get("items") or {"rows": ()})["rows"]
+    content = (contents or Contents()).of([row["id"] for row in rows])
+    words = {name: value for each in sections for name, value in each.words.items()}
     return environment.get_template("report.html").render(
+        words,
         s=summary,
-        sections=sections,
+        sections=[(each, _template(environment, each)) for each in shown],
         css=Markup(css),
         script=Markup(script),
         policy=Markup(_policy(css, script)),
-        printed_on_demand=PRINTED_ON_DEMAND,
         places={row["id"]: k for k, row in enumerate(rows, start=1)},
-        contents=shown,
-        has_contents=any(each["text"] for each in shown),
-        pairs=_places_of_pairs(pairs, names),
-        confused={f"{pair['row']}-{pair['column']}" for pair in confused},
+        contents=content,
+        has_contents=any(each["text"] for each in content),
     )
 
 
-def _places_of_pairs(rows: Any, names: Any) -> dict[tuple[int, int], int]:
-    """Row of the list of pairs for each cell of the matrix of pairs."""
-    position = {name: k for k, name in enumerate(names)}
-    found = {}
-    for k, row in enumerate(rows, start=1):
-        a, b = position.get(row["first"]), position.get(row["second"])
-        if a is not None and b is not None:
-            found[a, b] = found[b, a] = k
-    return found
+def _template(environment: Environment, section: Section) -> Template:
+    """The template of a section: a file of this package by its name, any other by its path."""
+    path = section.template
+    if isinstance(path, str):
+        return environment.get_template(path)
+    return environment.from_string(Path(path).read_text(encoding="utf-8"))
 
 
 def _policy(css: str, script: str) -> str:
@@ -268,12 +229,7 @@ def _environment_of_templates() -> Environment:
         curves=charts.curves,
         gain_curve=charts.gain_curve,
         enough=enough,
-        limit_of=limit_of,
-        SAMPLE_TELLS=SAMPLE_TELLS,
-        ALL_TO_REVIEW=ALL_TO_REVIEW,
         headline=headline,
-        headline_of_new_items=headline_of_new_items,
-        questions_of=find_answers,
-        rest_lines=filters.rest_lines,
+        SAMPLE_TELLS=SAMPLE_TELLS,
     )
     return environment

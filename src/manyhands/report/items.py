@@ -16,6 +16,7 @@ from manyhands.io.aligned import read_images, read_texts
 from manyhands.io.annotations import is_export, read_export
 from manyhands.report.inputs import Inputs
 from manyhands.report.limits import LIMITS
+from manyhands.report.section import Content, Findings, Section
 
 THUMBNAIL = 112
 """Longest side of an image on the page, in pixels."""
@@ -27,41 +28,26 @@ TEXT = 400
 """Characters of a text on the page."""
 
 
-def items_section(inputs: Inputs, summary: Mapping[str, Any]) -> dict[str, Any] | None:
+def items_section(found: Findings) -> Content | None:
     """Every instance that another section names, up to a limit: its label and who gave it what."""
+    inputs = found.inputs
     if inputs.inferred is None:
         return None
     codes = {each: k for k, each in enumerate(inputs.table.instances.tolist())}
-    named = dict.fromkeys(each for each in _named(summary) if each in codes)
+    named = dict.fromkeys(each for each in _named(found) if each in codes)
     chosen = [codes[each] for each in list(named)[: LIMITS["items"]]]
     return {"total": len(named), "shown": len(chosen), "rows": _describe(inputs, chosen)}
 
 
-def _named(summary: Mapping[str, Any]) -> Iterator[Any]:
-    """Ids of the instances in the lists, those to look at first come first."""
-    review, plan = summary["review"] or {}, summary["plan"] or {}
-    annotators, labels = summary["annotators"] or {}, summary["labels"] or {}
-    gold, confused = summary["gold"] or {}, summary["confusions"] or {}
-    pairs, unexpected = summary["agreement"] or {}, summary["unexpected"] or {}
-    cells = pairs.get("matrix_of_pairs", {}).get("cells", {})
-    lists = [
-        (gold.get("doubts"), "id"),
-        (review.get("labels"), "id"),
-        ({"rows": confused.get("pairs", ())[:30]}, "instances"),
-        ({"rows": annotators.get("rows", ())[:30]}, "instances"),
-        (review.get("annotations"), "id"),
-        (plan.get("next"), "id"),
-        (pairs.get("pairs"), "instances"),
-        (unexpected.get("least"), "id"),
-        (labels.get("uncertain"), "id"),
-        (labels.get("against_majority"), "id"),
-        ({"rows": confused.get("pairs", ())[30:]}, "instances"),
-        ({"rows": annotators.get("rows", ())[30:]}, "instances"),
-        *(({"rows": [{"instances": ids}]}, "instances") for ids in cells.values()),
-    ]
-    for part, key in lists:
-        for row in (part or {}).get("rows", ()):
-            yield from row[key] if key == "instances" else (row[key],)
+def _named(found: Findings) -> Iterator[Any]:
+    """Ids of the instances that sections show, those to look at first come first."""
+    lists: list[tuple[int, Any]] = []
+    for section in found.sections:
+        if section.summarise not in (None, items_section):
+            content = found.once(section.summarise)
+            lists += section.instances(content) if content else ()
+    for _, ids in sorted(lists, key=lambda each: each[0]):
+        yield from ids
 
 
 def _describe(inputs: Inputs, chosen: list[int]) -> list[dict[str, Any]]:
@@ -92,6 +78,9 @@ def _describe(inputs: Inputs, chosen: list[int]) -> list[dict[str, Any]]:
             }
         )  # fmt: skip
     return rows
+
+
+ITEMS = Section("items", "Instances", "items.html", items_section, on_demand=True)
 
 
 # -- texts and images ------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from manyhands.annotations.groups import ALONE
 from manyhands.io.consensus_labels import RULE, consensus
 from manyhands.report.inputs import Inferred, Inputs
 from manyhands.report.limits import LIMITS
+from manyhands.report.section import Content, Findings, Section
 from manyhands.typing import FloatArray, IntArray
 
 CERTAIN = 0.95
@@ -45,14 +46,14 @@ def filled_rows(posterior: FloatArray) -> FloatArray:
     return filled
 
 
-def labels_section(
-    inputs: Inputs, actions: Mapping[str, int] | None = None
-) -> dict[str, Any] | None:
-    """Inferred labels of the annotated instances; None if nothing is annotated.
+def find_counts(found: Findings) -> Mapping[str, int] | None:
+    """Labels of every recommended action, unless they are at hand; see `count_actions`."""
+    return count_actions(found.inputs) if found.counts is None else found.counts
 
-    ``actions`` are those of `count_actions`.
-    """
-    inferred = inputs.inferred
+
+def labels_section(found: Findings) -> Content | None:
+    """Inferred labels of the annotated instances; None if nothing is annotated."""
+    inputs, inferred, actions = found.inputs, found.inputs.inferred, found.once(find_counts)
     if inferred is None:
         return None
     rows = np.flatnonzero(inputs.annotated)
@@ -217,3 +218,18 @@ def most_doubtful(
         first = slice(low, min(high, low + LIMITS["instances"]))
         found.append(table.instances[table.instance[rows[first][right[first] < 0.5]]].tolist())
     return found
+
+
+def _instances(own: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
+    for rank, part in ((9, own["uncertain"]), (10, own["against_majority"])):
+        yield rank, [row["id"] for row in (part or {"rows": ()})["rows"]]
+
+
+LABELS = Section(
+    "labels",
+    "Inferred labels",
+    "labels.html",
+    labels_section,
+    instances=_instances,
+    on_demand=True,
+)

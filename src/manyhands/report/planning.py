@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
+from manyhands.codes import ActionCode
 from manyhands.exceptions import AnnotationError, silenced
 from manyhands.inference import DawidSkene, MajorityVote
 from manyhands.inference.base import BaseAggregator
-from manyhands.metrics.certainty import Certainty, certainty_of
 from manyhands.planning import (
     AnnotationPlanner,
-    ReviewQueue,
     Screening,
     Stopping,
     Suggestion,
     forecast,
-    review_queue,
 )
-from manyhands.planning.planner import one_in
+from manyhands.planning.planner import limit_of, one_in
 from manyhands.planning.screening import screened
 from manyhands.report.filters import count
+from manyhands.report.headline import find_levels
 from manyhands.report.inputs import Inputs
 from manyhands.report.labels import filled_rows
 from manyhands.report.limits import LIMITS, MIN_GAIN
-from manyhands.typing import BoolArray, FloatArray, IntArray
-from manyhands.wording import SAMPLE_TELLS
+from manyhands.report.section import Action, Answer, Content, Findings, Section
+from manyhands.typing import BoolArray, IntArray
+from manyhands.wording import N_RANDOM, SAMPLE_TELLS
 
 BATCH = 0.1
 """Annotations of the next batch, as a share of the instances."""
@@ -91,6 +91,17 @@ def basis_of(inputs: Inputs, known: dict[Any, Any] | None = None) -> Basis | Non
     return Basis("DawidSkene", model, None if shares else inferred.codes)
 
 
+def find_basis(found: Findings) -> Basis | None:
+    """What plans and reviews of a report rest on."""
+    return basis_of(found.inputs)
+
+
+def find_screening(found: Findings) -> Screening | None:
+    """Who needs a look; None where nothing can be planned."""
+    basis = found.once(find_basis)
+    return None if basis is None else screening_of(found.inputs, basis)
+
+
 def screening_of(inputs: Inputs, basis: Basis) -> Screening:
     """Screen the annotators against the labels that are given, else those of the plan."""
     table, model, gold = inputs.table, basis.model, None
@@ -102,63 +113,14 @@ def screening_of(inputs: Inputs, basis: Basis) -> Screening:
     return screened(table, model, judged=inputs.judged, **seen)
 
 
-def review_section(
-    inputs: Inputs, basis: Basis | None, actions: Mapping[str, int] | None
-) -> dict[str, Any] | None:
-    """Labels, and single annotations, in the order in which to check them.
-
-    ``actions`` are those of `count_actions`.
-    """
-    if basis is None or actions is None:
-        return None
-    certainty = _certainty(inputs, basis)
-    queue = review_queue(basis.model, inputs.table, labels=basis.codes, certainty=certainty)
-    single = review_queue(
-        basis.model, inputs.table, by="annotation", n=LIMITS["review"], certainty=certainty
-    )
-    own = review_queue(basis.model, inputs.table, labels=basis.codes).scores
-    doubtful = int((own >= 0.0005).sum())
-    told = queue.scores[own > 0]  # Of the others, the labels are known.
-    return {
-        "source": basis.name,
-        "n": len(queue),
-        "n_to_review": actions["review"],
-        "n_expected_wrong": float(told.sum()) if certainty.is_known else None,
-        "half": _until(told, 0.5) if certainty.is_known else None,
-        "labels": _queue_rows(queue, doubtful),
-        "annotations": _queue_rows(single, len(single)),
-    }
+def plan_section(found: Findings) -> Content | None:
+    """The next annotations to buy, from whom, and what each is expected to add."""
+    levels = found.once(find_levels)
+    level = None if levels is None else levels["labels"]
+    return plan_of(found.inputs, found.once(find_basis), level=level)
 
 
-def _certainty(inputs: Inputs, basis: Basis) -> Certainty:
-    """How sure labels are said to be, from the probabilities that plans rest on."""
-    table, codes = inputs.table, basis.codes
-    posterior = basis.model.posterior_ if hasattr(basis.model, "posterior_") else basis.model
-    codes = posterior.argmax(axis=1) if codes is None else codes
-    return certainty_of(table, inputs.level, posterior, codes, inputs.known)
-
-
-def _until(scores: FloatArray, share: float) -> int:
-    """How many labels to check to meet this share of those expected to be wrong."""
-    total = scores.sum()
-    return int(np.searchsorted(scores.cumsum(), share * total) + 1) if total > 0 else 0
-
-
-def _queue_rows(queue: ReviewQueue, total: int) -> dict[str, Any]:
-    shown = min(LIMITS["review"], total)
-    columns = {
-        "id": queue.instances,
-        "annotator": queue.annotators,
-        "label": queue.labels,
-        "suggestion": queue.suggestions,
-        "score": queue.scores,
-    }
-    kept = {k: values[:shown].tolist() for k, values in columns.items() if values is not None}
-    rows = [dict(zip(kept, row, strict=True)) for row in zip(*kept.values(), strict=True)]
-    return {"total": total, "shown": shown, "rows": rows}
-
-
-def plan_section(
+def plan_of(
     inputs: Inputs,
     basis: Basis | None,
     known: dict[Any, Any] | None = None,
@@ -402,3 +364,73 @@ def _per_annotator(
         }
         for k in order
     ]
+
+
+# -- what to do, and what it answers ---------------------------------------------------------------
+
+
+def _actions(found: Findings) -> Iterator[Action]:
+    plan = found.once(plan_section)
+    if plan is None:
+        return
+    n_instances = found.inputs.table.n_instances
+    if _is_unjudged(plan):
+        if not plan["measured"]:
+            yield Action(
+                ActionCode.SAMPLE,
+                "review",
+                f"Check {N_RANDOM} labels that are drawn at random",
+                "Nothing shows how good the annotators are. Known labels of random items do: draw "
+                f"them with 'manyhands review --random {N_RANDOM}', and give the file back as "
+                "--known.",
+                n_instances,
+            )
+        return
+    if plan["stop"]:
+        return
+    rows = [] if plan["newcomer"] else plan["next"]["rows"][: LIMITS["actions"]]
+    yield Action(
+        ActionCode.BUY,
+        "plan-next" if rows else "plan",
+        "Ask these annotators about these items next" if rows else "Buy more annotations",
+        "Each answer is expected to tell most about the label of its item."
+        if rows and not plan["n_warm_up"]
+        else "Second answers to the same items show who can be trusted."
+        if rows
+        else enough(plan),
+        _worth(plan, n_instances),
+        rows,
+    )
+
+
+def _worth(plan: Mapping[str, Any], n_instances: int) -> float:
+    """Right labels that the next annotations add; all, where nobody can be told good from bad."""
+    return n_instances if plan["gain"] is None else max(plan["gain"], 0.0) * plan["n"]
+
+
+def _is_unjudged(plan: Mapping[str, Any]) -> bool:
+    """Whether nothing tells how good the annotators are, other than too few annotations."""
+    return not plan.get("judged", True) and not plan["n_warm_up"]
+
+
+def _instances(own: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
+    yield 6, [row["id"] for row in own["next"]["rows"]]
+
+
+def answer_more(s: Mapping[str, Any]) -> Answer:
+    """Answer how many more labels are needed."""
+    plan = s.get("plan")
+    if not plan:
+        return None, "there is one class only, or every label is known"
+    return None if _is_unjudged(plan) else "plan", enough(plan).removesuffix(".")
+
+
+PLAN = Section(
+    "plan",
+    "What to buy next",
+    "plan.html",
+    plan_section,
+    actions=_actions,
+    instances=_instances,
+    words={"limit_of": limit_of},
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -15,35 +15,20 @@ from manyhands.annotations.sharded import Sharded, is_sharded
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.many_classes import HARMLESS_CLASSES, check_size
 from manyhands.metrics import Level
-from manyhands.report.actions import find_actions
-from manyhands.report.agreement import agreement_section
-from manyhands.report.annotators import (
-    annotator_columns,
-    annotator_profiles,
-    annotators_section,
-)
-from manyhands.report.confusions import common_section, confusions_section, learnt_section
+from manyhands.report.annotators import annotator_columns, find_profiles
 from manyhands.report.counts import classes_section, data_section, store_sections
-from manyhands.report.gold import gold_section
-from manyhands.report.headline import levels_section
-from manyhands.report.inputs import Inputs, describe_estimator, majority_of, read_inputs
-from manyhands.report.items import items_section
-from manyhands.report.labels import count_actions, labels_section
+from manyhands.report.headline import find_levels
+from manyhands.report.inputs import Inputs, majority_of, read_inputs
 from manyhands.report.limits import LIMITS
-from manyhands.report.planning import (
-    Basis,
-    basis_of,
-    plan_section,
-    review_section,
-    screening_of,
-)
-from manyhands.report.timing import time_section
-from manyhands.report.training import training_section
-from manyhands.report.unexpected import unexpected_section
+from manyhands.report.section import Findings, Section
+from manyhands.report.sections import SECTIONS
 from manyhands.report.warnings import find_store_warnings, find_warnings
 
 VERSION = 1
 """Version of the dict's layout; increased when a key changes its meaning or is removed."""
+
+GENERATOR = f"manyhands {__version__}"
+"""What made a summary."""
 
 UNTITLED = "Annotation report"
 """Title of a report that was given none."""
@@ -65,6 +50,7 @@ def summarize(
     seconds: Any = None,
     ended: Any = None,
     title: str | None = None,
+    sections: Sequence[Section] = SECTIONS,
 ) -> Summary:
     """Summarise annotations, inferred labels and annotators in one dict.
 
@@ -101,6 +87,8 @@ def summarize(
         ``seconds`` and ``ended``; NaN where unknown.
     title : str, optional
         Heading of the report.
+    sections : sequence of Section, optional
+        Sections of the report, in page order: those of `manyhands.report.SECTIONS`, and your own.
 
     Returns
     -------
@@ -140,7 +128,7 @@ def summarize(
         shown = "manyhands describe counts the annotations of each class"
         check_size(table, "a report", confusions=True, alternative=shown)
     inputs = read_inputs(table, *others, seconds, ended)
-    return summarize_inputs(inputs, selection, title, new_items)[0]
+    return summarize_inputs(inputs, selection, title, new_items, sections=sections)[0]
 
 
 def summarize_inputs(
@@ -149,39 +137,31 @@ def summarize_inputs(
     title: str | None = None,
     new_items: Level | None = None,
     actions: Mapping[str, int] | None = None,
+    *,
+    sections: Sequence[Section] = SECTIONS,
 ) -> tuple[Summary, dict[str, list[Any]]]:
     """Return the summary of checked inputs, and the columns of ``annotators.csv``.
 
     The summary lists the first annotators, and the columns have all of them. ``actions`` counts
     the labels of every recommended action, if they are at hand.
     """
-    basis = basis_of(inputs)
-    screening = None if basis is None else screening_of(inputs, basis)
-    profiles = annotator_profiles(inputs, screening)
-    columns = plain_values(annotator_columns(profiles))
-    levels = levels_section(inputs, new_items)
-    people = annotators_section(inputs, profiles, screening)
-    actions = count_actions(inputs) if actions is None else actions
+    found = Findings(inputs, selection, new_items, actions, tuple(sections))
     summary = {
         "version": VERSION,
-        "generator": f"manyhands {__version__}",
+        "generator": GENERATOR,
         "title": UNTITLED if title is None else str(title),
         "limits": dict(LIMITS),
-        "levels": levels,
-        **_sections(inputs, basis, people, levels, actions),
-        "selection": _selection_section(selection),
+        "levels": found.once(find_levels),
+        **{each.key: found.once(each.summarise) for each in sections if each.summarise},
+        "warnings": find_warnings(found),
     }
-    summary["items"] = items_section(inputs, summary)
-    summary["warnings"] = find_warnings(inputs, summary)
-    summary["actions"] = find_actions(summary)
-    return plain_values(summary), columns
+    columns = annotator_columns(found.once(find_profiles))
+    return plain_values(summary), plain_values(columns)
 
 
 def summarize_annotators(inputs: Inputs, *, joined: bool = True) -> dict[str, list[Any]]:
     """Return the columns of ``annotators.csv`` alone; see `annotator_columns`."""
-    basis = basis_of(inputs)
-    screening = None if basis is None else screening_of(inputs, basis)
-    profiles = annotator_profiles(inputs, screening)
+    profiles = Findings(inputs).once(find_profiles)
     columns: dict[str, list[Any]] = plain_values(annotator_columns(profiles, joined=joined))
     return columns
 
@@ -202,11 +182,20 @@ def overview(table: AnnotationTable) -> Summary:
     """
     observed = replace(table.observed, weights=None)
     inferred = majority_of(observed) if observed.n_annotations else None
-    inputs = Inputs(table, observed, inferred)
-    sections = {"data": data_section(inputs), "classes": classes_section(inputs)}
     known = observed if table.annotators_known else None
-    warnings = find_store_warnings(known, sections)
-    summary: Summary = plain_values(sections | {"warnings": warnings})
+    return _counts(Inputs(table, observed, inferred), known)
+
+
+def _counts(inputs: Inputs, known: AnnotationTable | None) -> Summary:
+    """Data, classes, and warnings that judge no single annotator.
+
+    ``known`` is the table in which to look for those who may share mistakes, if there is one.
+    """
+    found = Findings(inputs)
+    data, classes = found.once(data_section), found.once(classes_section) or {}
+    warnings = find_store_warnings(known, data, classes)
+    counts = {"data": data, "classes": found.once(classes_section), "warnings": warnings}
+    summary: Summary = plain_values(counts)
     return summary
 
 
@@ -216,15 +205,10 @@ def _of_store(store: Sharded, others: tuple[Any, ...]) -> Summary:
             "of a store, summarize counts data and classes, and takes no other argument; give a "
             "table of some of its instances, such as store[:10000]"
         )
-    sections = store_sections(store)
-    summary: Summary = plain_values(
-        {
-            "version": VERSION,
-            "generator": f"manyhands {__version__}",
-            **sections,
-            "warnings": find_store_warnings(store, sections),
-        }
-    )
+    counts = store_sections(store)
+    warnings = find_store_warnings(store, counts["data"], counts["classes"])
+    frame = {"version": VERSION, "generator": GENERATOR}
+    summary: Summary = plain_values({**frame, **counts, "warnings": warnings})
     return summary
 
 
@@ -232,62 +216,8 @@ def _of_votes(table: AnnotationTable, others: tuple[Any, ...]) -> Summary:
     """What can be said of votes of unknown annotators."""
     if any(other is not None for other in others):
         require_annotators(table, "a report")
-    inputs = read_inputs(table, *[None] * 6)
-    sections = {"data": data_section(inputs), "classes": classes_section(inputs)}
-    summary: Summary = plain_values(
-        {
-            "version": VERSION,
-            "generator": f"manyhands {__version__}",
-            **sections,
-            "warnings": find_store_warnings(None, sections),
-        }
-    )
-    return summary
-
-
-def _sections(
-    inputs: Inputs,
-    basis: Basis | None,
-    annotators: dict[str, Any] | None,
-    levels: dict[str, Any] | None,
-    actions: Mapping[str, int] | None,
-) -> Summary:
-    level = None if levels is None else levels["labels"]
-    return {
-        "methods": {
-            "inferred": None if inputs.inferred is None else inputs.inferred.name,
-            "aggregator": describe_estimator(inputs.aggregator),
-            "classifier": describe_estimator(inputs.classifier),
-        },
-        "data": data_section(inputs),
-        "agreement": agreement_section(inputs),
-        "classes": classes_section(inputs),
-        "confusions": confusions_section(inputs),
-        "labels": labels_section(inputs, actions),
-        "review": review_section(inputs, basis, actions),
-        "annotators": annotators,
-        "time": time_section(inputs, annotators),
-        "plan": plan_section(inputs, basis, level=level),
-        "unexpected": unexpected_section(inputs),
-        "common_confusions": common_section(inputs),
-        "learnt_confusion": learnt_section(inputs),
-        "training": training_section(inputs.classifier),
-        "gold": gold_section(inputs),
-    }
-
-
-def _selection_section(selection: Any) -> dict[str, Any] | None:
-    """The comparison of candidates as `manyhands.select` describes it."""
-    if selection is None:
-        return None
-    described = (
-        selection if isinstance(selection, Mapping) else getattr(selection, "to_dict", dict)()
-    )
-    if not {"best", "criterion", "tied", "warnings", "candidates"} <= {*described}:
-        raise AnnotationError(
-            f"selection is a {type(selection).__name__}; give the result of manyhands.select(...)"
-        )
-    return dict(described)
+    counts = _counts(read_inputs(table, *[None] * 6), None)
+    return {"version": VERSION, "generator": GENERATOR, **counts}
 
 
 def plain_values(value: Any) -> Any:

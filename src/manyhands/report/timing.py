@@ -2,43 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
-from manyhands.planning.screening import HURRIED, paces_of
+from manyhands.planning.screening import HURRIED
+from manyhands.report.annotators import count_hurried, find_profiles
+from manyhands.report.filters import percent
 from manyhands.report.inputs import Inputs
 from manyhands.report.labels import most_doubtful
 from manyhands.report.limits import FEW_TIMED, LIMITS
+from manyhands.report.section import Answer, Content, Findings, Section
 from manyhands.typing import FloatArray, IntArray
+from manyhands.wording import nobody
 
 
-def time_section(inputs: Inputs, annotators: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Speed and time windows; None without times.
-
-    ``annotators`` is their section, which says in which order they matter.
-    """
-    if annotators is None or (inputs.seconds is None and inputs.ended is None):
+def time_section(found: Findings) -> Content | None:
+    """Speed and time windows; None without times."""
+    inputs = found.inputs
+    if inputs.inferred is None or (inputs.seconds is None and inputs.ended is None):
         return None
     codes = {each: k for k, each in enumerate(inputs.table.annotators.tolist())}
-    order = np.array([codes[row["id"]] for row in annotators["rows"]], dtype=np.int64)
+    listed = found.once(find_profiles)[: LIMITS["annotators"]]  # In the order in which they matter.
+    order = np.array([codes[row["id"]] for row in listed], dtype=np.int64)
     return {"speed": _speed(inputs), "windows": _windows(inputs, order)}
-
-
-def seconds_by_annotator(inputs: Inputs) -> list[dict[str, Any]] | None:
-    """Median seconds and share of fast annotations of every annotator."""
-    if inputs.seconds is None:
-        return None
-    found = paces_of(inputs.table, inputs.seconds)
-    names = ("n", "median", "fast", "too_fast")
-    return [dict(zip(names, row, strict=True)) for row in zip(*map(_plain, found), strict=True)]
-
-
-def _plain(values: Any) -> list[Any]:
-    """Values of an array, None for NaN."""
-    return [None if value != value else value for value in values.tolist()]
 
 
 def _right(inputs: Inputs) -> FloatArray:
@@ -150,3 +139,33 @@ def _annotators_over_time(
         }
         for k, a in enumerate(shown.tolist())
     ]
+
+
+def answer_hurries(s: Mapping[str, Any]) -> Answer:
+    """Answer who hurries."""
+    if not s["time"].get("speed"):
+        return None, "the annotations have no durations"
+    fast = count_hurried(s["annotators"])
+    return "time-speed", f"{nobody(fast)} below a third of the crowd’s median time"
+
+
+def answer_trend(s: Mapping[str, Any]) -> Answer:
+    """Answer whether it is getting better or worse."""
+    windows = s["time"].get("windows")
+    if not windows:
+        return None, "the annotations have no times"
+    first, *later = windows["rows"]
+    if not later:
+        return None, "there are too few annotations with times to compare two windows"
+    last = later[-1]
+    measured = first["gold"] is not None and last["gold"] is not None
+    key, how = ("gold", "right by gold") if measured else ("expected", "expected right")
+    if first[key] is None or last[key] is None:
+        return None, "nobody knows: nothing shows how many of the labels are right"
+    return (
+        "time-windows",
+        f"{percent(first[key])} {how} in the first window, {percent(last[key])} in the last",
+    )
+
+
+TIME = Section("time", "Speed and time", "time.html", time_section)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from numbers import Real
 from typing import Any
 
+from manyhands.codes import WarningCode
 from manyhands.report.limits import LIMITS
+from manyhands.report.section import Content, Findings, Rows, Section
 
 History = list[Mapping[str, Any]]
 
@@ -19,10 +21,11 @@ OF_STACKS = ("nll", "parity")
 """What is drawn of a stack; members stand in a table, and class shares in their own section."""
 
 
-def training_section(classifier: Any) -> dict[str, Any] | None:
+def training_section(found: Findings) -> Content | None:
     """Stages, seconds and learning curves; None without a history."""
-    found = getattr(classifier, "history_", None)
-    history: History = [] if found is None else [dict(row) for row in found]
+    classifier = found.inputs.classifier
+    logged = getattr(classifier, "history_", None)
+    history: History = [] if logged is None else [dict(row) for row in logged]
     if not history:
         return None
     stack = _stack(classifier)
@@ -60,7 +63,7 @@ def _stack(classifier: Any) -> dict[str, Any] | None:
             for name, weight in weights.items()
         ],
         "parity": classifier.parity_,
-        "weak_features": "low-parity" in getattr(classifier, "doubts_", {}),
+        "weak_features": WarningCode.LOW_PARITY in getattr(classifier, "doubts_", {}),
         "vote_share": classifier.vote_share_,
         "class_prior": prior if isinstance(prior, str) else "given",
         "prior_shrinkage": classifier.prior_shrinkage_,
@@ -155,3 +158,26 @@ def _series(history: History, name: str, rows: list[int]) -> dict[str, Any]:
         "lowest": min(known),
         "highest": max(known),
     }
+
+
+def _tables(own: Mapping[str, Any]) -> Iterator[tuple[str, Rows]]:
+    """Learning curves, one row per point."""
+    yield (
+        "training_curves",
+        [
+            {"measure": series["name"], own["unit"]: x, "value": y}
+            for chart in own["charts"]
+            for series in chart["series"]
+            for x, y in series["points"]
+        ],
+    )
+
+
+TRAINING = Section(
+    "training",
+    "Training",
+    "training.html",
+    training_section,
+    tables=_tables,
+    on_demand=True,
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,13 @@ from manyhands.annotations import AnnotationTable
 from manyhands.report.expected_answers import UNEXPECTED, Expectations
 from manyhands.report.inputs import Inputs
 from manyhands.report.limits import LIMITS
+from manyhands.report.section import Content, Findings, Section
 from manyhands.typing import FloatArray, IntArray
 
 
-def unexpected_section(inputs: Inputs) -> dict[str, Any] | None:
+def unexpected_section(found: Findings) -> Content | None:
     """Compare the annotations with what a classifier expected of their annotators."""
+    inputs = found.inputs
     expectations, predicted, table = inputs.expectations, inputs.predicted, inputs.table
     if expectations is None or predicted is None:
         return None
@@ -79,3 +82,17 @@ def _describe(
         "predicted": table.classes[label].item(),
         "predicted_probability": float(predicted[i, label]),
     }
+
+
+def _instances(own: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
+    yield 8, [row["id"] for row in own["least"]["rows"]]
+
+
+UNEXPECTED_ANSWERS = Section(
+    "unexpected",
+    "Unexpected annotations",
+    "unexpected.html",
+    unexpected_section,
+    instances=_instances,
+    on_demand=True,
+)

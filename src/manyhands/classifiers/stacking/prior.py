@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import chi2
 
+from manyhands.codes import WarningCode
 from manyhands.exceptions import AnnotationError, ModelChoiceWarning, warn_caller
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
@@ -123,7 +124,7 @@ def set_doubts(model: Any, free_shares: FloatArray, n_annotators: IntArray) -> N
             for label in model.classes_.tolist()
             if f"share_{label}" in last
         }
-        model.doubts_["class-shares-assumed"] = (
+        model.doubts_[WarningCode.CLASS_SHARES_ASSUMED] = (
             "the votes do not say whether the classes are equally frequent "
             f"(prior_shrinkage_ is {shrinkage:.2f}); for training, the class shares were taken "
             f"to be {taken}. Those of the first round, without this assumption, differ from "
@@ -131,14 +132,14 @@ def set_doubts(model: Any, free_shares: FloatArray, n_annotators: IntArray) -> N
             "give class_prior= the shares, 'uniform' or 'estimated'"
         )
     if model.parity_ is not None and model.parity_ < LITTLE_PARITY:
-        model.doubts_["low-parity"] = (
+        model.doubts_[WarningCode.LOW_PARITY] = (
             f"the features tell less than one more annotation per instance would (parity_ is "
             f"{model.parity_:.2f}); better features or more annotations would help more than "
             "another method"
         )
     annotated = n_annotators[n_annotators > 0]
     if len(model.annotators_) > 1 and np.mean(annotated > 1) < ENOUGH_SECONDS:
-        model.doubts_["single-annotations"] = (
+        model.doubts_[WarningCode.SINGLE_ANNOTATIONS] = (
             f"{np.mean(annotated == 1):.0%} of the annotated instances have one annotation, which "
             "does not tell whether to believe the annotator or the features where they disagree; "
             "a second annotation on 10 % of the instances would settle it"

@@ -14,7 +14,6 @@ from manyhands.cli.inputs import one_or_all, open_store, read_gold_option, read_
 from manyhands.cli.option_groups import grouped
 from manyhands.cli.options import Excel, Gold, Json, KeepFormulas, Known, Settings, TablePaths
 from manyhands.cli.output import (
-    count_with_share,
     note,
     print_json,
     print_labels,
@@ -28,7 +27,7 @@ from manyhands.cli.settings import parse_settings
 from manyhands.cli.translation import with_options
 from manyhands.cli.values import TABLE, Duplicates, Rule, refuse_overwriting, some_path, some_target
 from manyhands.exceptions import AnnotationError
-from manyhands.wording import percent
+from manyhands.wording import count_with_share, percent
 
 Method = Annotated[
     Optional[str],  # noqa: UP045

@@ -18,7 +18,7 @@ from manyhands.cli.errors import reported
 from manyhands.cli.inputs import one_or_all, open_store
 from manyhands.cli.option_groups import grouped
 from manyhands.cli.options import Json, TablePaths
-from manyhands.cli.output import class_rows, data_rows, note, print_json, print_table, say, visible
+from manyhands.cli.output import note, print_json, print_table, say, visible
 from manyhands.cli.reading import Reading, as_arguments
 from manyhands.cli.translation import with_options
 from manyhands.exceptions import DataNotFoundError
@@ -61,6 +61,7 @@ def describe(
     """
     from manyhands.io.annotations import read_with_account, reading_of
     from manyhands.report import summarize
+    from manyhands.report.counts import class_rows, data_rows
     from manyhands.report.summary import has_many_classes, overview
 
     options, path = reading.arguments(), one_or_all(tables)

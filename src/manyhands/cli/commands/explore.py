@@ -17,6 +17,7 @@ from manyhands.cli.output import print_json, say
 from manyhands.cli.reading import FamilyReading
 from manyhands.cli.values import TABLE, refuse_overwriting, some_path, some_target
 from manyhands.exceptions import AnnotationError
+from manyhands.wording import counted
 
 Shown = Optional[str]  # noqa: UP045 - typer reads this at run time
 Texts = Annotated[
@@ -80,7 +81,6 @@ def explore(
     from manyhands.io.corrections import FILE
     from manyhands.io.writers import check_target
     from manyhands.jobs import OUTPUTS
-    from manyhands.planning.pool import counted
 
     if out is None and (reviewed or to != TABLE):
         raise AnnotationError("--to and --reviewed say what to write; name a file with --out")

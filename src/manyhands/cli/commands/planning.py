@@ -45,7 +45,15 @@ from manyhands.cli.output import (
 from manyhands.cli.reading import FamilyReading
 from manyhands.cli.values import TABLE, refuse_overwriting, some_path, some_target
 from manyhands.exceptions import AnnotationError
-from manyhands.wording import ALL_TO_REVIEW, N_RANDOM, SAMPLE_TELLS, percent, percent_interval
+from manyhands.wording import (
+    A_FLAG,
+    ALL_TO_REVIEW,
+    N_RANDOM,
+    SAMPLE_TELLS,
+    counted,
+    percent,
+    percent_interval,
+)
 
 
 class Criterion(StrEnum):
@@ -383,7 +391,6 @@ def review(
     from manyhands.io.shown import with_shown
     from manyhands.metrics.certainty import certainty_of
     from manyhands.metrics.inferred_labels import level_of_labels
-    from manyhands.planning.pool import counted
 
     refuse_overwriting([out], [*tables, *inputs.files, *(known or ())])
     check_out(out)
@@ -511,7 +518,7 @@ def annotators(
         else "How often each annotator is right is not known: the annotations do not show how good "
         f"anybody is. {SAMPLE_TELLS}"
     )
-    say("a flag is a reason to look, not to dismiss; --out and --json have the evidence")
+    say(f"{A_FLAG}; --out and --json have the evidence")
     if in_families(table.groups, table.n_annotators).any():
         say(
             "Families are declared. Annotators outside them, such as people, help to decide the "

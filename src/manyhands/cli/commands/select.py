@@ -23,7 +23,7 @@ from manyhands.cli.output import (
 )
 from manyhands.cli.reading import FamilyReading
 from manyhands.cli.values import refuse_overwriting
-from manyhands.wording import percent
+from manyhands.wording import counted, percent
 
 
 class Criterion(StrEnum):
@@ -151,8 +151,6 @@ def choose(methods: list[str] | None, files: Files, *, json: bool, **options: An
 
 def say_data(name: str, result: dict[str, Any]) -> None:
     """Print what a job was trained on."""
-    from manyhands.planning.pool import counted
-
     words = ("annotation", "instance", "annotator")
     given, of, by = (counted(result["data"][f"{word}s"], word) for word in words)
     say(f"{name}: {given} of {of} by {by}")

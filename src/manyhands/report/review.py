@@ -1,0 +1,160 @@
+"""The section on labels, and single annotations, in the order in which to check them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from manyhands.codes import ActionCode
+from manyhands.metrics.certainty import Certainty, certainty_of
+from manyhands.planning import ReviewQueue, review_queue
+from manyhands.report.headline import find_levels, n_wrong, number_of_wrong
+from manyhands.report.inputs import Inputs
+from manyhands.report.labels import find_counts
+from manyhands.report.limits import LIMITS
+from manyhands.report.planning import Basis, find_basis
+from manyhands.report.section import Action, Answer, Content, Findings, Section
+from manyhands.typing import FloatArray
+from manyhands.wording import ALL_TO_REVIEW, N_RANDOM, count_ends, counted
+
+
+def review_section(found: Findings) -> Content | None:
+    """Labels, and single annotations, in the order in which to check them."""
+    inputs, basis, actions = found.inputs, found.once(find_basis), found.once(find_counts)
+    if basis is None or actions is None:
+        return None
+    certainty = _certainty(inputs, basis)
+    queue = review_queue(basis.model, inputs.table, labels=basis.codes, certainty=certainty)
+    single = review_queue(
+        basis.model, inputs.table, by="annotation", n=LIMITS["review"], certainty=certainty
+    )
+    own = review_queue(basis.model, inputs.table, labels=basis.codes).scores
+    doubtful = int((own >= 0.0005).sum())
+    told = queue.scores[own > 0]  # Of the others, the labels are known.
+    return {
+        "source": basis.name,
+        "n": len(queue),
+        "n_to_review": actions["review"],
+        "n_expected_wrong": float(told.sum()) if certainty.is_known else None,
+        "half": _until(told, 0.5) if certainty.is_known else None,
+        "labels": _queue_rows(queue, doubtful),
+        "annotations": _queue_rows(single, len(single)),
+    }
+
+
+def _certainty(inputs: Inputs, basis: Basis) -> Certainty:
+    """How sure labels are said to be, from the probabilities that plans rest on."""
+    table, codes = inputs.table, basis.codes
+    posterior = basis.model.posterior_ if hasattr(basis.model, "posterior_") else basis.model
+    codes = posterior.argmax(axis=1) if codes is None else codes
+    return certainty_of(table, inputs.level, posterior, codes, inputs.known)
+
+
+def _until(scores: FloatArray, share: float) -> int:
+    """How many labels to check to meet this share of those expected to be wrong."""
+    total = scores.sum()
+    return int(np.searchsorted(scores.cumsum(), share * total) + 1) if total > 0 else 0
+
+
+def _queue_rows(queue: ReviewQueue, total: int) -> dict[str, Any]:
+    shown = min(LIMITS["review"], total)
+    columns = {
+        "id": queue.instances,
+        "annotator": queue.annotators,
+        "label": queue.labels,
+        "suggestion": queue.suggestions,
+        "score": queue.scores,
+    }
+    kept = {k: values[:shown].tolist() for k, values in columns.items() if values is not None}
+    rows = [dict(zip(kept, row, strict=True)) for row in zip(*kept.values(), strict=True)]
+    return {"total": total, "shown": shown, "rows": rows}
+
+
+# -- what to do, and what it answers ---------------------------------------------------------------
+
+
+def _actions(found: Findings) -> Iterator[Action]:
+    own = found.once(review_section)
+    if own is None:
+        return
+    rows = own["labels"]["rows"][: LIMITS["actions"]]
+    if not rows:
+        return
+    levels = found.once(find_levels)
+    wrong = n_wrong({"levels": levels})
+    yield Action(
+        ActionCode.CHECK,
+        "review",
+        "Review these labels first",
+        _how_many_wrong(own["n"], levels, wrong, len(rows)),
+        # Half of the expected mistakes come first in this order.
+        (own["n_to_review"] if wrong is None else wrong) / 2,
+        rows,
+        [
+            "correct them on the page of 'manyhands explore', with one key per label; what you "
+            "decide goes into the next fit or aggregate as --known"
+        ],
+    )
+
+
+def _how_many_wrong(
+    n: int, levels: Mapping[str, Any] | None, wrong: float | None, n_listed: int
+) -> str:
+    """Say how many labels are wrong, as the headline implies it, and what is listed."""
+    labels = counted(n, "label")
+    listed = f"The {n_listed} most doubtful are" if n_listed > 1 else "The most doubtful one is"
+    listed += " listed."
+    unseen = "Mistakes that annotators share look sure: also check a random sample."
+    level = None if levels is None else levels["labels"]
+    if wrong is None or levels is None or level is None:
+        return f"How many of the {labels} are wrong is not known. {listed} {unseen}"
+    source = {"gold": "By your gold labels", "sample": "By your random sample"}
+    of = levels["n"] - levels.get("n_known", 0)
+    right = count_ends(of, level["low"], level["high"])
+    least, most = of - right[1], of - right[0]
+    if of < levels["n"]:
+        labels = counted(of, "other label")
+    by = source.get(level["source"], "By how annotators agree")
+    text = (
+        f"{by}, we expect {number_of_wrong(wrong)} "
+        f"wrong among {labels} ({least:,} to {most:,}). {listed}"
+    )
+    return text if level["source"] in source else f"{text} {unseen}"
+
+
+def _instances(own: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
+    yield 1, [row["id"] for row in own["labels"]["rows"]]
+    yield 5, [row["id"] for row in own["annotations"]["rows"]]
+
+
+def answer_review(s: Mapping[str, Any]) -> Answer:
+    """Answer which labels need another look."""
+    found = s.get("review")
+    if not found:
+        return None, "there is one class only"
+    wrong = n_wrong(s)
+    if wrong is None:
+        return "review", f"{_to_review(found)}the most doubtful come first"
+    of = s["levels"]["n"] - s["levels"].get("n_known", 0)
+    wrong_of = f"{number_of_wrong(wrong)} of {of:,} {'is' if wrong < 1.5 else 'are'} wrong"
+    return "review", f"{_to_review(found)}{wrong_of}; the doubtful come first"
+
+
+def _to_review(found: Mapping[str, Any]) -> str:
+    n = found.get("n_to_review")
+    if n and n == found["n"] and n > 1:
+        return f"all of them, {N_RANDOM} that are drawn at random first; "
+    return f"{counted(n, 'label')} to review; " if n else ""
+
+
+REVIEW = Section(
+    "review",
+    "Labels to check",
+    "review.html",
+    review_section,
+    actions=_actions,
+    instances=_instances,
+    words={"ALL_TO_REVIEW": ALL_TO_REVIEW},
+)

@@ -1,0 +1,50 @@
+"""The report: its sections, in page order."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from manyhands.report.actions import ACTIONS
+from manyhands.report.agreement import AGREEMENT
+from manyhands.report.annotators import ANNOTATORS
+from manyhands.report.confusions import COMMON, CONFUSIONS, LEARNT
+from manyhands.report.counts import CLASSES, DATA
+from manyhands.report.gold import GOLD
+from manyhands.report.items import ITEMS
+from manyhands.report.labels import LABELS
+from manyhands.report.methods import METHODS
+from manyhands.report.planning import PLAN
+from manyhands.report.questions import QUESTIONS_ANSWERED
+from manyhands.report.review import REVIEW
+from manyhands.report.section import Section
+from manyhands.report.selection import SELECTION
+from manyhands.report.timing import TIME
+from manyhands.report.training import TRAINING
+from manyhands.report.unexpected import UNEXPECTED_ANSWERS
+
+BRIEF: Final = Section("brief", "In brief", "brief.html")
+
+SECTIONS: Final[tuple[Section, ...]] = (
+    ACTIONS,
+    BRIEF,
+    QUESTIONS_ANSWERED,
+    DATA,
+    AGREEMENT,
+    GOLD,
+    SELECTION,
+    ANNOTATORS,
+    TIME,
+    CLASSES,
+    CONFUSIONS,
+    COMMON,
+    LEARNT,
+    REVIEW,
+    PLAN,
+    LABELS,
+    UNEXPECTED_ANSWERS,
+    TRAINING,
+    METHODS,
+    ITEMS,
+)
+"""Sections in page order. A section's id is its key, a table's id is "table-" and its name, an
+instance's is "item-" and its number, a step's is "step-" and its code."""
