@@ -21,8 +21,9 @@ from scipy.special import log_softmax
 from benchmarks.real_tables import LOADERS, TABLES, Task, load
 from evidence.scores import codes_of
 from evidence.scores import scores as scores_of
-from evidence.study import left_out_table, of_tables
-from evidence.study import table as lines_of
+from evidence.study import of_tables
+from evidence.tables import left_out_table, listing, spread
+from evidence.tables import table as lines_of
 from manyhands import AnnotationTable, DawidSkene, MajorityVote
 from manyhands.inference import dawid_skene, dependence, em, identifiability
 from manyhands.inference.confusion_em import ConfusionRun, OwnRemoved
@@ -53,6 +54,9 @@ FAMILIES = {
 }
 """Tables that are left out together, if that is not the table alone."""
 
+Figures = tuple[float, float, float]
+"""Accuracy, log loss and calibration error."""
+
 
 class Case(NamedTuple):
     """What is needed to read a posterior with any rho.
@@ -72,9 +76,24 @@ class Case(NamedTuple):
     se: float
     used: float
     cap: float
-    known: np.ndarray
-    gold: np.ndarray
-    classes: np.ndarray
+
+    @property
+    def table(self) -> AnnotationTable:
+        """The table."""
+        return self.task.table
+
+    def right(self, labels: np.ndarray) -> float:
+        """Share of right labels among those with gold."""
+        return float((labels[self.task.known] == self.task.gold).mean())
+
+    def figures(self, posterior: np.ndarray, known: Any = slice(None)) -> Figures:
+        """Figures of a posterior of all instances, or of some of those with gold."""
+        rows = self.task.known[known]
+        return figures(posterior[rows], self.task.gold[known], self.table.classes)
+
+    def scores(self, exponent: np.ndarray) -> Figures:
+        """Figures of a read-out."""
+        return self.figures(np.exp(log_softmax(exponent[:, None] * self.joint, axis=1)))
 
 
 def family_of(name: str) -> str:
@@ -96,10 +115,8 @@ def real_case(name: str) -> Case:
     joint = OwnRemoved(run)(votes)
     kept = run.parameters.log_joint(votes, np.ones(votes.n_instances))
     n = by_instance(votes.answers)
-    of = partial(exponents, votes)
-    used, cap = model.dependence_, capped(votes, one)
-    known, gold, classes = task.known, task.gold, task.table.classes
-    return Case(name, task, joint, kept, of, n, rho, se, used, cap, known, gold, classes)
+    of, cap = partial(exponents, votes), capped(votes, one)
+    return Case(name, task, joint, kept, of, n, rho, se, model.dependence_, cap)
 
 
 def capped(votes: Votes, run: ConfusionRun) -> float:
@@ -118,22 +135,16 @@ def capped(votes: Votes, run: ConfusionRun) -> float:
     return float(np.clip(12.0 * m, 0.0, 0.3))
 
 
-def figures(proba: np.ndarray, gold: np.ndarray, classes: Any) -> tuple[float, float, float]:
-    """Accuracy, log loss and calibration error, as of `manyhands.metrics.calibration`."""
+def figures(proba: np.ndarray, gold: np.ndarray, classes: Any) -> Figures:
+    """Figures of a posterior, as of `manyhands.metrics.calibration`."""
     accuracy, loss, error, _ = scores_of(proba, codes_of(gold, classes)).values()
     return accuracy, loss, error
-
-
-def scores(case: Case, exponent: np.ndarray) -> tuple[float, float, float]:
-    """Accuracy, log loss and calibration error of a read-out."""
-    proba = np.exp(log_softmax(exponent[:, None] * case.joint, axis=1))[case.known]
-    return figures(proba, case.gold, case.classes)
 
 
 # -- The other constants of the read-out: half and twice each, and chosen with a family left
 
 
-Fits = list[tuple[float, float, float]]
+Fits = list[Figures]
 
 HALVES = {
     "REFERENCE": 0.15, "NEGLIGIBLE": 0.025, "EM_STEPS": 1, "N_SIMULATED": 500, "N_TABLES": 1,
@@ -154,7 +165,7 @@ def sensitivity(cases: list[Case]) -> Iterator[str]:
     ]
     heads = ["constant", "value", "as is", "half", "twice", "family left out", "chosen there"]
     yield from lines_of(heads, rows)
-    tables = {case.name: case.task.table for case in cases}
+    tables = {case.name: case.table for case in cases}
     entries = {name: table.n_annotators * table.n_classes**2 for name, table in tables.items()}
     most = max(entries, key=lambda name: entries[name])
     yield (
@@ -208,11 +219,7 @@ def judged_by(n_errors: float) -> Callable[..., Dependence]:
 
 def fit(cases: list[Case], **parameters: Any) -> Fits:
     """Figures of `DawidSkene` on each table."""
-    models = (DawidSkene(**parameters).fit(case.task.table) for case in cases)
-    return [
-        figures(model.posterior_[case.known], case.gold, case.classes)
-        for case, model in zip(cases, models, strict=True)
-    ]
+    return [case.figures(DawidSkene(**parameters).fit(case.table).posterior_) for case in cases]
 
 
 def row(cases: list[Case], name: str, value: str, runs: dict[str, Fits]) -> list[str]:
@@ -267,7 +274,7 @@ def lone(cases: list[Case]) -> Iterator[str]:
         rows.append([f"{share:g}", *shown, *(f"{n} of {len(fits_of)}" for n in counts)])
     heads = ["not believed", "believed", "collapsed, not believed", "collapsed, believed"]
     yield from lines_of(["share", *heads], rows)
-    shares = {case.name: share_compared(case.task.table) for case in cases}
+    shares = {case.name: share_compared(case.table) for case in cases}
     least = min(shares, key=lambda name: shares[name])
     yield (
         "On the tables as they are, the constant cannot matter: the lowest share of compared "
@@ -280,14 +287,14 @@ def believed_or_not(case: Case, share: float, seed: int) -> tuple[float, list[tu
 
     The last figure is the greatest excess of a class over its share by gold.
     """
-    table = mostly_alone(case.task.table, share, seed)
+    table = mostly_alone(case.table, share, seed)
     fits = []
     for least in (0.0, 1.0):
         with mock.patch.object(identifiability, "LEAST_COMPARED", least):
-            posterior = DawidSkene().fit(table).posterior_[case.known]
-        named = case.classes[posterior.argmax(axis=1)]
-        excess = max((named == c).mean() - (case.gold == c).mean() for c in case.classes)
-        fits.append((*figures(posterior, case.gold, case.classes), float(excess)))
+            posterior = DawidSkene().fit(table).posterior_
+        named, gold = table.classes[posterior[case.task.known].argmax(axis=1)], case.task.gold
+        excess = max((named == c).mean() - (gold == c).mean() for c in table.classes)
+        fits.append((*case.figures(posterior), float(excess)))
     return share_compared(table), fits
 
 
@@ -318,12 +325,12 @@ def annotators(cases: list[Case]) -> Iterator[str]:
     """Yield error, bias and coverage, table by table; annotations weigh the same."""
     rows, found = [], []
     for case in cases:
-        table = case.task.table[case.known]
-        gold = np.eye(len(case.classes))[codes_of(case.gold, case.classes)]
+        table, known = case.table[case.task.known], case.task.y[case.task.known]
+        gold = np.eye(table.n_classes)[known]
         right = annotator_reliability(table, gold).accuracy
         cells = []
         for options in MODELS.values():
-            posterior = DawidSkene(**options).fit(case.task.table).posterior_[case.known]
+            posterior = DawidSkene(**options).fit(case.table).posterior_[case.task.known]
             n, accuracy, lower, upper = annotator_reliability(table, posterior)
             seen = n > 0
             apart = accuracy[seen] - right[seen]
@@ -399,45 +406,39 @@ def crowd(
     if kind == "decoy":
         misled = hard[:, None] & (rng.random(labels.shape) < 0.6)
         labels = np.where(misled, ((y + 1) % n_classes)[:, None], labels)
-    return Crowd(_table(who, labels, n_classes, n_annotators), y)
+    instance = np.repeat(np.arange(n), per_instance)
+    sizes = {"n_instances": n, "n_annotators": n_annotators}
+    return Crowd(_table(instance, who, labels, n_classes, **sizes), y)
 
 
-def _table(
-    who: np.ndarray, labels: np.ndarray, n_classes: int, n_annotators: int
-) -> AnnotationTable:
-    n, per_instance = who.shape
+def _table(instance: Any, annotator: Any, label: Any, n_classes: int, **more: Any) -> Any:
     return AnnotationTable.from_arrays(
-        np.repeat(np.arange(n), per_instance), who.ravel(), labels.ravel(),
-        n_instances=n, n_annotators=n_annotators, classes=range(n_classes),
-    )  # fmt: skip
+        np.ravel(instance), np.ravel(annotator), np.ravel(label), classes=range(n_classes), **more
+    )
 
 
-SIMULATIONS: dict[str, dict[str, Any]] = {
-    "4 classes × 5 annotations": {"n_classes": 4, "per_instance": 5},
-    "2 × 10": {"n_classes": 2, "per_instance": 10},
-    "2 × 20": {"n_classes": 2, "per_instance": 20},
-    "2 × 3": {"n_classes": 2, "per_instance": 3},
-    "2 × 2": {"n_classes": 2, "per_instance": 2},
-    "10 × 4": {"n_classes": 10, "per_instance": 4},
-    "10 × 3": {"n_classes": 10, "per_instance": 3},
-    "10 × 4, 200 annotators": {"n_classes": 10, "per_instance": 4, "n_annotators": 200},
-    "50 × 5": {"n_classes": 50, "per_instance": 5, "n_annotators": 20},
-    "100 × 5": {"n_classes": 100, "per_instance": 5, "n_annotators": 20},
-    "2 × 5, 99:1": {"n_classes": 2, "per_instance": 5, "skew": 0.99},
-    "4 × 8, 40 % spammers": {"n_classes": 4, "per_instance": 8, "kind": "spam"},
-    "3 × 8, 20 % adversaries": {"n_classes": 3, "per_instance": 8, "kind": "adversaries"},
-    "3 × 6, one class misread by all": {"n_classes": 3, "per_instance": 6, "kind": "bias"},
-    "*3 × 6, difficult instances*": {"n_classes": 3, "per_instance": 6, "kind": "difficult"},
-    "*2 × 6, difficult instances of one class*": {
-        "n_classes": 2,
-        "per_instance": 6,
-        "kind": "asymmetric",
-        "skew": 0.6,
-    },
-    "*4 × 6, shared decoys*": {"n_classes": 4, "per_instance": 6, "kind": "decoy"},
-    "*2 × 20, shared decoys*": {"n_classes": 2, "per_instance": 20, "kind": "decoy"},
-    "*10 × 3, shared decoys*": {"n_classes": 10, "per_instance": 3, "kind": "decoy"},
+CROWDS: dict[str, tuple[int, int, dict[str, Any]]] = {
+    "4 classes × 5 annotations": (4, 5, {}),
+    "2 × 10": (2, 10, {}),
+    "2 × 20": (2, 20, {}),
+    "2 × 3": (2, 3, {}),
+    "2 × 2": (2, 2, {}),
+    "10 × 4": (10, 4, {}),
+    "10 × 3": (10, 3, {}),
+    "10 × 4, 200 annotators": (10, 4, {"n_annotators": 200}),
+    "50 × 5": (50, 5, {"n_annotators": 20}),
+    "100 × 5": (100, 5, {"n_annotators": 20}),
+    "2 × 5, 99:1": (2, 5, {"skew": 0.99}),
+    "4 × 8, 40 % spammers": (4, 8, {"kind": "spam"}),
+    "3 × 8, 20 % adversaries": (3, 8, {"kind": "adversaries"}),
+    "3 × 6, one class misread by all": (3, 6, {"kind": "bias"}),
+    "*3 × 6, difficult instances*": (3, 6, {"kind": "difficult"}),
+    "*2 × 6, difficult instances of one class*": (2, 6, {"kind": "asymmetric", "skew": 0.6}),
+    "*4 × 6, shared decoys*": (4, 6, {"kind": "decoy"}),
+    "*2 × 20, shared decoys*": (2, 20, {"kind": "decoy"}),
+    "*10 × 3, shared decoys*": (10, 3, {"kind": "decoy"}),
 }
+"""Classes, annotations per instance, and what else differs."""
 
 
 def cap_of(table: AnnotationTable) -> float:
@@ -448,17 +449,12 @@ def cap_of(table: AnnotationTable) -> float:
 
 def simulations() -> Iterator[str]:
     """Yield one row per simulated crowd."""
-    yield (
-        "| crowd | rho | accuracy: majority | accuracy: independent | accuracy: default "
-        "| log loss: independent | log loss: default | log loss: min(.3, 12 m) | log loss: 0.25 "
-        "| ECE: independent | ECE: default | ECE: min(.3, 12 m) | ECE: 0.25 |"
-    )
-    yield "|---" * 13 + "|"
-    for name, settings in SIMULATIONS.items():
+    rows = []
+    for name, (classes, votes, more) in CROWDS.items():
         cells = []
         for seed in SEEDS:
-            table, y = crowd(seed, **settings)
-            votes = MajorityVote(soft=False, ties="distribute").fit(table).posterior_
+            table, y = crowd(seed, n_classes=classes, per_instance=votes, **more)
+            shares = MajorityVote(soft=False, ties="distribute").fit(table).posterior_
             after = DawidSkene().fit(table)
             before = DawidSkene(dependence=0).fit(table)
             others = [
@@ -470,11 +466,13 @@ def simulations() -> Iterator[str]:
                 for m in (before, after, *others)
             ]
             accuracies, losses, errors = np.transpose(found)
-            majority = votes[np.arange(len(y)), y].mean()
+            majority = shares[np.arange(len(y)), y].mean()
             cells.append([after.dependence_, majority, *accuracies[:2], *losses, *errors])
-        mean, sd = np.mean(cells, axis=0), np.std(cells, axis=0, ddof=1)
-        text = " | ".join(f"{m:.3f} ± {s:.3f}" for m, s in zip(mean, sd, strict=True))
-        yield f"| {name} | {text} |"
+        rows.append([name, *(spread(values, 3) for values in np.transpose(cells))])
+    rules = ("independent", "default", "min(.3, 12 m)", "0.25")
+    heads = ["crowd", "rho", *(f"accuracy: {rule}" for rule in ("majority", *rules[:2]))]
+    heads += [f"{what}: {rule}" for what in ("log loss", "ECE") for rule in rules]
+    yield from lines_of(heads, rows)
 
 
 # -- what n counts ---------------------------------------------------------------------------------
@@ -491,18 +489,18 @@ def repeated(seed: int, same: float) -> Crowd:
     is_right = rng.random(second.n_annotations) < accuracy[second.annotator]
     fresh = np.where(is_right, y[second.instance], wrong)
     again = np.where(rng.random(len(fresh)) < same, first.label, fresh)
-    both = AnnotationTable.from_arrays(
-        np.tile(first.instance, 2), np.tile(first.annotator, 2),
-        np.concatenate([first.label, again]), n_instances=len(y), n_annotators=40,
-        classes=range(3), duplicates="keep",
-    )  # fmt: skip
-    return Crowd(both, y)
+    twice = np.tile([first.instance, first.annotator], 2)
+    sizes = {"n_instances": len(y), "n_annotators": 40, "duplicates": "keep"}
+    return Crowd(_table(*twice, np.concatenate([first.label, again]), 3, **sizes), y)
 
 
 def weighted(seed: int, weight: float) -> Crowd:
     """Every annotation has the same weight."""
     table, y = crowd(seed, n_classes=3, per_instance=5)
-    return Crowd(_weighted(table, np.full(table.n_annotations, weight)), y)
+    weights = np.full(table.n_annotations, weight)
+    sizes = {"n_instances": table.n_instances, "n_annotators": table.n_annotators}
+    made = _table(table.instance, table.annotator, table.label, 3, **sizes, weight=weights)
+    return Crowd(made, y)
 
 
 def family(seed: int) -> Crowd:
@@ -514,10 +512,8 @@ def family(seed: int) -> Crowd:
     machine = np.where(rng.random(own.shape) < 0.8**0.5, common[:, None], own)
     instance = np.concatenate([table.instance, np.repeat(np.arange(len(y)), 5)])
     annotator = np.concatenate([table.annotator, np.tile(np.arange(40, 45), len(y))])
-    mixed = AnnotationTable.from_arrays(
-        instance, annotator, np.concatenate([table.label, machine.ravel()]),
-        n_instances=len(y), n_annotators=45, classes=range(3),
-    )  # fmt: skip
+    label = np.concatenate([table.label, machine.ravel()])
+    mixed = _table(instance, annotator, label, 3, n_instances=len(y), n_annotators=45)
     return Crowd(mixed.with_groups(dict.fromkeys(range(40, 45), "machines")), y)
 
 
@@ -531,13 +527,6 @@ def abstaining(seed: int, *, informative: bool) -> Crowd:
     cells[table.instance[silent], table.annotator[silent]] = "unsure"
     cells[cells == -1] = None
     return Crowd(AnnotationTable.from_matrix(cells, classes=range(3), abstain="unsure"), y)
-
-
-def _weighted(table: AnnotationTable, weight: np.ndarray) -> AnnotationTable:
-    return AnnotationTable.from_arrays(
-        table.instance, table.annotator, table.label, n_instances=table.n_instances,
-        n_annotators=table.n_annotators, classes=table.classes, weight=weight,
-    )  # fmt: skip
 
 
 COUNTED: dict[str, Callable[[int], Crowd]] = {
@@ -583,13 +572,13 @@ def repeats_of(cases: list[Case]) -> Iterator[str]:
     """Yield the same rules on the real tables where annotators were asked twice."""
     rows = []
     for case in cases:
-        votes = make_votes(case.task.table)
+        votes = make_votes(case.table)
         n_pairs = len(np.unique(votes.instance * np.int64(votes.n_annotators) + votes.annotator))
         if n_pairs == votes.n_annotations:
             continue
         share = self_agreement(votes, DEFAULT_EM.run(votes, votes.shards(), vote_shares(votes)))
         rho = case.used
-        cells = [scores(case, by_self_agreement(votes, rho, s)) for s in (1.0, share, 0.0)]
+        cells = [case.scores(by_self_agreement(votes, rho, s)) for s in (1.0, share, 0.0)]
         shown = [f"{loss:.4f} / {ece:.4f}" for _, loss, ece in cells]
         rows.append([case.name, f"{votes.n_annotations - n_pairs:,}", f"{share:.2f}", *shown])
     heads = ["table", "repeated annotations", "repeating themselves", "once (ours)"]
@@ -598,11 +587,7 @@ def repeats_of(cases: list[Case]) -> Iterator[str]:
 
 def counted() -> Iterator[str]:
     """Yield log loss and calibration error of rules for n; rho is that of the default."""
-    yield (
-        "| crowd | rho | annotators (ours) | total weight | total weight, abstentions too "
-        "| by how far they repeat themselves |"
-    )
-    yield "|---|---|---|---|---|---|"
+    rows = []
     for name, make in COUNTED.items():
         cells = []
         for seed in SEEDS:
@@ -623,8 +608,9 @@ def counted() -> Iterator[str]:
             cells.append([rho, *(x for cell in found for x in cell[1:])])
         rho, *values = np.mean(cells, axis=0)
         pairs = zip(values[::2], values[1::2], strict=True)
-        text = " | ".join(f"{log_loss:.3f} / {ece:.3f}" for log_loss, ece in pairs)
-        yield f"| {name} | {rho:.2f} | {text} |"
+        rows.append([name, f"{rho:.2f}", *(f"{loss:.3f} / {ece:.3f}" for loss, ece in pairs)])
+    heads = ["crowd", "rho", "annotators (ours)", "total weight", "total weight, abstentions too"]
+    yield from lines_of([*heads, "by how far they repeat themselves"], rows)
 
 
 GRID = list(product((0.15, 0.2, 0.25, 0.3), (0.1, 0.15, 0.2), (0.3, 0.4, 0.5)))
@@ -641,78 +627,65 @@ def shrunk(case: Case, mean: float, sd: float, upper: float) -> float:
 
 def constants(cases: list[Case]) -> Iterator[str]:
     """Yield the table of rules on the real tables."""
-    yield "| rule for rho | accuracy | log loss | ECE |"
-    yield "|---|---|---|---|"
     ours = (PRIOR_MEAN, PRIOR_SD, UPPER)
-    rules: dict[str, Callable[[Case], np.ndarray]] = {
-        "0 (independent; own annotations removed)": lambda c: c.exponents(0.0),
-        **{
-            f"{rho} for all tables": lambda c, rho=rho: c.exponents(rho) for rho in (0.2, 0.25, 0.3)
-        },
-        "none: exponent n^-1/2": lambda c: np.maximum(c.n, 1.0) ** -0.5,
-        "min(.3, 12 m), which the measured rho replaced": lambda c: c.exponents(c.cap),
-        "measured, no prior, at most .5": lambda c: c.exponents(
+    everywhere = {f"{rho} for all tables": (lambda c, rho=rho: rho) for rho in (0.2, 0.25, 0.3)}
+    rules: dict[str, Callable[[Case], float]] = {
+        "0 (independent; own annotations removed)": lambda c: 0.0,
+        **everywhere,
+        "none: exponent n^-1/2": lambda c: np.nan,
+        "min(.3, 12 m), which the measured rho replaced": lambda c: c.cap,
+        "measured, no prior, at most .5": lambda c: (
             float(np.clip(c.rho, 0, 0.5)) if np.isfinite(c.se) else PRIOR_MEAN
         ),
-        f"**measured, prior N({PRIOR_MEAN}, {PRIOR_SD}²), at most {UPPER}**": lambda c: c.exponents(
-            shrunk(c, *ours)
+        f"**measured, prior N({PRIOR_MEAN}, {PRIOR_SD}²), at most {UPPER}**": lambda c: shrunk(
+            c, *ours
         ),
     }
-    for name, rule in rules.items():
-        yield means(name, [scores(case, rule(case)) for case in cases])
-    with_own = [case._replace(joint=case.kept) for case in cases]
-    yield means(
-        "measured, own annotations kept",
-        [scores(case, case.exponents(shrunk(case, *ours))) for case in with_own],
-    )
-    table = {
-        (case.name, setting): scores(case, case.exponents(shrunk(case, *setting)))
-        for case in cases
-        for setting in GRID
-    }
+
+    def read(case: Case, rho: float) -> Figures:
+        exponent = np.maximum(case.n, 1.0) ** -0.5 if np.isnan(rho) else case.exponents(rho)
+        return case.scores(exponent)
+
+    found = {name: [read(case, rule(case)) for case in cases] for name, rule in rules.items()}
+    found["measured, own annotations kept"] = [
+        read(case._replace(joint=case.kept), shrunk(case, *ours)) for case in cases
+    ]
+    tried = {setting: [read(case, shrunk(case, *setting)) for case in cases] for setting in GRID}
     left_out, chosen = [], set()
-    for case in cases:
-        others = [c.name for c in cases if family_of(c.name) != family_of(case.name)]
-        best = min(GRID, key=lambda s: np.mean([table[name, s][1] for name in others]))
-        left_out.append(table[case.name, best])
+    for k, case in enumerate(cases):
+        others = [family_of(c.name) != family_of(case.name) for c in cases]
+        best = min(GRID, key=lambda s: np.mean(np.array(tried[s])[others, 1]))
+        left_out.append(tried[best][k])
         chosen.add(best)
-    yield means("measured, constants chosen with the family left out", left_out)
-    worst = max(GRID, key=lambda s: np.mean([table[case.name, s][1] for case in cases]))
-    yield means(
-        f"measured, worst constants of the grid {worst}", [table[c.name, worst] for c in cases]
-    )
-    best_of_each = [
-        min(
-            (scores(case, case.exponents(rho)) for rho in np.linspace(0, 1, 21)), key=lambda s: s[1]
-        )
+    found["measured, constants chosen with the family left out"] = left_out
+    worst = max(GRID, key=lambda s: np.mean(np.array(tried[s])[:, 1]))
+    found[f"measured, worst constants of the grid {worst}"] = tried[worst]
+    found["best for each table (oracle)"] = [
+        min((read(case, rho) for rho in np.linspace(0, 1, 21)), key=lambda s: s[1])
         for case in cases
     ]
-    yield means("best for each table (oracle)", best_of_each)
-    yield ""
+    means = {name: np.mean(cells, axis=0) for name, cells in found.items()}
+    rows = [[name, f"{m[0]:.4f}", f"{m[1]:.3f}", f"{m[2]:.3f}"] for name, m in means.items()]
+    yield from lines_of(["rule for rho", "accuracy", "log loss", "ECE"], rows)
     yield f"Chosen with a family left out (mean, sd, limit): {', '.join(map(str, sorted(chosen)))}."
 
 
-def means(name: str, cells: list[tuple[float, float, float]]) -> str:
-    """Return a row of means."""
-    accuracy, log_loss, ece = np.mean(cells, axis=0)
-    return f"| {name} | {accuracy:.4f} | {log_loss:.3f} | {ece:.3f} |"
+def by_table(cases: list[Case]) -> list[str]:
+    """Measured and best rho, table by table."""
 
+    def best(case: Case) -> float:
+        return min(np.linspace(0, 1, 21), key=lambda rho: case.scores(case.exponents(rho))[1])
 
-def by_table(cases: list[Case]) -> Iterator[str]:
-    """Yield measured and best rho, table by table."""
-    yield (
-        "| table | classes | annotations per instance | measured rho ± se | used "
-        "| best by gold (oracle) |"
-    )
-    yield "|---|---|---|---|---|---|"
-    for case in cases:
-        grid = np.linspace(0, 1, 21)
-        best = min(grid, key=lambda rho: scores(case, case.exponents(rho))[1])
-        found = f"{case.rho:.2f} ± {case.se:.2f}" if np.isfinite(case.se) else "not measured"
-        yield (
-            f"| {case.name} | {len(case.classes)} | {case.n.mean():.1f} | {found} "
-            f"| {case.used:.2f} | {best:.2f} |"
-        )
+    return listing(cases, {
+        "table": lambda c: c.name,
+        "classes": lambda c: c.table.n_classes,
+        "annotations per instance": lambda c: f"{c.n.mean():.1f}",
+        "measured rho ± se": lambda c: (
+            f"{c.rho:.2f} ± {c.se:.2f}" if np.isfinite(c.se) else "not measured"
+        ),
+        "used": lambda c: f"{c.used:.2f}",
+        "best by gold (oracle)": lambda c: f"{best(c):.2f}",
+    })  # fmt: skip
 
 
 def with_gold(cases: list[Case]) -> Iterator[str]:
@@ -725,25 +698,19 @@ def with_gold(cases: list[Case]) -> Iterator[str]:
     for g in (20, 50, 100):
         cells = []
         for case in cases:
-            if len(case.gold) < 2 * g:
+            task, table = case.task, case.table
+            if len(task.gold) < 2 * g:
                 continue
-            plain = DawidSkene().fit(case.task.table)
+            plain = DawidSkene().fit(table)
             settings = {"dependence": plain.dependence_, "n_subtypes": plain.n_subtypes_}
             drawn = []
             for seed in range(3):
-                chosen = np.random.default_rng(seed).permutation(len(case.gold))
+                chosen = np.random.default_rng(seed).permutation(len(task.gold))
                 known, rest = chosen[:g], np.sort(chosen[g:])
-                ids = case.task.table.instances[case.known[known]].tolist()
-                gold = dict(zip(ids, case.gold[known].tolist(), strict=True))
-                models = [
-                    plain,
-                    DawidSkene(**settings).fit(case.task.table, gold=gold),
-                    DawidSkene().fit(case.task.table, gold=gold),
-                ]
-                drawn.append([
-                    figures(m.posterior_[case.known[rest]], case.gold[rest], case.classes)
-                    for m in models
-                ])  # fmt: skip
+                ids = table.instances[task.known[known]].tolist()
+                gold = dict(zip(ids, task.gold[known].tolist(), strict=True))
+                fits = [DawidSkene(**own).fit(table, gold=gold) for own in (settings, {})]
+                drawn.append([case.figures(m.posterior_, rest) for m in (plain, *fits)])
             cells.append(np.mean(drawn, axis=0))
         mean = np.mean(cells, axis=0)
         shown = [f"{loss:.3f} / {ece:.3f}" for _, loss, ece in mean]
@@ -766,10 +733,12 @@ def modes(cases: list[Case]) -> Iterator[str]:
         for kind, options in kinds.items():
             long = {"max_iter": 5000, "tol": 1e-6, **options}
             slow, ours, fast = (
-                DawidSkene(**chosen).fit(case.task.table)
+                DawidSkene(**chosen).fit(case.table)
                 for chosen in ({**long, "accelerate": False}, options, long)
             )
-            accuracies = [(m.labels_[case.known] == case.gold).mean() for m in (slow, ours)]
+            accuracies = [
+                (m.labels_[case.task.known] == case.task.gold).mean() for m in (slow, ours)
+            ]
             pair = [(slow.labels_ != m.labels_).mean() for m in (ours, fast)]
             of = f" ({slow.n_subtypes_} → {ours.n_subtypes_})" if kind == "chosen" else ""
             row += [f"{accuracies[0]:.4f} → {accuracies[1]:.4f}{of}", *(f"{s:.2%}" for s in pair)]
@@ -786,7 +755,7 @@ def orders(cases: list[Case]) -> Iterator[str]:
     """Yield rho, subtypes, probabilities and labels of the same tables in other orders."""
     rows, all_moves, n_same, n_changed = [], [], 0, 0
     for case in cases:
-        table = case.task.table
+        table = case.table
         plain = DawidSkene().fit(table)
         rho, subtypes, moves = [], [], []
         for seed in range(N_ORDERS):
@@ -799,7 +768,10 @@ def orders(cases: list[Case]) -> Iterator[str]:
             labels = model.labels_[back]
             if model.n_subtypes_ == plain.n_subtypes_:
                 n_same, n_changed = n_same + 1, n_changed + int((labels != plain.labels_).any())
-            right = [(found[case.known] == case.gold).mean() for found in (labels, plain.labels_)]
+            right = [
+                (found[case.task.known] == case.task.gold).mean()
+                for found in (labels, plain.labels_)
+            ]
             moves.append([move, (labels != plain.labels_).mean(), abs(right[0] - right[1])])
         greatest = np.max(moves, axis=0)
         spread = np.std(rho, ddof=1)
