@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load as from_bytes
-from safetensors.numpy import save as to_bytes
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
 
 from manyhands import registry
-from manyhands.encoders.images import SAVED, FittedEncoder, describe_encoder, make_encoder
-from manyhands.exceptions import AnnotationError, ModelFolderError
-from manyhands.fitting.folders import (
-    check_unaltered,
-    read_description,
-    read_members,
-    read_weights,
-    save_member,
-    save_members,
-    write_model,
-)
-from manyhands.fitting.saved_aggregators import read_aggregator, write_aggregator
+from manyhands.exceptions import AnnotationError
+from manyhands.fitting.saving import is_known, read, write
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.rating_mean import RatingMean
 
@@ -62,13 +48,26 @@ def save(model: Any, folder: str | Path) -> Path:
             f"save(model, folder) was given model={model!r} and folder={folder!r}; give the fitted "
             "model first, then the path of a folder"
         )
-    if isinstance(model, BaseAggregator | RatingMean):
-        return write_aggregator(model, folder)
-    if not isinstance(model, Pipeline):
-        return save_member(model, Path(folder))
+    if isinstance(model, Pipeline):
+        _check_steps(model)
+    elif hasattr(model, "save"):
+        written: Path = model.save(folder)
+        return written
+    elif not is_known(model):
+        raise AnnotationError(
+            f"a {type(model).__name__} cannot be saved as a folder, because it has no save(); "
+            "write it with joblib or skops"
+        )
+    else:
+        check_is_fitted(model)
+    return write(folder, model)
+
+
+def _check_steps(model: Pipeline) -> None:
+    """Refuse a pipeline of other than our encoders and a classifier."""
     steps = [step for _, step in model.steps if step not in (None, "passthrough")]
     for step in steps[:-1]:
-        if type(step).__name__ not in SAVED:
+        if not is_known(step):
             raise AnnotationError(
                 f"the step {type(step).__name__} cannot be saved without pickle; save the last "
                 "step alone (pipeline[-1].save(folder)), and put the others in front of it again "
@@ -78,45 +77,7 @@ def save(model: Any, folder: str | Path) -> Path:
         raise AnnotationError(
             f"the last step is a {type(steps[-1]).__name__}, which has no save(); use joblib"
         )
-    return save_members("Pipeline", steps, folder, _save_step)
-
-
-def _save_step(step: Any, folder: Path) -> Path:
-    if hasattr(step, "save"):
-        return save_member(step, folder)
-    arrays: dict[str, Any] = {}
-
-    def keep(array: Any) -> str:
-        name = f"array.{len(arrays)}"
-        arrays[name] = np.ascontiguousarray(array)
-        return name
-
-    described = describe_encoder(step, keep)
-    return write_model(
-        folder, {"class": described["class"], "encoder": described}, to_bytes(arrays)
-    )
-
-
-def _read_encoder(folder: Path, description: dict[str, Any]) -> FittedEncoder:
-    path = folder / Path(str(description.get("weights"))).name
-    try:
-        arrays = from_bytes(read_weights(path, description["sha256"]))
-        encoder = make_encoder(description["encoder"], arrays.__getitem__)
-    except (KeyError, TypeError, ValueError, SafetensorError) as error:
-        if isinstance(error, ModelFolderError):
-            raise
-        raise ModelFolderError(
-            f"{str(folder / 'model.json')!r} is damaged ({error!r}); save the model again"
-        ) from error
-    check_unaltered(description, folder)
-    return encoder
-
-
-def _maker(name: str) -> Callable[[list[Any]], Any]:
-    if name == "Pipeline":
-        return lambda steps: make_pipeline(*steps)
-    made: Callable[[list[Any]], Any] = registry.get(name, "wrapper").of_fitted
-    return made
+    check_is_fitted(steps[-1])
 
 
 def load(
@@ -147,25 +108,4 @@ def load(
     ModelFolderError
         If the folder is missing, truncated, of another version, or not a manyhands model.
     """
-    whole: AveragedCrowdClassifier | None = read_members(
-        folder, _maker, lambda member: load(member, device=device, backbone=backbone)
-    )
-    if whole is not None:
-        return whole
-    description = read_description(Path(folder))
-    name = description.get("class")
-    if isinstance(name, str) and name in SAVED:
-        return _read_encoder(Path(folder), description)
-    if "aggregator" in description:
-        return read_aggregator(folder, registry.get)
-    known = registry.names()
-    own = (
-        getattr(registry.get(name), "read", None)
-        if isinstance(name, str) and name in known
-        else None
-    )
-    if own is not None:
-        return own(folder)
-    from manyhands.fitting.saved_classifiers import read_model  # Needs torch.
-
-    return read_model(folder, registry.get, device=device, backbone=backbone)
+    return read(folder, registry.get, device=device, backbone=backbone)

@@ -2,6 +2,8 @@
 
 import json
 import pickle
+from pathlib import Path
+from shutil import copytree
 
 import numpy as np
 import pytest
@@ -100,9 +102,7 @@ def test_save_and_load_without_pickle(problem, two, tmp_path):
     nested = AveragedCrowdClassifier.of_fitted([loaded, two])
     nested.save(tmp_path)
     np.testing.assert_allclose(load(tmp_path).predict_proba(X), two.predict_proba(X))
-    assert len(list(tmp_path.glob("members-*"))) == 1, "the previous members are removed"
-    two.estimators_[0].save(tmp_path)
-    assert not list(tmp_path.glob("members-*"))
+    assert len(list(tmp_path.iterdir())) == 2, "the previous members are removed"
     pickle.loads(pickle.dumps(two)).predict(X)
 
 
@@ -113,13 +113,16 @@ def test_a_failed_save_keeps_the_previous_model(problem, two, tmp_path):
     mixed = AveragedCrowdClassifier.of_fitted([two.estimators_[0], regression])
     with pytest.raises(AnnotationError, match="cannot write without pickle"):
         mixed.save(tmp_path)
-    assert len(list(tmp_path.glob("members-*"))) == 1
+    assert len(list(tmp_path.iterdir())) == 2
     np.testing.assert_array_equal(load(tmp_path).predict_proba(X), two.predict_proba(X))
 
 
+EARLIER = Path(__file__).parents[1] / "fitting" / "earlier_folders" / "2026-11-29" / "average"
+
+
 @pytest.mark.parametrize("harm", ["missing", "exchanged", "description"])
-def test_a_damaged_folder_is_refused(two, tmp_path, harm):
-    two.save(tmp_path)
+def test_a_damaged_folder_of_the_first_layout_is_refused(tmp_path, harm):
+    copytree(EARLIER, tmp_path, dirs_exist_ok=True)
     (members,) = tmp_path.glob("members-*")
     if harm == "missing":
         (members / "1" / "model.json").unlink()
@@ -133,6 +136,16 @@ def test_a_damaged_folder_is_refused(two, tmp_path, harm):
         (tmp_path / "model.json").write_text(json.dumps(described))
     with pytest.raises(ModelFolderError, match="altered"):
         load(tmp_path)
+
+
+def test_a_folder_of_the_first_layout_is_replaced_whole(two, tmp_path):
+    copytree(EARLIER, tmp_path, dirs_exist_ok=True)
+    two.save(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+    assert [type(each).__name__ for each in load(tmp_path).estimators] == [
+        "CrowdLayerClassifier",
+        "AggNetClassifier",
+    ]
 
 
 def test_parameters_of_members_are_set_by_their_number():
@@ -195,7 +208,7 @@ def test_the_command_line_fits_an_average(problem, tmp_path):
         result = CliRunner().invoke(app, [*command, "--set", members])
         assert result.exit_code == 0, result.output
         assert [each.max_epochs for each in load(out).estimators_] == [1, 2]
-        assert len(list(out.glob("members-*"))) == 1
+        assert len(list(out.glob("weights-*"))) == 1
     assert not list(out.glob("checkpoint*"))
     done = CliRunner().invoke(app, ["predict", str(out), str(tmp_path / "X.npy"), "--json"])
     assert json.loads(done.stdout)["n_instances"] == len(X)

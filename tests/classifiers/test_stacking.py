@@ -763,7 +763,7 @@ def test_known_shares_survive_saving(tmp_path):
     assert load(model.save(tmp_path / "model")).class_prior == shares
     costs = [[0.0, 1.0], [5.0, 0.0]]
     model.set_params(decision=np.array(costs)).fit(X, y).save(tmp_path / "model")
-    assert load(tmp_path / "model").decision == costs
+    assert load(tmp_path / "model").decision.tolist() == costs
 
 
 def test_a_damaged_folder_is_refused(tmp_path):
@@ -771,11 +771,16 @@ def test_a_damaged_folder_is_refused(tmp_path):
     CrowdStackingClassifier(n_rounds=1, random_state=0).fit(X, y).save(tmp_path)
     path = tmp_path / "model.json"
     whole = json.loads(path.read_text())
-    for key in ("parameters", "classes", "weights", "parts", "rounds", "seen", "fitted"):
+    for key in ("class", "parameters", "weights", "sha256", "fitted"):
         path.write_text(json.dumps({k: v for k, v in whole.items() if k != key}))
         with pytest.raises(ModelFolderError, match="damaged"):
             load(tmp_path)
-    path.write_text(json.dumps(whole | {"classes": [1, 0]}))
+    for name in ("classes_", "encoder_", "stack_"):
+        fewer = {k: v for k, v in whole["fitted"].items() if k != name}
+        path.write_text(json.dumps(whole | {"fitted": fewer}))
+        with pytest.raises(ModelFolderError, match="altered"):
+            load(tmp_path)
+    path.write_text(json.dumps(whole | {"parameters": {"n_rounds": 3}}))
     with pytest.raises(ModelFolderError, match="altered"):
         load(tmp_path)
 

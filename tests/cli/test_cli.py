@@ -385,7 +385,7 @@ def test_rows_are_matched_by_id_and_columns_by_name(home):
     trained = ("--set", "max_epochs=5", "--set", "lr=0.05")
     done(*fit_arguments(*trained, features="X.csv", annotations="A_ids.csv"))
     described = json.loads((home / "out" / "model.json").read_text())
-    assert described["feature_names_in"] == list("abcd")
+    assert described["fitted"]["feature_names_in_"]["$values"] == list("abcd")
     labels = {row["task"]: row["label"] for row in done_json("predict", "out", "X.csv")["labels"]}
     for features in ("mixed.csv", "mixed.parquet", "unnamed.csv", "unnamed.parquet"):
         found = done_json("predict", "out", features)["labels"]
@@ -857,7 +857,7 @@ def test_parts_that_are_models_are_named(method, settings, home):
     assert saved["class"] == expected
     if method == "crowding":
         pretrainer = saved["parameters"]["pretrainer"]
-        assert pretrainer["__estimator__"] == "TraceRegClassifier"
+        assert pretrainer["$object"] == "TraceRegClassifier"
         assert pretrainer["parameters"]["max_epochs"] == 5
     for wrong, message in (
         ([settings[0].split("=")[0] + "=none-such"], "='none-such' is unknown"),

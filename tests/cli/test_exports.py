@@ -254,7 +254,7 @@ def test_a_network_is_saved_with_the_encoder_in_front(raw):
     # Trained again into the same folder, nothing of the first is left.
     done("fit", *files, "--out", "model", *quick)
     assert done_json("predict", "model", "--texts", "reviews.csv") == first
-    assert sum(path.name.startswith("members-") for path in Path("model").iterdir()) == 1
+    assert sum(path.name.startswith("weights-") for path in Path("model").iterdir()) == 1
 
 
 def test_texts_of_test_rows_do_not_reach_the_encoder(raw):

@@ -66,6 +66,11 @@ def edit(folder, **changes):
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
+def edit_found(folder, **changes):
+    found = json.loads((folder / "model.json").read_text())["fitted"]
+    edit(folder, fitted=found | changes)
+
+
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
@@ -81,15 +86,16 @@ def edit(folder, **changes):
         (lambda f: edit(f, version=99), "version 99"),
         (lambda f: edit(f, **{"class": "Nonsense"}), "'Nonsense'"),
         (lambda f: edit(f, **{"class": ["a"]}), "damaged"),
-        (lambda f: edit(f, classes=[2, 1, 0]), "altered"),
-        (lambda f: edit(f, classes=[0, 1]), "do not fit"),
-        (lambda f: edit(f, classes="ab"), "damaged"),
-        (lambda f: edit(f, annotators=None), "damaged"),
+        (lambda f: edit_found(f, classes_={"$values": ["2", "1", "0"]}), "altered"),
+        (lambda f: edit_found(f, classes_={"$values": ["0", "1"]}), "do not fit"),
+        (lambda f: edit_found(f, classes_={"$array": "nobody"}), "damaged"),
+        (lambda f: edit_found(f, annotators_={"$nobody": 1}), "damaged"),
+        (lambda f: edit_found(f, annotators_={"$object": "Path", "parameters": {}}), "'Path'"),
         (lambda f: edit(f, parameters=[]), "damaged"),
         (lambda f: edit(f, parameters={}), "altered"),
         (lambda f: edit(f, weights=3), "damaged"),
-        (lambda f: edit(f, history=3), "damaged"),
-        (lambda f: edit(f, n_features_in="x"), "altered"),
+        (lambda f: edit_found(f, history_={"$record": "Rows"}), "damaged"),
+        (lambda f: edit_found(f, n_features_in_="x"), "altered"),
     ],
 )
 def test_damaged_model_folders(model, damage, says):
@@ -111,9 +117,11 @@ def test_pickles_are_never_loaded(model):
         (model / name).write_bytes(content)
     done("predict", "model", "X.npy")
     digest = hashlib.sha256(content).hexdigest()
+    whole = (model / "model.json").read_text()
     edit(model, weights="weights.pkl", sha256=digest)
     refused(5, "predict", "model", "X.npy", says=["not a safetensors file"])
-    edit(model, parameters={"backbone": {"__object__": "model.pkl"}})
+    (model / "model.json").write_text(whole)
+    edit(model, parameters={"backbone": {"$own": "model.pkl"}})
     refused(5, "predict", "model", "X.npy", says=["backbone"])
     assert not Path("unpickled").exists()
     pickle.loads(content)

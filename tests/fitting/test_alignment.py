@@ -1,9 +1,12 @@
 """Rows of X belong to the instances of the table: by id, or in an order that is stated."""
 
+import json
 import pickle
 import warnings
 from decimal import Decimal
 from itertools import pairwise
+from pathlib import Path
+from shutil import copytree
 from types import SimpleNamespace
 
 import numpy as np
@@ -33,13 +36,13 @@ from manyhands import (
 )
 from manyhands.exceptions import AnnotationError, ModelChoiceWarning, ModelFolderError
 from manyhands.fitting import Watch
-from manyhands.fitting.folders import restore_instances
 from manyhands.fitting.folds import instance_units
 from manyhands.inference.inputs import rows_of_fitted
 from manyhands.metrics import vote_agreement_scorer
 from manyhands.planning.beliefs import beliefs_of
 
 N = 60
+EARLIER = Path(__file__).parent / "earlier_folders" / "2026-11-28"
 ASSUMED = r"X has no ids.*'img0', 'img1', \.\.\., 'img59'"
 
 
@@ -468,19 +471,21 @@ def test_what_reads_a_posterior_matches_its_rows_by_id(data, cls, kind, tmp_path
             review_queue(one, others)
 
 
-def test_a_folder_that_names_no_instances_keeps_the_order_of_its_rows(data):
+def test_a_folder_that_names_no_instances_keeps_the_order_of_its_rows(data, tmp_path):
     _, long, _ = data
     table = AnnotationTable.from_frame(long)
-    earlier = SimpleNamespace(posterior_=np.zeros((N, 3)))
-    restore_instances(earlier, {})  # As earlier versions wrote it.
-    assert rows_of_fitted(earlier, table.select(instances=table.instances[::-1]), "model") == (
+    folder = copytree(EARLIER / "stack", tmp_path / "model")
+    earlier = load(folder)  # Of a version that named none.
+    assert earlier.instances_.tolist() == list(range(len(earlier.posterior_)))
+    plain = SimpleNamespace(posterior_=np.zeros((N, 3)), instances_=np.arange(N))
+    assert rows_of_fitted(plain, table.select(instances=table.instances[::-1]), "model") == (
         slice(None)
     )
-    restore_instances(earlier, {"instances": None})
-    assert earlier.instances_.tolist() == list(range(N))
-    for wrong in (5, "abc", [1, 2], [[1]] * N):
-        with pytest.raises(ModelFolderError, match="'instances' are no list of 60 ids"):
-            restore_instances(earlier, {"instances": wrong})
+    described = json.loads((folder / "model.json").read_text())
+    for wrong in (5, "abc", [1, 2], [[1]] * 30):
+        (folder / "model.json").write_text(json.dumps(described | {"instances": wrong}))
+        with pytest.raises(ModelFolderError, match=r"'instances' are no list of \d+ ids"):
+            load(folder)
 
 
 def test_known_labels_stay_with_their_instances_in_another_order(data):

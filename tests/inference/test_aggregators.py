@@ -544,14 +544,14 @@ def test_an_altered_aggregator_is_refused(tmp_path):
     folder = save(DawidSkene().fit(crowd(n=30)[0]), tmp_path / "model")
     described = json.loads((folder / "model.json").read_text())
     for change in (
-        {"aggregator": "CrowdLayerClassifier"},
-        {"aggregator": "nobody"},
-        {"parameters": {"max_iter": {"value": 7}}},
-        {"fitted": {"table_": {"record": "Path", "fields": {}}}},
-        {"fitted": {"posterior_": {"array": "array.99", "scalar": False}}},
+        {"class": "CrowdLayerClassifier"},
+        {"class": "nobody"},
+        {"parameters": {"max_iter": 7}},
+        {"fitted": {"table_": {"$record": "Path", "fields": {}}}},
+        {"fitted": {"posterior_": {"$array": "nobody"}}},
     ):
         (folder / "model.json").write_text(json.dumps(described | change))
-        with pytest.raises(ModelFolderError, match=r"damaged|altered|has no aggregator"):
+        with pytest.raises(ModelFolderError, match=r"damaged|altered|does not know|no parameter"):
             load(folder)
     model = CrowdLab().fit(crowd(n=30)[0], proba=np.full((30, 3), 1 / 3))
     model.note_ = object()

@@ -109,7 +109,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         return replace(
             inherited,
             title=f"{'given labels' if is_given else source}, then a network",
-            fitted_arrays=(*inherited.fitted_arrays, "class_prior_"),
+            saved=(*inherited.saved, "class_prior_"),
             shrinks_confusions=True,
             balances_annotations=False,
         )

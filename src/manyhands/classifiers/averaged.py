@@ -20,11 +20,11 @@ from manyhands.exceptions import AnnotationError, all_or_nothing
 from manyhands.fitting.context import Earlier, Watch
 from manyhands.fitting.continuing import Seen, gone_on, refusal_of
 from manyhands.fitting.crowd_classifier import CrowdClassifier
-from manyhands.fitting.folders import save_members
 from manyhands.fitting.lost_classes import quiet_about_lost_classes, warn_of_lost_classes
 from manyhands.fitting.parameters import refuse_classes
 from manyhands.fitting.reading import SET_WITH_FEATURES, forget_fit, read_target
 from manyhands.fitting.scoring import mean_log_proba, observed_annotations
+from manyhands.fitting.traits import Traits
 from manyhands.inference.probability import floored_log
 from manyhands.training import History
 from manyhands.training.seeding import draw_seed, joined_if_any, set_random_states
@@ -110,6 +110,10 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, CrowdClassifier, BaseEstimator
     checkpoint: str | Path | None = None
     verbose: int = 0
     random_state: Any = None
+
+    @property
+    def _traits(self) -> Traits:
+        return Traits(trains_network=False, saved=("estimators_",))
 
     @classmethod
     def of_fitted(cls, estimators: Sequence[Any]) -> Self:
@@ -335,23 +339,6 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, CrowdClassifier, BaseEstimator
         log_proba = floored_log(self.predict_observed_proba(X, table).astype(np.float64))
         blocks = iter([(np.arange(table.n_annotations), log_proba)])
         return mean_log_proba(blocks, table)
-
-    # -- saving ---------------------------------------------------------------------------------
-
-    def save(self, folder: str | Path) -> Path:
-        """Write the members into a folder, each as its own ``save`` does: no pickle.
-
-        Read it back with `manyhands.load`. If saving fails, the previous model survives.
-
-        Raises
-        ------
-        AnnotationError
-            If a member cannot be saved.
-        WriteError
-            If the folder cannot be written.
-        """
-        check_is_fitted(self, "estimators_")
-        return save_members(type(self).__name__, self.estimators_, folder)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

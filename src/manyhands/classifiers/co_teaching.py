@@ -117,7 +117,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     @property
     def _traits(self) -> Traits:
         return Traits(
-            fitted_arrays=(*ANNOTATOR_ARRAYS, "class_prior_", "forget_rates_"),
+            saved=(*ANNOTATOR_ARRAYS, "class_prior_", "forget_rates_"),
             shrinks_confusions=True,
             balances_annotations=False,
         )

@@ -139,8 +139,8 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         inherited = super()._traits
         return replace(
             inherited,
-            fitted_arrays=(
-                *inherited.fitted_arrays,
+            saved=(
+                *inherited.saved,
                 "common_confusion_",
                 "individual_confusion_",
                 "common_proportion_",

@@ -135,7 +135,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     def _traits(self) -> Traits:
         return Traits(
             starts=(2.0, 4.0, 8.0),  # From the released code's on.
-            fitted_arrays=(
+            saved=(
                 *ANNOTATOR_ARRAYS,
                 "common_confusion_",
                 "individual_confusion_",

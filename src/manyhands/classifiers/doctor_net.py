@@ -116,7 +116,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     def _traits(self) -> Traits:
         return Traits(
             trains_once=self.weighting != "learned",
-            fitted_arrays=(*ANNOTATOR_ARRAYS, "weights_"),
+            saved=(*ANNOTATOR_ARRAYS, "weights_"),
         )
 
     def _build_module(

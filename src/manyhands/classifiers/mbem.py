@@ -125,7 +125,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         return replace(
             inherited,
             trains_once=False,  # Every round ends with a network from which the next one starts.
-            fitted_arrays=(*inherited.fitted_arrays, "class_prior_"),
+            saved=(*inherited.saved, "class_prior_"),
             start_refusal="makes a new network in each of its stages",
             # Confusions of different rounds are counted against different labels.
             validates_last_stage_only=True,

@@ -163,7 +163,7 @@ n_features) for two classes
             scales_weights=False,
             focal_refusal="changes the loss, and PersonalClassifier's would no longer be convex; "
             "use 'resample' or 'reweight'",
-            fitted_arrays=(
+            saved=(
                 *ANNOTATOR_ARRAYS,
                 "coef_",
                 "intercept_",

@@ -72,7 +72,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         inherited = super()._traits
         return replace(
             inherited,
-            fitted_arrays=("heard_",),
+            saved=("heard_",),
         )
 
     def _fit_rows(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from numbers import Integral
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -15,8 +15,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from manyhands.encoders.inputs import Images, require
-from manyhands.encoders.texts import TextEncoder
 from manyhands.exceptions import AnnotationError, all_or_nothing
+from manyhands.records import record
 from manyhands.typing import AnyArray, FloatArray
 
 SIDE = 32
@@ -49,6 +49,10 @@ HOG: dict[str, Any] = {
 }
 
 
+@record(
+    "ImageEncoder", "size_", "channels_", "n_features_out_", "scale_", "patch_mean_", "whitening_",
+    "centroids_", "feature_mean_", "components_", "component_mean_",
+)  # fmt: skip
 class ImageEncoder(TransformerMixin, BaseEstimator):
     """Images as features of a dictionary of small patches, or as histograms of gradients.
 
@@ -94,14 +98,6 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
     }
-    _ARRAYS: ClassVar[tuple[str, ...]] = (
-        "patch_mean_",
-        "whitening_",
-        "centroids_",
-        "feature_mean_",
-        "components_",
-        "component_mean_",
-    )
 
     def __init__(
         self,
@@ -270,24 +266,6 @@ class ImageEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "size_")
         return np.array([f"{self.kind}{i}" for i in range(self.n_features_out_)], dtype=object)
 
-    # -- saving ---------------------------------------------------------------------------------
-
-    def as_arrays(self) -> dict[str, AnyArray]:
-        """What `fit` found, as arrays."""
-        check_is_fitted(self, "size_")
-        shape = np.array([*self.size_, self.channels_, self.n_features_out_])
-        learned = self._ARRAYS if self.kind == "patches" else ()
-        arrays = {name: getattr(self, name) for name in learned}
-        return {"shape": shape, "scale": np.array([self.scale_]), **arrays}
-
-    def with_arrays(self, arrays: dict[str, AnyArray]) -> Self:
-        """Set what `as_arrays` returned."""
-        height, width, self.channels_, self.n_features_out_ = arrays["shape"].tolist()
-        self.size_, self.scale_ = (height, width), float(arrays["scale"][0])
-        for name in self._ARRAYS if self.kind == "patches" else ():
-            setattr(self, name, arrays[name])
-        return self
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
@@ -323,33 +301,3 @@ def _normalised(patches: FloatArray) -> FloatArray:
     """Patches of mean 0 and, unless they are flat, variance 1."""
     centred = patches - patches.mean(axis=1, keepdims=True)
     return centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + np.float32(FLAT))
-
-
-# -- saving of encoders ---------------------------------------------------------------------------
-
-FittedEncoder: TypeAlias = TextEncoder | ImageEncoder
-SAVED: dict[str, type[TextEncoder] | type[ImageEncoder]] = {
-    "TextEncoder": TextEncoder,
-    "ImageEncoder": ImageEncoder,
-}
-"""Encoders that are part of a saved model."""
-
-
-def describe_encoder(encoder: FittedEncoder, keep: Callable[[Any], Any]) -> dict[str, Any]:
-    """Describe a fitted encoder by what JSON can hold; ``keep`` stores an array and names it."""
-    parameters = encoder.get_params(deep=False)
-    parameters.pop("random_state", None)
-    if not isinstance(parameters.get("size", ""), str):
-        parameters["size"] = np.asarray(parameters["size"]).tolist()
-    return {
-        "class": type(encoder).__name__,
-        "parameters": parameters,
-        "arrays": {name: keep(array) for name, array in encoder.as_arrays().items()},
-    }
-
-
-def make_encoder(description: dict[str, Any], array_of: Callable[[Any], AnyArray]) -> FittedEncoder:
-    """Invert `describe_encoder`; ``array_of`` returns the array that ``keep`` described."""
-    encoder = SAVED[description["class"]](**description["parameters"])
-    arrays = {name: array_of(kept) for name, kept in description["arrays"].items()}
-    return encoder.with_arrays(arrays)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -15,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyhands.encoders.inputs import as_texts
 from manyhands.exceptions import AnnotationError, all_or_nothing
+from manyhands.records import record
 from manyhands.typing import AnyArray
 
 WORDS: dict[str, Any] = {"analyzer": "word", "ngram_range": (1, 2)}
@@ -23,6 +23,14 @@ RARE_CHARACTERS = 2
 """A run of characters must occur in so many texts, if any does."""
 
 
+@record(
+    "TextEncoder",
+    "word_terms_",
+    "word_idf_",
+    "character_terms_",
+    "character_idf_",
+    "n_features_out_",
+)
 class TextEncoder(TransformerMixin, BaseEstimator):
     """Texts as weights of their words (1-2) beside those of runs of characters (3-5) in words.
 
@@ -161,34 +169,6 @@ class TextEncoder(TransformerMixin, BaseEstimator):
             names += [f"characters:{term}" for term in self.character_terms_]
         return np.array(names, dtype=object)
 
-    # -- saving ---------------------------------------------------------------------------------
-
-    def as_arrays(self) -> dict[str, AnyArray]:
-        """What `fit` found, as arrays; texts as their UTF-8 bytes."""
-        self._check_fitted()
-        if self.kind == "hashing":
-            return {}
-        return {
-            "word_terms": _as_bytes(self.word_terms_),
-            "word_idf": self.word_idf_,
-            "character_terms": _as_bytes(self.character_terms_),
-            "character_idf": self.character_idf_,
-        }
-
-    def with_arrays(self, arrays: dict[str, AnyArray]) -> Self:
-        """Set what `as_arrays` returned."""
-        if self.kind == "hashing":
-            self.n_features_out_ = 2 * (self.n_features // 2)
-            return self
-        for part in ("word", "character"):
-            terms, idf = _from_bytes(arrays[f"{part}_terms"]), arrays[f"{part}_idf"]
-            if len(terms) != len(idf):
-                raise ValueError(f"{len(terms)} terms have {len(idf)} weights")
-            setattr(self, f"{part}_terms_", terms)
-            setattr(self, f"{part}_idf_", idf)
-        self.n_features_out_ = len(self.word_terms_) + len(self.character_terms_)
-        return self
-
     def __sklearn_is_fitted__(self) -> bool:
         return self.kind == "hashing" or hasattr(self, "word_terms_")
 
@@ -227,12 +207,3 @@ def _hashed(texts: list[str], options: dict[str, Any], n_features: int) -> Any:
     )
     weigher = TfidfTransformer(use_idf=False, sublinear_tf=True)
     return weigher.fit_transform(counter.transform(texts))
-
-
-def _as_bytes(terms: list[str]) -> AnyArray:
-    return np.frombuffer(json.dumps(terms).encode(), dtype=np.uint8)
-
-
-def _from_bytes(content: AnyArray) -> list[str]:
-    terms: list[str] = json.loads(content.tobytes().decode())
-    return terms

@@ -16,7 +16,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError, ModelFolderError, warn_caller
 from manyhands.explore.desk import Contents, Desk
 from manyhands.explore.figures import Model
-from manyhands.fitting.saved_aggregators import refuse_means
+from manyhands.fitting.saving import refuse_means
 from manyhands.io import read_raw_aligned, read_texts
 from manyhands.io.annotations import read_items, read_with_account
 from manyhands.io.consensus_labels import Consensus, consensus, read_consensus

@@ -33,7 +33,6 @@ from manyhands.fitting.reading import as_fitted, check_rows, read_features, tabl
 from manyhands.fitting.recipe import CrowdData, Fitted, Recipe, read_data
 from manyhands.fitting.restarts import fewest_lost, recipes_of_starts
 from manyhands.fitting.rows import fit_rows
-from manyhands.fitting.saved_classifiers import save
 from manyhands.fitting.scoring import find_annotators, mean_log_proba, observed_annotations
 from manyhands.fitting.traits import Traits
 from manyhands.nn import CrowdModule, ScaledClassifier
@@ -400,18 +399,6 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         columns = find_annotators(self.annotators_, table.annotators, "y's annotators")
         blocks = prediction.observed_log_proba(self, X, table, columns[table.annotator])
         return mean_log_proba(blocks, table)
-
-    def save(self, folder: str | Path) -> Path:
-        """Write the fitted model into a folder: safetensors and JSON, no pickle.
-
-        Read it back with `manyhands.load`. If saving fails, the previous model survives.
-
-        Raises
-        ------
-        WriteError
-            If the folder cannot be written.
-        """
-        return save(self, folder)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

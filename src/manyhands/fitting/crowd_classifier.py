@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
 
@@ -25,7 +26,9 @@ from manyhands.fitting.continuing import (
     with_added,
 )
 from manyhands.fitting.reading import fitted_attributes
+from manyhands.fitting.saving import write
 from manyhands.fitting.scoring import is_gold, observed_annotations, read_gold
+from manyhands.fitting.traits import Traits
 from manyhands.inference.inputs import holds_nothing
 from manyhands.metrics.scorers import warn_of_training_instances
 from manyhands.metrics.votes import vote_agreement
@@ -48,6 +51,11 @@ class CrowdClassifier(ClassifierMixin):
     `_continue_refusal` why it cannot go on (None: it can), in `_go_on` how it does, and in
     `_check_shape` which features it refuses.
     """
+
+    @property
+    def _traits(self) -> Traits:
+        """What the classifier is and can do."""
+        return Traits(trains_network=False)
 
     @property
     def _continue_refusal(self) -> str | None:
@@ -135,6 +143,31 @@ class CrowdClassifier(ClassifierMixin):
     @abstractmethod
     def _check_shape(self, X: Instances) -> None:
         """Refuse features that are not like those of ``fit``."""
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the fitted model into a folder: safetensors and JSON, no pickle.
+
+        Read it back with `manyhands.load`. If saving fails, the previous model survives.
+
+        Parameters
+        ----------
+        folder : str or Path
+
+        Returns
+        -------
+        Path
+            The folder.
+
+        Raises
+        ------
+        AnnotationError
+            If a part of the model cannot be written without pickle: a class that is not this
+            library's, or a scikit-learn classifier as second stage.
+        WriteError
+            If the folder cannot be written.
+        """
+        check_is_fitted(self)
+        return write(folder, self)
 
     def score(self, X: Instances, y: Target, sample_weight: Any = None) -> float:
         """Accuracy against gold labels, or agreement with annotations.

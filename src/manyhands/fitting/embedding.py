@@ -97,7 +97,7 @@ class EmbeddingClassifier(BaseCrowdClassifier):
         return Traits(
             focal_refusal="changes the loss of a network; here a logistic regression is balanced: "
             "use 'resample' or 'reweight'",
-            fitted_arrays=(*ANNOTATOR_ARRAYS, "class_prior_", "C_"),
+            saved=(*ANNOTATOR_ARRAYS, "class_prior_", "C_"),
             shrinks_confusions=True,
             balances_annotations=False,
             length_refusal="a pilot would have to fit the regression after every epoch",

@@ -1,4 +1,4 @@
-"""Model folders: ``model.json``, and the file or the folder of weights that it names (no torch).
+"""Model folders: ``model.json``, and the file of arrays that it names (no torch).
 
 The weights are named after their content and written first. Replacing ``model.json`` then switches
 to them atomically, so a failure at any moment leaves the previous model intact.
@@ -9,24 +9,24 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from manyhands._version import __version__
-from manyhands.exceptions import AnnotationError, ModelFolderError
+from manyhands.exceptions import ModelFolderError
 from manyhands.files import check_writable
 from manyhands.io import write_atomically
 
 FORMAT = "manyhands model"
-VERSION = 1
-ClassFinder = Callable[..., type[Any]]
-"""Finds the class of a name; persistence itself knows no method."""
+VERSION = 2
+"""Of the layout that is written."""
+
+READ = (1, VERSION)
+"""Versions that are read; see `manyhands.fitting.earlier_layouts`."""
 
 
 def write_model(folder: str | Path, description: dict[str, Any], content: bytes) -> Path:
@@ -153,10 +153,10 @@ def read_description(folder: Path) -> dict[str, Any]:
         ) from error
     if not isinstance(description, dict) or description.get("format") != FORMAT:
         raise ModelFolderError(f"{str(path)!r} was not written by manyhands")
-    if description.get("version") != VERSION:
+    if description.get("version") not in READ:
         raise ModelFolderError(
             f"{str(path)!r} has format version {description.get('version')!r}, but this manyhands "
-            f"reads {VERSION}; use the version that wrote it ({description.get('manyhands')})"
+            f"reads 1 to {VERSION}; use the version that wrote it ({description.get('manyhands')})"
         )
     return description
 
@@ -166,27 +166,6 @@ def read_description(folder: Path) -> dict[str, Any]:
 
 UNCOMPARED = frozenset({"callbacks", "checkpoint", "device", "verbose"})
 """Parameters that may differ between a run and its resumption."""
-
-
-def describe_instances(model: BaseEstimator) -> list[Any] | None:
-    """Ids of the rows of a fitted ``posterior_``; None where they only number the rows."""
-    ids = getattr(model, "instances_", None)
-    if ids is None or not hasattr(model, "posterior_"):
-        return None
-    return None if np.array_equal(ids, np.arange(len(ids))) else list(ids.tolist())
-
-
-def restore_instances(model: BaseEstimator, description: dict[str, Any]) -> None:
-    """Undo `describe_instances`, once ``posterior_`` is there. Earlier folders say nothing."""
-    if "instances" not in description or not hasattr(model, "posterior_"):
-        return
-    ids, n = description["instances"], len(model.posterior_)
-    plain = isinstance(ids, list) and not any(isinstance(each, list | dict) for each in ids)
-    if ids is not None and not (plain and len(ids) == n):
-        raise ModelFolderError(
-            f"'instances' are no list of {n} ids, one per row of posterior_; save the model again"
-        )
-    model.instances_ = np.arange(n) if ids is None else np.array(ids)
 
 
 def describe_parameter(value: Any) -> Any:
@@ -224,123 +203,3 @@ def describe_parameter(value: Any) -> Any:
         }
     name = getattr(value, "__qualname__", None) or type(value).__qualname__
     return {"__object__": name}
-
-
-# -- models that consist of others: each in a folder of its own, and one ``model.json`` -----------
-
-
-def save_member(member: Any, folder: Path) -> Path:
-    """Write a member by its own ``save``.
-
-    Raises
-    ------
-    AnnotationError
-        If it has none.
-    """
-    if not hasattr(member, "save"):
-        raise AnnotationError(
-            f"a {type(member).__name__} cannot be saved as a folder, because it has no save(); "
-            "write it with joblib or skops"
-        )
-    saved: Path = member.save(folder)
-    return saved
-
-
-def save_members(
-    name: str,
-    members: list[Any],
-    folder: str | Path,
-    save: Callable[[Any, Path], Path] = save_member,
-) -> Path:
-    """Write fitted members; replacing ``model.json`` then switches to them atomically.
-
-    Parameters
-    ----------
-    name : str
-        Name of the class that consists of them.
-    members : list of fitted classifiers
-    folder : str or Path
-    save : callable
-        Writes a member into a folder.
-
-    Returns
-    -------
-    Path
-        The folder.
-
-    Raises
-    ------
-    AnnotationError
-        If a member cannot be saved.
-    WriteError
-        If the folder cannot be written.
-    """
-    for number, member in enumerate(members):
-        if save is save_member and not hasattr(member, "save"):
-            raise AnnotationError(
-                f"estimators[{number}] is a {type(member).__name__}, which has no save(); save the "
-                "whole with joblib"
-            )
-    folder = check_writable(folder)
-    previous, place = current_weights(folder), f"members-{uuid4().hex[:16]}"
-    try:
-        digests = [
-            _digest(save(member, folder / place / str(number)))
-            for number, member in enumerate(members)
-        ]
-        description: dict[str, Any] = {
-            "format": FORMAT,
-            "version": VERSION,
-            "manyhands": __version__,
-            "class": name,
-            "weights": place,
-            "members": digests,
-        }
-        description["checksum"] = checksum(description)
-        write_atomically(folder / "model.json", json.dumps(description, indent=1))
-    except BaseException:
-        shutil.rmtree(folder / place, ignore_errors=True)
-        raise
-    remove_weights(folder, previous)
-    return folder
-
-
-def read_members(
-    folder: str | Path,
-    maker: Callable[[str], Callable[[list[Any]], Any]],
-    load: Callable[[Path], Any],
-) -> Any | None:
-    """Read a folder that `save_members` wrote.
-
-    Parameters
-    ----------
-    folder : str or Path
-    maker : callable
-        From the name of the whole to a function that makes it of its members.
-    load : callable
-        Reads one member's folder.
-
-    Returns
-    -------
-    The whole, or None if the folder holds a single model
-
-    Raises
-    ------
-    ModelFolderError
-        If the folder is no model, or a member is missing, truncated or altered.
-    """
-    folder = Path(folder)
-    description = read_description(folder)
-    if "members" not in description:
-        return None
-    check_unaltered(description, folder)
-    place = folder / Path(description["weights"]).name
-    paths = [place / str(number) for number in range(len(description["members"]))]
-    for path, digest in zip(paths, description["members"], strict=True):
-        if not (path / "model.json").is_file() or _digest(path) != digest:
-            raise ModelFolderError(f"{str(path)!r} is missing or altered; save the whole again")
-    return maker(description["class"])([load(path) for path in paths])
-
-
-def _digest(folder: Path) -> str:
-    return hashlib.sha256((folder / "model.json").read_bytes()).hexdigest()

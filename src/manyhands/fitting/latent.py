@@ -301,7 +301,7 @@ class LatentClassClassifier(BaseCrowdClassifier):
     @property
     def _traits(self) -> Traits:
         return Traits(
-            fitted_arrays=(*ANNOTATOR_ARRAYS, "posterior_"),
+            saved=(*ANNOTATOR_ARRAYS, "posterior_"),
             shrinks_confusions=True,
             balances_annotations=False,
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,9 @@ from manyhands.fitting.context import Earlier, Fit
 from manyhands.fitting.prediction import PREDICT_BATCH
 from manyhands.functional.ranks import active_ranks
 from manyhands.nn import CrowdModule, channels_last, make_scaled
-from manyhands.training import Features
+from manyhands.training import Features, pick_device
 from manyhands.training.devices import devices_of
+from manyhands.typing import AnyArray
 
 if TYPE_CHECKING:
     from manyhands.fitting.method import Method
@@ -283,3 +285,33 @@ def make_adam(
         {"params": noise, "lr": noise_lr},
     ]
     return torch.optim.Adam(groups, lr=lr, fused=fused)
+
+
+def rebuilt(model: Method, weights: Mapping[str, AnyArray], device: str) -> CrowdModule:
+    """Build the network of a saved classifier anew, from what was saved of it.
+
+    Parameters
+    ----------
+    model : Method
+        With its parameters, classes, annotators and the shape of an instance.
+    weights : mapping of str to array
+        The network's state dict.
+    device : str
+
+    Returns
+    -------
+    CrowdModule
+        On the device, in evaluation mode.
+
+    Raises
+    ------
+    RuntimeError, AnnotationError
+        If the weights are of another network.
+    """
+    shape = model.input_shape_
+    classifier = make_scaled(model._network, model.scaling, shape, len(model.classes_))
+    with warnings.catch_warnings():  # A model that was shared without its annotators.
+        warnings.filterwarnings("ignore", "Initializing zero-element tensors")
+        module = model._build_module(classifier, shape)
+    module.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
+    return module.to(pick_device(device)).eval()

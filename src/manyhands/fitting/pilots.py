@@ -137,7 +137,12 @@ def longest(model: BaseEstimator, n_instances: int) -> int | None:
         None: the model finds its number by itself, or has one.
     """
     traits = getattr(model, "_traits", None)
-    if traits is None or model.max_epochs != AUTO or model.validation is not None:
+    if (
+        traits is None
+        or not traits.trains_network
+        or model.max_epochs != AUTO
+        or model.validation is not None
+    ):
         return None
     is_open = traits.pilots and traits.trains_once and traits.length_refusal is None
     if not is_open or n_instances < FEWEST_INSTANCES:

@@ -224,7 +224,7 @@ def with_protocol(estimator: BaseCrowdClassifier, name: str) -> BaseCrowdClassif
         return copy.set_params(estimators=members)
     if not parameters:
         return copy
-    settable = () if traits is None else traits.protocol_parameters
+    settable = () if traits is None or not traits.trains_network else traits.protocol_parameters
     if settable is not None and not len(settable):
         raise AnnotationError(
             f"protocol={name!r} is for training networks, and {type(copy).__name__} has none; "

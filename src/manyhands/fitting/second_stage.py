@@ -55,10 +55,14 @@ class SecondStageClassifier(BaseCrowdClassifier):
         is_rows = hasattr(given, "fit") and not isinstance(given, torch.nn.Module)
         focal = "changes the loss of a network; the second stage "
         focal += f"{type(given).__name__} has its own: use 'resample' or 'reweight'"
+        unsaved = f"the second stage {type(given).__name__} is a scikit-learn estimator, which "
+        unsaved += "save() cannot write without pickle; save it with skops or joblib, or use a "
+        unsaved += "network as backbone"
         return Traits(
             second_stage=is_rows,
             trains_once=not is_rows,
             focal_refusal=focal if is_rows else None,
+            save_refusal=unsaved if is_rows else None,
         )
 
     def _check_parameters(self) -> None:

@@ -1,4 +1,4 @@
-"""`Traits`: what a classifier that trains a network is and can do, as one value (no torch)."""
+"""`Traits`: what a classifier is and can do, as one value (no torch)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,13 @@ from dataclasses import dataclass
 
 ANNOTATOR_ARRAYS = ("confusion_", "pooled_confusion_", "heard_")
 """Fitted arrays about annotators, which most methods save."""
+
+SAVED = (
+    "classes_", "annotators_", "n_annotators_", "n_annotations_", "n_features_in_",
+    "feature_names_in_", "input_shape_", "n_epochs_", "init_scale_", "best_epoch_", "best_stage_",
+    "history_", "module_",
+)  # fmt: skip
+"""Fitted attributes that every classifier saves that has them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,8 +25,18 @@ class Traits:
     ----------
     title : str or None
         Name on the progress bar; None: that of the class.
-    fitted_arrays : tuple of str
-        Fitted arrays that are saved along with the weights.
+    trains_network : bool
+        Whether the classifier itself trains a network, by the parameters of `BaseCrowdClassifier`;
+        a stack, an average and self-training do not.
+    saved : tuple of str
+        Fitted attributes that are saved beside those that every classifier saves (`SAVED`). With
+        ``posterior_``, the ids of its rows are saved, too.
+    saved_instead : str or None
+        Fitted attribute whose value is saved in place of the classifier. None: it is saved itself.
+    save_refusal : str or None
+        Why the classifier cannot be saved. None: it can.
+    replaceable_parameters : tuple of str
+        Parameters that predictions do without: of what cannot be saved in them, only the name is.
     shrinks_confusions : bool
         Whether a row of ``confusion_`` gets one pseudo-annotation, distributed as the crowd's
         annotations are. Counts alone would make whatever an annotator never did impossible.
@@ -57,7 +74,11 @@ class Traits:
     """
 
     title: str | None = None
-    fitted_arrays: tuple[str, ...] = ANNOTATOR_ARRAYS
+    trains_network: bool = True
+    saved: tuple[str, ...] = ANNOTATOR_ARRAYS
+    saved_instead: str | None = None
+    save_refusal: str | None = None
+    replaceable_parameters: tuple[str, ...] = ()
     shrinks_confusions: bool = False
     balances_annotations: bool = True
     scales_weights: bool = True

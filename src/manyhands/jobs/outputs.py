@@ -30,7 +30,7 @@ from manyhands.exceptions import (
 )
 from manyhands.files import check_writable, explain, file_lock
 from manyhands.fitting.folders import current_weights, remove_weights
-from manyhands.fitting.saved_aggregators import holds_aggregator, refuse_means
+from manyhands.fitting.saving import holds_aggregator, refuse_means
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.rating_mean import RatingMean
 from manyhands.io import (

@@ -15,7 +15,7 @@ from manyhands.annotations.class_order import number_of
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.exceptions import AnnotationError, WriteError, warn_caller
 from manyhands.files import write_atomically
-from manyhands.fitting.saved_aggregators import holds_aggregator
+from manyhands.fitting.saving import holds_aggregator
 from manyhands.inference.rating_mean import RatingMean
 from manyhands.io import GoldFile
 from manyhands.io.frames import check_table_path, write_table

@@ -10,6 +10,7 @@ from scipy.special import log_softmax
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from manyhands.records import record
 from manyhands.typing import FloatArray
 
 CLASS_MASS = 1e-3
@@ -23,6 +24,7 @@ class LinearScores(NamedTuple):
     bias: FloatArray
 
 
+@record("SoftDiscriminant", "weight_", "bias_", "centre_")
 class SoftDiscriminant(BaseEstimator):
     r"""Linear discriminant analysis on class probabilities.
 
@@ -57,6 +59,7 @@ class SoftDiscriminant(BaseEstimator):
         return cast(FloatArray, log_softmax(scores, axis=1))
 
 
+@record("TiedMixture", "weight_", "bias_", "centre_")
 class TiedMixture(BaseEstimator):
     """A mixture of one Gaussian per class with one covariance, fitted by EM from soft labels.
 

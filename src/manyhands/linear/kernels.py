@@ -14,6 +14,7 @@ from sklearn.preprocessing import QuantileTransformer, StandardScaler
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils.validation import check_is_fitted
 
+from manyhands.records import record
 from manyhands.typing import FloatArray
 
 EXACT_ROWS = 1500
@@ -29,6 +30,7 @@ MAPPED_AT_ONCE = 4096
 """Rows mapped at once."""
 
 
+@record("ClippedScaler", "mean_", "scale_", "var_", "n_samples_seen_", "n_features_in_")
 class ClippedScaler(StandardScaler):
     """Standardised features, clipped at 6 standard deviations."""
 
@@ -37,6 +39,7 @@ class ClippedScaler(StandardScaler):
         return cast(FloatArray, np.clip(super().transform(X, copy=copy), -6.0, 6.0))
 
 
+@record("NormalScores", "quantiles_", "references_", "n_quantiles_", "n_features_in_")
 class NormalScores(QuantileTransformer):
     """Every feature made normal by 200 quantiles, clipped at 4 standard deviations.
 
@@ -67,6 +70,7 @@ class NormalScores(QuantileTransformer):
         return cast(FloatArray, np.clip(super().transform(X), -4.0, 4.0))
 
 
+@record("KernelMap", "landmarks_", "whitening_", "width_")
 class KernelMap(TransformerMixin, BaseEstimator):
     r"""Features :math:`\phi` whose inner products are a kernel, exactly or by Nyström.
 

@@ -21,6 +21,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from manyhands.exceptions import AnnotationError, all_or_nothing
 from manyhands.inference.probability import floored_log
+from manyhands.records import record
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 STRENGTHS = np.logspace(-4, 4, 9)
@@ -291,6 +292,7 @@ def _dense(X: Any) -> FloatArray:
     return cast(FloatArray, X.toarray() if hasattr(X, "toarray") else X)
 
 
+@record("SoftLogistic", "coef_", "intercept_")
 class SoftLogistic(BaseEstimator):
     r"""Multinomial logistic regression on class probabilities.
 

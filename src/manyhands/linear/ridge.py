@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
+from manyhands.records import record
 from manyhands.typing import FloatArray
 
 STRENGTHS = (0.03, 0.1, 0.3, 1.0)
@@ -27,6 +28,7 @@ LEAST_ROOM = 1e-6
 ROWS_AT_ONCE = 8192
 
 
+@record("RidgeValues")
 class RidgeValues(BaseEstimator):
     """A fitted regression: log class probabilities are linear values, floored.
 
@@ -88,6 +90,7 @@ class Streamed:
         return cast(FloatArray, self.view.transform(self.X[rows]).astype(self.dtype, copy=False))
 
 
+@record("SoftRidge")
 class SoftRidge(BaseEstimator):
     r"""Ridge regression on class probabilities, with exact leave-one-out predictions.
 

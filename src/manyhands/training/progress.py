@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from manyhands.records import record
 from manyhands.typing import FloatArray
 
 GUARD = 1.0
@@ -19,6 +20,7 @@ BETWEEN_LINES, FRAME = 10.0, 0.1
 """Seconds between lines of progress in a log, and between updates of that in a notebook."""
 
 
+@record("Rows", content=list)
 class History(list[dict[str, Any]]):
     """Rows of ``{"stage", "epoch", <every named loss term>, <metrics>, "seconds"}``."""
 

@@ -233,8 +233,8 @@ verbose, validation, monitor, patience, checkpoint, callbacks
         inherited = super()._traits
         return replace(
             inherited,
-            fitted_arrays=(
-                *inherited.fitted_arrays,
+            saved=(
+                *inherited.saved,
                 "observed_posterior_",
                 "class_prior_",
             ),

@@ -31,6 +31,7 @@ from manyhands.fitting.crowd_classifier import CrowdClassifier
 from manyhands.fitting.lost_classes import warn_of_lost_classes
 from manyhands.fitting.parameters import refuse_classes
 from manyhands.fitting.reading import forget_fit, read_target
+from manyhands.fitting.traits import Traits
 from manyhands.sampling.selectors import DistributionAwareSelector, Selector
 from manyhands.training import History, joined
 from manyhands.typing import AnyArray, FloatArray, IntArray
@@ -88,6 +89,10 @@ class BaseSelfTraining(MetaEstimatorMixin, CrowdClassifier, BaseEstimator):
     checkpoint: str | Path | None = None
     verbose: int = 0
     random_state: Any = None
+
+    @property
+    def _traits(self) -> Traits:
+        return Traits(trains_network=False, saved_instead="estimator_")
 
     def clone_estimator(self) -> Any:
         """Return an unfitted copy of ``estimator``."""
@@ -199,17 +204,6 @@ class BaseSelfTraining(MetaEstimatorMixin, CrowdClassifier, BaseEstimator):
         Available if the estimator has the method.
         """
         return float(self.estimator_.annotation_log_likelihood(X, y))
-
-    def save(self, folder: str | Path) -> Path:
-        """Write the classifier of the kept round. `manyhands.load` returns that classifier.
-
-        Raises
-        ------
-        WriteError
-            If the folder cannot be written.
-        """
-        check_is_fitted(self, "estimator_")
-        return cast(Path, self.estimator_.save(folder))
 
     @_kept_estimator_has("transform")  # type: ignore[untyped-decorator]
     def transform(self, X: Any) -> FloatArray:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
-from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
@@ -24,7 +23,6 @@ from manyhands.classifiers.stacking.members import check_members
 from manyhands.classifiers.stacking.prior import set_doubts
 from manyhands.classifiers.stacking.reading_out import annotators_of
 from manyhands.classifiers.stacking.rounds import belief_of, earlier_belief, fit_rounds, set_fitted
-from manyhands.classifiers.stacking.saving import read_stack, write_stack
 from manyhands.decision.rules import apply_rule, check_rule
 from manyhands.exceptions import all_or_nothing
 from manyhands.fitting.context import Earlier
@@ -42,6 +40,7 @@ from manyhands.fitting.reading import (
     warn_of_telling_columns,
 )
 from manyhands.fitting.scoring import find_annotators, mean_log_proba, observed_annotations
+from manyhands.fitting.traits import Traits
 from manyhands.inference.dependence import DEPENDENCE
 from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.inputs import drawn_at_random, gold_codes
@@ -232,6 +231,21 @@ class CrowdStackingClassifier(CrowdClassifier, BaseEstimator):
     random_state: Any = None
     verbose: int = 0
 
+    @property
+    def _traits(self) -> Traits:
+        return Traits(
+            trains_network=False,
+            saved=(
+                "posterior_", "confusion_", "pooled_confusion_", "heard_", "abstention_",
+                "class_prior_", "prediction_prior_", "is_known_", "sampled_rows_",
+                "sampled_posterior_", "dependence_", "gold_sample_", "gold_p_value_", "gold_note_",
+                "sample_note_", "doubts_", "prior_shrinkage_", "parity_", "posterior_exponent_",
+                "prediction_exponent_", "vote_share_", "member_weights_", "member_temperatures_",
+                "encoder_", "stack_",
+            ),
+            replaceable_parameters=("members",),
+        )  # fmt: skip
+
     # -- fit ------------------------------------------------------------------------------------
 
     def fit(
@@ -415,29 +429,6 @@ class CrowdStackingClassifier(CrowdClassifier, BaseEstimator):
         table = observed_annotations(X, y, self.classes_)
         log_proba = floored_log(self._observed_proba(X, table))
         return mean_log_proba(iter([(np.arange(len(log_proba)), log_proba)]), table)
-
-    # -- saving ---------------------------------------------------------------------------------
-
-    def save(self, folder: str | Path) -> Path:
-        """Write the fitted model into a folder: safetensors and JSON, no pickle.
-
-        Read it back with `manyhands.load`, also its members, to fit it again. A member of another
-        class than this library's is not read back: then the loaded model can only predict.
-
-        Raises
-        ------
-        AnnotationError
-            If a member is not of this library, or a network that was not given by name or dict.
-        WriteError
-            If the folder cannot be written.
-        """
-        check_is_fitted(self, "stack_")
-        return write_stack(self, folder)
-
-    @classmethod
-    def read(cls, folder: str | Path) -> Self:
-        """Read a folder that `save` wrote; `manyhands.load` calls it."""
-        return read_stack(cls, folder)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal, Self, TypeAlias
 
@@ -17,7 +17,6 @@ from sklearn.utils.validation import validate_data
 from manyhands.annotations.encoding import missing_mask
 from manyhands.annotations.ids import as_frame
 from manyhands.encoders import ImageEncoder, TextEncoder
-from manyhands.encoders.images import FittedEncoder, describe_encoder, make_encoder
 from manyhands.encoders.inputs import kind_of_values, listed, raw_kind
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.reading import (
@@ -28,6 +27,7 @@ from manyhands.fitting.reading import (
     read_features,
     refuse_text_columns,
 )
+from manyhands.records import record
 from manyhands.typing import AnyArray, BoolArray, FloatArray
 
 FEWEST_ROWS = 5
@@ -41,6 +41,7 @@ FEW_VALUES, LONG = 20, 30
 they have more characters than this on average."""
 
 
+@record("Numbers")
 @dataclass(frozen=True)
 class Numbers:
     """A column of numbers: standardised, gaps filled with the median and marked in a column."""
@@ -68,6 +69,7 @@ class Numbers:
         return np.stack([filled, gaps], axis=1) if self.gaps else filled[:, None]
 
 
+@record("Values")
 @dataclass(frozen=True)
 class Values:
     """A column of texts or categories: a column of 0 and 1 for every frequent value.
@@ -100,6 +102,7 @@ class Values:
         return np.eye(len(place) + 2)[:, columns][codes]
 
 
+@record("Encoded")
 @dataclass(frozen=True)
 class Encoded:
     """A column of free text, or of paths of images; a gap is an empty text."""
@@ -126,16 +129,17 @@ class Encoded:
 Column: TypeAlias = Numbers | Values | Encoded
 
 
+@record("FrameEncoder")
+@dataclass(frozen=True, eq=False)
 class FrameEncoder:
     """Encodes the columns of a frame, by name.
 
-    Parameters
+    Attributes
     ----------
     columns : list of Numbers, Values or Encoded
     """
 
-    def __init__(self, columns: list[Column]) -> None:
-        self.columns = columns
+    columns: list[Column]
 
     @classmethod
     def of(cls, X: Any, estimator: str, random_state: Any = None) -> Self | None:
@@ -178,42 +182,8 @@ class FrameEncoder:
         return np.hstack(parts).astype(np.float32)
 
 
+FittedEncoder: TypeAlias = TextEncoder | ImageEncoder
 AnyEncoder: TypeAlias = FrameEncoder | FittedEncoder
-
-
-def describe(encoder: AnyEncoder | None, keep: Callable[[Any], Any]) -> Any:
-    """Describe an encoder by what JSON can hold; ``keep`` stores an array and names it."""
-    if encoder is None:
-        return None
-    if not isinstance(encoder, FrameEncoder):
-        return describe_encoder(encoder, keep)
-    return [
-        {
-            "kind": type(column).__name__,
-            **(
-                {"name": column.name, "encoder": describe_encoder(column.encoder, keep)}
-                if isinstance(column, Encoded)
-                else asdict(column)
-            ),
-        }
-        for column in encoder.columns
-    ]
-
-
-def described(description: Any, array_of: Callable[[Any], AnyArray]) -> AnyEncoder | None:
-    """Invert `describe`."""
-    if description is None:
-        return None
-    if isinstance(description, dict):
-        return make_encoder(description, array_of)
-    columns: list[Column] = []
-    for each in description:
-        own = {name: value for name, value in each.items() if name != "kind"}
-        if each["kind"] == "Encoded":
-            columns.append(Encoded(own["name"], make_encoder(own["encoder"], array_of)))
-        else:
-            columns.append({"Numbers": Numbers, "Values": Values}[each["kind"]](**own))
-    return FrameEncoder(columns)
 
 
 def new_encoder(kind: str, random_state: Any = None) -> FittedEncoder:

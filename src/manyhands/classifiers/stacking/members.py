@@ -54,6 +54,7 @@ from manyhands.linear.gaussians import SoftDiscriminant, TiedMixture
 from manyhands.linear.kernels import ClippedScaler, KernelMap, NormalScores
 from manyhands.linear.regression import SoftLogistic
 from manyhands.linear.ridge import RidgeValues, SoftRidge, Streamed, log_of_values
+from manyhands.records import record
 from manyhands.training.seeding import draw_seed
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
@@ -67,6 +68,12 @@ IMPOSSIBLE = -1e9
 """Stands for -inf in averages: folds that rule out different classes would leave none."""
 
 
+record("Normalizer", "n_features_in_")(Normalizer)
+record(
+    "PCA", "components_", "mean_", "explained_variance_", "n_components_", "n_features_in_"
+)(PCA)  # fmt: skip
+
+
 class Option(NamedTuple):
     """One way to fit a member: what it says of each training row, and a predictor of new rows.
 
@@ -78,16 +85,17 @@ class Option(NamedTuple):
     predictor: Any
 
 
+@record("AverageOfFolds")
+@dataclass(frozen=True, eq=False)
 class AverageOfFolds:
     """Predicts new rows by the mean log probability of the models of all folds.
 
-    Parameters
+    Attributes
     ----------
     models : sequence of fitted members
     """
 
-    def __init__(self, models: Sequence[Any]) -> None:
-        self.models = list(models)
+    models: Sequence[Any]
 
     def predict_log_proba(self, X: Any) -> FloatArray:
         """Log class probabilities, shape (n, n_classes)."""
@@ -325,6 +333,7 @@ def compacted(view: Any, predictors: list[Any]) -> tuple[Any, list[Any]]:
     return make_pipeline(*scalers, mapping.without_whitening()), values
 
 
+@record("Member")
 @dataclass(frozen=True)
 class Member:
     """A named member and its view.
@@ -377,6 +386,7 @@ LEAST_TARGET = 1e-4
 """A class of an instance that is less probable is left out of the targets."""
 
 
+@record("SoftNetwork", "network_", "view_", "ridge_")
 class SoftNetwork(BaseEstimator):
     """A network as a member of a stack.
 
@@ -650,6 +660,7 @@ def check_members(members: Any) -> None:
             )
         name, estimator, view = (*entry, None)[:3]
         refuse_unsaved(name, estimator)
+        refuse_unsaved(name, view)
         as_member(name, estimator)
         _refuse_class_weights(name, estimator)
         if view is not None:
@@ -717,6 +728,7 @@ def _choices_of_columns(part: Any) -> Iterator[Any]:
             yield columns if callable(columns) or hasattr(columns, "__iter__") else [columns]
 
 
+@record("Unsaved")
 class Unsaved(BaseEstimator):
     """Stands for a member that `save` could not describe: its stack predicts, but cannot be fitted.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from scipy.special import log_softmax, softmax
@@ -13,6 +13,7 @@ from sklearn import config_context
 from manyhands.classifiers.stacking.members import check_log_proba, compacted
 from manyhands.inference.probability import floored_log
 from manyhands.linear.calibration import calibrate, combine, likelihood_matrix
+from manyhands.records import record
 from manyhands.typing import FloatArray, IntArray
 
 TEMPERATURES = (
@@ -28,7 +29,9 @@ PREDICTED_AT_ONCE = 4096
 """Instances predicted at once."""
 
 
-class TemperedMember(NamedTuple):
+@record("TemperedMember")
+@dataclass(frozen=True, eq=False)
+class TemperedMember:
     """A fitted member, its temperature, and its weight in the stack."""
 
     predictor: Any
@@ -131,6 +134,7 @@ def stacked(log_probas: FloatArray, weights: FloatArray) -> FloatArray:
     return combine(log_probas, weights)
 
 
+@record("FittedStack")
 @dataclass(frozen=True)
 class FittedStack:
     """Predicts new rows: the mean of several rounds' stacks.
@@ -164,9 +168,9 @@ class FittedStack:
         for place, member in enumerate(members):
             own = [each[place].predictor for each in rounds]
             view, predictors = compacted(member.view, own)
-            kept.append(replace(member, view=view))
+            kept.append(replace(member, estimator=None, view=view))
             for each, predictor in zip(parts, predictors, strict=True):
-                each[place] = each[place]._replace(predictor=predictor)
+                each[place] = replace(each[place], predictor=predictor)
         return cls(kept, parts, seen, n_classes)
 
     def predict_proba(self, X: Any) -> FloatArray:

@@ -310,7 +310,7 @@ def _of_tables(
 
 def _averages(how: Inference, table: Any, aggregator: Any) -> bool:
     """Whether the labels are numbers that are to be averaged."""
-    from manyhands.fitting.saved_aggregators import holds_means
+    from manyhands.fitting.saving import holds_means
     from manyhands.inference import RatingMean
 
     if how.continue_ is not None:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from manyhands.exceptions import AnnotationError
 from manyhands.functional.ranks import over_ranks
+from manyhands.records import record
 
 ADAPTED = "_takes_features"
 """Attribute that marks a network with hooks."""
@@ -65,6 +66,9 @@ class PackedShape(tuple[int, ...]):
     def sizes(self) -> list[int]:
         """Sizes of all fields, with which a vector begins."""
         return [size for field in self.fields for size in field.shape]
+
+
+record("PackedShape", content=lambda shape: list(shape.fields), make=PackedShape.of)(PackedShape)
 
 
 def blank(input_shape: Sequence[int], device: torch.device | None = None) -> Tensor:

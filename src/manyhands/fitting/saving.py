@@ -1,0 +1,555 @@
+"""The codec of saved models: any of them as JSON and arrays, and back (torch for networks alone).
+
+`write` describes a fitted model by its class, its parameters and what its fit has found, and
+`read` makes it again. A value that JSON holds stands for itself; any other one is an object with a
+key that begins with ``$``:
+
+=================  ================================================================================
+``$array``         numbers, in the file of arrays, under this name (the path at which they stood)
+``$values``        an array of texts or other plain values
+``$tuple``         a tuple
+``$pairs``         a dict with keys that are no texts
+``$float``         a number that JSON does not know: "nan", "inf", "-inf"
+``$object``        an estimator: its class, ``parameters`` and what it found, ``fitted``
+``$record``        a value of a class that `manyhands.records` knows: its ``fields`` or ``content``
+``$pipeline``      the steps of a scikit-learn pipeline
+``$network``       the weights of a network, whose names begin like this
+``$own``           an object of the user's, which is not saved
+=================  ================================================================================
+
+What is saved is declared, not programmed: for a classifier by its `Traits`, for parts of models by
+`manyhands.records.record`; of an aggregator, all of it is. Nothing in a folder is executed: classes
+are looked up by name among those that this library knows.
+
+Folders in earlier layouts are translated to this one before they are read
+(`manyhands.fitting.earlier_layouts`).
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load as from_bytes
+from safetensors.numpy import save as to_bytes
+from sklearn.pipeline import Pipeline
+
+from manyhands import inference
+from manyhands.annotations.sharded import is_sharded
+from manyhands.exceptions import AnnotationError, ModelFolderError
+from manyhands.fitting.earlier_layouts import upgraded
+from manyhands.fitting.folders import (
+    VERSION,
+    check_unaltered,
+    read_description,
+    read_weights,
+    write_model,
+)
+from manyhands.fitting.traits import SAVED, Traits
+from manyhands.inference.base import BaseAggregator
+from manyhands.inference.rating_mean import RatingMean
+from manyhands.records import Record, record_named, record_of
+from manyhands.typing import AnyArray
+
+ClassFinder = Callable[..., type[Any]]
+"""Finds the class of a name; saving itself knows no method."""
+
+NUMBERS = "biuf"
+"""Kinds of arrays that are kept as they are."""
+
+PLAIN = (str, bool, int, float, type(None))
+
+PASSING = (None, "passthrough")
+"""Steps of a pipeline that change nothing."""
+
+OF_THIS_MACHINE = ("callbacks", "checkpoint")
+"""Parameters that are not saved: they belong to this machine or this process."""
+
+
+def write(folder: str | Path, model: Any) -> Path:
+    """Write a fitted model into a folder; replace the model already there.
+
+    Parameters
+    ----------
+    folder : str or Path
+    model : classifier, aggregator, encoder or Pipeline of these
+        Fitted.
+
+    Returns
+    -------
+    Path
+        The folder.
+
+    Raises
+    ------
+    AnnotationError
+        If something in it can be written neither as arrays nor as JSON.
+    WriteError
+        If the folder cannot be written; the previous model survives.
+    """
+    writer = _Writer()
+    described = writer.node(model, "")
+    described = {"class": described.pop("$object", type(model).__name__), **described}
+    return write_model(folder, described, to_bytes(writer.arrays))
+
+
+def read(
+    folder: str | Path, find_class: ClassFinder, *, device: str = "auto", backbone: Any = None
+) -> Any:
+    """Read a folder that `write`, or an earlier version, wrote. No code in it is executed.
+
+    Parameters
+    ----------
+    folder : str or Path
+    find_class : callable
+        `manyhands.registry.get`: returns the class of a name, and raises `AnnotationError` if
+        there is none.
+    device : str
+        Where networks go.
+    backbone : nn.Module or callable, optional
+        Stands in for a network of the user's, which a folder does not hold.
+
+    Returns
+    -------
+    The fitted model
+
+    Raises
+    ------
+    ModelFolderError
+        If the folder is missing, truncated or altered, or holds a class or a backbone that nobody
+        has given.
+    """
+    folder = Path(folder)
+    description = read_description(folder)
+    try:
+        if description["version"] == VERSION:
+            described, arrays = description, read_arrays(folder, description)
+        else:
+            described, arrays = upgraded(folder, description, read_arrays)
+        reader = _Reader(folder, arrays, find_class, device, backbone, description["manyhands"])
+        model = reader.model(described)
+    except ModelFolderError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise ModelFolderError(
+            f"{str(folder / 'model.json')!r} is damaged ({error!r}); save the model again"
+        ) from error
+    check_unaltered(description, folder)  # Last, as the errors above are more specific.
+    return model
+
+
+def is_known(model: Any) -> bool:
+    """Whether a model is an aggregator, or a part that says what of it is saved."""
+    return record_of(model) is not None or isinstance(model, BaseAggregator | RatingMean)
+
+
+def read_arrays(folder: Path, description: Mapping[str, Any]) -> dict[str, AnyArray]:
+    """Read the file of arrays that ``model.json`` names.
+
+    Raises
+    ------
+    ModelFolderError
+        If it is missing, truncated, altered or no file of arrays.
+    """
+    path = folder / Path(description["weights"]).name
+    content = read_weights(path, description["sha256"])
+    try:
+        return {name: np.array(array) for name, array in from_bytes(content).items()}
+    except SafetensorError as error:
+        raise ModelFolderError(
+            f"{str(path)!r} is not a safetensors file ({error}); save the model again"
+        ) from error
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+class _OwnError(AnnotationError):
+    """A value is an object of the user's."""
+
+    def __init__(self, message: str, kind: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class _Writer:
+    """Describes values as JSON, and keeps their arrays by the paths at which they stand."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, AnyArray] = {}
+
+    def node(self, value: Any, path: str, *, unfitted: bool = False) -> Any:
+        """Describe a value; ``unfitted``: estimators by their parameters alone, as clones are."""
+        if isinstance(value, np.ndarray | np.generic):
+            return self._array(value, path)
+        if isinstance(value, float) and not math.isfinite(value):
+            return {"$float": repr(value)}
+        if isinstance(value, PLAIN):
+            return value
+        if (known := record_of(value)) is not None and not known.is_estimator:
+            return self._record(known, value, path, unfitted)
+        if isinstance(value, Pipeline):
+            steps = [(name, step) for name, step in value.steps if step not in PASSING]
+            return {
+                "$pipeline": [
+                    [name, self.node(step, _join(path, name), unfitted=unfitted)]
+                    for name, step in steps
+                ]
+            }
+        if hasattr(value, "get_params") and not isinstance(value, type):
+            return self._estimator(value, path, unfitted)
+        if hasattr(value, "state_dict") and not unfitted:
+            for name, tensor in value.state_dict().items():
+                self._keep(tensor.detach().cpu().numpy(), _join(path, name))
+            return {"$network": path}
+        if hasattr(value, "detach"):
+            return self._array(value.detach().cpu().numpy(), path)
+        if isinstance(value, Path):
+            return str(value)
+        if isinstance(value, list | tuple | dict):
+            return self._collection(value, path, unfitted)
+        if hasattr(value, "__array__") and not hasattr(value, "state_dict"):
+            return self._array(np.asarray(value), path)
+        name, kind = path.rpartition(".")[2], type(value).__name__
+        raise _OwnError(
+            f"{name} is of type {kind}, which cannot be saved without pickle; give an array, or "
+            "write the whole with joblib or skops",
+            getattr(value, "__qualname__", None) or type(value).__qualname__,
+        )
+
+    def _collection(self, value: Any, path: str, unfitted: bool) -> Any:
+        if isinstance(value, dict):
+            if all(isinstance(key, str) and not key.startswith("$") for key in value):
+                return {
+                    key: self.node(part, _join(path, key), unfitted=unfitted)
+                    for key, part in value.items()
+                }
+            pairs = [list(pair) for pair in value.items()]
+            return {"$pairs": self._collection(pairs, path, unfitted)}
+        parts = [
+            self.node(part, _join(path, place), unfitted=unfitted)
+            for place, part in enumerate(value)
+        ]
+        return parts if isinstance(value, list) else {"$tuple": parts}
+
+    def _array(self, value: Any, path: str) -> Any:
+        if value.dtype.kind in NUMBERS:
+            # A product's last bits depend on the order in memory.
+            turned = value.ndim > 1 and not value.flags["C_CONTIGUOUS"]
+            return {
+                "$array": self._keep(value, path),
+                **({"scalar": True} if value.ndim == 0 else {}),
+                **({"order": "F"} if turned else {}),
+            }
+        values = value.tolist()
+        if not isinstance(values, list):
+            return self.node(values, path)  # A single text.
+        if not all(isinstance(part, PLAIN) for part in values):
+            raise AnnotationError(
+                f"{path.rpartition('.')[2]} is an array of {value.dtype}, which cannot be saved "
+                "without pickle; give numbers or texts"
+            )
+        mixed = {"mixed": True} if value.dtype.kind == "O" else {}
+        return {"$values": self.node(values, path), **mixed}
+
+    def _keep(self, array: AnyArray, name: str) -> str:
+        while name in self.arrays:  # Keys of dicts may look like paths.
+            name += "'"
+        self.arrays[name] = np.array(array, order="C")
+        return name
+
+    def _record(self, known: Record, value: Any, path: str, unfitted: bool) -> Any:
+        if known.content is not None:
+            content = self.node(known.content(value), path, unfitted=unfitted)
+            return {"$record": known.name, "content": content}
+        own = {
+            name: self.node(getattr(value, name), _join(path, name), unfitted=unfitted)
+            for name in known.fields
+        }
+        return {"$record": known.name, "fields": own}
+
+    def _estimator(self, value: Any, path: str, unfitted: bool) -> Any:
+        known, traits = record_of(value), getattr(value, "_traits", None)
+        name = type(value).__name__
+        if known is None and not type(value).__module__.startswith("manyhands."):
+            raise _not_ours(name)
+        if traits is not None and not unfitted:
+            if traits.saved_instead is not None:
+                return self._estimator(getattr(value, traits.saved_instead), path, unfitted)
+            if traits.save_refusal is not None:
+                raise AnnotationError(traits.save_refusal)
+        described: dict[str, Any] = {"$object": name if known is None else known.name}
+        found = {} if unfitted else self._found(value, known, traits, path)
+        described["parameters"] = {
+            key: self._parameter(traits, key, part, _join(path, key))
+            for key, part in saved_parameters(value).items()
+        }
+        return described if unfitted else {**described, "fitted": found}
+
+    def _found(
+        self, value: Any, known: Record | None, traits: Traits | None, path: str
+    ) -> dict[str, Any]:
+        if is_sharded(getattr(value, "table_", None)):
+            raise AnnotationError(
+                f"the {type(value).__name__} is fitted to a store, which a saved model cannot "
+                "hold; keep the store and its labels, or np.save its posterior_, and fit(store, "
+                "start=posterior_) again to predict with it"
+            )
+        found = saved_attributes(value, known, traits)
+        return {key: self.node(part, _join(path, key)) for key, part in found.items()}
+
+    def _parameter(self, traits: Traits | None, name: str, value: Any, path: str) -> Any:
+        """Describe a parameter as a clone would have it."""
+        if traits is not None and name in traits.replaceable_parameters:
+            return self._replaceable(value, path)
+        try:
+            return self.node(value, path, unfitted=True)
+        except _OwnError as error:
+            if traits is not None:
+                if hasattr(value, "get_params") or hasattr(value, "fit_resample"):
+                    raise _not_ours(error.kind) from error  # A fit without it is another one.
+                return {"$own": error.kind}
+            if name == "backbone":
+                raise AnnotationError(
+                    f"a member is a network of your own, {error.kind}, which load() could not "
+                    "rebuild; give a backbone by name or dict, or save the whole with joblib"
+                ) from error
+            raise
+
+    def _replaceable(self, value: Any, path: str) -> Any:
+        """Describe a parameter that predictions do without: what cannot be saved is only named."""
+        try:
+            return self.node(value, path, unfitted=True)
+        except AnnotationError:
+            if not isinstance(value, list | tuple):
+                return {"$object": "Unsaved", "parameters": {"kind": type(value).__name__}}
+            parts = [self._replaceable(part, _join(path, i)) for i, part in enumerate(value)]
+            return parts if isinstance(value, list) else {"$tuple": parts}
+
+
+def _join(path: str, part: str | int) -> str:
+    return f"{path}.{part}" if path else str(part)
+
+
+def _not_ours(kind: str) -> _OwnError:
+    return _OwnError(
+        f"{kind} is not a class of manyhands, so load() could not rebuild it without pickle; save "
+        "the whole with joblib or skops",
+        kind,
+    )
+
+
+def saved_parameters(model: Any) -> dict[str, Any]:
+    """Parameters of an estimator that are saved, as loading should restore them.
+
+    Gold labels, and what belongs to this machine or to random numbers drawn so far, are left out.
+    """
+    given = {
+        name: value
+        for name, value in model.get_params(deep=False).items()
+        if name not in OF_THIS_MACHINE
+        and not (name == "validation" and isinstance(value, tuple | list))
+    }
+    if not isinstance(given.get("random_state"), int | None):
+        given["random_state"] = None  # A generator has moved on.
+    if "device" in given and not isinstance(given["device"], str):
+        given["device"] = "auto"  # The devices of a training are not those of a prediction.
+    if isinstance(given.get("backbone"), dict):
+        # Without the initial weights: the final ones are saved.
+        given["backbone"] = {k: v for k, v in given["backbone"].items() if k != "weights"}
+    return given
+
+
+def saved_attributes(
+    model: Any, known: Record | None = None, traits: Traits | None = None
+) -> dict[str, Any]:
+    """What a fit has found, as far as it is saved."""
+    own = vars(model)
+    if known is not None:
+        names: tuple[str, ...] = known.fields
+    elif traits is not None:
+        names = (*SAVED, *traits.saved)
+        names += ("instances_",) if "posterior_" in names else ()  # Ids of its rows.
+    else:
+        parameters = model.get_params(deep=False)
+        names = tuple(name for name in own if name not in parameters)
+    return {name: own[name] for name in dict.fromkeys(names) if name in own}
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+class _Reader:
+    """Makes values of their descriptions."""
+
+    def __init__(
+        self,
+        folder: Path,
+        arrays: Mapping[str, AnyArray],
+        find_class: ClassFinder,
+        device: str,
+        backbone: Any,
+        version: Any,
+    ) -> None:
+        self.folder, self.arrays, self.version = folder, arrays, version
+        self.find_class, self.device, self.backbone = find_class, device, backbone
+
+    def model(self, description: Mapping[str, Any]) -> Any:
+        """Make the model that ``model.json`` describes."""
+        if "$pipeline" in description:
+            return self.value({"$pipeline": description["$pipeline"]})
+        return self._estimator(description["class"], description, description["fitted"])
+
+    def value(self, node: Any) -> Any:
+        """Invert `_Writer.node`."""
+        if isinstance(node, list):
+            return [self.value(part) for part in node]
+        if not isinstance(node, dict):
+            return node
+        kind = next((key for key in node if key.startswith("$")), "")
+        content: Any = node.get(kind)
+        match kind:
+            case "":
+                return {key: self.value(part) for key, part in node.items()}
+            case "$array":
+                array = self.arrays[content]
+                if node.get("scalar"):
+                    return array.reshape(())[()]
+                return np.asarray(array, order=node.get("order", "C"))
+            case "$values":
+                return np.array(self.value(content), dtype=object if node.get("mixed") else str)
+            case "$tuple":
+                return tuple(self.value(content))
+            case "$pairs":
+                return dict(self.value(content))
+            case "$float":
+                return float(content)
+            case "$object":
+                return self._estimator(content, node, node.get("fitted", {}))
+            case "$record":
+                return self._record(content, node)
+            case "$pipeline":
+                return Pipeline([(name, self.value(step)) for name, step in content])
+            case _:
+                raise ValueError(f"{kind} is no kind of value")
+
+    def _record(self, name: str, node: Mapping[str, Any]) -> Any:
+        known = record_named(name)
+        if known is None or known.is_estimator:
+            raise self._unknown(name)
+        if "content" in node:
+            return known.make(self.value(node["content"]))
+        return known.make(**{key: self.value(part) for key, part in node["fields"].items()})
+
+    def _estimator(self, name: str, node: Mapping[str, Any], fitted: Mapping[str, Any]) -> Any:
+        """Make an estimator: the one place where saved parameters become an instance."""
+        cls = self._class(name)
+        parameters = self._parameters(node["parameters"])
+        unknown = sorted(parameters.keys() - inspect.signature(cls).parameters)
+        if unknown:
+            raise ModelFolderError(f"{name} has no parameter {unknown[0]!r}; save the model again")
+        model = cls(**parameters)
+        for key, part in fitted.items():
+            if not (isinstance(part, dict) and "$network" in part):
+                setattr(model, key, self.value(part))
+        for key, part in fitted.items():  # It is built of what the others say.
+            if isinstance(part, dict) and "$network" in part:
+                setattr(model, key, self._network(model, part["$network"]))
+        _check_instances(model)
+        return model
+
+    def _class(self, name: str) -> type[Any]:
+        known = record_named(name)
+        if known is not None and known.is_estimator:
+            return known.kind
+        try:
+            return self.find_class(name)
+        except AnnotationError as error:
+            raise self._unknown(name) from error
+
+    def _parameters(self, nodes: Mapping[str, Any]) -> dict[str, Any]:
+        parameters = {}
+        for name, node in nodes.items():
+            if not (isinstance(node, dict) and "$own" in node):
+                parameters[name] = self.value(node)
+            elif name == "backbone":
+                if self.backbone is None:
+                    raise ModelFolderError(
+                        f"the model's backbone is your own object ({node['$own']}); pass it: "
+                        "load(folder, backbone=...)"
+                    )
+                parameters[name] = self.backbone
+        return parameters
+
+    def _network(self, model: Any, prefix: str) -> Any:
+        from manyhands.fitting.network import rebuilt  # It needs torch.
+
+        state = {
+            name.removeprefix(f"{prefix}."): array
+            for name, array in self.arrays.items()
+            if name.startswith(f"{prefix}.")
+        }
+        try:
+            return rebuilt(model, state, self.device)
+        except (RuntimeError, AnnotationError) as error:
+            raise ModelFolderError(
+                f"the weights in {str(self.folder)!r} do not fit the model described in "
+                f"model.json ({error})"
+            ) from error
+
+    def _unknown(self, name: Any) -> ModelFolderError:
+        return ModelFolderError(
+            f"the folder holds a {name!r}, which this manyhands does not know; install the "
+            f"version that wrote it ({self.version})"
+        )
+
+
+def _check_instances(model: Any) -> None:
+    """Refuse ids of instances that are not one per row of ``posterior_``."""
+    ids, posterior = (vars(model).get(name) for name in ("instances_", "posterior_"))
+    if ids is not None and posterior is not None and np.shape(ids) != posterior.shape[:1]:
+        raise ModelFolderError(
+            f"'instances' are no list of {len(posterior)} ids, one per row of posterior_; save the "
+            "model again"
+        )
+
+
+# -- what a folder holds, as far as can be seen without reading it --------------------------------
+
+
+def holds_aggregator(folder: str | Path) -> bool:
+    """Whether a folder's model is an aggregator."""
+    return _class_in(folder) in dir(inference)
+
+
+def holds_means(folder: str | Path) -> bool:
+    """Whether a folder's model is a `RatingMean`."""
+    return _class_in(folder) == "RatingMean"
+
+
+def _class_in(folder: str | Path) -> str | None:
+    try:
+        name = read_description(Path(folder)).get("class")
+    except ModelFolderError:
+        return None
+    return name if isinstance(name, str) else None
+
+
+def refuse_means(folder: str | Path, what: str) -> None:
+    """Refuse a folder of means where labels are to be classes.
+
+    Raises
+    ------
+    AnnotationError
+    """
+    if holds_means(folder):
+        raise AnnotationError(
+            f"{folder} holds means of ratings (RatingMean), and {what} is for labels "
+            "that are classes; the means are in its labels.csv, what annotators give too much in "
+            "annotators.csv. Read the ratings by scale='ordinal' if they are a few grades"
+        )
