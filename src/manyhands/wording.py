@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from math import ceil, floor
-from typing import Any
+from typing import Any, NamedTuple
 
 N_RANDOM = 100
 """Items to check that are drawn at random, wherever such a sample is advised."""
@@ -158,3 +158,41 @@ def nobody(n: int) -> str:
 def count_with_share(n: int, total: int) -> str:
     """Write a count with its share: 42 (4.2 %)."""
     return f"{n:,} ({percent(n / total)})" if n and total else f"{n:,}"
+
+
+class GainWords(NamedTuple):
+    """How a gain in labels is called.
+
+    Attributes
+    ----------
+    column : str
+        Heading of the gain of one annotation.
+    figure : str
+        Title of the gain of many.
+    price : str
+        Annotations per unit of gain.
+    told : str
+        What the gain of one annotation is.
+    """
+
+    column: str
+    figure: str
+    price: str
+    told: str
+
+
+GAINS = {
+    "label": GainWords(
+        "Right labels expected",
+        "Right labels that further annotations add",
+        "annotations per right label",
+        "right labels that the annotation is expected to add",
+    ),
+    "grade": GainWords(
+        "Grades nearer, expected",
+        "Grades by which further annotations bring labels nearer the truth",
+        "annotations per grade corrected",
+        "grades by which the annotation is expected to bring the label nearer the truth",
+    ),
+}
+"""Words of a gain, by its unit: labels that become right, or grades by which they come nearer."""

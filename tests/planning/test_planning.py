@@ -22,6 +22,7 @@ from manyhands import (
     next_annotations,
     review_queue,
 )
+from manyhands.decision.losses import best_value, expected_loss
 from manyhands.exceptions import AnnotationError
 from manyhands.metrics import accuracy_of_labels
 from manyhands.planning import (
@@ -41,6 +42,7 @@ from manyhands.planning.beliefs import (
     entropy,
     information,
     information_of_all,
+    nearer_grades,
     of_pairs,
     right_labels,
     tempered,
@@ -111,6 +113,80 @@ def test_gains_by_hand():
     ere = pairs_of(right_labels, q, pi)
     # From .5 to .8; from .9, an annotator who is right in .8 cannot turn the label.
     np.testing.assert_allclose(ere, [[0.5, 0, 0.3], [0.1, 0, 0]], atol=1e-12)
+
+
+def grades_by_loop(q, matrix):
+    """Expected distance of the best label from the truth, before and after an answer."""
+    k = np.arange(len(q))
+    least = lambda p: min((p * abs(k - d)).sum() for d in k)  # noqa: E731
+    return least(q) - sum(least(q * matrix[:, given]) for given in k)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_gains_in_grades_equal_the_loops(seed):
+    q, pi = some_beliefs(seed)
+    expected = [[grades_by_loop(row, matrix) for matrix in pi] for row in q]
+    np.testing.assert_allclose(pairs_of(nearer_grades, q, pi), expected, atol=1e-12)
+    q, pi = some_beliefs(seed, c=2)  # Of two classes a grade is a label.
+    np.testing.assert_allclose(
+        pairs_of(nearer_grades, q, pi), pairs_of(right_labels, q, pi), atol=1e-12
+    )
+
+
+def test_the_loss_of_grades_is_their_distance():
+    q = np.array([[0.1, 0.2, 0.3, 0.4], [0.5, 0.0, 0.0, 0.5]])
+    loss = [expected_loss(q, np.full(2, d), ordered=True) for d in range(4)]
+    np.testing.assert_allclose(np.stack(loss, axis=1), q @ abs(np.subtract.outer(*[range(4)] * 2)))
+    np.testing.assert_allclose(-best_value(q, ordered=True), np.min(loss, axis=0))
+    assert (expected_loss(q, np.array([3, 0])) == 1 - q[[0, 1], [3, 0]]).all()
+
+
+def grades(seed=0, n=120, r=8, k=5):
+    """Grades by annotators who are a grade or two off, and their truth."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(k, size=n)
+    given = (y[:, None] + np.rint(rng.normal(size=(n, r)) * np.linspace(0.4, 1.4, r))).clip(
+        0, k - 1
+    )
+    given[rng.random((n, r)) < 0.5] = np.nan
+    return AnnotationTable.from_matrix(given, classes=range(k), ordered=True), y
+
+
+def test_grades_are_reviewed_and_bought_by_their_distance():
+    table, _ = grades()
+    model = DawidSkene().fit(table)
+    queue = review_queue(model, table)
+    assert queue.grades_off is not None
+    assert (np.diff(queue.grades_off) <= 1e-9).all()
+    assert (queue.grades_off >= queue.scores - 1e-9).all()  # Whoever is wrong is a grade off.
+    assert (queue.grades_off > queue.scores + 0.05).any()
+    assert list(queue.to_columns())[-1] == "grades_off"
+    planner = AnnotationPlanner(criterion="accuracy", random_state=0).fit(table)
+    batch, stopping = planner.suggest(10), planner.stopping()
+    found, _ = beliefs_of(planner.aggregator_, table)
+    place = {instance: k for k, instance in enumerate(table.instances.tolist())}
+    who = {annotator: k for k, annotator in enumerate(table.annotators.tolist())}
+    i, r = [place[a] for a, _ in batch], [who[b] for _, b in batch]
+    gain = of_pairs(nearer_grades, found.posterior, found.confusion, found.power, np.array(i),
+                    np.array(r))  # fmt: skip
+    np.testing.assert_allclose(batch.expected_gain, gain, rtol=1e-9)
+    assert stopping.unit == "grade"
+    assert "grade" in stopping.reason
+    names = table.with_scale("nominal")
+    plain = AnnotationPlanner(random_state=0).fit(names)
+    assert plain.stopping().unit == "label"
+    assert review_queue(DawidSkene().fit(names), names).grades_off is None
+
+
+def test_an_order_of_two_classes_changes_no_bit():
+    _, table = crowd(n=60, n_classes=2)
+    two = table.with_scale("ordinal")
+    posterior = DawidSkene().fit(table).posterior_
+    queues = [review_queue(posterior, each).to_columns() for each in (table, two)]
+    assert queues[0] == queues[1]
+    plans = [AnnotationPlanner(random_state=0).fit(each, model=posterior) for each in (table, two)]
+    first, second = (plan.suggest(20).to_columns() for plan in plans)
+    assert first == second
 
 
 def test_a_tempered_annotation_tells_less():

@@ -22,10 +22,9 @@ from manyhands.io.corrections import FIELDS
 from manyhands.io.exports.formats import WRITERS
 from manyhands.io.frames import write_table
 from manyhands.io.writers import write_consensus
-from manyhands.planning.planner import limit_of
 from manyhands.report.filters import FILTERS, visible
 from manyhands.report.html import style_sheet
-from manyhands.report.planning import enough
+from manyhands.report.planning import enough, gain_words, limit
 from manyhands.wording import A_FLAG, RANDOM_ITEMS_TELL
 
 try:
@@ -327,7 +326,8 @@ def _environment() -> Environment:
     environment.filters["query"] = urlencode
     environment.globals |= {
         "enough": enough,
-        "limit_of": limit_of,
+        "limit": limit,
+        "gain_words": gain_words,
         "A_FLAG": A_FLAG,
         "RANDOM_ITEMS_TELL": RANDOM_ITEMS_TELL,
     }

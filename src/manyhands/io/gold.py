@@ -78,7 +78,7 @@ _MARK = re.compile(r"[^\W\d_][^?!]*|\d+(\.0)?|\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ 
 LONGEST_NAME = 5
 """Words of a name, at most; what is longer is a remark."""
 
-SHEET = frozenset({WAS, "suggestion", "probability_wrong", CHOSEN_COLUMN})
+SHEET = frozenset({WAS, "suggestion", "probability_wrong", "grades_off", CHOSEN_COLUMN})
 LABELS = frozenset({"probability", "n_annotations", "agreement", "action"})
 """Columns that ``review.csv`` and ``labels.csv`` have beside "reviewed"; two tell such a file."""
 

@@ -6,6 +6,9 @@ has the probability p_l = sum_k q_k pi_kl, and
     EIG = H(p) - sum_k q_k H(pi_k)                 information about the class, in nats [1]_ [2]_
     ERE = sum_l max_k q_k pi_kl - max_k q_k        gain in the probability of a right label
 
+Of grades in their order the gain is in grades instead, by which the median comes nearer the truth:
+max_k q_k pi_kl becomes max_d -sum_k q_k pi_kl |k - d| (`manyhands.decision.losses`).
+
 Where annotators share mistakes, the posterior is tempered (`manyhands.inference.dependence`), and
 an annotation that joins d others counts with the power 1 / (1 + d rho). Its matrix is raised to
 that power here, too (`tempered`), or its gain would be overstated.
@@ -27,6 +30,7 @@ from scipy.special import softmax, xlogy
 
 from manyhands.annotations import AnnotationTable
 from manyhands.decision.labels import share_ties
+from manyhands.decision.losses import best_value
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.confusion_prior import ConfusionPrior, pool_confusions
@@ -67,6 +71,8 @@ class Beliefs:
         Number of annotators of each instance.
     rho : float
         Correlation of annotators' mistakes.
+    ordered : bool
+        Whether the classes are three or more grades in their order.
     """
 
     posterior: FloatArray
@@ -75,6 +81,7 @@ class Beliefs:
     pooled: FloatArray
     n_annotators_of: IntArray
     rho: float
+    ordered: bool = False
 
     @property
     def power(self) -> FloatArray:
@@ -128,6 +135,7 @@ def beliefs_of(model: Any, table: AnnotationTable, proba: Any = None) -> tuple[B
         pool_confusions(confusion, table, posterior)[1],
         annotators_of_instances(table),
         float(getattr(model, "dependence_", 0.0)),
+        table.ordered and table.n_classes > 2,
     )
     if proba is None:
         return found, 0.0
@@ -292,8 +300,19 @@ def information(q: FloatArray, confusion: FloatArray, noise: FloatArray) -> Floa
 
 def right_labels(q: FloatArray, confusion: FloatArray, noise: FloatArray) -> FloatArray:
     """Expected gain in right labels (ERE) of m pairs, shape (m,); never negative."""
-    best = (q[:, :, None] * confusion).max(axis=1).sum(axis=1)
-    return np.maximum(best - q.max(axis=1), 0.0)
+    best = best_value(q[:, :, None] * confusion, axis=1).sum(axis=1)
+    return np.maximum(best - best_value(q, axis=1), 0.0)
+
+
+def nearer_grades(q: FloatArray, confusion: FloatArray, noise: FloatArray) -> FloatArray:
+    """Expected gain in grades of m pairs, shape (m,): by how much nearer the median comes."""
+    best = best_value(q[:, :, None] * confusion, axis=1, ordered=True).sum(axis=1)
+    return np.maximum(best - best_value(q, axis=1, ordered=True), 0.0)
+
+
+def better_labels(found: Beliefs) -> Gain:
+    """The gain of an annotation that its scale has: right labels, or grades."""
+    return nearer_grades if found.ordered else right_labels
 
 
 def tempered(confusion: FloatArray, power: float) -> FloatArray:
@@ -313,7 +332,7 @@ def of_pairs(
 
     Parameters
     ----------
-    gain : `information` or `right_labels`
+    gain : `information`, `right_labels` or `nearer_grades`
     posterior : array of shape (n, C)
     confusion : array of shape (R, C, C)
     power : array of shape (n,)

@@ -11,11 +11,11 @@ import numpy as np
 from manyhands.annotations.frames import Backend
 from manyhands.planning.beliefs import (
     Beliefs,
+    better_labels,
     entropy,
     information,
     information_of_all,
     of_pairs,
-    right_labels,
 )
 from manyhands.planning.pool import Pool
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
@@ -130,7 +130,7 @@ class Rule:
         arguments = (beliefs.posterior, beliefs.confusion, beliefs.power, i, r)
         gain = of_pairs(information, *arguments)
         if self.criterion == "accuracy":
-            gain = of_pairs(right_labels, *arguments) + INFORMATION_SHARE * gain
+            gain = of_pairs(better_labels(beliefs), *arguments) + INFORMATION_SHARE * gain
         return gain / self.price[r]
 
 

@@ -24,7 +24,7 @@ from manyhands.inference.base import NON_NEGATIVE, POSITIVE, BaseAggregator
 from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.inference.inputs import gold_codes
 from manyhands.metrics import accuracy_of_labels
-from manyhands.planning.beliefs import beliefs_of, drawn_confusions, of_pairs, right_labels
+from manyhands.planning.beliefs import beliefs_of, better_labels, drawn_confusions, of_pairs
 from manyhands.planning.choosing import Rule, Suggestion, fill
 from manyhands.planning.pool import (
     Pool,
@@ -51,8 +51,8 @@ class Stopping:
     stop : bool
     reason : str
     marginal_gain : float
-        Expected number of right labels per annotation of the next batch; NaN if nothing may be
-        asked.
+        Expected number of right labels per annotation of the next batch, or of grades by which
+        labels come nearer the truth if the classes are in order; NaN if nothing may be asked.
     expected_accuracy : float
         Mean probability of the labels under the model. Shared mistakes look sure, so do not report
         it as the accuracy; audit.
@@ -64,6 +64,8 @@ class Stopping:
         Annotations of the next batch.
     n_warm_up : int
         Those of them that only spread over the instances, before anybody can be judged.
+    unit : {"label", "grade"}
+        Of the gain: labels that become right or, of classes in order, grades.
     """
 
     stop: bool
@@ -76,6 +78,7 @@ class Stopping:
     n_audited: int = 0
     n: int = 0
     n_warm_up: int = 0
+    unit: str = "label"
 
 
 class AnnotationPlanner(BaseEstimator):
@@ -87,8 +90,9 @@ class AnnotationPlanner(BaseEstimator):
         Infers the labels so far; it is cloned.
     criterion : {"information", "accuracy", "entropy", "fewest"}, default="information"
         "information": expected information about the class; "accuracy": expected gain in right
-        labels (see `manyhands.planning.beliefs`); "entropy": the least certain instances first;
-        "fewest": those with the fewest annotations first.
+        labels, or in grades if the classes are in order (see `manyhands.planning.beliefs`);
+        "entropy": the least certain instances first; "fewest": those with the fewest annotations
+        first.
     annotators : {"choose", "arriving", "any"}, default="choose"
         "choose": the best annotator for each instance. "arriving": annotators come as often as they
         came so far, and each gets the instances on which they help most. "any": whoever may be
@@ -273,7 +277,7 @@ class AnnotationPlanner(BaseEstimator):
         Parameters
         ----------
         min_gain : float, default=0.02
-            Right labels per annotation below which to stop.
+            Right labels (of classes in order: grades) per annotation below which to stop.
         audit : dict {instance id: class} or array-like as in ``gold``, optional
             Checked labels of **randomly drawn** instances, also of sure ones, which were not given
             to `fit` as gold. They give the accuracy with an interval.
@@ -298,15 +302,18 @@ class AnnotationPlanner(BaseEstimator):
             return Stopping(True, "no pair may be asked", float("nan"), expected, *level)
         batch = self._batch(pool, n)
         gain = float(batch.expected_gain.mean())
+        ordered = self._beliefs.ordered
+        unit = "grade" if ordered else "label"
         if batch.n_warm_up:
             reason = f"the warm-up needs {self.warm_up:g} annotations per instance first"
             waiting = Stopping(False, reason, gain, expected, *level)
-            return replace(waiting, n=len(batch), n_warm_up=batch.n_warm_up)
+            return replace(waiting, n=len(batch), n_warm_up=batch.n_warm_up, unit=unit)
         stop = gain < min_gain
-        reason = f"the next {counted(len(batch), 'annotation')} would correct {one_in(gain)}"
-        if limit := limit_of(min_gain):
+        bought = counted(len(batch), "annotation")
+        reason = f"the next {bought} would correct {one_in(gain, ordered=ordered)}"
+        if limit := limit_of(min_gain, ordered=ordered):
             reason += f"; {limit[0].lower()}{limit[1:]}"
-        return replace(Stopping(stop, reason, gain, expected, *level), n=len(batch))
+        return replace(Stopping(stop, reason, gain, expected, *level), n=len(batch), unit=unit)
 
     # -- parts ------------------------------------------------------------------------------------
 
@@ -354,7 +361,8 @@ class AnnotationPlanner(BaseEstimator):
             for part in fill(pool, judged_by, rule, size, free, room, activity, rng)
         ]
         i, r, score = (np.concatenate(column) for column in zip(*chosen, strict=True))
-        gain = of_pairs(right_labels, beliefs.posterior, beliefs.confusion, beliefs.power, i, r)
+        known = (beliefs.posterior, beliefs.confusion, beliefs.power)
+        gain = of_pairs(better_labels(beliefs), *known, i, r)
         return Suggestion(pool.instances[i], pool.annotators[r], score, gain, min(n_warm, len(i)))
 
     def _most(self, pool: Pool, n: int) -> int:
@@ -394,29 +402,35 @@ class AnnotationPlanner(BaseEstimator):
         return level.value, level.low, level.high, level.n
 
 
-def one_in(gain: float | None) -> str:
-    """Say how many annotations are bought per label that they correct.
+def one_in(gain: float | None, *, ordered: bool = False) -> str:
+    """Say how many annotations are bought per label, or grade, that they correct.
 
     Examples
     --------
-    >>> one_in(0.018), one_in(1e-9)
-    ('about one label in 56 bought', 'hardly any label')
+    >>> one_in(0.018), one_in(1e-9), one_in(0.018, ordered=True)
+    ('about one label in 56 bought', 'hardly any label', 'labels by about one grade in 56 bought')
     """
     if gain is None or gain <= 1e-4:
         return "hardly any label"
+    if ordered:
+        return f"labels by about one grade in {_price(gain)} bought"
     return f"about one label in {_price(gain)} bought"
 
 
-def limit_of(min_gain: float) -> str:
+def limit_of(min_gain: float, *, ordered: bool = False) -> str:
     """Say below which gain we suggest to stop; "" without a limit.
 
     Examples
     --------
     >>> limit_of(0.02)
     'We suggest to stop at fewer than one corrected label in 50 bought'
+    >>> limit_of(0.02, ordered=True)
+    'We suggest to stop at less than one grade corrected in 50 bought'
     """
     if min_gain <= 0:
         return ""
+    if ordered:
+        return f"We suggest to stop at less than one grade corrected in {_price(min_gain)} bought"
     return f"We suggest to stop at fewer than one corrected label in {_price(min_gain)} bought"
 
 

@@ -13,6 +13,7 @@ from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.encoding import resolve
 from manyhands.annotations.frames import Backend
 from manyhands.decision.labels import generator
+from manyhands.decision.losses import expected_loss
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.inputs import series_in_order
@@ -44,6 +45,9 @@ class ReviewQueue:
     chosen : array of shape (m,) or None
         "random" for labels that were drawn at random, which come first, else "queue". None: all
         are of the queue.
+    grades_off : array of shape (m,) or None
+        Of grades: how far the label is expected to be from the truth, by which they are in order;
+        NaN where nothing tells.
     """
 
     instances: AnyArray
@@ -53,6 +57,7 @@ class ReviewQueue:
     annotators: AnyArray | None = None
     classifier_weight: float = 0.0
     chosen: AnyArray | None = None
+    grades_off: FloatArray | None = None
 
     def __len__(self) -> int:
         return len(self.instances)
@@ -70,7 +75,8 @@ class ReviewQueue:
     def to_columns(self) -> dict[str, list[Any]]:
         """Return the columns task, (worker,) label, suggestion and score.
 
-        ``score`` is the probability that the label is wrong; None where nothing tells.
+        ``score`` is the probability that the label is wrong; None where nothing tells. Of grades
+        ``grades_off`` comes after it.
         """
         columns = {
             "task": self.instances,
@@ -79,7 +85,8 @@ class ReviewQueue:
             "suggestion": self.suggestions,
         }
         found = {name: values.tolist() for name, values in columns.items() if values is not None}
-        return found | {"score": [None if p != p else p for p in self.scores.tolist()]}
+        found |= {"score": _known(self.scores)}
+        return found if self.grades_off is None else found | {"grades_off": _known(self.grades_off)}
 
     def to_sheet(self) -> dict[str, list[Any]]:
         """Return the columns of ``review.csv``, a table for a person to fill in.
@@ -88,14 +95,16 @@ class ReviewQueue:
         -------
         dict {column: list}
             ``task``, for annotations ``worker``, ``label`` (to correct), ``was`` (the same label,
-            as it is before anybody corrects it), ``suggestion``, ``probability_wrong``, ``chosen``
-            ("queue" or "random") and ``reviewed``, which is empty. `manyhands.io.read_gold` takes
-            those rows as known where ``reviewed`` is filled in or ``label`` is no longer what it
-            was.
+            as it is before anybody corrects it), ``suggestion``, ``probability_wrong``, of grades
+            ``grades_off``, ``chosen`` ("queue" or "random") and ``reviewed``, which is empty.
+            `manyhands.io.read_gold` takes those rows as known where ``reviewed`` is filled in or
+            ``label`` is no longer what it was.
         """
         columns = self.to_columns()
         last = {"was": columns["label"], "suggestion": columns.pop("suggestion")}
         last["probability_wrong"] = columns.pop("score")
+        if self.grades_off is not None:
+            last["grades_off"] = columns.pop("grades_off")
         chosen = ["queue"] * len(self) if self.chosen is None else self.chosen.tolist()
         return columns | last | {"chosen": chosen, "reviewed": [""] * len(self)}
 
@@ -118,7 +127,7 @@ def review_queue(
     certainty: Certainty | None = None,
     random_state: Any = None,
 ) -> ReviewQueue:
-    """Rank labels, or single annotations, by how probably they are wrong.
+    """Rank labels, or single annotations, by how probably they are wrong; grades by how far.
 
     Mistakes that most annotators share look sure and come last, so check some labels at random,
     too: only these say how many of the others are right. They are drawn from the labels that are
@@ -184,10 +193,15 @@ def review_queue(
         observed = table.observed
         instance, label, annotator = observed.instance, observed.label, observed.annotator
     rows = found.posterior[instance].copy()
-    score = 1.0 - rows[np.arange(len(rows)), label]
+    score = expected_loss(rows, label)
     told = score if certainty is None else 1.0 - certainty(1.0 - score)
+    loss, off = score, None
+    if found.ordered:
+        loss = expected_loss(rows, label, ordered=True)
+        # A label that is wrong is as many grades off as the model expects.
+        off = told * np.divide(loss, score, out=np.ones_like(loss), where=score > 0)
     rows[np.arange(len(rows)), label] = -1.0
-    order = np.argsort(-np.round(score, 12), kind="stable")[:n]
+    order = np.argsort(-np.round(loss, 12), kind="stable")[:n]
     drawn = np.zeros(0, dtype=np.int64)
     if random:
         known = np.asarray(getattr(model, "is_known_", np.zeros(table.n_instances, dtype=bool)))
@@ -202,7 +216,13 @@ def review_queue(
         None if annotator is None else table.annotators[annotator[order]],
         weight,
         np.repeat(["random", "queue"], [len(drawn), len(order) - len(drawn)]) if random else None,
+        None if off is None else off[order],
     )
+
+
+def _known(values: FloatArray) -> list[float | None]:
+    """Plain values; None for NaN."""
+    return [None if value != value else value for value in values.tolist()]
 
 
 def _label_codes(labels: Any, table: AnnotationTable) -> IntArray:

@@ -29,7 +29,7 @@ from manyhands.report.labels import filled_rows
 from manyhands.report.limits import LIMITS, MIN_GAIN
 from manyhands.report.section import Action, Answer, Content, Findings, Section
 from manyhands.typing import BoolArray, IntArray
-from manyhands.wording import N_RANDOM, SAMPLE_TELLS
+from manyhands.wording import GAINS, N_RANDOM, SAMPLE_TELLS, GainWords
 
 BATCH = 0.1
 """Annotations of the next batch, as a share of the instances."""
@@ -212,8 +212,19 @@ def priced(
         "stop": advice.stop,
         "right": right,
         "measured": measured,
+        "unit": advice.unit,
         "per_right_label": 1 / gain if gain is not None and gain > 1e-6 else None,
     }
+
+
+def gain_words(plan: Mapping[str, Any]) -> GainWords:
+    """How the gains of a plan are called."""
+    return GAINS[plan.get("unit", "label")]
+
+
+def limit(plan: Mapping[str, Any]) -> str:
+    """Say below which gain of a plan we suggest to stop; "" without a limit."""
+    return limit_of(plan["min_gain"], ordered=plan.get("unit") == "grade")
 
 
 def told_of(level: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -249,7 +260,7 @@ def enough(plan: Mapping[str, Any] | None) -> str:
             "Whether more annotations are worth their price is not known, because nothing shows "
             f"how good the annotators are. {SAMPLE_TELLS}."
         )
-    rate = one_in(None if price is None else 1 / price)
+    rate = one_in(None if price is None else 1 / price, ordered=plan.get("unit") == "grade")
     n = count(plan["n"], "further annotation")
     who = f"{n}, from a new annotator," if plan["newcomer"] else n
     told = f"by the inferred labels, {who} would correct {rate}."
@@ -432,5 +443,5 @@ PLAN = Section(
     plan_section,
     actions=_actions,
     instances=_instances,
-    words={"limit_of": limit_of},
+    words={"gain_words": gain_words, "limit": limit},
 )

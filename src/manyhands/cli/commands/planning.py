@@ -190,9 +190,16 @@ def next_(
     from manyhands import AnnotationPlanner
     from manyhands.inference.shared_mistakes import annotators_are_judged
     from manyhands.metrics import accuracy_on_new_items
-    from manyhands.planning.planner import limit_of
     from manyhands.report.headline import told_of_new_items
-    from manyhands.report.planning import enough, next_size, priced, told_gains, told_of
+    from manyhands.report.planning import (
+        enough,
+        gain_words,
+        limit,
+        next_size,
+        priced,
+        told_gains,
+        told_of,
+    )
 
     refuse_overwriting([out], [*tables, cost, pairs, *(known or ()), gold, audit, *inputs.files])
     check_out(out)
@@ -255,7 +262,7 @@ def next_(
     print_columns(
         f"Next {'annotation' if len(batch) == 1 else f'{len(batch):,} annotations'}", columns
     )
-    gain = "expected_gain: right labels that the annotation is expected to add"
+    gain = f"expected_gain: {gain_words(plan).told}"
     if gains is not None and min(gains, default=1.0) < 0.0005:
         gain += " (0.000: it changes no label alone, but tells most about an unsure one)"
     gain += "; "
@@ -267,8 +274,8 @@ def next_(
         say(told_of_new_items(new_items))
     say(answer)
     if judged:
-        limit = limit_of(min_gain)
-        what = f"{limit[0].lower()}{limit[1:]} (--min-gain {min_gain:g})" if limit else "no limit"
+        least = limit(plan)
+        what = f"{least[0].lower()}{least[1:]} (--min-gain {min_gain:g})" if least else "no limit"
         why = stopping.reason if stopping.n_warm_up or not stopping.n else what
         say(f"{'stop' if stopping.stop else 'go on'}: {why}")
         if stopping.stop and len(batch):
@@ -423,8 +430,9 @@ def review(
         if size
         else "drawn at random, in no order; "
     )
+    how_far = "" if queue.grades_off is None else "grades_off: how far from the truth, expected; "
     say(
-        f"{order}probability_wrong: how probably the label is wrong; suggestion: what else"
+        f"{order}probability_wrong: how probably the label is wrong; {how_far}suggestion: what else"
         if certainty.is_known
         else f"{order}how probably a label is wrong is not told, because nothing shows how many of "
         "them are right; suggestion: what else"
