@@ -39,7 +39,7 @@ from manyhands.annotations.class_order import numbers_of
 from manyhands.annotations.columns import require_annotators
 from manyhands.annotations.encoding import as_values, missing_mask, resolve
 from manyhands.annotations.frames import Backend
-from manyhands.annotations.groups import in_families, is_person
+from manyhands.annotations.groups import ALONE
 from manyhands.annotations.sharded import is_sharded
 from manyhands.annotations.target import require_table
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, warn_caller
@@ -323,7 +323,7 @@ def compare_judges(
         name: _column(values_, observed, name)
         for name, values_ in (("question", question), ("cluster", cluster), ("by", by))
     }
-    labels = _Labels(observed, _values(observed, values))
+    labels = _Labels(observed, values_of_classes(observed, values))
     left_out: tuple[Person, ...] = ()
     humans = np.flatnonzero(is_human & given)
     if len(humans) > 2:
@@ -349,12 +349,12 @@ def _people_of(table: AnnotationTable, people: Any) -> BoolArray:
     """Mask of the annotators who are people, shape (R,)."""
     given = table.annotations_per_annotator() > 0
     if people is None:
-        if table.groups is None or not in_families(table.groups, table.n_annotators).any():
+        if table.groups is None or (table.groups == ALONE).all():
             raise AnnotationError(
                 "nobody says who is a person: name them in people=, or declare the judges as a "
                 "family (groups=)"
             )
-        found = (table.groups == "") | np.array([is_person(name) for name in table.groups])
+        found = table.groups == ALONE
         why = "every annotator is in a family"
     else:
         one = isinstance(people, str)
@@ -402,8 +402,20 @@ def _column(values: Any, table: AnnotationTable, argument: str) -> AnyArray | No
     return found
 
 
-def _values(table: AnnotationTable, values: Any) -> FloatArray | None:
-    """Number that each class stands for, shape (C,); None on a nominal scale."""
+def values_of_classes(table: AnnotationTable, values: Any = None) -> FloatArray | None:
+    """Number that each class stands for, shape (C,); None on a nominal scale.
+
+    Parameters
+    ----------
+    table : AnnotationTable
+    values : array-like of shape (C,), optional
+        See `compare_judges`.
+
+    Raises
+    ------
+    AnnotationError
+        If ``values`` are not one finite number per class, or nothing tells the order of grades.
+    """
     if values is None:
         if table.scale == "nominal":
             return None

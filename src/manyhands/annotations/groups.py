@@ -37,7 +37,8 @@ def read_groups(groups: Any, annotators: AnyArray) -> AnyArray:
     Parameters
     ----------
     groups : dict {annotator id: family}, or sequence of shape (R,)
-        None, NaN and "" mean that the annotator stands alone, as do annotators left out of a dict.
+        None, NaN and "" mean that the annotator stands alone, as do annotators left out of a dict,
+        and the names "person", "people" and "human": people make mistakes of their own.
     annotators : array of shape (R,)
 
     Raises
@@ -62,11 +63,17 @@ def read_groups(groups: Any, annotators: AnyArray) -> AnyArray:
 
 
 def names_of(values: Any) -> AnyArray:
-    """Names of families as text; "" where missing. A family 3 and a family "3" are the same."""
+    """Names of families as text; "" where missing, or where the name says that they are people.
+
+    A family 3 and a family "3" are the same.
+    """
     given = np.empty(len(values), dtype=object)
     given[:] = values.tolist() if isinstance(values, np.ndarray) else list(values)
     given[missing_mask(given)] = ALONE
-    return given.astype(str)
+    names = given.astype(str)
+    found, code = np.unique(names, return_inverse=True)
+    found[[is_person(name) for name in found]] = ALONE
+    return found[code]
 
 
 def is_person(name: Any) -> bool:

@@ -12,6 +12,7 @@ from manyhands.cli.commands.convert import convert, ingest
 from manyhands.cli.commands.describe import agreement, describe, doctor
 from manyhands.cli.commands.explore import explore
 from manyhands.cli.commands.fit import demo, fit
+from manyhands.cli.commands.judges import judges
 from manyhands.cli.commands.model import cache, predict, report
 from manyhands.cli.commands.planning import annotators, budget, next_, review
 from manyhands.cli.commands.select import select
@@ -47,6 +48,7 @@ for command in (
     demo,
     describe,
     agreement,
+    judges,
     convert,
     ingest,
     aggregate,

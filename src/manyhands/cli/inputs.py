@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from manyhands.cli.options import Features, Images, Texts
-from manyhands.exceptions import AnnotationError, warn_caller
+from manyhands.exceptions import AnnotationError, silenced, warn_caller
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def _gold_of_wide(path: Path, options: dict[str, Any]) -> Any:
 
     if not path.exists() or not is_wide_reading(options):
         return None
-    own = {name: value for name, value in options.items() if name != "group"}
+    own = {name: value for name, value in options.items() if name not in ("group", "people")}
     try:
         export = read_export(path, **own)
     except AnnotationError:
@@ -192,7 +192,8 @@ def read_gold_option(
     if wide is not None:
         return wide
     if path.exists() and is_export(path):
-        own = {name: value for name, value in options.items() if name not in ("group", "format")}
+        aside = ("group", "people", "format")
+        own = {name: value for name, value in options.items() if name not in aside}
         # A sheet is named of the annotations; what else a command reads has its own.
         own["sheet"] = options.get("sheet") if _is_among(path, annotations) else None
         export = read_export(path, **own)
@@ -338,3 +339,78 @@ def read_columns(path: Path, *names: str, options: dict[str, Any]) -> list[list[
             )
         frame = with_types(frame, found, path)
         return [frame[name].to_list() for name in found.values()]
+
+
+def read_item_columns(
+    path: Path | list[Path], table: Any, names: dict[str, str], options: dict[str, Any]
+) -> dict[str, Any]:
+    """Read columns that describe items, each as text of shape (n_instances,).
+
+    Parameters
+    ----------
+    path, options
+        How the table was read.
+    table : AnnotationTable
+    names : dict {argument: column}
+        The name of the option, which messages give, and that of the column.
+
+    Raises
+    ------
+    AnnotationError
+        If there is no such column, or an item has no value in it.
+    """
+    import numpy as np
+
+    from manyhands.io.annotations import is_plain, read_export
+    from manyhands.io.exports.reading import items_of_table
+    from manyhands.io.exports.records import Asked
+    from manyhands.io.sheets import stated_of
+
+    if not names:
+        return {}
+    own = {name: value for name, value in options.items() if name not in ("group", "people")}
+    wanted = tuple(names.values())
+    if is_plain(path, {"group": options.get("group")}, own):
+        given = {k: own[k] for k in ("task", "worker", "label") if own.get(k, k) != k}
+        asked = Asked(**given, fields=wanted, stated=stated_of(own))
+        with silenced("manyhands"):
+            items = items_of_table(one_path(path), asked, table.instances).items
+    else:
+        with silenced("manyhands"):
+            items = read_export(path, **own, fields=wanted).items
+    known = {str(task): i for i, task in enumerate(items.ids.tolist())}
+    found = {}
+    for argument, column in names.items():
+        if column not in items.columns:
+            header = header_of(path, options)
+            why = (
+                "it holds the ids or the labels" if column in header else "there is no such column"
+            )
+            raise AnnotationError(
+                f"--{argument} {column}: {why}; the columns are {', '.join(map(repr, header))}"
+            )
+        cells = items.columns[column]
+        rows = [known.get(str(task)) for task in table.instances.tolist()]
+        values = [None if row is None else cells[row] for row in rows]
+        missing = [i for i, value in enumerate(values) if value is None or str(value) == ""]
+        if missing:
+            raise AnnotationError(
+                f"--{argument} {column}: {len(missing):,} items have no value, such as "
+                f"{table.instances[missing[0]].item()!r}; give each one"
+            )
+        found[argument] = np.array(values, dtype=object).astype(str)
+    return found
+
+
+def header_of(path: Path | list[Path], options: dict[str, Any]) -> list[str]:
+    """Names of the columns, or keys, of the first of some files."""
+    from manyhands.io.exports.documents import open_documents
+    from manyhands.io.sheets import stated_of
+
+    documents = open_documents(one_path(path), most=200, stated=stated_of(dict(options)))
+    return [name for d in documents[:1] for name in (d.header or list(d.first))]
+
+
+def one_path(path: Path | list[Path]) -> Path:
+    """Return the only path, or the first of several."""
+    return path[0] if isinstance(path, list) else path

@@ -234,16 +234,25 @@ class FamilyReading(Reading):
             "annotator,group, names such as llm=gpt-4o,claude, or none if nobody does.",
         ),
     ] = None
+    people: Annotated[
+        OptionalText,
+        typer.Option(
+            metavar="NAMES|VALUE|FILE",
+            help="Who is a person beside models, and so in no family: names with commas, a value "
+            "of the column --groups, or a file with their labels, who join.",
+        ),
+    ] = None
 
     @property
     def files(self) -> list[Path]:
         """Files that are read beside the annotations."""
-        named = [] if self.groups is None or not os.path.isfile(self.groups) else [self.groups]
-        return [*super().files, *map(Path, named)]
+        given = [text for text in (self.groups, self.people) if text is not None]
+        return [*super().files, *(Path(text) for text in given if os.path.isfile(text))]
 
     def arguments(self) -> dict[str, Any]:
         """Those of `manyhands.io.read_annotations`."""
-        return super().arguments() | {"group": read_groups_option(self.groups)}
+        found = super().arguments() | {"group": read_groups_option(self.groups)}
+        return found if self.people is None else found | {"people": self.people}
 
 
 def as_arguments(reading: Reading, found: Mapping[str, Any]) -> list[str]:

@@ -17,7 +17,7 @@ OPTIONS: Final = {
             *("task", "worker", "label", "annotators", "duplicates", "scale", "classes"),
             *("abstain", "skip", "format", "question", "multilabel", "option", "encoding"),
             *("separator", "sheet", "groups", "pairs", "load", "cost", "holdout", "seeds"),
-            *("method", "protocol", "criterion", "threshold", "by"),
+            *("method", "protocol", "criterion", "threshold", "by", "people", "cluster", "margin"),
         )
     },
     "annotator_from": "--annotator-from",

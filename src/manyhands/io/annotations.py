@@ -25,6 +25,7 @@ from manyhands.io.exports.records import AnnotatorFrom, Asked, Export
 from manyhands.io.files import PathLike, is_typed, suffix_of
 from manyhands.io.frames import NO_SHEETS
 from manyhands.io.long_tables import over_tasks, read_table
+from manyhands.io.people import with_people
 from manyhands.io.sheets import stated_of
 from manyhands.io.shown import Shown, shown_beside, shown_of
 
@@ -49,6 +50,7 @@ def read_annotations(
     annotators: str | Sequence[str] | None = None,
     weight: str | None = None,
     group: str | Mapping[Any, Any] | None = None,
+    people: Any = None,
     classes: Any = None,
     tasks: Any = None,
     abstain: Any = None,
@@ -92,6 +94,10 @@ def read_annotations(
         id, give their names: ``task=["system", "doc", "seg"]``. In a wide table with the
         annotators' ids beside their labels, ``worker`` and ``label`` are patterns such as
         "TurkId*" and "Score*".
+    people : str, Path or sequence of str, optional
+        Who is a person where models label, too: names of annotators, a family of ``group`` that is
+        none, or a file with labels of people, who join (a spreadsheet with a column for each, say).
+        People are in no family; others whom ``group`` puts into none are the family "models".
     annotators : str or sequence of str, optional
         Columns of a wide table (one row per instance) that are annotators: names, or patterns such
         as "worker_*". Default, with ``format="wide"``: they are recognised, by their names or as
@@ -189,6 +195,7 @@ def read_annotations(
         annotators=annotators,
         weight=weight,
         group=group,
+        people=people,
         classes=classes,
         tasks=tasks,
         abstain=abstain,
@@ -215,6 +222,10 @@ def read_with_account(
     path: PathLike | Sequence[PathLike], *, tasks: Any = None, **options: Any
 ) -> tuple[AnnotationTable, Export | None]:
     """Read as `read_annotations` does; return the export, too, or None for a table or matrix."""
+    people = options.pop("people", None)
+    if people is not None:
+        table, export = read_with_account(path, tasks=tasks, **options)
+        return with_people(table, people, read_with_account, options), export
     if isinstance(families := options.get("group"), Mapping):
         table, export = read_with_account(path, tasks=tasks, **(options | {"group": None}))
         names = dict(zip(table.annotators.astype(str).tolist(), table.annotators.tolist(),
@@ -292,6 +303,7 @@ def read_items(
     path: PathLike | Sequence[PathLike], table: AnnotationTable, **options: Any
 ) -> Export | None:
     """Read the items' own data beside a table read with these options; None beside a matrix."""
+    options.pop("people", None)
     columns = {name: options.pop(name, None) for name in ("weight", "group", "passes")}
     if isinstance(columns["group"], Mapping):
         columns["group"] = None

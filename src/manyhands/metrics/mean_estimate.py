@@ -113,7 +113,27 @@ def mean_estimate(
             f"labelled holds {n} values, but everywhere only {N}; everywhere has one prediction "
             "for every item, those with labels included"
         )
-    is_share = bool(np.isin(y, (0.0, 1.0)).all())
+    return _estimate(y, f, F, level, is_share=bool(np.isin(y, (0.0, 1.0)).all()))
+
+
+def share_estimate(
+    labelled: FloatArray, predicted: FloatArray, everywhere: FloatArray, *, level: float = 0.95
+) -> MeanEstimate:
+    """Estimate a share as `mean_estimate` does, where labels are shares of several people.
+
+    Parameters
+    ----------
+    labelled, predicted, everywhere : arrays of shape (n,), (n,) and (N,)
+        In [0, 1].
+    level : float in (0, 1)
+    """
+    return _estimate(labelled, predicted, everywhere, level, is_share=True)
+
+
+def _estimate(
+    y: FloatArray, f: FloatArray, F: FloatArray, level: float, *, is_share: bool
+) -> MeanEstimate:
+    n, N = len(y), len(F)
     rest = 1.0 - n / N
     few = is_share and min(y.sum(), n - y.sum()) < FEW_LABELS
     spread = f.var(ddof=1)

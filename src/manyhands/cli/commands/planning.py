@@ -530,7 +530,8 @@ def annotators(
     if in_families(table.groups, table.n_annotators).any():
         say(
             "Families are declared. Annotators outside them, such as people, help to decide the "
-            "labels that they are judged by: their own votes count in their accuracy."
+            "labels that they are judged by: their own votes count in their accuracy. Whether a "
+            "model can stand in for a person: manyhands judges"
         )
 
 

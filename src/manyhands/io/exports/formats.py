@@ -183,7 +183,7 @@ def _as_named(documents: list[Document], name: str, asked: Asked) -> str:
             )
         return "wide"
     if name == "auto" and asked.annotator_from is not None:
-        tables = [d for d in documents if d.kind == "table"]
+        tables = [d for d in documents if d.kind in ("table", "records")]
         if tables and not any(form.is_sure(d) for d in tables for form in matching(d)):
             return "long"  # Of one annotator, whom no column names.
     if name == "auto" and not any(map(matching, documents)):

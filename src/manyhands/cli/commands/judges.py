@@ -1,0 +1,171 @@
+"""The command `judges`: whether models can stand in for people."""
+
+from __future__ import annotations
+
+import shlex
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from manyhands.cli.errors import reported
+from manyhands.cli.inputs import (
+    header_of,
+    one_or_all,
+    one_path,
+    open_store,
+    read_item_columns,
+)
+from manyhands.cli.option_groups import grouped
+from manyhands.cli.options import Excel, Json, KeepFormulas, OutFile, TablePaths
+from manyhands.cli.output import check_out, print_json, say, write_columns
+from manyhands.cli.reading import FamilyReading, OptionalText
+from manyhands.cli.translation import with_options
+from manyhands.cli.values import Source, refuse_overwriting
+from manyhands.exceptions import AnnotationError
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgesReading(FamilyReading):
+    """How labels of people and models are read."""
+
+    question: Annotated[
+        OptionalText,
+        typer.Option(
+            metavar="COLUMN",
+            help="Column with the question that each item answers: agreement is compared within "
+            "questions. Or the question to take, if an export holds several.",
+        ),
+    ] = None
+
+
+Cluster = Annotated[
+    OptionalText,
+    typer.Option(
+        metavar="COLUMN",
+        help="Column whose equal values mark items that belong together, such as those of one "
+        "document; otherwise every item counts as independent.",
+    ),
+]
+By = Annotated[
+    OptionalText,
+    typer.Option(
+        metavar="COLUMN",
+        help="Column of items, such as the maker of a text: labels that judges give too often or "
+        "too rarely are looked for within its values, too.",
+    ),
+]
+Margin = Annotated[
+    float,
+    typer.Option(help="A judge can stand in if its share is surely above 1 less this."),
+]
+IsRandom = Annotated[
+    bool,
+    typer.Option("--random", help="The items that people labelled were drawn at random."),
+]
+
+
+@reported
+@grouped
+def judges(
+    *,
+    tables: TablePaths,
+    cluster: Cluster = None,
+    by: By = None,
+    margin: Margin = 0.2,
+    random: IsRandom = False,
+    out: OutFile = None,
+    reading: JudgesReading,
+    keep_formulas: KeepFormulas = False,
+    excel: Excel = False,
+    json: Json = False,
+) -> None:
+    """Say whether models can stand in for people, and what people would say of all items.
+
+    Example: manyhands judges annotations.csv --groups family --question question
+    Example: manyhands judges gpt-4o.jsonl claude.jsonl --people people.xlsx --task item
+    """
+    from manyhands.io.annotations import read_with_account
+    from manyhands.io.exports.reading import report_losses
+    from manyhands.jobs.judges import judged, lines_of, share_lines, with_judges
+
+    refuse_overwriting([out], [*tables, *reading.files])
+    check_out(out)
+    if open_store(tables) is not None:
+        raise AnnotationError(
+            f"{tables[0]} is a store, which names no people; give the table that it was made from"
+        )
+    path = one_or_all(tables)
+    if len(tables) > 1 and reading.annotator_from is None and not _name_annotators(tables, reading):
+        reading = replace(reading, annotator_from=Source.file)
+    options = reading.arguments()
+    question = options["question"]
+    asked = {"question": question, "cluster": cluster, "by": by}
+    found: dict[str, Any] = {}
+    if question is not None and _is_column(path, question, options):
+        options["question"] = None
+    else:
+        asked["question"] = None
+    table, export = read_with_account(path, **options)
+    if export is not None:
+        report_losses(export, path)
+    table, by_name = with_judges(table)
+    names = {name: column for name, column in asked.items() if column is not None}
+    found = read_item_columns(path, table, names, options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # They are among the notes.
+        result = judged(table, margin=margin, is_random=random, **found)
+    result["taken_as_models"] = [str(name) for name in by_name]
+    columns = {
+        name: [judge[name] for judge in result["judges"]]
+        for name in result["judges"][0]
+        if name != "classes"
+    }
+    write_columns(out, columns, keep_formulas)
+    if json:
+        print_json(result)
+        return
+    for line in lines_of(result):
+        say(line)
+    if result["shares"] is not None:
+        for line in share_lines(result["shares"]):
+            say(line)
+    say("")
+    if by_name:
+        say(
+            f"{', '.join(map(str, by_name))} are taken as models because of their names; "
+            "--people or --groups names others."
+        )
+    for text in result["notes"]:
+        say(with_options(text if text.endswith(".") else f"{text}."))
+
+
+def _name_annotators(tables: list[Path], reading: FamilyReading) -> bool:
+    """Whether the first of several files has a column of annotators, or is an export."""
+    from manyhands.io.annotations import is_export
+    from manyhands.io.columns import find_name
+
+    if reading.format != "auto" or reading.annotators is not None or is_export(tables[0]):
+        return True
+    header = header_of(tables, reading.arguments())
+    try:
+        return not header or find_name(header, "worker", reading.worker) in header
+    except AnnotationError:
+        return True  # Several could be; the reader says so.
+
+
+def _is_column(path: Path | list[Path], name: str, options: dict[str, Any]) -> bool:
+    """Whether a name is that of a column, rather than of a question of an export."""
+    from manyhands.io.annotations import is_export
+
+    if is_export(one_path(path)):
+        return False
+    header = header_of(path, options)
+    if name not in header:
+        raise AnnotationError(
+            f"--question {shlex.quote(name)}: there is no such column; the columns are "
+            f"{', '.join(map(repr, header))}"
+        )
+    return True

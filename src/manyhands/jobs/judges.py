@@ -1,0 +1,281 @@
+"""People and models who label the same items: who can stand in, and what is true of all items."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from manyhands.agreement import JudgeComparison, compare_judges
+from manyhands.agreement.judges import OPEN, values_of_classes
+from manyhands.annotations import AnnotationTable
+from manyhands.annotations.groups import ALONE, undeclared_models
+from manyhands.exceptions import AnnotationError
+from manyhands.io.people import MODELS
+from manyhands.metrics.mean_estimate import MeanEstimate, mean_estimate, share_estimate
+from manyhands.typing import FloatArray, IntArray
+from manyhands.wording import percent, percent_interval
+
+LEAST_LABELLED = 25
+"""Items with labels of people from which on shares of all items are estimated."""
+
+MOST_SHOWN = 12
+"""Classes of which a share is listed."""
+
+MOST_DIFFERENCES = 8
+"""Differences in the use of classes that are listed; --json has all."""
+
+
+def with_judges(table: AnnotationTable) -> tuple[AnnotationTable, list[Any]]:
+    """Return a table that says who is a judge, and who was taken for one by the name.
+
+    Raises
+    ------
+    AnnotationError
+        If nobody is declared, and no names look like those of language models.
+    """
+    if table.groups is not None and (table.groups != ALONE).any():
+        return table, []
+    found = undeclared_models(table.groups, table.annotators)
+    if not found.any():
+        raise AnnotationError(
+            "nobody says who of the annotators is a model: name the people (people=), or the "
+            "models as a family (groups=)"
+        )
+    names = table.annotators[found].tolist()
+    return table.with_groups(dict.fromkeys(names, MODELS)), names
+
+
+def judged(table: AnnotationTable, *, is_random: bool = False, **options: Any) -> dict[str, Any]:
+    """Compare the judges of a table with its people, as a dict for JSON.
+
+    Parameters
+    ----------
+    table : AnnotationTable
+        Judges are in families, and people in none.
+    is_random : bool
+        Whether the items that people labelled are known to be drawn at random.
+    **options
+        Of `manyhands.agreement.compare_judges`.
+    """
+    found = compare_judges(table, **options)
+    return as_dict(found) | {"shares": shares_of(table, found, is_random=is_random)}
+
+
+def as_dict(found: JudgeComparison) -> dict[str, Any]:
+    """A comparison as a dict for JSON, which has no infinite numbers."""
+    columns = found.to_columns()
+    judges = [
+        {name: _plain(values[i]) for name, values in columns.items()}
+        | {"classes": [{k: _plain(v) for k, v in use._asdict().items()} for use in judge.classes]}
+        for i, judge in enumerate(found.judges)
+    ]
+    return {
+        "judges": judges,
+        "people": [str(name) for name in found.people.tolist()],
+        "left_out": [{k: _plain(v) for k, v in p._asdict().items()} for p in found.left_out],
+        "kappa": {name: _plain(getattr(found, name)) for name in ("kappa", "low", "high")},
+        "n_items": found.n_items,
+        "n_questions": found.n_questions,
+        "n_clusters": found.n_clusters,
+        "margin": found.margin,
+        "notes": list(found.notes),
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if isinstance(value, int | bool | str) or value is None else str(value)
+
+
+# -- shares of all items --------------------------------------------------------------------------
+
+
+def shares_of(
+    table: AnnotationTable, found: JudgeComparison, *, is_random: bool = False
+) -> dict[str, Any] | None:
+    """Estimate the share of each class among all items, and the mean score of grades.
+
+    None if people labelled fewer than 25 items, or all.
+    """
+    table = table.observed
+    people = np.isin(table.annotators.astype(str), found.people.astype(str))
+    names = [str(judge.name) for judge in found.judges]
+    judges = np.isin(table.annotators.astype(str), names)
+    theirs, n_people = _shares(table, people)
+    models, n_models = _shares(table, judges)
+    items = np.flatnonzero(n_models > 0)
+    labelled = np.flatnonzero((n_models > 0) & (n_people > 0))
+    if len(labelled) < LEAST_LABELLED or len(labelled) == len(items):
+        return None
+    means = np.asarray(models[items].mean(axis=0)).ravel()
+    asked = np.asarray(theirs[labelled].mean(axis=0)).ravel()
+    given = np.maximum(means, asked)
+    shown = np.argsort(-given, kind="stable")[:MOST_SHOWN]
+    shown = shown[given[shown] > 0]
+    rows = []
+    for c in np.sort(shown):
+        y, f = _column(theirs, labelled, c), _column(models, labelled, c)
+        F = _column(models, items, c)
+        with_models = share_estimate(y, f, F)
+        alone = share_estimate(y, np.zeros_like(y), np.zeros_like(F))
+        rows.append({"label": _plain(table.classes[c].item())} | _told(with_models, alone))
+    values = values_of_classes(table)
+    mean = None
+    if values is not None:
+        y, f, F = theirs[labelled] @ values, models[labelled] @ values, models[items] @ values
+        mean = _told(mean_estimate(y, f, F), mean_estimate(y, np.zeros_like(y), np.zeros_like(F)))
+    return {
+        "n_labelled": len(labelled),
+        "n_items": len(items),
+        "random": is_random,
+        "classes": rows,
+        "not_listed": int((given > 0).sum()) - len(rows),
+        "mean": mean,
+    }
+
+
+def _column(shares: csr_matrix, rows: IntArray, c: int) -> FloatArray:
+    return np.asarray(shares[rows][:, [c]].todense(), dtype=np.float64).ravel()
+
+
+def _told(found: MeanEstimate, alone: MeanEstimate) -> dict[str, Any]:
+    return {
+        "estimate": found.estimate,
+        "low": found.low,
+        "high": found.high,
+        "people_alone": alone.estimate,
+        "people_low": alone.low,
+        "people_high": alone.high,
+    }
+
+
+def _shares(table: AnnotationTable, who: Any) -> tuple[csr_matrix, IntArray]:
+    """Share of each class among the labels of some annotators, (n, C), and how many there are."""
+    kept = who[table.annotator]
+    instance, label = table.instance[kept], table.label[kept]
+    n = np.bincount(instance, minlength=table.n_instances)
+    counts = (1.0 / n[instance], (instance, label))
+    return csr_matrix(counts, shape=(table.n_instances, table.n_classes)), n
+
+
+# -- words ----------------------------------------------------------------------------------------
+
+
+def lines_of(found: Mapping[str, Any]) -> Iterator[str]:
+    """What a person reads of a comparison, line by line."""
+    kappa = found["kappa"]
+    people = found["people"]
+    who = ", ".join(people[:8]) + (f" and {len(people) - 8} more" if len(people) > 8 else "")
+    yield (
+        f"{len(people)} people ({who}) labelled {found['n_items']:,} items together. They agree by "
+        f"{_number(kappa['kappa'])} beyond chance ({_number(kappa['low'])} to "
+        f"{_number(kappa['high'])}; 1 is full agreement)."
+    )
+    yield ""
+    yield "Agreement of each judge with people, as a share of a person's (1: like a person):"
+    names = [str(judge["name"]) for judge in found["judges"]]
+    width = max(map(len, names))
+    for name, judge in zip(names, found["judges"], strict=True):
+        yield f"  {name:<{width}}  {line_of(judge)}"
+    yield "  * no other judge is surely better"
+    if lines := list(open_lines(found)):
+        yield from ("", *lines)
+    yield from class_lines(found)
+
+
+def line_of(judge: Mapping[str, Any]) -> str:
+    """One judge: r, its interval and the verdict."""
+    if judge["r"] is None:
+        return "not known  open" + (" *" if judge["may_be_best"] else "")
+    ends = "no bounds"
+    if judge["low"] is not None and judge["high"] is not None:
+        ends = f"{judge['low']:.2f}, {judge['high']:.2f}"
+    best = "  *" if judge["may_be_best"] else ""
+    return f"{judge['r']:.2f} of a person [{ends}]  {judge['verdict']}{best}"
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.2f}"
+
+
+def open_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """What would decide the open cases."""
+    limit = 1 - found["margin"]
+    for judge in found["judges"]:
+        if judge["verdict"] != OPEN:
+            continue
+        more = judge["more_items"]
+        if more is None or more > 100:
+            yield (
+                f"{judge['name']} is open: its share is so near {limit:.2g}, or people agree so "
+                "little, that more items of this kind would hardly decide."
+            )
+        else:
+            n = math.ceil(more * judge["n_items"])
+            yield (
+                f"{judge['name']} is open: about {max(more, 1.1):.1f} times as many items "
+                f"({n:,} in all) would decide whether it reaches {limit:.2g} of a person."
+            )
+    best = found["judges"][0]
+    if best["low"] is not None and best["r"] is not None and best["low"] >= 1 - 1e-9:
+        yield (
+            f"{best['name']} agrees with people better than they do with one another, so one "
+            "person's check does not improve a label: have doubtful ones checked by several."
+        )
+
+
+def class_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """Classes that a judge gives surely more, or less, often than people do."""
+    uses = [
+        (judge["name"], use)
+        for judge in found["judges"]
+        for use in judge["classes"]
+        if use["low"] is not None and (use["low"] > 0 or use["high"] < 0)
+    ]
+    uses.sort(key=lambda each: -abs(each[1]["difference"]))
+    if uses:
+        yield ""
+        yield "Labels that a judge gives surely more or less often than people, on the same items:"
+    for name, use in uses[:MOST_DIFFERENCES]:
+        where = "" if use["by"] is None else f" where {use['by']!s}"
+        less = "less" if use["difference"] < 0 else "more"
+        low, high = sorted((abs(use["low"]), abs(use["high"])))
+        yield (
+            f"  {name} says {use['label']!r} for {percent(use['judge'])} of the items{where}, and "
+            f"people for {percent(use['people'])}: {percent_interval(low, high)} {less}"
+        )
+    if len(uses) > MOST_DIFFERENCES:
+        yield f"  and {len(uses) - MOST_DIFFERENCES} more, which --json lists"
+
+
+def share_lines(shares: Mapping[str, Any]) -> Iterator[str]:
+    """How often each label is right among all items."""
+    given = "drawn at random" if shares["random"] else "if these were drawn at random"
+    yield ""
+    yield (
+        f"What people would say of all {shares['n_items']:,} items, from their labels of "
+        f"{shares['n_labelled']:,} ({given}) and the judges' labels of all:"
+    )
+    names = [str(row["label"]) for row in shares["classes"]]
+    width = max(map(len, names))
+    for name, row in zip(names, shares["classes"], strict=True):
+        yield (
+            f"  {name:<{width}}  {percent(row['estimate'])} "
+            f"({percent_interval(row['low'], row['high'])}; people alone "
+            f"{percent_interval(row['people_low'], row['people_high'])})"
+        )
+    if shares["not_listed"] > 0:
+        yield f"  and {shares['not_listed']} rarer labels"
+    if shares["mean"] is not None:
+        mean = shares["mean"]
+        yield (
+            f"  mean: {mean['estimate']:.2f} ({mean['low']:.2f} to {mean['high']:.2f}; people "
+            f"alone {mean['people_low']:.2f} to {mean['people_high']:.2f})"
+        )
+    if not shares["random"]:
+        yield "  If they were, say so with --random; if they were not, do not use these shares."

@@ -1,0 +1,128 @@
+"""The command `judges`, as a user runs it."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from tests.cli.conftest import done, done_json, refused
+
+N, CLASSES = 240, np.array(["cat", "dog", "owl"])
+
+
+def skilled(truth, skill, rng):
+    guess = rng.integers(0, 3, len(truth))
+    return CLASSES[np.where(rng.random(len(truth)) < skill, truth, guess)]
+
+
+@pytest.fixture
+def crowd(home):
+    """Three people on half of the items, and models on all: a long table, and files of each."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 3, N)
+    labels = {who: skilled(truth, 0.8, rng) for who in ("anna", "ben", "cleo")}
+    labels |= {"gpt-4o": skilled(truth, 0.9, rng), "llama-3": skilled(truth, 0.2, rng)}
+    asked = ["tone" if i % 2 else "length" for i in range(N)]
+    document = [f"d{i // 4}" for i in range(N)]
+    rows = []
+    for who, given in labels.items():
+        kind = "person" if who in ("anna", "ben", "cleo") else "llm"
+        for i in range(0, N, 2 if kind == "person" else 1):
+            at = (i * 7) % N if kind == "person" else i
+            rows.append((f"i{at}", who, given[at], kind, asked[at], document[at]))
+    with (home / "all.csv").open("w", newline="") as file:
+        header = ("task", "worker", "label", "kind", "asked", "document")
+        csv.writer(file).writerows([header, *rows])
+    for who in ("gpt-4o", "llama-3"):
+        own = [
+            {"item": task, "label": label, "asked": q, "document": d}
+            for task, name, label, _, q, d in rows
+            if name == who
+        ]
+        (home / f"{who}.jsonl").write_text("\n".join(map(json.dumps, own)))
+    tasks = dict.fromkeys(task for task, who, *_ in rows if who == "anna")
+    sheet = [["item", "anna", "ben", "cleo"]]
+    given = {(task, who): label for task, who, label, *_ in rows}
+    sheet += [[task, *(given[task, who] for who in sheet[0][1:])] for task in tasks]
+    with (home / "people.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(sheet)
+    return home
+
+
+WITH_COLUMNS = ("--question", "asked", "--cluster", "document")
+
+
+def test_a_judge_per_line_with_its_verdict(crowd):
+    said = done("judges", "all.csv", "--groups", "kind", *WITH_COLUMNS)
+    assert "3 people (anna, ben, cleo)" in said
+    first, second = (line for line in said.splitlines() if "of a person [" in line)
+    assert first.split()[0] == "gpt-4o"
+    assert first.endswith("can stand in  *")
+    assert second.endswith("cannot stand in")
+    assert "--question" not in said
+
+
+def test_files_of_models_and_a_spreadsheet_of_people_say_the_same(crowd):
+    whole = done_json("judges", "all.csv", "--groups", "kind", *WITH_COLUMNS)
+    parts = done_json(
+        "judges", "gpt-4o.jsonl", "llama-3.jsonl", "--people", "people.csv", "--task", "item",
+        *WITH_COLUMNS,
+    )  # fmt: skip
+    assert whole["people"] == parts["people"] == ["anna", "ben", "cleo"]
+    for one, other in zip(whole["judges"], parts["judges"], strict=True):
+        assert one["name"] == other["name"]
+        assert one["r"] == pytest.approx(other["r"])
+        assert one["low"] == pytest.approx(other["low"], abs=0.02)
+    assert whole["shares"]["n_labelled"] == 120
+
+
+def test_people_by_name_or_models_by_their_names(crowd):
+    named = done_json("judges", "all.csv", "--people", "anna,ben,cleo", *WITH_COLUMNS)
+    guessed = done_json("judges", "all.csv", *WITH_COLUMNS)
+    assert named["judges"] == guessed["judges"]
+    assert guessed["taken_as_models"] == ["gpt-4o", "llama-3"]
+    assert "because of their names" in done("judges", "all.csv")
+
+
+def test_without_a_question_its_option_is_named(crowd):
+    assert "name their column (--question)" in done("judges", "all.csv", "--groups", "kind")
+
+
+def test_shares_of_all_items_hold_what_people_said(crowd):
+    found = done_json("judges", "all.csv", "--groups", "kind", "--random")["shares"]
+    assert found["random"]
+    assert sum(row["estimate"] for row in found["classes"]) == pytest.approx(1, abs=0.05)
+    for row in found["classes"]:
+        assert row["low"] < row["estimate"] < row["high"]
+        assert row["high"] - row["low"] < row["people_high"] - row["people_low"] + 0.005
+    assert "say so with --random" in done("judges", "all.csv", "--groups", "kind")
+
+
+def test_the_table_of_judges_is_written(crowd):
+    done("judges", "all.csv", "--groups", "kind", "--out", "judges.csv")
+    with (crowd / "judges.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["name"] for row in rows] == ["gpt-4o", "llama-3"]
+    assert rows[0]["verdict"] == "can stand in"
+
+
+def test_uses_of_classes_are_told_by_a_column_of_items(crowd):
+    found = done_json("judges", "all.csv", "--groups", "kind", "--by", "asked")
+    assert {use["by"] for use in found["judges"][0]["classes"]} == {None, "tone", "length"}
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (["--groups", "none"], "nobody says who of the annotators is a model"),
+        (["--people", "anna"], "the only person"),
+        (["--people", "carl"], "neither an annotator nor a family"),
+        (["--question", "topic"], "--question topic: there is no such column"),
+        (["--question", "task"], "--question task: it holds the ids or the labels"),
+        (["--cluster", "page"], "--cluster page: there is no such column"),
+        (["--margin", "2"], "--margin 2"),
+    ],
+)
+def test_bad_input_gets_its_sentence(crowd, more, says):
+    refused(3, "judges", "all.csv", *more, says=[says])
