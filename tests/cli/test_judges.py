@@ -23,7 +23,7 @@ def crowd(home):
     truth = rng.integers(0, 3, N)
     labels = {who: skilled(truth, 0.8, rng) for who in ("anna", "ben", "cleo")}
     labels |= {"gpt-4o": skilled(truth, 0.9, rng), "llama-3": skilled(truth, 0.2, rng)}
-    asked = ["tone" if i % 2 else "length" for i in range(N)]
+    asked = ["tone" if i % 4 > 1 else "length" for i in range(N)]
     document = [f"d{i // 4}" for i in range(N)]
     rows = []
     for who, given in labels.items():

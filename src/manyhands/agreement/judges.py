@@ -39,7 +39,7 @@ from manyhands.annotations.class_order import numbers_of
 from manyhands.annotations.columns import require_annotators
 from manyhands.annotations.encoding import as_values, missing_mask, resolve
 from manyhands.annotations.frames import Backend
-from manyhands.annotations.groups import ALONE
+from manyhands.annotations.groups import ALONE, is_person
 from manyhands.annotations.sharded import is_sharded
 from manyhands.annotations.target import require_table
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, warn_caller
@@ -354,7 +354,7 @@ def _people_of(table: AnnotationTable, people: Any) -> BoolArray:
                 "nobody says who is a person: name them in people=, or declare the judges as a "
                 "family (groups=)"
             )
-        found = table.groups == ALONE
+        found = (table.groups == ALONE) | np.array([is_person(name) for name in table.groups])
         why = "every annotator is in a family"
     else:
         one = isinstance(people, str)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +12,8 @@ import numpy as np
 from manyhands.annotations.encoding import encode, missing_mask
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray, BoolArray, IntArray
+
+_LOG = logging.getLogger("manyhands")
 
 RHO = 0.8
 """Correlation of mistakes within a family, unless the user gives one."""
@@ -26,7 +29,7 @@ MODELS = (
 """Words of the names of language models, in lower case."""
 
 PEOPLE = frozenset({"person", "persons", "people", "human", "humans"})
-"""Names of groups, in lower case, that are no family: people make mistakes of their own."""
+"""Values of a column of groups, in lower case, that are no family."""
 
 _MODEL = re.compile(rf"(?<![a-z\d])({'|'.join(map(re.escape, MODELS))})(?![a-z])")
 
@@ -37,8 +40,7 @@ def read_groups(groups: Any, annotators: AnyArray) -> AnyArray:
     Parameters
     ----------
     groups : dict {annotator id: family}, or sequence of shape (R,)
-        None, NaN and "" mean that the annotator stands alone, as do annotators left out of a dict,
-        and the names "person", "people" and "human": people make mistakes of their own.
+        None, NaN and "" mean that the annotator stands alone, as do annotators left out of a dict.
     annotators : array of shape (R,)
 
     Raises
@@ -63,17 +65,11 @@ def read_groups(groups: Any, annotators: AnyArray) -> AnyArray:
 
 
 def names_of(values: Any) -> AnyArray:
-    """Names of families as text; "" where missing, or where the name says that they are people.
-
-    A family 3 and a family "3" are the same.
-    """
+    """Names of families as text; "" where missing. A family 3 and a family "3" are the same."""
     given = np.empty(len(values), dtype=object)
     given[:] = values.tolist() if isinstance(values, np.ndarray) else list(values)
     given[missing_mask(given)] = ALONE
-    names = given.astype(str)
-    found, code = np.unique(names, return_inverse=True)
-    found[[is_person(name) for name in found]] = ALONE
-    return found[code]
+    return given.astype(str)
 
 
 def is_person(name: Any) -> bool:
@@ -102,6 +98,9 @@ def in_families(groups: AnyArray | None, n_annotators: int) -> BoolArray:
 def groups_of_rows(values: Any, annotator: IntArray, annotators: AnyArray) -> AnyArray:
     """Family of each annotator, from a column with one family per row, shape (R,).
 
+    In a column that tells person from model, "person", "people" and "human" are no families, and
+    this is logged: people make mistakes of their own.
+
     Raises
     ------
     AnnotationError
@@ -113,6 +112,14 @@ def groups_of_rows(values: Any, annotator: IntArray, annotators: AnyArray) -> An
         )
     names = names_of(values)
     found, code = np.unique(names, return_inverse=True)
+    are_people = np.array([is_person(name) for name in found], dtype=bool)
+    if are_people.any():
+        _LOG.info(
+            "annotators whose group is %s are people, and so in no family",
+            " or ".join(map(repr, found[are_people].tolist())),
+        )
+        found[are_people] = ALONE
+        names = found[code]
     pairs = np.unique(np.column_stack([annotator, code])[names != ALONE], axis=0)
     twice = np.flatnonzero(pairs[1:, 0] == pairs[:-1, 0])
     if len(twice):
