@@ -17,7 +17,8 @@ from evidence import load_rows
 from evidence.pages.drawings import Drawing, Lines, Point, draw_lines, gather
 from evidence.records import LAST
 from evidence.store import latest_records, open_packed
-from evidence.study import ROOT, Record, listed, read, spread, table, where
+from evidence.study import ROOT, read
+from evidence.tables import Record, crossed, groups, listed, listing, mean, spread, table, where
 
 Found = list[Record]
 NETWORKS = ("Crowd Layer", "AggNet", "Max-MIG", "TraceReg", "CoNAL")
@@ -89,10 +90,9 @@ def first_seeds(records: Found) -> Found:
     return [each for each in records if each["seed"] in (1, 2, 3)]
 
 
-def mean(records: Iterable[Record], field: str = "accuracy") -> float:
-    """Mean of a field; NaN without records."""
-    values = [each[field] for each in records]
-    return float(np.mean(values)) if values else float("nan")
+def of(found: Found, name: str, method: str = STACK) -> float:
+    """Mean accuracy of a method on a set."""
+    return mean(cells(found, name, method), "accuracy")
 
 
 def percent(records: Found, field: str = "accuracy", n: bool = True) -> str:
@@ -100,9 +100,9 @@ def percent(records: Found, field: str = "accuracy", n: bool = True) -> str:
     return spread([each[field] for each in records], scale=100, n=n)
 
 
-def dash(value: float, digits: int = 1) -> str:
+def dash(value: float) -> str:
     """A figure, or a dash where it is NaN."""
-    return "–" if np.isnan(value) else f"{value:.{digits}f}"
+    return "–" if np.isnan(value) else f"{value:.1f}"
 
 
 def seeds(records: Found) -> str:
@@ -118,7 +118,7 @@ def standard_error(records: Found, field: str = "accuracy") -> float:
     within = [each for each in records if "balanced_error" in each]
     if field == "balanced_accuracy" and within:
         return mean(within, "balanced_error")
-    accuracy = mean(records)
+    accuracy = mean(records, "accuracy")
     return float(np.sqrt(accuracy * (1 - accuracy) / records[0]["n_test"]))
 
 
@@ -140,12 +140,10 @@ def present() -> dict[str, dict[str, float]]:
 @cache
 def grand() -> dict[str, dict[str, Found]]:
     """Set -> method -> records with its defaults, from the grand table."""
-    found: dict[str, dict[str, Found]] = {}
-    for record in read(ROOT / "results" / "benchmarks" / "grand_table.jsonl"):
-        if "accuracy" in record:
-            of_set = found.setdefault(record["set"], {})
-            of_set.setdefault(record["method"], []).append(record)
-    return found
+    known = [
+        r for r in read(ROOT / "results" / "benchmarks" / "grand_table.jsonl") if "accuracy" in r
+    ]
+    return {name: groups(own, "method") for name, own in groups(known, "set").items()}
 
 
 def key_of(each: Record) -> tuple[str, str, int]:
@@ -171,12 +169,8 @@ def published() -> dict[str, dict[str, tuple[float, float]]]:
 
 def repeated_otherwise(found: Found) -> set[str]:
     """Methods of which a run on a set as it is has another accuracy in the grand table."""
-    now = {
-        (name, method, each["seed"]): each["accuracy"]
-        for name, methods in grand().items()
-        for method, own in methods.items()
-        for each in own
-    }
+    runs = (each for methods in grand().values() for own in methods.values() for each in own)
+    now = {key_of(each): each["accuracy"] for each in runs}
     return {
         each["method"]
         for each in found
@@ -202,7 +196,7 @@ def network_on_gold(name: str) -> float:
     known = published().get(name, {})
     if NETWORK_ON_GOLD in known:
         return known[NETWORK_ON_GOLD][0]
-    return mean(grand().get(name, {}).get(CEILING, []))
+    return mean(grand().get(name, {}).get(CEILING, []), "accuracy")
 
 
 def by_default(found: Found, name: str) -> dict[str, float]:
@@ -213,21 +207,23 @@ def by_default(found: Found, name: str) -> dict[str, float]:
     ours = {
         m: own for m, own in of_others(found, name).items() if m not in (REGRESSION, EM, *PEERS)
     }
-    single = {m: mean(own) for m, own in ours.items()}
-    several = {m: mean(own) for m, own in ours.items() if len(own) > 2}
+    single = {m: mean(own, "accuracy") for m, own in ours.items()}
+    several = {m: single[m] for m, own in ours.items() if len(own) > 2}
     return {**single, **present().get(name, {}), **several}
+
+
+def with_protocol(name: str, place: int) -> dict[str, float]:
+    """Accuracy (place 0) or macro F1 (1) of others with a protocol, from the table of them all."""
+    known = published().get(name, {})
+    rows = {row: v[place] for row, v in known.items() if row not in (NETWORK_ON_GOLD, OWN)}
+    return {f"{row} (its protocol)": value for row, value in rows.items()}
 
 
 def rivals(found: Found, name: str) -> dict[str, float]:
     """All known accuracies of others on a set."""
-    known = {
-        f"{row} (its protocol)": values[0]
-        for row, values in published().get(name, {}).items()
-        if row not in (NETWORK_ON_GOLD, OWN)
-    }
-    others = {m: mean(own) for m, own in of_others(found, name).items()}
+    others = {m: mean(own, "accuracy") for m, own in of_others(found, name).items()}
     defaults = {**others, **by_default(found, name)}
-    return known | {f"{row} (defaults)": value for row, value in defaults.items()}
+    return with_protocol(name, 0) | {f"{row} (defaults)": v for row, v in defaults.items()}
 
 
 # -- public sets ----------------------------------------------------------------------------------
@@ -317,11 +313,7 @@ def in_confirmation(found: Found, name: str, field: str = "accuracy") -> Standin
 
 def in_macro_f1(found: Found, name: str) -> tuple[str, float]:
     """The best macro F1 of others, by default or with a protocol, and whose it is."""
-    f1 = {
-        f"{row} (its protocol)": values[1]
-        for row, values in published().get(name, {}).items()
-        if row not in (NETWORK_ON_GOLD, OWN)
-    }
+    f1 = with_protocol(name, 1)
     for method, own in of_others(found, name).items():
         f1[f"{method} ({seeds(own)})"] = mean(own, "macro_f1")
     best = max(f1, key=lambda row: f1[row])
@@ -382,37 +374,32 @@ def steps(found: Found) -> list[str]:
 
 def ablation_part(found: Found) -> list[str]:
     """Parameters of the recipe."""
-    names = ablated(found)
-    methods = dict.fromkeys(
-        each["method"] for each in found if each["fold"] >= 0 and each["method"] != STACK
-    )
-    rows = []
-    for method in (STACK, *methods):
-        row = [f"**{method}**" if method == STACK else method]
-        for name in names:
-            test = cells(found, name, method)
-            left_out = nested(cells(found, name, method, nested=True))
-            row += [percent(test, n=False), "–" if np.isnan(left_out) else f"{100 * left_out:.1f}"]
-        rows.append(row)
-    heading = ["", *(f"{SETS[n]}, {kind}" for n in names for kind in ("test", "nested"))]
-    return table(heading, rows)
+    methods = dict.fromkeys(each["method"] for each in found if each["fold"] >= 0)
+    columns = {(n, k): f"{SETS[n]}, {k}" for n in ablated(found) for k in ("test", "nested")}
+
+    def shown(method: str, column: tuple[str, str]) -> str:
+        if column[1] == "test":
+            return percent(cells(found, column[0], method), n=False)
+        return dash(100 * nested(cells(found, column[0], method, nested=True)))
+
+    rows = {STACK: f"**{STACK}**"} | {method: method for method in methods if method != STACK}
+    return crossed("", rows, columns, shown)
 
 
 def posterior_part(found: Found) -> list[str]:
     """Accuracy, log loss and calibration error of posteriors of the training instances."""
     simulated = [POSTERIOR + name for name in (*MANY, *UNSURE)]
     own = [e for e in found if e["set"].startswith(POSTERIOR) and e["set"] not in simulated]
-    methods = list(dict.fromkeys(each["method"] for each in own))
-    rows = []
-    for name in dict.fromkeys(each["set"] for each in own):
-        of = {each["method"]: each for each in own if each["set"] == name}
-        rows.append([SETS.get(name.removeprefix(POSTERIOR), "Hotel")])
-        for method in methods:
-            accuracy, error = (
-                f"{100 * of[method][field]:.1f}" for field in ("accuracy", "calibration_error")
-            )
-            rows[-1].append(f"{accuracy} / {of[method]['log_loss']:.2f} / {error}")
-    return table(["accuracy / log loss / calibration error", *methods], rows) if rows else []
+    last = {(each["set"], each["method"]): each for each in own}
+    names = {name: SETS.get(name.removeprefix(POSTERIOR), "Hotel") for name, _ in last}
+
+    def shown(name: str, method: str) -> str:
+        each = last[name, method]
+        right, error = (f"{100 * each[field]:.1f}" for field in ("accuracy", "calibration_error"))
+        return f"{right} / {each['log_loss']:.2f} / {error}"
+
+    methods = list(dict.fromkeys(method for _, method in last))
+    return crossed("accuracy / log loss / calibration error", names, methods, shown)
 
 
 def tasks(found: Found) -> dict[str, dict[str, list[dict[str, Any]]]]:
@@ -440,12 +427,9 @@ def tasks_part(found: Found) -> list[str]:
 
 
 ADDED = (
-    "DASC around the stack",
-    "a kernel on NeuCrowd's embedding",
-    "a kernel on a triplet embedding",
-    "AggNet as a member, out of fold",
-    "CoNAL as a member, out of fold",
-    "Max-MIG as a member, out of fold",
+    *("DASC around the stack", "a kernel on NeuCrowd's embedding"),
+    *("a kernel on a triplet embedding", "AggNet as a member, out of fold"),
+    *("CoNAL as a member, out of fold", "Max-MIG as a member, out of fold"),
 )
 ADDED_TO = ("labelme", "music", "reports", "product", "colposcopy")
 WEIGHTED = 'class-weighted decision (`decision="balanced"`)'
@@ -493,30 +477,39 @@ def told(places: dict[str, Standing]) -> str:
     return words if behind else f"{words}; nowhere further behind"
 
 
-def public(found: Found, names: list[str]) -> Iterator[list[str]]:
-    """Yield the stack's row on each public set."""
-    for name in names:
-        own, place = cells(found, name, STACK), in_accuracy(found, name)
-        yield [
-            SETS[name], percent(own), f"{100 * place.error:.1f}", percent(own, "balanced_accuracy"),
-            f"{mean(own, 'log_loss'):.2f}", f"{mean(own, 'seconds'):.1f}",
-            percent(cells(found, name, REGRESSION)), f"{place.best}: {100 * place.top:.1f}",
-            f"{100 * place.lead:+.1f}", place.verdict,
-        ]  # fmt: skip
+def public(found: Found, names: list[str]) -> list[str]:
+    """The stack's row on each public set."""
+    own = {name: cells(found, name, STACK) for name in names}
+    place = {name: in_accuracy(found, name) for name in names}
+    return listing(names, {
+        "set": SETS.get,
+        "stack": lambda n: percent(own[n]),
+        "± test part": lambda n: f"{100 * place[n].error:.1f}",
+        "balanced accuracy": lambda n: percent(own[n], "balanced_accuracy"),
+        "log loss": lambda n: f"{mean(own[n], 'log_loss'):.2f}",
+        "CPU seconds": lambda n: f"{mean(own[n], 'seconds'):.1f}",
+        REGRESSION: lambda n: percent(cells(found, n, REGRESSION)),
+        "best other": lambda n: f"{place[n].best}: {100 * place[n].top:.1f}",
+        "lead": lambda n: f"{100 * place[n].lead:+.1f}",
+        "verdict": lambda n: place[n].verdict,
+    })  # fmt: skip
 
 
-def ceilings(found: Found, names: list[str]) -> Iterator[list[str]]:
-    """Yield what gold labels give on each public set, beside the study's figures."""
-    for name in names:
-        study, gold = (f"{100 * each:.1f}" for each in OF_STUDY[name])
-        own, network = cells(found, name, STACK), dash(100 * network_on_gold(name))
-        on_gold = percent(cells(found, name, GOLD))
-        yield [SETS[name], f"{100 * mean(own):.1f}", study, on_gold, network, gold]
+def ceilings(found: Found, names: list[str]) -> list[str]:
+    """What gold labels give on each public set, beside the study's figures."""
+    return listing(names, {
+        "set": SETS.get,
+        "stack": lambda n: f"{100 * of(found, n):.1f}",
+        "study": lambda n: f"{100 * OF_STUDY[n][0]:.1f}",
+        "stack on gold": lambda n: percent(cells(found, n, GOLD)),
+        "network on gold": lambda n: dash(100 * network_on_gold(n)),
+        "gold, study": lambda n: f"{100 * OF_STUDY[n][1]:.1f}",
+    })  # fmt: skip
 
 
 def everybody(found: Found, names: list[str]) -> Iterator[list[str]]:
     """Yield every classifier of the library on the sets with records."""
-    own = {name: mean(cells(found, name, STACK)) for name in names}
+    own = {name: of(found, name) for name in names}
     yield [f"**{STACK}**", *(f"**{100 * value:.1f}**" for value in own.values())]
     protocols = {
         name: {row: v[0] for row, v in published().get(name, {}).items() if row != OWN}
@@ -726,7 +719,7 @@ def harder(found: Found) -> dict[str, Any]:
     heads = [*(f"labels, {each}" for each in AGGREGATORS), *(f"test, {each}" for each in COMPARED)]
     worse = []
     for name in MANY:
-        *others, own = (mean(cells(found, POSTERIOR + name, each)) for each in AGGREGATORS)
+        *others, own = (of(found, POSTERIOR + name, each) for each in AGGREGATORS)
         worse += [name] if own < max(others) else []
     return {
         "few_labels": table(["instances", *COMPARED], few),
@@ -766,7 +759,7 @@ def what_matters(found: Found) -> Iterator[str]:
             own = {m: gain(found, name, m) for m in sorted(methods) if "oracle" not in m}
             del own[STACK]
             best = max(own, key=lambda method: own[method])
-            test = 100 * (mean(cells(found, name, best)) - mean(cells(found, name, STACK)))
+            test = 100 * np.subtract(*(of(found, name, m) for m in (best, STACK)))
             yield (
                 f"- **{SETS[name]}**, where another is ahead: of the changes without gold labels, "
                 f"the best by nested accuracy is {best} ({own[best]:+.1f} nested, {test:+.1f} on "
@@ -790,7 +783,8 @@ def what_adds(found: Found) -> str:
             held = {each["seed"] for each in more}
             own = [e for e in cells(found, name, STACK) if e["seed"] in held]
             if more:
-                gains.append(f"{SETS[name]} {100 * (mean(more) - mean(own)):+.1f}")
+                gain = mean(more, "accuracy") - mean(own, "accuracy")
+                gains.append(f"{SETS[name]} {100 * gain:+.1f}")
         if gains:
             parts.append(f"{method}: {', '.join(gains)}")
     return "; ".join(parts)
@@ -801,8 +795,8 @@ def conclusions(found: Found, names: list[str]) -> dict[str, Any]:
     places = {SETS[name]: in_accuracy(found, name) for name in names}
     both = {SETS[name]: in_balanced_accuracy(found, name) for name in names}
     reached = [
-        f"{SETS[name]} {100 * mean(cells(found, name, STACK)):.1f} (wanted: {100 * wanted:.0f}, "
-        f"{'reached' if mean(cells(found, name, STACK)) >= wanted else '**not reached**'})"
+        f"{SETS[name]} {100 * of(found, name):.1f} (wanted: {100 * wanted:.0f}, "
+        f"{'reached' if of(found, name) >= wanted else '**not reached**'})"
         for name, wanted in WANTED.items()
     ]
     below = []
@@ -847,9 +841,6 @@ def page(found: Found) -> dict[str, Any]:
         for each in ("± test part", "lead", "verdict")
         for way in ("", ', decision="balanced"')
     ]
-    heading = ["set", "stack", "± test part", "balanced accuracy", "log loss", "CPU seconds"]
-    heading += [REGRESSION, "best other", "lead", "verdict"]
-    gold = ["set", "stack", "study", "stack on gold", "network on gold", "gold, study"]
     defaults = {name: by_default(found, name) for name in names}
     missing = [
         f"{m} on {SETS[n]}"
@@ -859,8 +850,8 @@ def page(found: Found) -> dict[str, Any]:
     ]
     return {
         **conclusions(found, names),
-        "public": table(heading, public(found, names)),
-        "ceilings": table(gold, ceilings(found, names)),
+        "public": public(found, names),
+        "ceilings": ceilings(found, names),
         "everybody": table(["", *(SETS[name] for name in names)], everybody(found, names)),
         "not_run": listed(missing),
         "balanced": table(
