@@ -120,6 +120,5 @@ def all_or_nothing(estimator: Any) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        vars(estimator).clear()
-        vars(estimator).update(before)
+        estimator.__dict__ = before
         raise

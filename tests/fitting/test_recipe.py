@@ -9,7 +9,8 @@ import torch
 from manyhands import CrowdLayerClassifier
 from manyhands.estimator_checks import make_crowd_problem, quick_clone
 from manyhands.fitting import Watch
-from manyhands.fitting.recipe import CrowdData, Fitted, Recipe, read_data
+from manyhands.fitting.fitted import Fitted
+from manyhands.fitting.recipe import CrowdData, Recipe, read_data
 from manyhands.fitting.run import found_length, run
 from manyhands.registry import all_classifiers
 from tests.classifiers.conftest import FEW_PARTS
@@ -36,7 +37,7 @@ def test_a_run_reads_the_method_and_sets_nothing_on_it(cls):
     whole = quick_clone(model).fit(X, A)
     found = fitted.attributes()
     assert found.keys() <= vars(whole).keys()
-    for name in whole._traits.fitted_arrays:
+    for name in whole._traits.saved:
         np.testing.assert_array_equal(found[name], getattr(whole, name), err_msg=name)
 
 

@@ -15,14 +15,16 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from manyhands.annotations import AnnotationTable
 from manyhands.annotations.digests import InstanceDigests
 from manyhands.exceptions import AnnotationError, all_or_nothing
 from manyhands.fitting.context import Earlier, Watch
 from manyhands.fitting.continuing import Seen, gone_on, refusal_of
 from manyhands.fitting.crowd_classifier import CrowdClassifier
+from manyhands.fitting.fitted import SET_WITH_FEATURES, Fitted, become
 from manyhands.fitting.lost_classes import quiet_about_lost_classes, warn_of_lost_classes
 from manyhands.fitting.parameters import refuse_classes
-from manyhands.fitting.reading import SET_WITH_FEATURES, forget_fit, read_target
+from manyhands.fitting.reading import read_target
 from manyhands.fitting.scoring import mean_log_proba, observed_annotations
 from manyhands.fitting.traits import Traits
 from manyhands.inference.probability import floored_log
@@ -139,7 +141,7 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, CrowdClassifier, BaseEstimator
         model._check_members()
         for member in model.estimators:
             check_is_fitted(member)
-        model._set_fitted(model.estimators)
+        become(model, averaged(model.estimators))
         return model
 
     def clone_estimators(self) -> list[Any]:
@@ -201,13 +203,8 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, CrowdClassifier, BaseEstimator
             self._validate_params()
             self._check_members()
             table = read_target(X, y, type(self).__name__)
-            members = self._make_members()
-            with quiet_about_lost_classes():
-                for member in members:
-                    takes_watch = watch is not None and has_fit_parameter(member, "watch")
-                    member.fit(X, table, **({"watch": watch} if takes_watch else {}))
-            self._set_fitted(members)
-            self.training_instances_ = InstanceDigests.of(y, table)
+            members = fitted_members(self._make_members(), X, table, watch)
+            become(self, averaged(members, InstanceDigests.of(y, table)))
             warn_of_lost_classes(self, X, table)
         return self
 
@@ -219,8 +216,7 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, CrowdClassifier, BaseEstimator
         """Let every member go on, as its own ``partial_fit`` does."""
         with quiet_about_lost_classes():
             members = [gone_on(member, seen, earlier, watch) for member in self.estimators_]
-        self._set_fitted(members)
-        self.training_instances_ = InstanceDigests.of(seen.table, seen.table)
+        become(self, averaged(members, InstanceDigests.of(seen.table, seen.table)))
         warn_of_lost_classes(self, seen.X, seen.table)
 
     def _check_shape(self, X: Any) -> None:
@@ -264,28 +260,6 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, CrowdClassifier, BaseEstimator
             if self.verbose and own.get("verbose") == 0:
                 member.set_params(verbose=self.verbose)
         return members
-
-    def _set_fitted(self, members: list[Any]) -> None:
-        first = members[0]
-        for name in ("classes_", "annotators_", "n_features_in_", "feature_names_in_"):
-            values: list[Any] = [getattr(member, name, None) for member in members]
-            for number, value in enumerate(values):
-                if not np.array_equal(value, values[0]):
-                    raise AnnotationError(
-                        f"estimators[{number}] has other {name} than estimators[0]; average "
-                        "classifiers that were fitted on the same classes, annotators and features "
-                        "(folds of one table keep all)"
-                    )
-        forget_fit(self)
-        self.estimators_ = members
-        self.history_ = History()
-        seen = [m.training_instances_ for m in members if hasattr(m, "training_instances_")]
-        if seen:
-            self.training_instances_ = InstanceDigests.union(seen)
-        known = ("classes_", "annotators_", "n_annotators_", "n_annotations_", *SET_WITH_FEATURES)
-        for name in known:
-            if hasattr(first, name):
-                setattr(self, name, getattr(first, name))
 
     # -- prediction -----------------------------------------------------------------------------
 
@@ -345,3 +319,67 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, CrowdClassifier, BaseEstimator
         members = self.clone_estimators()
         tags.input_tags.sparse = all(get_tags(member).input_tags.sparse for member in members)
         return tags
+
+
+# -- an average as a value ------------------------------------------------------------------------
+
+
+def fitted_members(
+    members: Sequence[Any], X: Any, table: AnnotationTable, watch: Watch | None
+) -> list[Any]:
+    """Fit classifiers to the same annotations; none warns of classes that it alone has lost.
+
+    Parameters
+    ----------
+    members : sequence of unfitted classifiers
+    X, table, watch
+        See `AveragedCrowdClassifier.fit`.
+
+    Returns
+    -------
+    list of fitted classifiers
+    """
+    with quiet_about_lost_classes():
+        return [member.fit(X, table, **_watched(member, watch)) for member in members]
+
+
+def _watched(member: Any, watch: Watch | None) -> dict[str, Watch]:
+    return {} if watch is None or not has_fit_parameter(member, "watch") else {"watch": watch}
+
+
+def averaged(members: Sequence[Any], digests: InstanceDigests | None = None) -> Fitted:
+    """What the average of fitted classifiers is.
+
+    Parameters
+    ----------
+    members : sequence of fitted classifiers
+    digests : InstanceDigests, optional
+        Of the training instances. Default: those of all members together.
+
+    Returns
+    -------
+    Fitted
+        Its history is empty: every member has its own.
+
+    Raises
+    ------
+    AnnotationError
+        If the members differ in classes, annotators or features.
+    """
+    for name in ("classes_", "annotators_", "n_features_in_", "feature_names_in_"):
+        values: list[Any] = [getattr(member, name, None) for member in members]
+        for number, value in enumerate(values):
+            if not np.array_equal(value, values[0]):
+                raise AnnotationError(
+                    f"estimators[{number}] has other {name} than estimators[0]; average "
+                    "classifiers that were fitted on the same classes, annotators and features "
+                    "(folds of one table keep all)"
+                )
+    seen = [m.training_instances_ for m in members if hasattr(m, "training_instances_")]
+    if digests is None and seen:
+        digests = InstanceDigests.union(seen)
+    shared = ("classes_", "annotators_", "n_annotators_", "n_annotations_", *SET_WITH_FEATURES)
+    found = {name: getattr(members[0], name) for name in shared if hasattr(members[0], name)}
+    if digests is not None:
+        found["training_instances_"] = digests
+    return Fitted(None, History(), {**found, "estimators_": list(members)})

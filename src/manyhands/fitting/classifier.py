@@ -25,12 +25,13 @@ from manyhands.fitting.callbacks import ending_heard, make_callbacks
 from manyhands.fitting.context import AnyFit, Earlier, Watch
 from manyhands.fitting.continuing import SHORT, Seen, fit_from_scratch
 from manyhands.fitting.crowd_classifier import CrowdClassifier
+from manyhands.fitting.fitted import Fitted, take_over
 from manyhands.fitting.lost_classes import warn_of_lost_classes
 from manyhands.fitting.network import read_start, refuse_devices
 from manyhands.fitting.parameters import SHARED_CONSTRAINTS, check_parameters
 from manyhands.fitting.pilots import AUTO, ENOUGH_PREDICTED, whole_length
-from manyhands.fitting.reading import as_fitted, check_rows, read_features, table_of, take_over
-from manyhands.fitting.recipe import CrowdData, Fitted, Recipe, read_data
+from manyhands.fitting.reading import as_fitted, check_rows, read_features, table_of
+from manyhands.fitting.recipe import CrowdData, Recipe, read_data
 from manyhands.fitting.restarts import fewest_lost, recipes_of_starts
 from manyhands.fitting.rows import fit_rows
 from manyhands.fitting.scoring import find_annotators, mean_log_proba, observed_annotations

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,13 +24,11 @@ from manyhands.annotations.ids import GIVEN, as_frame, row_ids
 from manyhands.annotations.target import Target, in_order_of_rows
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.fitting.context import Earlier, Watch
+from manyhands.fitting.fitted import fitted_attributes, fitted_twin, forget_fit, take_over, twin
 from manyhands.fitting.reading import (
     as_target,
     check_rows,
-    fitted_attributes,
-    forget_fit,
     is_dataset,
-    take_over,
     take_rows,
 )
 from manyhands.inference.inputs import check_annotations, holds_nothing, only_new, recode_classes
@@ -70,13 +67,9 @@ def fit_from_scratch(
 
     A twin with these parameters is fitted, and what it finds is taken over.
     """
-    twin = copy(model)
-    own = twin.get_params(deep=False)
-    values = FOR_THE_FIRST_CALL | fixed
-    twin.set_params(**{name: value for name, value in values.items() if name in own})
-    twin.fit(seen.X, seen.table, **options)
+    whole = twin(model, **FOR_THE_FIRST_CALL | fixed).fit(seen.X, seen.table, **options)
     forget_fit(model)
-    take_over(model, fitted_attributes(twin))
+    take_over(model, fitted_attributes(whole))
 
 
 SHORT = 4
@@ -90,8 +83,8 @@ where further ones learn the annotators' mistakes, which going on would do.
 def gone_on(
     model: BaseEstimator, seen: Seen, earlier: Earlier, watch: Watch | None = None
 ) -> BaseEstimator:
-    """Return a copy of a fitted classifier that has gone on, for one that consists of it."""
-    again = copy(model)
+    """Return what a fitted classifier is after it has gone on, for one that consists of it."""
+    again = fitted_twin(model)
     again._go_on(seen, replace(earlier, model=model), watch)
     return again
 

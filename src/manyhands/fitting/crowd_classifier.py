@@ -25,7 +25,7 @@ from manyhands.fitting.continuing import (
     unmatched,
     with_added,
 )
-from manyhands.fitting.reading import fitted_attributes
+from manyhands.fitting.fitted import fitted_attributes
 from manyhands.fitting.saving import write
 from manyhands.fitting.scoring import is_gold, observed_annotations, read_gold
 from manyhands.fitting.traits import Traits

@@ -21,11 +21,11 @@ from manyhands.exceptions import DivergenceError, all_or_nothing
 from manyhands.fitting.aggregation import targets_of_network
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit, Watch
+from manyhands.fitting.fitted import SET_WITH_FEATURES, fitted_attributes, take_over
 from manyhands.fitting.latent import SoftTargets, balancing_rng
 from manyhands.fitting.lost_classes import quiet_about_lost_classes
 from manyhands.fitting.parameters import FIXED_LENGTH
 from manyhands.fitting.prediction import PREDICT_BATCH
-from manyhands.fitting.reading import SET_WITH_FEATURES
 from manyhands.fitting.traits import ANNOTATOR_ARRAYS, Traits
 from manyhands.inference.base import BaseAggregator
 from manyhands.linear.regression import fit_regression
@@ -298,9 +298,8 @@ class CrowdEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         with all_or_nothing(self):
             with quiet_about_lost_classes():  # The embedding is used, not its predictions.
                 self.classifier_ = self._classifier(**parameters).fit(X, y, watch=watch)
-            for name in SET_WITH_FEATURES:
-                if hasattr(self.classifier_, name):
-                    setattr(self, name, getattr(self.classifier_, name))
+            found = fitted_attributes(self.classifier_)
+            take_over(self, {name: found[name] for name in SET_WITH_FEATURES & found.keys()})
         return self
 
     def fit_transform(self, X: Instances, y: Any = None) -> AnyArray:

@@ -6,7 +6,7 @@ Torch is imported only for what needs it: tensors, Datasets, and dicts of arrays
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -31,12 +31,10 @@ from manyhands.annotations.target import Target, in_order_of_rows, matched, refu
 from manyhands.decision.rules import check_rule
 from manyhands.encoders.inputs import raw_kind
 from manyhands.exceptions import AnnotationError, warn_caller
+from manyhands.fitting.fitted import SET_WITH_FEATURES, forget_fit
 from manyhands.inference.inputs import check_annotations
 from manyhands.io.mapped import MappedRows, as_mapped
 from manyhands.typing import AnyArray, FloatArray, Instances, IntArray
-
-SET_WITH_FEATURES = frozenset({"n_features_in_", "feature_names_in_"})
-"""Fitted attributes that scikit-learn sets while it validates X."""
 
 
 def as_target(X: Instances, y: Target, name: str) -> AnnotationTable:
@@ -359,23 +357,6 @@ def check_learnable(X: Instances, table: AnnotationTable) -> None:
             f"y holds annotations of one class only, "
             f"{table.classes[int(np.argmax(seen))].item()!r}; a classifier needs two"
         )
-
-
-def fitted_attributes(model: BaseEstimator) -> dict[str, Any]:
-    """What a fit has found, by the names of the attributes, which end in an underscore."""
-    return {name: value for name, value in model.__dict__.items() if name.endswith("_")}
-
-
-def forget_fit(model: BaseEstimator, *, keep: Collection[str] = ()) -> None:
-    """Delete what an earlier fit has found, but for the attributes to ``keep``."""
-    for name in fitted_attributes(model).keys() - set(keep):
-        delattr(model, name)
-
-
-def take_over(model: BaseEstimator, attributes: Mapping[str, Any]) -> None:
-    """Set what a fit has found, by the names of the attributes."""
-    for name, value in attributes.items():
-        setattr(model, name, value)
 
 
 def set_vocabularies(model: BaseEstimator, y: Target, table: AnnotationTable) -> None:

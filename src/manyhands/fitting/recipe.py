@@ -1,13 +1,14 @@
 """A fit as values: `Recipe` and `CrowdData` go into `manyhands.fitting.run`, `Fitted` comes out.
 
-All three are frozen. Pilots, restarts and partial fits are functions of them: they make other
-recipes and data by `dataclasses.replace`, and choose among what comes out.
+All three are frozen (`Fitted` stands in `manyhands.fitting.fitted`). Pilots, restarts and partial
+fits are functions of them: they make other recipes and data by `dataclasses.replace`, and choose
+among what comes out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -27,7 +28,7 @@ from manyhands.fitting.reading import (
 )
 from manyhands.nn import CrowdModule
 from manyhands.sampling.class_balance import ClassBalance, make_balance
-from manyhands.training import Callback, Features, History, pick_device
+from manyhands.training import Callback, Features, pick_device
 from manyhands.training.seeding import draw_seed
 from manyhands.typing import Instances
 
@@ -166,40 +167,3 @@ def read_data(method: Method, X: Instances, y: Target, watch: Watch, *, reset: b
     features = Features(X, pick_device(method.device))
     method.input_shape_ = features.input_shape
     return CrowdData(features, given, whole, watch)
-
-
-@dataclass(frozen=True, eq=False)
-class Fitted:
-    """What a fit has found.
-
-    Attributes
-    ----------
-    module : CrowdModule or None
-        The trained network, in evaluation mode; None if a scikit-learn classifier was fitted.
-    history : History
-    found : mapping of str to object
-        What was read off the network, and found on the way: the method's fitted attributes, by
-        their names.
-    n_epochs : int or None
-        As ``n_epochs_``.
-    best_epoch, best_stage : int, str, or None
-        With ``validation``: the epoch that was kept, and its stage.
-    """
-
-    module: CrowdModule | None
-    history: History
-    found: Mapping[str, Any] = field(default_factory=dict)
-    n_epochs: int | None = None
-    best_epoch: int | None = None
-    best_stage: str | None = None
-
-    def attributes(self) -> dict[str, Any]:
-        """All of it, by the names of an estimator's fitted attributes."""
-        named = {
-            "module_": self.module,
-            "n_epochs_": self.n_epochs,
-            "best_epoch_": self.best_epoch,
-            "best_stage_": self.best_stage,
-        }
-        known = {name: value for name, value in named.items() if value is not None}
-        return {**self.found, "history_": self.history, **known}

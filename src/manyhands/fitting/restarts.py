@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from manyhands.fitting.context import Followed, Watch
+from manyhands.fitting.fitted import Fitted
 from manyhands.fitting.lost_classes import lost_classes
 from manyhands.fitting.pilots import AUTO
 from manyhands.fitting.prediction import class_proba
-from manyhands.fitting.recipe import CrowdData, Fitted, Recipe
+from manyhands.fitting.recipe import CrowdData, Recipe
 from manyhands.training import Features
 from manyhands.typing import AnyArray, IntArray
 

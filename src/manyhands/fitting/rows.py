@@ -8,18 +8,17 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.target import Target
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.context import Earlier
+from manyhands.fitting.fitted import SET_WITH_FEATURES, Fitted, take_over
 from manyhands.fitting.reading import (
-    SET_WITH_FEATURES,
     as_fitted,
     check_learnable,
     forget_columns,
     read_target,
     refuse_text,
     set_vocabularies,
-    take_over,
     warn_of_telling_columns,
 )
-from manyhands.fitting.recipe import Fitted, Recipe
+from manyhands.fitting.recipe import Recipe
 from manyhands.fitting.run import annotator_attributes
 from manyhands.training import History
 from manyhands.typing import Instances

@@ -15,6 +15,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from manyhands.annotations import AnnotationTable
 from manyhands.annotations.digests import InstanceDigests
 from manyhands.classifiers.crowd_layer import CrowdLayerClassifier
 from manyhands.classifiers.self_training.guard import Guard
@@ -28,13 +29,14 @@ from manyhands.exceptions import AnnotationError, all_or_nothing
 from manyhands.fitting.context import Earlier, Watch
 from manyhands.fitting.continuing import Seen, refusal_of
 from manyhands.fitting.crowd_classifier import CrowdClassifier
+from manyhands.fitting.fitted import SET_WITH_FEATURES, Fitted, become
 from manyhands.fitting.lost_classes import warn_of_lost_classes
 from manyhands.fitting.parameters import refuse_classes
-from manyhands.fitting.reading import forget_fit, read_target
+from manyhands.fitting.reading import read_target
 from manyhands.fitting.traits import Traits
 from manyhands.sampling.selectors import DistributionAwareSelector, Selector
 from manyhands.training import History, joined
-from manyhands.typing import AnyArray, FloatArray, IntArray
+from manyhands.typing import AnyArray, FloatArray
 
 
 def _kept_estimator_has(method: str) -> Any:
@@ -131,8 +133,9 @@ class BaseSelfTraining(MetaEstimatorMixin, CrowdClassifier, BaseEstimator):
             kept = run_rounds(self, training, guard.allows)
             guard.warn(type(self).__name__)
             training.unpredicted.warn(type(self).__name__)
-            self._set_fitted(kept, training.history, guard.history)
-            self.training_instances_ = InstanceDigests.of(y, table)
+            become(
+                self, kept_round(kept, training.history, guard.history, self.validation, y, table)
+            )
             if hasattr(self.estimator_, "predict"):
                 warn_of_lost_classes(self.estimator_, X, table)
         return self
@@ -149,28 +152,12 @@ class BaseSelfTraining(MetaEstimatorMixin, CrowdClassifier, BaseEstimator):
         check_parameters(self)
         training, kept = one_more_round(self, seen, earlier, watch or Watch())
         training.unpredicted.warn(type(self).__name__)
-        self._set_fitted(kept, training.history, History())
-        self.training_instances_ = InstanceDigests.of(seen.table, seen.table)
+        more = (training.history, History(), self.validation, seen.table, seen.table)
+        become(self, kept_round(kept, *more))
         warn_of_lost_classes(self.estimator_, seen.X, seen.table)
 
     def _check_shape(self, X: Any) -> None:
         self.estimator_._check_shape(X)
-
-    def _set_fitted(self, kept: TrainedRound, history: History, guard_history: History) -> None:
-        forget_fit(self)
-        self.estimator_ = kept.estimator
-        self.augmented_annotations_ = kept.table
-        self.rounds_: IntArray = kept.rounds
-        if self.validation is not None:
-            self.best_round_ = kept.number
-        self.history_ = history
-        self.guard_history_ = guard_history
-        self.classes_ = np.array(kept.table.classes)
-        self.annotators_ = np.array(kept.table.annotators)
-        self.n_annotators_ = kept.table.n_annotators
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(kept.estimator, name):
-                setattr(self, name, getattr(kept.estimator, name))
 
     # -- the estimator of the kept round answers ------------------------------------------------
 
@@ -221,6 +208,48 @@ class BaseSelfTraining(MetaEstimatorMixin, CrowdClassifier, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = get_tags(self.clone_estimator()).input_tags.sparse
         return tags
+
+
+def kept_round(
+    kept: TrainedRound,
+    history: History,
+    guard_history: History,
+    validation: Any,
+    y: Any,
+    table: AnnotationTable,
+) -> Fitted:
+    """What a self-training has found.
+
+    Parameters
+    ----------
+    kept : TrainedRound
+    history, guard_history : History
+    validation : as the parameter
+        With one, the number of the round is told.
+    y, table
+        The target of the fit, and the annotations that were read from it.
+
+    Returns
+    -------
+    Fitted
+    """
+    estimator = kept.estimator
+    found = {
+        **{
+            name: getattr(estimator, name) for name in SET_WITH_FEATURES if hasattr(estimator, name)
+        },
+        "estimator_": estimator,
+        "augmented_annotations_": kept.table,
+        "rounds_": kept.rounds,
+        "guard_history_": guard_history,
+        "classes_": np.array(kept.table.classes),
+        "annotators_": np.array(kept.table.annotators),
+        "n_annotators_": kept.table.n_annotators,
+        "training_instances_": InstanceDigests.of(y, table),
+    }
+    if validation is not None:
+        found["best_round_"] = kept.number
+    return Fitted(None, history, found)
 
 
 # -- parameters that contradict one another -------------------------------------------------------

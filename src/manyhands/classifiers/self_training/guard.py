@@ -11,7 +11,6 @@ large fall at the end is an alarm.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 from warnings import catch_warnings, simplefilter
@@ -91,11 +90,10 @@ class Guard:
             return cls(margin, 0.0, [], model.n_rounds)
         rng = np.random.default_rng([fit.seed, model.guard_folds])
         folds = deal_folds(shares, model.guard_folds, rng)
-        # Rounds replace the annotations of `fit`. The copy keeps those of the start, in which
-        # nothing was inferred from a fold. It is split only when needed, after X was checked.
-        start = copy(fit)
+        # In the annotations of the start, nothing was inferred from a fold. They are split only
+        # when needed, after X was checked.
         courses = [
-            _course(model, start, folds == fold, shares, f"guard{fold}-round")
+            _course(model, fit, folds == fold, shares, f"guard{fold}-round")
             for fold in range(model.guard_folds)
         ]
         return cls(margin, float(annotated.mean(axis=0).max()), courses, model.n_rounds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from numbers import Integral, Real
 from pathlib import Path
 from time import perf_counter
@@ -60,34 +61,61 @@ class TrainedRound:
     value: float
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What a self-training knows between two rounds; the next round makes another one of it.
+
+    Attributes
+    ----------
+    table : AnnotationTable
+        What the next training learns from: observed annotations, and pseudo-annotations so far.
+    rounds : integer array of shape (n_annotations,)
+        Round in which each annotation of the table was added.
+    model : fitted model or None
+        The one trained last: it annotates next.
+    estimator : fitted crowd classifier or None
+        The same, unless that one is the ``annotator``'s.
+    """
+
+    table: AnnotationTable
+    rounds: IntArray
+    model: Any = None
+    estimator: Any = None
+
+    @classmethod
+    def at_first(cls, table: AnnotationTable) -> Known:
+        """What is known before the first round."""
+        return cls(table, np.zeros(table.n_annotations, dtype=np.int64))
+
+    def with_pseudo(self, pseudo: AnnotationTable, number: int) -> Known:
+        """The same, with the pseudo-annotations of a round."""
+        rounds = np.append(self.rounds, np.full(pseudo.n_annotations, number))
+        return replace(self, table=self.table.with_added(pseudo), rounds=rounds)
+
+
+@dataclass(frozen=True, eq=False)
 class SelfTraining:
-    """What one fit works with, and how far it has come. It ends with the fit.
+    """What all rounds of one fit share.
 
     Attributes
     ----------
     X : as in ``fit``
     table : AnnotationTable
-        What the next training learns from: observed annotations, and pseudo-annotations so far.
+        The annotations of the start.
     held : AnnotationTable or None
         Annotations held out, where ``validation`` is a fraction.
     n_select : int
         Annotations to add per round, at most.
     seed : int
         Seed of the fit.
+    rng : Generator
     watch : Watch
     name : str
         Part of the names of checkpoints.
-    rng : Generator
-    rounds : integer array of shape (n_annotations,)
-        Round in which each annotation of ``table`` was added.
+    history : History
+        Of the rounds so far.
     is_rare : array of bool, shape (n_classes,)
         The half of the classes with fewer annotations at the start.
-    model : fitted model or None
-        The one trained last: it annotates next.
-    estimator : fitted crowd classifier or None
-        The same, unless that one is the ``annotator``'s.
-    history : History
     unpredicted : Unpredicted
         Classes that nobody was predicted to give, by round.
     """
@@ -100,17 +128,17 @@ class SelfTraining:
     rng: np.random.Generator
     watch: Watch
     name: str = "round"
-    rounds: IntArray = field(init=False)
-    is_rare: BoolArray = field(init=False)
-    model: Any = None
-    estimator: Any = None
     history: History = field(default_factory=History)
-    unpredicted: Unpredicted = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.unpredicted = Unpredicted(self.table)
-        self.rounds = np.zeros(self.table.n_annotations, dtype=np.int64)
-        self.is_rare = rarer_half(self.table)
+    @cached_property
+    def is_rare(self) -> BoolArray:
+        """The half of the classes with fewer annotations at the start."""
+        return rarer_half(self.table)
+
+    @cached_property
+    def unpredicted(self) -> Unpredicted:
+        """Classes that nobody was predicted to give, by round."""
+        return Unpredicted(self.table)
 
     @classmethod
     def of(cls, model: Any, X: Any, table: AnnotationTable, watch: Watch) -> SelfTraining:
@@ -153,11 +181,6 @@ class SelfTraining:
             Watch(),
             name,
         )
-
-    def add(self, pseudo: AnnotationTable, number: int) -> None:
-        """Add the pseudo-annotations of a round."""
-        self.table = self.table.with_added(pseudo)
-        self.rounds = np.append(self.rounds, np.full(pseudo.n_annotations, number))
 
 
 def _n_select(given: int | float | str, table: AnnotationTable) -> int:
@@ -235,23 +258,25 @@ def train_rounds(
     TrainedRound
         Each round of the estimator; that of an ``annotator`` is not among them.
     """
+    known = Known.at_first(fit.table)
     for number in range(model.n_rounds + 1):
-        row = _annotation_round(model, fit, number)
+        row, known = _annotation_round(model, fit, known, number)
         # After the annotator's round, the estimator is trained even if nothing was added.
-        if number and not row["n_added"] and fit.estimator is not None:
+        if number and not row["n_added"] and known.estimator is not None:
             return
         if not allows(number):
             return
-        seconds = _train(model, fit, number)
+        trained, seconds = _trained(model, fit, known, number)
         if model.annotator is not None and not number:
-            measures = _annotator_measures(model.validation, fit)
+            measures = _annotator_measures(model.validation, fit, trained)
             fit.history.append(row | measures | {"seconds": seconds})
+            known = replace(known, model=trained)
             continue
-        fit.estimator = fit.model
-        row |= _validation_measures(model.validation, fit)
-        watched = watched_accuracies(fit.estimator, fit.X, fit.watch)
+        known = replace(known, model=trained, estimator=trained)
+        row |= _validation_measures(model.validation, fit, trained)
+        watched = watched_accuracies(trained, fit.X, fit.watch)
         fit.history.append(row | watched | {"seconds": seconds})
-        yield TrainedRound(number, fit.estimator, fit.table, fit.rounds, _value(row))
+        yield TrainedRound(number, trained, known.table, known.rounds, _value(row))
 
 
 def one_more_round(
@@ -271,31 +296,32 @@ def one_more_round(
     Returns
     -------
     fit : SelfTraining
-        With the annotations and the history of the round.
+        With the history of the round.
     trained : TrainedRound
     """
     before, started = earlier.model, perf_counter()
     rng = np.random.default_rng([draw_seed(model.random_state), seen.table.n_annotations])
-    fit = SelfTraining(seen.X, seen.table, None, 0, 0, rng, watch)
     pseudo, rounds = _still_open(before.augmented_annotations_, before.rounds_, seen.table)
-    fit.table, fit.rounds = fit.table.with_added(pseudo), np.append(fit.rounds, rounds)
     number, ratio = int(before.rounds_.max()) + 1, 1 / np.mean(before.rounds_ == 0) - 1
-    fit.n_select = round(ratio * seen.table.n_annotations) - pseudo.n_annotations
+    n_select = round(ratio * seen.table.n_annotations) - pseudo.n_annotations
+    fit = SelfTraining(seen.X, seen.table, None, n_select, 0, rng, watch)
+    known = Known.at_first(seen.table)
+    known = Known(known.table.with_added(pseudo), np.append(known.rounds, rounds))
     with quiet_about_lost_classes():
-        fit.model = _gone_on(before.estimator_, fit, earlier)
+        known = replace(known, model=_gone_on(before.estimator_, fit, known, earlier))
         row: dict[str, Any] = {"round": number, "n_added": 0}
-        if fit.n_select >= seen.table.n_classes:
-            row = _annotation_round(model, fit, number)
+        if n_select >= seen.table.n_classes:
+            row, known = _annotation_round(model, fit, known, number)
         if row["n_added"]:
-            share = row["n_added"] / fit.table.n_annotations
-            fit.model = _gone_on(fit.model, fit, Earlier(fit.model, share))
-    watched = watched_accuracies(fit.model, fit.X, watch)
+            again = Earlier(known.model, row["n_added"] / known.table.n_annotations)
+            known = replace(known, model=_gone_on(known.model, fit, known, again))
+    watched = watched_accuracies(known.model, fit.X, watch)
     fit.history.append(row | watched | {"seconds": perf_counter() - started})
-    return fit, TrainedRound(number, fit.model, fit.table, fit.rounds, 0.0)
+    return fit, TrainedRound(number, known.model, known.table, known.rounds, 0.0)
 
 
-def _gone_on(estimator: Any, fit: SelfTraining, earlier: Earlier) -> Any:
-    seen = Seen(fit.X, fit.table, fit.table.n_annotations)
+def _gone_on(estimator: Any, fit: SelfTraining, known: Known, earlier: Earlier) -> Any:
+    seen = Seen(fit.X, known.table, known.table.n_annotations)
     return gone_on(estimator, seen, earlier, fit.watch)
 
 
@@ -323,49 +349,52 @@ def _still_open(
     return replace(augmented.take(is_open), passes=None), rounds[is_open]
 
 
-def _annotation_round(model: Any, fit: SelfTraining, number: int) -> dict[str, Any]:
-    """Add the annotations of a round; return its history row so far. Round 0 adds none."""
-    before = imbalance(fit.table)
-    n_added: IntArray = np.zeros(fit.table.n_classes, dtype=np.int64)
+def _annotation_round(
+    model: Any, fit: SelfTraining, known: Known, number: int
+) -> tuple[dict[str, Any], Known]:
+    """Add the annotations of a round; return also its history row so far. Round 0 adds none."""
+    before = imbalance(known.table)
+    n_added: IntArray = np.zeros(known.table.n_classes, dtype=np.int64)
     quality: dict[str, float] = {}
     if number:
-        predictions = _predict_annotations(fit.model, fit.X, fit.table)
+        predictions = _predict_annotations(known.model, fit.X, known.table)
         given = model.selector
         selector = DistributionAwareSelector() if given is None else clone(given)
-        selection = selector.select(predictions, fit.table, fit.n_select, fit.rng, held=fit.held)
+        selection = selector.select(predictions, known.table, fit.n_select, fit.rng, held=fit.held)
         n_added = selection.n_selected
         fit.unpredicted.note(selection, number)
         quality = watched_pseudo_quality(selection.table, fit.is_rare, fit.watch)
-        fit.add(selection.table, number)
-    names = [f"added_{name}" for name in fit.table.classes]
-    return {
+        known = known.with_pseudo(selection.table, number)
+    names = [f"added_{name}" for name in known.table.classes]
+    row = {
         "round": number,
         "n_added": int(n_added.sum()),
         **dict(zip(names, n_added.tolist(), strict=True)),
-        "imbalance": imbalance(fit.table),
+        "imbalance": imbalance(known.table),
         "imbalance_before": before,
         **quality,
     }
+    return row, known
 
 
 # -- training -------------------------------------------------------------------------------------
 
 
-def _train(model: Any, fit: SelfTraining, number: int) -> float:
-    """Train the model of a round, ``fit.model``; return the seconds it took."""
-    estimator = _make_estimator(model, fit, number)
+def _trained(model: Any, fit: SelfTraining, known: Known, number: int) -> tuple[Any, float]:
+    """Train the model of a round; return also the seconds it took."""
+    estimator = _make_estimator(model, fit, known, number)
     options: dict[str, Any] = {}
     if has_fit_parameter(estimator, "watch"):
         options["watch"] = fit.watch
-    if model.warm_start and fit.estimator is not None:
-        options["start"] = _warm_start(estimator, fit.estimator)
+    if model.warm_start and known.estimator is not None:
+        options["start"] = _warm_start(estimator, known.estimator)
     started = perf_counter()
     with quiet_about_lost_classes():
-        fit.model = estimator.fit(fit.X, fit.table, **options)
-    return perf_counter() - started
+        trained = estimator.fit(fit.X, known.table, **options)
+    return trained, perf_counter() - started
 
 
-def _make_estimator(model: Any, fit: SelfTraining, number: int) -> Any:
+def _make_estimator(model: Any, fit: SelfTraining, known: Known, number: int) -> Any:
     """Make the unfitted model of a round, with a seed and a checkpoint of its own."""
     is_annotator = model.annotator is not None and not number
     estimator = clone(model.annotator) if is_annotator else model.clone_estimator()
@@ -376,9 +405,9 @@ def _make_estimator(model: Any, fit: SelfTraining, number: int) -> Any:
     if model.verbose and parameters.get("verbose") == 0:
         estimator.set_params(verbose=model.verbose)
     for name, found in (("max_epochs", "n_epochs_"), ("init_scale", "init_scale_")):
-        if parameters.get(name) == AUTO and hasattr(fit.estimator, found):
+        if parameters.get(name) == AUTO and hasattr(known.estimator, found):
             # Added annotations agree with the model that made them: they say nothing about either.
-            estimator.set_params(**{name: getattr(fit.estimator, found)})
+            estimator.set_params(**{name: getattr(known.estimator, found)})
     if model.checkpoint is not None and "checkpoint" in parameters:
         path = Path(model.checkpoint)
         estimator.set_params(checkpoint=path.with_stem(f"{path.stem}-{fit.name}{number}"))
@@ -398,25 +427,25 @@ def _warm_start(estimator: Any, previous: Any) -> Any:
 # -- measures -------------------------------------------------------------------------------------
 
 
-def _validation_measures(validation: Any, fit: SelfTraining) -> dict[str, float]:
+def _validation_measures(validation: Any, fit: SelfTraining, trained: Any) -> dict[str, float]:
     """How well the round explains held-out annotations, or predicts gold labels."""
     if fit.held is not None:
-        return {"validation_nll": -float(fit.model.annotation_log_likelihood(fit.X, fit.held))}
+        return {"validation_nll": -float(trained.annotation_log_likelihood(fit.X, fit.held))}
     if isinstance(validation, tuple | list):
-        return {"validation_accuracy": float(fit.model.score(*validation))}
+        return {"validation_accuracy": float(trained.score(*validation))}
     return {}
 
 
-def _annotator_measures(validation: Any, fit: SelfTraining) -> dict[str, float]:
+def _annotator_measures(validation: Any, fit: SelfTraining, trained: Any) -> dict[str, float]:
     """Measures of the annotator's round, under names of their own.
 
     A completer knows no true classes and has no measures.
     """
     measures: dict[str, float] = {}
-    if hasattr(fit.model, "score" if fit.held is None else "annotation_log_likelihood"):
-        measures |= _validation_measures(validation, fit)
-    if hasattr(fit.model, "predict"):
-        measures |= watched_accuracies(fit.model, fit.X, fit.watch)
+    if hasattr(trained, "score" if fit.held is None else "annotation_log_likelihood"):
+        measures |= _validation_measures(validation, fit, trained)
+    if hasattr(trained, "predict"):
+        measures |= watched_accuracies(trained, fit.X, fit.watch)
     return {f"annotator_{name}": value for name, value in measures.items()}
 
 

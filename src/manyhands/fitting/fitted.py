@@ -1,0 +1,106 @@
+"""`Fitted`: what a fit has found, as a value, and the estimator that takes it over (no torch).
+
+An estimator is written to at the end of a fit, here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sklearn.base import BaseEstimator
+
+from manyhands.training.progress import History
+
+if TYPE_CHECKING:  # It needs torch.
+    from manyhands.nn import CrowdModule
+
+E = TypeVar("E", bound=BaseEstimator)
+
+SET_WITH_FEATURES = frozenset({"n_features_in_", "feature_names_in_"})
+"""Fitted attributes that scikit-learn sets while it validates X."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What a fit has found.
+
+    Attributes
+    ----------
+    module : CrowdModule or None
+        The trained network, in evaluation mode; None if a scikit-learn classifier was fitted.
+    history : History
+    found : mapping of str to object
+        What was read off the network, and found on the way: the method's fitted attributes, by
+        their names.
+    n_epochs : int or None
+        As ``n_epochs_``.
+    best_epoch, best_stage : int, str, or None
+        With ``validation``: the epoch that was kept, and its stage.
+    """
+
+    module: CrowdModule | None
+    history: History
+    found: Mapping[str, Any] = field(default_factory=dict)
+    n_epochs: int | None = None
+    best_epoch: int | None = None
+    best_stage: str | None = None
+
+    def attributes(self) -> dict[str, Any]:
+        """All of it, by the names of an estimator's fitted attributes."""
+        named = {
+            "module_": self.module,
+            "n_epochs_": self.n_epochs,
+            "best_epoch_": self.best_epoch,
+            "best_stage_": self.best_stage,
+        }
+        known = {name: value for name, value in named.items() if value is not None}
+        return {**self.found, "history_": self.history, **known}
+
+
+def fitted_attributes(model: BaseEstimator) -> dict[str, Any]:
+    """What a fit has found, by the names of the attributes, which end in an underscore."""
+    return {name: value for name, value in model.__dict__.items() if name.endswith("_")}
+
+
+def forget_fit(model: BaseEstimator, *, keep: Collection[str] = ()) -> None:
+    """Delete what an earlier fit has found, but for the attributes to ``keep``."""
+    for name in fitted_attributes(model).keys() - set(keep):
+        delattr(model, name)
+
+
+def take_over(model: BaseEstimator, attributes: Mapping[str, Any]) -> None:
+    """Set what a fit has found, by the names of the attributes."""
+    for name, value in attributes.items():
+        setattr(model, name, value)
+
+
+def become(model: BaseEstimator, fitted: Fitted) -> None:
+    """Set what a fit has found, in place of what an earlier one had."""
+    forget_fit(model)
+    take_over(model, fitted.attributes())
+
+
+def twin(model: E, **changed: Any) -> E:
+    """Make an unfitted estimator with a model's parameters, which are not copied.
+
+    Parameters
+    ----------
+    model : estimator
+    **changed : object
+        Other values of those parameters that the model has.
+
+    Returns
+    -------
+    estimator
+    """
+    own = model.get_params(deep=False)
+    return type(model)(**{name: changed.get(name, value) for name, value in own.items()})
+
+
+def fitted_twin(model: E) -> E:
+    """Make another estimator with a model's parameters and all that it has found, uncopied."""
+    again, parameters = twin(model), model.get_params(deep=False)
+    take_over(again, {k: value for k, value in vars(model).items() if k not in parameters})
+    return again
