@@ -44,7 +44,7 @@ from manyhands.report import planning as forecasts
 from manyhands.sampling import CrowdSMOTE, DistributionAwareSelector, TupletSampler, safe_instances
 
 ROOT = Path(__file__).parent.parent
-METHODS = all_classifiers() + all_aggregators()
+METHODS = all_classifiers() + all_aggregators() + registry.all_rankers()
 DOCS = [page for page in ROOT.glob("docs/**/*.md") if "_build" not in page.parts]
 PAGES = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("docs/methods/*.md")])
 
@@ -459,7 +459,8 @@ def test_stubs_and_names_agree(name):
 
 def test_the_top_level_holds_what_a_user_types_and_no_more():
     names = set(manyhands.__all__)
-    methods = {*manyhands.classifiers.__all__, *manyhands.inference.__all__}
+    ranking = import_module("manyhands.ranking").__all__
+    methods = {*manyhands.classifiers.__all__, *manyhands.inference.__all__, *ranking}
     modules = {name for name in names if inspect.ismodule(getattr(manyhands, name))}
     assert modules == {
         "agreement",
@@ -475,6 +476,7 @@ def test_the_top_level_holds_what_a_user_types_and_no_more():
         "AnnotationPlanner",
         "AnnotationStore",
         "AnnotationTable",
+        "ComparisonTable",
         "LabelSetTable",
         "all_classifiers",
         "compare_aggregators",

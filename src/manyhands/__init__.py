@@ -5,7 +5,7 @@ and a profile of every annotator out. Names are imported on first use, so that a
 needs no deep-learning stack.
 """
 
-from manyhands import classifiers, inference
+from manyhands import classifiers, inference, ranking
 from manyhands._lazy import attach
 from manyhands._version import __version__ as __version__
 
@@ -25,6 +25,7 @@ __getattr__, __dir__, __all__ = attach(
     names={
         "annotations": ["AnnotationTable", "LabelSetTable"],
         "classifiers": classifiers.__all__,
+        "comparisons": ["ComparisonTable"],
         "datasets": ["load_demo", "make_crowd"],
         "decision": ["decide"],
         "inference": inference.__all__,
@@ -32,6 +33,7 @@ __getattr__, __dir__, __all__ = attach(
         "scale.store": ["AnnotationStore"],
         "models": ["load", "save"],
         "planning": ["AnnotationPlanner", "next_annotations", "review_queue"],
+        "ranking": ranking.__all__,
         "registry": ["all_classifiers"],
         "report": ["render_report", "summarize"],
         "selection": ["cross_predict", "select"],

@@ -10,6 +10,7 @@ from ._version import __version__ as __version__
 from .annotations import AnnotationTable as AnnotationTable
 from .annotations import LabelSetTable as LabelSetTable
 from .classifiers import *
+from .comparisons import ComparisonTable as ComparisonTable
 from .datasets import load_demo as load_demo
 from .datasets import make_crowd as make_crowd
 from .decision import decide as decide
@@ -20,6 +21,7 @@ from .models import save as save
 from .planning import AnnotationPlanner as AnnotationPlanner
 from .planning import next_annotations as next_annotations
 from .planning import review_queue as review_queue
+from .ranking import *
 from .registry import all_classifiers as all_classifiers
 from .report import render_report as render_report
 from .report import summarize as summarize

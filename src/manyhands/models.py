@@ -13,6 +13,7 @@ from manyhands.exceptions import AnnotationError
 from manyhands.fitting.saving import is_known, read, write
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.rating_mean import RatingMean
+from manyhands.ranking.bradley_terry import BradleyTerry
 
 if TYPE_CHECKING:
     from manyhands.classifiers.averaged import AveragedCrowdClassifier
@@ -88,6 +89,7 @@ def load(
     | CrowdStackingClassifier
     | BaseAggregator
     | RatingMean
+    | BradleyTerry
 ):
     """Read a model folder written by ``save``. No code in it is executed.
 

@@ -43,6 +43,8 @@ _KINDS = {
         "manyhands.inference",
         lambda cls: hasattr(cls, "fit_predict") and not hasattr(cls, "fit_predict_proba"),
     ),
+    # What orders items by comparisons of two.
+    "ranker": _Kind("manyhands.ranking", _has_method("next_pairs")),
     "classifier": _Kind(
         "manyhands.classifiers", lambda cls: _predicts_proba(cls) and not _is_wrapper(cls)
     ),
@@ -70,7 +72,7 @@ def get(name: str, *kinds: str) -> Any:
     Parameters
     ----------
     name : str
-    *kinds : {"aggregator", "averager", "classifier", "wrapper", "completer", "sampler", \
+    *kinds : {"aggregator", "averager", "ranker", "classifier", "wrapper", "completer", "sampler", \
 "selector", "encoder"}
         Kinds to accept. Default: all.
 
@@ -94,7 +96,7 @@ def find(name: str, *kinds: str, argument: str = "method") -> type[Any]:
     ----------
     name : str
         Such as "CoNALClassifier", "conal", "dawid-skene" or "Distribution_Aware".
-    *kinds : {"aggregator", "averager", "classifier", "wrapper", "completer", "sampler", \
+    *kinds : {"aggregator", "averager", "ranker", "classifier", "wrapper", "completer", "sampler", \
 "selector", "encoder"}
         Kinds to accept.
     argument : str
@@ -157,6 +159,11 @@ def all_aggregators() -> list[tuple[str, type[Any]]]:
 def all_averagers() -> list[tuple[str, type[Any]]]:
     """List every method that averages ratings as (name, class), sorted by name."""
     return _classes_of_kind("averager")
+
+
+def all_rankers() -> list[tuple[str, type[Any]]]:
+    """List every method that ranks items by comparisons as (name, class), sorted by name."""
+    return _classes_of_kind("ranker")
 
 
 def all_samplers() -> list[tuple[str, type[Any]]]:

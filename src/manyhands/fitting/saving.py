@@ -53,6 +53,7 @@ from manyhands.fitting.folders import (
 from manyhands.fitting.traits import SAVED, Traits
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.rating_mean import RatingMean
+from manyhands.ranking.bradley_terry import BradleyTerry
 from manyhands.records import Record, record_named, record_of
 from manyhands.typing import AnyArray
 
@@ -145,7 +146,8 @@ def read(
 
 def is_known(model: Any) -> bool:
     """Whether a model is an aggregator, or a part that says what of it is saved."""
-    return record_of(model) is not None or isinstance(model, BaseAggregator | RatingMean)
+    ours = BaseAggregator | RatingMean | BradleyTerry
+    return record_of(model) is not None or isinstance(model, ours)
 
 
 def read_arrays(folder: Path, description: Mapping[str, Any]) -> dict[str, AnyArray]:

@@ -26,6 +26,7 @@ from manyhands.hub.card import MARK, accuracy_on_card, card
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.rating_mean import RatingMean
 from manyhands.models import load, save
+from manyhands.ranking.bradley_terry import BradleyTerry
 
 CROWD = {"pooled_confusion_", "class_prior_", "common_confusion_", "C_", "coef_", "intercept_"}
 CROWD |= {"forget_rates_", "classes_", "feature_names_in_"}
@@ -80,7 +81,9 @@ def save_pretrained(
     refuse_foreign(Path(folder) / "README.md", MARK)
     last = model[-1] if isinstance(model, Pipeline) else model
     check_is_fitted(last)
-    if isinstance(last, BaseAggregator | RatingMean):  # Its annotations name the annotators.
+    if isinstance(
+        last, BaseAggregator | RatingMean | BradleyTerry
+    ):  # Its annotations name the annotators.
         raise AnnotationError(f"a {type(last).__name__} holds annotations; share a classifier")
     named = _renamed if anonymise else _without_instances
     shared = _replaced(model, named if include_annotators else _without_annotators)

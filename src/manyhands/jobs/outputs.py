@@ -54,6 +54,7 @@ from manyhands.jobs.gold import GoldRows, note_unused_gold
 from manyhands.metrics import Level, accuracy_on_new_items
 from manyhands.metrics.certainty import certainty_of, label_probability
 from manyhands.models import load, save
+from manyhands.ranking.bradley_terry import BradleyTerry
 from manyhands.report import (
     read_contents,
     read_inputs,
@@ -382,6 +383,11 @@ def load_classifier(folder: str | Path) -> Any:
         If it is an aggregator, which reads annotations alone.
     """
     model = load(folder)
+    if isinstance(model, BradleyTerry):
+        raise AnnotationError(
+            f"{folder} holds a ranking (BradleyTerry), which reads comparisons of two; give the "
+            "folder of a classifier. The ranking is in its ranking.csv"
+        )
     if isinstance(model, BaseAggregator | RatingMean):
         raise AnnotationError(
             f"{folder} holds a {type(model).__name__}, which reads annotations alone; give the "

@@ -1,0 +1,223 @@
+"""Which columns of a file of comparisons are which, and what stands in the column of winners."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from manyhands.exceptions import AnnotationError, warn_caller
+from manyhands.typing import BoolArray, IntArray
+
+LEFT, TIE, RIGHT = 0, 1, 2
+"""Codes of the outcomes, in the order in which probabilities are given."""
+
+SIDES = (
+    ("left", "right"),
+    ("model_a", "model_b"),
+    ("item_a", "item_b"),
+    ("system_a", "system_b"),
+    ("option_a", "option_b"),
+    ("item_1", "item_2"),
+    ("model_1", "model_2"),
+    ("a", "b"),
+)
+"""Names of the columns of the two items: ours and crowd-kit's, the Arena's, and others."""
+
+WINNERS = ("winner", "label", "preference", "verdict", "outcome", "choice")
+WORKERS = (
+    "worker",
+    "annotator",
+    "judge",
+    "performer",
+    "rater",
+    "user",
+    "worker_id",
+    "annotator_id",
+)
+
+ARENA_QUESTION = "question_id"
+"""Column of the questions in logs of the Arena, which have columns model_a and model_b."""
+
+WORDS: dict[str, int] = {
+    **dict.fromkeys(
+        ("left", "model_a", "a", "item_a", "system_a", "option_a", "model_1", "item_1"), LEFT
+    ),
+    **dict.fromkeys(
+        ("right", "model_b", "b", "item_b", "system_b", "option_b", "model_2", "item_2"), RIGHT
+    ),
+    **dict.fromkeys(
+        (
+            "tie",
+            "tied",
+            "draw",
+            "equal",
+            "same",
+            "both",
+            "neither",
+            "tie (bothbad)",
+            "tie (both bad)",
+            "bothbad",
+            "both bad",
+            "both_bad",
+            "both good",
+            "both_good",
+        ),
+        TIE,
+    ),
+}
+"""What a winner may be called that is named by its side, and a comparison without one."""
+
+_LOG = logging.getLogger("manyhands")
+
+
+def find_columns(
+    names: Sequence[str],
+    *,
+    left: str,
+    right: str,
+    winner: str,
+    worker: str | None,
+    question: str | None,
+    weight: str | None,
+) -> dict[str, str]:
+    """Find the columns of comparisons: those that are named, or those of a known layout.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Columns of the frame or file.
+    left, right, winner, worker, question, weight : str or None
+        As in `ComparisonTable.from_frame`.
+
+    Returns
+    -------
+    dict {argument: column}
+        Without ``worker`` where nobody is named.
+
+    Raises
+    ------
+    AnnotationError
+        If a column is missing. The message names those there are.
+
+    Warns
+    -----
+    UserWarning
+        If there is no column of annotators, and nobody has said so.
+    """
+    found: dict[str, str] = {}
+    asked = {"left": left, "right": right, "winner": winner, "worker": worker}
+    asked |= {"question": question, "weight": weight}
+    if (left, right) == SIDES[0]:
+        sides = next((pair for pair in SIDES if set(pair) <= set(names)), SIDES[0])
+        asked |= {"left": sides[0], "right": sides[1]}
+    if winner == WINNERS[0]:
+        asked["winner"] = next((name for name in WINNERS if name in names), winner)
+    if worker == WORKERS[0]:
+        asked["worker"] = next((name for name in WORKERS if name in names), None)
+        if asked["worker"] is None:
+            warn_caller(
+                "no column of annotators is found, so all comparisons count as those of one judge, "
+                "and there are no profiles of annotators. Name the column in worker=, or say that "
+                "there is none by worker=None"
+            )
+    is_arena = (asked["left"], asked["right"]) == ("model_a", "model_b")
+    if question is None and is_arena and ARENA_QUESTION in names:
+        asked["question"] = ARENA_QUESTION
+    for argument, name in asked.items():
+        if name is None:
+            continue
+        if name not in names:
+            raise AnnotationError(
+                f"{argument}={name!r} is not a column; the columns are "
+                f"{', '.join(map(repr, names))}. A comparison has the columns left, right and "
+                f"winner, and worker if several people or models judged: name yours by {argument}="
+            )
+        found[argument] = name
+    given = {"left": left, "right": right, "winner": winner, "worker": worker}
+    others = {key: name for key, name in found.items() if name != given.get(key, question)}
+    if others and others != {"weight": weight}:
+        read = ", ".join(f"{name!r} as {key}" for key, name in others.items() if key != "weight")
+        _LOG.info("read column %s", read)
+    twice = [name for name in found.values() if list(found.values()).count(name) > 1]
+    if twice:
+        both = [argument for argument, name in found.items() if name == twice[0]]
+        raise AnnotationError(
+            f"column {twice[0]!r} is named as {' and as '.join(both)}; name one column for each"
+        )
+    return found
+
+
+def word_of(value: Any) -> int:
+    """Outcome that a word such as "left", "model_b" or "tie (bothbad)" names; -1 if none."""
+    return WORDS.get(" ".join(str(value).split()).lower(), -1)
+
+
+def outcomes_of(
+    left: IntArray,
+    right: IntArray,
+    winner: IntArray,
+    winners: Sequence[Any],
+    positions: Mapping[Any, int],
+) -> IntArray:
+    """Outcome of each comparison, from a winner that is an id or the name of a side.
+
+    Parameters
+    ----------
+    left, right : integer arrays of shape (m,)
+        Codes of the items.
+    winner : integer array of shape (m,)
+        Position in ``winners`` of what stands in the column.
+    winners : sequence
+        The distinct values of the column.
+    positions : mapping {item id: code}
+
+    Returns
+    -------
+    int8 array of shape (m,)
+        0 left, 1 tie, 2 right, and -1 where the winner is neither side.
+    """
+    codes = np.array([positions.get(value, -1) for value in winners] or [0], dtype=np.int64)
+    words = np.array([word_of(value) for value in winners] or [0], dtype=np.int8)
+    by_id = np.full(len(winner), -1, dtype=np.int8)
+    named = codes[winner]
+    by_id[named == left] = LEFT
+    by_id[(named == right) & (named >= 0)] = RIGHT
+    by_id[named < 0] = -1
+    # An id may also be a word: items "a" and "b". As an id it must be one of the two every time.
+    known = by_id >= 0
+    strange = np.bincount(winner[~known], minlength=len(winners)) > 0
+    is_id = (codes >= 0) & (~strange | (words < 0))
+    return np.where(is_id[winner], by_id, words[winner]).astype(np.int8)
+
+
+def neither_side(
+    rows: str, left: Any, right: Any, winner: Any, n_bad: int, n: int
+) -> AnnotationError:
+    """Return the error of winners that are neither side, with the first of them."""
+    return AnnotationError(
+        f"the winner in {rows} is {winner!r}, but the comparison is of {left!r} with {right!r} "
+        f"({n_bad:,} of {n:,} comparisons are like that). A winner is the id of one of the two, or "
+        "'left', 'right', 'tie', 'model_a', 'model_b', 'tie (bothbad)', 'a', 'b'. If it means that "
+        f"nobody answered, name it in abstain=[{winner!r}]"
+    )
+
+
+def itself(rows: str, item: Any, n_bad: int) -> AnnotationError:
+    """Return the error of comparisons of an item with itself."""
+    several = f" ({n_bad:,} rows compare an item with itself)" if n_bad > 1 else ""
+    return AnnotationError(
+        f"{rows}: item {item!r} is compared with itself{several}, which says nothing about items; "
+        "leave these rows out"
+    )
+
+
+def marked(values: Sequence[Any], marks: Any) -> BoolArray:
+    """Mask of the values that mean that nobody answered."""
+    listed = [marks] if isinstance(marks, str) or not hasattr(marks, "__iter__") else list(marks)
+    unused = [] if marks is None else [mark for mark in listed if mark not in values]
+    if unused:
+        warn_caller(f"abstain={unused[0]!r} is not in the column of winners")
+    return np.array([marks is not None and value in listed for value in values], dtype=bool)

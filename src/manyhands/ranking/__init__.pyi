@@ -1,0 +1,1 @@
+from .bradley_terry import BradleyTerry as BradleyTerry

@@ -1,0 +1,781 @@
+"""Strengths of items from comparisons of two, with ties and a profile of each annotator.
+
+The model is Bradley and Terry's [1]_ with Davidson's ties [2]_, in which each annotator has a
+tendency to ties, a preference for a side and a reliability of their own, all shrunk towards the
+crowd's. Reliabilities are estimated if the evidence asks for them: where annotators gave few
+answers each, they would follow the noise.
+
+.. [1] R. A. Bradley and M. E. Terry. Rank analysis of incomplete block designs: I. The method of
+   paired comparisons. Biometrika 39, 1952.
+.. [2] R. R. Davidson. On extending the Bradley-Terry model to accommodate ties in paired comparison
+   experiments. Journal of the American Statistical Association 65, 1970.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any, Literal, Self
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import lsqr
+from scipy.special import ndtr, ndtri
+from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from manyhands.annotations.encoding import missing_mask
+from manyhands.annotations.table import AnnotationTable
+from manyhands.comparisons import ComparisonTable
+from manyhands.comparisons.table import ids_of, refuse_times
+from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, warn_caller
+from manyhands.ranking.davidson import Rows, State, Wanted, climb, first_state, probabilities
+from manyhands.ranking.next_pairs import NextPairs, choose_pairs
+from manyhands.ranking.uncertainty import (
+    FEWEST_QUESTIONS,
+    MOST_ITEMS,
+    QUESTIONS_PER_ITEM,
+    annotator_errors,
+    centred,
+    clustered,
+    covariance,
+    curvature,
+    dispersion,
+    log_evidence,
+    questions_per_item,
+    rank_limits,
+)
+from manyhands.typing import AnyArray, FloatArray, IntArray
+
+GRID = (0.05, 0.1, 0.2, 0.5, 1.0)
+"""Variances of reliabilities that are tried upwards, as long as the evidence rises."""
+
+CLEAR = 2.0
+"""Rise of the log evidence from which annotators have reliabilities of their own: with few answers
+each it rises a little by chance, as it is an approximation."""
+
+FEW = 10
+"""Comparisons of an item below which a warning says that its place is mostly the prior's."""
+
+WIDER = 1.5
+"""Overdispersion of which a warning tells."""
+
+REPEATED = 4
+"""Answers of one annotator to one pair, on average, at which questions are asked for."""
+
+LEVEL = 0.95
+
+_LOG = logging.getLogger("manyhands")
+
+_NOT_SUPPORTED = {
+    "gold": "known strengths are not used. Leave gold= out, and compare the ranking with them "
+    "afterwards, such as by scipy.stats.kendalltau",
+    "groups": "families of annotators are not modelled. Answers to one question depend on each "
+    "other: name the questions when the table is made (question=), and intervals allow for it",
+    "engine": "comparisons are counted in memory, a million of them in seconds. Leave engine= out",
+    "start": "a fit always starts from equal strengths. Leave start= out",
+    "checkpoint": "a fit takes seconds, and is not interrupted and resumed. Leave checkpoint= out",
+    "sample_weight": "weights are the table's: ComparisonTable.from_frame(..., weight='column')",
+}
+
+
+class BradleyTerry(BaseEstimator):
+    """Rank items by comparisons of two, in which annotators may err, prefer a side, or call ties.
+
+    Parameters
+    ----------
+    reliability : {"auto"}, bool or float, default="auto"
+        Whether each annotator has a reliability of their own: 1 on average, 0 for one who chooses
+        at random, negative for one who confuses better with worse. "auto": if the evidence asks for
+        it. A number is the variance of reliabilities. False: all annotators count alike.
+    position : bool, default=True
+        Whether annotators may prefer the left or the right side, all of them together and each.
+    own_ties : bool, default=True
+        Whether each annotator has a tendency to ties of their own.
+    strength_variance : float, optional
+        Variance of the normal prior of strengths. None: it is estimated. ``inf``: no prior, which
+        is the maximum-likelihood estimate.
+    max_iter : int, default=200
+        Most iterations of each fit.
+    tol : float, default=1e-6
+        Stop when the log likelihood changes by no more per comparison, or no strength by 10 times
+        as much.
+    random_state : int, default=0
+        Seed of the draws of which intervals of ranks are taken.
+
+    Attributes
+    ----------
+    items_ : array of shape (n_items,)
+        Ids of the items, in the order of the table.
+    strengths_ : array of shape (n_items,)
+        Log odds of each item against an average one of its group, between a win and a loss; NaN
+        without comparisons.
+    strength_se_ : array of shape (n_items,)
+        Their standard errors; NaN with more than 3,000 items.
+    ranks_ : integer array of shape (n_items,)
+        1 for the strongest of each group.
+    rank_low_, rank_high_ : arrays of shape (n_items,)
+        Ends of the 95 % interval of each rank; NaN with more than 3,000 items.
+    component_ : integer array of shape (n_items,)
+        Group of each item; items of two groups are never compared, not even by chains.
+    covariance_ : array of shape (n_items, n_items), or None
+        Covariance of ``strengths_``; None with more than 3,000 items.
+    annotators_ : array of shape (n_annotators,)
+    reliability_, position_bias_, tie_tendency_ : arrays of shape (n_annotators,)
+        What multiplies differences of strength (1: as the crowd on average); log odds of left
+        against right between equals; and log odds of a tie against either side between equals
+        (-inf without ties).
+    reliability_se_, position_bias_se_, tie_tendency_se_ : arrays of shape (n_annotators,)
+        0 for what is not the annotator's own.
+    position_, ties_ : float
+        Bias of position and tendency to ties of the typical annotator.
+    reliability_variance_ : float
+        Variance of the reliabilities; 0 if annotators count alike.
+    evidence_ : dict {float: float}
+        Log evidence of every variance of reliabilities that was tried.
+    strength_variance_ : float
+    dispersion_ : float
+        How many times more answers scatter than the model has it; intervals are wider if it is
+        above 1, unless they are clustered by question.
+    clustered_ : bool
+        Whether intervals allow for answers to the same question that depend on each other.
+    warnings_ : list of str
+        What the fit has warned of.
+    log_likelihood_, n_iter_, converged_
+    table_ : ComparisonTable
+        All comparisons seen so far; `partial_fit` adds to them.
+
+    See Also
+    --------
+    DawidSkene : which label is right, item by item; also for "left", "right" and "tie" of questions
+        that are asked several times.
+
+    Notes
+    -----
+    Probabilities of left, tie and right are proportional to exp(eta / 2), exp(t) and exp(-eta / 2)
+    with eta = a (strength of left - strength of right) + b; a, b and t are ``reliability_``,
+    ``position_bias_`` and ``tie_tendency_`` of the annotator.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from manyhands import BradleyTerry, ComparisonTable
+    >>> games = [("x", "y"), ("x", "z"), ("y", "z"), ("x", "y"), ("z", "x"), ("y", "x")] * 5
+    >>> df = pd.DataFrame(games, columns=["left", "right"]).assign(winner="left")
+    >>> df.loc[::3, "winner"] = "right"
+    >>> model = BradleyTerry().fit(ComparisonTable.from_frame(df, worker=None))
+    >>> model.items_[model.ranks_.argsort()]
+    array(['y', 'x', 'z'], dtype='<U1')
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        "reliability": [StrOptions({"auto"}), "boolean", Interval(Real, 0, None, closed="neither")],
+        "position": ["boolean"],
+        "own_ties": ["boolean"],
+        "strength_variance": [None, Interval(Real, 0, None, closed="right")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "random_state": [Interval(Integral, 0, None, closed="left")],
+    }
+
+    table_: ComparisonTable
+    strengths_: FloatArray
+    covariance_: FloatArray | None
+
+    def __init__(
+        self,
+        *,
+        reliability: Literal["auto"] | bool | float = "auto",
+        position: bool = True,
+        own_ties: bool = True,
+        strength_variance: float | None = None,
+        max_iter: int = 200,
+        tol: float = 1e-6,
+        random_state: int = 0,
+    ) -> None:
+        self.reliability = reliability
+        self.position = position
+        self.own_ties = own_ties
+        self.strength_variance = strength_variance
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    # -- fitting ----------------------------------------------------------------------------------
+
+    def fit(self, table: ComparisonTable, y: None = None, **options: Any) -> Self:
+        """Estimate strengths and profiles. A fit that fails leaves the model as it was.
+
+        Parameters
+        ----------
+        table : ComparisonTable
+        y : ignored
+            It must be None.
+        **options
+            None is supported: known strengths (``gold``), families (``groups``), engines and times
+            are refused, with what to do instead.
+
+        Returns
+        -------
+        BradleyTerry
+            The fitted model itself.
+
+        Raises
+        ------
+        AnnotationError
+            If ``table`` is no `ComparisonTable`, has fewer than two items or no comparisons, or an
+            option is given; or if there is no prior and some items won or lost everything.
+
+        Warns
+        -----
+        NotIdentifiableWarning
+            If some items are never compared with others, won or lost everything, or have few
+            comparisons, or if the side of an item is always the same.
+        UserWarning
+            If annotators are more often wrong than right, answers scatter more than the model has
+            it, or annotators judged a pair several times and nobody named the questions.
+        """
+        self._validate_params()
+        _refuse_options(options)
+        if y is not None:
+            raise AnnotationError("y is not used: winners are in the table; leave y out")
+        _check_table(table)
+        return self._fit(table)
+
+    def partial_fit(self, table: ComparisonTable, y: None = None, **options: Any) -> Self:
+        """Add comparisons of old and new items by old and new annotators, and fit again.
+
+        Parameters
+        ----------
+        table : ComparisonTable
+            New comparisons; the same pair, judged again, counts again.
+        y, **options
+            As in `fit`.
+
+        Returns
+        -------
+        BradleyTerry
+            The fitted model itself.
+
+        Raises
+        ------
+        AnnotationError
+            For the reasons of `fit` and of `ComparisonTable.with_added`.
+        """
+        if not hasattr(self, "table_"):
+            return self.fit(table, y, **options)
+        self._validate_params()
+        _refuse_options(options)
+        _check_table(table, empty=True)
+        return self._fit(self.table_.with_added(table)) if table.n_comparisons else self
+
+    def _fit(self, table: ComparisonTable) -> Self:
+        told: list[str] = []
+        component = table.components()
+        position = self.position and table.has_sides
+        if position and _sides_tell_nothing(table):
+            position = False
+            _tell(
+                told,
+                "whoever is on the left is always on the left, so a preference for a side cannot "
+                "be told from strength; it is taken to be none. Show each pair in both orders",
+                NotIdentifiableWarning,
+            )
+        elif position:
+            _warn_of_sides(table, told)
+        has_ties = bool((table.outcome == 1).any())
+        several = table.has_annotators and len(np.unique(table.annotator)) > 1
+        own = np.array([several, several and position, several and has_ties and self.own_ties])
+        rows = Rows.of(table, by_annotator=bool(own[1:].any() or (own[0] and self.reliability)))
+        s2 = self.strength_variance
+        wanted = Wanted(position, has_ties, own, s2, self.max_iter, self.tol)
+        if s2 == np.inf:
+            _refuse_unbounded(table, component)
+        state, wanted, evidence = _with_reliability(rows, wanted, self.reliability)
+        self._keep(table, rows, state, wanted, component, told)
+        self.evidence_ = evidence
+        return self
+
+    def _keep(
+        self,
+        table: ComparisonTable,
+        rows: Rows,
+        state: State,
+        wanted: Wanted,
+        component: IntArray,
+        told: list[str],
+    ) -> None:
+        """Set the fitted attributes."""
+        n, people = table.n_items, table.n_annotators
+        sizes = np.bincount(component)
+        means = np.bincount(component, state.theta) / sizes
+        strengths = state.theta - means[component]
+        found = curvature(rows, state, wanted)
+        phi = dispersion(rows, state, wanted, len(sizes))
+        covariances = inverse = None
+        clusters = False
+        if n <= MOST_ITEMS:
+            inverse = covariance(found)
+            clusters = _has_clusters(table, told)
+            if clusters:
+                outer = clustered(table, state, wanted, found, inverse)
+            else:
+                outer = inverse * max(1.0, phi)
+            covariances = centred(outer[:n, :n], component)
+        else:
+            _tell(
+                told,
+                f"{n:,} items are more than {MOST_ITEMS:,}, so there are no intervals of strengths "
+                "and ranks: these need all covariances. Strengths and annotators' profiles are as "
+                "usual; for intervals, select the items you care about (table.select(items=...))",
+            )
+        errors = np.tile(annotator_errors(found, inverse, wanted), (people // len(rows.active), 1))
+        profile = np.tile(state.profile, (people // len(rows.active), 1))
+        self.table_ = table
+        self.items_, self.annotators_ = table.items, table.annotators
+        self.component_ = component
+        self.n_components_ = len(sizes)
+        counts = table.counts()
+        self.strengths_ = np.where(counts > 0, strengths, np.nan)
+        self.covariance_ = covariances
+        if covariances is None:
+            self.strength_se_ = np.full(n, np.nan)
+            self.rank_low_ = self.rank_high_ = np.full(n, np.nan)
+        else:
+            self.strength_se_ = np.sqrt(np.maximum(np.diag(covariances), 0.0))
+            self.strength_se_[counts == 0] = np.nan
+            self.rank_low_, self.rank_high_ = rank_limits(
+                strengths, covariances, component, LEVEL, self.random_state
+            )
+        self.ranks_ = _ranks(strengths, component)
+        self.reliability_, self.position_bias_, self.tie_tendency_ = profile.T.copy()
+        self.reliability_se_, self.position_bias_se_, self.tie_tendency_se_ = errors.T.copy()
+        self.position_, self.ties_ = float(state.common[1]), float(state.common[2])
+        self.reliability_variance_ = float(state.variance[0]) if wanted.own[0] else 0.0
+        self.strength_variance_ = float(state.s2)
+        self.dispersion_, self.clustered_ = phi, clusters
+        self.log_likelihood_ = state.log_likelihood
+        self.n_iter_, self.converged_ = state.n_iter, state.converged
+        self._warn(told)
+        self.warnings_ = told
+
+    def _warn(self, told: list[str]) -> None:
+        table = self.table_
+        if self.n_components_ > 1:
+            _tell(
+                told,
+                f"{self.n_components_:,} groups of items are never compared with each other, so "
+                "ranks are within groups, and probabilities between them are NaN. Compare some "
+                "items of different groups to rank all together",
+                NotIdentifiableWarning,
+            )
+        _warn_of_few(table, told)
+        if not self.converged_:
+            _tell(
+                told,
+                f"the fit has not converged after {self.n_iter_} iterations; raise max_iter= "
+                f"(now {self.max_iter})",
+            )
+        reversed_ = self.reliability_ + ndtri((1 + LEVEL) / 2) * self.reliability_se_ < 0
+        if reversed_.any() and self.reliability_variance_:
+            names = self.annotators_[reversed_].tolist()
+            _tell(
+                told,
+                f"{_listed(names)} prefer{'s' if len(names) == 1 else ''} the weaker item more "
+                "often than the stronger one (95 % interval of reliability_ below 0), and "
+                f"{'is' if len(names) == 1 else 'are'} counted in reverse. Ask whether the "
+                "question or the answers were mixed up",
+            )
+        if self.dispersion_ > WIDER and not self.clustered_:
+            _tell(
+                told,
+                f"answers to a pair of items scatter {self.dispersion_:.1f} times more than the "
+                "model expects: what is better seems to depend on more than the two items. "
+                "Intervals are wider for it"
+                + ("" if table.question is not None else "; name the questions (question=)"),
+            )
+        if table.question is None and table.has_annotators and _repeats(table):
+            _tell(
+                told,
+                "annotators judged the same pair several times, and nobody said on what: answers "
+                "to one question depend on each other, so intervals may be too narrow. Name the "
+                "column of the questions (question=)",
+            )
+
+    # -- what follows from a fit ------------------------------------------------------------------
+
+    def predict_proba(self, left: Any, right: Any, annotator: Any = None) -> FloatArray:
+        """Probabilities that the left item wins, of a tie, and that the right one wins.
+
+        Parameters
+        ----------
+        left, right : ids, or sequences of shape (k,)
+        annotator : id or sequence of shape (k,), optional
+            Who is asked; None (also within the sequence) for a typical annotator.
+
+        Returns
+        -------
+        array of shape (k, 3)
+            In the order left, tie, right. NaN where the two items are in groups that are never
+            compared.
+
+        Raises
+        ------
+        AnnotationError
+            If an item or an annotator was not in the comparisons.
+
+        Warns
+        -----
+        NotIdentifiableWarning
+            If there are such NaN.
+        """
+        check_is_fitted(self, "strengths_")
+        one, other = (
+            _known(key, self.items_, "items", name)
+            for key, name in ((left, "left"), (right, "right"))
+        )
+        one, other = np.broadcast_arrays(one, other)
+        a, b, t = (
+            np.ones(len(one)),
+            np.full(len(one), self.position_),
+            np.full(len(one), self.ties_),
+        )
+        if annotator is not None:
+            names = np.broadcast_to(np.atleast_1d(np.asarray(annotator, dtype=object)), one.shape)
+            named = ~missing_mask(names)
+            who = _known(names[named].tolist(), self.annotators_, "annotators", "annotator")
+            a[named], b[named] = self.reliability_[who], self.position_bias_[who]
+            t[named] = self.tie_tendency_[who]
+        gap = self.strengths_[one] - self.strengths_[other]
+        proba = np.column_stack(probabilities(a * gap + b, t))
+        apart = self.component_[one] != self.component_[other]
+        proba[apart] = np.nan
+        if apart.any():
+            warn_caller(
+                f"{int(apart.sum())} of {len(one)} pairs are of items that are never compared, not "
+                "even by chains of comparisons, so their probabilities are NaN",
+                NotIdentifiableWarning,
+            )
+        return proba
+
+    def better(self) -> FloatArray:
+        """Probability that each item is truly stronger than each other one.
+
+        Returns
+        -------
+        array of shape (n_items, n_items)
+            ``better()[i, j]`` is the probability that item i is stronger than item j, given all
+            comparisons; 0.5 on the diagonal, NaN between items of groups that are never compared.
+
+        Raises
+        ------
+        AnnotationError
+            If there are more than 3,000 items.
+        """
+        check_is_fitted(self, "strengths_")
+        cov = self._covariance("better()")
+        own = np.diag(cov)
+        sd = np.sqrt(np.maximum(own[:, None] + own[None, :] - 2 * cov, 1e-300))
+        found: FloatArray = ndtr((self.strengths_[:, None] - self.strengths_[None, :]) / sd)
+        np.fill_diagonal(found, 0.5)
+        found[self.component_[:, None] != self.component_[None, :]] = np.nan
+        return found
+
+    def interval(self, level: float = 0.95) -> FloatArray:
+        """Interval of each strength, shape (n_items, 2): [low, high], of a normal distribution.
+
+        Parameters
+        ----------
+        level : float in (0, 1), default=0.95
+
+        Raises
+        ------
+        AnnotationError
+            If ``level`` is outside (0, 1).
+        """
+        check_is_fitted(self, "strengths_")
+        if not 0 < level < 1:
+            raise AnnotationError(f"level={level!r} must be between 0 and 1, such as 0.95")
+        width = ndtri((1 + level) / 2) * self.strength_se_
+        return np.column_stack([self.strengths_ - width, self.strengths_ + width])
+
+    def next_pairs(self, n: int, pairs: Iterable[tuple[Any, Any]] | None = None) -> NextPairs:
+        """Choose the pairs whose answers are expected to tell most about the strengths.
+
+        Parameters
+        ----------
+        n : int
+            A pair may be chosen several times, to be judged by several annotators.
+        pairs : iterable of (id, id), optional
+            Pairs that may be asked; default: all within the groups of `component_`.
+
+        Returns
+        -------
+        NextPairs
+            Iterating over it gives (left id, right id).
+
+        Raises
+        ------
+        AnnotationError
+            If ``n`` is no positive integer, a pair names an unknown item or one item twice, or
+            there are more than 3,000 items.
+        """
+        check_is_fitted(self, "strengths_")
+        if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
+            raise AnnotationError(f"n={n!r} must be a positive integer: how many pairs to ask")
+        cov = self._covariance("next_pairs()")
+        allowed: Any = self.component_[:, None] == self.component_[None, :]
+        if pairs is not None:
+            allowed = self._allowed(list(pairs))
+            cov = cov + self.strength_variance_ * (
+                self.component_[:, None] == self.component_[None, :]
+            )  # Groups that are not linked yet may differ as items do.
+        common = self.position_ if self.table_.has_sides else 0.0, self.ties_
+        strengths = np.nan_to_num(self.strengths_)
+        one, other, gain = choose_pairs(strengths, cov, common, allowed, int(n))
+        with_position = probabilities(
+            strengths[one] - strengths[other] + common[0], np.array(common[1])
+        )
+        return NextPairs(self.items_[one], self.items_[other], gain, *with_position)
+
+    def _allowed(self, pairs: list[tuple[Any, Any]]) -> tuple[IntArray, IntArray]:
+        if not pairs:
+            raise AnnotationError("pairs is empty; give (id, id) of the pairs that may be asked")
+        one = _known([pair[0] for pair in pairs], self.items_, "items", "pairs")
+        other = _known([pair[1] for pair in pairs], self.items_, "items", "pairs")
+        if (same := np.flatnonzero(one == other)).size:
+            raise AnnotationError(
+                f"pairs holds {pairs[same[0]]!r}, an item with itself; leave it out"
+            )
+        return one, other
+
+    def _covariance(self, what: str) -> FloatArray:
+        if self.covariance_ is None:
+            raise AnnotationError(
+                f"{what} needs the covariances of all strengths, which more than {MOST_ITEMS:,} "
+                f"items do not have ({len(self.items_):,} here); select the items you care about: "
+                "fit(table.select(items=...))"
+            )
+        return self.covariance_
+
+
+# -- parts of a fit -------------------------------------------------------------------------------
+
+
+def _with_reliability(
+    rows: Rows, wanted: Wanted, reliability: Any
+) -> tuple[State, Wanted, dict[float, float]]:
+    """Fit with the variance of reliabilities that is asked for, or that the evidence prefers."""
+    evidence: dict[float, float] = {}
+    alike = replace(wanted, own=wanted.own & np.array([False, True, True]))
+    if not wanted.own[0] or reliability is False:
+        return climb(rows, first_state(rows, alike, 0.0), alike), alike, evidence
+    if not isinstance(reliability, bool | str):
+        own = climb(rows, first_state(rows, wanted, float(reliability)), wanted)
+        return own, wanted, evidence
+    equal = climb(rows, first_state(rows, alike, 0.0), alike)
+    best, best_wanted, state = equal, alike, equal
+    highest = -np.inf
+    if reliability == "auto":
+        highest = evidence[0.0] = log_evidence(rows, best, alike)
+    for va in GRID:
+        variance = state.variance.copy()
+        variance[0] = va
+        state = climb(rows, replace(state, variance=variance), wanted)
+        evidence[va] = log_evidence(rows, state, wanted)
+        _LOG.info("variance of reliabilities %g: log evidence %.1f", va, evidence[va])
+        if evidence[va] <= highest:
+            break
+        best, best_wanted, highest = state, wanted, evidence[va]
+    if reliability == "auto" and highest < evidence[0.0] + CLEAR:
+        best, best_wanted = equal, alike
+    return best, best_wanted, evidence
+
+
+def _has_clusters(table: ComparisonTable, told: list[str]) -> bool:
+    """Whether intervals can be those of clusters of questions; tell why not."""
+    if table.question is None:
+        return False
+    n = len(np.unique(table.question))
+    each = questions_per_item(table)
+    if n >= FEWEST_QUESTIONS and each >= QUESTIONS_PER_ITEM:
+        return True
+    _tell(
+        told,
+        f"{n:,} questions, and {each:g} of the typical item, are too few to see how answers to one "
+        f"question depend on each other ({FEWEST_QUESTIONS} and {QUESTIONS_PER_ITEM} are needed): "
+        "intervals may be too narrow. Ask about more questions",
+    )
+    return False
+
+
+def _ranks(strengths: FloatArray, component: IntArray) -> IntArray:
+    """Rank of each item within its group; equal strengths share the better rank."""
+    order = np.lexsort((-strengths, component))
+    ranks = np.empty(len(strengths), dtype=np.int64)
+    start = np.r_[True, np.diff(component[order]) != 0]
+    place = np.arange(len(order)) - np.maximum.accumulate(np.where(start, np.arange(len(order)), 0))
+    tied = ~start & np.r_[False, np.diff(strengths[order]) == 0]
+    place = np.maximum.accumulate(np.where(tied, -1, place + np.cumsum(start) * len(order)))
+    ranks[order] = place - np.cumsum(start) * len(order) + 1
+    return ranks
+
+
+def _sides_tell_nothing(table: ComparisonTable) -> bool:
+    """Whether a preference for the left side could as well be differences of strength."""
+    n = table.n_items
+    low = np.minimum(table.left, table.right).astype(np.int64)
+    key = np.unique(
+        (low * n + np.maximum(table.left, table.right)) * 2 + (table.left < table.right)
+    )
+    if len(np.unique(key // 2)) < len(key):
+        return False  # Some pair was shown in both orders.
+    pairs, forward = key // 2, key % 2
+    one = np.where(forward == 1, pairs // n, pairs % n)
+    other = np.where(forward == 1, pairs % n, pairs // n)
+    m = len(pairs)
+    rows = np.arange(m)
+    design = coo_array(
+        (np.r_[np.ones(m), -np.ones(m)], (np.r_[rows, rows], np.r_[one, other])), shape=(m, n)
+    ).tocsr()
+    residual = lsqr(design, np.ones(m), atol=1e-8, btol=1e-8)[3]
+    return bool(residual < 1e-4 * np.sqrt(m))
+
+
+def _warn_of_sides(table: ComparisonTable, told: list[str]) -> None:
+    on_left = np.bincount(table.left, minlength=table.n_items)
+    counts = table.counts()
+    fixed = ((on_left == 0) | (on_left == counts)) & (counts >= FEW)
+    if fixed.sum() > 1 and fixed.sum() >= 0.5 * (counts > 0).sum():
+        _tell(
+            told,
+            f"{int(fixed.sum()):,} of {int((counts > 0).sum()):,} items are always on the same "
+            f"side, such as {table.items[fixed][0].item()!r}, so a preference for a side can "
+            "hardly be told from strength. Show items on both sides, or give position=False if "
+            "sides do not matter",
+            NotIdentifiableWarning,
+        )
+
+
+def _warn_of_few(table: ComparisonTable, told: list[str]) -> None:
+    """Tell of items whose place is mostly the prior's."""
+    won, lost = _won_and_lost(table)
+    counts = table.counts()
+    one_way = (counts > 0) & ((won == counts) | (lost == counts))
+    if not (table.outcome != 1).any():
+        _tell(
+            told,
+            "all comparisons are ties, so nothing shows which item is better: all strengths are "
+            "equal",
+            NotIdentifiableWarning,
+        )
+    if one_way.any():
+        _tell(
+            told,
+            f"{_listed(table.items[one_way].tolist())} won or lost every comparison, so only the "
+            "prior keeps the strength finite. Compare with items that are closer in strength",
+            NotIdentifiableWarning,
+        )
+    few = (counts < FEW).sum()
+    if few:
+        _tell(
+            told,
+            f"{int(few):,} of {table.n_items:,} items have fewer than {FEW} comparisons, so their "
+            "places are very uncertain. model.next_pairs(50) tells which pairs to ask next",
+            NotIdentifiableWarning,
+        )
+
+
+def _won_and_lost(table: ComparisonTable) -> tuple[IntArray, IntArray]:
+    n = table.n_items
+    left, right = table.outcome == 0, table.outcome == 2
+    won = np.bincount(table.left[left], minlength=n) + np.bincount(table.right[right], minlength=n)
+    lost = np.bincount(table.right[left], minlength=n) + np.bincount(table.left[right], minlength=n)
+    return won, lost
+
+
+def _refuse_unbounded(table: ComparisonTable, component: IntArray) -> None:
+    """Refuse comparisons of which some strengths would be infinite without a prior (Ford, 1957)."""
+    left_lost, right_lost = table.outcome != 0, table.outcome != 2
+    loser = np.r_[table.left[left_lost], table.right[right_lost]]
+    winner = np.r_[table.right[left_lost], table.left[right_lost]]
+    shape = table.n_items, table.n_items
+    links = coo_array((np.ones(len(loser), dtype=np.int8), (loser, winner)), shape=shape)
+    n_strong, strong = connected_components(links, directed=True, connection="strong")
+    if n_strong > len(np.unique(component)):
+        first = int(np.bincount(strong)[strong].argmin())
+        raise AnnotationError(
+            "strength_variance=inf has no finite estimate: some items, such as "
+            f"{table.items[first].item()!r}, won (or lost) all comparisons with the others. Leave "
+            "strength_variance out, or give a number such as 1.0"
+        )
+
+
+def _repeats(table: ComparisonTable) -> bool:
+    """Whether annotators judged the same pair many times, as a rule."""
+    n = table.n_items
+    low, high = np.minimum(table.left, table.right), np.maximum(table.left, table.right)
+    key = (table.annotator.astype(np.int64) * n + low) * n + high
+    return len(key) >= REPEATED * len(np.unique(key))
+
+
+def _tell(told: list[str], message: str, category: type[Warning] = UserWarning) -> None:
+    told.append(message)
+    warn_caller(message, category)
+
+
+def _listed(names: list[Any], shown: int = 3) -> str:
+    """List names: the first of them, and how many more."""
+    first = ", ".join(repr(name) for name in names[:shown])
+    return first if len(names) <= shown else f"{first} and {len(names) - shown:,} more"
+
+
+# -- input ----------------------------------------------------------------------------------------
+
+
+def _check_table(table: Any, *, empty: bool = False) -> None:
+    """Refuse what is no comparisons, and comparisons of fewer than two items."""
+    if isinstance(table, AnnotationTable):
+        raise AnnotationError(
+            "table is an AnnotationTable, whose annotations are labels of single items; give a "
+            "ComparisonTable: from_frame reads comparisons, from_scores makes pairs of scores"
+        )
+    if not isinstance(table, ComparisonTable):
+        raise AnnotationError(
+            f"table is a {type(table).__name__}; give a ComparisonTable, such as "
+            "ComparisonTable.from_frame(df) makes of a data frame with the columns left, right, "
+            "winner and worker. A store is not supported: comparisons are counted in memory"
+        )
+    if empty:
+        return
+    if not (table.n_comparisons and table.weight.any()):
+        raise AnnotationError("table is empty: it has no comparison, or all have weight 0")
+    if table.n_items < 2:
+        raise AnnotationError(
+            f"table has {table.n_items} item; two or more are needed for a comparison"
+        )
+
+
+def _refuse_options(options: dict[str, Any]) -> None:
+    for name in options:
+        if name in ("time", "times"):
+            refuse_times(options[name], name)
+        elif name in _NOT_SUPPORTED:
+            raise AnnotationError(f"{name}= is not supported: {_NOT_SUPPORTED[name]}")
+        else:
+            raise TypeError(f"fit() got an unexpected keyword argument {name!r}")
+
+
+def _known(key: Any, ids: AnyArray, name: str, argument: str) -> IntArray:
+    """Positions of ids that were compared."""
+    try:
+        return ids_of(key, ids, name)
+    except AnnotationError as error:
+        raise AnnotationError(
+            f"{argument}: {error}. Only what was in the comparisons can be predicted"
+            + ("; give None for an annotator who was not" if name == "annotators" else "")
+        ) from error
