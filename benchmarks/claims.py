@@ -15,7 +15,7 @@ import inspect
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
+from functools import cache, partial, wraps
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,6 +75,18 @@ class Features(NamedTuple):
     gold_test: np.ndarray
 
 
+def quiet(step: Callable[..., Any]) -> Callable[..., Any]:
+    """A step whose warnings are for those who fit a model, not for those who compare."""
+
+    @wraps(step)
+    def taken(*given: Any, **options: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return step(*given, **options)
+
+    return taken
+
+
 def statement(claimed: Any, true: float, n: int, **more: Any) -> Record:
     """What was said, and what holds: shares between 0 and 1; ``n`` labels measure the truth."""
     if claimed is None or isinstance(claimed, float):
@@ -93,12 +105,11 @@ def of_level(level: Any) -> Record:
 # -- steps: each returns statements by name -------------------------------------------------------
 
 
+@quiet
 def infer(case: Labelled, method: Callable[[], Any]) -> dict[str, Record]:
     """Infer labels: how many are said to be right, and how many are."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = method().fit(case.table)
-        return _of_labels(case, model, case.judged)
+    model = method().fit(case.table)
+    return _of_labels(case, model, case.judged)
 
 
 def _of_labels(case: Labelled, model: Any, rows: np.ndarray) -> dict[str, Record]:
@@ -141,6 +152,7 @@ def _single_labels(case: Labelled, model: Any) -> tuple[np.ndarray, np.ndarray]:
     return sure, consensus(case.table, model.posterior_, **given).actions == "accept"
 
 
+@quiet
 def review(
     case: Labelled, way: str, n: int, method: Callable[[], Any] = mh.DawidSkene, X: Any = None
 ) -> dict[str, Record]:
@@ -157,29 +169,28 @@ def review(
     rng = np.random.default_rng(n)
     known, drawn = (np.zeros(case.table.n_instances, dtype=bool) for _ in range(2))
     inputs = (case.table,) if X is None else (X, case.table)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        # GoldCorrected begins with what it corrects.
-        model = mh.DawidSkene().fit(case.table) if X is None else method().fit(*inputs)
-        rounds = 4 if way == "4 rounds" else 1
-        for _ in range(rounds):
-            free = case.judged[~known[case.judged]]
-            n_queue = {"random": 0, "half random": n // 2}.get(way, n // rounds)
-            places = np.argsort(model.posterior_[free].max(axis=1), kind="stable")
-            known[free[places[:n_queue]]] = True
-            rest = case.judged[~known[case.judged]]
-            by_chance = rng.permutation(rest)[: n // rounds - n_queue]
-            known[by_chance] = drawn[by_chance] = True
-            gold = case.values(np.where(known, case.gold, -1))
-            model = method()
-            marks = {}
-            if drawn.any() and "random_gold" in inspect.signature(model.fit).parameters:
-                marks["random_gold"] = drawn
-            model.fit(*inputs, gold=gold, **marks)
+    # GoldCorrected begins with what it corrects.
+    model = mh.DawidSkene().fit(case.table) if X is None else method().fit(*inputs)
+    rounds = 4 if way == "4 rounds" else 1
+    for _ in range(rounds):
+        free = case.judged[~known[case.judged]]
+        n_queue = {"random": 0, "half random": n // 2}.get(way, n // rounds)
+        places = np.argsort(model.posterior_[free].max(axis=1), kind="stable")
+        known[free[places[:n_queue]]] = True
         rest = case.judged[~known[case.judged]]
-        return _of_labels(case, model, rest)
+        by_chance = rng.permutation(rest)[: n // rounds - n_queue]
+        known[by_chance] = drawn[by_chance] = True
+        gold = case.values(np.where(known, case.gold, -1))
+        model = method()
+        marks = {}
+        if drawn.any() and "random_gold" in inspect.signature(model.fit).parameters:
+            marks["random_gold"] = drawn
+        model.fit(*inputs, gold=gold, **marks)
+    rest = case.judged[~known[case.judged]]
+    return _of_labels(case, model, rest)
 
 
+@quiet
 def train(data: Features, method: Callable[[], Any], folds: int = 3) -> dict[str, Record]:
     """Train a classifier: what the report says of its labels and of new items, and what holds.
 
@@ -191,15 +202,13 @@ def train(data: Features, method: Callable[[], Any], folds: int = 3) -> dict[str
     rest = np.setdiff1d(case.judged, given)
     some = case.values(np.where(np.isin(np.arange(len(case.gold)), given), case.gold, -1))
     test = rng.permutation(np.flatnonzero(data.gold_test >= 0))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = method().fit(data.X, case.table)
-        new = _told_of_new_items(model, data, folds)
-        more = {} if new is None else {"new_items": new}
-        plain = mh.summarize(case.table, classifier=model, X=data.X, **more)
-        measured = mh.summarize(case.table, classifier=model, X=data.X, gold=some, **more)
-        predicted = model.predict(data.X_test)
-        codes = _codes_of_labels(model, data)
+    model = method().fit(data.X, case.table)
+    new = _told_of_new_items(model, data, folds)
+    more = {} if new is None else {"new_items": new}
+    plain = mh.summarize(case.table, classifier=model, X=data.X, **more)
+    measured = mh.summarize(case.table, classifier=model, X=data.X, gold=some, **more)
+    predicted = model.predict(data.X_test)
+    codes = _codes_of_labels(model, data)
     right, new_right = codes == case.gold, predicted == case.values(data.gold_test)
     new_true = new_right[test].mean()
     rows = case.judged
@@ -259,12 +268,11 @@ def _new_items_in(summary: Any) -> Any:
     return next((rows[name] for name in rows if name.endswith("(prediction)")), None)
 
 
+@quiet
 def choose(data: Features) -> dict[str, Record]:
     """Choose among classifiers without gold: how accurate the choice is said to be."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = mh.select(None, data.X, data.case.table, cv=3, random_state=0)
-        predicted = found.estimator_.predict(data.X_test)
+    found = mh.select(None, data.X, data.case.table, cv=3, random_state=0)
+    predicted = found.estimator_.predict(data.X_test)
     test = np.flatnonzero(data.gold_test >= 0)
     true = (predicted == data.case.values(data.gold_test))[test].mean()
     best = next(row for row in found.table_ if row.candidate == found.best_)
@@ -272,6 +280,7 @@ def choose(data: Features) -> dict[str, Record]:
     return {"new items": statement(told, true, len(test))}
 
 
+@quiet
 def buy(case: Labelled, seed: int = 0) -> dict[str, Record]:
     """Buy recorded annotations as planned, from one per instance until the plan says stop.
 
@@ -286,47 +295,45 @@ def buy(case: Labelled, seed: int = 0) -> dict[str, Record]:
     n, expected, gains = max(1, table.n_instances // 10), 0.0, []
     n_warm = round(1.5 * table.n_instances)
     start = None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        while True:
-            plan = mh.AnnotationPlanner(random_state=seed).fit(table.take(np.flatnonzero(bought)))
-            right = (plan.posterior_.argmax(axis=1) == case.gold)[case.judged].mean()
-            may = _open_pairs(table, bought)
-            if not may.any():
-                break
-            stopping = plan.stopping(pairs=may)
-            if start is None and bought.sum() >= n_warm:
-                start = (bought.sum(), right)
-            if stopping.stop:
-                break
-            batch = plan.suggest(n, may)
-            if start is not None:
-                expected += batch.expected_gain.sum()
-            bought |= _rows_of(batch, table)
-        own = table.take(np.flatnonzero(bought))
-        now = Labelled(case.name, own, case.gold)
-        audit = rng.permutation(now.judged)[:AUDITED]
-        others = np.setdiff1d(now.judged, audit)
-        marked = np.isin(np.arange(table.n_instances), audit)
-        asked = {"pairs": may} if may.any() else {}
-        answer = plan.stopping(audit=case.values(np.where(marked, case.gold, -1)), **asked)
-        found = {"labels": _of_labels(now, plan.aggregator_, now.judged)["labels"]}
-        codes = plan.posterior_.argmax(axis=1)
-        measured = {"claimed": answer.accuracy, "low": answer.low, "high": answer.high}
-        found[f"labels, {AUDITED} audited"] = statement(
-            measured, (codes == case.gold)[others].mean(), len(others)
+    while True:
+        plan = mh.AnnotationPlanner(random_state=seed).fit(table.take(np.flatnonzero(bought)))
+        right = (plan.posterior_.argmax(axis=1) == case.gold)[case.judged].mean()
+        may = _open_pairs(table, bought)
+        if not may.any():
+            break
+        stopping = plan.stopping(pairs=may)
+        if start is None and bought.sum() >= n_warm:
+            start = (bought.sum(), right)
+        if stopping.stop:
+            break
+        batch = plan.suggest(n, may)
+        if start is not None:
+            expected += batch.expected_gain.sum()
+        bought |= _rows_of(batch, table)
+    own = table.take(np.flatnonzero(bought))
+    now = Labelled(case.name, own, case.gold)
+    audit = rng.permutation(now.judged)[:AUDITED]
+    others = np.setdiff1d(now.judged, audit)
+    marked = np.isin(np.arange(table.n_instances), audit)
+    asked = {"pairs": may} if may.any() else {}
+    answer = plan.stopping(audit=case.values(np.where(marked, case.gold, -1)), **asked)
+    found = {"labels": _of_labels(now, plan.aggregator_, now.judged)["labels"]}
+    codes = plan.posterior_.argmax(axis=1)
+    measured = {"claimed": answer.accuracy, "low": answer.low, "high": answer.high}
+    found[f"labels, {AUDITED} audited"] = statement(
+        measured, (codes == case.gold)[others].mean(), len(others)
+    )
+    if start is not None and bought.sum() > start[0]:
+        gains.append(("gain of what was bought", expected, start, bought.sum(), right))
+    if may.any():
+        batch = plan.suggest(n, may)
+        bought |= _rows_of(batch, table)
+        later = mh.AnnotationPlanner().fit(table.take(np.flatnonzero(bought)))
+        after = (later.posterior_.argmax(axis=1) == case.gold)[case.judged].mean()
+        last = (len(own.instance), right)
+        gains.append(
+            ("gain of the next batch", batch.expected_gain.sum(), last, bought.sum(), after)
         )
-        if start is not None and bought.sum() > start[0]:
-            gains.append(("gain of what was bought", expected, start, bought.sum(), right))
-        if may.any():
-            batch = plan.suggest(n, may)
-            bought |= _rows_of(batch, table)
-            later = mh.AnnotationPlanner().fit(table.take(np.flatnonzero(bought)))
-            after = (later.posterior_.argmax(axis=1) == case.gold)[case.judged].mean()
-            last = (len(own.instance), right)
-            gains.append(
-                ("gain of the next batch", batch.expected_gain.sum(), last, bought.sum(), after)
-            )
     for name, claimed, (n_before, before), n_after, after in gains:
         each = 1 / (n_after - n_before)
         true = (after - before) * table.n_instances * each
@@ -335,6 +342,7 @@ def buy(case: Labelled, seed: int = 0) -> dict[str, Record]:
     return found
 
 
+@quiet
 def foresee(case: Labelled, start: int = 3, more: int = 2, seed: int = 0) -> dict[str, Record]:
     """Forecast what further annotations by anybody add, and add them: as shares of the labels.
 
@@ -346,13 +354,11 @@ def foresee(case: Labelled, start: int = 3, more: int = 2, seed: int = 0) -> dic
     order = np.argsort(np.random.default_rng(seed).random(table.n_annotations), kind="stable")
     pilot, later = (first_of_each(table, order, n) for n in (start, start + more))
     most = later.n_annotations / table.n_instances
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        right = [
-            (mh.DawidSkene().fit(each).posterior_.argmax(axis=1) == case.gold)[case.judged].mean()
-            for each in (pilot, later)
-        ]
-        curve = forecast(pilot, {"random": None}, most, batch=0.5, n_runs=1, random_state=seed)
+    right = [
+        (mh.DawidSkene().fit(each).posterior_.argmax(axis=1) == case.gold)[case.judged].mean()
+        for each in (pilot, later)
+    ]
+    curve = forecast(pilot, {"random": None}, most, batch=0.5, n_runs=1, random_state=seed)
     claimed = np.diff(curve.curves["random"].accuracy[0, [0, -1]])[0]
     return {"gain": statement(float(claimed), right[1] - right[0], len(case.judged))}
 
@@ -428,6 +434,7 @@ def judge(
     return found
 
 
+@quiet
 def screen(case: Labelled) -> dict[str, Record]:
     """Look at annotators: who is flagged, and how accurate each is said to be.
 
@@ -435,9 +442,7 @@ def screen(case: Labelled) -> dict[str, Record]:
     annotated, so that the truth is known.
     """
     table, known = case.table, case.gold >= 0
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        rows = screen_annotators(table, mh.DawidSkene().fit(table))
+    rows = screen_annotators(table, mh.DawidSkene().fit(table))
     by_name = {row.annotator: row for row in rows}
     said = [by_name[name] for name in table.annotators.tolist()]
     truth = informedness(case)

@@ -12,14 +12,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from evidence.study import ROOT, Record, Study, table, workspace
+from evidence.study import ROOT, Study, grid, workspace
+from evidence.tables import Record, listing
 from manyhands import AnnotationStore, AnnotationTable, DawidSkene
 from manyhands.inference.checkpoints import FolderCheckpoint
 
@@ -33,8 +35,6 @@ ALLOCATION = {
     "OMP_NUM_THREADS": 1,
 }
 """Environment of dask's workers."""
-
-CELLS = ("dask", "dask-killed", "dask-client", "spark", "spark-killed", "real-dask", "real-spark")
 
 
 def synthetic(m: int) -> AnnotationTable:
@@ -91,15 +91,6 @@ def difference(found: Any, expected: Any) -> float:
 # -- clusters -------------------------------------------------------------------------------------
 
 
-@contextmanager
-def dask_client() -> Iterator[Any]:
-    """Connect to two worker processes."""
-    from distributed import Client
-
-    with dask_cluster() as cluster, Client(cluster) as client:
-        yield client
-
-
 def dask_cluster() -> Any:
     """Start two worker processes, which keep the memory that they free (docs/big_tables.md)."""
     from dask import config
@@ -111,7 +102,17 @@ def dask_cluster() -> Any:
     )
 
 
-def spark_session() -> Any:
+@contextmanager
+def dask_client() -> Iterator[Any]:
+    """Connect to two worker processes."""
+    from distributed import Client
+
+    with dask_cluster() as cluster, Client(cluster) as client:
+        yield client
+
+
+@contextmanager
+def spark_session() -> Iterator[Any]:
     """Start two executors, each with one core, in processes of their own."""
     from pyspark.sql import SparkSession
 
@@ -126,7 +127,11 @@ def spark_session() -> Any:
         "spark.executor.memory": "1g",
     }.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
 
 
 def executors() -> list[int]:
@@ -190,84 +195,76 @@ def cpu_of(pid: int) -> float:
 # -- cells ----------------------------------------------------------------------------------------
 
 
-def timed(work: Path, name: str, engine: Any, after: int = -1, act: Any = None) -> Any:
-    """Fit with a checkpoint; the model, and the seconds of its iterations."""
-    with Saves(after, act) as saves:
-        found = fit_timed(work, name, engine)
-    return found, saves.seconds
-
-
-def fit_timed(work: Path, name: str, engine: Any) -> DawidSkene:
+def fitted(work: Path, name: str, engine: Any) -> DawidSkene:
     """Fit with a checkpoint."""
     place = work / f"checkpoint-{name}-{'here' if engine is None else 'cluster'}"
     shutil.rmtree(place, ignore_errors=True)
     return model(name).fit(store_of(work, name), engine=engine, checkpoint=place)
 
 
-def measure_dask(work: Path) -> dict[str, Any]:
+def measure_dask(work: Path) -> Record:
     """Time one process and two workers."""
-    with Saves() as saves:
-        expected = fit_timed(work, "speed", None)
-    one, alone = saves.seconds, saves.cpu_seconds
-    with dask_client() as client, Saves() as saves:
-        saves.pids += sorted(client.run(os.getpid).values())
-        found = fit_timed(work, "speed", client)
-    cpu = {"one_process": alone, "client and workers": saves.cpu_seconds}
-    gap = difference(found, expected)
-    return {"difference": gap, "one_process": one, "cluster": saves.seconds, "cpu": cpu}
+    with Saves() as alone:
+        expected = fitted(work, "speed", None)
+    with dask_client() as client, Saves() as both:
+        both.pids += sorted(client.run(os.getpid).values())
+        found = fitted(work, "speed", client)
+    cpu = {"one_process": alone.cpu_seconds, "client and workers": both.cpu_seconds}
+    seconds = {"one_process": alone.seconds, "cluster": both.seconds, "cpu": cpu}
+    return {"difference": difference(found, expected), **seconds}
 
 
-def measure_dask_killed(work: Path) -> dict[str, Any]:
-    """Kill a worker in the middle of the fourth iteration."""
-    expected = model("dask").fit(store_of(work, "dask"))
-    with dask_client() as client:
-        pid = sorted(client.run(os.getpid).values())[0]
-        found, seconds = timed(work, "dask", client, 3, lambda: os.kill(pid, signal.SIGKILL))
-        lost = pid not in client.run(os.getpid).values()
-    return {"difference": difference(found, expected), "cluster": seconds, "lost": lost}
-
-
-def measure_spark(work: Path) -> dict[str, Any]:
+def measure_spark(work: Path) -> Record:
     """Time one process and two executors."""
-    expected, one = timed(work, "spark", None)
-    session = spark_session()
-    found, two = timed(work, "spark", session)
-    session.stop()
-    return {"difference": difference(found, expected), "one_process": one, "cluster": two}
+    with Saves() as alone:
+        expected = fitted(work, "spark", None)
+    with spark_session() as session, Saves() as both:
+        found = fitted(work, "spark", session)
+    seconds = {"one_process": alone.seconds, "cluster": both.seconds}
+    return {"difference": difference(found, expected), **seconds}
 
 
-def measure_spark_killed(work: Path) -> dict[str, Any]:
+def killed(
+    work: Path, name: str, engine: Any, after: int, alive: Callable[[], list[int]]
+) -> Record:
+    """Kill the first process of some in the middle of an iteration."""
+    expected = model(name).fit(store_of(work, name))
+    pid = sorted(alive())[0]
+    with Saves(after, lambda: os.kill(pid, signal.SIGKILL)) as saves:
+        found = fitted(work, name, engine)
+    gap = difference(found, expected)
+    return {"difference": gap, "cluster": saves.seconds, "lost": pid not in alive()}
+
+
+def measure_dask_killed(work: Path) -> Record:
+    """Kill a worker in the middle of the fourth iteration."""
+    with dask_client() as client:
+        return killed(work, "dask", client, 3, lambda: [*client.run(os.getpid).values()])
+
+
+def measure_spark_killed(work: Path) -> Record:
     """Kill an executor in the middle of the third iteration."""
-    expected = model("spark").fit(store_of(work, "spark"))
-    session = spark_session()
-    before = executors()
-    kill = lambda: os.kill(before[0], signal.SIGKILL)  # noqa: E731
-    found, seconds = timed(work, "spark", session, 2, kill)
-    lost = before[0] not in executors()
-    session.stop()
-    return {"difference": difference(found, expected), "cluster": seconds, "lost": lost}
+    with spark_session() as session:
+        return killed(work, "spark", session, 2, executors)
 
 
-def measure_real(work: Path, engine: Any) -> dict[str, Any]:
+def measure_real(work: Path, cluster: Any) -> Record:
     """Compare the default Dawid-Skene of a real table in memory, in a store, and on a cluster."""
     seconds, models = {}, {}
     table, store = real(), store_of(work, "real")
-    for name, given, own in (
-        ("memory", table, {}),
-        ("store", store, {}),
-        ("cluster", store, {"engine": engine}),
-    ):
-        start = time.perf_counter()
-        models[name] = DawidSkene().fit(given, **own)
-        seconds[name] = round(time.perf_counter() - start, 1)
-    same = [bool((m.labels_ == models["memory"].labels_).all()) for m in models.values()]
-    gap = max(difference(m, models["memory"]) for m in models.values())
+    with cluster() as engine:
+        given = {"memory": (table, None), "store": (store, None), "cluster": (store, engine)}
+        for name, (source, own) in given.items():
+            start = time.perf_counter()
+            models[name] = DawidSkene().fit(source, **({} if own is None else {"engine": own}))
+            seconds[name] = round(time.perf_counter() - start, 1)
+    first = models["memory"]
     return {
-        "difference": gap,
-        "same_labels": all(same),
+        "difference": max(difference(m, first) for m in models.values()),
+        "same_labels": all(bool((m.labels_ == first.labels_).all()) for m in models.values()),
         "seconds": seconds,
         "annotations": table.n_annotations,
-        "n_iter": models["memory"].n_iter_,
+        "n_iter": first.n_iter_,
     }
 
 
@@ -324,25 +321,21 @@ def be_client(address: str, dies: bool) -> None:
     np.save(work / "client.npy", np.asarray(found.posterior_))
 
 
-def measure_real_dask(work: Path) -> Record:
-    """Measure the real table on two workers of dask.distributed."""
-    with dask_client() as client:
-        return measure_real(work, client)
-
-
-def measure_real_spark(work: Path) -> Record:
-    """Measure the real table on two executors of Spark."""
-    session = spark_session()
-    try:
-        return measure_real(work, session)
-    finally:
-        session.stop()
+CELLS: dict[str, Callable[[Path], Record]] = {
+    "dask": measure_dask,
+    "dask-killed": measure_dask_killed,
+    "dask-client": measure_dask_client,
+    "spark": measure_spark,
+    "spark-killed": measure_spark_killed,
+    "real-dask": partial(measure_real, cluster=dask_client),
+    "real-spark": partial(measure_real, cluster=spark_session),
+}
 
 
 def measure(cell: str) -> Record:
     """Measure, and look at the machine's load before and after."""
     before = os.getloadavg()[0]
-    found = globals()[f"measure_{cell.replace('-', '_')}"](workspace("clusters"))
+    found = CELLS[cell](workspace("clusters"))
     load = [round(before, 1), round(os.getloadavg()[0], 1)]
     return {"cores": os.cpu_count(), "load": load, **found}
 
@@ -350,18 +343,17 @@ def measure(cell: str) -> Record:
 def page(records: list[Record]) -> dict[str, Any]:
     """What each cell found."""
     found = {r["cell"]: r for r in records}
-    rows = [
-        [
-            cell, outcome(r), f"{r['load'][0]:.0f}/{r['load'][1]:.0f}, {r['cores']}", r["date"],
-        ]
-        for cell in CELLS if (r := found.get(cell))
-    ]  # fmt: skip
-    return {"outcomes": table(["Cell", "Outcome", "Load before/after, cores", "Date"], rows)}
+    return {"outcomes": listing((found[cell] for cell in CELLS if cell in found), {
+        "Cell": "{cell}",
+        "Outcome": outcome,
+        "Load before/after, cores": "{load[0]:.0f}/{load[1]:.0f}, {cores}",
+        "Date": "{date}",
+    })}  # fmt: skip
 
 
 STUDY = Study(
     __file__,
-    lambda: ({"cell": cell} for cell in CELLS),
+    lambda: grid(cell=CELLS),
     measure,
     page,
     data=lambda cell: ["cifar10h"] if "real" in cell["cell"] else [],

@@ -28,7 +28,8 @@ import numpy as np
 import manyhands
 from benchmarks.aggregation import FURTHER
 from benchmarks.real_tables import TABLES, load, some_of
-from evidence.study import Part, Record, grid, of_parts, peak_mb, table, where
+from evidence.study import Part, grid, of_parts, spent
+from evidence.tables import Record, listing, table, where
 from manyhands import AnnotationTable, DawidSkene, all_classifiers
 from manyhands.datasets import load_cifar10h, make_crowd
 from manyhands.sampling import TupletSampler
@@ -45,6 +46,20 @@ FEATURES, CLASSES, ANNOTATORS, GIVEN = 50, 10, 100, 3
 NEW_ROWS = 5_000
 
 
+def crowd_of(
+    rng: Any, y: np.ndarray, annotators: int, each: int, wrong: float, classes: int
+) -> AnnotationTable:
+    """Annotations of instances by distant annotators, of which a share is drawn at random."""
+    n = len(y)
+    instance = np.repeat(np.arange(n), each)
+    first = np.repeat(rng.integers(annotators, size=n), each)
+    annotator = (first + np.tile(np.arange(each) * (annotators // each), n)) % annotators
+    is_wrong = rng.random(n * each) < wrong
+    label = np.where(is_wrong, rng.integers(classes, size=n * each), y[instance])
+    sizes = {"n_instances": n, "n_annotators": annotators, "classes": range(classes)}
+    return AnnotationTable.from_arrays(instance, annotator, label, **sizes)
+
+
 def fit_rows(name: str, rows: int) -> Record:
     """Fit a classifier with its defaults to so many rows, in this process."""
     n, load = rows, os.getloadavg()[0]
@@ -54,25 +69,12 @@ def fit_rows(name: str, rows: int) -> Record:
     centres = rng.normal(scale=0.6, size=(3, CLASSES, FEATURES)).astype(np.float32)
     X = rng.standard_normal((n + NEW_ROWS, FEATURES), dtype=np.float32)
     X += centres[rng.integers(3, size=n + NEW_ROWS), y]
-    instance = np.repeat(np.arange(n), GIVEN)
-    first = np.repeat(rng.integers(ANNOTATORS, size=n), GIVEN)
-    annotator = (first + np.tile(np.arange(GIVEN) * (ANNOTATORS // GIVEN), n)) % ANNOTATORS
-    wrong = rng.random(n * GIVEN) < 0.4
-    label = np.where(wrong, rng.integers(CLASSES, size=n * GIVEN), y[instance])
-    table = AnnotationTable.from_arrays(
-        instance, annotator, label, n_instances=n, n_annotators=ANNOTATORS, classes=range(CLASSES)
-    )
+    table = crowd_of(rng, y[:n], ANNOTATORS, GIVEN, 0.4, CLASSES)
     model = getattr(manyhands, name)(random_state=0)
-    base, cpu, wall = peak_mb(), time.process_time(), time.perf_counter()
-    model.fit(X[:n], table)
-    found = {
-        "cpu": time.process_time() - cpu,
-        "wall": time.perf_counter() - wall,
-        "peak": peak_mb(),
-        "base": base,
-    }
+    with spent() as cost:
+        model.fit(X[:n], table)
     right = float(np.mean(model.predict(X[n:]) == y[n:]))
-    return {**found, "load": load, "cores": os.cpu_count(), "accuracy": right}
+    return {**cost, "load": load, "cores": os.cpu_count(), "accuracy": right}
 
 
 # -- growth ---------------------------------------------------------------------------------------
@@ -89,38 +91,19 @@ def fit_one_epoch(name: str) -> Record:
     y = rng.integers(N_CLASSES, size=N_INSTANCES)
     X = rng.standard_normal((N_INSTANCES, N_FEATURES), dtype=np.float32)
     X += rng.standard_normal((N_CLASSES, N_FEATURES), dtype=np.float32)[y]
-    instance = np.repeat(np.arange(N_INSTANCES), PER_INSTANCE)
-    step = np.tile(np.arange(PER_INSTANCE) * (N_ANNOTATORS // PER_INSTANCE), N_INSTANCES)
-    first = np.repeat(rng.integers(N_ANNOTATORS, size=N_INSTANCES), PER_INSTANCE)
-    wrong = rng.random(len(instance)) < 1 / 3
-    label = np.where(wrong, rng.integers(N_CLASSES, size=len(instance)), y[instance])
-    table = AnnotationTable.from_arrays(
-        instance,
-        (first + step) % N_ANNOTATORS,
-        label,
-        n_instances=N_INSTANCES,
-        n_annotators=N_ANNOTATORS,
-        classes=range(N_CLASSES),
-    )
+    table = crowd_of(rng, y, N_ANNOTATORS, PER_INSTANCE, 1 / 3, N_CLASSES)
     cls = dict(all_classifiers())[name]
     accepted = cls().get_params()
     options = {"max_epochs": 1, "batch_size": BATCH_SIZE, "random_state": 0, "device": "cpu"}
     options |= SETTINGS.get(name, {})
     model = cls(**{key: value for key, value in options.items() if key in accepted})
-    base = peak_mb()
-    cpu, wall = time.process_time(), time.perf_counter()
     try:
-        model.fit(X, table)
+        with spent() as cost:
+            model.fit(X, table)
     except ValueError as error:
         return {"failed": str(error)}
-    return {
-        "cpu": time.process_time() - cpu,
-        "wall": time.perf_counter() - wall,
-        "epoch": sum(row["seconds"] for row in model.history_),
-        "epochs": len(model.history_),
-        "peak": peak_mb(),
-        "base": base,
-    }
+    seconds = sum(row["seconds"] for row in model.history_)
+    return {**cost, "epoch": seconds, "epochs": len(model.history_)}
 
 
 # -- self-training ---------------------------------------------------------------------------------
@@ -134,7 +117,6 @@ def train_one_round(base: str, selector: str) -> Record:
     """Run one round of self-training with a base classifier, in this process."""
     data = load_cifar10h()
     table = some_of(data.annotations, PER_IMAGE)
-    before = peak_mb()
     model = manyhands.SelfTrainingCrowdClassifier(
         getattr(manyhands, base)(max_epochs=5, device="cpu"),
         getattr(manyhands.sampling, selector)(),
@@ -142,18 +124,17 @@ def train_one_round(base: str, selector: str) -> Record:
         n_select=2000,
         random_state=0,
     )
-    started, cpu = time.perf_counter(), time.process_time()
-    model.fit(data.X_train, table)
-    wall, cpu = time.perf_counter() - started, time.process_time() - cpu
+    with spent() as cost:
+        model.fit(data.X_train, table)
     training = float(model.history_.column("seconds").sum())
     return {
         "annotators": int((table.annotations_per_annotator() > 0).sum()),
         "added": int(model.history_[1]["n_added"]),
         "training": training,
-        "selecting": wall - training,
-        "cpu": cpu,
-        "before": before,
-        "peak": peak_mb(),
+        "selecting": cost["wall"] - training,
+        "cpu": cost["cpu"],
+        "before": cost["base"],
+        "peak": cost["peak"],
     }
 
 
@@ -324,13 +305,16 @@ def growth_page(records: list[Record]) -> dict[str, Any]:
 
 def rounds_page(records: list[Record]) -> dict[str, Any]:
     """A row per base and selector."""
-    rows = [
-        [f"`{r['base']}`", f"`{r['selector']}`", f"{r['added']:,.0f}", f"{r['training']:.1f}",
-         f"{r['selecting']:.1f}", f"{r['cpu']:.1f}", f"{r['peak']:,.0f}", f"{r['before']:,.0f}"]
-        for r in records
-    ]  # fmt: skip
-    heads = ["around", "selector", "added", "s, training", "s, selecting", "CPU s", "peak MB"]
-    return {"rounds": table([*heads, "before fit"], rows)}
+    return {"rounds": listing(records, {
+        "around": "`{base}`",
+        "selector": "`{selector}`",
+        "added": "{added:,.0f}",
+        "s, training": "{training:.1f}",
+        "s, selecting": "{selecting:.1f}",
+        "CPU s": "{cpu:.1f}",
+        "peak MB": "{peak:,.0f}",
+        "before fit": "{before:,.0f}",
+    })}  # fmt: skip
 
 
 def neucrowd_page(records: list[Record]) -> dict[str, Any]:
@@ -347,15 +331,19 @@ def dawid_skene_page(records: list[Record]) -> dict[str, Any]:
     """A row per table, and why the default takes long on some."""
     ratios = np.array([r["default"] / r["plain"] for r in records])
     sums = [sum(r[key] for r in records) for key in ("default", "plain")]
-    rows = [
-        [r["set"], f"{r['n_annotations']:,}", f"{r['n_annotators']:,}", str(r["n_classes"]),
-         f"{1e3 * r['plain']:.0f}", f"{1e3 * r['default']:.0f}", f"{ratio:.2f}"]
-        for r, ratio in zip(records, ratios, strict=True)
-    ]  # fmt: skip
-    heads = ["table", "annotations", "annotators", "classes", "plain", "default", "ratio"]
+    rows = [{**r, "ratio": ratio} for r, ratio in zip(records, ratios, strict=True)]
+    columns = {
+        "table": "{set}",
+        "annotations": "{n_annotations:,}",
+        "annotators": "{n_annotators:,}",
+        "classes": "{n_classes}",
+        "plain": lambda r: f"{1e3 * r['plain']:.0f}",
+        "default": lambda r: f"{1e3 * r['default']:.0f}",
+        "ratio": "{ratio:.2f}",
+    }
     why = ["table", "subtypes tried", "iterations, kept model", "EM", "rho", "read-out", "other"]
     return {
-        "dawid_skene": table(heads, rows),
+        "dawid_skene": listing(rows, columns),
         "why": table(why, ([r["set"], *r["why"]] for r in records if "why" in r)),
         "ratio": {"median": np.median(ratios), "sum": sums[0] / sums[1], "min": min(ratios),
                   "max": max(ratios)},

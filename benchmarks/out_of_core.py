@@ -21,18 +21,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
+
+import numpy as np
 
 from evidence.study import ROOT as HOME
-from evidence.study import Record, Study, table, workspace
+from evidence.study import Study, grid, spent, workspace
+from evidence.tables import Record, listing
 
 E7, E8 = 10**7, 10**8
 PER_INSTANCE, CLASSES = 5, 10
 SIZES = {
-    "1e7": (E7, 100_000),
-    "1e8": (E8, 100_000),
-    "export": (E7 // 2, 100_000),
+    "1e7": (E7, 100_000), "1e8": (E8, 100_000), "export": (E7 // 2, 100_000),
     "million": (E7, 1_000_000),
-}
+}  # fmt: skip
 """Annotations and annotators of the synthetic tables."""
 
 LIMIT = 2 * 2**30
@@ -43,14 +45,7 @@ COPIES = 3
 """Copies of the real table, which has half a million annotations."""
 
 PLAIN = {"dependence": 0, "n_subtypes": 1}
-TWENTY = {
-    "max_iter": 20,
-    "tol": 0.0,
-    "confusion_prior": None,
-    "dependence": 0,
-    "n_subtypes": 1,
-    "accelerate": False,
-}
+TWENTY = PLAIN | {"max_iter": 20, "tol": 0.0, "confusion_prior": None, "accelerate": False}
 """The published model with 20 iterations, by which `inference_speed.py` and `costs.py` measure."""
 TIMED = {"max_iter": ROUNDS, "tol": 0.0, "accelerate": False}
 SHORT = {"max_iter": 2}
@@ -62,8 +57,6 @@ SHORT = {"max_iter": 2}
 
 def mixed(values: Any) -> Any:
     """Scramble 64-bit integers, so that annotations are a function of their number."""
-    import numpy as np
-
     with np.errstate(over="ignore"):
         z = values.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -73,8 +66,6 @@ def mixed(values: Any) -> Any:
 
 def annotations(numbers: Any, annotators: int) -> tuple[Any, Any, Any]:
     """Instance, annotator and label of annotations; five distinct annotators per instance."""
-    import numpy as np
-
     instance, slot = numbers // PER_INSTANCE, numbers % PER_INSTANCE
     own = mixed(instance)
     step = 1 + (own >> np.uint64(40)) % np.uint64(annotators // PER_INSTANCE - 1)
@@ -91,7 +82,6 @@ def annotations(numbers: Any, annotators: int) -> tuple[Any, Any, Any]:
 
 def generate(folder: Path, m: int, annotators: int) -> dict[str, Any]:
     """Write m annotations in scrambled order to Parquet files of 1e7 rows."""
-    import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -108,8 +98,6 @@ def generate(folder: Path, m: int, annotators: int) -> dict[str, Any]:
 
 def generate_export(file: Path, m: int, annotators: int) -> dict[str, Any]:
     """Write m annotations as Label Studio exports them: one JSON array of tasks."""
-    import numpy as np
-
     head = '"was_cancelled":false,"ground_truth":false,"created_at":"2026-01-01T00:00:00.000000Z"'
     result = (
         '"id":"a1b2c3d4e5","from_name":"label","to_name":"text","type":"choices","origin":"manual"'
@@ -145,8 +133,6 @@ def SCHEMA() -> Any:
 
 def fit(annotations_: Any, options: dict[str, Any], out: Path) -> dict[str, Any]:
     """Fit Dawid-Skene, timing every M-step; keep the first rows of the posterior."""
-    import numpy as np
-
     from manyhands import DawidSkene
     from manyhands.inference import dawid_skene_model
 
@@ -157,12 +143,9 @@ def fit(annotations_: Any, options: dict[str, Any], out: Path) -> dict[str, Any]
         times.append((time.perf_counter(), time.process_time()))
         return plain(*args, **kwargs)
 
-    dawid_skene_model.m_step = timed
-    with parts_timed() as parts:
-        start = time.process_time(), time.perf_counter()
+    timing = mock.patch.object(dawid_skene_model, "m_step", timed)
+    with timing, parts_timed() as parts, spent() as whole:
         model = DawidSkene(**options).fit(annotations_)
-        whole = time.process_time() - start[0], time.perf_counter() - start[1]
-    dawid_skene_model.m_step = plain
     rounds = np.diff(np.array(times), axis=0)
     head = np.asarray(model.posterior_[: E7 // PER_INSTANCE])
     np.save(out, head)
@@ -173,8 +156,8 @@ def fit(annotations_: Any, options: dict[str, Any], out: Path) -> dict[str, Any]
     truth = mixed(np.arange(len(head)) + 7 * E8) % np.uint64(CLASSES)
     labels = np.asarray(model.labels_[: len(head)])
     return {
-        "cpu": whole[0],
-        "wall": whole[1],
+        "cpu": whole["cpu"],
+        "wall": whole["wall"],
         "cpu_per_iteration": cpu,
         "wall_per_iteration": wall,
         "parts": parts,
@@ -189,8 +172,6 @@ def fit(annotations_: Any, options: dict[str, Any], out: Path) -> dict[str, Any]
 @contextmanager
 def parts_timed() -> Iterator[dict[str, list[float]]]:
     """CPU seconds of the parts of a fit, a figure per call."""
-    from unittest import mock
-
     from manyhands.inference import dawid_skene
     from manyhands.inference.confusion_em import ConfusionEM
 
@@ -258,8 +239,6 @@ def real(how: list[str], store: Path, place: Path) -> dict[str, Any]:
 
     Each copy of an image is an instance of its own.
     """
-    import numpy as np
-
     from manyhands import AnnotationStore, AnnotationTable
     from manyhands.datasets import load_cifar10h
 
@@ -291,8 +270,6 @@ PAIRS = {
 
 def compare(work: Path, one: str, other: str) -> dict[str, Any]:
     """Largest difference of two posteriors that were kept."""
-    import numpy as np
-
     first, second = np.load(work / f"{one}.npy"), np.load(work / f"{other}.npy")
     return {"difference": float(np.abs(first - second).max()), "instances": len(first)}
 
@@ -302,8 +279,6 @@ def compare_prefix(work: Path, size: str) -> dict[str, Any]:
 
     Both have the parameters that the fit of the whole store ended with.
     """
-    import numpy as np
-
     from manyhands import AnnotationTable
     from manyhands.inference.dawid_skene_model import Params
     from manyhands.inference.votes import make_votes
@@ -324,28 +299,12 @@ def limit_data() -> None:
 
 
 CELLS = (
-    "generate-1e7",
-    "ingest-1e7",
-    "memory-1e7-plain-timed",
-    "store-1e7-plain-timed",
-    "compare-1e7",
-    "store-1e7-plain",
-    "store-1e7-default",
-    "real-cifar10h-memory-default",
-    "real-cifar10h-store-default",
-    "real-cifar10h-store-plain",
-    "real-cifar10h-store-twenty",
-    "compare-real",
-    "generate-1e8",
-    "ingest-1e8",
-    "store-1e8-plain-timed",
-    "store-1e8-default-timed",
-    "store-1e8-plain-short",
-    "compare-prefix-1e8",
-    "generate-export",
-    "ingest-export",
-    "generate-million",
-    "ingest-million",
+    *("generate-1e7", "ingest-1e7", "memory-1e7-plain-timed", "store-1e7-plain-timed"),
+    *("compare-1e7", "store-1e7-plain", "store-1e7-default", "real-cifar10h-memory-default"),
+    *("real-cifar10h-store-default", "real-cifar10h-store-plain", "real-cifar10h-store-twenty"),
+    *("compare-real", "generate-1e8", "ingest-1e8", "store-1e8-plain-timed"),
+    *("store-1e8-default-timed", "store-1e8-plain-short", "compare-prefix-1e8"),
+    *("generate-export", "ingest-export", "generate-million", "ingest-million"),
     "store-million-plain-timed",
 )
 
@@ -418,23 +377,23 @@ def page(measured: list[Record]) -> dict[str, Any]:
     """What was measured last, and what follows for larger tables."""
     records = {record["name"]: record for record in measured}
 
-    def figure(value: float | None, form: str = ".1f") -> str:
+    def figure(value: float | None, form: str) -> str:
         return "" if value is None else format(value, form)
 
-    rows = [
-        [
-            name, r["date"], "{} to {}".format(*r["load"]), figure(r["process_cpu"]),
-            figure(r["process_wall"]), figure(r.get("cpu_per_iteration"), ".2f"),
-            figure(per_second(r), ",.0f"), figure(r.get("n_iter"), "d"),
-            *(figure(r[key] / 2**20, ",.0f") for key in ("peak_anonymous", "peak_resident")),
-            r.get("labels", ""),
-        ]
-        for name, r in records.items()
-        if not name.startswith("compare")
-    ]  # fmt: skip
-    heads = ["run", "date", "load", "CPU", "wall", "CPU per iteration"]
-    heads += ["annotations per CPU second", "iterations", "anonymous, MiB", "resident, MiB"]
-    found: dict[str, Any] = {"runs": table([*heads, "digest of labels"], rows)}
+    runs = [r for name, r in records.items() if not name.startswith("compare")]
+    found: dict[str, Any] = {"runs": listing(runs, {
+        "run": "{name}",
+        "date": "{date}",
+        "load": "{load[0]} to {load[1]}",
+        "CPU": "{process_cpu:.1f}",
+        "wall": "{process_wall:.1f}",
+        "CPU per iteration": lambda r: figure(r.get("cpu_per_iteration"), ".2f"),
+        "annotations per CPU second": lambda r: figure(per_second(r), ",.0f"),
+        "iterations": lambda r: figure(r.get("n_iter"), "d"),
+        "anonymous, MiB": lambda r: f"{r['peak_anonymous'] / 2**20:,.0f}",
+        "resident, MiB": lambda r: f"{r['peak_resident'] / 2**20:,.0f}",
+        "digest of labels": lambda r: r.get("labels", ""),
+    })}  # fmt: skip
     if set(records) >= set(CELLS):
         found |= findings(records) | {"paper": on_paper(measured)}
     return found
@@ -504,7 +463,7 @@ def told(record: Record) -> str:
 
 STUDY = Study(
     __file__,
-    lambda: ({"name": name} for name in CELLS),
+    lambda: grid(name=CELLS),
     measure,
     page,
     repeats=True,

@@ -25,8 +25,9 @@ from benchmarks.real_tables import first_of_each
 from evidence import Data, load_data
 from evidence.data import make_iced_synthetic
 from evidence.scores import codes_of, scores
-from evidence.study import Record, Study
-from evidence.study import table as table_lines
+from evidence.study import Study
+from evidence.tables import Record, crossed, groups, listing, mean
+from evidence.tables import table as table_lines
 from manyhands import CrowdStackingClassifier, DawidSkene
 from manyhands.exceptions import AnnotationError, DivergenceError
 from manyhands.registry import all_classifiers
@@ -138,13 +139,9 @@ def drawn(case: Case, draw: int) -> Any:
     data, rng = loaded(case.load), np.random.default_rng([draw, case.n or 0])
     if case.n is not None:
         rows = np.sort(rng.permutation(len(data.y_train))[: case.n])
-        data = Data(
-            data.X_train[rows],
-            data.annotations[rows],
-            y_train=np.asarray(data.y_train)[rows],
-            X_test=data.X_test,
-            y_test=data.y_test,
-        )
+        part = data.X_train[rows], data.annotations[rows]
+        y = np.asarray(data.y_train)[rows]
+        data = Data(*part, y_train=y, X_test=data.X_test, y_test=data.y_test)
     if case.most is None:
         return data
     table = data.annotations
@@ -226,11 +223,6 @@ def measure(case: str, draw: int, code: str) -> Record:
 # -- the page -------------------------------------------------------------------------------------
 
 
-def mean(records: list[Record], key: str) -> float:
-    """Mean of a figure over records."""
-    return float(np.mean([record[key] for record in records]))
-
-
 def of_case(records: list[Record], case: Case, code: str) -> list[Record]:
     """Records of a case."""
     return [r for r in records if (r["case"], r["code"]) == (case.name, code)]
@@ -238,25 +230,25 @@ def of_case(records: list[Record], case: Case, code: str) -> list[Record]:
 
 def table(records: list[Record], cases: tuple[Case, ...]) -> list[str]:
     """Return a row per case: before, Dawid-Skene, today."""
-    rows = []
-    for case in cases:
-        before, now = (of_case(records, case, code) for code in (BEFORE, TODAY))
-        if not now:
-            continue
-        apart = 100 * (mean(now, "stack_accuracy") - mean(now, "ds_accuracy"))
-        se = 100 * np.sqrt(np.mean([r["apart_se"] ** 2 for r in now]) / len(now))
-        rows.append(
-            [
-                case.name + (f" ({case.draws} draws)" if case.draws > 1 else ""),
-                shown(before, "stack"),
-                shown(now, "ds"),
-                shown(now, "stack"),
-                f"{apart:+.1f} ± {se:.1f}",
-                f"{100 * (mean(now, 'stack_claimed') - mean(now, 'stack_accuracy')):+.1f}",
-            ]
-        )
-    heading = ["", "before", "DawidSkene", "stack", "stack − DawidSkene", "claimed − true"]
-    return table_lines(heading, rows)
+    before, now = ({c: of_case(records, c, code) for c in cases} for code in (BEFORE, TODAY))
+
+    def apart(case: Case) -> str:
+        gap = mean(now[case], "stack_accuracy") - mean(now[case], "ds_accuracy")
+        error = np.sqrt(np.mean([r["apart_se"] ** 2 for r in now[case]]) / len(now[case]))
+        return f"{100 * gap:+.1f} ± {100 * error:.1f}"
+
+    def too_sure(case: Case) -> str:
+        gap = mean(now[case], "stack_claimed") - mean(now[case], "stack_accuracy")
+        return f"{100 * gap:+.1f}"
+
+    return listing([case for case in cases if now[case]], {
+        "": lambda c: c.name + (f" ({c.draws} draws)" if c.draws > 1 else ""),
+        "before": lambda c: shown(before[c], "stack"),
+        "DawidSkene": lambda c: shown(now[c], "ds"),
+        "stack": lambda c: shown(now[c], "stack"),
+        "stack − DawidSkene": apart,
+        "claimed − true": too_sure,
+    })  # fmt: skip
 
 
 def shown(records: list[Record], name: str) -> str:
@@ -269,44 +261,48 @@ def shown(records: list[Record], name: str) -> str:
 
 def summary(records: list[Record], cases: tuple[Case, ...]) -> list[str]:
     """Return means over the cells, before and today."""
-    names, rows = {case.name for case in cases}, []
-    for code, title in ((BEFORE, "before"), (TODAY, "today")):
-        found = [r for r in records if r["code"] == code and r["case"] in names]
-        if not found:
-            continue
-        apart = np.array([r["stack_accuracy"] - r["ds_accuracy"] for r in found])
-        z = apart / np.maximum([r["apart_se"] for r in found], 1e-9)
-        rows.append(
-            [
-                title,
-                str(len(found)),
-                f"{100 * apart.mean():+.1f}",
-                f"{mean(found, 'stack_log_loss'):.3f} ({mean(found, 'ds_log_loss'):.3f})",
-                f"{100 * mean(found, 'stack_ece'):.1f} ({100 * mean(found, 'ds_ece'):.1f})",
-                f"{z.min():+.1f}",
-                str(int((z < -1).sum())),
-            ]
-        )
-    heading = ["", "cells", "points above DawidSkene", "log loss (DawidSkene)"]
-    heading += ["calibration error, points (DawidSkene)", "worst z", "more than one se below"]
-    return table_lines(heading, rows)
+    names = {case.name for case in cases}
+    found = groups((r for r in records if r["case"] in names), "code")
+
+    def lead(own: list[Record]) -> np.ndarray:
+        return np.array([r["stack_accuracy"] - r["ds_accuracy"] for r in own])
+
+    def z(own: list[Record]) -> np.ndarray:
+        return lead(own) / np.maximum([r["apart_se"] for r in own], 1e-9)
+
+    def both(own: list[Record], key: str, form: str, scale: float = 1) -> str:
+        stack, ds = (f"{scale * mean(own, f'{name}_{key}'):{form}}" for name in ("stack", "ds"))
+        return f"{stack} ({ds})"
+
+    return listing([found[code] for code in (BEFORE, TODAY) if code in found], {
+        "": lambda own: own[0]["code"],
+        "cells": len,
+        "points above DawidSkene": lambda own: f"{100 * lead(own).mean():+.1f}",
+        "log loss (DawidSkene)": lambda own: both(own, "log_loss", ".3f"),
+        "calibration error, points (DawidSkene)": lambda own: both(own, "ece", ".1f", 100),
+        "worst z": lambda own: f"{z(own).min():+.1f}",
+        "more than one se below": lambda own: int((z(own) < -1).sum()),
+    })  # fmt: skip
 
 
 def test_part(records: list[Record]) -> list[str]:
     """Return the figures of the test parts, before and today."""
-    rows = []
-    for case in SEVERAL:
-        before, now = (of_case(records, case, code) for code in (BEFORE, TODAY))
-        if case.n is None and case.most is None and before and now and "test_ece" in now[0]:
-            cell = [
-                f"{100 * mean(found, 'test_accuracy'):.1f} / {mean(found, 'test_log_loss'):.3f} / "
-                f"{100 * mean(found, 'test_ece'):.1f}"
-                for found in (before, now)
-            ]
-            rows.append([case.name, *cell])
-    return table_lines(
-        ["accuracy % / log loss / calibration error, points", "before", "today"], rows
-    )
+    found = {(c.name, code): of_case(records, c, code) for c in SEVERAL for code in (BEFORE, TODAY)}
+    whole = [
+        c.name
+        for c in SEVERAL
+        if c.n is None and c.most is None and found[c.name, BEFORE] and found[c.name, TODAY]
+        if "test_ece" in found[c.name, TODAY][0]
+    ]
+
+    def shown(name: str, code: str) -> str:
+        right, loss, error = (
+            mean(found[name, code], f"test_{key}") for key in ("accuracy", "log_loss", "ece")
+        )
+        return f"{100 * right:.1f} / {loss:.3f} / {100 * error:.1f}"
+
+    corner = "accuracy % / log loss / calibration error, points"
+    return crossed(corner, whole, (BEFORE, TODAY), shown)
 
 
 def every(records: list[Record]) -> list[str]:
