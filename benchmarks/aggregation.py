@@ -25,8 +25,9 @@ import numpy as np
 from sklearn.metrics import accuracy_score, f1_score
 
 from benchmarks.real_tables import LAST, TABLES, Task, load
-from evidence.study import Record, Study
-from evidence.study import table as lines_of
+from evidence.study import Study
+from evidence.tables import Record, crossed, groups
+from evidence.tables import table as lines_of
 from manyhands import AnnotationTable, MajorityVote
 from manyhands.metrics import calibration
 from manyhands.registry import all_aggregators
@@ -163,10 +164,9 @@ def still_off(records: dict[str, Any], shown: list[str]) -> list[str]:
     listed = ", ".join(f"{n} ({after[n]['ece']:.3f})" for n in off)
 
     def worse(key: str) -> str:
-        rose = [n for n in shown if after[n][key] > before[n][key]]
-        return (
-            ", ".join(f"{n} ({before[n][key]:.3f} → {after[n][key]:.3f})" for n in rose) or "none"
-        )
+        pairs = {n: (before[n][key], after[n][key]) for n in shown}
+        rose = [f"{n} ({a:.3f} → {b:.3f})" for n, (a, b) in pairs.items() if b > a]
+        return ", ".join(rose) or "none"
 
     return [
         f"These sets stay off, with a calibration error above the mean of {mean:.3f}: {listed}. "
@@ -296,29 +296,28 @@ def set_by_set(records: Cells, shown: list[str]) -> list[str]:
 
 def by_set(records: Cells, shown: list[str], names: list[str], metric: str) -> list[str]:
     """One row per method and one column per set."""
-    rows = []
-    for system in names:
-        cells = [records[name].get(system, {}).get(metric) for name in shown]
-        if any(cell is not None for cell in cells):
-            rows.append([system, *("-" if cell is None else f"{cell:.3f}" for cell in cells)])
-    return lines_of(["method", *shown], rows)
+
+    def cell(system: str, name: str) -> str:
+        value = records[name].get(system, {}).get(metric)
+        return "-" if value is None else f"{value:.3f}"
+
+    known = [s for s in names if any(cell(s, name) != "-" for name in shown)]
+    return crossed("method", known, shown, cell)
 
 
 def further(records: Cells, names: list[str]) -> Iterator[str]:
     """Yield the tables of the further sets: a row per method, a column per measure."""
-    keys = ("accuracy", "macro_f1", *SUMMARY)
-    heads = ["method", "accuracy", "macro-F1", "log loss", "ECE", "Brier", "coverage of 90 %-sets"]
+    keys = {"accuracy": "accuracy", "macro_f1": "macro-F1", "log_loss": "log loss", "ece": "ECE"}
+    keys |= {"brier": "Brier", "coverage": "coverage of 90 %-sets", "seconds": "CPU s"}
     for name in (name for name in FURTHER if name in records):
-        rows = [
-            [
-                system,
-                *(f"{cell[k]:.3f}" if k in cell else "-" for k in keys),
-                f"{cell['seconds']:.1f}",
-            ]
-            for system in names
-            if "accuracy" in (cell := records[name].get(system, {}))
-        ]
-        yield from (f"### {name}", "", *lines_of([*heads, "CPU s"], rows))
+        cells = records[name]
+
+        def shown(system: str, key: str, cells: dict[str, Record] = cells) -> str:
+            digits = 1 if key == "seconds" else 3
+            return f"{cells[system][key]:.{digits}f}" if key in cells[system] else "-"
+
+        done = [system for system in names if "accuracy" in cells.get(system, {})]
+        yield from (f"### {name}", "", *crossed("method", done, keys, shown))
 
 
 def measured_on(records: list[Record]) -> str:
@@ -347,9 +346,10 @@ def unfinished(records: Cells, names: list[str]) -> Iterator[str]:
 
 def page(found: list[Record]) -> dict[str, Any]:
     """Return the values of the page."""
-    records: Cells = {}
-    for record in found:
-        records.setdefault(record["set"], {})[record["method"]] = record
+    records: Cells = {
+        name: {record["method"]: record for record in own}
+        for name, own in groups(found, "set").items()
+    }
     shown = [name for name in TABLES if name in records]
     names = list(dict.fromkeys(s for name in shown for s in records[name]))
     return {

@@ -36,7 +36,8 @@ import numpy as np
 
 import manyhands as mh
 from evidence.data import make_low_quality_cifar10h
-from evidence.study import Part, Record, grid, of_parts, spread, table, where
+from evidence.study import Part, grid, of_parts
+from evidence.tables import Record, groups, listing, mean, spread, table, where, with_error
 from manyhands.datasets import load_colposcopy, load_hotel, load_labelme, load_music, load_reports
 from manyhands.fitting import Watch
 from manyhands.inference import MajorityVote
@@ -54,24 +55,15 @@ CROWDING_SETS: dict[str, tuple[Any, dict[str, Any]]] = {
     ),
     "Music": (
         load_music,
-        {
-            "max_epochs": 100,
-            "scaling": "standard",
-            "backbone": {"name": "mlp", "batch_norm": True},
-            "noise_lr": None,
-        },
+        {"max_epochs": 100, "scaling": "standard", "noise_lr": None,
+         "backbone": {"name": "mlp", "batch_norm": True}},
     ),
     "CIFAR-10H": (
         make_low_quality_cifar10h,
-        {
-            "max_epochs": 25,
-            "scaling": "standard",
-            "batch_size": 512,
-            "annotators_per_instance": 16,
-            "adversarial_epochs": 10,
-        },
+        {"max_epochs": 25, "scaling": "standard", "batch_size": 512,
+         "annotators_per_instance": 16, "adversarial_epochs": 10},
     ),
-}
+}  # fmt: skip
 """Loaders and training parameters, as in ``experiments/crowding2021.yaml``."""
 
 DEAR = {"CIFAR-10H": {"classifier_lr"}}
@@ -343,19 +335,23 @@ def of_likelihood() -> Iterator[Record]:
 
 def likelihood_page(records: list[Record]) -> dict[str, Any]:
     """A table for each set."""
+
+    def moved(runs: list[Record], key: str, k: int) -> str:
+        return spread([r[key][k] for r in runs], sign=True)
+
     found = {}
-    for name in CROWDING_SETS:
-        rows = []
-        for setting in dict.fromkeys(r["setting"] for r in where(records, set=name)):
-            runs = where(records, set=name, setting=setting)
-            nll, right = (
-                [spread([r[key][k] for r in runs], sign=True) for k in (0, 1)]
-                for key in ("nll", "accuracy")
-            )
-            rows.append([setting, *nll, f"{np.mean([r['generator'] for r in runs]):.3f}", *right])
-        heads = ["setting", "nll, best epoch", "nll, last epoch", "generator"]
-        heads += ["accuracy, best epoch by nll", "accuracy, last epoch"]
-        found[f"likelihood_{name.split('-')[0].lower()}"] = table(heads, rows)
+    for name, own in groups(records, "set").items():
+        found[f"likelihood_{name.split('-')[0].lower()}"] = listing(
+            groups(own, "setting").values(),
+            {
+                "setting": lambda runs: runs[0]["setting"],
+                "nll, best epoch": lambda runs: moved(runs, "nll", 0),
+                "nll, last epoch": lambda runs: moved(runs, "nll", 1),
+                "generator": lambda runs: f"{mean(runs, 'generator'):.3f}",
+                "accuracy, best epoch by nll": lambda runs: moved(runs, "accuracy", 0),
+                "accuracy, last epoch": lambda runs: moved(runs, "accuracy", 1),
+            },
+        )
     return found
 
 
@@ -373,8 +369,7 @@ def agreement_page(records: list[Record]) -> dict[str, Any]:
             else:
                 gap = values - first
                 gap = 100 * gap[~np.isnan(gap)]
-                error = gap.std(ddof=1) / np.sqrt(len(gap))
-                moved = [f"{gap.mean():+.2f} ± {error:.2f}", f"{paired_z(gap):+.1f}"]
+                moved = [with_error(gap, 2), f"{paired_z(gap):+.1f}"]
             test = f"{np.mean([100 * r['test'] for r in runs]):.1f}"
             rows.append([setting, f"{100 * np.nanmean(values):.2f}", *moved, test])
         heads = ["setting", "agreement", "difference", "z", "test"]
@@ -407,12 +402,11 @@ def iced_page(records: list[Record]) -> dict[str, Any]:
     """Accuracy and the round that is kept, by rule."""
     rows = []
     for rule in RULES:
-        row, means = [rule], []
-        for name in ROUNDS_SETS:
-            own = where(records, set=name, rule=rule)
-            means.append(float(np.mean([100 * r["accuracy"] for r in own])))
-            row.append(f"{means[-1]:.1f} ({np.mean([r['rounds'] for r in own]):.0f})")
-        rows.append([*row, f"{np.mean(means):.1f}"])
+        sets = groups(where(records, rule=rule), "set")
+        means = [np.mean([100 * r["accuracy"] for r in sets[name]]) for name in ROUNDS_SETS]
+        rounds = [np.mean([r["rounds"] for r in sets[name]]) for name in ROUNDS_SETS]
+        cells = [f"{right:.1f} ({kept:.0f})" for right, kept in zip(means, rounds, strict=True)]
+        rows.append([rule, *cells, f"{np.mean(means):.1f}"])
     return {"iced": table(["rule", *ROUNDS_SETS, "mean"], rows)}
 
 

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evidence.study import Record, Study, packages, peak_mb, processor, table, where
+from evidence.study import Study, packages, peak_mb, processor, spent
+from evidence.tables import Record, table, where
 
 LEARNING_RATE = 1e-3
 GAP_WEIGHT = 1e-5
@@ -59,52 +60,30 @@ class System(NamedTuple):
 
 CL, CONAL = "Crowd Layer", "CoNAL"
 FUSED, VOTES = {"fused": True}, {"per_vote": True}
-SYSTEMS = (
-    System("ours_cl", CL, "**manyhands**, defaults", "ours"),
-    System("ours_cl_raw", CL, "**manyhands**, `scaling=None`", "ours", {"scaling": None}),
-    System("bare_cl", CL, "loop by hand", "bare"),
-    System("bare_cl_fused", CL, "loop by hand, fused Adam", "bare", FUSED),
-    System("ck_cl_tasks", CL, "crowd-kit, one row per task", "crowdkit"),
-    System("ck_cl_tasks_fused", CL, "crowd-kit, one row per task, fused Adam", "crowdkit", FUSED),
-    System("ck_cl_votes", CL, "crowd-kit, one row per vote", "crowdkit", VOTES),
-    System(
-        "ck_cl_votes_fused",
-        CL,
-        "crowd-kit, one row per vote, fused Adam",
-        "crowdkit",
-        VOTES | FUSED,
-    ),
-    System("ours_conal", CONAL, "**manyhands**, defaults", "ours"),
-    System("ours_conal_raw", CONAL, "**manyhands**, `scaling=None`", "ours", {"scaling": None}),
-    System("bare_conal", CONAL, "loop by hand", "bare"),
-    System("bare_conal_fused", CONAL, "loop by hand, fused Adam", "bare", FUSED),
-    System("ck_conal_tasks", CONAL, "crowd-kit, one row per task", "crowdkit"),
-    System(
-        "ck_conal_tasks_fused", CONAL, "crowd-kit, one row per task, fused Adam", "crowdkit", FUSED
-    ),
-    System(
-        "ck_conal_hidden_fused",
-        CONAL,
-        "the same, with the hidden layer as input of the gate (a smaller model)",
-        "crowdkit",
-        {"fused": True, "hidden": True},
-    ),
-    System("ck_conal_votes", CONAL, "crowd-kit, one row per vote", "crowdkit", VOTES),
-    System(
-        "ck_conal_votes_fused",
-        CONAL,
-        "crowd-kit, one row per vote, fused Adam",
-        "crowdkit",
-        VOTES | FUSED,
-    ),
-)
-REFERENCES = {
-    CL: ("ours_cl", "bare_cl", "bare_cl_fused"),
-    CONAL: ("ours_conal", "bare_conal", "bare_conal_fused"),
+SMALLER = "the same, with the hidden layer as input of the gate (a smaller model)"
+ROWS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "ours_{}": ("**manyhands**, defaults", "ours", {}),
+    "ours_{}_raw": ("**manyhands**, `scaling=None`", "ours", {"scaling": None}),
+    "bare_{}": ("loop by hand", "bare", {}),
+    "bare_{}_fused": ("loop by hand, fused Adam", "bare", FUSED),
+    "ck_{}_tasks": ("crowd-kit, one row per task", "crowdkit", {}),
+    "ck_{}_tasks_fused": ("crowd-kit, one row per task, fused Adam", "crowdkit", FUSED),
+    "ck_{}_hidden_fused": (SMALLER, "crowdkit", FUSED | {"hidden": True}),
+    "ck_{}_votes": ("crowd-kit, one row per vote", "crowdkit", VOTES),
+    "ck_{}_votes_fused": ("crowd-kit, one row per vote, fused Adam", "crowdkit", VOTES | FUSED),
 }
-GROWTH_KEYS = (
-    *("ours_cl", "bare_cl", "bare_cl_fused", "ck_cl_tasks_fused"),
-    *("ours_conal", "bare_conal", "bare_conal_fused", "ck_conal_tasks_fused"),
+SYSTEMS = tuple(
+    System(key.format(short), method, *row)
+    for method, short in ((CL, "cl"), (CONAL, "conal"))
+    for key, row in ROWS.items()
+    if method == CONAL or "hidden" not in key  # Crowd Layer has no gate.
+)
+LOOPS = ("ours_{}", "bare_{}", "bare_{}_fused")
+REFERENCES = {
+    m: [key.format(short) for key in LOOPS] for m, short in ((CL, "cl"), (CONAL, "conal"))
+}
+GROWTH_KEYS = tuple(
+    key.format(short) for short in ("cl", "conal") for key in (*LOOPS, "ck_{}_tasks_fused")
 )
 SLOW = ("ck_conal_tasks_fused", 128)
 """Left out of the growth case: it takes minutes per epoch, and 512 per batch shows the same."""
@@ -122,10 +101,10 @@ class Clock:
 
     def timed(self, epoch: Callable[[], None]) -> None:
         """Run one epoch and record its times."""
-        cpu, wall = time.process_time(), time.perf_counter()
-        epoch()
-        self.cpu.append(time.process_time() - cpu)
-        self.wall.append(time.perf_counter() - wall)
+        with spent() as cost:
+            epoch()
+        self.cpu.append(cost["cpu"])
+        self.wall.append(cost["wall"])
 
 
 class Data(NamedTuple):
@@ -190,15 +169,14 @@ def run_ours(problem: Problem, data: Data, method: str, batch_size: int, options
         random_state=0,
         **options,
     )
-    base = peak_mb()
-    cpu, wall = time.process_time(), time.perf_counter()
-    model.fit(data.X, table)
+    with spent() as cost:
+        model.fit(data.X, table)
     clock = Clock()
     # The first epoch's CPU time contains the set-up; it is a warm-up epoch and never counted.
     clock.cpu = [math.nan, *(b - a for a, b in pairwise(stamps))]
     clock.wall = model.history_.column("seconds").tolist()
-    more = {"fit_cpu": time.process_time() - cpu, "fit_wall": time.perf_counter() - wall}
-    return clock, float(model.history_[-1]["nll"]), base, more
+    more = {"fit_cpu": cost["cpu"], "fit_wall": cost["wall"]}
+    return clock, float(model.history_[-1]["nll"]), cost["base"], more
 
 
 def backbone(problem: Problem) -> tuple[Any, Any]:
@@ -464,12 +442,8 @@ def dense_check(records: list[Record]) -> dict[str, Any]:
     added = max(own["peak_mb"] - own["before_training_mb"] for own in ours)
     peak = max(own["peak_mb"] for own in ours)
     holds = peak < dense / 2 and added < dense / 4
-    return {
-        "verdict": "passed" if holds else "**FAILED**",
-        "dense": dense,
-        "peak": peak,
-        "added": added,
-    }
+    verdict = "passed" if holds else "**FAILED**"
+    return {"verdict": verdict, "dense": dense, "peak": peak, "added": added}
 
 
 def page(records: list[Record]) -> dict[str, Any]:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from benchmarks.real_tables import TABLES, Labelled, real
 from evidence.scores import scores
-from evidence.study import Record, Study, table
+from evidence.study import Study, grid
+from evidence.tables import Record, groups, mean, table, where, with_error
 from manyhands import DawidSkene, GoldCorrected
 from manyhands.typing import FloatArray, IntArray
 
@@ -104,26 +106,19 @@ def claimed_and_true(model: Any, given: Labelled, rows: IntArray) -> dict[str, f
 
 def by_table(records: list[Record], **wanted: Any) -> dict[str, dict[str, float]]:
     """Means over the draws, of each table."""
-    found: dict[str, list[Record]] = {}
-    for r in records:
-        if r["claimed"] is not None and all(r[key] == value for key, value in wanted.items()):
-            found.setdefault(r["set"], []).append(r)
+    known = [r for r in where(records, **wanted) if r["claimed"] is not None]
     means = {}
-    for name, rows in found.items():
-        mean = {
-            key: float(np.mean([r[key] for r in rows]))
-            for key in ("rho", "claimed", "true", "log_loss")
-        }
+    for name, rows in groups(known, "set").items():
+        found = {key: mean(rows, key) for key in ("rho", "claimed", "true", "log_loss")}
         chosen = float(np.mean([r["kind"] == "chosen" for r in rows]))
-        means[name] = mean | {"gap": mean["claimed"] - mean["true"], "chosen": chosen}
+        means[name] = found | {"gap": found["claimed"] - found["true"], "chosen": chosen}
     return means
 
 
 def change(before: Any, now: Any) -> str:
     """Means before and now, and the paired difference with its standard error over tables."""
-    apart = 100 * (now - before)
     ends = " → ".join(f"{100 * each.mean():+.1f}" for each in (before, now))
-    return f"{ends} ({apart.mean():+.1f} ± {apart.std(ddof=1) / np.sqrt(len(apart)):.1f})"
+    return f"{ends} ({with_error(100 * (now - before))})"
 
 
 def summary(records: list[Record]) -> Iterator[list[str]]:
@@ -161,11 +156,9 @@ def page(records: list[Record]) -> dict[str, Any]:
     none = by_table(records, method="DawidSkene", way="none", n=0)
     ways = [("queue", "before"), ("queue", "now"), ("random", "now")]
     found = [by_table(records, method="DawidSkene", n=50, way=w, code=code) for w, code in ways]
+    shown = [none, *found]
     rows = [
-        [
-            name,
-            *(f"{100 * each[name]['gap']:+.1f}" if name in each else "" for each in (none, *found)),
-        ]
+        [name, *(f"{100 * each[name]['gap']:+.1f}" if name in each else "" for each in shown)]
         for name in found[1]
     ]
     heads = ["known labels (tables)", "rho", "gap", "mean size of the gap", "over 5 points"]
@@ -178,12 +171,10 @@ def page(records: list[Record]) -> dict[str, Any]:
 
 def cells() -> Iterator[Record]:
     """Yield what is measured: of each table, the ways that leave half of its gold unreviewed."""
-    for name in names():
-        for method, way, n in WAYS:
-            for seed in range(SEEDS.get(way, 1)):
-                for code in ("now",) if way == "none" else ("before", "now"):
-                    cell = {"set": name, "method": method, "way": way, "n": n}
-                    yield cell | {"seed": seed, "code": code}
+    for name, (method, way, n) in product(names(), WAYS):
+        codes = ("now",) if way == "none" else ("before", "now")
+        seeds = range(SEEDS.get(way, 1))
+        yield from grid(set=[name], method=[method], way=[way], n=[n], seed=seeds, code=codes)
 
 
 def measure(set: str, method: str, way: str, n: int, seed: int, code: str) -> Record:

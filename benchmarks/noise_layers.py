@@ -34,7 +34,8 @@ from sklearn.model_selection import KFold
 import manyhands as mh
 from evidence.data import make_long_tailed_cifar10h
 from evidence.scores import codes_of
-from evidence.study import Part, Record, folders_of, grid, of_parts, spread, table, where
+from evidence.study import Part, folders_of, grid, of_parts
+from evidence.tables import Record, groups, mean, spread, table, where
 from manyhands import datasets
 from manyhands.exceptions import LostClassWarning
 from manyhands.fitting.pilots import AUTO
@@ -229,12 +230,8 @@ def start_page(records: list[Record]) -> dict[str, Any]:
     for key, form, scale in (("agreement", "{:.2f}", 100), ("lost", "{:.1f}", 1)):
         rows = []
         for candidate in CANDIDATES:
-            own = [
-                scale
-                * float(np.mean([r[key] for r in where(records, set=n, init_scale=candidate)]))
-                for n in SETS
-            ]
-            rows.append([f"{candidate:g}", *(form.format(v) for v in (*own, float(np.mean(own))))])
+            own = [scale * mean(where(records, set=n, init_scale=candidate), key) for n in SETS]
+            rows.append([f"{candidate:g}", *(form.format(v) for v in (*own, np.mean(own)))])
         found[key] = table(["init_scale", *SETS, "mean"], rows)
     return found
 
@@ -242,18 +239,17 @@ def start_page(records: list[Record]) -> dict[str, Any]:
 def seeds_page(records: list[Record]) -> dict[str, Any]:
     """Accuracy and lost classes of every start."""
     rows = []
-    for name, method, scale in product(CHECKED, LAYERS, (1.0, 2.0, 3.0, AUTO)):
-        runs = where(records, set=name, method=method, init_scale=scale)
-        if runs:
-            lost = [each for r in runs for each in r["lost"]]
-            named = (
-                ", ".join(f"{each} ({lost.count(each)})" for each in sorted(set(lost))) or "none"
-            )
-            losing = sum(bool(r["lost"]) for r in runs)
-            shown = scale if isinstance(scale, str) else f"{scale:g}"
-            right = spread([r["accuracy"] for r in runs], 2, scale=100)
-            date = max(r["date"] for r in runs)
-            rows.append([name, method, shown, right, f"{losing} of {len(runs)}", named, date])
+    for (name, method, scale), runs in groups(records, "set", "method", "init_scale").items():
+        lost = [each for r in runs for each in r["lost"]]
+        rows.append([
+            name, method, scale if isinstance(scale, str) else f"{scale:g}",
+            spread([r["accuracy"] for r in runs], 2, scale=100),
+            f"{sum(bool(r['lost']) for r in runs)} of {len(runs)}",
+            ", ".join(f"{each} ({lost.count(each)})" for each in sorted(set(lost))) or "none",
+            max(r["date"] for r in runs),
+        ])  # fmt: skip
+    scales = ["1", "2", "3", AUTO]
+    rows.sort(key=lambda r: (CHECKED.index(r[0]), [*LAYERS].index(r[1]), scales.index(r[2])))
     heads = ["set", "classifier", "init_scale", "test accuracy", "seeds that lose a class"]
     return {"seeds": table([*heads, "lost (seeds)", "date"], rows)}
 

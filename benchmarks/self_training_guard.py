@@ -23,7 +23,8 @@ from sklearn.datasets import load_digits, make_classification
 
 import manyhands as mh
 from evidence.data import make_long_tailed_cifar10h, remove_annotations
-from evidence.study import Record, Study, spread, table
+from evidence.study import Study
+from evidence.tables import Record, days, groups, listing, spread, table, where
 from manyhands import datasets
 from manyhands.classifiers.self_training.guard import LEAST_Z, MARGIN
 from manyhands.fitting import Watch, with_protocol
@@ -198,17 +199,16 @@ class OneClassSelector(RandomSelector):
         return np.where(spoilt < self.share, label.dtype.type(0), label), rank
 
 
+def selecting(selector: Any) -> Callable[..., Any]:
+    """Self-training with a selector."""
+    return lambda base, **given: mh.SelfTrainingCrowdClassifier(base, selector(), **given)
+
+
 METHODS: dict[str, Callable[..., Any]] = {
     "DASC": mh.DASCClassifier,
-    "by confidence": lambda base, **given: mh.SelfTrainingCrowdClassifier(
-        base, ConfidenceSelector(), **given
-    ),
-    "half of one class": lambda base, **given: mh.SelfTrainingCrowdClassifier(
-        base, OneClassSelector(0.5), **given
-    ),
-    "all of one class": lambda base, **given: mh.SelfTrainingCrowdClassifier(
-        base, OneClassSelector(), **given
-    ),
+    "by confidence": selecting(ConfidenceSelector),
+    "half of one class": selecting(partial(OneClassSelector, 0.5)),
+    "all of one class": selecting(OneClassSelector),
 }
 
 COLLAPSING = list(METHODS)[1:]
@@ -242,29 +242,25 @@ Place = tuple[str, str, float, str]
 """Set, method, ``n_select`` and base."""
 
 
+def around(names: Iterable[str], bases: Iterable[str], n_selects: Any = ()) -> list[Place]:
+    """DASC on sets, around bases, with the default number of annotations or with others."""
+    return [
+        (name, "DASC", n, base) for n in n_selects or (DEFAULT,) for base in bases for name in names
+    ]
+
+
 def places(part: str) -> list[Place]:
     """Return what to run for a part of the page."""
-    simulated = [(name, "DASC", DEFAULT, base) for name in SIMULATED for base in SIMULATED_BASES]
-    simulated += collapses(DEFAULT)
-    real_ones = [
-        (name, "DASC", DEFAULT, base)
-        for base in REAL_BASES
-        for name in SETS
-        if name != AS_PUBLISHED
-    ]
+    own = [name for name in SETS if name != AS_PUBLISHED]
     published = [(AS_PUBLISHED, m, PUBLISHED, "Crowd Layer") for m in ("DASC", COLLAPSING[0])]
-    numbers = [
-        (name, "DASC", n, "Crowd Layer") for name in (*SPARSE, *SIMULATED) for n in CANDIDATES
-    ]
-    numbers += [place for n in CANDIDATES for place in collapses(n)]
+    numbers = around((*SPARSE, *SIMULATED), ["Crowd Layer"], CANDIDATES)
     return {
-        "simulated": simulated,
-        "real": [*real_ones, *published, *TRAININGS],
-        "n_select": numbers,
-        "larger": [(name, "DASC", DEFAULT, base) for name in LARGER for base in REAL_BASES[1:]],
+        "simulated": around(SIMULATED, SIMULATED_BASES) + collapses(DEFAULT),
+        "real": [*around(own, REAL_BASES), *published, *TRAININGS],
+        "n_select": numbers + [place for n in CANDIDATES for place in collapses(n)],
+        "larger": around(LARGER, REAL_BASES[1:]),
         "fresh": [(name, "DASC", DEFAULT, base) for name, base in CLOSE],
-        "fallback": [(name, "DASC", DEFAULT, base) for name in HARDER for base in REAL_BASES]
-        + [(name, "DASC", DEFAULT, base) for name in SIMULATED for base in SIMULATED_BASES],
+        "fallback": around(HARDER, REAL_BASES) + around(SIMULATED, SIMULATED_BASES),
     }[part]
 
 
@@ -371,17 +367,17 @@ def numbered(record: Record) -> str:
     return f"{record['method']}, n_select={record['n_select']:g}"
 
 
-def groups(records: Runs, name: Named = named) -> dict[tuple[str, str, str], Runs]:
+ORDERS = {"set": list(MAKERS), "method": list(METHODS), "base": list(BASES)}
+
+
+def by_place(records: Runs, name: Named = named) -> dict[tuple[str, str, str], Runs]:
     """Return the runs of each place, by set, method and base."""
-    found: dict[tuple[str, str, str], Runs] = {}
-    orders = {"set": list(MAKERS), "method": list(METHODS), "base": list(BASES)}
 
     def place(r: Record) -> tuple[Any, ...]:
-        return *(order.index(r[k]) for k, order in orders.items()), r["n_select"], r["seed"]
+        return *(order.index(r[k]) for k, order in ORDERS.items()), r["n_select"], r["seed"]
 
-    for record in sorted(records, key=place):
-        found.setdefault((record["set"], name(record), record["base"]), []).append(record)
-    return found
+    known = [{**r, "named": name(r)} for r in sorted(records, key=place)]
+    return groups(known, "set", "named", "base")
 
 
 def gains_of(runs: Runs) -> list[float]:
@@ -395,23 +391,27 @@ def shown(records: Runs, name: Named = named) -> list[str]:
     def percent(fall: float) -> str:
         return f"{100 * fall:+.0f}" if abs(fall) <= 1 else "< -100" if fall < 0 else "> +100"
 
-    rows = []
-    for place, runs in groups(records, name).items():
-        ends, gains = [kept(r) for r in runs], gains_of(runs)
-        measured = [(change(r), r["z"][-1]) for r in runs if r["z"]]
-        accuracy = [
-            spread([100 * r["accuracy"][k] for r, k in zip(runs, each, strict=True)])
-            for each in ([0] * len(runs), [-1] * len(runs), ends)
-        ]
-        rows.append([
-            *place, str(len(runs)), *accuracy,
-            f"{np.mean(gains):+.1f} ({', '.join(f'{g:+.1f}' for g in gains)})",
-            ", ".join(map(str, ends)),
-            ", ".join(percent(fall) for fall, _ in measured) or "–",
-            ", ".join(f"{z:+.1f}" for _, z in measured) or "–",
-        ])  # fmt: skip
-    heads = ["set", "self-training", "around", "seeds", "base", "all rounds", "guarded"]
-    return table([*heads, "guarded − base", "rounds", "change", "z"], rows)
+    def accuracy(runs: Runs, ends: Iterable[int]) -> str:
+        return spread([100 * r["accuracy"][k] for r, k in zip(runs, ends, strict=True)])
+
+    def gains(runs: Runs) -> str:
+        own = gains_of(runs)
+        return f"{np.mean(own):+.1f} ({', '.join(f'{g:+.1f}' for g in own)})"
+
+    found = by_place(records, name)
+    return listing(found, {
+        "set": lambda p: p[0],
+        "self-training": lambda p: p[1],
+        "around": lambda p: p[2],
+        "seeds": lambda p: len(found[p]),
+        "base": lambda p: accuracy(found[p], [0] * len(found[p])),
+        "all rounds": lambda p: accuracy(found[p], [-1] * len(found[p])),
+        "guarded": lambda p: accuracy(found[p], map(kept, found[p])),
+        "guarded − base": lambda p: gains(found[p]),
+        "rounds": lambda p: ", ".join(str(kept(r)) for r in found[p]),
+        "change": lambda p: ", ".join(percent(change(r)) for r in found[p] if r["z"]) or "–",
+        "z": lambda p: ", ".join(f"{r['z'][-1]:+.1f}" for r in found[p] if r["z"]) or "–",
+    })  # fmt: skip
 
 
 def trainings(records: Runs) -> list[str]:
@@ -423,7 +423,7 @@ def trainings(records: Runs) -> list[str]:
             for m in ("agreement", "accuracy")
             for i in (0, -1)
         ]
-        for place, runs in groups(records).items()
+        for place, runs in by_place(records).items()
     ]
     heads = ["set", "self-training", "around", "seeds", "agreement, round 0", "last round"]
     return table([*heads, "accuracy, round 0", "last round"], rows)
@@ -437,7 +437,7 @@ def judged(records: Runs, margin: float, least_z: float) -> list[str]:
     lost = sum(gain(r, kept(r, margin, least_z)) < gain(r, -1) / 2 for r in gains)
     worst = min(
         np.mean([gain(r, kept(r, margin, least_z)) for r in runs])
-        for runs in groups(records).values()
+        for runs in by_place(records).values()
     )
     return [f"{caught} of {len(falls)}", f"{lost} of {len(gains)}", f"{worst:+.1f}"]
 
@@ -458,7 +458,7 @@ def target(dasc: Runs) -> dict[str, Any]:
     """Whether the pairs of a set and a base reach the target."""
     gains = {
         (name, base): float(np.mean(gains_of(runs)))
-        for (name, _, base), runs in groups(dasc).items()
+        for (name, _, base), runs in by_place(dasc).items()
     }
     ours = {place: value for place, value in gains.items() if place[0] not in HARDER}
     hard = min(gains, key=lambda place: gains[place])
@@ -475,12 +475,6 @@ def target(dasc: Runs) -> dict[str, Any]:
     }
 
 
-def dates(records: Runs) -> str:
-    """First and last day of the runs."""
-    days = sorted({r["date"] for r in records})
-    return " to ".join(dict.fromkeys((days[0], days[-1])))
-
-
 # -- how many annotations a round adds -------------------------------------------------------------
 
 
@@ -495,11 +489,8 @@ def paired(runs: Runs, n_select: float) -> Runs:
 
 def by_set(runs: Runs) -> dict[str, float]:
     """Set -> mean gain of guarded DASC over its base, in points."""
-    found: dict[str, list[float]] = {}
-    for record in runs:
-        if record["method"] == "DASC":
-            found.setdefault(record["set"], []).append(gain(record, kept(record)))
-    return {name: float(np.mean(values)) for name, values in found.items()}
+    own = groups(where(runs, method="DASC"), "set")
+    return {name: float(np.mean(gains_of(each))) for name, each in own.items()}
 
 
 def numbers(runs: Runs) -> dict[str, Any]:
@@ -522,7 +513,7 @@ def numbers(runs: Runs) -> dict[str, Any]:
     fewer, more = (means[n] for n in CANDIDATES)
     behind = [f"{k} ({more[k] - fewer[k]:+.1f})" for k in more if more[k] < fewer[k]]
     return {
-        "numbers_dates": dates(runs),
+        "numbers_dates": days(runs),
         "verdicts": verdicts,
         "behind": "; ".join(behind),
         "numbers": shown(runs, numbered),
@@ -560,7 +551,7 @@ def fallback(runs: Runs) -> dict[str, Any]:
         own = np.array([gain(r, k) for r, k in zip(alarms, ends, strict=True)])
         rows.append([rule, f"{own.mean():+.1f}", f"{own.min():+.1f}"])
     return {
-        "fallback_dates": dates(runs),
+        "fallback_dates": days(runs),
         "n_fallback": len(runs),
         "n_alarms": len(alarms),
         "fallback": table(["round that is kept", "gain over the base, mean", "lowest"], rows),
@@ -580,7 +571,7 @@ def page(records: Runs) -> dict[str, Any]:
     simulated = [r for r in present if r["set"] in SIMULATED]
     share = [r["seconds"] / max(r["rounds_seconds"], 0.1) for r in dasc if r["z"]]
     found = {
-        "dates": dates(records),
+        "dates": days(records),
         **target(dasc),
         "dasc": shown(dasc),
         "longer": float(np.median(share)) - 1,
@@ -592,10 +583,10 @@ def page(records: Runs) -> dict[str, Any]:
         **numbers(of_part(records, "n_select")),
     }
     if larger := [r for r in records if r["set"] in LARGER and r["n_select"] == DEFAULT]:
-        found |= {"larger_dates": dates(larger), "larger": shown(larger)}
+        found |= {"larger_dates": days(larger), "larger": shown(larger)}
     if fresh := of_part(records, "fresh", FRESH_SEEDS):
-        each = [with_interval(place, runs) for place, runs in groups(fresh).items()]
-        found |= {"fresh_dates": dates(fresh), "intervals": each, "fresh": shown(fresh)}
+        each = [with_interval(place, runs) for place, runs in by_place(fresh).items()]
+        found |= {"fresh_dates": days(fresh), "intervals": each, "fresh": shown(fresh)}
     return found
 
 

@@ -10,17 +10,19 @@ The parts crowds, equal, costs and tol take a quarter of an hour, and a minute e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from itertools import product
 from time import process_time
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 from benchmarks.real_tables import TABLES, load
 from evidence.scores import scores
-from evidence.study import Part, Record, grid, of_parts, table, where
+from evidence.study import Part, grid, of_parts
+from evidence.tables import Record, days, listing, table, where, with_error
 from manyhands import IBCC, AnnotationTable, DawidSkene, MajorityVote, OneCoinDawidSkene
 from manyhands.inference import class_shares
 from manyhands.metrics import calibration
@@ -79,15 +81,9 @@ class Crowd:
         }
 
 
-@contextmanager
-def uncorrected() -> Iterator[None]:
+def uncorrected() -> Any:
     """Fit as if no class share misled."""
-    kept = class_shares.SKEWED
-    class_shares.SKEWED = 0.0
-    try:
-        yield
-    finally:
-        class_shares.SKEWED = kept
+    return mock.patch.object(class_shares, "SKEWED", 0.0)
 
 
 def fit_crowd(**key: Any) -> Record:
@@ -113,9 +109,7 @@ def of_crowd_page(records: list[Record]) -> dict[str, Any]:
 
     def pair(found: list[Record], name: str) -> str:
         before, after = both(found, name)
-        apart = after - before
-        error = apart.std(ddof=1) / np.sqrt(len(apart))
-        return f"{before.mean():.3f} → {after.mean():.3f} ({apart.mean():+.3f} ± {error:.3f})"
+        return f"{before.mean():.3f} → {after.mean():.3f} ({with_error(after - before, 3)})"
 
     rows, others = [], []
     for classes, kind, share in product((2, 4), KINDS, SHARES):
@@ -139,13 +133,12 @@ def of_crowd_page(records: list[Record]) -> dict[str, Any]:
     skewed = [r for r in records if r["share"] < 0.5]
     before, after = both(records, "accuracy")
     losses = np.subtract(*list(both(records, "log_loss"))[::-1])
-    dates = sorted(r["date"] for r in records)
     first = "classes, crowd, rare share"
     heads = [first, "majority vote", "accuracy", "log loss", "error of the shares"]
     heads += ["claimed minus true", "balanced accuracy of posterior / share", "corrected"]
     return {
         "n": len(records),
-        "dates": f"{dates[0]} to {dates[-1]}",
+        "dates": days(records),
         "crowds": table(heads, rows),
         "below": [
             float(np.mean([r["vote"] - r[when]["accuracy"] > 0.005 for r in skewed]))
@@ -229,12 +222,12 @@ def fit_timed(crowd: str) -> Record:
 
 def cost_page(records: list[Record]) -> dict[str, Any]:
     """Seconds and their ratio."""
-    rows = [
-        [r["crowd"], f"{r['before']:.2f} → {r['after']:.2f}", f"{r['after'] / r['before']:.2f}",
-         "yes" if r["chosen"] else "no"]
-        for r in records
-    ]  # fmt: skip
-    return {"costs": table(["crowd", "CPU s", "ratio", "corrected"], rows)}
+    return {"costs": listing(records, {
+        "crowd": "{crowd}",
+        "CPU s": "{before:.2f} → {after:.2f}",
+        "ratio": lambda r: f"{r['after'] / r['before']:.2f}",
+        "corrected": lambda r: "yes" if r["chosen"] else "no",
+    })}  # fmt: skip
 
 
 # -- tol -------------------------------------------------------------------------------------------
@@ -273,9 +266,7 @@ def tol_page(records: list[Record]) -> dict[str, Any]:
             rows.append([*row, "", "", "", ""])
             continue
         for name in ("accuracy", "log_loss"):
-            gains = of(TOLERANCES[-1], name) - of(tol, name)
-            error = gains.std(ddof=1) / np.sqrt(len(gains))
-            row.append(f"{gains.mean():+.4f} ± {error:.4f}")
+            row.append(with_error(of(TOLERANCES[-1], name) - of(tol, name), 4))
         mean, greatest = of(tol, "moved").T
         rows.append([*row, f"{mean.mean():.4f}", f"{greatest.max():.2f}"])
     heads = ["tol", "iterations", "CPU s", "accuracy", "log loss", "accuracy that convergence adds"]

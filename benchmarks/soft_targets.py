@@ -19,7 +19,8 @@ import numpy as np
 
 from evidence.experiments.loading import load_rows
 from evidence.running.cells import run_cell
-from evidence.study import ROOT, Record, Study, spread, table, where
+from evidence.study import ROOT, Study, grid
+from evidence.tables import Record, days, groups, spread, table, where
 from manyhands import DawidSkene
 from manyhands.classifiers.iced.inference import LabelInference
 
@@ -67,37 +68,33 @@ def measure(method: str, set: str, seed: int, when: str) -> Record:
     return {"accuracy": accuracy(row, method, when, seed)}
 
 
+WHEN = ("before", "after")
+
+
 def cells() -> Iterator[Record]:
     """Yield method, set, seed and which posterior."""
     for method, n in SEEDS.items():
-        for name in SETS:
-            for seed in range(n):
-                for when in ("before", "after"):
-                    yield {"method": method, "set": name, "seed": seed, "when": when}
+        yield from grid(method=[method], set=SETS, seed=range(n), when=WHEN)
 
 
 def page(records: list[Record]) -> dict[str, Any]:
     """Accuracy before and after."""
-    shown = []
-    for method, n in SEEDS.items():
-        line = [method, str(n)]
-        for name in SETS:
-            before, after = (
-                np.array(
-                    [100 * r["accuracy"] for r in where(records, method=method, set=name, when=w)]
-                )
-                for w in ("before", "after")
-            )
-            means = f"{before.mean():.1f} → {after.mean():.1f}"
-            line.append(
-                f"{means} ({spread(after - before, sign=True)})" if len(after) == n else "-"
-            )
-        shown.append(line)
-    dates = sorted({record["date"] for record in records})
+
+    def shown(method: str, name: str) -> str:
+        own = groups(where(records, method=method, set=name), "when")
+        before, after = (
+            np.array([100 * r["accuracy"] for r in own.get(when, [])]) for when in WHEN
+        )
+        if len(after) != SEEDS[method]:
+            return "-"
+        change = spread(after - before, sign=True)
+        return f"{before.mean():.1f} → {after.mean():.1f} ({change})"
+
+    rows = [[method, str(n), *(shown(method, s) for s in SETS)] for method, n in SEEDS.items()]
     return {
-        "dates": " to ".join(sorted({dates[0], dates[-1]})),
+        "dates": days(records),
         "minutes": sum(record["seconds"] for record in records) / 60,
-        "accuracy": table(["method", "seeds", *SETS], shown),
+        "accuracy": table(["method", "seeds", *SETS], rows),
     }
 
 

@@ -14,11 +14,10 @@ early there, as agreement does with rounds of EM?
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from itertools import product
 from math import ceil
-from time import process_time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,8 @@ from sklearn.datasets import make_classification
 
 import manyhands as mh
 from evidence import load_data
-from evidence.study import Part, Record, grid, of_parts, spread, table, where
+from evidence.study import Part, grid, of_parts, spent
+from evidence.tables import Record, crossed, groups, mean, spread, table, where
 from manyhands.datasets import make_crowd
 from manyhands.fitting.pilots import ENOUGH_PREDICTED, MOST_BEHIND, N_FOLDS, earliest, limit
 from manyhands.metrics import paired_z
@@ -94,17 +94,7 @@ def data_of(name: str) -> Any:
     return load_data({"name": name})
 
 
-@dataclass(frozen=True)
-class Simulated:
-    """A crowd that misses a class, and what it is judged by."""
-
-    X_train: FloatArray
-    annotations: mh.AnnotationTable
-    X_test: FloatArray
-    y_test: IntArray
-
-
-def missing_a_class(share: float, seed: int) -> Simulated:
+def missing_a_class(share: float, seed: int) -> SimpleNamespace:
     """Make 600 instances of three classes; the 20 annotators call some of class 1 class 2."""
     X, y = make_classification(
         2600, 20, n_informative=10, n_classes=3, class_sep=1.2, random_state=seed
@@ -119,7 +109,7 @@ def missing_a_class(share: float, seed: int) -> Simulated:
         y[:600], noise=confusion, n_annotators=20, annotations_per_instance=3, random_state=seed
     )
     X = X.astype(np.float32)
-    return Simulated(X[:600], table, X[600:], y[600:])
+    return SimpleNamespace(X_train=X[:600], annotations=table, X_test=X[600:], y_test=y[600:])
 
 
 # -- the rules ------------------------------------------------------------------------------------
@@ -227,19 +217,18 @@ def automatic_scaling(name: str) -> str:
 
 def fit(set: str, method: str, which: str, seed: int) -> Record:
     """Fit with the former or the present defaults; measure accuracy on the test part."""
-    data, started = data_of(set), process_time()
+    data = data_of(set)
     model = clone({**METHODS, **SYSTEMS}[method]).set_params(random_state=seed)
     if which == "former" and method == "DASC":
         model.set_params(estimator=mh.CrowdLayerClassifier(**FORMER))
     elif which == "former":
         automatic = [name for name, value in model.get_params().items() if value == "auto"]
         model.set_params(**{name: FORMER[name] for name in FORMER if name in automatic})
-    model.fit(data.X_train, data.annotations)
-    return {
-        "epochs": model.pretrainer_.n_epochs_ if method == "CrowdInG" else model.n_epochs_,
-        "test": float(model.score(data.X_test, data.y_test)),
-        "seconds": process_time() - started,
-    }
+    with spent() as cost:
+        model.fit(data.X_train, data.annotations)
+        right = float(model.score(data.X_test, data.y_test))
+    epochs = model.pretrainer_.n_epochs_ if method == "CrowdInG" else model.n_epochs_
+    return {"epochs": epochs, "test": right, "seconds": cost["cpu"]}
 
 
 def steady(set: str, method: str, seed: int) -> Record:
@@ -275,29 +264,26 @@ def before_and_after(
 ) -> dict[str, Any]:
     """Test accuracy of every method on every set."""
     own = [r for r in found if r["method"] in methods]
-    rows = []
-    for method in methods:
-        for which in ("former", "present"):
-            row = [method, which]
-            for name in names:
-                runs = where(own, set=name, method=method, which=which)
-                epochs = f" ({np.mean([r['epochs'] for r in runs]):.0f})" if runs else ""
-                row.append(spread([100 * r["test"] for r in runs]) + epochs)
-            rows.append(row)
-    change = ["mean change", ""]
-    for name in names:
+    pairs = [(method, which) for method in methods for which in ("former", "present")]
+
+    def shown(method: str, which: str, name: str) -> str:
+        runs = where(own, set=name, method=method, which=which)
+        epochs = f" ({mean(runs, 'epochs'):.0f})" if runs else ""
+        return spread([100 * r["test"] for r in runs]) + epochs
+
+    def change(name: str) -> str:
         former, present = (
-            np.mean([r["test"] for r in where(own, set=name, which=which)] or [np.nan])
-            for which in ("former", "present")
+            mean(where(own, set=name, which=which), "test") for which in ("former", "present")
         )
         gain = 100 * (present - former)
-        change.append("–" if np.isnan(gain) else f"{gain:+.1f}")
-    seconds: dict[str, dict[Any, float]] = {"former": {}, "present": {}}
-    for r in own:
-        seconds[r["which"]][r["set"], r["method"], r["seed"]] = r["seconds"]
-    both = seconds["former"].keys() & seconds["present"].keys()
-    ratio = np.median([seconds["present"][key] / seconds["former"][key] for key in both])
-    return {what: table(["method", "defaults", *names], [*rows, change]), f"{what}_ratio": ratio}
+        return "–" if np.isnan(gain) else f"{gain:+.1f}"
+
+    rows = [[*pair, *(shown(*pair, name) for name in names)] for pair in pairs]
+    rows.append(["mean change", "", *map(change, names)])
+    cells = {(r["which"], r["set"], r["method"], r["seed"]): r["seconds"] for r in own}
+    both = [key for which, *key in cells if which == "former" and ("present", *key) in cells]
+    ratio = np.median([cells["present", *key] / cells["former", *key] for key in both])
+    return {what: table(["method", "defaults", *names], rows), f"{what}_ratio": ratio}
 
 
 def fits_page(found: list[Record]) -> dict[str, Any]:
@@ -332,29 +318,23 @@ def curves_page(curves: list[Record]) -> dict[str, Any]:
         f"pilot, earliest with z ≤ {MOST_BEHIND:g}",
         "the best of all, on the other folds (oracle)",
     )
-    scalings = []
-    for scaling in SCALINGS:
-        own = {
-            n: [c["rules"][rule][1] for c in where(curves, set=n, scaling=scaling)] for n in names
-        }
-        marks = {name: " (auto)" * (auto[name] == scaling) for name in names}
-        scalings.append([scaling, *(f"{100 * np.mean(own[n]):.1f}{marks[n]}" for n in names)])
-    rows = []
-    for each in rules():
-        losses = [
-            100 * np.mean(
-                [np.subtract(c["rules"][best], c["rules"][each])[1:]
-                 for c in where(curves, set=name, scaling=auto[name])], axis=0,
-            )
-            for name in names
-        ]  # fmt: skip
-        agreed, right = np.mean(losses, axis=0)
-        rows.append(
-            [each, f"{agreed:.2f} / {right:.2f}", *(f"{a:.1f} / {r:.1f}" for a, r in losses)]
-        )
+
+    def agreement(scaling: str, name: str) -> str:
+        values = [c["rules"][rule][1] for c in where(curves, set=name, scaling=scaling)]
+        return f"{100 * np.mean(values):.1f}{' (auto)' * (auto[name] == scaling)}"
+
+    def losses(each: str) -> list[str]:
+        apart = [
+            np.mean([np.subtract(c["rules"][best], c["rules"][each])[1:] for c in own], axis=0)
+            for own in (where(curves, set=name, scaling=auto[name]) for name in names)
+        ]
+        agreed, right = 100 * np.mean(apart, axis=0)
+        cells = [f"{100 * a:.1f} / {100 * r:.1f}" for a, r in apart]
+        return [each, f"{agreed:.2f} / {right:.2f}", *cells]
+
     return {
-        "scalings": table(["scaling", *names], scalings),
-        "lengths": table(["rule", "mean", *names], rows),
+        "scalings": crossed("scaling", SCALINGS, names, agreement),
+        "lengths": table(["rule", "mean", *names], map(losses, rules())),
     }
 
 
@@ -362,24 +342,16 @@ def missed_page(own: list[Record]) -> dict[str, Any]:
     """Crowds that miss a class."""
     rows = []
     for method, share in product(OF_MISSED, MISSED):
-        runs = {
-            epochs: sorted(
-                where(own, share=share, method=method, epochs=epochs), key=lambda r: r["seed"]
-            )
-            for epochs in ("auto", EPOCHS)
-        }
-        gains = [
-            100 * (auto["accuracy"] - given["accuracy"])
-            for auto, given in zip(*runs.values(), strict=True)
-        ]
-        means = [
-            f"{100 * np.mean([r[what] for r in runs[epochs]]):.1f}"
-            for what in ("accuracy", "recall")
-            for epochs in runs
-        ]
-        span = f"{np.mean(gains):+.1f} ({min(gains):+.1f} to {max(gains):+.1f})"
-        taken = f"{np.mean([r['n_epochs'] for r in runs['auto']]):.0f}"
-        rows.append([method, f"{share:.0%}", *means, span, taken])
+        runs = groups(where(own, share=share, method=method), "epochs")
+        auto, given = (sorted(runs[k], key=lambda r: r["seed"]) for k in ("auto", EPOCHS))
+        gains = [100 * (a["accuracy"] - g["accuracy"]) for a, g in zip(auto, given, strict=True)]
+        rows.append([
+            method, f"{share:.0%}",
+            *(f"{100 * mean(each, 'accuracy'):.1f}" for each in (auto, given)),
+            *(f"{100 * mean(each, 'recall'):.1f}" for each in (auto, given)),
+            f"{np.mean(gains):+.1f} ({min(gains):+.1f} to {max(gains):+.1f})",
+            f"{mean(auto, 'n_epochs'):.0f}",
+        ])  # fmt: skip
     heads = ["method", "missed", "accuracy, auto", f"accuracy, {EPOCHS} epochs"]
     heads += ["recall of class 1, auto", f"recall, {EPOCHS} epochs", "gain of auto", "epochs, auto"]
     return {"missed": table(heads, rows)}
