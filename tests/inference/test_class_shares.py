@@ -377,9 +377,9 @@ def test_simulated_tables_are_fitted_with_the_chosen_centre(rare, monkeypatch):
     given = []
     plain = ConfusionPrior.pseudo_counts
 
-    def seen(self, counts, n_classes, correction=None):
+    def seen(self, counts, n_classes, correction=None, **options):
         given.append(correction)
-        return plain(self, counts, n_classes, correction)
+        return plain(self, counts, n_classes, correction, **options)
 
     votes = make_votes(table)
     run = Fits(DEFAULT_EM, votes, votes.shards(), votes.starting_shares()).run()

@@ -11,6 +11,7 @@ from manyhands.exceptions import NotIdentifiableWarning
 from manyhands.inference.identifiability import (
     agreement_between_units,
     constant_annotators,
+    grades_agree,
     identified,
     some_agree,
 )
@@ -177,7 +178,57 @@ def test_a_store_is_judged_as_its_table_is(tmp_path):
     assert told(DawidSkene(), store) == told(DawidSkene(), table, groups={})
 
 
-FIRED = {"metlit5"}
+def grades(noise, *, seed=0, n=100, votes=3, n_classes=9):
+    """Grades that 40 annotators see with noise."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, n_classes, n)
+    row = np.repeat(np.arange(n), votes)
+    who = np.argsort(rng.random((n, 40)), axis=1)[:, :votes].ravel()
+    seen = np.rint(y[row] + noise * rng.normal(size=len(row))).clip(0, n_classes - 1).astype(int)
+    table = AnnotationTable.from_arrays(
+        row, who, seen, classes=list(range(n_classes)), n_annotators=40, ordered=True
+    )
+    return table, y
+
+
+def test_annotators_who_never_give_the_same_grade_may_agree_on_grades():
+    table, _ = grades(4, seed=1)
+    votes = make_votes(table)
+    assert agreement_between_units(votes).is_chance
+    assert grades_agree(votes)
+    model = DawidSkene()
+    assert not told(model, table)
+    assert model.identified_.all()
+    (said,) = told(model, table.with_scale("nominal"))
+    assert said.startswith("nothing shows that the annotators agree better than by chance")
+    # Members of one family vouch for each other only.
+    family = table.with_groups(dict.fromkeys(range(40), "models"))
+    assert not grades_agree(make_votes(family))
+
+
+def test_a_collapse_that_the_held_shares_of_grades_hide_is_told():
+    """Raters with habits of their own, who see the true grade one time in ten."""
+    rng = np.random.default_rng(1)
+    n, n_annotators, votes = 400, 15, 5
+    habits = rng.dirichlet([0.75, 1.5, 3, 1.5, 0.75], n_annotators).cumsum(axis=1)
+    y = rng.integers(0, 5, n)
+    row = np.repeat(np.arange(n), votes)
+    who = np.argsort(rng.random((n, n_annotators)), axis=1)[:, :votes].ravel()
+    label = (rng.random((n * votes, 1)) > habits[who]).sum(axis=1).clip(max=4)
+    label = np.where(rng.random(n * votes) < 0.1, y[row], label)
+    table = AnnotationTable.from_arrays(
+        row, who, label, classes=list(range(5)), n_annotators=n_annotators, ordered=True
+    )
+    assert not agreement_between_units(make_votes(table)).is_chance
+    model = DawidSkene()
+    (said,) = told(model, table)
+    assert "a fit that takes the grades for names of classes puts" in said
+    assert model.class_prior_.max() < 0.9
+    assert not model.identified_.any()
+    assert not (consensus(table, model).actions == "accept").any()
+
+
+FIRED = {"metlit5", "metlit5, grades"}
 """Real tables whose annotations decide nothing; on metlit5 the fit gives one of six grades all."""
 
 
@@ -194,6 +245,7 @@ def test_real_tables_are_identified_but_for_one(data_home):
     for name in ("polit6", "polit6e", "metlit5"):
         path = data_home / "ordinal" / name / "annotations.csv.gz"
         tables[name] = read_annotations(path, duplicates="last")
+        tables[f"{name}, grades"] = tables[name].with_scale("ordinal")
     for name in ("10k_prompts", "cebab_stars", "framing", "lgbteen", "mtbench", "summeval"):
         path = data_home / "judges" / name / "annotations.csv"
         tables[name] = read_annotations(path, group="family", duplicates="last")

@@ -332,6 +332,40 @@ def pick(gain: FloatArray, ties: str, rng: np.random.RandomState) -> IntArray:
     return chosen
 
 
+def best(
+    posterior: Any, ties: str, rng: np.random.RandomState, *, ordered: bool = False
+) -> IntArray:
+    """Code of the label of each row, shape (n,): the most probable class, or a median grade.
+
+    Parameters
+    ----------
+    posterior : array or CSR array of shape (n, n_classes)
+    ties : {"first", "random", "distribute"}
+    rng : RandomState
+    ordered : bool
+        Whether the classes are grades in their order. The median has the least expected distance
+        in grades, which is what a mistake costs on a scale.
+
+    Raises
+    ------
+    AnnotationError
+        If grades are so many that the posterior is sparse.
+    """
+    if not ordered:
+        return pick(posterior, ties, rng)
+    if issparse(posterior):
+        raise AnnotationError(
+            f"the labels are {posterior.shape[1]:,} grades, and a median is for a scale of a few; "
+            "read them as numbers (scale='interval'), which RatingMean averages, or as names of "
+            "classes (scale='nominal')"
+        )
+    chosen = np.empty(len(posterior), dtype=np.int64)
+    for first in range(0, len(posterior), DECIDED_AT_ONCE):
+        rows = slice(first, first + DECIDED_AT_ONCE)
+        chosen[rows] = pick(_medians(np.asarray(posterior[rows])), ties, rng)
+    return chosen
+
+
 def _pick_sparse(gain: Any, ties: str, rng: np.random.RandomState) -> IntArray:
     """Column of the largest entry in each row of a CSR array without empty rows."""
     start, width = gain.indptr[:-1], np.diff(gain.indptr)

@@ -19,7 +19,7 @@ from manyhands.annotations.columns import require_annotators
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.sharded import is_sharded
 from manyhands.annotations.target import refuse_swapped
-from manyhands.decision.labels import generator, pick, row_max
+from manyhands.decision.labels import best, entries, generator
 from manyhands.exceptions import (
     AnnotationError,
     NotIdentifiableWarning,
@@ -62,8 +62,10 @@ from manyhands.inference.shared_mistakes import warn_of_shared_mistakes
 from manyhands.inference.votes import (
     AllVotes,
     Votes,
+    best_of,
     clamp_to_gold,
     expected_accuracy,
+    is_scale_of_grades,
     vote_shares,
     votes_of,
 )
@@ -158,7 +160,9 @@ def _digest(table: Any) -> str:
     columns = (table.instance, table.annotator, table.label, table.weights, table.passes)
     words = (table.instances, table.annotators, table.classes, table.groups)
     texts = (None if array is None else array.astype(str) for array in words)
-    return digest_of(*columns, *texts, np.array(table.group_rho))
+    # Names of classes leave the digest as it was before there were scales.
+    scale = () if table.scale == "nominal" else (np.array(table.scale),)
+    return digest_of(*columns, *texts, np.array(table.group_rho), *scale)
 
 
 class BaseAggregator(BaseEstimator):
@@ -176,7 +180,8 @@ class BaseAggregator(BaseEstimator):
     posterior_ : array of shape (n_instances, n_classes)
         Class probabilities of each instance; rows sum to 1.
     labels_ : array of shape (n_instances,)
-        Most probable class value; ``ties`` decides between equal maxima. For other rules see
+        Most probable class value, or, of three or more grades (`AnnotationTable.ordered`), the
+        median of the posterior; ``ties`` decides between equally good ones. For other rules see
         `manyhands.decide`.
     class_prior_ : array of shape (n_classes,)
     gold_sample_ : {"random", "chosen"} or None
@@ -486,9 +491,11 @@ class BaseAggregator(BaseEstimator):
         rows, found = rows[is_given], found[is_given]
         if not len(rows):
             return None
-        right = found.argmax(axis=1) == cast(IntArray, self._gold)[rows]
-        top = np.asarray(row_max(self.posterior_))
-        return contradiction(right, rows, found.max(axis=1), top, given & ~self.is_known_)
+        codes, labels = best_of(found, self.table_), best_of(self.posterior_, self.table_)
+        right = codes == cast(IntArray, self._gold)[rows]
+        sure = entries(found, np.arange(len(rows)), codes)
+        top = entries(self.posterior_, np.arange(len(labels)), labels)
+        return contradiction(right, rows, sure, top, given & ~self.is_known_)
 
     def _out_of_fold(self, rows: IntArray) -> FloatArray:
         """Posterior of instances from fits without their gold, shape (len(rows), C)."""
@@ -620,11 +627,12 @@ class BaseAggregator(BaseEstimator):
         return posterior
 
     def predict(self, table: Any) -> AnyArray:
-        """Most probable class of (new) instances, shape (n_instances,); see `predict_proba`."""
+        """Label of (new) instances, shape (n_instances,), as ``labels_``; see `predict_proba`."""
         return self._labels(self.predict_proba(table))
 
-    def _labels(self, posterior: FloatArray) -> AnyArray:
-        return self.classes_[pick(posterior, self.ties, self._generator())]
+    def _labels(self, posterior: Any) -> AnyArray:
+        ordered = is_scale_of_grades(self.table_)
+        return self.classes_[best(posterior, self.ties, self._generator(), ordered=ordered)]
 
     def _generator(self) -> np.random.RandomState:
         return generator(self.random_state)

@@ -32,6 +32,7 @@ from manyhands.inference.confusions import (
 from manyhands.inference.dawid_skene_model import (
     DawidSkeneModel,
     Params,
+    among_subtypes,
     log_sum_subtypes,
     sum_of_product,
 )
@@ -51,6 +52,12 @@ from manyhands.typing import FloatArray
 
 MARGIN = 5.0
 """Nats of evidence by which a fit with a corrected prior must exceed the one without."""
+
+HELD = 0.1
+"""Pseudo-instances per instance that hold the shares of grades near those of the votes.
+
+Where annotators of a scale agree by little, EM would otherwise give one grade to all instances. On
+names of classes it changes nothing but that it harms rare ones, so that only grades are held."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,8 @@ class ConfusionRun:
         Whether the prior of the classes was estimated.
     correction : Correction or None
         Of the prior's centre, where rare classes need it.
+    held : array of shape (C,) or None
+        Pseudo-instances of the classes (`ConfusionEM.held`).
     """
 
     parameters: Params
@@ -88,6 +97,7 @@ class ConfusionRun:
     evidence: float = 0.0
     learns_prior: bool = True
     correction: Correction | None = None
+    held: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -148,13 +158,15 @@ class ConfusionEM:
             counted = self.counted(votes, shards, start, n_subtypes)
         vote_counts, first = counted
         pseudo_counts, strength = self.prior.pseudo_counts(
-            vote_counts.confusion, votes.n_classes, correction
+            vote_counts.confusion, votes.n_classes, correction, ordered=votes.ordered
         )
         pseudo_counts = by_response(with_history(pseudo_counts, votes, vote_counts))
+        held = self.held(votes, vote_counts)
         model = DawidSkeneModel(
             shards,
             pseudo_counts,
             uniform_prior(votes) if self.class_prior == "uniform" else None,
+            held,
             hard=self.hard,
             over_relaxes=self.accelerate and not self.hard,
         )
@@ -169,6 +181,7 @@ class ConfusionEM:
                 found.history,
                 learns_prior=self.class_prior == "estimated",
                 correction=correction,
+                held=held,
             )
             return replace(run, evidence=self._evidence(votes, run)) if strength else run
 
@@ -186,6 +199,12 @@ class ConfusionEM:
             suffices=suffices,
         )
         return run_of(found)
+
+    def held(self, votes: AllVotes, vote_counts: EMCounts) -> FloatArray | None:
+        """Pseudo-instances of each class, (C,), that hold its share; None where nothing does."""
+        if not votes.ordered or self.class_prior != "estimated":
+            return None
+        return HELD * vote_counts.prior.reshape(votes.n_classes, -1).sum(axis=1)
 
     def counted(
         self, votes: AllVotes, shards: Iterable[Votes], start: Any, n_subtypes: int = 1
@@ -338,7 +357,7 @@ class Fits:
         """Posterior if annotators are as the centre says: a function from a shard to its rows."""
         vote_counts, _ = self._counted
         pseudo_counts, _ = em.prior.pseudo_counts(
-            vote_counts.confusion, self.votes.n_classes, correction
+            vote_counts.confusion, self.votes.n_classes, correction, ordered=self.votes.ordered
         )
         responses = map_rows(normalise_rows, with_history(pseudo_counts, self.votes, vote_counts))
         parameters = Params(correction.crowd.class_shares, by_response(responses))
@@ -393,6 +412,9 @@ class OwnRemoved:
         if self.run.learns_prior:
             n = self.run.counts.prior
             rest = np.maximum(n - p, 0.5 * np.minimum(n, 1.0))  # One alone in its class keeps it.
+            if self.run.held is not None:
+                held = among_subtypes(self.run.held, n)
+                rest, n = rest + held, n + held
             joint += np.log(rest, out=np.full_like(rest, -np.inf), where=n > 1e-9)
         else:
             joint += parameters.sent[0]

@@ -13,6 +13,7 @@ from manyhands.inference.annotator_tables import Table, map_rows, sum_rows
 from manyhands.inference.class_shares import GREATEST_RATE, LEAST_RATE, Correction
 from manyhands.inference.confusions import EMCounts
 from manyhands.inference.probability import normalise_rows
+from manyhands.inference.severity import Tilt
 from manyhands.inference.votes import AllVotes
 from manyhands.typing import FloatArray
 
@@ -49,7 +50,12 @@ class ConfusionPrior:
         return self.centre is not None and self.strength != 0
 
     def pseudo_counts(
-        self, counts: Table, n_classes: int, correction: Correction | None = None
+        self,
+        counts: Table,
+        n_classes: int,
+        correction: Correction | None = None,
+        *,
+        ordered: bool = False,
     ) -> tuple[Table, float]:
         """Pseudo-counts of each row, shape (R or 1, S, K), and their sum per row.
 
@@ -63,23 +69,40 @@ class ConfusionPrior:
         correction : Correction, optional
             Of the centre "hierarchical". The strength is chosen without it, because counts against
             vote shares contradict a corrected centre, and would make the prior weak.
+        ordered : bool
+            Whether the classes are grades, so that the centre "hierarchical" has a severity of each
+            annotator (`manyhands.inference.severity`).
         """
         _, n_states, n_responses = counts.shape
         if self.centre is None:
             return np.zeros((1, n_states, n_responses)), 0.0
         strength, centre = self.strength, None
         if strength == "auto":
-            centre = self._centre(counts, n_classes)
+            centre = self._centre(counts, n_classes, ordered=ordered)
             strength = _strength(counts, centre)
         if centre is None or correction is not None:
-            centre = self._centre(counts, n_classes, correction)
+            centre = self._centre(counts, n_classes, correction, ordered=ordered)
         strength = float(strength)
         return map_rows(lambda rows: strength * rows, centre), strength
 
-    def _centre(self, counts: Table, n_classes: int, correction: Correction | None = None) -> Table:
+    def tilt(self, counts: Table, n_classes: int) -> Tilt | None:
+        """Return what the centres of grades are made with; None of other centres than these."""
+        if self.centre != "hierarchical" or not self.is_used:
+            return None
+        identity = _identity(counts, n_classes)
+        return _Crowd.of(counts, identity, ordered=True).tilt
+
+    def _centre(
+        self,
+        counts: Table,
+        n_classes: int,
+        correction: Correction | None = None,
+        *,
+        ordered: bool = False,
+    ) -> Table:
         """Centre of the prior on every row, shape (R or 1, S, K); rows sum to 1."""
-        n_states, n_responses = counts.shape[1:]
-        identity = np.repeat(np.eye(n_classes, n_responses), n_states // n_classes, axis=0)
+        n_responses = counts.shape[2]
+        identity = _identity(counts, n_classes)
         if self.centre == "diagonal":
             off_diagonal = (1.0 - self.diagonal) / (n_responses - 1)
             return (self.diagonal * identity + off_diagonal * (1 - identity))[None]
@@ -87,10 +110,16 @@ class ConfusionPrior:
         if self.centre == "pooled":
             pooled = sum_rows(lambda rows: rows.sum(axis=0), counts)
             return normalise_rows(pooled + 0.1 + identity)[None]
-        crowd = _Crowd.of(counts, identity)
+        crowd = _Crowd.of(counts, identity, ordered=ordered)
         if correction is not None:
             crowd = crowd.corrected(correction)
         return map_rows(crowd.centre, counts)
+
+
+def _identity(counts: Table, n_classes: int) -> FloatArray:
+    """Mark the right answer of each state, shape (S, K)."""
+    _, n_states, n_responses = counts.shape
+    return np.repeat(np.eye(n_classes, n_responses), n_states // n_classes, axis=0)
 
 
 def _strength(counts: Table, centre: Table) -> float:
@@ -126,6 +155,9 @@ class _Crowd:
         Rate of each state.
     overall, overall_abstaining : float
         Rate over all annotations.
+    tilt : Tilt or None
+        How annotators of grades differ from each other; None of names of classes, where they differ
+        in accuracy alone.
     """
 
     is_correct: FloatArray
@@ -134,9 +166,10 @@ class _Crowd:
     overall: float
     abstaining: FloatArray
     overall_abstaining: float
+    tilt: Tilt | None = None
 
     @classmethod
-    def of(cls, counts: Table, identity: FloatArray) -> _Crowd:
+    def of(cls, counts: Table, identity: FloatArray, *, ordered: bool = False) -> _Crowd:
         """Read the crowd's rates from counts (R, S, K); ``identity`` (S, K) marks right answers."""
         n_classes = int(identity.sum(axis=0).astype(bool).sum())
         is_correct = identity[:, :n_classes]
@@ -145,6 +178,10 @@ class _Crowd:
         abstained = responses[:, n_classes:].sum(axis=1)
         pooled = normalise_rows(answers + 0.1 + is_correct)
         tiny = np.finfo(float).tiny
+        tilt = None
+        if ordered:
+            shares = normalise_rows(answers.sum(axis=1))
+            tilt = Tilt(pooled, shares, is_correct.argmax(axis=1), SKILL_STRENGTH)
         return cls(
             is_correct,
             normalise_rows(pooled * (1 - is_correct)),
@@ -152,6 +189,7 @@ class _Crowd:
             (answers * is_correct).sum() / max(answers.sum(), tiny),
             (abstained + 0.1) / (asked + 0.2),
             abstained.sum() / max(asked.sum(), tiny),
+            tilt,
         )
 
     def corrected(self, correction: Correction) -> _Crowd:
@@ -160,23 +198,30 @@ class _Crowd:
         return replace(self, accuracy=expit(logit(_unsure(self.accuracy)) + shift))
 
     def centre(self, counts: FloatArray) -> FloatArray:
-        """Combine each annotator's accuracy with the crowd's distribution of mistakes, (R, S, K).
+        """Combine what is known of each annotator with the crowd's mistakes, shape (R, S, K).
 
         Abstentions are modelled separately, with one rate per annotator and state.
         """
         answers = counts[:, :, : self.is_correct.shape[1]]
         given = answers.sum(axis=(1, 2))
-        hits = np.einsum("rsk,sk->r", answers, self.is_correct)
-        p_correct = _rates(hits, given, self.accuracy, self.overall)
-        by_response = (1 - p_correct)[:, None] * np.ascontiguousarray(self.mistakes.T)
-        centre: FloatArray = by_response.transpose(0, 2, 1)  # Laid out as counts are.
-        centre[:, np.arange(len(self.mistakes)), self.is_correct.argmax(axis=1)] = p_correct
+        if self.tilt is not None:
+            centre = self.tilt.centre(answers, self._matrices(self.accuracy[None])[0])
+        else:
+            hits = np.einsum("rsk,sk->r", answers, self.is_correct)
+            centre = self._matrices(_rates(hits, given, self.accuracy, self.overall))
         if counts.shape == answers.shape:
             return centre
         abstained = counts[:, :, answers.shape[2] :].sum(axis=(1, 2))
         p_abstain = _rates(abstained, given + abstained, self.abstaining, self.overall_abstaining)
         p_abstain = p_abstain[:, :, None]
         return np.concatenate([(1 - p_abstain) * centre, p_abstain], axis=2)
+
+    def _matrices(self, p_correct: FloatArray) -> FloatArray:
+        """Matrices (r, S, K) with these rates of right answers (r, S), and the crowd's mistakes."""
+        by_response = (1 - p_correct)[:, None] * np.ascontiguousarray(self.mistakes.T)
+        matrices: FloatArray = by_response.transpose(0, 2, 1)  # Laid out as counts are.
+        matrices[:, np.arange(len(self.mistakes)), self.is_correct.argmax(axis=1)] = p_correct
+        return matrices
 
 
 def _rates(

@@ -41,7 +41,8 @@ from manyhands.inference.em_aggregator import EMAggregator
 from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.history import TakesHistory
 from manyhands.inference.probability import normalise_rows
-from manyhands.inference.votes import AllVotes, Votes, fill_rows
+from manyhands.inference.severity import doubt_of_grades, severity, severity_error
+from manyhands.inference.votes import AllVotes, Votes, fill_rows, sum_over_shards
 from manyhands.typing import FloatArray
 
 
@@ -114,6 +115,10 @@ class DawidSkene(TakesHistory, EMAggregator):
         Log evidence (nats) of each fitted model, as compared by "auto"; empty without a prior.
     abstention_ : array of shape (n_annotators, n_classes)
         Probability of abstaining on an instance of each class; 0 unless modelled.
+    severity_, severity_se_ : array of shape (n_annotators,) or None
+        Of grades: by how many each annotator's answers are above the truth, on average (below it
+        if negative), and the standard error relative to the other annotators. None of names of
+        classes, and of two classes.
 
     Notes
     -----
@@ -131,6 +136,16 @@ class DawidSkene(TakesHistory, EMAggregator):
     then starts from the class shares that the agreement implies, whatever ``start`` is. That fit is
     taken if its evidence exceeds the other's by 5 nats, and so does that of a fit with the whole
     difference. This does not apply to other priors, ``class_prior="uniform"`` or ``em="hard"``.
+
+    **Grades.** On a table of three or more grades (`AnnotationTable.ordered`) two things change,
+    and ``labels_`` are the medians of the posterior. The centre of the hierarchical prior has a
+    severity of each annotator beside the accuracy: of an annotator r it is q_r[c, l] ~ P[c, l]
+    exp(g_r [l = c] + b_r (l - c) / (K - 1)), where P is the crowd's matrix, c the true and l the
+    given of K grades, and (g_r, b_r) fit the annotator's counts and 5 annotations as the crowd
+    gives them (`manyhands.inference.severity`). And the estimated class prior is held near the vote
+    shares v: p_c ~ n_c + .1 n v_c, where n_c of n instances are expected in class c. Both gain most
+    where annotators give few labels or agree by little. A severity that all annotators share cannot
+    be seen without gold.
 
     **Convergence.** On 21 real tables EM takes 9 iterations with the default ``tol`` and 37 with
     1e-9. The latter does not label better (accuracy -.0005 ± .0007, log loss +.003 ± .002), though
@@ -154,6 +169,9 @@ class DawidSkene(TakesHistory, EMAggregator):
     """
 
     _knows_its_accuracy = True
+
+    severity_: FloatArray | None = None
+    severity_se_: FloatArray | None = None
 
     traits = Traits(counts_confusions=True, takes_stores=True)
     model = DawidSkeneModel
@@ -230,6 +248,7 @@ class DawidSkene(TakesHistory, EMAggregator):
         self._set_fitted(run.parameters, votes)
         out = votes.posterior_rows(start)
         self._read_out(votes, shards, run, found, out)
+        self._set_severity(run, prior, votes)
 
     def _choices(self, prior: ConfusionPrior, found: Dependence) -> tuple[int, ...]:
         """Numbers of subtypes to compare."""
@@ -288,6 +307,23 @@ class DawidSkene(TakesHistory, EMAggregator):
             map_rows(lambda rows: normalise_rows(rows[:, :, :n_classes]), responses)
         )
         self.abstention_ = map_rows(abstaining, responses)
+
+    def _set_severity(self, run: ConfusionRun, prior: ConfusionPrior, votes: AllVotes) -> None:
+        """Set the severities of annotators of grades, and their standard errors."""
+        self.severity_ = self.severity_se_ = None
+        if not votes.ordered:
+            return
+        given, n_classes = run.vote_counts.confusion, votes.n_classes
+        self.severity_ = severity(self.confusion_, self.class_prior_)
+        self.severity_se_ = severity_error(
+            run.counts.confusion,
+            run.pseudo_counts,
+            given,
+            run.parameters.prior,
+            n_classes,
+            prior.tilt(given, n_classes),
+            sum_over_shards(doubt_of_grades, votes.answers.once(), rows=(self.posterior_,)),
+        )
 
     @property
     def _sent(self) -> tuple[FloatArray, Any]:

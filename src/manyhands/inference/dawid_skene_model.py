@@ -88,6 +88,8 @@ class DawidSkeneModel(Model[Params, EMCounts]):
         Of the prior, and of the annotators' histories.
     shares : array of shape (C,) or None
         Of the classes; None if they are estimated.
+    held : array of shape (C,) or None
+        Pseudo-instances of each class, which hold the estimated shares near those of the votes.
     hard : bool
         Count each instance in its most probable state only.
     over_relaxes : bool
@@ -97,6 +99,7 @@ class DawidSkeneModel(Model[Params, EMCounts]):
     shards: Iterable[Votes]
     pseudo_counts: Table
     shares: FloatArray | None = None
+    held: FloatArray | None = None
     hard: bool = False
     over_relaxes: bool = False
 
@@ -119,11 +122,14 @@ class DawidSkeneModel(Model[Params, EMCounts]):
 
     def maximise(self, counts: EMCounts, parameters: Params | None = None) -> Params:
         """See `Model.maximise`."""
-        return m_step(counts, self.pseudo_counts, self.shares)
+        return m_step(counts, self.pseudo_counts, self.shares, self.held)
 
     def objective(self, counts: EMCounts, parameters: Params) -> float:
         """Log likelihood and log prior."""
         log_prior = sum_rows(sum_of_product, self.pseudo_counts, parameters.sent[1])
+        if self.held is not None:
+            by_class = parameters.prior.reshape(len(self.held), -1).sum(axis=1)
+            log_prior += self.held @ floored_log(by_class)
         return float(counts.log_likelihood + log_prior)
 
     @staticmethod
@@ -154,10 +160,24 @@ class DawidSkeneModel(Model[Params, EMCounts]):
         return Params(_constrained(further(*priors), self.shares), map_rows(further, *responses))
 
 
-def m_step(counts: EMCounts, pseudo_counts: Table, shares: FloatArray | None = None) -> Params:
-    """Parameters that fit the expected counts; ``shares`` (C,) as in `DawidSkeneModel`."""
+def m_step(
+    counts: EMCounts,
+    pseudo_counts: Table,
+    shares: FloatArray | None = None,
+    held: FloatArray | None = None,
+) -> Params:
+    """Parameters that fit the expected counts; ``shares`` and ``held`` as in `DawidSkeneModel`."""
     responses = map_rows(_normalised_sum, counts.confusion, pseudo_counts)
-    return Params(_constrained(counts.prior, shares), responses)
+    instances = counts.prior
+    if held is not None:
+        instances = instances + among_subtypes(held, instances)
+    return Params(_constrained(instances, shares), responses)
+
+
+def among_subtypes(by_class: FloatArray, prior: FloatArray) -> FloatArray:
+    """Numbers of the classes (C,) by state, (S,), divided as ``prior`` (S,) divides each class."""
+    shares = normalise_rows(prior.reshape(len(by_class), -1))
+    return np.asarray((by_class[:, None] * shares).ravel())
 
 
 def _constrained(prior: FloatArray, shares: FloatArray | None) -> FloatArray:

@@ -340,13 +340,15 @@ class _Fitted:
         if correction is not None:
             agreement = correction.crowd.counts + AgreementCounts.of_shard(drawn)
             correction = correction.of_counts(agreement)
-        pseudo_counts, _ = prior.pseudo_counts(vote_counts.confusion, drawn.n_classes, correction)
+        pseudo_counts, _ = prior.pseudo_counts(
+            vote_counts.confusion, drawn.n_classes, correction, ordered=drawn.ordered
+        )
         pseudo_counts = with_history(pseudo_counts, drawn, vote_counts)
         parameters = self.parameters
         shares = parameters.prior if em.class_prior == "uniform" else None
         for _ in range(EM_STEPS):
             counts = self.rest + expect_and_count(drawn, *parameters.sent)
-            parameters = m_step(counts, pseudo_counts, shares)
+            parameters = m_step(counts, pseudo_counts, shares, em.held(drawn, vote_counts))
         return residual_correlation(drawn, parameters.posterior(drawn), parameters.responses)
 
     def draw(self, sample: Votes, rho: float, rng: np.random.RandomState) -> Votes:

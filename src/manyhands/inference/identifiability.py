@@ -8,12 +8,14 @@ that class. Labels are *not identified* where
 - one family alone annotated the instance, and there are too few others to tell how good it is
   (`manyhands.inference.identifiability`);
 - Krippendorff's alpha [1]_ between the units of the instances (families, and annotators without
-  one) is not above 0 with 95 % confidence, and neither is Cohen's kappa [2]_ of any two of the
-  busiest annotators (a few good ones among many poor ones do decide);
+  one) is not above 0 with 95 % confidence, neither is Cohen's kappa [2]_ of any two of the busiest
+  annotators (a few good ones among many poor ones do decide), nor alpha at ordinal level of grades;
 - without the annotators who give the same answer every time, hardly an instance has two annotators
   left to compare; or
 - the fit gives more than .99 of the instances to one class, which has fewer than .9 of the votes.
-  With gold, that fit is one without it: a few known labels change the shares, not who is right.
+  With gold, that fit is one without it: a few known labels change the shares, not who is right. Of
+  grades that annotators hardly agree on it is one to names of classes: the shares of grades are
+  held near those of the votes, which keeps them from a collapse and does not show who is right.
 
 The second does not hold against a class with .9 of the votes: nearly all its labels may be right,
 and hardly any instance shows whether annotators agree on the others.
@@ -27,11 +29,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
 from scipy.stats import binom, norm, t
 
+from manyhands.agreement import jackknife, krippendorff_alpha
+from manyhands.annotations import AnnotationTable
 from manyhands.annotations.groups import in_families
 from manyhands.annotations.sharded import is_sharded
 from manyhands.decision.labels import pick
@@ -67,6 +72,9 @@ SAME, SURPRISE = 0.95, 1e-4
 """Least share of one answer, and its probability if others had answered, of an annotator who gives
 the same answer every time."""
 
+
+FAINT = 0.2
+"""Upper end of alpha's interval below which a fit to grades is compared with one to names."""
 
 LEAST_COMPARED = 0.1
 """Share of instances by two annotators below which annotations of one alone are trusted. Models
@@ -115,7 +123,8 @@ def unidentified(votes: Any, annotators: AnyArray | None, posterior: Any = None)
     if share.max() >= FREQUENT:
         return None
     found = agreement_between_units(sample)
-    if found.is_chance and not (annotators is not None and some_agree(sample)):
+    some = annotators is not None and some_agree(sample)
+    if found.is_chance and not some and not (sample.ordered and grades_agree(sample)):
         return (
             "nothing shows that the annotators agree better than by chance (Krippendorff's alpha "
             f"{found.alpha:.2f}, 95 % interval {found.low:.2f} to {found.high:.2f}), so their "
@@ -123,8 +132,20 @@ def unidentified(votes: Any, annotators: AnyArray | None, posterior: Any = None)
         )
     if posterior is None:
         return None
+    if _n_compared(sample) < LEAST_INSTANCES:
+        return None
+    if sample.ordered and found.high < FAINT:
+        counts = _without_gold(replace(sample, ordered=False))
+        if counts.max() > WHOLE:
+            return (
+                "the annotators hardly agree (Krippendorff's alpha at nominal level "
+                f"{found.alpha:.2f}), and a fit that takes the grades for names of classes puts "
+                f"{counts.max():.0%} of the instances into one, which has "
+                f"{share[counts.argmax()]:.0%} of the annotations: the labels say little more than "
+                f"how often each grade was given. Compare with MajorityVote, and {_gold(votes)}"
+            )
     top, mean = _collapsed_into(votes, posterior)
-    if mean > WHOLE and _n_compared(sample) >= LEAST_INSTANCES:
+    if mean > WHOLE:
         return (
             f"the fit puts {mean:.0%} of the instances into one class, which has "
             f"{share[top]:.0%} of the annotations: it has collapsed, and its certainty means "
@@ -271,6 +292,21 @@ def some_agree(votes: Votes) -> bool:
     return bool(z and max(z) > norm.isf(0.025 / len(z)))
 
 
+def grades_agree(votes: Votes) -> bool:
+    """Whether units agree on grades beyond chance: alpha at ordinal level is above 0, with 95 %."""
+    unit = votes.annotator if votes.family is None else votes.family[votes.annotator]
+    # One annotation of each unit, as members of a family vouch for each other only.
+    cells = votes.instance * np.int64(int(unit.max(initial=0)) + 1) + unit
+    _, rows = np.unique(cells, return_index=True)
+    _, unit = np.unique(unit, return_inverse=True)
+    table = AnnotationTable(
+        votes.instance[rows], unit[rows], votes.response[rows],
+        np.arange(votes.n_instances), np.arange(int(unit.max(initial=0)) + 1),
+        np.arange(votes.n_classes), scale="ordinal",
+    )  # fmt: skip
+    return bool(jackknife(partial(krippendorff_alpha, level="ordinal"), table).low > 0)
+
+
 def _z_of_kappa(one: IntArray, other: IntArray, n_classes: int) -> float:
     """Cohen's kappa over its standard error if there is no agreement; 0 for constant answers."""
     n = len(one)
@@ -344,10 +380,15 @@ def _collapsed_into(votes: Any, posterior: Any) -> tuple[int, float]:
     top = int(labels.argmax())
     if votes.gold is None or labels[top] <= WHOLE:
         return int(probabilities.argmax()), float(probabilities.max())
+    return top, float(_without_gold(votes)[top])
+
+
+def _without_gold(votes: Any) -> FloatArray:
+    """Shares of the classes in a fit without gold, shape (C,)."""
     bare: Any = replace(votes, gold=None)
     start = bare.starting_shares()
     counts = Fits(DEFAULT_EM, bare, bare.shards(), start, "without-gold").run().counts.prior
-    return top, float(counts[top] / counts.sum())
+    return np.asarray(counts / counts.sum())
 
 
 def _summed(shard: Votes, rows: FloatArray) -> FloatArray:

@@ -23,7 +23,7 @@ from scipy.sparse import csc_matrix, csr_matrix, issparse
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.sharded import is_sharded
-from manyhands.decision.labels import entries, pick
+from manyhands.decision.labels import best, entries
 from manyhands.inference.annotator_tables import LargeTables, pairs_of
 from manyhands.inference.checkpoints import FolderCheckpoint
 from manyhands.inference.families import abstention_weights, family_codes, family_weights
@@ -199,6 +199,10 @@ class AllVotes(Protocol):
         """Number of classes, and one more if abstentions are modelled."""
 
     @property
+    def ordered(self) -> bool:
+        """Whether the classes are grades, and three or more: two have no order that matters."""
+
+    @property
     def gold(self) -> IntArray | None:
         """Known class of each instance, -1 where unknown; None without gold."""
 
@@ -270,7 +274,7 @@ class AllVotes(Protocol):
     def labels(
         self, posterior: FloatArray, classes: AnyArray, ties: str, rng: np.random.RandomState
     ) -> AnyArray:
-        """Most probable class value of each instance, shape (n,)."""
+        """Label of each instance, shape (n,); see `manyhands.decision.labels.best`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,6 +311,8 @@ class Votes:
     """Where the parameters of every iteration are saved, if they are."""
     tables: LargeTables | None = None
     """Where tables by annotator are made that do not fit in memory, if so."""
+    ordered: bool = False
+    """Whether the classes are grades, and three or more: two have no order that matters."""
 
     @property
     def n_instances(self) -> int:
@@ -378,8 +384,8 @@ class Votes:
     def labels(
         self, posterior: FloatArray, classes: AnyArray, ties: str, rng: np.random.RandomState
     ) -> AnyArray:
-        """Most probable class value of each instance, shape (n,)."""
-        return classes[pick(posterior, ties, rng)]
+        """Label of each instance, shape (n,); see `manyhands.decision.labels.best`."""
+        return classes[best(posterior, ties, rng, ordered=self.ordered)]
 
     @property
     def answers(self) -> Votes:
@@ -550,7 +556,24 @@ def make_votes(
         weight,
         gold,
         family,
+        ordered=is_scale_of_grades(table),
     )
+
+
+def is_scale_of_grades(table: Any) -> bool:
+    """Whether the classes of a table or store are three or more grades in their order."""
+    return bool(table.ordered and table.n_classes > 2)
+
+
+def rule_of(table: Any) -> str:
+    """Rule of `manyhands.decide` by which a table or store is labelled: "median" of grades."""
+    return "median" if is_scale_of_grades(table) else "argmax"
+
+
+def best_of(posterior: Any, table: Any) -> IntArray:
+    """Code of each instance's label, shape (n,), the first of equally good ones."""
+    rng = np.random.RandomState(0)  # Not used, as nothing is drawn.
+    return best(posterior, "first", rng, ordered=is_scale_of_grades(table))
 
 
 def votes_of(table: Any, gold: IntArray | None = None, *, abstentions: bool = False) -> AllVotes:

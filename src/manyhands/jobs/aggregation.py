@@ -17,7 +17,7 @@ from manyhands.inference.comparison import against_gold, compare_aggregators
 from manyhands.inference.identifiability import warn_of_unidentified
 from manyhands.inference.inputs import recode_classes, without_known
 from manyhands.inference.many_classes import is_vast
-from manyhands.inference.votes import votes_of
+from manyhands.inference.votes import best_of, rule_of, votes_of
 from manyhands.io import Consensus, Export, GoldFile, consensus
 from manyhands.io.shown import Shown, shown_of
 from manyhands.io.writers import SUFFIXES, check_target, write_consensus
@@ -46,7 +46,7 @@ def aggregate_table(
     *,
     known: GoldFile | None = None,
     history: Any = None,
-    rule: str = "argmax",
+    rule: str | None = None,
     threshold: float | None = None,
     checkpoint: str | Path | None = None,
     to: str = "table",
@@ -72,6 +72,7 @@ def aggregate_table(
     history : optional
         Counts of annotators' earlier annotations, as in `DawidSkene.fit`.
     rule, threshold : as in `manyhands.decide`
+        The rule's default is "median" for three or more grades, else "argmax", as of ``labels_``.
     checkpoint : as in `BaseAggregator.fit`
     to, export, keep_formulas : as in `manyhands.io.write_labels`
     title : str, optional
@@ -118,7 +119,7 @@ def continue_aggregation(
     *,
     duplicates: Duplicates = "last",
     known: GoldFile | None = None,
-    rule: str = "argmax",
+    rule: str | None = None,
     threshold: float | None = None,
     to: str = "table",
     export: Export | None = None,
@@ -187,7 +188,7 @@ def _concluded(
     aggregator: BaseAggregator,
     gold: GoldFile | None,
     place: Path | None,
-    rule: str,
+    rule: str | None,
     threshold: float | None,
     title: str | None,
     **options: Any,
@@ -197,7 +198,7 @@ def _concluded(
     values = np.array([*table.classes.tolist(), None], dtype=object)
     codes = decide(
         posterior,
-        rule,
+        rule or rule_of(table),
         threshold=threshold,
         ties="random" if aggregator.ties == "random" else "first",
         random_state=aggregator.random_state,
@@ -283,7 +284,7 @@ def _write_folder(
     table = aggregator.table_
     given: dict[str, Any] = {}
     decided = (found.codes >= 0) | (found.n_annotations == 0)
-    if decided.all() and (found.codes != found.posterior.argmax(axis=1)).any():
+    if decided.all() and (found.codes != best_of(found.posterior, table)).any():
         given = {"labels": found.labels, "posterior": found.posterior}
     given |= times_of(export, table)
     inputs = read_inputs(table, aggregator, gold=gold, **given)

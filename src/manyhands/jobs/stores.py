@@ -19,6 +19,7 @@ from manyhands.decision import decide
 from manyhands.decision.labels import generator
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.base import BaseAggregator
+from manyhands.inference.votes import best_of, rule_of
 from manyhands.io import GoldFile, consensus
 from manyhands.io.frames import write_parquet_parts, write_table
 from manyhands.io.mapped import release
@@ -43,7 +44,7 @@ def aggregate_store(
     out: str | Path | None = None,
     *,
     known: GoldFile | None = None,
-    rule: str = "argmax",
+    rule: str | None = None,
     threshold: float | None = None,
     **options: Any,
 ) -> dict[str, Any]:
@@ -143,13 +144,13 @@ class _StoreLabels:
         store: AnnotationStore,
         aggregator: BaseAggregator,
         clamped: IntArray | None,
-        rule: str,
+        rule: str | None,
         threshold: float | None,
         truth: IntArray | None = None,
     ) -> None:
         self.truth = truth
         self.store, self.aggregator, self.clamped = store, aggregator, clamped
-        self.rule, self.threshold = rule, threshold
+        self.rule, self.threshold = rule or rule_of(store), threshold
         self.codes = np.empty(store.n_instances, dtype=np.int32)
         self.actions: dict[str, int] = {}
 
@@ -195,7 +196,7 @@ class _StoreLabels:
         table = self.store.table(number)[: own.stop - first]
         posterior = np.asarray(self.aggregator.posterior_[own])
         known = None if self.clamped is None else self.clamped[own] >= 0
-        codes = posterior.argmax(axis=1)
+        codes = best_of(posterior, table)
         level = self._measured()
         if level is None:
             calibrated = getattr(self.aggregator, "_knows_its_accuracy", False)
@@ -214,14 +215,14 @@ class _StoreLabels:
         if self.truth is not None:
             rows = np.flatnonzero((self.truth >= 0) & free)
             if len(rows) >= LEAST_GOLD:
-                codes = np.asarray(model.posterior_[rows]).argmax(axis=1)
+                codes = best_of(np.asarray(model.posterior_[rows]), self.store)
                 return level_of_gold(codes == self.truth[rows], "gold")
         drawn = model.sampled_rows_
         if self.clamped is None or len(drawn) < LEAST_GOLD:
             return None
         has, right = np.zeros((2, n), dtype=bool)
         has[drawn] = True
-        right[drawn] = model.sampled_posterior_.argmax(axis=1) == self.clamped[drawn]
+        right[drawn] = best_of(model.sampled_posterior_, self.store) == self.clamped[drawn]
         return level_of_sample(right, has, None, free)
 
     def places(self) -> Iterator[slice]:

@@ -13,6 +13,7 @@ from manyhands.exceptions import AnnotationError, silenced
 from manyhands.inference import DawidSkene
 from manyhands.inference.many_classes import HARMLESS_CLASSES
 from manyhands.inference.shared_mistakes import suspected
+from manyhands.inference.votes import best_of
 from manyhands.metrics.levels import accuracy_of_labels, told_accuracy
 from manyhands.metrics.sample_levels import Level
 from manyhands.typing import BoolArray, FloatArray, IntArray
@@ -131,7 +132,7 @@ def _sample(
     sample = np.full(table.n_instances, -1)
     sample[rows] = model.posterior_[rows].argmax(axis=1)  # Certain there.
     codes = codes.copy()
-    codes[rows] = found.argmax(axis=1)
+    codes[rows] = best_of(found, table)
     if posterior is not None:
         posterior = np.array(posterior)
         posterior[rows] = found

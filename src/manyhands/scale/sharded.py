@@ -16,7 +16,7 @@ from manyhands.annotations.encoding import check_positions
 from manyhands.annotations.groups import RHO
 from manyhands.annotations.passes import PASSES
 from manyhands.annotations.table import AnnotationTable
-from manyhands.decision.labels import DECIDED_AT_ONCE, pick
+from manyhands.decision.labels import DECIDED_AT_ONCE, best
 from manyhands.exceptions import WriteError
 from manyhands.files import explain, reserve
 from manyhands.inference.checkpoints import FolderCheckpoint
@@ -27,6 +27,7 @@ from manyhands.inference.votes import (
     RowsOf,
     Votes,
     grown,
+    is_scale_of_grades,
     make_votes,
     shares_of,
     sum_over_shards,
@@ -273,6 +274,11 @@ class StoredVotes:
         return self.store.n_classes
 
     @property
+    def ordered(self) -> bool:
+        """Whether the classes are grades, and three or more: two have no order that matters."""
+        return is_scale_of_grades(self.store)
+
+    @property
     def n_responses(self) -> int:
         """Number of classes, and one more if abstentions are modelled and occur."""
         return self.n_classes + (self.abstentions and self.store.n_abstentions > 0)
@@ -390,6 +396,7 @@ class StoredVotes:
             gold=gold,
             history=self.history,
             tables=self.tables,
+            ordered=self.ordered,
         )
 
     def total(
@@ -442,13 +449,14 @@ class StoredVotes:
     def labels(
         self, posterior: FloatArray, classes: AnyArray, ties: str, rng: np.random.RandomState
     ) -> AnyArray:
-        """Most probable class value of each instance, shape (n,), on disk."""
+        """Label of each instance, shape (n,), on disk."""
         labels = new_array(self.scratch, (self.n_instances,), classes.dtype)
         for first in range(
             0, self.n_instances, DECIDED_AT_ONCE
-        ):  # The blocks of `pick`, for equal ties.
+        ):  # The blocks of `best`, for equal ties.
             rows = slice(first, first + DECIDED_AT_ONCE)
-            labels[rows] = classes[pick(np.asarray(posterior[rows]), ties, rng)]
+            found = best(np.asarray(posterior[rows]), ties, rng, ordered=self.ordered)
+            labels[rows] = classes[found]
             release(posterior)
             release(labels)
         return labels

@@ -99,7 +99,14 @@ ONE_METHOD = (
     "--compare runs every method as it comes; leave --method, --out, --known, --history, --rule, "
     "--threshold and --set out, or leave --compare out to run one method"
 )
-RuleOption = Annotated[Rule, typer.Option(help="How labels are decided from probabilities.")]
+RuleOption = Annotated[
+    Optional[Rule],  # noqa: UP045
+    typer.Option(
+        help="How labels are decided from probabilities. Default: median of three or more grades, "
+        "else argmax.",
+        show_default=False,
+    ),
+]
 Threshold = Annotated[
     Optional[float],  # noqa: UP045
     typer.Option(min=0.0, max=1.0, help="Leave the label open if its probability is lower."),
@@ -118,19 +125,20 @@ class Inference:
     gold: Gold = None
     known: Known = None
     history: History = None
-    rule: RuleOption = Rule.argmax
+    rule: RuleOption = None
     threshold: Threshold = None
     settings: Settings = None
 
     @property
     def decision(self) -> dict[str, Any]:
         """How labels are decided."""
-        return {"rule": self.rule.value, "threshold": self.threshold}
+        rule = None if self.rule is None else self.rule.value
+        return {"rule": rule, "threshold": self.threshold}
 
     def check(self, reading: FamilyReading, beside: dict[str, Any]) -> None:
         """Refuse options that do not go together; ``beside`` are those of single fits."""
         chosen = self.method or self.out or self.known or self.history or self.settings
-        is_decided = self.threshold is not None or self.rule != Rule.argmax
+        is_decided = self.threshold is not None or self.rule is not None
         if self.compare and (chosen or is_decided):
             raise AnnotationError(ONE_METHOD)
         if self.to != TABLE and self.out is None:
@@ -334,7 +342,7 @@ def _of_ratings(
     from manyhands.jobs import aggregate_ratings, continue_ratings
 
     own: dict[str, Any] = {"--compare": how.compare, "--history": how.history}
-    own |= {"--rule": how.rule != Rule.argmax, "--threshold": how.threshold is not None}
+    own |= {"--rule": how.rule is not None, "--threshold": how.threshold is not None}
     own |= {"--to": how.to != TABLE, "--checkpoint": checkpoint}
     given = [name for name, value in own.items() if value]
     if given:
