@@ -366,6 +366,21 @@ def best(
     return chosen
 
 
+def is_scale_of_grades(table: Any) -> bool:
+    """Whether the classes of a table or store are three or more grades in their order."""
+    return bool(table.ordered and table.n_classes > 2)
+
+
+def rule_of(table: Any) -> str:
+    """Rule of `decide` by which a table or store is labelled: "median" of grades."""
+    return "median" if is_scale_of_grades(table) else "argmax"
+
+
+def best_of(posterior: Any, table: Any) -> IntArray:
+    """Code of each instance's label, shape (n,), the first of equally good ones."""
+    return best(posterior, "first", generator(0), ordered=is_scale_of_grades(table))
+
+
 def _pick_sparse(gain: Any, ties: str, rng: np.random.RandomState) -> IntArray:
     """Column of the largest entry in each row of a CSR array without empty rows."""
     start, width = gain.indptr[:-1], np.diff(gain.indptr)

@@ -164,7 +164,7 @@ class Desk:
     @property
     def codes(self) -> IntArray:
         """Label of every instance now, corrections included, shape (n,)."""
-        return np.where(self._known >= 0, self._known, self.figures.posterior.argmax(axis=1))
+        return np.where(self._known >= 0, self._known, self.figures.codes)
 
     @property
     def known(self) -> BoolArray:
@@ -259,7 +259,7 @@ class Desk:
             figures, task = self.figures, self.table.instances[row].item()
             posterior = self.posterior_of(row)
             code = int(self._known[row])
-            code = int(posterior.argmax()) if code < 0 else code
+            code = int(figures.codes[row]) if code < 0 else code
             rest = posterior.copy()
             rest[code] = -1.0
             told = self._told(row, code, posterior)

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.special import softmax
 
 from manyhands.annotations import AnnotationTable
+from manyhands.decision.labels import best_of
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.io import consensus
@@ -45,6 +46,8 @@ class Figures:
         Number of actions, from the first on, that these figures include.
     posterior : array of shape (n, C)
         1 for the class of a known label.
+    codes : integer array of shape (n,)
+        Labels.
     order : integer array of shape (m,)
         Annotated instances, the most doubtful label first.
     suggestion : integer array of shape (n,)
@@ -75,6 +78,7 @@ class Figures:
 
     n_records: int
     posterior: FloatArray
+    codes: IntArray
     order: IntArray
     suggestion: IntArray
     to_review: BoolArray
@@ -156,7 +160,7 @@ class Model:
         self.name = str((classifier or methods.get("aggregator") or {}).get("name", "DawidSkene"))
         if classifier is None:
             annotated = table.annotations_per_instance() > 0
-            other = (self._alone.argmax(axis=1) != saved.argmax(axis=1)) & annotated
+            other = (self.codes(self._alone) != self.codes(saved)) & annotated
             if other.any():
                 self.notes.append(
                     f"{other.sum():,} of {annotated.sum():,} labels here differ from those in the "
@@ -241,7 +245,7 @@ class Model:
                 annotated = self._table.annotations_per_instance() > 0
                 return told_in(self._summary, int(((known >= 0) & annotated).sum())) or kept
         if self._saved is None:
-            return tell_labels(self._table, aggregator, posterior.argmax(axis=1), posterior)
+            return tell_labels(self._table, aggregator, self.codes(posterior), posterior)
         audit = np.full(len(known), -1)
         audit[rows] = known[rows]
         posterior = posterior.copy()
@@ -251,10 +255,16 @@ class Model:
         more["identified"] = aggregator.identified_
         return tell_labels(self._table, None, posterior.argmax(axis=1), posterior, **more)
 
+    def codes(self, posterior: FloatArray) -> IntArray:
+        """Codes of the labels that a posterior gives, shape (n,)."""
+        if self.command == "aggregate":
+            return best_of(posterior, self._table)
+        return np.asarray(posterior.argmax(axis=1))
+
     def inputs(self, aggregator: BaseAggregator, posterior: FloatArray) -> Inputs:
         """The same as the functions of the report take it."""
         kind = "aggregator" if self._saved is None else "classifier"
-        inferred = Inferred(self.name, kind, posterior.argmax(axis=1), posterior)
+        inferred = Inferred(self.name, kind, self.codes(posterior), posterior)
         own = aggregator if self._saved is None else None
         table = replace(self._table.observed, weights=None)
         return Inputs(self._table, table, inferred, own, ended=self._ended, given=aggregator)
@@ -279,7 +289,7 @@ def compute(
     screening = () if basis is None else screening_of(inputs, basis)
     place = {annotator: r for r, annotator in enumerate(table.annotators.tolist())}
     told = model.told(aggregator, posterior, known, drawn)
-    codes = posterior.argmax(axis=1)
+    codes = model.codes(posterior)
     certainty = certainty_of(table, told.level, posterior, codes, known >= 0)
     queue = review_queue(posterior, table)
     row_of = {task: row for row, task in enumerate(table.instances.tolist())}
@@ -298,9 +308,10 @@ def compute(
     return Figures(
         n_records,
         posterior,
+        codes,
         order,
         suggestion,
-        _to_review(table, posterior, known, certainty),
+        _to_review(table, posterior, codes, known, certainty),
         reliability.n_annotations,
         accuracy,
         low,
@@ -319,11 +330,16 @@ def compute(
 
 
 def _to_review(
-    table: AnnotationTable, posterior: FloatArray, known: IntArray, certainty: Certainty
+    table: AnnotationTable,
+    posterior: FloatArray,
+    codes: IntArray,
+    known: IntArray,
+    certainty: Certainty,
 ) -> BoolArray:
     """Labels whose action is "review", as in every table of labels."""
-    told = certainty.of_labels(posterior, posterior.argmax(axis=1), known >= 0)
-    found = consensus(table, posterior, known=known >= 0, probability=told)
+    told = certainty.of_labels(posterior, codes, known >= 0)
+    labels = table.classes[codes]
+    found = consensus(table, posterior, labels, known=known >= 0, probability=told)
     mask: BoolArray = found.actions == "review"
     return mask
 

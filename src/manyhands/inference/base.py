@@ -19,7 +19,7 @@ from manyhands.annotations.columns import require_annotators
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.sharded import is_sharded
 from manyhands.annotations.target import refuse_swapped
-from manyhands.decision.labels import best, entries, generator
+from manyhands.decision.labels import best, best_of, entries, generator, is_scale_of_grades
 from manyhands.exceptions import (
     AnnotationError,
     NotIdentifiableWarning,
@@ -62,10 +62,8 @@ from manyhands.inference.shared_mistakes import warn_of_shared_mistakes
 from manyhands.inference.votes import (
     AllVotes,
     Votes,
-    best_of,
     clamp_to_gold,
     expected_accuracy,
-    is_scale_of_grades,
     vote_shares,
     votes_of,
 )

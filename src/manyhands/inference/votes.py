@@ -23,7 +23,7 @@ from scipy.sparse import csc_matrix, csr_matrix, issparse
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.sharded import is_sharded
-from manyhands.decision.labels import best, entries
+from manyhands.decision.labels import best, entries, is_scale_of_grades
 from manyhands.inference.annotator_tables import LargeTables, pairs_of
 from manyhands.inference.checkpoints import FolderCheckpoint
 from manyhands.inference.families import abstention_weights, family_codes, family_weights
@@ -558,22 +558,6 @@ def make_votes(
         family,
         ordered=is_scale_of_grades(table),
     )
-
-
-def is_scale_of_grades(table: Any) -> bool:
-    """Whether the classes of a table or store are three or more grades in their order."""
-    return bool(table.ordered and table.n_classes > 2)
-
-
-def rule_of(table: Any) -> str:
-    """Rule of `manyhands.decide` by which a table or store is labelled: "median" of grades."""
-    return "median" if is_scale_of_grades(table) else "argmax"
-
-
-def best_of(posterior: Any, table: Any) -> IntArray:
-    """Code of each instance's label, shape (n,), the first of equally good ones."""
-    rng = np.random.RandomState(0)  # Not used, as nothing is drawn.
-    return best(posterior, "first", rng, ordered=is_scale_of_grades(table))
 
 
 def votes_of(table: Any, gold: IntArray | None = None, *, abstentions: bool = False) -> AllVotes:

@@ -14,7 +14,13 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode, make_vocabulary, missing_mask
 from manyhands.annotations.target import as_one_kind, over
 from manyhands.annotations.units import can_be_judged, in_one_family, unit_of
-from manyhands.decision.labels import as_posterior, generator, pick
+from manyhands.decision.labels import (
+    as_posterior,
+    best_of,
+    generator,
+    is_scale_of_grades,
+    pick,
+)
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.inputs import (
     frame_in_order,
@@ -169,8 +175,9 @@ def consensus(
         aggregator's ``posterior_``, but not that of a classifier, which is in the order of X. Rows
         of a frame are matched by id, and its columns with the classes by name.
     labels : array-like of shape (n_instances,), optional
-        Class values, None where a label was left open; default: the most probable class. A pandas
-        Series is matched by its index, here and for ``known``.
+        Class values, None where a label was left open; default: the most probable class, or,
+        of three or more grades, the median. A pandas Series is matched by its index, here and for
+        ``known``.
     known : boolean array of shape (n_instances,), optional
         Instances whose label is known, such as gold questions; they are accepted.
     identified : boolean array of shape (n_instances,), optional
@@ -240,7 +247,7 @@ def consensus(
         )
     if alike is not None:
         alike = _mask_of_annotators(alike, table)
-    codes = _codes(labels, table) if labels is not None else _most_probable(posterior)
+    codes = _codes(labels, table) if labels is not None else _most_probable(posterior, table)
     observed = table.observed
     n = observed.annotations_per_instance()
     same = codes[observed.instance] == observed.label
@@ -316,7 +323,9 @@ def _refuse_labels(posterior: Any) -> None:
         )
 
 
-def _most_probable(posterior: Any) -> IntArray:
+def _most_probable(posterior: Any, table: AnnotationTable) -> IntArray:
+    if is_scale_of_grades(table):
+        return best_of(posterior, table)
     if not issparse(posterior):
         return np.asarray(posterior.argmax(axis=1))
     shares: Any = posterior

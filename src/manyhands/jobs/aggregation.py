@@ -11,13 +11,14 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.decision import decide
+from manyhands.decision.labels import best_of, rule_of
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.comparison import against_gold, compare_aggregators
 from manyhands.inference.identifiability import warn_of_unidentified
 from manyhands.inference.inputs import recode_classes, without_known
 from manyhands.inference.many_classes import is_vast
-from manyhands.inference.votes import best_of, rule_of, votes_of
+from manyhands.inference.votes import votes_of
 from manyhands.io import Consensus, Export, GoldFile, consensus
 from manyhands.io.shown import Shown, shown_of
 from manyhands.io.writers import SUFFIXES, check_target, write_consensus

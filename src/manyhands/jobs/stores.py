@@ -16,10 +16,9 @@ import numpy as np
 from manyhands.annotations.groups import undeclared_models
 from manyhands.annotations.units import Overlap, in_one_family
 from manyhands.decision import decide
-from manyhands.decision.labels import generator
+from manyhands.decision.labels import best_of, generator, rule_of
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.base import BaseAggregator
-from manyhands.inference.votes import best_of, rule_of
 from manyhands.io import GoldFile, consensus
 from manyhands.io.frames import write_parquet_parts, write_table
 from manyhands.io.mapped import release

@@ -16,7 +16,7 @@ from manyhands.annotations.encoding import check_positions
 from manyhands.annotations.groups import RHO
 from manyhands.annotations.passes import PASSES
 from manyhands.annotations.table import AnnotationTable
-from manyhands.decision.labels import DECIDED_AT_ONCE, best
+from manyhands.decision.labels import DECIDED_AT_ONCE, best, is_scale_of_grades
 from manyhands.exceptions import WriteError
 from manyhands.files import explain, reserve
 from manyhands.inference.checkpoints import FolderCheckpoint
@@ -27,7 +27,6 @@ from manyhands.inference.votes import (
     RowsOf,
     Votes,
     grown,
-    is_scale_of_grades,
     make_votes,
     shares_of,
     sum_over_shards,
