@@ -179,7 +179,7 @@ def test_grades_are_reviewed_and_bought_by_their_distance():
 
 
 def test_an_order_of_two_classes_changes_no_bit():
-    _, table = crowd(n=60, n_classes=2)
+    _, table = crowd(n=100, per_instance=5, n_classes=2)
     two = table.with_scale("ordinal")
     posterior = DawidSkene().fit(table).posterior_
     queues = [review_queue(posterior, each).to_columns() for each in (table, two)]

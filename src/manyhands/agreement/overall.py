@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
+from scipy.sparse import diags_array
 
 from manyhands.agreement.set_distances import Distance, weighted_set_alpha
 from manyhands.agreement.weighted import (
@@ -98,21 +99,44 @@ def _agreeing_share(counts: ClassCounts, weights: Weights = "identity") -> Float
 # -- percent agreement ----------------------------------------------------------------------------
 
 
-def percent_agreement(table: Annotations) -> float:
+def percent_agreement(table: Annotations, *, within: int = 0) -> float:
     """Mean share of agreeing pairs over instances with at least two annotations.
 
-    Uses observed annotations only; NaN if no instance has two.
+    Parameters
+    ----------
+    table : AnnotationTable or AnnotationStore
+        Observed annotations only.
+    within : int, default=0
+        Grades that two annotations which agree may be apart, in the order of ``table.classes``.
+
+    Returns
+    -------
+    float
+        NaN if no instance has two annotations.
     """
-    return weighted_percent(table).value()
+    return weighted_percent(table, within=within).value()
 
 
-def weighted_percent(table: Annotations) -> Weighted[float]:
+def weighted_percent(table: Annotations, *, within: int = 0) -> Weighted[float]:
     """`percent_agreement` as a function of instance weights."""
     counts = class_counts(table, least=2)
-    share = _agreeing_share(counts)
+    share = _agreeing_share(counts) if not within else _share_within(counts, within)
     return Weighted(
         len(share), lambda w: ratio(share @ w, w.sum(axis=0)), float, counts.times, least=0.0
     )
+
+
+def _share_within(counts: ClassCounts, within: int) -> FloatArray:
+    """Share of the pairs of annotations of each instance that are so few grades apart, (n,)."""
+    votes = counts.votes
+    band = diags_array(
+        np.ones(2 * within + 1),
+        offsets=np.arange(-within, within + 1),
+        shape=(votes.shape[1],) * 2,
+        format="csr",
+    )
+    near = np.asarray(votes.multiply(votes @ band).sum(axis=1)).ravel()
+    return (near - counts.size) / (counts.size * (counts.size - 1))
 
 
 # -- Fleiss and Gwet ------------------------------------------------------------------------------

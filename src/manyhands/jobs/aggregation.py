@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.duplicates import Duplicates
@@ -25,6 +26,7 @@ from manyhands.io.writers import SUFFIXES, check_target, write_consensus
 from manyhands.jobs.gold import match_gold, note_unused_gold
 from manyhands.jobs.outputs import keep_labels, label_rows, times_of
 from manyhands.metrics.certainty import certainty_of
+from manyhands.metrics.grades import score_grades
 from manyhands.models import load
 from manyhands.report import read_inputs, summarize_annotators, summarize_inputs
 from manyhands.report.headline import tell_labels
@@ -37,6 +39,17 @@ METRIC_NAMES = {
     "minority_recall": "minority recall",
     "ece": "calibration error",
 }
+
+OF_GRADES = {
+    "within_one": "within one grade",
+    "mae": "mean absolute error in grades",
+    "qwk": "quadratic weighted kappa",
+    "rps": "ranked probability score",
+}
+"""What is measured of labels on an ordered scale, too."""
+
+NUMBERS = frozenset(OF_GRADES.values()) - {OF_GRADES["within_one"]}
+"""Metrics that are no shares, which are not written in percent."""
 
 
 def aggregate_table(
@@ -330,6 +343,10 @@ def measure(
         labels = table.classes[codes[labelled]]
         values = against_gold(table.classes, truth[labelled], labels, posterior[labelled])
         metrics |= {METRIC_NAMES[key]: value for key, value in values.items() if value is not None}
+        if table.scale == "ordinal" and table.n_classes > 2:
+            shares = None if issparse(posterior) else posterior[labelled]
+            graded = score_grades(truth[labelled], codes[labelled], shares)._asdict()
+            metrics |= {OF_GRADES[key]: v for key, v in graded.items() if v is not None}
     return metrics
 
 

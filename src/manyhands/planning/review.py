@@ -151,7 +151,7 @@ def review_queue(
         checked. A pandas Series is matched with the instances by its index.
     certainty : Certainty, optional
         From the model's probabilities to those that are told (`manyhands.metrics.certainty`), as
-        scores; the order is the model's. Default: the model's own.
+        scores; the order of names of classes is the model's. Default: the model's own.
     random_state : int, RandomState or None
         Draws the random labels.
 
@@ -200,6 +200,7 @@ def review_queue(
         loss = expected_loss(rows, label, ordered=True)
         # A label that is wrong is as many grades off as the model expects.
         off = told * np.divide(loss, score, out=np.ones_like(loss), where=score > 0)
+        loss = np.where(np.isnan(off), loss, off)
     rows[np.arange(len(rows)), label] = -1.0
     order = np.argsort(-np.round(loss, 12), kind="stable")[:n]
     drawn = np.zeros(0, dtype=np.int64)

@@ -171,6 +171,8 @@ def answer_agree(s: Mapping[str, Any]) -> Answer:
     if not s.get("agreement") or found.get("percent") is None:
         return None, "no instance has two annotations"
     text = f"{percent(found['percent'])} of pairs of annotations agree"
+    if found.get("within_one") is not None:
+        text += f", {percent(found['within_one'])} are within one grade"
     alpha = found["alpha"]
     return "agreement", text if alpha is None else f"{text}, Krippendorff’s alpha {alpha:.2f}"
 

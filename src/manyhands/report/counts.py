@@ -211,10 +211,13 @@ def _imbalance_of(counts: IntArray, classes: AnyArray) -> dict[str, Any]:
 def _agreement(table: Annotations, n_pairable: int) -> dict[str, Any]:
     """Agreement on the scale of the table, and the order of classes that are more than names."""
     named = table.scale == "nominal"
+    graded = n_pairable > 0 and table.scale == "ordinal" and table.n_classes > 2
     return {
         "n_instances": n_pairable,
         "percent": percent_agreement(table) if n_pairable else None,
         "alpha": krippendorff_alpha(table) if n_pairable else None,
+        "alpha_nominal": krippendorff_alpha(table, level="nominal") if graded else None,
+        "within_one": percent_agreement(table, within=1) if graded else None,
         "scale": table.scale,
         "order": None if named else shown_order(table.classes),
     }
@@ -344,14 +347,14 @@ def data_rows(data: dict[str, Any]) -> list[tuple[str, str]]:
         rows = [row for row in rows if "nnotator" not in row[0] or row[1] == "unknown"]
     agreement = data["agreement"]
     if agreement["n_instances"]:
-        alpha = agreement["alpha"]
-        rows += [
-            ("Agreeing pairs of annotations", percent(agreement["percent"])),
-            (
-                f"Krippendorff's alpha, {agreement['scale']}",
-                "-" if alpha is None else f"{alpha:.3f}",
-            ),
-        ]
+        agreeing = [("Agreeing pairs of annotations", percent(agreement["percent"]))]
+        alpha = [(f"Krippendorff's alpha, {agreement['scale']}", _alpha(agreement["alpha"]))]
+        if agreement["within_one"] is None:
+            rows += agreeing + alpha
+        else:  # Of grades, that comes first which knows their order.
+            alpha += [("Krippendorff's alpha, nominal", _alpha(agreement["alpha_nominal"]))]
+            near = ("Pairs of annotations within one grade", percent(agreement["within_one"]))
+            rows += [*alpha, near, *agreeing]
     ties, imbalance = data["ties"], data["imbalance"]
     if ties["share"] is not None and not are_numbers:
         rows.append(
@@ -369,6 +372,10 @@ def data_rows(data: dict[str, Any]) -> list[tuple[str, str]]:
         ("Annotations added by a program (not counted)", data["n_added"]),
     ]
     return rows + [(name, _number(n)) for name, n in rare if n]
+
+
+def _alpha(value: float | None) -> str:
+    return "-" if value is None or value != value else f"{value:.3f}"
 
 
 def class_rows(classes: dict[str, Any] | None) -> list[tuple[Any, str, str, str]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from manyhands.annotations import AnnotationTable
 from manyhands.codes import ActionCode, WarningCode
 from manyhands.inference.votes import make_votes, vote_shares
 from manyhands.metrics import (
@@ -17,6 +18,7 @@ from manyhands.metrics import (
     minority_recall,
 )
 from manyhands.metrics.gold import rarer_half
+from manyhands.metrics.grades import score_grades
 from manyhands.planning.screening import RightByGold, right_by_gold
 from manyhands.report.inputs import Inputs
 from manyhands.report.limits import FEW, LIMITS, OVERCONFIDENT
@@ -78,8 +80,18 @@ def _row(
         "accuracy": accuracy(y, predicted),
         "macro_f1": macro_f1(y, predicted),
         "minority_recall": minority_recall(y, predicted),
+        **_grades(inputs.table, y, predicted, None if proba is None else proba[judged]),
         **_calibration(None if proba is None else proba[judged], predicted, y),
     }
+
+
+def _grades(
+    table: AnnotationTable, y: IntArray, predicted: IntArray, proba: FloatArray | None
+) -> dict[str, float | None]:
+    """How far labels are off, where the classes are grades in their order."""
+    if table.scale != "ordinal" or table.n_classes < 3:
+        return {}
+    return dict(score_grades(y, predicted, proba)._asdict())
 
 
 def _calibration(

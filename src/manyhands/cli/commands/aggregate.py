@@ -404,6 +404,8 @@ def _rounded(value: float | None) -> str:
 
 def _print_result(result: dict[str, Any], out: Path | None, to: str) -> None:
     """Print the first labels, and their scores if there is gold."""
+    from manyhands.jobs.aggregation import NUMBERS
+
     if "added" in result:
         counts = result["added"]
         say(
@@ -417,7 +419,8 @@ def _print_result(result: dict[str, Any], out: Path | None, to: str) -> None:
     if "headline" in result:  # Not of a store.
         say(result["headline"])
     for name, value in (result["gold"] or {}).items():
-        say(f"{name}: {percent(value) if isinstance(value, float) else f'{value:,}'}")
+        is_number = isinstance(value, int) or name in NUMBERS
+        say(f"{name}: {_rounded(value) if is_number else percent(value)}")
     say_actions(result)
     if out:
         say(f"written: {', '.join(result['files'])}")

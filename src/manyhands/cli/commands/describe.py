@@ -40,6 +40,15 @@ ORDERS = {
 }
 """What the order of the classes rests on, for readers."""
 
+MEASURES = {
+    "krippendorff_alpha_nominal": "krippendorff alpha, as if grades were mere names",
+    "within_one_grade": "pairs within one grade",
+}
+"""Names of measures for readers; the others are called as they are."""
+
+SHARES = ("percent_agreement", "within_one_grade")
+"""Measures that are shares, which are written in percent."""
+
 SAME_WAY = "To read this file the same way in a script: "
 """Begins the line with the command that was found."""
 
@@ -178,8 +187,8 @@ def agreement(
         ["measure", "value", "from", "to"],
         [
             [
-                name.replace("_", " "),
-                *(map(percent, row.values()) if "percent" in name else row.values()),
+                MEASURES.get(name, name.replace("_", " ")),
+                *(map(percent, row.values()) if name in SHARES else row.values()),
             ]
             for name, row in rows.items()
         ],

@@ -1,0 +1,155 @@
+"""Reports, and what commands say, of classes that are grades in their order."""
+
+import re
+
+import numpy as np
+import pytest
+from sklearn.metrics import cohen_kappa_score, mean_absolute_error
+
+from manyhands import AnnotationTable, DawidSkene, render_report, summarize
+from manyhands.agreement import krippendorff_alpha, summary
+from manyhands.io import read_gold
+from manyhands.metrics import ranked_probability_score
+from tests.cli.conftest import done, done_json, write_csv
+from tests.report.conftest import Page
+
+K = 5
+BIAS = np.array([0.0, 0.0, 0.0, 0.9, -0.8, 0.0, 0.0, 0.3])
+
+
+def ratings(n=300, seed=0, density=0.6, bias=BIAS, spread=0.7, scale="ordinal"):
+    """Grades by annotators of whom one gives too much and one too little, and their truth."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(K, size=n)
+    noise = rng.normal(size=(n, len(bias))) * spread
+    given = np.rint(y[:, None] + bias + noise).clip(0, K - 1) + 1
+    given[:, 1:][rng.random((n, len(bias) - 1)) > density] = np.nan
+    names = [f"w{r}" for r in range(len(bias))]
+    options = {"classes": range(1, K + 1), "annotators": names, "scale": scale}
+    return AnnotationTable.from_matrix(given, **options), y + 1
+
+
+@pytest.fixture(scope="module")
+def graded():
+    table, y = ratings()
+    model = DawidSkene().fit(table)
+    return table, y, model, summarize(table, aggregator=model, gold=y)
+
+
+def page_text(found):
+    page = Page(render_report(found))
+    page.check_harmless()
+    return " ".join("".join(page.text).split())
+
+
+# -- agreement ------------------------------------------------------------------------------------
+
+
+def test_the_alpha_that_knows_the_order_comes_first(graded):
+    table, _, _, found = graded
+    agreement = found["data"]["agreement"]
+    assert agreement["scale"] == "ordinal"
+    assert agreement["alpha"] == pytest.approx(krippendorff_alpha(table, level="ordinal"))
+    assert agreement["alpha_nominal"] == pytest.approx(krippendorff_alpha(table, level="nominal"))
+    matrix = table.to_matrix()
+    near = [
+        np.mean([abs(a - b) <= 1 for i, a in enumerate(row) for b in row[:i]])
+        for row in (row[row >= 0] for row in matrix)
+        if len(row) > 1
+    ]
+    assert agreement["within_one"] == pytest.approx(np.mean(near))
+    text = page_text(found)
+    first, second, third = (
+        text.index(words)
+        for words in ("alpha, ordinal", "alpha, nominal", "Pairs of annotations within one grade")
+    )
+    assert first < second < third < text.index("Agreeing pairs of annotations")
+    measures = [*summary(table)]
+    assert measures[:3] == ["krippendorff_alpha", "krippendorff_alpha_nominal", "within_one_grade"]
+
+
+def test_names_and_two_classes_have_no_grades():
+    two = AnnotationTable.from_matrix(np.eye(6, 4)).with_scale("ordinal")
+    for table in (ratings(scale="nominal")[0], two):
+        found = summarize(table)
+        assert found["data"]["agreement"]["alpha_nominal"] is None
+        assert "within one grade" not in page_text(found)
+        assert "within_one_grade" not in summary(table)
+
+
+# -- gold -----------------------------------------------------------------------------------------
+
+
+def test_labels_are_compared_with_gold_as_grades(graded):
+    table, y, model, found = graded
+    row = found["gold"]["rows"][1]
+    labels = np.array([r["label"] for r in found["items"]["rows"]])
+    labels = model.labels_
+    assert row["name"] == "DawidSkene"
+    assert row["accuracy"] == pytest.approx(np.mean(labels == y))
+    assert row["within_one"] == pytest.approx(np.mean(abs(labels - y) <= 1))
+    assert row["mae"] == pytest.approx(mean_absolute_error(y, labels))
+    assert row["qwk"] == pytest.approx(cohen_kappa_score(y, labels, weights="quadratic"))
+    rps = ranked_probability_score(model.posterior_, y, classes=table.classes)
+    assert row["rps"] == pytest.approx(rps)
+    text = page_text(found)
+    for words in ("Within one grade", "Mean error, grades", "Quadratic kappa", f"{rps:.2f}"):
+        assert words in text
+    assert "mae" not in summarize(table.with_scale("nominal"), gold=y)["gold"]["rows"][0]
+
+
+# -- commands -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table, y = ratings()
+    cells = zip(table.instance, table.annotator, table.label, strict=True)
+    rows = [(f"t{i}", table.annotators[r], table.classes[c]) for i, r, c in cells]
+    write_csv(tmp_path / "A.csv", [("task", "worker", "label"), *rows])
+    gold = [(f"t{i}", each) for i, each in enumerate(y.tolist())]
+    write_csv(tmp_path / "gold.csv", [("task", "label"), *gold])
+    return tmp_path
+
+
+def test_describe_and_agreement_put_the_order_first(home):
+    told = done("describe", "A.csv", "--scale", "ordinal").stdout
+    assert told.index("alpha, ordinal") < told.index("alpha, nominal") < told.index("Agreeing")
+    told = done("agreement", "A.csv", "--ordered").stdout
+    lines = [line for line in told.splitlines() if "alpha" in line or "within" in line]
+    assert "names" in lines[1]
+    assert re.search(r"within one grade.*\d %", lines[2])
+    assert [*done_json("agreement", "A.csv", "--ordered", "--json")][:2] == [
+        *("krippendorff_alpha", "krippendorff_alpha_nominal")
+    ]
+
+
+def test_aggregate_measures_grades(home):
+    told = done("aggregate", "A.csv", "--ordered", "--gold", "gold.csv").stdout
+    assert re.search(r"^within one grade: \d+(\.\d)? %$", told, re.MULTILINE)
+    assert re.search(r"^mean absolute error in grades: 0\.\d\d$", told, re.MULTILINE)
+    assert re.search(r"^quadratic weighted kappa: 0\.\d\d$", told, re.MULTILINE)
+    assert re.search(r"^ranked probability score: 0\.\d\d$", told, re.MULTILINE)
+    plain = done("aggregate", "A.csv", "--scale", "nominal", "--gold", "gold.csv").stdout
+    assert "within one grade" not in plain
+
+
+def test_next_and_review_speak_of_grades(home):
+    told = done("next", "A.csv", "--ordered").stdout
+    assert "grades by which the annotation is expected to bring the label nearer" in told
+    assert "one grade" in told
+    found = done_json("next", "A.csv", "--ordered", "--json")
+    assert found["stopping"]["unit"] == "grade"
+    told = done("review", "A.csv", "--ordered").stdout
+    assert "grades_off: how far from the truth, expected" in told
+    queue = done_json("review", "A.csv", "--ordered", "--json")["queue"]
+    off = [row["grades_off"] for row in queue]
+    assert off == sorted(off, reverse=True)
+    done("review", "A.csv", "--ordered", "--out", "sheet.csv")
+    path = home / "sheet.csv"
+    lines = path.read_text().splitlines()
+    assert "grades_off" in lines[0]
+    path.write_text("\n".join([lines[0], *(f"{line}anna" for line in lines[1:])]))
+    known = read_gold(path)
+    assert known.known.sum() == len(queue)
