@@ -16,9 +16,19 @@ from manyhands.inference.rating_mean import RatingMean
 from manyhands.ranking.bradley_terry import BradleyTerry
 
 if TYPE_CHECKING:
+    from manyhands.classifiers import CoNALClassifier, SelfTrainingCrowdClassifier
     from manyhands.classifiers.averaged import AveragedCrowdClassifier
     from manyhands.classifiers.stacking import CrowdStackingClassifier
     from manyhands.fitting.classifier import BaseCrowdClassifier
+    from manyhands.fitting.crowd_classifier import CrowdClassifier
+
+    FAMILIES: tuple[type[CrowdClassifier], ...] = (
+        CoNALClassifier,
+        CrowdStackingClassifier,
+        AveragedCrowdClassifier,
+        SelfTrainingCrowdClassifier,
+    )
+    """Here mypy checks that a classifier of every family is what the Protocol says."""
 
 
 def save(model: Any, folder: str | Path) -> Path:

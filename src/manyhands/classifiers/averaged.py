@@ -20,7 +20,7 @@ from manyhands.annotations.digests import InstanceDigests
 from manyhands.exceptions import AnnotationError, all_or_nothing
 from manyhands.fitting.context import Earlier, Watch
 from manyhands.fitting.continuing import Seen, gone_on, refusal_of
-from manyhands.fitting.crowd_classifier import CrowdClassifier
+from manyhands.fitting.crowd_classifier import CrowdClassifierMixin
 from manyhands.fitting.fitted import SET_WITH_FEATURES, Fitted, become
 from manyhands.fitting.lost_classes import quiet_about_lost_classes, warn_of_lost_classes
 from manyhands.fitting.parameters import refuse_classes
@@ -47,7 +47,7 @@ def _members_have(method: str) -> Any:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class AveragedCrowdClassifier(MetaEstimatorMixin, CrowdClassifier, BaseEstimator):
+class AveragedCrowdClassifier(MetaEstimatorMixin, CrowdClassifierMixin, BaseEstimator):
     """Average the class probabilities of several classifiers: methods, seeds or fold models.
 
     Every member counts the same. `fit` trains them all on the same annotations. `of_fitted`
@@ -115,7 +115,13 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, CrowdClassifier, BaseEstimator
 
     @property
     def _traits(self) -> Traits:
-        return Traits(trains_network=False, saved=("estimators_",))
+        members = getattr(self, "estimators_", None) or self.estimators or ()
+        return Traits(
+            trains_network=False,
+            saved=("estimators_",),
+            consists_of="estimators_",
+            continue_refusal=refusal_of("averages", members),
+        )
 
     @classmethod
     def of_fitted(cls, estimators: Sequence[Any]) -> Self:
@@ -207,10 +213,6 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, CrowdClassifier, BaseEstimator
             become(self, averaged(members, InstanceDigests.of(y, table)))
             warn_of_lost_classes(self, X, table)
         return self
-
-    @property
-    def _continue_refusal(self) -> str | None:
-        return refusal_of("averages", getattr(self, "estimators_", None) or self.clone_estimators())
 
     def _go_on(self, seen: Seen, earlier: Earlier, watch: Watch | None = None) -> None:
         """Let every member go on, as its own ``partial_fit`` does."""

@@ -115,6 +115,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     @property
     def _traits(self) -> Traits:
         return Traits(
+            predicts_by_backbone=False,
             trains_once=self.weighting != "learned",
             saved=(*ANNOTATOR_ARRAYS, "weights_"),
         )

@@ -160,6 +160,7 @@ n_features) for two classes
     @property
     def _traits(self) -> Traits:
         return Traits(
+            predicts_by_backbone=False,
             scales_weights=False,
             focal_refusal="changes the loss, and PersonalClassifier's would no longer be convex; "
             "use 'resample' or 'reweight'",

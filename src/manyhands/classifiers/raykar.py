@@ -135,6 +135,7 @@ class RaykarClassifier(LatentClassClassifier):
         inherited = super()._traits
         return replace(
             inherited,
+            predicts_by_backbone=False,
             focal_refusal="is a loss for gradient steps; RaykarClassifier maximises a likelihood "
             "by EM: use 'resample' or 'reweight', or AggNetClassifier(backbone='linear')",
             protocol_parameters=("scaling",),

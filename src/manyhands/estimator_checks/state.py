@@ -19,9 +19,18 @@ from manyhands.estimator_checks.problem import (
     quick_fit,
 )
 from manyhands.fitting import BaseCrowdClassifier
+from manyhands.fitting.crowd_classifier import CrowdClassifier
 from manyhands.models import load
 from manyhands.training import Callback
 from manyhands.typing import FloatArray
+
+
+def check_protocol(estimator: BaseCrowdClassifier) -> None:
+    """A fitted classifier is a `CrowdClassifier`; its traits say whether it can go on."""
+    X, A, _ = make_crowd_problem()
+    fitted = quick_fit(estimator, X, A)
+    assert isinstance(fitted, CrowdClassifier)
+    assert hasattr(fitted, "partial_fit") == (fitted._traits.continue_refusal is None)
 
 
 def check_pickle(estimator: BaseCrowdClassifier) -> None:

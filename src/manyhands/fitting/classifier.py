@@ -24,7 +24,7 @@ from manyhands.fitting import prediction, run
 from manyhands.fitting.callbacks import ending_heard, make_callbacks
 from manyhands.fitting.context import AnyFit, Earlier, Watch
 from manyhands.fitting.continuing import SHORT, Seen, fit_from_scratch
-from manyhands.fitting.crowd_classifier import CrowdClassifier
+from manyhands.fitting.crowd_classifier import CrowdClassifierMixin
 from manyhands.fitting.fitted import Fitted, take_over
 from manyhands.fitting.lost_classes import warn_of_lost_classes
 from manyhands.fitting.network import read_start, refuse_devices
@@ -45,7 +45,7 @@ from manyhands.typing import AnyArray, FloatArray, Instances, IntArray
 @dataclass(kw_only=True, eq=False, repr=False)
 class BaseCrowdClassifier(  # type: ignore[call-arg]
     ClassNamePrefixFeaturesOutMixin,
-    CrowdClassifier,
+    CrowdClassifierMixin,
     TransformerMixin,
     BaseEstimator,
     auto_wrap_output_keys=None,  # It would undo the available_if of `transform`, which wraps, too.

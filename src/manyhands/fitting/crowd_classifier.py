@@ -1,4 +1,4 @@
-"""`CrowdClassifier`: what classifiers of every family share (no torch)."""
+"""`CrowdClassifier`: what a classifier of every family is, and what all share (no torch)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from abc import abstractmethod
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
@@ -32,11 +32,60 @@ from manyhands.fitting.traits import Traits
 from manyhands.inference.inputs import holds_nothing
 from manyhands.metrics.scorers import warn_of_training_instances
 from manyhands.metrics.votes import vote_agreement
-from manyhands.typing import Instances
+from manyhands.training.progress import History
+from manyhands.typing import AnyArray, FloatArray, Instances
 
 
-def _can_continue(model: CrowdClassifier) -> bool:
-    refusal = model._continue_refusal
+@runtime_checkable
+class CrowdClassifier(Protocol):
+    """What a classifier is, be it a network, a stack, an average or self-training.
+
+    Messages, jobs and pages ask for nothing else, and go by the traits where families differ. Some
+    classifiers can do more: they have `partial_fit` unless the traits refuse it, and most have
+    ``predict_annotation_proba``.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+        Fitted, as the following ones.
+    annotators_ : array of shape (n_annotators,)
+    n_annotators_ : int
+    history_ : History
+    """
+
+    classes_: AnyArray
+    annotators_: AnyArray
+    n_annotators_: int
+    history_: History
+
+    @property
+    def _traits(self) -> Traits:
+        """What the classifier is and can do."""
+
+    def get_params(self, deep: bool = ...) -> dict[str, Any]:
+        """Parameters by name."""
+
+    def set_params(self, **params: Any) -> Any:
+        """Set parameters."""
+
+    def fit(self, X: Any, y: Any) -> Any:
+        """Train on annotations of instances."""
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Probability of every true class, shape (n_samples, n_classes)."""
+
+    def predict(self, X: Any) -> AnyArray:
+        """True class, shape (n_samples,), in the original class values."""
+
+    def score(self, X: Any, y: Any) -> float:
+        """Accuracy against gold labels, or agreement with annotations."""
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the fitted model into a folder."""
+
+
+def _can_continue(model: CrowdClassifierMixin) -> bool:
+    refusal = model._traits.continue_refusal
     if refusal is not None:
         raise AttributeError(
             f"{type(model).__name__} has no partial_fit: it {refusal}; fit it anew on everything"
@@ -44,11 +93,10 @@ def _can_continue(model: CrowdClassifier) -> bool:
     return True
 
 
-class CrowdClassifier(ClassifierMixin):
-    """Base of networks, stacks, averages and self-training: how they are scored and go on.
+class CrowdClassifierMixin(ClassifierMixin):
+    """What networks, stacks, averages and self-training share: saving, scores, and how they go on.
 
-    A family has ``fit``, ``predict`` and ``predict_proba``, sets ``classes_``, and says in
-    `_continue_refusal` why it cannot go on (None: it can), in `_go_on` how it does, and in
+    A family has what `CrowdClassifier` asks for, says in `_go_on` how it goes on, and in
     `_check_shape` which features it refuses.
     """
 
@@ -56,11 +104,6 @@ class CrowdClassifier(ClassifierMixin):
     def _traits(self) -> Traits:
         """What the classifier is and can do."""
         return Traits(trains_network=False)
-
-    @property
-    def _continue_refusal(self) -> str | None:
-        """Why there is no ``partial_fit``. None: there is."""
-        return None
 
     @available_if(_can_continue)  # type: ignore[untyped-decorator]
     def partial_fit(

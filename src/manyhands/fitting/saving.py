@@ -43,6 +43,7 @@ from manyhands import inference
 from manyhands.annotations.sharded import is_sharded
 from manyhands.exceptions import AnnotationError, ModelFolderError
 from manyhands.fitting.earlier_layouts import upgraded
+from manyhands.fitting.fitted import take_over
 from manyhands.fitting.folders import (
     VERSION,
     check_unaltered,
@@ -456,12 +457,11 @@ class _Reader:
         if unknown:
             raise ModelFolderError(f"{name} has no parameter {unknown[0]!r}; save the model again")
         model = cls(**parameters)
-        for key, part in fitted.items():
-            if not (isinstance(part, dict) and "$network" in part):
-                setattr(model, key, self.value(part))
-        for key, part in fitted.items():  # It is built of what the others say.
-            if isinstance(part, dict) and "$network" in part:
-                setattr(model, key, self._network(model, part["$network"]))
+        networks = {k: v for k, v in fitted.items() if isinstance(v, dict) and "$network" in v}
+        plain = fitted.keys() - networks.keys()
+        take_over(model, {key: self.value(part) for key, part in fitted.items() if key in plain})
+        for key, part in networks.items():  # A network is built of what the others say.
+            take_over(model, {key: self._network(model, part["$network"])})
         _check_instances(model)
         return model
 

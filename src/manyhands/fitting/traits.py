@@ -35,6 +35,13 @@ class Traits:
         Fitted attribute whose value is saved in place of the classifier. None: it is saved itself.
     save_refusal : str or None
         Why the classifier cannot be saved. None: it can.
+    consists_of : str or None
+        Fitted attribute with the classifiers of which this one is the average; ``of_fitted`` makes
+        it of others. None: it does not consist of classifiers.
+    continue_refusal : str or None
+        Why there is no ``partial_fit``. None: there is.
+    predicts_by_backbone : bool
+        Whether the backbone predicts by itself, so that another method may start from it.
     replaceable_parameters : tuple of str
         Parameters that predictions do without: of what cannot be saved in them, only the name is.
     shrinks_confusions : bool
@@ -78,6 +85,9 @@ class Traits:
     saved: tuple[str, ...] = ANNOTATOR_ARRAYS
     saved_instead: str | None = None
     save_refusal: str | None = None
+    consists_of: str | None = None
+    continue_refusal: str | None = None
+    predicts_by_backbone: bool = True
     replaceable_parameters: tuple[str, ...] = ()
     shrinks_confusions: bool = False
     balances_annotations: bool = True

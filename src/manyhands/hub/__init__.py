@@ -21,7 +21,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyhands.exceptions import AnnotationError, raise_missing_extra
 from manyhands.files import refuse_foreign, write_atomically
+from manyhands.fitting.fitted import fitted_twin, take_over
 from manyhands.fitting.folders import describe_parameter
+from manyhands.fitting.traits import Traits
 from manyhands.hub.card import MARK, accuracy_on_card, card
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.rating_mean import RatingMean
@@ -270,12 +272,13 @@ def _replaced(model: Any, change: Any) -> Any:
     if isinstance(model, Pipeline):
         *steps, (name, last) = model.steps
         return Pipeline([*steps, (name, _replaced(last, change))])
-    if hasattr(model, "estimators_") and hasattr(type(model), "of_fitted"):
-        return type(model).of_fitted([_replaced(member, change) for member in model.estimators_])
-    kept = vars(model).get("estimator_")
-    if hasattr(kept, "annotators_"):  # Self-training saves the classifier of the kept round.
-        return _replaced(kept, change)
-    return change(copy(model), model)
+    traits = getattr(model, "_traits", Traits())
+    if traits.consists_of is not None:
+        members = getattr(model, traits.consists_of)
+        return type(model).of_fitted([_replaced(member, change) for member in members])
+    if traits.saved_instead is not None:
+        return _replaced(getattr(model, traits.saved_instead), change)
+    return change(fitted_twin(model), model)
 
 
 def _renamed(twin: Any, model: Any) -> Any:
@@ -297,7 +300,7 @@ def _without_annotators(twin: Any, model: Any) -> Any:
     for name, value in vars(model).items():
         is_array = isinstance(value, np.ndarray) and value.ndim and name.endswith("_")
         if is_array and name not in CROWD:
-            setattr(twin, name, value[:0])
+            take_over(twin, {name: value[:0]})
     if hasattr(twin, "annotator_features"):
         twin.annotator_features = None
     if hasattr(model, "module_"):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from inspect import signature
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
@@ -38,18 +38,14 @@ from manyhands.training.seeding import (
 from manyhands.typing import LARGEST_SEED, AnyArray
 
 if TYPE_CHECKING:
-    from manyhands.classifiers import CrowdStackingClassifier
-    from manyhands.fitting import BaseCrowdClassifier
-
-    Classifier: TypeAlias = BaseCrowdClassifier | CrowdStackingClassifier
-
+    from manyhands.fitting.crowd_classifier import CrowdClassifier
 
 QUICK, QUICK_FOLDS = 60.0, 3
 """Seconds of a fit up to which it is cross-validated unasked, and in how many folds."""
 
 
 def run_job(
-    estimator: Classifier,
+    estimator: CrowdClassifier,
     X: Any,
     table: AnnotationTable,
     folder: str | Path,
@@ -358,14 +354,14 @@ def _check_seeds(seeds: Iterable[int]) -> list[int]:
     return seeds
 
 
-def _prepared(estimator: Classifier, **parameters: Any) -> Any:
+def _prepared(estimator: CrowdClassifier, **parameters: Any) -> Any:
     """A copy with those of the parameters that it has."""
     own = estimator.get_params(deep=False)
     return clone(estimator).set_params(**{k: v for k, v in parameters.items() if k in own})
 
 
 def _protocols(
-    estimator: Classifier, holdout: float | None, train: AnnotationTable
+    estimator: CrowdClassifier, holdout: float | None, train: AnnotationTable
 ) -> dict[str, Any]:
     """Map the name of each way to choose the epoch to its ``validation`` parameter."""
     parameters = estimator.get_params(deep=False)
@@ -411,7 +407,9 @@ def _certain(
     return values[codes]
 
 
-def _fit(model: Classifier, X: Any, train: AnnotationTable, folder: Path, **options: Any) -> float:
+def _fit(
+    model: CrowdClassifier, X: Any, train: AnnotationTable, folder: Path, **options: Any
+) -> float:
     """Fit and return the seconds it took, including those before an interruption."""
     started = perf_counter()
     try:
@@ -429,7 +427,7 @@ def _clear_checkpoints(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _kept_epoch(model: Classifier) -> int | None:
+def _kept_epoch(model: CrowdClassifier) -> int | None:
     """Epoch whose weights were kept; for self-training, the round; None if there is none."""
     last = model.history_[-1] if model.history_ else {}
     if last.get("stage") == "round":

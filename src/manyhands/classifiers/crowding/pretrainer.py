@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from copy import copy, deepcopy
+from copy import deepcopy
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -12,18 +12,12 @@ import torch
 from sklearn.base import clone
 
 from manyhands.classifiers.crowd_layer import CrowdLayerClassifier
-from manyhands.classifiers.doctor_net import DoctorNetClassifier
-from manyhands.classifiers.personal import PersonalClassifier
-from manyhands.classifiers.raykar import RaykarClassifier
 from manyhands.exceptions import AnnotationError
-from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
 from manyhands.fitting.continuing import Seen, gone_on
+from manyhands.fitting.fitted import fitted_twin, take_over
 from manyhands.fitting.folders import describe_parameter
 from manyhands.nn import CrowdLayerGenerator, CrowdLayerModule, GenerativeCrowdModule
-
-OTHER_NETWORKS = (DoctorNetClassifier, PersonalClassifier, RaykarClassifier)
-"""Crowd classifiers without a backbone that predicts by itself."""
 
 
 def check_pretrainer(model: Any) -> None:
@@ -42,7 +36,8 @@ def check_pretrainer(model: Any) -> None:
     pretrainer = model.pretrainer
     if pretrainer is None:
         return
-    if not isinstance(pretrainer, BaseCrowdClassifier) or isinstance(pretrainer, OTHER_NETWORKS):
+    traits = getattr(pretrainer, "_traits", None)
+    if traits is None or not (traits.trains_network and traits.predicts_by_backbone):
         raise _unlike(pretrainer)
     if pretrainer.checkpoint is not None:
         raise AnnotationError(
@@ -112,8 +107,8 @@ def trained_pretrainer(model: Any, fit: Fit[GenerativeCrowdModule, Any]) -> Any:
         return pretrainer.fit(fit.features.data, fit.table, watch=fit.watch)
     if before is None:  # The model was loaded.
         return pretrainer.set_params(checkpoint=None).fit(fit.features.data, fit.table)
-    before = copy(before)
-    before.module_ = deepcopy(before.module_)
+    before = fitted_twin(before)
+    take_over(before, {"module_": deepcopy(before.module_)})
     before.module_.classifier.load_state_dict(fit.module.classifier.state_dict())
     seen = Seen(fit.features.data, fit.table, fit.table.n_annotations)
     return gone_on(before, seen, earlier, fit.watch)

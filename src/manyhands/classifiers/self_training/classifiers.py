@@ -28,7 +28,7 @@ from manyhands.classifiers.self_training.rounds import (
 from manyhands.exceptions import AnnotationError, all_or_nothing
 from manyhands.fitting.context import Earlier, Watch
 from manyhands.fitting.continuing import Seen, refusal_of
-from manyhands.fitting.crowd_classifier import CrowdClassifier
+from manyhands.fitting.crowd_classifier import CrowdClassifierMixin
 from manyhands.fitting.fitted import SET_WITH_FEATURES, Fitted, become
 from manyhands.fitting.lost_classes import warn_of_lost_classes
 from manyhands.fitting.parameters import refuse_classes
@@ -45,7 +45,7 @@ def _kept_estimator_has(method: str) -> Any:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class BaseSelfTraining(MetaEstimatorMixin, CrowdClassifier, BaseEstimator):
+class BaseSelfTraining(MetaEstimatorMixin, CrowdClassifierMixin, BaseEstimator):
     """Base of classifiers that train another classifier in rounds.
 
     A subclass says what selects the annotations to add, in ``selector``. Once fitted, the
@@ -94,7 +94,12 @@ class BaseSelfTraining(MetaEstimatorMixin, CrowdClassifier, BaseEstimator):
 
     @property
     def _traits(self) -> Traits:
-        return Traits(trains_network=False, saved_instead="estimator_")
+        estimator = vars(self).get("estimator_") or self.estimator
+        return Traits(
+            trains_network=False,
+            saved_instead="estimator_",
+            continue_refusal=refusal_of("trains", [] if estimator is None else [estimator]),
+        )
 
     def clone_estimator(self) -> Any:
         """Return an unfitted copy of ``estimator``."""
@@ -139,11 +144,6 @@ class BaseSelfTraining(MetaEstimatorMixin, CrowdClassifier, BaseEstimator):
             if hasattr(self.estimator_, "predict"):
                 warn_of_lost_classes(self.estimator_, X, table)
         return self
-
-    @property
-    def _continue_refusal(self) -> str | None:
-        estimator = vars(self).get("estimator_") or self.clone_estimator()
-        return refusal_of("trains", [estimator])
 
     def _go_on(self, seen: Seen, earlier: Earlier, watch: Watch | None = None) -> None:
         """Let the kept round's estimator go on, and then have one more round."""
@@ -201,7 +201,7 @@ class BaseSelfTraining(MetaEstimatorMixin, CrowdClassifier, BaseEstimator):
         """Look up fitted attributes (``confusion_``, ``module_``, ...) in the kept estimator."""
         if name.endswith("_") and not name.startswith("_") and "estimator_" in vars(self):
             return getattr(self.estimator_, name)
-        why = f": it {self._continue_refusal}" if name == "partial_fit" else ""
+        why = f": it {self._traits.continue_refusal}" if name == "partial_fit" else ""
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{why}")
 
     def __sklearn_tags__(self) -> Any:

@@ -27,7 +27,7 @@ from manyhands.decision.rules import apply_rule, check_rule
 from manyhands.exceptions import all_or_nothing
 from manyhands.fitting.context import Earlier
 from manyhands.fitting.continuing import Seen
-from manyhands.fitting.crowd_classifier import CrowdClassifier
+from manyhands.fitting.crowd_classifier import CrowdClassifierMixin
 from manyhands.fitting.lost_classes import warn_of_lost_classes
 from manyhands.fitting.parameters import refuse_classes
 from manyhands.fitting.reading import (
@@ -52,7 +52,7 @@ ANNOTATIONS_AT_ONCE = 4096
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CrowdStackingClassifier(CrowdClassifier, BaseEstimator):
+class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
     r"""Crowd-calibrated stacking: the classifier to start with, without gold labels or tuning.
 
     Several simple classifiers (the members) are fitted to the posterior of the classes, and say of
