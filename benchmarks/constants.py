@@ -40,6 +40,7 @@ from evidence.study import Part, grid, of_parts
 from evidence.tables import Record, groups, listing, mean, spread, table, where, with_error
 from manyhands.datasets import load_colposcopy, load_hotel, load_labelme, load_music, load_reports
 from manyhands.fitting import Watch
+from manyhands.fitting.method_protocol import from_flat
 from manyhands.inference import MajorityVote
 from manyhands.linear import TunedLogisticRegression
 from manyhands.metrics import accuracy, vote_agreement
@@ -256,7 +257,8 @@ def likelihood(set: str, setting: str, seed: int) -> Record:
     """Change of the measure and of accuracy from the start to the best and to the last epoch."""
     data, params = load_set(set), CROWDING_SETS[set][1]
     more = {"validation": HELD_OUT, "random_state": seed, "monitor": "likelihood"}
-    model = mh.CrowdInGClassifier(**{**params, **MOVED[setting], **more})
+    given = {**params, **MOVED[setting], **more}
+    model = mh.CrowdInGClassifier(**from_flat(mh.CrowdInGClassifier, given))
     watch = Watch(test=(data.X_test, data.y_test))
     history = model.fit(data.X_train, data.annotations, watch=watch).history_
     start = [row for row in history if row["stage"] == "discriminator"][-1]
@@ -274,11 +276,9 @@ def likelihood(set: str, setting: str, seed: int) -> Record:
 def agreement(set: str, setting: str, seed: int) -> Record:
     """Predict every training instance out of fold by a model with the library's defaults."""
     data, given = load_set(set), BY_AGREEMENT[setting]
-    init_scale = mh.CrowdInGClassifier().init_scale
-    start = isinstance(given, str)
-    model: Any = (
-        mh.CrowdLayerClassifier(init_scale=init_scale) if start else mh.CrowdInGClassifier(**given)
-    )
+    model: Any = mh.CrowdLayerClassifier()  # The start, whose defaults are those of CrowdInG's.
+    if not isinstance(given, str):
+        model = mh.CrowdInGClassifier(**from_flat(mh.CrowdInGClassifier, given))
     options = {"cv": FOLDS, "random_state": seed, "return_estimators": True}
     found = mh.cross_predict(model, data.X_train, data.annotations, **options)
     averaged = mh.AveragedCrowdClassifier.of_fitted(found.estimators or [])

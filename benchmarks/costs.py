@@ -32,6 +32,7 @@ from evidence.study import Part, grid, of_parts, spent
 from evidence.tables import Record, listing, table, where
 from manyhands import AnnotationTable, DawidSkene, all_classifiers
 from manyhands.datasets import load_cifar10h, make_crowd
+from manyhands.fitting.method_protocol import flat_defaults, from_flat
 from manyhands.sampling import TupletSampler
 
 # -- stacking ------------------------------------------------------------------------------------
@@ -93,10 +94,11 @@ def fit_one_epoch(name: str) -> Record:
     X += rng.standard_normal((N_CLASSES, N_FEATURES), dtype=np.float32)[y]
     table = crowd_of(rng, y, N_ANNOTATORS, PER_INSTANCE, 1 / 3, N_CLASSES)
     cls = dict(all_classifiers())[name]
-    accepted = cls().get_params()
+    accepted = flat_defaults(cls)
     options = {"max_epochs": 1, "batch_size": BATCH_SIZE, "random_state": 0, "device": "cpu"}
     options |= SETTINGS.get(name, {})
-    model = cls(**{key: value for key, value in options.items() if key in accepted})
+    given = {key: value for key, value in options.items() if key in accepted}
+    model = cls(**from_flat(cls, given))
     try:
         with spent() as cost:
             model.fit(X, table)

@@ -138,6 +138,7 @@ def make_data(problem: Problem, seed: int = 0) -> Data:
 def run_ours(problem: Problem, data: Data, method: str, batch_size: int, options: Any) -> Any:
     """Time the estimator's own loop: wall time from ``history_``, CPU time between its rows."""
     from manyhands import AnnotationTable, CoNALClassifier, CrowdLayerClassifier
+    from manyhands.fitting.method_protocol import from_flat
     from manyhands.training import History
 
     table = AnnotationTable.from_arrays(
@@ -158,16 +159,15 @@ def run_ours(problem: Problem, data: Data, method: str, batch_size: int, options
     History.append = stamped  # type: ignore[method-assign]
     estimator = CrowdLayerClassifier if method == CL else CoNALClassifier
     # One learning rate for everything, as in the other systems.
-    if "noise_lr" in estimator().get_params():
-        options = {"noise_lr": None, **options}
+    options = from_flat(estimator, {"noise_lr": None, **options})
     model = estimator(
+        **options,
         max_epochs=problem.warm_up + problem.epochs,
         batch_size=batch_size,
         lr=LEARNING_RATE,
         weight_decay=0.0,
         device="cpu",
         random_state=0,
-        **options,
     )
     with spent() as cost:
         model.fit(data.X, table)

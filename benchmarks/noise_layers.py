@@ -38,6 +38,7 @@ from evidence.study import Part, folders_of, grid, of_parts
 from evidence.tables import Record, groups, mean, spread, table, where
 from manyhands import datasets
 from manyhands.exceptions import LostClassWarning
+from manyhands.fitting.method_protocol import from_flat
 from manyhands.fitting.pilots import AUTO
 
 # -- rates and epochs -----------------------------------------------------------------------------
@@ -133,7 +134,8 @@ def fitted(
     cls: Any = mh.CrowdLayerClassifier,
 ) -> Any:
     """Fit a candidate; the classes it loses are counted, not warned about."""
-    model = cls(**SETS[name].params, init_scale=init_scale, random_state=seed)
+    given = {**SETS[name].params, "init_scale": init_scale}
+    model = cls(**from_flat(cls, given), random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LostClassWarning)
         return model.fit(X, table)
@@ -151,7 +153,8 @@ def rates(method: str, setting: str, seed: int) -> Record:
     """Accuracy where nothing is tested, and the error of the confusion matrices."""
 
     def fit(X: Any, given: mh.AnnotationTable) -> Any:
-        return METHODS[method](random_state=seed, **SETTING[setting]).fit(X, given)
+        cls = METHODS[method]
+        return cls(random_state=seed, **from_flat(cls, SETTING[setting])).fit(X, given)
 
     found: Record = {}
     for name, data in (("labelme", datasets.load_labelme()), ("demo", mh.load_demo())):

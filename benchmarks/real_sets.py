@@ -21,6 +21,7 @@ from sklearn.base import clone
 import manyhands as mh
 from evidence.study import Record, Study, spread, table, where
 from manyhands.datasets import load_labelme, load_music
+from manyhands.fitting.method_protocol import from_flat
 
 LABELME = {"max_epochs": 25, "batch_size": 512, "weight_decay": 5e-4, "scaling": None}
 MUSIC = {
@@ -42,8 +43,8 @@ def methods(dataset: str) -> dict[str, Any]:
     return {
         "majority vote, then a network": mh.AggregatedClassifier(mh.MajorityVote(), **protocol),
         "Dawid-Skene, then a network": mh.AggregatedClassifier(mh.DawidSkene(), **protocol),
-        "Crowd Layer": mh.CrowdLayerClassifier(**one_rate),
-        "CoNAL": mh.CoNALClassifier(**one_rate, **conal),
+        "Crowd Layer": mh.CrowdLayerClassifier(**from_flat(mh.CrowdLayerClassifier, one_rate)),
+        "CoNAL": mh.CoNALClassifier(**from_flat(mh.CoNALClassifier, one_rate | conal)),
         "trained on gold (ceiling)": mh.AggregatedClassifier(**protocol),
         "Crowd Layer, defaults": mh.CrowdLayerClassifier(),
         "CoNAL, defaults": mh.CoNALClassifier(),
@@ -63,7 +64,7 @@ def measure(set: str, method: str, seed: int) -> Record:
     last = clone(estimator).set_params(random_state=seed).fit(data.X_train, target)
     found = {"last": last.score(data.X_test, data.y_test), "n_test": len(data.y_test)}
     if target is data.annotations:
-        own = {"random_state": seed, "validation": HOLDOUT, "monitor": "likelihood"}
+        own = {"random_state": seed, "validation": HOLDOUT, "protocol__monitor": "likelihood"}
         chosen = clone(estimator).set_params(**own).fit(data.X_train, target)
         found["chosen"] = chosen.score(data.X_test, data.y_test)
     return found | {"seconds": sum(row["seconds"] for row in last.history_)}

@@ -632,8 +632,9 @@ def held_out_likelihood(model: Any, fraction: float) -> Any:
     -------
     The model
     """
-    monitor = {"monitor": "likelihood"} if "monitor" in model.get_params(deep=False) else {}
-    return model.set_params(validation=fraction, **monitor)
+    monitor = {"protocol__monitor": "likelihood"}
+    own = model.get_params()
+    return model.set_params(validation=fraction, **{k: v for k, v in monitor.items() if k in own})
 
 
 def stopping_rule(model: Any, data: Data) -> dict[str, float]:

@@ -36,7 +36,8 @@ from manyhands.classifiers import (
 )
 from manyhands.classifiers.stacking import members
 from manyhands.exceptions import AnnotationError
-from manyhands.fitting import pilots
+from manyhands.fitting import MethodProtocol, pilots
+from manyhands.fitting.method_protocol import protocol_class
 from manyhands.inference import OneCoinDawidSkene
 from manyhands.linear import TunedLogisticRegression, regression
 from manyhands.registry import all_aggregators
@@ -57,6 +58,9 @@ def test_every_method_is_exported_documented_and_listed(name, cls):
     assert page.is_file(), f"{name} has no page {page.name}"
     assert f"`{name}`" in page.read_text()
     assert f"]({page.name})" in (page.parent / "index.md").read_text()
+    kind = protocol_class(cls)
+    for field in () if kind is None else kind.defaults().keys() - MethodProtocol.defaults():
+        assert f"`{field}`" in page.read_text(), f"{page.name} lacks the protocol's {field}"
 
 
 @pytest.mark.parametrize(("name", "cls"), METHODS)

@@ -16,6 +16,7 @@ from evidence.experiments.nodes import Document, Where
 from evidence.objects import data_source, did_you_mean, find_measure, find_object
 from evidence.records import SHORT, is_share
 from manyhands.exceptions import AnnotationError
+from manyhands.fitting.method_protocol import flat_defaults, from_flat, protocol_class
 from manyhands.inference.base import BaseAggregator
 from manyhands.typing import LARGEST_SEED
 
@@ -142,6 +143,8 @@ def _check_arguments(
     """Compare the names of arguments with a signature."""
     parameters = _parameters(function)
     named = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    if protocol_class(function) is not None:
+        named = [*flat_defaults(function)]
     if not any(p.kind is p.VAR_KEYWORD for p in parameters):
         document.known(where, given, named, f"the signature of {function.__name__}")
     needed = [p.name for p in parameters if p.name in named and p.default is p.empty]
@@ -213,7 +216,7 @@ def _check_value(document: Document, where: Where, value: Any, folder: Path) -> 
 
 def _try_to_make(document: Document, where: Where, cls: Any, params: dict[str, Any]) -> Any:
     try:
-        made = cls(**params)
+        made = cls(**from_flat(cls, params))
         if hasattr(made, "_validate_params") and hasattr(made, "_parameter_constraints"):
             made._validate_params()
     except Exception as error:  # whatever a user's own class raises

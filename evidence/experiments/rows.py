@@ -57,6 +57,7 @@ from evidence.experiments.nodes import Document, Node
 from evidence.objects import did_you_mean, find_object
 from evidence.records import digest
 from manyhands.exceptions import AnnotationError
+from manyhands.fitting.method_protocol import flat_defaults, from_flat
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ class Row:
     data : dict
         See `load_data`; ``random_state: seed`` in it stands for the run's own seed.
     estimator : dict
-        ``class`` (a name in manyhands, or "module:Class") and ``params``. A dict with a ``class``
+        ``class`` (a name in manyhands, or "module:Class") and ``params``, the fields of its
+        ``protocol`` among them. A dict with a ``class``
         within ``params`` describes an object in the same way.
     seeds : tuple of int
     holdout : float or None
@@ -135,7 +137,8 @@ class Row:
         accepted = inspect.signature(cls).parameters
         here = {"random_state": seed, "device": DEVICES[self.device]}
         params = _make(self.estimator.get("params") or {}, self.folder)
-        return cls(**params, **{name: here[name] for name in here if name in accepted})
+        here = {name: value for name, value in here.items() if name in accepted}
+        return cls(**from_flat(cls, params), **here)
 
     def specification(self) -> dict[str, Any]:
         """Return everything that decides the result, as plain values (no labels or figures)."""
@@ -215,7 +218,8 @@ def _with_paper(path: Path, node: Node) -> Node:
 def _make(value: Any, folder: Path) -> Any:
     """Return a parameter's value, with objects made where a class is named."""
     if isinstance(value, dict) and "class" in value:
-        return find_object(value["class"], folder)(**_make(value.get("params") or {}, folder))
+        cls = find_object(value["class"], folder)
+        return cls(**from_flat(cls, _make(value.get("params") or {}, folder)))
     if isinstance(value, dict):
         return {name: _make(part, folder) for name, part in value.items()}
     if isinstance(value, list):
@@ -287,10 +291,10 @@ def has_parameter(described: Any, name: str) -> bool:
 def _automatic(name: str, folder: Path) -> frozenset[str]:
     """Parameters of a class whose default is "auto"; none if there is no such class."""
     try:
-        parameters = inspect.signature(find_object(name, folder)).parameters
+        defaults = flat_defaults(find_object(name, folder))
     except (AnnotationError, TypeError, ValueError):
         return frozenset()  # The check of the row names the mistake, with its line.
-    return frozenset(key for key, each in parameters.items() if each.default == "auto")
+    return frozenset(key for key, default in defaults.items() if default == "auto")
 
 
 # -- the rows of a table ---------------------------------------------------------------------------

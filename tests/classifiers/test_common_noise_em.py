@@ -11,6 +11,7 @@ from manyhands import (
     AggNetClassifier,
     AnnotationTable,
     CommonNoiseEMClassifier,
+    CommonNoiseEMProtocol,
 )
 from manyhands.classifiers.common_noise_em import (
     _TargetsOfBoth,
@@ -23,6 +24,7 @@ from manyhands.fitting.latent import LatentClasses
 from manyhands.inference.votes import make_votes
 from manyhands.nn import FixedCommonNoiseModule, make_scaled
 from manyhands.training import CrowdBatch
+from tests.building import built
 from tests.classifiers.test_agg_net import some_table
 from tests.rounding import assert_near
 
@@ -151,8 +153,8 @@ def test_with_a_gate_of_zero_it_is_aggnet():
     common = {
         "backbone": "linear", "max_epochs": 6, "random_state": 0, "device": "cpu", "smoothing": 0
     }  # fmt: skip
-    found = WithoutCommon(**common).fit(X, A)
-    expected = Counted(**common).fit(X, A)
+    found = built(WithoutCommon, **common).fit(X, A)
+    expected = built(Counted, **common).fit(X, A)
     np.testing.assert_allclose(found.posterior_, expected.posterior_, atol=1e-5)
     np.testing.assert_allclose(found.predict_proba(X), expected.predict_proba(X), atol=1e-5)
     np.testing.assert_allclose(found.confusion_, expected.confusion_, atol=1e-5)
@@ -186,7 +188,7 @@ def test_fitted_attributes_follow_from_the_fitted_network_in_loops():
         max_epochs=4, scaling="standard", random_state=0, device="cpu"
     ).fit(X, A)
     proba, common = model.predict_proba(X), model.common_confusion_
-    joint = np.log(proba + model.proba_floor)
+    joint = np.log(proba + model._protocol.proba_floor)
     gates = [[] for _ in range(6)]
     with torch.inference_mode():
         for i, r, y, w in zip(A.instance, A.annotator, A.label, A.weight, strict=True):
@@ -194,7 +196,7 @@ def test_fitted_attributes_follow_from_the_fitted_network_in_loops():
             gate = model.module_.gate(torch.from_numpy(X[i : i + 1]), *pair).item()
             gates[r].append((gate, w))
             mixed = gate * common[:, y] + (1 - gate) * model.individual_confusion_[r, :, y]
-            joint[i] += w * np.log(mixed + model.confusion_floor)
+            joint[i] += w * np.log(mixed + model._protocol.confusion_floor)
     posterior = np.exp(joint) / np.exp(joint).sum(axis=1, keepdims=True)
     posterior[18:] = proba[18:]
     np.testing.assert_allclose(model.posterior_, posterior, atol=1e-5)
@@ -209,7 +211,11 @@ def test_the_second_epoch_begins_with_both_steps():
     """Without learning, the network and the gate are as they began, so both steps can be redone."""
     X, A = far_from_centred()
     model = CommonNoiseEMClassifier(
-        max_epochs=2, lr=1e-12, noise_lr=1e-12, random_state=0, device="cpu"
+        max_epochs=2,
+        lr=1e-12,
+        random_state=0,
+        device="cpu",
+        protocol=CommonNoiseEMProtocol(noise_lr=1e-12),
     ).fit(X, A)
     votes = LatentClasses(A).votes
     shares = LatentClasses(A).vote_shares()
@@ -222,8 +228,8 @@ def test_the_second_epoch_begins_with_both_steps():
         instance = torch.from_numpy(votes.instance.astype(np.int64))
         annotator = torch.from_numpy(votes.annotator.astype(np.int64))
         gate = model.module_.gate(torch.from_numpy(X), instance, annotator).numpy()
-    proba = model.predict_proba(X)[:18] + model.proba_floor
-    expected = expectation(votes, proba, gate, first, own, floor=model.confusion_floor)
+    proba = model.predict_proba(X)[:18] + model._protocol.proba_floor
+    expected = expectation(votes, proba, gate, first, own, floor=model._protocol.confusion_floor)
     common = confusion_sums(votes, expected.from_common).sum(axis=0) + 0.01
     common /= common.sum(axis=1, keepdims=True)
     individual = confusion_sums(votes, expected.from_individual) + 0.03 * common

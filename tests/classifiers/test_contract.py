@@ -19,7 +19,9 @@ from manyhands.classifiers import (
 from manyhands.estimator_checks import parametrize_with_crowd_checks
 from manyhands.exceptions import LostClassWarning
 from manyhands.fitting import BaseCrowdClassifier
+from manyhands.fitting.method_protocol import flat_defaults, settable
 from manyhands.registry import all_wrappers
+from tests.building import built
 from tests.classifiers.conftest import FEW_PARTS as FEW_PARTS_OF_FITS
 from tests.rounding import single_precision_in_row_checks
 
@@ -45,8 +47,8 @@ FEW_PARTS = {
 def make(cls, **parameters):
     """Make a classifier with those of the parameters that it has."""
     parameters = {**parameters, **FEW_PARTS.get(cls.__name__, {})}
-    known = cls().get_params(deep=False)
-    return cls(**{name: value for name, value in parameters.items() if name in known})
+    known = flat_defaults(cls)
+    return built(cls, **{name: value for name, value in parameters.items() if name in known})
 
 
 def wrap(cls, inner, **parameters):
@@ -92,8 +94,9 @@ def shorten(estimator, few):
     """Set those of the parameters that a classifier has, or what it wraps."""
     inner = getattr(estimator, "estimator", estimator)
     for each in (estimator, *getattr(inner, "estimators", [inner])):
-        known = each.get_params(deep=False)
-        each.set_params(**{name: value for name, value in few.items() if name in known})
+        own = settable(type(each), few)
+        known = each.get_params()
+        each.set_params(**{name: value for name, value in own.items() if name in known})
 
 
 SPARSE = {"check_estimator_sparse_array", "check_estimator_sparse_matrix"}

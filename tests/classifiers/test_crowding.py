@@ -12,6 +12,7 @@ from evidence.data import make_low_quality_cifar10h
 from manyhands import (
     AnnotationTable,
     CrowdInGClassifier,
+    CrowdInGProtocol,
     CrowdLayerClassifier,
     DASCClassifier,
     DoctorNetClassifier,
@@ -34,6 +35,7 @@ from manyhands.exceptions import AnnotationError, DivergenceError
 from manyhands.fitting import with_protocol
 from manyhands.fitting.callbacks import CROWD_PSEUDO_ANNOTATIONS
 from manyhands.training import Checkpoint, hold_out
+from tests.building import built
 
 GAN = {
     "generator": "crowd_layer", "information_weight": 0, "selection": "random",
@@ -53,12 +55,12 @@ LEAST = QUICK | {"max_epochs": 1, "mu": 0.0}
 def test_a_crowd_layer_generator_begins_as_the_starts():
     X, A, _ = make_crowd_problem(24)
     rates = {"generator_lr": 0.0, "classifier_lr": 0.0}
-    model = CrowdInGClassifier(**QUICK | GAN | rates).fit(X, A)
+    model = built(CrowdInGClassifier, **QUICK | GAN | rates).fit(X, A)
     found, expected = (m.predict_annotation_proba(X) for m in (model, model.pretrainer_))
     np.testing.assert_allclose(found, expected, atol=1e-5)
     assert "generator" not in {row["stage"] for row in model.history_}
     likelihood = {"validation": 0.2, "monitor": "likelihood"}
-    watched = CrowdInGClassifier(**LEAST | GAN | likelihood).fit(X, A)
+    watched = built(CrowdInGClassifier, **LEAST | GAN | likelihood).fit(X, A)
     assert np.isfinite(watched.history_.column("validation_nll")[-1])
 
 
@@ -69,14 +71,14 @@ def test_a_crowd_layer_generator_begins_as_the_starts():
 def test_a_crowd_layer_generator_needs_a_crowd_layer(pretrainer):
     X, A, _ = make_crowd_problem(24)
     with pytest.raises(AnnotationError, match="generator='crowd_layer' is that of the start"):
-        CrowdInGClassifier(**QUICK | GAN, pretrainer=pretrainer).fit(X, A)
+        built(CrowdInGClassifier, **QUICK | GAN, pretrainer=pretrainer).fit(X, A)
 
 
 def test_images_are_embedded_by_the_start(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 3, 8, 8)).astype(np.float32)
     A = rng.integers(-1, 3, size=(30, 4))
-    model = CrowdInGClassifier("cnn", **LEAST).fit(X, A)
+    model = built(CrowdInGClassifier, "cnn", **LEAST).fit(X, A)
     x = torch.from_numpy(X[:5])
     embedded = torch.from_numpy(model.pretrainer_.transform(X[:5]))
     torch.testing.assert_close(model.module_.classify(x)[0], embedded, rtol=1e-4, atol=1e-5)
@@ -89,11 +91,14 @@ def test_images_are_embedded_by_the_start(tmp_path):
 def test_the_start_is_the_baseline_to_the_bit():
     X, A, _ = make_crowd_problem(24)
     options = {"max_epochs": 2, "batch_size": 16, "random_state": 0, "device": "cpu"}
-    start = {"init_scale": CrowdInGClassifier().init_scale}
-    baseline = CrowdLayerClassifier(**start, **options).fit(X, A)
+    start = {"init_scale": CrowdInGProtocol().init_scale}
+    baseline = built(CrowdLayerClassifier, **start, **options).fit(X, A)
     still = LEAST | {"classifier_lr": 0.0, "generator_epochs": 1, "adversarial_epochs": 1}
-    for pretrainer in (None, CrowdLayerClassifier(**{**start, **options, "random_state": None})):
-        model = CrowdInGClassifier(pretrainer=pretrainer, **still | options).fit(X, A)
+    for pretrainer in (
+        None,
+        built(CrowdLayerClassifier, **{**start, **options, "random_state": None}),
+    ):
+        model = built(CrowdInGClassifier, pretrainer=pretrainer, **still | options).fit(X, A)
         np.testing.assert_array_equal(model.predict_proba(X), baseline.predict_proba(X))
         first = model.history_.column("nll", "start")
         np.testing.assert_array_equal(first, baseline.history_.column("nll"))
@@ -102,7 +107,7 @@ def test_the_start_is_the_baseline_to_the_bit():
 def test_a_pretrainer_of_its_own():
     X, A, _ = make_crowd_problem()
     given = CrowdLayerClassifier(max_epochs=3, connection="S", backbone="linear")
-    model = CrowdInGClassifier(pretrainer=given, backbone="linear", **LEAST).fit(X, A)
+    model = built(CrowdInGClassifier, pretrainer=given, backbone="linear", **LEAST).fit(X, A)
     assert model.pretrainer_.connection == "S"
     assert len(model.history_.column("loss", "start")) == 3
     assert not hasattr(given, "module_"), "cloned, not fitted in place"
@@ -116,7 +121,7 @@ def test_pretrainers_with_another_network_are_refused():
         (DoctorNetClassifier(max_epochs=1), "has no network like this one's"),
     ):
         with pytest.raises(AnnotationError, match=message):
-            CrowdInGClassifier(pretrainer=pretrainer, **QUICK).fit(X, A)
+            built(CrowdInGClassifier, pretrainer=pretrainer, **QUICK).fit(X, A)
 
 
 def deterministic_crowd(n=300, seed=0):
@@ -133,13 +138,13 @@ def deterministic_crowd(n=300, seed=0):
 def test_the_pretrained_generator_reproduces_a_deterministic_crowd():
     X, A, seen = deterministic_crowd()
     still = LEAST | {"generator_lr": 0.0, "classifier_lr": 0.0, "adversarial_epochs": 1}
-    learnt = CrowdInGClassifier(**still).set_params(
-        generator_epochs=15,
+    learnt = built(CrowdInGClassifier, **still).set_params(
+        protocol__generator_epochs=15,
         max_epochs=30,
         lr=1e-2,
-        pretraining_lr=1e-2,
+        protocol__pretraining_lr=1e-2,
         batch_size=64,
-        init_scale=2.0,  # From 3 on, what most annotators say is taken for the truth.
+        protocol__init_scale=2.0,  # From 3 on, what most annotators say is taken for the truth.
     )
     model = learnt.fit(X, seen)
     proba = model.predict_annotation_proba(X)
@@ -154,7 +159,7 @@ def test_generated_annotations_are_of_open_cells_and_as_many_as_observed():
     X, A, _ = make_crowd_problem()
     A[:3] = -1
     table = AnnotationTable.from_matrix(A)
-    model = CrowdInGClassifier(**LEAST).fit(X, table)
+    model = built(CrowdInGClassifier, **LEAST).fit(X, table)
     generated = model.generated_annotations_
     assert set(generated.source) == {"generated"}
     given = table.annotations_per_annotator()
@@ -167,7 +172,7 @@ def test_generated_annotations_are_of_open_cells_and_as_many_as_observed():
 
 def test_sampled_annotations_follow_the_predicted_distribution():
     X, A, _ = make_crowd_problem()
-    model = CrowdInGClassifier(**LEAST | {"generator_epochs": 10}).fit(X, A)
+    model = built(CrowdInGClassifier, **LEAST | {"generator_epochs": 10}).fit(X, A)
     many = np.repeat(X[:1], 4000, axis=0)
     drawn = model.sample_annotations(many, [3, 1], random_state=0)
     assert drawn.annotators.tolist() == [3, 1]
@@ -188,7 +193,7 @@ def test_history_has_every_term_and_what_is_measured():
     X, A, _ = make_crowd_problem()
     options = QUICK | {"validation": 0.2, "entropy_threshold": 9.0}
     options |= {"monitor": "likelihood"}
-    model = CrowdInGClassifier(**options).fit(X, A)
+    model = built(CrowdInGClassifier, **options).fit(X, A)
     judged = {"real", "generated", "sparsity", "information"}
     learnt = {"generator_cost", "generator_information", "classifier_cost"}
     terms = {"generator": {"nll"}, "discriminator": judged, "adversarial": judged | learnt}
@@ -213,7 +218,7 @@ def test_the_watchdog_hands_back_nothing_worse_than_the_start():
     wild = {"generator_lr": 0.3, "classifier_lr": 0.3, "adversarial_epochs": 2}
     options = LEAST | {"max_epochs": 6, "entropy_threshold": 0.02, "lr": 6e-3}
     options |= {"monitor": "likelihood"}
-    held = CrowdInGClassifier(validation=0.2, **wild, **options).fit(X, A)
+    held = built(CrowdInGClassifier, validation=0.2, **wild, **options).fit(X, A)
     rows = [row for row in held.history_ if row["stage"] != "start"]
     judged = [row["validation_classifier_nll"] for row in rows]
     before = {v for v, row in zip(judged, rows, strict=True) if row["stage"] != "adversarial"}
@@ -226,7 +231,13 @@ def test_the_watchdog_hands_back_nothing_worse_than_the_start():
     np.testing.assert_array_equal(held.predict_proba(X), held.pretrainer_.predict_proba(X))
     assert held.score(X, y) > 0.8
     # The discriminator that is handed back is a trained one.
-    fresh = CrowdInGClassifier(validation=0.2, discriminator_lr=0.0, **wild, **options).fit(X, A)
+    fresh = built(
+        CrowdInGClassifier,
+        validation=0.2,
+        **wild,
+        **options,
+        protocol=CrowdInGProtocol(discriminator_lr=0.0),
+    ).fit(X, A)
     kept = held.module_.discriminator.matrices, fresh.module_.discriminator.matrices
     assert not torch.equal(*kept)
 
@@ -237,7 +248,12 @@ def test_the_watchdog_judges_the_classifier_by_counted_confusions():
     table = AnnotationTable.from_matrix(A)
     seed = int(check_random_state(0).randint(np.iinfo(np.int32).max))
     learnt, held = hold_out(table, 0.2, np.random.default_rng(seed))
-    model = CrowdInGClassifier(validation=0.2, monitor="likelihood", **options).fit(X, table)
+    model = built(
+        CrowdInGClassifier,
+        validation=0.2,
+        **options,
+        protocol=CrowdInGProtocol(monitor="likelihood"),
+    ).fit(X, table)
     judged = model.history_.column("validation_classifier_nll")
     proba, (R, C) = model.pretrainer_.predict_proba(X), (A.shape[1], 3)
     counts = np.zeros((R, C, C))
@@ -265,8 +281,8 @@ def test_gold_validation_takes_the_last_generator():
     X, A, y = make_crowd_problem(24)
     still = {"generator_lr": 0.0, "classifier_lr": 0.0, "adversarial_epochs": 1}
     options = LEAST | {"max_epochs": 6, "discriminator_epochs": 3} | still
-    plain = CrowdInGClassifier(**options).fit(X, A)
-    gold = CrowdInGClassifier(validation=(X, y), patience=1, **options).fit(X, A)
+    plain = built(CrowdInGClassifier, **options).fit(X, A)
+    gold = built(CrowdInGClassifier, validation=(X, y), patience=1, **options).fit(X, A)
     a, b = plain.history_, gold.history_
     for stage in ("generator", "discriminator"):
         np.testing.assert_array_equal(a.column("loss", stage), b.column("loss", stage))
@@ -291,7 +307,7 @@ def test_resume_ends_in_the_same_weights(options, killed_in, tmp_path, monkeypat
     X, A, _ = make_crowd_problem()
     parameters = QUICK | {"discriminator_epochs": 2} | options
     file = tmp_path / "run.safetensors"
-    whole = CrowdInGClassifier(**parameters).fit(X, A)
+    whole = built(CrowdInGClassifier, **parameters).fit(X, A)
     written = Checkpoint.on_epoch_end
 
     def die(self, number, row):
@@ -302,8 +318,8 @@ def test_resume_ends_in_the_same_weights(options, killed_in, tmp_path, monkeypat
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoint, "on_epoch_end", die)
         with pytest.raises(Killed):
-            CrowdInGClassifier(checkpoint=file, **parameters).fit(X, A)
-    resumed = CrowdInGClassifier(checkpoint=file, **parameters).fit(X, A)
+            built(CrowdInGClassifier, checkpoint=file, **parameters).fit(X, A)
+    resumed = built(CrowdInGClassifier, checkpoint=file, **parameters).fit(X, A)
     for name, value in whole.module_.state_dict().items():
         assert torch.equal(value, resumed.module_.state_dict()[name]), name
     assert whole.generated_annotations_.equals(resumed.generated_annotations_)
@@ -314,8 +330,11 @@ def test_resume_ends_in_the_same_weights(options, killed_in, tmp_path, monkeypat
 def test_saved_with_its_pretrainer_and_features(tmp_path):
     X, A, _ = make_crowd_problem()
     given = CrowdLayerClassifier(max_epochs=2, connection="VW")
-    model = CrowdInGClassifier(
-        pretrainer=given, annotator_features=np.random.default_rng(0).normal(size=(5, 3)), **LEAST
+    model = built(
+        CrowdInGClassifier,
+        pretrainer=given,
+        annotator_features=np.random.default_rng(0).normal(size=(5, 3)),
+        **LEAST,
     ).fit(X, A)
     loaded = load(model.save(tmp_path), device="cpu")
     np.testing.assert_array_equal(
@@ -331,8 +350,10 @@ def test_annotators_may_come_in_any_order():
     order = np.array([2, 0, 4, 1, 3])
     still = {"classifier_lr": 0.0, "generator_lr": 0.0, "adversarial_epochs": 1}
     options = LEAST | {"generator_epochs": 5} | still
-    first = CrowdInGClassifier(annotator_features=np.eye(5), **options).fit(X, A)
-    second = CrowdInGClassifier(annotator_features=np.eye(5)[order], **options).fit(X, A[:, order])
+    first = built(CrowdInGClassifier, annotator_features=np.eye(5), **options).fit(X, A)
+    second = built(CrowdInGClassifier, annotator_features=np.eye(5)[order], **options).fit(
+        X, A[:, order]
+    )
     np.testing.assert_allclose(first.predict_proba(X), second.predict_proba(X), atol=1e-5)
     # Noise is drawn in the order of the annotations.
     np.testing.assert_allclose(first.confusion_[order], second.confusion_, atol=0.02)
@@ -353,7 +374,7 @@ def test_annotators_may_come_in_any_order():
 )
 def test_every_variant_trains(options):
     X, A, _ = make_crowd_problem(16)
-    model = CrowdInGClassifier(**LEAST | options).fit(X, A)
+    model = built(CrowdInGClassifier, **LEAST | options).fit(X, A)
     assert np.isfinite(model.predict_proba(X)).all()
     assert np.isfinite(model.history_.column("loss")).all()
     assert np.isfinite(model.confusion_).all()
@@ -363,7 +384,7 @@ def test_batches_of_one_and_crowds_of_one_train_on():
     X, A, y = make_crowd_problem(n=5)
     for crowd in (A, y):
         options = {"max_epochs": 1, "batch_size": 1, "entropy_threshold": 0.3}
-        model = CrowdInGClassifier(**QUICK | options)
+        model = built(CrowdInGClassifier, **QUICK | options)
         assert np.isfinite(model.fit(X, crowd).history_.column("loss")).all()
     # Where every cell is filled there is nothing to generate, but what is there once more.
     assert model.generated_annotations_.n_annotations == 0
@@ -434,7 +455,9 @@ def test_annotators_per_instance_reach_the_cells(monkeypatch):
     drawn = []
     of = Cells.of
     monkeypatch.setattr(Cells, "of", lambda self, rows: drawn.append(of(self, rows)) or drawn[-1])
-    CrowdInGClassifier(annotators_per_instance=2, **LEAST).fit(X, A)
+    built(CrowdInGClassifier, **LEAST, protocol=CrowdInGProtocol(annotators_per_instance=2)).fit(
+        X, A
+    )
     assert {len(rows) / len(rows.unique()) for rows, _ in drawn} == {2.0}
 
 
@@ -443,7 +466,7 @@ def test_annotators_per_instance_reach_the_cells(monkeypatch):
 
 def test_a_start_keeps_its_checkpoint_beside(tmp_path):
     X, A, _ = make_crowd_problem()
-    CrowdInGClassifier(**LEAST, checkpoint=tmp_path / "run.ckpt").fit(X, A)
+    built(CrowdInGClassifier, **LEAST, checkpoint=tmp_path / "run.ckpt").fit(X, A)
     assert {path.name for path in tmp_path.iterdir()} == {"run.ckpt", "run-start.ckpt"}
 
 
@@ -452,7 +475,7 @@ def test_annotations_of_no_weight_are_not_generated_over():
     table = AnnotationTable.from_matrix(A)
     weights = np.where(np.arange(table.n_annotations) % 2, 1.0, 0.0)
     table = replace(table, weights=weights)
-    model = CrowdInGClassifier(**LEAST, validation=0.2).fit(X, table)
+    model = built(CrowdInGClassifier, **LEAST, validation=0.2).fit(X, table)
     added = table.with_added(model.generated_annotations_)
     assert added.n_annotations > table.n_annotations
 
@@ -461,7 +484,9 @@ def test_without_an_open_cell_the_observed_ones_are_drawn_again():
     X, _, y = make_crowd_problem(24)
     full = np.stack([y, y, (y + 1) % 3], axis=1)
     found, expected = (
-        CrowdInGClassifier(**LEAST, contrast=contrast).fit(X, full)
+        built(CrowdInGClassifier, **LEAST, protocol=CrowdInGProtocol(contrast=contrast)).fit(
+            X, full
+        )
         for contrast in ("open", "observed")
     )
     assert found.history_.column("generated_share", "adversarial").min() == 1
@@ -478,7 +503,7 @@ def test_class_balance_reaches_the_pretrainer():
     start = CrowdLayerClassifier(max_epochs=2, batch_size=16)
     balanced = clone(start).set_params(class_balance="reweight")
     found, expected = (
-        CrowdInGClassifier(**LEAST, pretrainer=each, class_balance="reweight").fit(X, A)
+        built(CrowdInGClassifier, **LEAST, pretrainer=each, class_balance="reweight").fit(X, A)
         for each in (start, balanced)
     )
     np.testing.assert_array_equal(
@@ -499,14 +524,14 @@ def test_class_balance_reaches_the_pretrainer():
 def test_pretrainers_that_cannot_serve_are_refused_before_training(pretrainer, message):
     X, A, _ = make_crowd_problem()
     with pytest.raises(AnnotationError, match=message):
-        CrowdInGClassifier(**QUICK, pretrainer=pretrainer).fit(X, A)
+        built(CrowdInGClassifier, **QUICK, pretrainer=pretrainer).fit(X, A)
 
 
 @pytest.mark.parametrize("backbone", ["mlp", {"name": "mlp"}])
 def test_a_network_may_be_named_in_other_words(backbone):
     X, A, _ = make_crowd_problem(16)
     pretrainer = CrowdLayerClassifier(backbone=backbone, max_epochs=1)
-    CrowdInGClassifier(**LEAST, pretrainer=pretrainer).fit(X, A)
+    built(CrowdInGClassifier, **LEAST, pretrainer=pretrainer).fit(X, A)
 
 
 def test_a_protocol_is_the_pretrainers_too():
@@ -521,7 +546,7 @@ def test_a_protocol_is_the_pretrainers_too():
 def test_mu_is_finite(mu):
     X, A, _ = make_crowd_problem()
     with pytest.raises(ValueError, match="'mu' parameter"):
-        CrowdInGClassifier(**QUICK, mu=mu).fit(X, A)
+        built(CrowdInGClassifier, **QUICK, protocol=CrowdInGProtocol(mu=mu)).fit(X, A)
 
 
 @pytest.mark.parametrize("batch_size", [8, 24])
@@ -529,13 +554,13 @@ def test_divergence_is_named(batch_size):
     X, A, _ = make_crowd_problem(24)
     wild = QUICK | {"classifier_lr": 1e20, "batch_size": batch_size, "entropy_threshold": 0.0}
     with pytest.raises(DivergenceError, match=r"lower generator_lr, classifier_lr|own learning"):
-        CrowdInGClassifier(**wild).fit(X, A)
+        built(CrowdInGClassifier, **wild).fit(X, A)
 
 
 def test_features_of_annotators_are_numbers():
     X, A, _ = make_crowd_problem()
     with pytest.raises(AnnotationError, match="annotator_features is not an array of numbers"):
-        CrowdInGClassifier(**QUICK, annotator_features=[["a"]] * 5).fit(X, A)
+        built(CrowdInGClassifier, **QUICK, annotator_features=[["a"]] * 5).fit(X, A)
 
 
 @pytest.mark.data
@@ -548,7 +573,11 @@ def test_features_of_annotators_are_numbers():
 def test_nothing_becomes_nan_on_real_sets(data_home, load_set):
     data = load_set(data_home=data_home)
     model = CrowdInGClassifier(
-        max_epochs=1, batch_size=512, annotators_per_instance=3, validation=0.1, random_state=0
+        max_epochs=1,
+        batch_size=512,
+        validation=0.1,
+        random_state=0,
+        protocol=CrowdInGProtocol(annotators_per_instance=3),
     )
     model.fit(data.X_train, data.annotations)
     for row in model.history_:

@@ -12,6 +12,7 @@ import torch
 from manyhands import (
     AnnotationTable,
     CrowdInGClassifier,
+    CrowdInGProtocol,
 )
 from manyhands.classifiers.crowding.adversarial import AdversarialSettings, AdversarialStep
 from manyhands.classifiers.crowding.counterfactual import (
@@ -40,6 +41,7 @@ from manyhands.objectives import (
     self_normalized_risk,
 )
 from manyhands.training import AnnotationBatches, Features, hold_out
+from tests.building import built
 
 CPU = torch.device("cpu")
 
@@ -63,7 +65,9 @@ NETWORK = {"generator", "lca", "chunk_size"}
 def pretrained(n, **network):
     """A network trained on a small problem of n instances, for many tests to copy."""
     short = {"batch_size": n, "adversarial_epochs": 1, "mu": 0.0}
-    return CrowdInGClassifier(**QUICK | short | network).fit(*make_crowd_problem(n)[:2]).module_
+    return (
+        built(CrowdInGClassifier, **QUICK | short | network).fit(*make_crowd_problem(n)[:2]).module_
+    )
 
 
 class Step:
@@ -72,13 +76,13 @@ class Step:
     def __init__(self, generate=True, seed=0, n=48, **options):
         X, A, self.y = make_crowd_problem(n)
         table = AnnotationTable.from_matrix(A)
-        model = CrowdInGClassifier(**QUICK | options)
+        model = built(CrowdInGClassifier, **QUICK | options)
         network = {name: options[name] for name in NETWORK & options.keys()}
         self.table, self.module = table, copy.deepcopy(pretrained(n, **network))
         self.batches = AnnotationBatches(Features(X.astype(np.float32), CPU), table, n)
-        cells = Cells(table, model.annotators_per_instance, CPU)
+        cells = Cells(table, model._protocol.annotators_per_instance, CPU)
         self.step = AdversarialStep(
-            self.module, AdversarialSettings.of(model), cells, generate=generate
+            self.module, AdversarialSettings.of(model._protocol), cells, generate=generate
         )
         torch.manual_seed(seed)
         self.batch = next(iter(self.batches.epoch(0)))
@@ -313,7 +317,7 @@ def test_when_labels_are_aggregated(lca, aggregates):
     A = np.where(rng.random((60, 3)) < 0.4, (y ^ 1)[:, None], y[:, None])
     X = np.eye(6)[y]
     short = {"max_epochs": 1, "batch_size": 60, "mu": 0.0}
-    model = CrowdInGClassifier(lca=lca, **QUICK | short).fit(X, A)
+    model = built(CrowdInGClassifier, **QUICK | short, protocol=CrowdInGProtocol(lca=lca)).fit(X, A)
     adjacency = model.module_.discriminator.adjacency
     assert bool(adjacency.any()) == aggregates
     assert model.label_correlation_ > 0.5
@@ -696,11 +700,11 @@ def test_every_parameter_of_the_phase_reaches_the_step():
         "two_steps": False, "chunk_size": 11, "reset_optimizer": True,
     }  # fmt: skip
     named = {"selection": "random", "contrast": "observed", "logging_policy": "epoch"}
-    found = vars(AdversarialSettings.of(CrowdInGClassifier(**own, **named)))
+    found = vars(AdversarialSettings.of(CrowdInGProtocol(**own, **named)))
     assert own.items() <= found.items()
     for flag, on in (("uniform_selection", True), ("contrast_open", False), ("logged_epoch", True)):
         assert found.pop(flag) is on
-        assert vars(AdversarialSettings.of(CrowdInGClassifier()))[flag] is not on
+        assert vars(AdversarialSettings.of(CrowdInGProtocol()))[flag] is not on
     assert found.keys() == own.keys()
     s = Step(discriminator_decay=0.4, truncation=1.5)
     groups = {name: each.param_groups[0] for name, each in s.step.optimizers.items()}
@@ -714,7 +718,9 @@ def test_a_classifier_that_does_not_learn_is_the_start_with_its_statistics():
     """Batch normalisation: the generator's pre-training must not move running statistics."""
     X, A, _ = make_crowd_problem(24)
     network = {"name": "mlp", "batch_norm": True}
-    model = CrowdInGClassifier(network, classifier_lr=0.0, mu=0.0, **QUICK).fit(X, A)
+    model = built(
+        CrowdInGClassifier, network, **QUICK, protocol=CrowdInGProtocol(classifier_lr=0.0, mu=0.0)
+    ).fit(X, A)
     start = model.pretrainer_.module_.classifier.state_dict()
     for name, value in model.module_.classifier.state_dict().items():
         assert torch.equal(value, start[name]), name
@@ -725,14 +731,19 @@ def test_held_out_annotations_are_not_generated(monitor):
     X, A, _ = make_crowd_problem()
     table = AnnotationTable.from_matrix(A)
     short = {"max_epochs": 1, "batch_size": 48, "mu": 0.0}
-    model = CrowdInGClassifier(validation=0.3, monitor=monitor, **QUICK | short).fit(X, table)
+    model = built(
+        CrowdInGClassifier,
+        validation=0.3,
+        **QUICK | short,
+        protocol=CrowdInGProtocol(monitor=monitor),
+    ).fit(X, table)
     assert table.with_added(model.generated_annotations_).observed.equals(table)
 
 
 def test_the_watchdog_names_an_epoch_where_the_generator_has_no_phase():
     X, A, _ = make_crowd_problem()
     wild = {"generator_lr": 0.3, "classifier_lr": 0.3}
-    model = CrowdInGClassifier(**QUICK | GAN | wild, validation=0.3).fit(X, A)
+    model = built(CrowdInGClassifier, **QUICK | GAN | wild, validation=0.3).fit(X, A)
     rows = [(row["stage"], row["epoch"]) for row in model.history_]
     assert (model.best_stage_, model.best_epoch_) in rows
 

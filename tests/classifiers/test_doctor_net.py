@@ -14,6 +14,7 @@ from manyhands.estimator_checks import check_crowd_estimator, make_crowd_problem
 from manyhands.nn import DoctorNetModule, Linear, ScaledClassifier, Standardize
 from manyhands.objectives import annotator_average_nll
 from manyhands.training import Checkpoint, CrowdBatch
+from tests.building import built
 from tests.rounding import assert_near
 
 N, D, C, R = 6, 4, 3, 5
@@ -332,7 +333,7 @@ def test_learnt_weights_survive_saving(tmp_path):
 def test_held_out_annotations_choose_the_heads_and_keep_the_weights():
     X, A, _ = make_crowd_problem()
     options = LEARNED | {"max_epochs": 12, "lr": 0.1, "validation": 0.2, "monitor": "likelihood"}
-    model = DoctorNetClassifier(**options).fit(X, A)
+    model = built(DoctorNetClassifier, **options).fit(X, A)
     history = model.history_
     nll = history.column("validation_nll")[:12]
     assert model.best_epoch_ == int(nll.argmin()) + 1 < 12
@@ -342,7 +343,7 @@ def test_held_out_annotations_choose_the_heads_and_keep_the_weights():
     # ... all their epochs, and not thrown away.
     assert len(history) == 16
     assert np.ptp(model.weights_) > 1e-3
-    plain = DoctorNetClassifier(**(options | {"weighting": "average"})).fit(X, A)
+    plain = built(DoctorNetClassifier, **(options | {"weighting": "average"})).fit(X, A)
     assert plain.best_epoch_ == model.best_epoch_
     assert_close(plain.module_.weight, model.module_.weight)
 
@@ -351,7 +352,7 @@ def test_patience_stops_the_heads_but_not_the_weights():
     X, A, _ = make_crowd_problem()
     options = LEARNED | {"max_epochs": 40, "lr": 0.1, "validation": 0.2, "patience": 2}
     options |= {"monitor": "likelihood"}
-    stages = [row["stage"] for row in DoctorNetClassifier(**options).fit(X, A).history_]
+    stages = [row["stage"] for row in built(DoctorNetClassifier, **options).fit(X, A).history_]
     assert stages.count("heads") < 40
     assert stages.count("weights") == 4
 
@@ -359,7 +360,7 @@ def test_patience_stops_the_heads_but_not_the_weights():
 def test_agreement_chooses_among_both_stages():
     X, A, _ = make_crowd_problem()
     options = LEARNED | {"max_epochs": 12, "lr": 0.1, "validation": 0.2}
-    model = DoctorNetClassifier(**options).fit(X, A)
+    model = built(DoctorNetClassifier, **options).fit(X, A)
     assert len(model.history_.column("validation_agreement", "weights")) == 4
     assert (model.best_stage_, model.best_epoch_) == ("weights", 4)  # The last; no epoch is ahead.
     stopped = DoctorNetClassifier(**options, patience=1).fit(X, A)
@@ -409,11 +410,11 @@ def train_until(monkeypatch, stage, epoch, model, X, A):
 def test_resume_ends_in_the_same_weights(place, options, tmp_path, monkeypatch):
     X, A, _ = make_crowd_problem()
     parameters = LEARNED | options
-    whole = DoctorNetClassifier(**parameters).fit(X, A)
+    whole = built(DoctorNetClassifier, **parameters).fit(X, A)
     file = tmp_path / "run.safetensors"
-    killed = DoctorNetClassifier(checkpoint=file, **parameters)
+    killed = built(DoctorNetClassifier, checkpoint=file, **parameters)
     train_until(monkeypatch, *place, killed, X, A)
-    resumed = DoctorNetClassifier(checkpoint=file, **parameters).fit(X, A)
+    resumed = built(DoctorNetClassifier, checkpoint=file, **parameters).fit(X, A)
     np.testing.assert_array_equal(whole.predict_proba(X), resumed.predict_proba(X))
     for name, value in whole.module_.state_dict().items():
         assert torch.equal(value, resumed.module_.state_dict()[name]), name

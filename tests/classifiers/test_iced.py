@@ -9,7 +9,13 @@ import torch
 from torch import nn
 
 import manyhands
-from manyhands import AggregatedClassifier, AnnotationTable, DawidSkene, ICEDClassifier
+from manyhands import (
+    AggregatedClassifier,
+    AnnotationTable,
+    DawidSkene,
+    ICEDClassifier,
+    MethodProtocol,
+)
 from manyhands.annotations import certainty_groups, label_certainty
 from manyhands.classifiers.iced.inference import LabelInference
 from manyhands.classifiers.iced.synthesis import Synthesis
@@ -545,7 +551,9 @@ def test_a_new_optimiser_every_epoch_changes_the_training(stages):
     X, A, _ = make_crowd_problem()
     options = QUICK | {"synthesis": None} | stages
     plain, reset = (
-        ICEDClassifier(reset_optimizer=reset, **options).fit(X, A).predict_proba(X)
+        ICEDClassifier(**options, protocol=MethodProtocol(reset_optimizer=reset))
+        .fit(X, A)
+        .predict_proba(X)
         for reset in (False, True)
     )
     assert not np.array_equal(plain, reset)

@@ -8,6 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from manyhands import AnnotationTable, MajorityVote, MaxMIGClassifier, load, make_crowd
+from manyhands.classifiers import MaxMIGProtocol
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
 from manyhands.functional import information_gain
@@ -151,7 +152,9 @@ def test_aggregator_starts_at_confusions_against_the_majority_vote():
     """log(confusion + .01), [annotator, given, true]; a row without evidence is log(.01)."""
     X, _, _ = make_crowd_problem(n=6)
     A = np.array([[0, 0, -1], [1, 1, -1], [1, 0, -1], [2, 2, -1], [2, 2, -1], [0, 0, 0]])
-    still = MaxMIGClassifier(**QUICK | {"lr": 1e-12, "noise_lr": None}).fit(X, A)
+    still = MaxMIGClassifier(**QUICK | {"lr": 1e-12}, protocol=MaxMIGProtocol(noise_lr=None)).fit(
+        X, A
+    )
     start = still.module_.tables.detach()
     # Annotator 1 gave 0 to a sure 0 twice, and to an instance of half 0, half 1.
     assert_close(float(start[1, 0, 0]), math.log(1.0 + 0.01))
@@ -202,7 +205,7 @@ def test_known_confusions_are_recovered():
 def test_confusions_are_counted_before_an_epoch_is_judged():
     X, A, _ = make_crowd_problem()
     table = AnnotationTable.from_matrix(A)
-    options = QUICK | {"validation": 0.2, "monitor": "likelihood"}
+    options = QUICK | {"validation": 0.2, "protocol": MaxMIGProtocol(monitor="likelihood")}
     model = MaxMIGClassifier(**options).fit(X, table)
     held = MaxMIGClassifier(**options | {"max_epochs": 1}).fit(X, table)
     first = held.history_.column("validation_nll")[0]

@@ -247,7 +247,7 @@ def test_validation_chooses_in_the_last_round():
     X, A, _ = make_crowd_problem()
     for seed in range(3):
         model = MBEMClassifier(n_iterations=2, validation=0.2, **QUICK | {"random_state": seed})
-        model.set_params(monitor="likelihood").fit(X, A)
+        model.set_params(protocol__monitor="likelihood").fit(X, A)
         assert model.best_stage_ == "round 2"
         last = model.history_.column("validation_nll", stage="round 2")
         assert model.best_epoch_ == 1 + last.argmin()

@@ -20,8 +20,11 @@ from manyhands import (
     AggregatedClassifier,
     AnnotationTable,
     CoNALClassifier,
+    CoNALProtocol,
     CrowdInGClassifier,
+    CrowdInGProtocol,
     CrowdLayerClassifier,
+    CrowdLayerProtocol,
     DASCClassifier,
     DawidSkene,
     DoctorNetClassifier,
@@ -42,6 +45,7 @@ from manyhands.exceptions import (
 from manyhands.nn import CONNECTIONS
 from manyhands.registry import find_classifier
 from manyhands.training import progress
+from tests.building import built
 from tests.rounding import assert_near
 
 QUICK = {"max_epochs": 3, "batch_size": 16, "random_state": 0, "device": "cpu"}
@@ -68,7 +72,11 @@ def test_conal_separates_common_from_individual_noise():
         common_noise=common, common_proportion=0.5, random_state=0,
     )  # fmt: skip
     model = CoNALClassifier(
-        mixture="probabilities", random_state=0, max_epochs=20, lr=1e-2, weight_decay=0.0
+        random_state=0,
+        max_epochs=20,
+        lr=1e-2,
+        weight_decay=0.0,
+        protocol=CoNALProtocol(mixture="probabilities"),
     ).fit(X, table)
     # The mixture of distributions is the simulator's model: the layer itself is recovered ...
     assert np.abs(model.common_confusion_ - common).max() < 0.1
@@ -93,7 +101,9 @@ def test_conal_logs_the_separation_term_with_its_sign():
 def test_conal_squared_gap_differs():
     X, A, _ = make_crowd_problem()
     norm = CoNALClassifier(gap_weight=0.5, **QUICK).fit(X, A)
-    squared = CoNALClassifier(gap_weight=0.5, squared_gap=True, **QUICK).fit(X, A)
+    squared = CoNALClassifier(
+        gap_weight=0.5, **QUICK, protocol=CoNALProtocol(squared_gap=True)
+    ).fit(X, A)
     assert not np.allclose(norm.common_confusion_, squared.common_confusion_)
 
 
@@ -130,7 +140,7 @@ def test_conal_with_features_survives_saving(tmp_path):
 def test_resetting_the_optimiser_changes_the_run():
     X, A, _ = make_crowd_problem()
     kept = CoNALClassifier(**QUICK).fit(X, A)
-    reset = CoNALClassifier(reset_optimizer=True, **QUICK).fit(X, A)
+    reset = CoNALClassifier(**QUICK, protocol=CoNALProtocol(reset_optimizer=True)).fit(X, A)
     assert not np.allclose(kept.predict_proba(X), reset.predict_proba(X))
 
 
@@ -199,7 +209,7 @@ def test_one_perfect_annotator_leaves_a_plain_classifier(demo):
     options = {"max_epochs": 15, "lr": 3e-3, "random_state": 0}
     plain = AggregatedClassifier(**options).fit(demo.X_train, demo.y_train)
     for model in (
-        CrowdLayerClassifier(init_scale=5.0, **options),
+        CrowdLayerClassifier(**options, protocol=CrowdLayerProtocol(init_scale=5.0)),
         TraceRegClassifier(trace_weight=0.0, **options),
     ):
         model.fit(demo.X_train, demo.y_train)
@@ -292,7 +302,7 @@ def test_validation_on_gold_keeps_the_most_accurate_epoch(demo):
 
 def test_validation_on_held_out_annotations_keeps_the_likeliest_epoch(demo):
     model = CrowdLayerClassifier(max_epochs=60, random_state=0, validation=0.2, patience=2, lr=5e-2)
-    model.set_params(monitor="likelihood").fit(demo.X_train, demo.annotations)
+    model.set_params(protocol__monitor="likelihood").fit(demo.X_train, demo.annotations)
     nll = model.history_.column("validation_nll")
     assert model.best_epoch_ == int(nll.argmin()) + 1
     assert len(nll) == model.best_epoch_ + 2 < 60, "stops after two epochs without improvement"
@@ -366,7 +376,8 @@ def test_a_backbone_of_the_wrong_width_is_refused():
 def test_batch_norm_survives_a_last_batch_of_one():
     X, A, _ = make_crowd_problem(n=33)
     model = CrowdLayerClassifier(
-        backbone={"name": "mlp", "batch_norm": True}, **(QUICK | {"batch_size": 8})
+        backbone={"name": "mlp", "batch_norm": True},
+        **(QUICK | {"batch_size": 8}),
     ).fit(X, A)
     assert np.isfinite(model.predict_proba(X)).all()
 
@@ -726,7 +737,7 @@ STEADY = {"max_epochs": 10, "lr": 0.01, "batch_size": 16, "random_state": 0, "de
 )
 def test_a_lost_class_is_named_with_the_mends(form):
     X, A = make_lost_class()
-    model = CrowdLayerClassifier(**STEADY, init_scale=1.5)
+    model = CrowdLayerClassifier(**STEADY, protocol=CrowdLayerProtocol(init_scale=1.5))
     with pytest.warns(LostClassWarning) as caught:
         model.fit(form(X), A)
     assert len(caught) == 1
@@ -734,7 +745,7 @@ def test_a_lost_class_is_named_with_the_mends(form):
     assert str(caught[0].message) == (
         "CrowdLayerClassifier predicts for none of the 30 training instances some classes that "
         "have annotations: 2 (1 annotation); try class_balance='reweight', an init_scale above "
-        "1.5, more epochs"
+        "1.5 in the protocol, more epochs"
     )
 
 
@@ -765,6 +776,6 @@ def test_a_fit_in_parts_warns_once():
 def test_crowding_starts_its_crowd_layer_as_it_is_told():
     X, A, _ = make_crowd_problem()
     quick = {**QUICK, "max_epochs": 1}
-    model = CrowdInGClassifier(**quick, init_scale=1.5).fit(X, A)
-    start = CrowdLayerClassifier(**quick, init_scale=1.5).fit(X, A)
+    model = built(CrowdInGClassifier, **quick, protocol=CrowdInGProtocol(init_scale=1.5)).fit(X, A)
+    start = CrowdLayerClassifier(**quick, protocol=CrowdLayerProtocol(init_scale=1.5)).fit(X, A)
     np.testing.assert_array_equal(model.pretrainer_.confusion_, start.confusion_)

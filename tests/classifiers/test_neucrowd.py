@@ -27,6 +27,7 @@ from manyhands.nn import SamplingNetwork
 from manyhands.objectives import TupletLoss, hardness_error
 from manyhands.registry import short_name
 from manyhands.sampling import TupletSampler
+from tests.building import built
 
 SMALL = {
     "max_epochs": 3,
@@ -300,7 +301,7 @@ def test_every_parameter_reaches_the_training(name, value):
     # What begins in the second epoch has had its say after two.
     more = {"lr": 1e-2, "safety_margin": 1.0, "n_neighbors": 5, "max_epochs": 2}
     whole = fitted(**more)
-    other = NeuCrowdClassifier(**(SMALL | more | {name: value})).fit(X, A)
+    other = built(NeuCrowdClassifier, **(SMALL | more | {name: value})).fit(X, A)
     assert not np.allclose(whole.transform(X), other.transform(X), atol=1e-4)
 
 

@@ -18,7 +18,7 @@ from manyhands import (
 )
 from manyhands.classifiers import neucrowd
 from manyhands.estimator_checks import make_crowd_problem
-from manyhands.fitting import embedding
+from manyhands.fitting import MethodProtocol, embedding
 from manyhands.fitting.callbacks import AnnotationMonitor, GoldMonitor
 from manyhands.objectives import TupletLoss
 from manyhands.training import Checkpoint
@@ -121,7 +121,7 @@ def test_the_best_epoch_is_kept_and_its_strength_chosen(kind, monkeypatch):
     monkeypatch.setattr(monitor, "__call__", planned)
     validation = 0.3 if kind == "fraction" else (X[1::2], y[1::2])
     parameters = SMALL | {"C": "cv", "lr": 0.01, "max_epochs": 5, "validation": validation}
-    parameters |= {"monitor": "likelihood", "cv": 2}
+    parameters |= {"protocol": MethodProtocol(monitor="likelihood"), "cv": 2}
 
     asked, regress = [], embedding.fit_regression
 
@@ -250,7 +250,8 @@ def test_the_transformer_has_the_classifiers_parameters_and_defaults():
     for name, value in NeuCrowdEmbedding().get_params().items():
         assert classifier[name] == value, name
     of_the_regression = {"regression", "C", "cv", "targets", "decision", "class_balance"}
-    of_the_run = {"reset_optimizer", "validation", "monitor", "patience", "checkpoint", "callbacks"}
+    of_the_run = {"validation", "patience", "checkpoint", "callbacks"}
+    of_the_run |= {"protocol", "protocol__monitor", "protocol__reset_optimizer"}
     missing = set(classifier) - set(NeuCrowdEmbedding().get_params())
     assert missing == of_the_regression | of_the_run
 

@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 from torch.testing import assert_close
 
-from manyhands import AnnotationTable, PersonalClassifier, load, make_crowd
+from manyhands import AnnotationTable, PersonalClassifier, PersonalProtocol, load, make_crowd
 from manyhands.classifiers import personal
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
@@ -170,7 +170,9 @@ def test_admm_finds_what_a_generic_solver_finds(n_classes, fusion, rho):
     A[:, 2] = np.where(A[:, 2] < 0, -1, (A[:, 2] + 1) % n_classes)  # one adversary
     k = 1 if n_classes == 2 else n_classes
     value, weights = generic_optimum(X, A, k, fusion, 0.5)
-    model = PersonalClassifier(fusion=fusion, ridge=0.5, rho=rho, **EXACT).fit(X, A)
+    model = PersonalClassifier(
+        fusion=fusion, ridge=0.5, **EXACT, protocol=PersonalProtocol(rho=rho)
+    ).fit(X, A)
     assert model.history_[-1]["loss"] == pytest.approx(value, rel=1e-6)
     np.testing.assert_allclose(model.coef_, weights[0].T, atol=1e-4)
     np.testing.assert_allclose(model.annotator_coef_, weights[1:].transpose(0, 2, 1), atol=1e-4)
@@ -273,7 +275,7 @@ def test_a_new_step_size_leaves_differences_and_multipliers(monkeypatch):
     options = {"max_epochs": 1, "tol": 1e-9}
     PersonalClassifier(**options).fit(X, A)
     (balanced,) = steps
-    PersonalClassifier(rho=balanced.first_rho, **options).fit(X, A)
+    PersonalClassifier(**options, protocol=PersonalProtocol(rho=balanced.first_rho)).fit(X, A)
     fixed = steps[1]
     assert balanced.rho != balanced.first_rho == fixed.rho
     before, after = split(fixed), split(balanced)

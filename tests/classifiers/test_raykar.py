@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from manyhands import AnnotationTable, DawidSkene, RaykarClassifier
+from manyhands import AnnotationTable, DawidSkene, MethodProtocol, RaykarClassifier
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
 from manyhands.training import Checkpoint
@@ -172,9 +172,9 @@ def test_neither_seed_nor_batches_nor_order_matter():
     first = RaykarClassifier(random_state=0, **short).fit(X, A)
     others = [
         RaykarClassifier(random_state=1, batch_size=15, **short).fit(X, A),
-        RaykarClassifier(random_state=2, lr=0.5, reset_optimizer=True, **short).fit(
-            X[::-1], A[::-1]
-        ),
+        RaykarClassifier(
+            random_state=2, lr=0.5, **short, protocol=MethodProtocol(reset_optimizer=True)
+        ).fit(X[::-1], A[::-1]),
     ]
     for other in others:
         np.testing.assert_allclose(first.predict_proba(X), other.predict_proba(X), atol=1e-5)

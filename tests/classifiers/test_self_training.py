@@ -19,6 +19,7 @@ from manyhands import (
     all_classifiers,
     load,
 )
+from manyhands.classifiers import CrowdLayerProtocol
 from manyhands.classifiers.self_training import guard, pseudo_annotation_quality, rounds
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
@@ -59,7 +60,8 @@ def silent_guard(request, monkeypatch):
 
 
 def base(**changes):
-    return CrowdLayerClassifier(**{**QUICK, "batch_size": 24, "init_scale": 2.0, **changes})
+    given = {"batch_size": 24, "protocol": CrowdLayerProtocol(init_scale=2.0)}
+    return CrowdLayerClassifier(**{**QUICK, **given, **changes})
 
 
 @pytest.fixture(scope="module")

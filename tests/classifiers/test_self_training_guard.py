@@ -14,6 +14,7 @@ from manyhands import (
     GraphCompleter,
     SelfTrainingCrowdClassifier,
 )
+from manyhands.classifiers import CrowdLayerProtocol
 from manyhands.classifiers.self_training import guard
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.fitting import Watch
@@ -35,7 +36,8 @@ def silent_guard(request, monkeypatch):
 
 
 def base(**changes):
-    return CrowdLayerClassifier(**{**QUICK, "batch_size": 24, "init_scale": 2.0, **changes})
+    given = {"batch_size": 24, "protocol": CrowdLayerProtocol(init_scale=2.0)}
+    return CrowdLayerClassifier(**{**QUICK, **given, **changes})
 
 
 # -- the guard ------------------------------------------------------------------------------------

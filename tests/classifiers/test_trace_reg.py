@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from manyhands import TraceRegClassifier, load, make_crowd
+from manyhands import TraceRegClassifier, TraceRegProtocol, load, make_crowd
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.nn import PARAMETRIZATIONS, ConfusionModule, Linear, ScaledClassifier, Standardize
 from manyhands.objectives import trace_objective
@@ -108,7 +108,9 @@ def test_the_whole_data_give_the_mean_trace_of_annotators():
     A[10:, 0] = -1
     A = np.hstack([A, np.full((len(A), 1), -1)])
     options = QUICK | {"max_epochs": 1, "batch_size": 100}
-    model = TraceRegClassifier(trace_weight=0.5, init_scale=2.0, **options).fit(X, A)
+    model = TraceRegClassifier(
+        trace_weight=0.5, **options, protocol=TraceRegProtocol(init_scale=2.0)
+    ).fit(X, A)
     start = make_module(init_scale=2.0).confusion()[0].trace().detach()
     assert model.history_.column("trace")[0] == pytest.approx(0.5 * float(start), rel=1e-5)
     module = model.module_
@@ -131,10 +133,10 @@ def test_without_the_penalty_it_is_a_softmax_crowd_layer():
     X, A, _ = make_crowd_problem()
     torch.manual_seed(1)
     network = torch.nn.Linear(4, C)
+    published = TraceRegProtocol(parametrization="softmax", init_scale=2.0, noise_lr=None)
     model = TraceRegClassifier(
-        copy.deepcopy(network), trace_weight=0.0, parametrization="softmax", init_scale=2.0,
-        noise_lr=None, lr=0.05, weight_decay=1e-3, max_epochs=4, batch_size=100, scaling=None,
-        random_state=0, device="cpu",
+        copy.deepcopy(network), trace_weight=0.0, lr=0.05, weight_decay=1e-3, max_epochs=4,
+        batch_size=100, scaling=None, random_state=0, device="cpu", protocol=published,
     ).fit(X, A)  # fmt: skip
     kernels = torch.nn.Parameter(2.0 * torch.eye(C).repeat(R, 1, 1))
     optimizer = torch.optim.Adam([*network.parameters(), kernels], lr=0.05, weight_decay=1e-3)
@@ -165,8 +167,12 @@ def test_known_confusions_are_recovered(parametrization):
         y, X=X, n_annotators=6, annotations_per_instance=4.0, noise_strength=(0.1, 0.6),
         random_state=0,
     )  # fmt: skip
-    few_large_steps = {"max_epochs": 10, "lr": 4e-3, "noise_lr": 0.06}
-    model = TraceRegClassifier(parametrization=parametrization, random_state=0, **few_large_steps)
+    few_large_steps = {"max_epochs": 10, "lr": 4e-3}
+    model = TraceRegClassifier(
+        random_state=0,
+        **few_large_steps,
+        protocol=TraceRegProtocol(parametrization=parametrization, noise_lr=0.06),
+    )
     model.fit(X, table)
     counts = np.zeros((6, 4, 4))
     np.add.at(counts, (table.annotator, y[table.instance], table.label), 1)
@@ -201,7 +207,9 @@ def test_a_silent_annotator_is_left_out_of_the_penalty():
 
 def test_column_softmax_survives_saving(tmp_path):
     X, A, _ = make_crowd_problem()
-    model = TraceRegClassifier(parametrization="column_softmax", **QUICK).fit(X, A)
+    model = TraceRegClassifier(
+        **QUICK, protocol=TraceRegProtocol(parametrization="column_softmax")
+    ).fit(X, A)
     np.testing.assert_allclose(model.confusion_.sum(axis=2), 1.0, rtol=1e-6)
     # Between softmax of (1, 0, 0) and of (0, 1, 1): the second softmax keeps it flat.
     assert model.confusion_.max() < math.e / (math.e + 2)

@@ -24,7 +24,14 @@ from evidence.data.sets import Data
 from evidence.data.variants import with_fewer_instances
 from evidence.records import GOLD, HELD_OUT, LAST, ORACLE, SELECTIONS
 from evidence.running.cells import _chosen, _kept, commit
-from manyhands import AggregatedClassifier, AnnotationTable, CoNALClassifier, CrowdLayerClassifier
+from manyhands import (
+    AggregatedClassifier,
+    AnnotationTable,
+    CoNALClassifier,
+    CoNALProtocol,
+    CrowdLayerClassifier,
+    CrowdLayerProtocol,
+)
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting import Watch
 from manyhands.fitting.callbacks import _macro_f1
@@ -98,10 +105,23 @@ QUICK = {"max_epochs": 3, "batch_size": 256, "random_state": 0, "device": "cpu"}
     "model",
     [
         CoNALClassifier(**QUICK),
-        CrowdLayerClassifier(**QUICK, init_scale=2.0, validation=0.1, patience=1),
+        CrowdLayerClassifier(
+            **QUICK,
+            validation=0.1,
+            patience=1,
+            protocol=CrowdLayerProtocol(init_scale=2.0),
+        ),
         AggregatedClassifier(**QUICK),
-        CrowdLayerClassifier(backbone={"name": "mlp", "batch_norm": True}, init_scale=2.0, **QUICK),
-        CrowdLayerClassifier(backbone=Noisy, init_scale=2.0, **QUICK),
+        CrowdLayerClassifier(
+            backbone={"name": "mlp", "batch_norm": True},
+            **QUICK,
+            protocol=CrowdLayerProtocol(init_scale=2.0),
+        ),
+        CrowdLayerClassifier(
+            backbone=Noisy,
+            **QUICK,
+            protocol=CrowdLayerProtocol(init_scale=2.0),
+        ),
     ],
     ids=["CoNAL", "held out", "aggregated", "batch norm", "noisy"],
 )
@@ -146,7 +166,11 @@ def test_macro_f1_of_codes_is_macro_f1(pairs):
 
 def test_a_checkpoint_does_not_know_who_watched(demo, tmp_path, monkeypatch):
     # Three epochs lose classes, for which "auto" would fit again.
-    model = CoNALClassifier(**QUICK, init_scale=2.0, checkpoint=tmp_path / "a.safetensors")
+    model = CoNALClassifier(
+        **QUICK,
+        checkpoint=tmp_path / "a.safetensors",
+        protocol=CoNALProtocol(init_scale=2.0),
+    )
     plain = clone(model).set_params(checkpoint=None).fit(demo.X_train, demo.annotations)
     with monkeypatch.context() as patch:
         patch.setattr(GradientStep, "start_epoch", kill_in_the_second_epoch)
@@ -177,13 +201,17 @@ class Rounds(CrowdLayerClassifier):
         self.alone_ = clone(INNER).fit(X, fit.table)
 
 
-INNER = CrowdLayerClassifier(**{**QUICK, "max_epochs": 1}, init_scale=2.0)
+INNER = CrowdLayerClassifier(
+    **{**QUICK, "max_epochs": 1}, protocol=CrowdLayerProtocol(init_scale=2.0)
+)
 
 
 def test_a_watch_is_handed_on_and_used_where_the_instances_have_its_shape(demo):
     part = demo.X_test, demo.y_test
     watch = Watch(test=part, again=part)
-    model = Rounds(**QUICK, init_scale=2.0).fit(demo.X_train, demo.annotations, watch=watch)
+    model = Rounds(**QUICK, protocol=CrowdLayerProtocol(init_scale=2.0)).fit(
+        demo.X_train, demo.annotations, watch=watch
+    )
     for fitted in (model, model.same_):
         seen = fitted.history_.column("test_accuracy")
         assert np.isfinite(seen).all()
@@ -212,7 +240,7 @@ def test_the_protocols_of_a_cell(make_row, demo):
     assert record.metrics[LAST]["accuracy"] == last
     assert (record.metrics[LAST]["epoch"], record.metrics[LAST]["n_test"]) == (4, 500)
 
-    held = row.make_estimator(0).set_params(validation=0.1, monitor="likelihood")
+    held = row.make_estimator(0).set_params(validation=0.1, protocol__monitor="likelihood")
     held.fit(demo.X_train, demo.annotations)
     assert record.metrics[HELD_OUT]["accuracy"] == accuracy(demo.y_test, held.predict(demo.X_test))
     assert record.metrics[HELD_OUT]["epoch"] == held.best_epoch_
@@ -311,6 +339,7 @@ import numpy as np
 
 from manyhands import load_demo
 from manyhands.exceptions import DataNotFoundError
+from tests.building import built
 from evidence import Data
 
 def small():

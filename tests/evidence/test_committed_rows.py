@@ -22,6 +22,7 @@ from manyhands import (
 )
 from manyhands.classifiers.crowding.pretrainer import make_pretrainer
 from manyhands.fitting import BaseCrowdClassifier, training_protocol
+from tests.building import built
 
 ROOT = Path(__file__).parents[2]
 
@@ -240,7 +241,7 @@ class TestAllClassifiers:
     @pytest.mark.parametrize("name", ["labelme", "music"])
     def test_protocols_of_the_papers_sets_are_dascs(self, mine, name):
         (row,) = (row for row in mine if row.id == f"conal/crowd_models_{name}")
-        estimator = CoNALClassifier(**row.estimator["params"])
+        estimator = built(CoNALClassifier, **row.estimator["params"])
         protocol = training_protocol(f"dasc_{name}")
         if name == "music":
             # What DASC does not name there: dropout, weight decay, how the input is scaled.

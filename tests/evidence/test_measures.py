@@ -30,11 +30,17 @@ from evidence.measures import (
     warm_up,
     watchdog,
 )
-from manyhands import CrowdInGClassifier, CrowdLayerClassifier, ICEDClassifier, load_demo
+from manyhands import (
+    CrowdInGClassifier,
+    CrowdLayerClassifier,
+    ICEDClassifier,
+    load_demo,
+)
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.metrics import accuracy, macro_f1
 from manyhands.training import History
+from tests.building import built
 
 COMMON = np.array([[0.5, 0.5], [0.0, 1.0]])
 OWN = np.array([[[0.9, 0.1], [0.2, 0.8]], [[1.0, 0.0], [0.0, 1.0]]])
@@ -294,8 +300,8 @@ def test_the_start_that_is_measured_is_what_its_row_gives_alone():
     """What Table 1 calls DL-CL is CrowdInG's start, to the bit."""
     demo, quick = load_demo(), {"max_epochs": 1, "random_state": 0, "device": "cpu"}
     demo = replace(demo, X_train=demo.X_train[:200], annotations=demo.annotations[:200])
-    model = CrowdInGClassifier(**quick).fit(demo.X_train, demo.annotations)
-    alone = CrowdLayerClassifier(init_scale=model.init_scale, **quick)
+    model = built(CrowdInGClassifier, **quick).fit(demo.X_train, demo.annotations)
+    alone = CrowdLayerClassifier(**quick)
     alone.fit(demo.X_train, demo.annotations)
     found = start_accuracy(model, demo)
     assert found["start_accuracy"] == np.mean(alone.predict(demo.X_test) == demo.y_test)

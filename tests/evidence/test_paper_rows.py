@@ -272,7 +272,9 @@ class TestDASC:
             assert len({by_id[name].key for name in names}) == 1
 
     def test_labelmes_protocol_is_the_papers(self, by_id):
-        protocol = training_protocol("dasc_labelme")
+        protocol = {
+            k.removeprefix("protocol__"): v for k, v in training_protocol("dasc_labelme").items()
+        }
         del protocol["reset_optimizer"]  # False, as by default
         for key, scale in (("crowd_layer", 2.0), ("crowd_layer_identity", 1.0)):
             start = {"init_scale": scale}  # the method's, not the protocol's

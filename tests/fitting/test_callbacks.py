@@ -21,6 +21,7 @@ from manyhands.training import (
     TensorBoardLogger,
     WandbLogger,
 )
+from tests.building import built
 from tests.classifiers.conftest import FEW_PARTS
 
 NETWORKS = [cls for _, cls in all_classifiers() if "callbacks" in cls().get_params(deep=False)]
@@ -62,8 +63,8 @@ def test_callbacks_hear_what_the_history_holds_and_change_nothing(cls):
     X, A, _ = make_crowd_problem()
     diary = Diary()
     few = FEW_PARTS.get(cls.__name__, {})
-    plain = quick_clone(cls(**few)).fit(X, A)
-    model = quick_clone(cls(callbacks=[diary], **few)).fit(X, A)
+    plain = quick_clone(built(cls, **few)).fit(X, A)
+    model = quick_clone(built(cls, callbacks=[diary], **few)).fit(X, A)
     np.testing.assert_array_equal(model.predict_proba(X), plain.predict_proba(X))
     assert diary.heard[0] == "fit begins"
     assert diary.heard[-1] is type(None)

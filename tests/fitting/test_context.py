@@ -39,13 +39,14 @@ from manyhands.exceptions import (
     NotIdentifiableWarning,
     all_or_nothing,
 )
-from manyhands.fitting import PROTOCOLS, pilots, training_protocol, with_protocol
+from manyhands.fitting import PROTOCOLS, MethodProtocol, pilots, training_protocol, with_protocol
 from manyhands.metrics import (
     VOTE_SCORERS,
     annotation_log_likelihood_scorer,
     vote_agreement,
     vote_agreement_scorer,
 )
+from tests.building import built
 
 QUICK = {"max_epochs": 3, "batch_size": 48, "random_state": 0, "device": "cpu"}
 
@@ -78,7 +79,7 @@ def test_the_context_keeps_annotations_given_weighed_trained_on_and_held_out_apa
     table = AnnotationTable.from_matrix(A)
     weights = np.ones(table.n_annotations)
     weights[:10] = 0.0
-    model = Told(validation=0.2, monitor="likelihood", **QUICK).fit(
+    model = built(Told, validation=0.2, monitor="likelihood", **QUICK).fit(
         X, replace(table, weights=weights)
     )
     (fit,) = model.fits_
@@ -306,7 +307,8 @@ def test_protocols_are_those_of_the_rows(name, parameters):
         AggregatedClassifier: f"aggregated/{ROWS[name]}_majority_vote",
     }
     for cls, row in rows.items():
-        of_row = cls(**{k: v for k, v in parameters[row].items() if k not in OF_THE_METHOD})
+        of_training = {k: v for k, v in parameters[row].items() if k not in OF_THE_METHOD}
+        of_row = built(cls, **of_training)
         assert with_protocol(cls(), name).get_params() == of_row.get_params(), row
 
 
@@ -336,8 +338,8 @@ def test_what_the_estimator_lacks_is_left_out_and_the_rest_stays():
     assert ours.lr == 0.5
     assert (found.targets, found.random_state, found.lr) == ("hard", 3, 0.01)
     assert found.backbone == {"name": "mlp", "batch_norm": True}
-    assert not hasattr(found, "embedding_dim")
-    assert with_protocol(CoNALClassifier(), "conal_music").embedding_dim == 80
+    assert found.protocol == MethodProtocol(reset_optimizer=True)
+    assert with_protocol(CoNALClassifier(), "conal_music").protocol.embedding_dim == 80
 
 
 def test_a_protocol_cannot_be_changed_by_what_is_done_with_it():

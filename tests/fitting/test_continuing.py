@@ -33,6 +33,7 @@ from manyhands.fitting import continuing, pilots
 from manyhands.fitting.context import Earlier
 from manyhands.registry import all_aggregators, all_wrappers
 from manyhands.training import Callback
+from tests.building import built
 from tests.classifiers.conftest import FEW_PARTS
 
 pytestmark = pytest.mark.filterwarnings("ignore:the votes do not say whether")
@@ -43,7 +44,7 @@ TABLE = AnnotationTable.from_matrix(A, instances=IDS, annotators=list("abcde"))
 
 
 def network(**parameters):
-    return CrowdLayerClassifier(max_epochs=4, random_state=0, device="cpu", **parameters)
+    return built(CrowdLayerClassifier, max_epochs=4, random_state=0, device="cpu", **parameters)
 
 
 def continued(model, X=X, y=TABLE, cuts=(40,)):
@@ -357,7 +358,7 @@ def test_iced_goes_on_with_rounds_and_from_its_posterior():
 
 def test_crowding_goes_on_with_its_start():
     few = FEW_PARTS["CrowdInGClassifier"]
-    model = CrowdInGClassifier(max_epochs=2, random_state=0, device="cpu", **few)
+    model = built(CrowdInGClassifier, max_epochs=2, random_state=0, device="cpu", **few)
     model.partial_fit(X[:40], TABLE[:40].select(annotators=list("abcd")))
     start = model.pretrainer_
     before = {name: value.clone() for name, value in start.module_.state_dict().items()}

@@ -26,6 +26,7 @@ from manyhands.fitting import Watch
 from manyhands.fitting.embedding import EmbeddingClassifier
 from manyhands.registry import all_classifiers
 from manyhands.training import Features
+from tests.building import built
 from tests.classifiers.conftest import FEW_PARTS
 
 METHODS = [CrowdLayerClassifier, CoNALClassifier, AggNetClassifier]
@@ -144,7 +145,7 @@ def sentences(n=240, seed=0, **options):
 
 def quick(cls, backbone, **parameters):
     chosen = {"max_epochs": 12, "batch_size": 32, "lr": 5e-3, "random_state": 0, "device": "cpu"}
-    return cls(backbone=backbone, **chosen | parameters)
+    return built(cls, backbone=backbone, **chosen | parameters)
 
 
 # -- the two real cases ---------------------------------------------------------------------------

@@ -17,7 +17,9 @@ from manyhands import (
     AggregatedClassifier,
     CoNALClassifier,
     CrowdInGClassifier,
+    CrowdInGProtocol,
     CrowdLayerClassifier,
+    CrowdLayerProtocol,
     CrowdStackingClassifier,
     DawidSkene,
     load,
@@ -30,6 +32,7 @@ from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, ModelFolderError
 from manyhands.fitting import folders
 from manyhands.training import Checkpoint
+from tests.building import built
 
 QUICK = {"max_epochs": 3, "batch_size": 16, "random_state": 0, "device": "cpu"}
 
@@ -69,9 +72,9 @@ def test_resume_ends_in_the_same_weights(options, tmp_path, monkeypatch):
     X, A, _ = make_crowd_problem()
     parameters = QUICK | {"max_epochs": 6} | options
     file = tmp_path / "run.safetensors"
-    whole = CoNALClassifier(**parameters).fit(X, A)
-    train_until(monkeypatch, 2, CoNALClassifier(checkpoint=file, **parameters), X, A)
-    resumed = CoNALClassifier(checkpoint=file, **parameters).fit(X, A)
+    whole = built(CoNALClassifier, **parameters).fit(X, A)
+    train_until(monkeypatch, 2, built(CoNALClassifier, checkpoint=file, **parameters), X, A)
+    resumed = built(CoNALClassifier, checkpoint=file, **parameters).fit(X, A)
     for name, value in whole.module_.state_dict().items():
         assert torch.equal(value, resumed.module_.state_dict()[name]), name
     drop = {"seconds"}
@@ -82,12 +85,18 @@ def test_resume_ends_in_the_same_weights(options, tmp_path, monkeypatch):
 
 def test_a_loaded_model_is_validated_as_the_saved_one(tmp_path):
     X, A, _ = make_crowd_problem()
-    options = {"validation": 0.2, "monitor": "likelihood", "patience": 3}
+    protocol = CrowdLayerProtocol(monitor="likelihood")
+    options = {"validation": 0.2, "protocol": protocol, "patience": 3}
     model = CrowdLayerClassifier(**QUICK, **options).fit(X, A)
     kept = load(model.save(tmp_path / "model")).get_params()
     assert {name: kept[name] for name in options} == options
     start = CrowdLayerClassifier(**QUICK, **options)
-    outer = CrowdInGClassifier(**QUICK, pretrainer=start, adversarial_epochs=1).fit(X, A)
+    outer = built(
+        CrowdInGClassifier,
+        **QUICK,
+        pretrainer=start,
+        protocol=CrowdInGProtocol(adversarial_epochs=1),
+    ).fit(X, A)
     kept = load(outer.save(tmp_path / "outer")).pretrainer.get_params()
     assert {name: kept[name] for name in options} == options
 
@@ -95,10 +104,14 @@ def test_a_loaded_model_is_validated_as_the_saved_one(tmp_path):
 def test_gold_labels_and_checkpoints_are_not_saved(tmp_path):
     X, A, y = make_crowd_problem()
     model = CrowdLayerClassifier(
-        **QUICK, validation=(X, y), checkpoint=tmp_path / "run.safetensors", monitor="likelihood"
+        **QUICK,
+        validation=(X, y),
+        checkpoint=tmp_path / "run.safetensors",
+        protocol=CrowdLayerProtocol(monitor="likelihood"),
     )
     kept = load(model.fit(X, A).save(tmp_path / "model"))
-    assert (kept.validation, kept.checkpoint, kept.monitor) == (None, None, "likelihood")
+    assert (kept.validation, kept.checkpoint) == (None, None)
+    assert kept.protocol == CrowdLayerProtocol(monitor="likelihood")
 
 
 def test_a_finished_run_is_not_repeated(tmp_path):

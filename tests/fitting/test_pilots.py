@@ -11,6 +11,7 @@ from sklearn.utils._param_validation import InvalidParameterError
 from manyhands import (
     CrowdInGClassifier,
     CrowdLayerClassifier,
+    CrowdLayerProtocol,
     DASCClassifier,
     MBEMClassifier,
     load,
@@ -22,10 +23,13 @@ from manyhands.fitting import pilots
 from manyhands.fitting.pilots import earliest, limit
 from manyhands.registry import all_classifiers
 from manyhands.training import Checkpoint
+from tests.building import built
 from tests.classifiers.conftest import FEW_PARTS
 
 QUICK = {"backbone": "linear", "random_state": 0, "device": "cpu"}
-ONE_FIT = {"init_scale": 3.0}  # Four epochs lose classes, for which "auto" would fit again.
+ONE_FIT = {
+    "protocol": CrowdLayerProtocol(init_scale=3.0)
+}  # Four epochs lose classes, for which "auto" would fit again.
 
 
 @pytest.fixture(scope="module")
@@ -132,8 +136,8 @@ def test_every_stage_of_mbem_has_the_number_of_the_first(problem):
 
 def test_the_start_of_crowding_has_the_pilot(problem):
     few = FEW_PARTS["CrowdInGClassifier"]
-    model = CrowdInGClassifier(random_state=0, device="cpu", **few).fit(*problem)
-    start = CrowdLayerClassifier(random_state=0, device="cpu", init_scale=model.init_scale)
+    model = built(CrowdInGClassifier, random_state=0, device="cpu", **few).fit(*problem)
+    start = CrowdLayerClassifier(random_state=0, device="cpu")
     assert model.pretrainer_.n_epochs_ == start.fit(*problem).n_epochs_
 
 

@@ -13,6 +13,7 @@ from manyhands.fitting.fitted import Fitted
 from manyhands.fitting.recipe import CrowdData, Recipe, read_data
 from manyhands.fitting.run import found_length, run
 from manyhands.registry import all_classifiers
+from tests.building import built
 from tests.classifiers.conftest import FEW_PARTS
 
 NETWORKS = [cls for _, cls in all_classifiers() if "callbacks" in cls().get_params(deep=False)]
@@ -21,7 +22,7 @@ NETWORKS = [cls for _, cls in all_classifiers() if "callbacks" in cls().get_para
 def begun(cls, **parameters):
     """A classifier that has read a small crowd, the data, and the recipe."""
     X, A, _ = make_crowd_problem()
-    model = quick_clone(cls(**FEW_PARTS.get(cls.__name__, {}) | parameters))
+    model = quick_clone(built(cls, **FEW_PARTS.get(cls.__name__, {}) | parameters))
     data = read_data(model, X, A, Watch(), reset=True)
     return model, data, Recipe.of(model)
 

@@ -13,6 +13,7 @@ from manyhands import (
     AnnotationTable,
     CoNALClassifier,
     CrowdInGClassifier,
+    CrowdInGProtocol,
     CrowdLayerClassifier,
     DASCClassifier,
     load,
@@ -21,6 +22,7 @@ from manyhands.exceptions import AnnotationError, LostClassWarning
 from manyhands.fitting import Watch
 from manyhands.fitting.context import Followed
 from manyhands.training import Callback
+from tests.building import built
 from tests.classifiers.conftest import FEW_PARTS
 
 
@@ -45,7 +47,7 @@ KEPT = {15: 3.0, 10: 6.0, 7: 12.0, 5: 3.0}
 
 def network(n_epochs=10, **parameters):
     options = {"scaling": None, "lr": 0.1, "batch_size": 64, "random_state": 0, "device": "cpu"}
-    return CrowdLayerClassifier(zeros, max_epochs=n_epochs, **{**options, **parameters})
+    return built(CrowdLayerClassifier, zeros, max_epochs=n_epochs, **{**options, **parameters})
 
 
 def quietly(model, *args, **options):
@@ -64,7 +66,7 @@ def assert_same(a, b):
 def test_the_fit_that_is_kept_is_that_of_its_number(n_epochs, kept):
     model = quietly(network(n_epochs), X, A)
     assert model.init_scale_ == kept
-    assert model.init_scale == "auto"
+    assert model.protocol is None
     assert_same(model, quietly(network(n_epochs, init_scale=kept), X, A))
 
 
@@ -208,7 +210,7 @@ def test_the_start_survives_saving(tmp_path, low_rank):
     model = network(10 if low_rank is None else 12, low_rank=low_rank).fit(X, A)
     assert model.init_scale_ > 3
     loaded = load(model.save(tmp_path / "model"), backbone=zeros)
-    assert (loaded.init_scale, loaded.init_scale_) == ("auto", model.init_scale_)
+    assert (loaded.protocol, loaded.init_scale_) == (None, model.init_scale_)
     grids = [m.predict_annotation_proba(X) for m in (model, loaded)]
     np.testing.assert_array_equal(*grids)
 
@@ -266,13 +268,13 @@ CONAL = {20: 2.0, 12: 4.0, 8: 8.0, 5: 2.0}
 
 def conal(n_epochs, **parameters):
     options = {"scaling": None, "lr": 0.1, "batch_size": 64, "random_state": 0, "device": "cpu"}
-    return CoNALClassifier(zeros, max_epochs=n_epochs, **{**options, **parameters})
+    return built(CoNALClassifier, zeros, max_epochs=n_epochs, **{**options, **parameters})
 
 
 @pytest.mark.parametrize(("n_epochs", "kept"), CONAL.items())
 def test_conal_keeps_the_fit_of_its_number(n_epochs, kept):
     model = quietly(conal(n_epochs), X, A)
-    assert (model.init_scale, model.init_scale_) == ("auto", kept)
+    assert (model.protocol, model.init_scale_) == (None, kept)
     alone = quietly(conal(n_epochs, init_scale=kept), X, A)
     assert_same(model, alone)
     assert alone.init_scale_ == kept
@@ -288,7 +290,7 @@ def test_conal_fits_once_from_a_number():
 def test_conals_start_survives_saving(tmp_path):
     model = conal(12).fit(X, A)
     loaded = load(model.save(tmp_path / "model"), backbone=zeros)
-    assert (loaded.init_scale, loaded.init_scale_) == ("auto", 4.0)
+    assert (loaded.protocol, loaded.init_scale_) == (None, 4.0)
     again = quietly(conal(1), X, A, start=loaded)
     assert again.init_scale_ == 4.0
 
@@ -297,20 +299,22 @@ def test_conals_start_survives_saving(tmp_path):
 def test_crowding_starts_from_the_crowd_layer_that_is_kept(n_epochs, kept):
     options = {"scaling": None, "lr": 0.1, "batch_size": 64, "random_state": 0, "device": "cpu"}
     still = {"classifier_lr": 0.0, **FEW_PARTS["CrowdInGClassifier"]}
-    model = CrowdInGClassifier(zeros, max_epochs=n_epochs, **still, **options)
+    model = built(CrowdInGClassifier, zeros, max_epochs=n_epochs, **still, **options)
     quietly(model, X, A)
-    assert (model.init_scale, model.pretrainer_.init_scale_) == ("auto", kept)
+    assert (model._protocol.init_scale, model.pretrainer_.init_scale_) == ("auto", kept)
     start = quietly(network(n_epochs, init_scale=kept), X, A)
     np.testing.assert_array_equal(model.predict_proba(X), start.predict_proba(X))
 
 
 def test_the_start_of_crowding_has_the_number_it_is_told():
-    model = CrowdInGClassifier(max_epochs=1, device="cpu", random_state=0, init_scale=2.0)
+    model = CrowdInGClassifier(
+        max_epochs=1, device="cpu", random_state=0, protocol=CrowdInGProtocol(init_scale=2.0)
+    )
     quietly(model, X, A)
     assert model.pretrainer_.init_scale_ == 2.0
 
 
 def test_auto_is_a_parameter_like_any_other():
-    assert clone(network()).get_params()["init_scale"] == "auto"
+    assert clone(network()).get_params()["protocol__init_scale"] == "auto"
     with pytest.raises(ValueError, match="init_scale"):
         network(init_scale="twice").fit(X, A)

@@ -13,6 +13,7 @@ from manyhands import (
     AggregatedClassifier,
     AnnotationTable,
     CrowdLayerClassifier,
+    CrowdLayerProtocol,
     ICEDClassifier,
     RaykarClassifier,
 )
@@ -249,12 +250,20 @@ def test_held_out_instances_lend_no_annotation_to_training(make, monkeypatch):
 
 
 def test_the_likelihood_holds_out_single_annotations():
-    model = CrowdLayerClassifier(**QUICK, validation=0.3, monitor="likelihood").fit(X, TABLE)
+    model = CrowdLayerClassifier(
+        **QUICK,
+        validation=0.3,
+        protocol=CrowdLayerProtocol(monitor="likelihood"),
+    ).fit(X, TABLE)
     nll = model.history_.column("validation_nll")
     assert model.best_epoch_ == nll.argmin() + 1
     assert "validation_agreement" not in model.history_.columns
     with pytest.raises(ValueError, match="'monitor' parameter"):
-        CrowdLayerClassifier(**QUICK, validation=0.3, monitor="loss").fit(X, TABLE)
+        CrowdLayerClassifier(
+            **QUICK,
+            validation=0.3,
+            protocol=CrowdLayerProtocol(monitor="loss"),
+        ).fit(X, TABLE)
 
 
 # -- rounds of EM ---------------------------------------------------------------------------------
@@ -273,5 +282,5 @@ def test_agreement_does_not_choose_rounds_of_em(model):
     explained = fitted.history_.column("validation_nll", "train")
     assert fitted.best_epoch_ == 1 + explained.argmin()
     assert not any("validation_agreement" in row for row in fitted.history_)
-    same = clone(model).set_params(monitor="likelihood").fit(X, A)
+    same = clone(model).set_params(protocol__monitor="likelihood").fit(X, A)
     np.testing.assert_array_equal(same.predict_proba(X), fitted.predict_proba(X))

@@ -12,6 +12,7 @@ from manyhands import (
     AnnotationTable,
     CoNALClassifier,
     CrowdInGClassifier,
+    CrowdInGProtocol,
     CrowdLayerClassifier,
     DawidSkene,
     SelfTrainingCrowdClassifier,
@@ -151,9 +152,11 @@ def test_slips_are_found_by_a_trained_classifier():
     certain = np.argsort(-X[np.arange(400), y])[:3]
     A[certain, :4] = y[certain, None]
     A[certain, 1] = (y[certain] + 1) % 3
-    ing = CrowdInGClassifier(max_epochs=10, discriminator_epochs=1, adversarial_epochs=1)
+    ing = CrowdInGClassifier(
+        max_epochs=10, protocol=CrowdInGProtocol(discriminator_epochs=1, adversarial_epochs=1)
+    )
     for model in (CrowdLayerClassifier(max_epochs=15), ing):
-        model.set_params(random_state=0, init_scale=2.0).fit(X, A)
+        model.set_params(random_state=0, protocol__init_scale=2.0).fit(X, A)
         least = summarize(A, classifier=model, X=X)["unexpected"]["least"]["rows"]
         assert {(i, 1) for i in certain} <= {(row["id"], row["annotator"]) for row in least}
         assert all(row["annotator"] != 4 for row in least[:20])

@@ -29,6 +29,7 @@ from manyhands.functional import annotation_nll, focal_nll, soft_cross_entropy
 from manyhands.sampling import ClassBalance
 from manyhands.sampling.class_balance import BALANCES, make_balance
 from manyhands.training import hold_out
+from tests.building import built
 
 QUICK = {"max_epochs": 3, "batch_size": 16, "random_state": 0, "device": "cpu"}
 
@@ -440,7 +441,7 @@ def test_held_out_annotations_have_no_part_in_training(make):
     pairs = zip(table.instance.tolist(), table.annotator.tolist(), strict=True)
     own = np.array([pair in ids for pair in pairs])
     label = np.where(own, (table.label + 1) % 3, table.label).astype(table.label.dtype)
-    first, second = (make(**options).fit(X, t) for t in (table, replace(table, label=label)))
+    first, second = (built(make, **options).fit(X, t) for t in (table, replace(table, label=label)))
     for one, two in zip(first.history_, second.history_, strict=True):
         assert one["loss"] == two["loss"]
         assert one["validation_nll"] != two["validation_nll"]

@@ -16,6 +16,7 @@ from manyhands import (
     AnnotationTable,
     AveragedCrowdClassifier,
     CrowdLayerClassifier,
+    CrowdLayerProtocol,
     CrowdStackingClassifier,
     DASCClassifier,
     DawidSkene,
@@ -499,14 +500,14 @@ def test_what_trains_once_has_epochs_to_choose_from_and_nothing_else(cls, proble
 def test_select_goes_on_where_it_was_interrupted(problem, tmp_path, monkeypatch):
     X, table = problem
     named = {
-        name: CrowdLayerClassifier(**QUICK, init_scale=scale)
+        name: CrowdLayerClassifier(**QUICK, protocol=CrowdLayerProtocol(init_scale=scale))
         for name, scale in {"first": 1.0, "second": 2.0}.items()
     }
     fits = []
     trained = CrowdLayerClassifier.fit
 
     def counted(self, *args, **options):
-        fits.append(self.init_scale)
+        fits.append(self.protocol.init_scale)
         if len(fits) == fail_at:
             raise KeyboardInterrupt
         return trained(self, *args, **options)

@@ -40,8 +40,8 @@ class AggNetClassifier(LatentClassClassifier):
 
     Parameters
     ----------
-    backbone, max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
-scaling, device, random_state, verbose, validation, monitor, patience, checkpoint, callbacks
+    backbone, max_epochs, batch_size, lr, weight_decay, class_balance, \
+scaling, device, random_state, verbose, validation, patience, checkpoint, callbacks, protocol
         See `BaseCrowdClassifier`. ``class_balance`` acts on the inferred classes.
     smoothing : float, default=0.01
         Pseudo-annotations in every entry of a confusion matrix. More than a few hundredths drown

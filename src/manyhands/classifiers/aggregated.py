@@ -54,8 +54,8 @@ default="posterior"
         ``class_prior_``, and a matrix of costs ``[true, decided]`` the class with the least
         expected cost. See `manyhands.decide`. The labels of the training instances
         are the aggregator's, whatever ``decision`` says.
-    max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
-scaling, device, random_state, verbose, validation, monitor, patience, checkpoint, callbacks
+    max_epochs, batch_size, lr, weight_decay, class_balance, \
+scaling, device, random_state, verbose, validation, patience, checkpoint, callbacks, protocol
         See `BaseCrowdClassifier`.
 
     Attributes

@@ -61,8 +61,8 @@ class CoTeachingClassifier(BaseCrowdClassifier):
         no doubts, such as majority vote of one annotation each: give a rate then.
     gradual_epochs : int, default=10
         :math:`T_k`.
-    max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
-scaling, device, random_state, verbose, validation, monitor, patience, checkpoint, callbacks
+    max_epochs, batch_size, lr, weight_decay, class_balance, \
+scaling, device, random_state, verbose, validation, patience, checkpoint, callbacks, protocol
         See `BaseCrowdClassifier`. ``class_balance`` acts on the inferred labels, in what is
         learnt; instances are chosen by their plain cross entropy, so that rare classes are not
         left out for weighing more.

@@ -25,6 +25,7 @@ from manyhands.fitting.latent import (
     TargetStep,
     balancing_rng,
 )
+from manyhands.fitting.method_protocol import NoiseProtocol, ProtocolOf
 from manyhands.fitting.network import read_annotator_features
 from manyhands.fitting.prediction import PREDICT_BATCH
 from manyhands.fitting.traits import Traits
@@ -34,6 +35,47 @@ from manyhands.inference.votes import Votes, by_annotator, by_annotator_and_clas
 from manyhands.nn import CrowdModule, FixedCommonNoiseModule, ScaledClassifier
 from manyhands.training import CrowdBatch, Features, Stage
 from manyhands.typing import FloatArray, IntArray
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CommonNoiseEMProtocol(NoiseProtocol):
+    """Sizes and numerical details of `CommonNoiseEMClassifier`.
+
+    Parameters
+    ----------
+    reset_optimizer, monitor
+        See `NoiseProtocol`.
+    embedding_dim, auxiliary_hidden, normalize
+        The gate's; see `CoNALProtocol`.
+    noise_lr : float or None, default=1e-2
+        Learning rate of the gate, without weight decay. None trains it at ``lr``, with
+        ``weight_decay``.
+    smoothing : float, default=0.01
+        Pseudo-annotations in every entry of the common confusion matrix. A row of an annotator's
+        own matrix gets as many in all, distributed as the row of the common one.
+    confusion_floor : float, default=1e-4
+        Added to the probability of an annotation before taking its logarithm in the E-step. It
+        limits how surely an annotation can rule out a class.
+    proba_floor : float, default=1e-3
+        Added to the network's probabilities before taking their logarithm.
+    """
+
+    _constraints = {
+        **NoiseProtocol._constraints,
+        "embedding_dim": [Interval(Integral, 1, None, closed="left")],
+        "auxiliary_hidden": [None, Interval(Integral, 1, None, closed="left")],
+        "normalize": [StrOptions({"both", "annotator", "none"})],
+        "smoothing": [Interval(Real, 0, None, closed="left")],
+        "confusion_floor": [Interval(Real, 0, None, closed="left")],
+        "proba_floor": [Interval(Real, 0, None, closed="left")],
+    }
+
+    embedding_dim: int = 20
+    auxiliary_hidden: int | None = 128
+    normalize: str = "both"
+    smoothing: float = 0.01
+    confusion_floor: float = 1e-4
+    proba_floor: float = 1e-3
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -57,22 +99,13 @@ class CommonNoiseEMClassifier(LatentClassClassifier):
 
     Parameters
     ----------
-    backbone, max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
-scaling, device, random_state, verbose, validation, monitor, patience, checkpoint, callbacks
+    backbone, max_epochs, batch_size, lr, weight_decay, class_balance, \
+scaling, device, random_state, verbose, validation, patience, checkpoint, callbacks
         See `BaseCrowdClassifier`. ``class_balance`` acts on the inferred classes.
-    embedding_dim, auxiliary_hidden, normalize, annotator_features
-        The gate's; see `CoNALClassifier`.
-    smoothing : float, default=0.01
-        Pseudo-annotations in every entry of the common confusion matrix. A row of an annotator's
-        own matrix gets as many in all, distributed as the row of the common one.
-    confusion_floor : float, default=1e-4
-        Added to the probability of an annotation before taking its logarithm in the E-step. It
-        limits how surely an annotation can rule out a class.
-    proba_floor : float, default=1e-3
-        Added to the network's probabilities before taking their logarithm.
-    noise_lr : float or None, default=1e-2
-        Learning rate of the gate, without weight decay. None trains it at ``lr``, with
-        ``weight_decay``.
+    annotator_features : array of shape (n_annotators, n_features) or None
+        Features of the annotators for the gate; default: one-hot.
+    protocol : CommonNoiseEMProtocol or None, default=None
+        Variants and details of published experiments; None: the defaults described there.
 
     Attributes
     ----------
@@ -114,25 +147,14 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
 
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
-        "embedding_dim": [Interval(Integral, 1, None, closed="left")],
-        "auxiliary_hidden": [None, Interval(Integral, 1, None, closed="left")],
-        "normalize": [StrOptions({"both", "annotator", "none"})],
         "annotator_features": [None, "array-like"],
-        "smoothing": [Interval(Real, 0, None, closed="left")],
-        "confusion_floor": [Interval(Real, 0, None, closed="left")],
-        "proba_floor": [Interval(Real, 0, None, closed="left")],
-        "noise_lr": [None, Interval(Real, 0, None, closed="neither")],
     }
 
     backbone: Any = field(default=None, kw_only=False)
-    embedding_dim: int = 20
-    auxiliary_hidden: int | None = 128
-    normalize: str = "both"
     annotator_features: Any = None
-    smoothing: float = 0.01
-    confusion_floor: float = 1e-4
-    proba_floor: float = 1e-3
-    noise_lr: float | None = 1e-2
+    protocol: CommonNoiseEMProtocol | None = None
+
+    _protocol = ProtocolOf(CommonNoiseEMProtocol)
 
     @property
     def _traits(self) -> Traits:
@@ -160,9 +182,9 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
             self.n_annotators_,
             input_shape=input_shape,
             annotator_features=read_annotator_features(self.annotator_features, self.n_annotators_),
-            embedding_dim=self.embedding_dim,
-            auxiliary_hidden=self.auxiliary_hidden,
-            normalize=self.normalize,
+            embedding_dim=self._protocol.embedding_dim,
+            auxiliary_hidden=self._protocol.auxiliary_hidden,
+            normalize=self._protocol.normalize,
         )
 
     def _stages(self, fit: Fit[FixedCommonNoiseModule, None]) -> list[Stage]:
@@ -181,7 +203,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
                 module,
                 confusion_sums(latent.votes, common).sum(axis=0),
                 confusion_sums(latent.votes, own),
-                self.smoothing,
+                self._protocol.smoothing,
             )
             targets.set(latent.spread(posterior), balancing_rng(epoch))
 
@@ -201,11 +223,11 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         gate = gates(module, votes, embedded)
         expected = expectation(
             votes,
-            proba + self.proba_floor,
+            proba + self._protocol.proba_floor,
             gate,
             module.common.double().cpu().numpy(),
             module.individual.double().cpu().numpy(),
-            floor=self.confusion_floor,
+            floor=self._protocol.confusion_floor,
         )
         return expected, gate
 

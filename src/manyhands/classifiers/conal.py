@@ -17,8 +17,8 @@ from torch import Tensor
 
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
+from manyhands.fitting.method_protocol import ProtocolOf, StartProtocol
 from manyhands.fitting.network import read_annotator_features
-from manyhands.fitting.pilots import AUTO
 from manyhands.fitting.restarts import scale_of
 from manyhands.fitting.traits import ANNOTATOR_ARRAYS, Traits
 from manyhands.nn import CommonNoiseModule, ScaledClassifier
@@ -26,24 +26,20 @@ from manyhands.objectives import common_noise_objective
 from manyhands.training import AnnotationBatches, CrowdBatch
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class CoNALClassifier(BaseCrowdClassifier):
-    r"""Learn from crowds with common and individual noise adaptation layers [1]_.
-
-    An annotator's label comes from a confusion that all annotators share (with probability
-    :math:`\omega_i^r`) or from the annotator's own. An auxiliary network gives
-    :math:`\omega_i^r = \sigma(u_r^\top v_i)` from embeddings of annotator and instance (Eq. 3);
-    with :math:`f_i` the classifier's output, the annotation's distribution is the softmax of
-    :math:`\omega_i^r W^g f_i + (1 - \omega_i^r) W^r f_i` (Eq. 4). The loss is the cross entropy
-    of the observed annotations minus :math:`\lambda \sum_r \|W^g - W^r\|`.
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CoNALProtocol(StartProtocol):
+    """Forms of CoNAL in which paper and released code differ, and sizes of its networks.
 
     Parameters
     ----------
-    backbone, max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
-scaling, device, random_state, verbose, validation, monitor, patience, checkpoint, callbacks
-        See `BaseCrowdClassifier`.
-    gap_weight : float, default=1e-5
-        :math:`\lambda`, the weight of the separation term.
+    reset_optimizer, monitor, noise_lr
+        See `StartProtocol`.
+    init_scale : float or "auto", default="auto"
+        Both layers start at this multiple of the identity; the released code's is 2. "auto"
+        starts at 2. If that fit loses a class (one with annotations, predicted for no training
+        instance), there is another from 4, and one from 8 if that does, too; the one that loses
+        the fewest is kept. Up to three fits are paid for; a number allows one, and so do weights
+        to start from.
     squared_gap : bool, default=False
         Use the sum of squared norms in the separation term. The released code sums the norms; the
         paper is ambiguous.
@@ -61,18 +57,48 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         distributions (the equation of p(y|x)).
     classifier_output : {"probabilities", "logits"}, default="probabilities"
         The classifier's output that enters the layers; the code uses its softmax.
-    init_scale : float or "auto", default="auto"
-        Both layers start at this multiple of the identity; the released code's is 2. "auto"
-        starts at 2. If that fit loses a class (one with annotations, predicted for no training
-        instance), there is another from 4, and one from 8 if that does, too; the one that loses
-        the fewest is kept. Up to three fits are paid for; a number allows one, and so do weights
-        to start from.
+    """
+
+    _constraints = {
+        **StartProtocol._constraints,
+        "squared_gap": ["boolean"],
+        "embedding_dim": [Interval(Integral, 1, None, closed="left")],
+        "auxiliary_hidden": [None, Interval(Integral, 1, None, closed="left")],
+        "normalize": [StrOptions({"both", "annotator", "none"})],
+        "mixture": [StrOptions({"logits", "probabilities"})],
+        "classifier_output": [StrOptions({"probabilities", "logits"})],
+    }
+
+    squared_gap: bool = False
+    embedding_dim: int = 20
+    auxiliary_hidden: int | None = 128
+    normalize: str = "both"
+    mixture: str = "logits"
+    classifier_output: str = "probabilities"
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CoNALClassifier(BaseCrowdClassifier):
+    r"""Learn from crowds with common and individual noise adaptation layers [1]_.
+
+    An annotator's label comes from a confusion that all annotators share (with probability
+    :math:`\omega_i^r`) or from the annotator's own. An auxiliary network gives
+    :math:`\omega_i^r = \sigma(u_r^\top v_i)` from embeddings of annotator and instance (Eq. 3);
+    with :math:`f_i` the classifier's output, the annotation's distribution is the softmax of
+    :math:`\omega_i^r W^g f_i + (1 - \omega_i^r) W^r f_i` (Eq. 4). The loss is the cross entropy
+    of the observed annotations minus :math:`\lambda \sum_r \|W^g - W^r\|`.
+
+    Parameters
+    ----------
+    backbone, max_epochs, batch_size, lr, weight_decay, class_balance, \
+scaling, device, random_state, verbose, validation, patience, checkpoint, callbacks
+        See `BaseCrowdClassifier`.
+    gap_weight : float, default=1e-5
+        :math:`\lambda`, the weight of the separation term.
     annotator_features : array of shape (n_annotators, n_features) or None
         Features of the annotators for the auxiliary network; default: one-hot.
-    noise_lr : float or None, default=1e-2
-        Learning rate of all parameters except the classifier's, without weight decay: layers that
-        start at a multiple of the identity have further to go. None trains everything at ``lr``
-        with ``weight_decay``, as the papers do.
+    protocol : CoNALProtocol or None, default=None
+        Variants and details of published experiments; None: the defaults described there.
 
     Attributes
     ----------
@@ -108,28 +134,15 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "gap_weight": [Interval(Real, 0, None, closed="left")],
-        "squared_gap": ["boolean"],
-        "embedding_dim": [Interval(Integral, 1, None, closed="left")],
-        "auxiliary_hidden": [None, Interval(Integral, 1, None, closed="left")],
-        "normalize": [StrOptions({"both", "annotator", "none"})],
-        "mixture": [StrOptions({"logits", "probabilities"})],
-        "classifier_output": [StrOptions({"probabilities", "logits"})],
-        "init_scale": [StrOptions({AUTO}), Interval(Real, 0, None, closed="neither")],
         "annotator_features": [None, "array-like"],
-        "noise_lr": [None, Interval(Real, 0, None, closed="neither")],
     }
 
     backbone: Any = field(default=None, kw_only=False)
     gap_weight: float = 1e-5
-    squared_gap: bool = False
-    embedding_dim: int = 20
-    auxiliary_hidden: int | None = 128
-    normalize: str = "both"
-    mixture: str = "logits"
-    classifier_output: str = "probabilities"
-    init_scale: float | str = AUTO
     annotator_features: Any = None
-    noise_lr: float | None = 1e-2
+    protocol: CoNALProtocol | None = None
+
+    _protocol = ProtocolOf(CoNALProtocol)
 
     @property
     def _traits(self) -> Traits:
@@ -156,11 +169,11 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
             self.n_annotators_,
             input_shape=input_shape,
             annotator_features=read_annotator_features(self.annotator_features, self.n_annotators_),
-            embedding_dim=self.embedding_dim,
-            auxiliary_hidden=self.auxiliary_hidden,
-            normalize=self.normalize,
-            mixture=self.mixture,
-            classifier_output=self.classifier_output,
+            embedding_dim=self._protocol.embedding_dim,
+            auxiliary_hidden=self._protocol.auxiliary_hidden,
+            normalize=self._protocol.normalize,
+            mixture=self._protocol.mixture,
+            classifier_output=self._protocol.classifier_output,
             init_scale=scale_of(self, init_scale),
         )
 
@@ -169,7 +182,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
             fit.module,
             batch,
             gap_weight=self.gap_weight,
-            squared=self.squared_gap,
+            squared=self._protocol.squared_gap,
             focus=fit.recipe.focus,
         )
 

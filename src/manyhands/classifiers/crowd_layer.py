@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -16,10 +16,30 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
-from manyhands.fitting.pilots import AUTO
+from manyhands.fitting.method_protocol import ProtocolOf, StartProtocol
 from manyhands.fitting.restarts import scale_of
 from manyhands.fitting.traits import Traits
 from manyhands.nn import CONNECTIONS, CrowdLayerModule, ScaledClassifier
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CrowdLayerProtocol(StartProtocol):
+    """How layers start and learn in experiments with `CrowdLayerClassifier`.
+
+    Parameters
+    ----------
+    reset_optimizer, monitor, noise_lr
+        See `StartProtocol`.
+    init_scale : float or "auto", default="auto"
+        Matrices start at this multiple of the identity (1 in the paper, 2 in the code of CoNAL and
+        CrowdInG); scales start at this value. The lower it is, the more often training loses rare
+        classes: see ``docs/results/noise_layers.md``. "auto" starts at 3. If that fit loses a
+        class (one with annotations, predicted for no training instance), there is another from 6,
+        and one from 12 if that does, too; of all, the one that loses the fewest is kept, the first
+        among equals. Each is the fit that its number would give. Up to three fits are paid for,
+        and ``callbacks`` are called in each. A number, and weights to start from (``start``, or
+        those of a partial fit that goes on), allow one fit.
+    """
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -32,28 +52,17 @@ class CrowdLayerClassifier(BaseCrowdClassifier):
 
     Parameters
     ----------
-    backbone, max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
-scaling, device, random_state, verbose, validation, monitor, patience, checkpoint, callbacks
+    backbone, max_epochs, batch_size, lr, weight_decay, class_balance, \
+scaling, device, random_state, verbose, validation, patience, checkpoint, callbacks
         See `BaseCrowdClassifier`.
     connection : {"MW", "VW", "VB", "VW+B", "S"}, default="MW"
         An annotator's layer: a matrix, class scales, class biases, scales and biases, or a scalar.
-    init_scale : float or "auto", default="auto"
-        Matrices start at this multiple of the identity (1 in [1]_, 2 in the code of CoNAL and
-        CrowdInG); scales start at this value. The lower it is, the more often training loses rare
-        classes: see ``docs/results/noise_layers.md``. "auto" starts at 3. If that fit loses a
-        class (one with annotations, predicted for no training instance), there is another from 6,
-        and one from 12 if that does, too; of all, the one that loses the fewest is kept, the first
-        among equals. Each is the fit that its number would give. Up to three fits are paid for,
-        and ``callbacks`` are called in each. A number, and weights to start from (``start``, or
-        those of a partial fit that goes on), allow one fit.
     low_rank : int or None, default=None
         For very many annotators, with "MW": every matrix is the start plus a mixture of so many
         matrices that all annotators share, and an annotator has ``low_rank`` numbers instead of
         n_classes². With n_classes² the model is the same as with None; see ``docs/devices.md``.
-    noise_lr : float or None, default=1e-2
-        Learning rate of all parameters except the classifier's, without weight decay: layers that
-        start at a multiple of the identity have further to go. None trains everything at ``lr``
-        with ``weight_decay``, as the papers do.
+    protocol : CrowdLayerProtocol or None, default=None
+        Variants and details of published experiments; None: the defaults described there.
 
     Attributes
     ----------
@@ -79,16 +88,15 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "connection": [StrOptions(set(CONNECTIONS))],
-        "init_scale": [StrOptions({AUTO}), Interval(Real, 0, None, closed="neither")],
         "low_rank": [None, Interval(Integral, 1, None, closed="left")],
-        "noise_lr": [None, Interval(Real, 0, None, closed="neither")],
     }
 
     backbone: Any = field(default=None, kw_only=False)
     connection: str = "MW"
-    init_scale: float | str = AUTO
     low_rank: int | None = None
-    noise_lr: float | None = 1e-2
+    protocol: CrowdLayerProtocol | None = None
+
+    _protocol = ProtocolOf(CrowdLayerProtocol)
 
     @property
     def _traits(self) -> Traits:

@@ -50,8 +50,8 @@ class DoctorNetClassifier(BaseCrowdClassifier):
 
     Parameters
     ----------
-    backbone, max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
-scaling, device, random_state, verbose, validation, monitor, patience, checkpoint, callbacks
+    backbone, max_epochs, batch_size, lr, weight_decay, class_balance, \
+scaling, device, random_state, verbose, validation, patience, checkpoint, callbacks, protocol
         See `BaseCrowdClassifier`. The heads sit on the backbone's embedding. If your own network
         has no ``embed()``, all of it is the trunk and its output is the embedding.
     weighting : {"average", "learned"}, default="average"
@@ -80,9 +80,9 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     annotator without annotations is expected to say what the others say on average.
 
     With ``validation``, the second stage starts from the heads that are kept of the first, and the
-    epoch is chosen from both stages. With ``monitor="likelihood"``, the heads that explain the
-    held-out annotations best are kept. The weights are then learnt on top of them without early
-    stopping, as the weights do not change the likelihood of an annotation.
+    epoch is chosen from both stages. With ``monitor="likelihood"`` in the protocol, the heads that
+    explain the held-out annotations best are kept. The weights are then learnt on top of them
+    without early stopping, as the weights do not change the likelihood of an annotation.
 
     References
     ----------

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from numbers import Real
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from torch import Tensor
 
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
+from manyhands.fitting.method_protocol import NoiseProtocol, ProtocolOf
 from manyhands.fitting.traits import Traits
 from manyhands.inference import MajorityVote
 from manyhands.inference.many_classes import as_dense
@@ -54,6 +54,20 @@ class _Views:
 MaxMIGFit = Fit[AggregatorModule, _Views]
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class MaxMIGProtocol(NoiseProtocol):
+    """How networks learn in experiments with `MaxMIGClassifier`.
+
+    Parameters
+    ----------
+    reset_optimizer, monitor
+        See `NoiseProtocol`.
+    noise_lr : float or None, default=1e-2
+        Learning rate of the aggregator, without weight decay. None trains everything at ``lr``
+        with ``weight_decay``.
+    """
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class MaxMIGClassifier(BaseCrowdClassifier):
     r"""Train a classifier and an aggregator to maximise their mutual information (Max-MIG) [1]_.
@@ -70,20 +84,19 @@ class MaxMIGClassifier(BaseCrowdClassifier):
 
     Parameters
     ----------
-    backbone, max_epochs, batch_size, lr, weight_decay, reset_optimizer, \
-scaling, device, random_state, verbose, validation, monitor, patience, checkpoint, callbacks
+    backbone, max_epochs, batch_size, lr, weight_decay, \
+scaling, device, random_state, verbose, validation, patience, checkpoint, callbacks
         See `BaseCrowdClassifier`.
     prior : {"estimated", "uniform"} or array of shape (n_classes,), default="estimated"
         :math:`\pi`. "estimated" uses the classes' shares in the majority vote, with one additional
         annotated instance per class. "uniform" is the released code's choice; it pulls predictions
         towards equal frequencies and fails on skewed classes. An array sets it directly.
-    noise_lr : float or None, default=1e-2
-        Learning rate of the aggregator, without weight decay. None trains everything at ``lr``
-        with ``weight_decay``.
     class_balance : None, str or dict, default=None
         "resample", "reweight", or None. The weight of an instance is the mean weight of its
         annotations. The focal losses are refused: they need the probability of an annotation, which
         this loss does not contain.
+    protocol : MaxMIGProtocol or None, default=None
+        Variants and details of published experiments; None: the defaults described there.
 
     Attributes
     ----------
@@ -116,7 +129,6 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "prior": [StrOptions({"uniform", "estimated"}), "array-like"],
-        "noise_lr": [None, Interval(Real, 0, None, closed="neither")],
     }
     _crowd_check_exemptions = {
         "check_class_balance": "the information loss contains no probability of an annotation, so "
@@ -125,7 +137,9 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
 
     backbone: Any = field(default=None, kw_only=False)
     prior: Any = "estimated"
-    noise_lr: float | None = 1e-2
+    protocol: MaxMIGProtocol | None = None
+
+    _protocol = ProtocolOf(MaxMIGProtocol)
 
     @property
     def _traits(self) -> Traits:

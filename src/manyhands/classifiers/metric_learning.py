@@ -253,8 +253,8 @@ default="triplet"
         See `AggregatedClassifier`.
     batch_size : int, default=64
         Instances per batch, at least 2: all their pairs or triplets are compared.
-    max_epochs, lr, weight_decay, reset_optimizer, class_balance, scaling, device, random_state, \
-verbose, validation, monitor, patience, checkpoint, callbacks
+    max_epochs, lr, weight_decay, class_balance, scaling, device, random_state, \
+verbose, validation, patience, checkpoint, callbacks, protocol
         See `BaseCrowdClassifier`. ``class_balance`` acts on the regression.
 
     Attributes

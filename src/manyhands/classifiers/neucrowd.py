@@ -115,8 +115,8 @@ class NeuCrowdClassifier(EmbeddingClassifier):
         See `AggregatedClassifier`.
     batch_size : int, default=256
         Tuplets per batch.
-    max_epochs, lr, weight_decay, reset_optimizer, class_balance, scaling, device, random_state, \
-verbose, validation, monitor, patience, checkpoint, callbacks
+    max_epochs, lr, weight_decay, class_balance, scaling, device, random_state, \
+verbose, validation, patience, checkpoint, callbacks, protocol
         See `BaseCrowdClassifier`. ``class_balance`` acts on the regression; anchors are
         drawn equally often from all classes.
 

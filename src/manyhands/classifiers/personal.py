@@ -25,6 +25,7 @@ from manyhands.classifiers.doctor_net import annotation_weight
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
+from manyhands.fitting.method_protocol import MethodProtocol, ProtocolOf
 from manyhands.fitting.parameters import FIXED_LENGTH
 from manyhands.fitting.traits import ANNOTATOR_ARRAYS, Traits
 from manyhands.nn import AnnotatorHeadsModule, ScaledClassifier
@@ -42,6 +43,28 @@ PAIR_BYTES = 2 << 30
 """Maximum memory for the differences between all pairs of classifiers: 2 GiB."""
 
 PersonalFit = Fit[AnnotatorHeadsModule, "ADMMStep"]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PersonalProtocol(MethodProtocol):
+    """How the solver of `PersonalClassifier` (ADMM) steps.
+
+    Parameters
+    ----------
+    monitor
+        See `MethodProtocol`.
+    rho : float or None, default=None
+        Step size of ADMM. None starts from a guess and balances the residuals for 100 iterations.
+    """
+
+    _constraints = {
+        **MethodProtocol._constraints,
+        "rho": [None, Interval(Real, 0, None, closed="neither")],
+    }
+
+    rho: float | None = None
+    # There is no Adam: it is no field of this class.
+    reset_optimizer: bool = field(default=False, init=False)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -67,8 +90,6 @@ class PersonalClassifier(BaseCrowdClassifier):
         :math:`\eta`.
     fit_intercept : bool, default=True
         Add a constant feature, which is penalised and fused like the others. The paper has none.
-    rho : float or None, default=None
-        Step size of ADMM. None starts from a guess and balances the residuals for 100 iterations.
     tol : float, default=1e-3
         Stop when both residuals, relative to the size of what they compare, are at most this.
     max_epochs : int, default=200
@@ -76,11 +97,13 @@ class PersonalClassifier(BaseCrowdClassifier):
     batch_size : int, default=1024
         Number of instances read at once if they do not all fit into 1 GiB. It does not change the
         result.
-    class_balance, scaling, device, random_state, verbose, validation, monitor, patience, \
+    class_balance, scaling, device, random_state, verbose, validation, patience, \
 checkpoint, callbacks
         See `BaseCrowdClassifier`. "focal" and "cb_focal" are refused, because the problem would no
         longer be convex. "resample" and "reweight" count annotations more than once. Random
         numbers are drawn for "resample" and ``validation`` only.
+    protocol : PersonalProtocol or None, default=None
+        Variants and details of published experiments; None: the defaults described there.
 
     Attributes
     ----------
@@ -130,13 +153,12 @@ n_features) for two classes
         **{
             name: constraint
             for name, constraint in BaseCrowdClassifier._parameter_constraints.items()
-            if name not in {"backbone", "lr", "weight_decay", "reset_optimizer"}
+            if name not in {"backbone", "lr", "weight_decay"}
         },
         **FIXED_LENGTH,
         "fusion": [Interval(Real, 0, None, closed="left")],
         "ridge": [Interval(Real, 0, None, closed="neither")],
         "fit_intercept": ["boolean"],
-        "rho": [None, Interval(Real, 0, None, closed="neither")],
         "tol": [Interval(Real, 0, None, closed="neither")],
     }
     _crowd_check_exemptions = {
@@ -148,14 +170,15 @@ n_features) for two classes
     fusion: float = 10.0
     ridge: float = 0.1
     fit_intercept: bool = True
-    rho: float | None = None
     tol: float = 1e-3
     max_epochs: int = 200
     batch_size: int = 1024
     # A convex problem has no use for them: they are no parameters of this class.
     lr: float = field(default=math.nan, init=False)
     weight_decay: float = field(default=math.nan, init=False)
-    reset_optimizer: bool = field(default=False, init=False)
+    protocol: PersonalProtocol | None = None
+
+    _protocol = ProtocolOf(PersonalProtocol)
 
     @property
     def _traits(self) -> Traits:
@@ -195,7 +218,7 @@ n_features) for two classes
             Examples(fit.module, fit.batches, intercept=self.fit_intercept),
             fusion=self.fusion,
             ridge=self.ridge,
-            rho=self.rho,
+            rho=self._protocol.rho,
             tol=self.tol,
         )
         if fit.earlier is not None:

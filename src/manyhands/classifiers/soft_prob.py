@@ -35,8 +35,8 @@ class SoftProbClassifier(SecondStageClassifier):
         ``"linear"`` is the papers' logistic regression. A scikit-learn classifier is cloned and
         fitted with one row per instance and class, weighted by its votes; the training parameters
         then do not apply.
-    max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
-scaling, device, random_state, verbose, validation, monitor, patience, checkpoint, callbacks
+    max_epochs, batch_size, lr, weight_decay, class_balance, \
+scaling, device, random_state, verbose, validation, patience, checkpoint, callbacks, protocol
         See `BaseCrowdClassifier`.
 
     Attributes

@@ -19,9 +19,40 @@ from torch import Tensor
 
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
+from manyhands.fitting.method_protocol import NoiseProtocol, ProtocolOf
 from manyhands.nn import PARAMETRIZATIONS, ConfusionModule, ScaledClassifier
 from manyhands.objectives import trace_objective
 from manyhands.training import CrowdBatch
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TraceRegProtocol(NoiseProtocol):
+    """Published forms of the confusion matrices of `TraceRegClassifier`, and how they learn.
+
+    Parameters
+    ----------
+    reset_optimizer, monitor, noise_lr
+        See `NoiseProtocol`.
+    parametrization : {"softplus", "softmax", "column_softmax"}, default="softplus"
+        How a matrix is computed from free parameters. "softplus" divides the softplus by the row
+        sum, as in the paper; "softmax" takes the softmax of every row. "column_softmax" follows
+        DASC's Eq. 10 and 8 literally: the softmax of every column, and a softmax of
+        :math:`p(x) W_r`. W is then not a confusion matrix, and ``confusion_`` is computed through
+        the second softmax.
+    init_scale : float, default=6.0
+        The free parameters start at this multiple of the identity (for "softplus", minus 5
+        everywhere), which makes correct annotations very probable. Without it, the classes could
+        be permuted.
+    """
+
+    _constraints = {
+        **NoiseProtocol._constraints,
+        "parametrization": [StrOptions(set(PARAMETRIZATIONS))],
+        "init_scale": [Interval(Real, 0, None, closed="neither")],
+    }
+
+    parametrization: str = "softplus"
+    init_scale: float = 6.0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -35,23 +66,13 @@ class TraceRegClassifier(BaseCrowdClassifier):
 
     Parameters
     ----------
-    backbone, max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
-scaling, device, random_state, verbose, validation, monitor, patience, checkpoint, callbacks
+    backbone, max_epochs, batch_size, lr, weight_decay, class_balance, \
+scaling, device, random_state, verbose, validation, patience, checkpoint, callbacks
         See `BaseCrowdClassifier`.
     trace_weight : float, default=0.01
         :math:`\lambda`.
-    parametrization : {"softplus", "softmax", "column_softmax"}, default="softplus"
-        How a matrix is computed from free parameters. "softplus" divides the softplus by the row
-        sum, as in [1]_; "softmax" takes the softmax of every row. "column_softmax" follows DASC's
-        Eq. 10 and 8 literally: the softmax of every column, and a softmax of :math:`p(x) W_r`. W is
-        then not a confusion matrix, and ``confusion_`` is computed through the second softmax.
-    init_scale : float, default=6.0
-        The free parameters start at this multiple of the identity (for "softplus", minus 5
-        everywhere), which makes correct annotations very probable. Without it, the classes could
-        be permuted.
-    noise_lr : float or None, default=1e-2
-        Learning rate of all parameters except the classifier's, without weight decay. None trains
-        everything at ``lr`` with ``weight_decay``, as the papers do.
+    protocol : TraceRegProtocol or None, default=None
+        Variants and details of published experiments; None: the defaults described there.
 
     Attributes
     ----------
@@ -83,16 +104,13 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "trace_weight": [Interval(Real, 0, None, closed="left")],
-        "parametrization": [StrOptions(set(PARAMETRIZATIONS))],
-        "init_scale": [Interval(Real, 0, None, closed="neither")],
-        "noise_lr": [None, Interval(Real, 0, None, closed="neither")],
     }
 
     backbone: Any = field(default=None, kw_only=False)
     trace_weight: float = 0.01
-    parametrization: str = "softplus"
-    init_scale: float = 6.0
-    noise_lr: float | None = 1e-2
+    protocol: TraceRegProtocol | None = None
+
+    _protocol = ProtocolOf(TraceRegProtocol)
 
     def _build_module(
         self, classifier: ScaledClassifier, input_shape: Sequence[int]
@@ -101,8 +119,8 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
             classifier,
             len(self.classes_),
             self.n_annotators_,
-            parametrization=self.parametrization,
-            init_scale=self.init_scale,
+            parametrization=self._protocol.parametrization,
+            init_scale=self._protocol.init_scale,
         )
 
     def _prepare(self, fit: Fit[ConfusionModule, Tensor]) -> Tensor:

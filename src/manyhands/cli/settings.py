@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import yaml
 
 from manyhands.exceptions import AnnotationError
+from manyhands.fitting.method_protocol import flat_defaults, protocol_class, settable
 from manyhands.registry import all_classifiers, all_wrappers, find
 
 
@@ -23,7 +23,8 @@ def parse_settings(
     """Read ``name=value`` pairs; ``backbone.hidden=[64]`` sets an entry of a dict parameter.
 
     A parameter that is an object of this library is set by name, and its own parameters in the same
-    way: ``estimator=conal``, ``estimator.lr=1e-4``.
+    way: ``estimator=conal``, ``estimator.lr=1e-4``. Fields of a method's ``protocol`` are set as
+    parameters are: ``noise_lr=1e-3`` (or ``protocol.noise_lr=1e-3``).
 
     Parameters
     ----------
@@ -36,6 +37,11 @@ def parse_settings(
         Protocol for training a classifier that is a parameter, unless the settings say otherwise;
         see `with_protocol`.
 
+    Returns
+    -------
+    dict
+        What ``set_params`` takes, or the class where it has no ``protocol``.
+
     Raises
     ------
     AnnotationError
@@ -46,6 +52,8 @@ def parse_settings(
     for setting in settings:
         name, equals, text = setting.partition("=")
         name, _, entry = name.strip().partition(".")
+        if name == "protocol" and protocol_class(target) is not None:
+            name, entry = entry or name, ""
         if not equals or not name:
             raise AnnotationError(
                 f"--set {setting!r} is not of the form name=value, such as --set random_state=1"
@@ -73,7 +81,7 @@ def parse_settings(
     for part in _EXAMPLES.keys() & {*parameters, *part_settings}:
         own = part_settings.get(part, [])
         parameters[part] = _make_part(part, parameters.get(part), own, reserved, protocol)
-    return parameters
+    return settable(target, parameters)
 
 
 def merge_settings(own: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,7 +120,7 @@ def read_value(setting: str, text: str) -> Any:
 
 
 def _require_parameter(setting: str, name: str, target: type) -> None:
-    accepted = [known for known in inspect.signature(target).parameters if known != "self"]
+    accepted = [known for known in flat_defaults(target) if known != "self"]
     if name not in accepted:
         close = get_close_matches(name, accepted, n=1)
         hint = f" (did you mean {close[0]}?)" if close else ""
@@ -153,7 +161,8 @@ def _make_part(
     if kind not in {cls for _, cls in [*all_classifiers(), *all_wrappers()]}:
         return kind(**parameters)
     made = with_protocol(kind(), protocol)
-    return made.set_params(**merge_settings(parameters, made.get_params(deep=False)))
+    merged = merge_settings(parameters, made.get_params(deep=False))
+    return made.set_params(**settable(kind, merged))
 
 
 _KINDS = {

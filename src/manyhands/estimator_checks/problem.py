@@ -36,9 +36,10 @@ def quick_clone(estimator: BaseCrowdClassifier, **parameters: Any) -> BaseCrowdC
     own = made.get_params(deep=False)
     members = [f"{number}__" for number in range(len(own.get("estimators", ())))]
     for name, value in {**defaults, **parameters}.items():
-        if name not in own and not members and "estimator" not in own:
+        is_own = name.partition("__")[0] in own
+        if not is_own and not members and "estimator" not in own:
             continue  # A classifier that has no epochs, say.
-        prefixes = [""] if name in own else members or ["estimator__"]
+        prefixes = [""] if is_own else members or ["estimator__"]
         made.set_params(**{f"{prefix}{name}": value for prefix in prefixes})
     return made
 

@@ -42,8 +42,8 @@ def check_every_parameter_moves(estimator: BaseCrowdClassifier) -> None:
     """Every trainable parameter receives a gradient within a few steps."""
     X, A, _ = make_crowd_problem()
     rates: dict[str, Any] = {"weight_decay": 0.0}
-    if "noise_lr" in estimator.get_params():
-        rates["noise_lr"] = None
+    if "protocol__noise_lr" in estimator.get_params():
+        rates["protocol__noise_lr"] = None
     untrained = quick_clone(estimator, lr=1e-12, **rates).fit(X, A)
     trained = quick_clone(estimator, lr=1e-2, **rates).fit(X, A)
     after = dict(trained.module_.named_parameters())

@@ -17,6 +17,7 @@ from manyhands.decision.rules import apply_rule, is_posterior
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.context import Fit, Followed
 from manyhands.fitting.folders import describe_parameter
+from manyhands.fitting.method_protocol import flat_parameters
 from manyhands.fitting.prediction import PREDICT_BATCH
 from manyhands.fitting.reading import n_rows, read_features, refuse_names_of_columns
 from manyhands.functional.ranks import active_ranks, in_first_process
@@ -49,7 +50,7 @@ def announce(model: Method, fit: Fit[Any, Any], stages: Sequence[Stage]) -> None
         "classifier": type(model).__name__,
         "parameters": {
             name: describe_parameter(value)
-            for name, value in model.get_params(deep=False).items()
+            for name, value in flat_parameters(model).items()
             if name != "callbacks"
         },
         "n_instances": len(fit.batches.instances),

@@ -27,6 +27,7 @@ from manyhands.fitting.continuing import SHORT, Seen, fit_from_scratch
 from manyhands.fitting.crowd_classifier import CrowdClassifierMixin
 from manyhands.fitting.fitted import Fitted, take_over
 from manyhands.fitting.lost_classes import warn_of_lost_classes
+from manyhands.fitting.method_protocol import MethodProtocol, TakesProtocol
 from manyhands.fitting.network import read_start, refuse_devices
 from manyhands.fitting.parameters import SHARED_CONSTRAINTS, check_parameters
 from manyhands.fitting.pilots import AUTO, ENOUGH_PREDICTED, whole_length
@@ -46,6 +47,7 @@ from manyhands.typing import AnyArray, FloatArray, Instances, IntArray
 class BaseCrowdClassifier(  # type: ignore[call-arg]
     ClassNamePrefixFeaturesOutMixin,
     CrowdClassifierMixin,
+    TakesProtocol,
     TransformerMixin,
     BaseEstimator,
     auto_wrap_output_keys=None,  # It would undo the available_if of `transform`, which wraps, too.
@@ -70,8 +72,6 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         Instances per minibatch.
     lr, weight_decay : float
         Learning rate and L2 penalty of Adam.
-    reset_optimizer : bool, default=False
-        Make a new Adam every epoch, as the code released with CoNAL and CrowdInG does.
     class_balance : None, str or dict, default=None
         For rare classes: "resample", "reweight", "focal", "cb_focal", or a dict with ``name``,
         ``gamma`` (default 2) and ``beta`` (default .9999); see `ClassBalance`. It applies to
@@ -89,18 +89,18 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         1 shows a progress bar.
     validation : None, float or (X, y_gold), default=None
         None trains for a fixed number of epochs and keeps the last. A float holds out this fraction
-        and chooses the epoch as ``monitor`` says. With gold labels, the epoch most accurate on
-        them is kept.
-    monitor : {"agreement", "likelihood"}, default="agreement"
-        With ``validation`` as a fraction. "agreement": hold out whole instances; keep the last
-        epoch, unless that with the highest `vote_agreement` is better by a paired z > 1.
-        "likelihood": hold out single annotations; keep the epoch that explains them best.
+        and chooses the epoch as ``monitor`` says, a field of the protocol. With gold labels, the
+        epoch most accurate on them is kept.
     patience : int or None, default=None
         With ``validation``: stop after this many epochs without a new best one.
     checkpoint : str, Path or None, default=None
         File written after every epoch, from which the same ``fit`` resumes to the same weights.
     callbacks : list of Callback or None, default=None
         They hear of every epoch; see `manyhands.training.Callback`. They are not saved.
+    protocol : MethodProtocol or None, default=None
+        What published experiments differ in, such as a new Adam every epoch, or which held-out
+        annotations choose it; a method may have a class of its own with more of that. None: the
+        defaults. ``set_params(protocol__monitor="likelihood")`` sets a field.
 
     Attributes
     ----------
@@ -132,17 +132,16 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     batch_size: int = 128
     lr: float = 1e-3
     weight_decay: float = 5e-4
-    reset_optimizer: bool = False
     class_balance: Any = None
     scaling: str | None = "auto"
     device: Any = "auto"
     random_state: Any = None
     verbose: int = 0
     validation: Any = None
-    monitor: str = "agreement"
     patience: int | None = None
     checkpoint: str | Path | None = None
     callbacks: Sequence[Callback] | None = None
+    protocol: MethodProtocol | None = None
 
     # -- what a method is made of ---------------------------------------------------------------
 

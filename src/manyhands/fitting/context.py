@@ -130,7 +130,7 @@ class Fit(Generic[Module, State]):
         The training part of ``whole``: all but ``held``.
     held : AnnotationTable or None
         The part that ``validation`` holds out, if it is a fraction: all annotations of some
-        instances or, with ``monitor="likelihood"``, single ones.
+        instances or, with the protocol's ``monitor="likelihood"``, single ones.
     batches : AnnotationBatches
         Minibatches of ``table``, balanced by ``class_balance``.
     rng : Generator

@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator
 from manyhands._version import __version__
 from manyhands.exceptions import ModelFolderError
 from manyhands.files import check_writable
+from manyhands.fitting.method_protocol import flat_parameters
 from manyhands.io import write_atomically
 
 FORMAT = "manyhands model"
@@ -196,7 +197,7 @@ def describe_parameter(value: Any) -> Any:
         digest = hashlib.blake2b(content, digest_size=8).hexdigest()
         return {"__array__": list(array.shape), "digest": digest}
     if isinstance(value, BaseEstimator):
-        parameters = value.get_params(deep=False)
+        parameters = flat_parameters(value)
         return {
             "__estimator__": type(value).__name__,
             "parameters": {name: describe_parameter(part) for name, part in parameters.items()},

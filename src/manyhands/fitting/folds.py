@@ -222,7 +222,8 @@ def hold_out_instances(
         raise AnnotationError(
             f"validation={fraction} of {int(annotated.sum())} annotated instances leaves fewer "
             f"than two to hold out, or none to train on; use a {better} fraction, "
-            "monitor='likelihood' (which holds out single annotations), or validation=None"
+            "set_params(protocol__monitor='likelihood') (which holds out single annotations), or "
+            "validation=None"
         )
     order = movable[np.lexsort((rng.random(len(movable)), labels[movable]))]
     steps = (np.arange(n_held) + rng.random()) * len(order) / n_held

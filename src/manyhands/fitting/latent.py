@@ -19,6 +19,7 @@ from torch import Tensor
 from manyhands.annotations import AnnotationTable
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
+from manyhands.fitting.method_protocol import flat_parameters
 from manyhands.fitting.prediction import class_proba
 from manyhands.fitting.traits import ANNOTATOR_ARRAYS, Traits
 from manyhands.functional import soft_cross_entropy
@@ -288,7 +289,7 @@ class LatentClassClassifier(BaseCrowdClassifier):
     """Base of methods that train a network on a posterior over classes, with confusion matrices.
 
     A subclass stores the confusion matrices in its module and trains on the posterior of
-    `LatentClasses`, whose options are parameters of the class as far as it has them.
+    `LatentClasses`, whose options are parameters or fields of the protocol, as far as it has them.
 
     Attributes
     ----------
@@ -318,7 +319,8 @@ class LatentClassClassifier(BaseCrowdClassifier):
 
     def _latent(self, table: AnnotationTable) -> LatentClasses:
         names = ("smoothing", "confusion_floor", "proba_floor")
-        return LatentClasses(table, **{name: getattr(self, name, 0.0) for name in names})
+        given = flat_parameters(self)
+        return LatentClasses(table, **{name: given[name] for name in names if name in given})
 
     def _read_out(self, fit: Fit[Any, Any]) -> dict[str, Any]:
         """Confusion matrices, and the posterior given x and annotations (x alone without any)."""

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 
 from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import LostClassWarning, warn_caller
+from manyhands.fitting.method_protocol import PREFIX
 from manyhands.fitting.pilots import AUTO
 from manyhands.fitting.reading import take_rows
 from manyhands.typing import AnyArray, Instances, IntArray
@@ -93,12 +94,13 @@ def lost_classes(predict: Callable[[IntArray], AnyArray], table: AnnotationTable
 
 def _mends(model: BaseEstimator) -> str:
     """Say which of a classifier's parameters may bring a lost class back."""
-    parameters = model.get_params(deep=False)
+    parameters = model.get_params()
     mends = []
     if parameters.get("class_balance", "") is None:
         mends.append("class_balance='reweight'")
-    if parameters.get("init_scale", AUTO) != AUTO:  # "auto" has tried larger ones.
-        mends.append(f"an init_scale above {parameters['init_scale']:g}")
+    init_scale = parameters.get(f"{PREFIX}init_scale", AUTO)
+    if init_scale != AUTO:  # "auto" has tried larger ones.
+        mends.append(f"an init_scale above {init_scale:g} in the protocol")
     if "class_prior" in parameters and "n_rounds" in parameters:
         return "try class_prior= with the shares you know, or decision='balanced'"
     return f"try {', '.join([*mends, 'more epochs'])}"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from manyhands.fitting.context import AnyFit
+from manyhands.fitting.method_protocol import MethodProtocol
 from manyhands.fitting.traits import Traits
 from manyhands.nn import CrowdModule
 from manyhands.training import BestState, Callback, History, Stage
@@ -28,19 +29,21 @@ class Method(Protocol):
     def _traits(self) -> Traits:
         """What the method is and can do."""
 
+    @property
+    def _protocol(self) -> MethodProtocol:
+        """The parameter ``protocol``, or the method's defaults."""
+
     # Parameters.
     max_epochs: int | str
     batch_size: int
     lr: float
     weight_decay: float
-    reset_optimizer: bool
     class_balance: Any
     scaling: str | None
     device: Any
     random_state: Any
     verbose: int
     validation: Any
-    monitor: str
     patience: int | None
     checkpoint: str | Path | None
     callbacks: Sequence[Callback] | None

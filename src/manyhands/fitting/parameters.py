@@ -24,17 +24,16 @@ SHARED_CONSTRAINTS: dict[str, Any] = {
     "batch_size": [Interval(Integral, 1, None, closed="left")],
     "lr": [Interval(Real, 0, None, closed="neither")],
     "weight_decay": [Interval(Real, 0, None, closed="left")],
-    "reset_optimizer": ["boolean"],
     "class_balance": [None, str, dict],
     "scaling": [StrOptions({"auto", "standard", "rms"}), None],
     "device": "no_validation",  # `pick_device` refuses what is none.
     "random_state": ["random_state"],
     "verbose": ["verbose"],
     "validation": [None, Interval(Real, 0, 1, closed="neither"), tuple, list],
-    "monitor": [StrOptions({"agreement", "likelihood"})],
     "patience": [None, Interval(Integral, 1, None, closed="left")],
     "checkpoint": [None, str, Path],
     "callbacks": [None, list, tuple],
+    "protocol": "no_validation",  # It checks itself, and `ProtocolOf` whose it is.
 }
 """Constraints of the shared parameters, in scikit-learn's notation."""
 
@@ -118,6 +117,7 @@ def check_parameters(model: Method) -> None:
     refuse_loose_layers(model)
     refuse_auto(model)
     model._validate_params()
+    _ = model._protocol  # Refuses another method's.
     balance, reason = make_balance(model.class_balance), model._traits.focal_refusal
     if balance is not None and balance.focus and reason is not None:
         raise AnnotationError(f"class_balance={model.class_balance!r} {reason}")

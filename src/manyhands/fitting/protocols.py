@@ -37,7 +37,8 @@ class TrainingProtocol:
     source : str
         Where the protocol is published.
     parameters : mapping
-        Parameters of estimators, including the network (``backbone``); others stay unchanged.
+        What ``set_params`` of estimators takes, the network (``backbone``) included; other
+        parameters stay unchanged.
     """
 
     name: str
@@ -52,13 +53,13 @@ class TrainingProtocol:
 _CONAL = {
     "batch_size": 1024,
     "lr": 1e-2,
-    "noise_lr": None,
+    "protocol__noise_lr": None,
     "weight_decay": 0.0,
-    "reset_optimizer": True,
+    "protocol__reset_optimizer": True,
     "scaling": None,
 }
 _CONAL_SOURCE = "code released with CoNAL (AAAI 2021) and CrowdInG (KDD 2021)"
-_DASC = {"noise_lr": None, "reset_optimizer": False}
+_DASC = {"protocol__noise_lr": None, "protocol__reset_optimizer": False}
 _DASC_SOURCE = "DASC (Machine Learning 2023), section 4.1"
 
 PROTOCOLS: dict[str, TrainingProtocol] = {
@@ -87,8 +88,8 @@ PROTOCOLS: dict[str, TrainingProtocol] = {
                 **_CONAL,
                 "max_epochs": 200,
                 "backbone": {"name": "mlp", "batch_norm": True},
-                "embedding_dim": 80,
-                "normalize": "annotator",
+                "protocol__embedding_dim": 80,
+                "protocol__normalize": "annotator",
             },
         ),
         TrainingProtocol(
@@ -230,7 +231,7 @@ def with_protocol(estimator: BaseCrowdClassifier, name: str) -> BaseCrowdClassif
             f"protocol={name!r} is for training networks, and {type(copy).__name__} has none; "
             "leave it out, or use a method with a network, such as CoNALClassifier"
         )
-    own = copy.get_params(deep=False)
+    own = copy.get_params()
     may_set = own if settable is None else settable
     if own.get("backbone") is not None:
         # The estimator's own choice of a network has precedence.

@@ -17,6 +17,7 @@ import torch
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.target import Target
 from manyhands.fitting.context import Watch
+from manyhands.fitting.method_protocol import NoiseProtocol
 from manyhands.fitting.network import make_adam
 from manyhands.fitting.reading import (
     as_target,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Recipe:
-    """How a network is trained: the shared parameters of `BaseCrowdClassifier`, as they are used.
+    """How a network is trained: shared parameters and protocol of a method, as they are used.
 
     Attributes
     ----------
@@ -88,16 +89,17 @@ class Recipe:
     @classmethod
     def of(cls, method: Method) -> Self:
         """Read the parameters of a method, and draw the seed."""
-        names = ("max_epochs", "batch_size", "lr", "weight_decay", "reset_optimizer", "verbose")
+        names = ("max_epochs", "batch_size", "lr", "weight_decay", "verbose")
         more = ("validation", "patience", "checkpoint")
-        traits = method._traits
+        traits, protocol = method._traits, method._protocol
         return cls(
             seed=draw_seed(method.random_state),
-            noise_lr=getattr(method, "noise_lr", None),
+            noise_lr=protocol.noise_lr if isinstance(protocol, NoiseProtocol) else None,
+            reset_optimizer=protocol.reset_optimizer,
             balance=make_balance(method.class_balance),
             rule=method._rule,
             title=traits.title or type(method).__name__.removesuffix("Classifier"),
-            monitor="likelihood" if traits.epochs_are_rounds else method.monitor,
+            monitor="likelihood" if traits.epochs_are_rounds else protocol.monitor,
             callbacks=tuple(method.callbacks or ()),
             **{name: getattr(method, name) for name in (*names, *more)},
         )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from manyhands.fitting.context import Followed, Watch
 from manyhands.fitting.fitted import Fitted
 from manyhands.fitting.lost_classes import lost_classes
+from manyhands.fitting.method_protocol import StartProtocol
 from manyhands.fitting.pilots import AUTO
 from manyhands.fitting.prediction import class_proba
 from manyhands.fitting.recipe import CrowdData, Recipe
@@ -32,7 +33,7 @@ def scale_of(method: Method, given: float | None = None) -> float:
     Parameters
     ----------
     method : Method
-        With the parameter ``init_scale``.
+        With ``init_scale`` in its protocol.
     given : float, optional
         The start of the present fit.
 
@@ -44,7 +45,7 @@ def scale_of(method: Method, given: float | None = None) -> float:
     """
     if given is not None:
         return given
-    parameter = getattr(method, "init_scale", AUTO)
+    parameter = _asked(method)
     first = method._traits.starts[0] if parameter == AUTO else parameter
     return float(getattr(method, "init_scale_", first))
 
@@ -69,11 +70,11 @@ def recipes_of_starts(method: Method, recipe: Recipe, before: object | None) -> 
     scales = starts = method._traits.starts
     if not scales:
         return [recipe]
-    parameter = getattr(method, "init_scale", AUTO)
+    parameter = _asked(method)
     if parameter != AUTO:
         return [replace(recipe, init_scale=float(parameter))]
     if before is not None:
-        given = getattr(before, "init_scale", scales[0])  # Of a model that was saved with a number.
+        given = _asked(before)  # Of a model that was saved with a number.
         scales = (float(getattr(before, "init_scale_", scales[0] if given == AUTO else given)),)
     recipes: list[Recipe] = []
     for scale in scales:
@@ -87,6 +88,12 @@ def recipes_of_starts(method: Method, recipe: Recipe, before: object | None) -> 
             )
         )
     return recipes
+
+
+def _asked(method: object) -> float | str:
+    """Start that a method's protocol asks for; "auto" if there is none."""
+    protocol = getattr(method, "_protocol", None)
+    return protocol.init_scale if isinstance(protocol, StartProtocol) else AUTO
 
 
 class _Attempt(NamedTuple):

@@ -20,6 +20,7 @@ from manyhands.fitting.context import Earlier, Fit, Followed, Watch
 from manyhands.fitting.fitted import Fitted
 from manyhands.fitting.folders import UNCOMPARED, describe_parameter
 from manyhands.fitting.folds import hold_out_instances
+from manyhands.fitting.method_protocol import flat_parameters
 from manyhands.fitting.network import Start, make_module
 from manyhands.fitting.pilots import chosen_length, whole_length
 from manyhands.fitting.prediction import PREDICT_BATCH, class_proba
@@ -253,10 +254,10 @@ def specification(method: Method, fit: Fit[Any, Any]) -> dict[str, str]:
     """
     parameters = {
         name: str(describe_parameter(value))
-        for name, value in method.get_params(deep=False).items()
+        for name, value in flat_parameters(method).items()
         if name not in UNCOMPARED
     }
-    for name, value in method.get_params(deep=False).items():
+    for name, value in flat_parameters(method).items():
         if isinstance(value, torch.nn.Module) and name != "backbone":
             parts = [(type(part).__name__, _plain_values(part)) for part in value.modules()]
             parameters[name] = repr(parts)

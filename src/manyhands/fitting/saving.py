@@ -27,7 +27,6 @@ Folders in earlier layouts are translated to this one before they are read
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -51,6 +50,7 @@ from manyhands.fitting.folders import (
     read_weights,
     write_model,
 )
+from manyhands.fitting.method_protocol import flat_defaults, flat_parameters, from_flat
 from manyhands.fitting.traits import SAVED, Traits
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.rating_mean import RatingMean
@@ -348,13 +348,13 @@ def _not_ours(kind: str) -> _OwnError:
 
 
 def saved_parameters(model: Any) -> dict[str, Any]:
-    """Parameters of an estimator that are saved, as loading should restore them.
+    """Parameters of an estimator that are saved, as loading should restore them, by flat names.
 
     Gold labels, and what belongs to this machine or to random numbers drawn so far, are left out.
     """
     given = {
         name: value
-        for name, value in model.get_params(deep=False).items()
+        for name, value in flat_parameters(model).items()
         if name not in OF_THIS_MACHINE
         and not (name == "validation" and isinstance(value, tuple | list))
     }
@@ -453,10 +453,10 @@ class _Reader:
         """Make an estimator: the one place where saved parameters become an instance."""
         cls = self._class(name)
         parameters = self._parameters(node["parameters"])
-        unknown = sorted(parameters.keys() - inspect.signature(cls).parameters)
+        unknown = sorted(parameters.keys() - flat_defaults(cls))
         if unknown:
             raise ModelFolderError(f"{name} has no parameter {unknown[0]!r}; save the model again")
-        model = cls(**parameters)
+        model = cls(**from_flat(cls, parameters))
         networks = {k: v for k, v in fitted.items() if isinstance(v, dict) and "$network" in v}
         plain = fitted.keys() - networks.keys()
         take_over(model, {key: self.value(part) for key, part in fitted.items() if key in plain})

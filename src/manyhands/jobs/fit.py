@@ -84,8 +84,8 @@ def run_job(
     seeds : iterable of int
     holdout : float, optional
         With every seed, fit a second time with this fraction of the instances (with
-        ``monitor="likelihood"``, and in self-training: of the annotations) held out, and choose the
-        epoch on them. Only for classifiers with epochs.
+        ``monitor="likelihood"`` in its protocol, and in self-training: of the annotations) held
+        out, and choose the epoch on them. Only for classifiers with epochs.
     keep_formulas : bool
         Whether ids such as ``=SUM(A1)`` are written as they are; see
         `manyhands.io.frames.write_table`.
@@ -364,7 +364,7 @@ def _protocols(
     estimator: CrowdClassifier, holdout: float | None, train: AnnotationTable
 ) -> dict[str, Any]:
     """Map the name of each way to choose the epoch to its ``validation`` parameter."""
-    parameters = estimator.get_params(deep=False)
+    parameters = estimator.get_params()
     if "validation" not in parameters:
         if holdout is not None:
             raise AnnotationError(
@@ -375,7 +375,7 @@ def _protocols(
     own = parameters["validation"]
     protocols = {"last epoch" if own is None else "chosen on validation": own}
     if holdout is not None:
-        held = "instances" if parameters.get("monitor") == "agreement" else "annotations"
+        held = "instances" if parameters.get("protocol__monitor") == "agreement" else "annotations"
         given = train.observed.instance
         n = len(np.unique(given)) if held == "instances" else len(given)
         if not (0 < holdout < 1 and 1 < round(holdout * n) < n):

@@ -261,6 +261,8 @@ def choose_among(
 def _described(model: Any) -> dict[str, str]:
     """The class and every parameter, as digests."""
     parameters = model.get_params(deep=True)
+    # The fields of a protocol are listed, whether one was given or not.
+    parameters = {k: v for k, v in parameters.items() if k.rpartition("__")[2] != "protocol"}
     listed = {id(value) for value in parameters.values() if hasattr(value, "get_params")}
     return {"class": _digest(type(model))} | {
         key: _digest(_outline(value, listed)) for key, value in parameters.items()

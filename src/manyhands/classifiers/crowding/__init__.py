@@ -4,6 +4,6 @@
    https://doi.org/10.1145/3447548.3467409
 """
 
-from manyhands.classifiers.crowding.classifier import CrowdInGClassifier
+from manyhands.classifiers.crowding.classifier import CrowdInGClassifier, CrowdInGProtocol
 
-__all__ = ["CrowdInGClassifier"]
+__all__ = ["CrowdInGClassifier", "CrowdInGProtocol"]

@@ -45,7 +45,7 @@ from manyhands.training import CrowdBatch
 
 @dataclass(frozen=True)
 class AdversarialSettings:
-    """Parameters of an adversarial step. Most are described in `CrowdInGClassifier`.
+    """Parameters of an adversarial step. Most are described in `CrowdInGProtocol`.
 
     Attributes
     ----------
@@ -78,15 +78,15 @@ class AdversarialSettings:
     reset_optimizer: bool
 
     @classmethod
-    def of(cls, model: Any) -> Self:
-        """Read the settings off a `CrowdInGClassifier`."""
+    def of(cls, protocol: Any) -> Self:
+        """Read the settings off a `CrowdInGProtocol`."""
         choices = {
-            "uniform_selection": model.selection == "random",
-            "contrast_open": model.contrast == "open",
-            "logged_epoch": model.logging_policy == "epoch",
+            "uniform_selection": protocol.selection == "random",
+            "contrast_open": protocol.contrast == "open",
+            "logged_epoch": protocol.logging_policy == "epoch",
         }
         names = {field.name for field in fields(cls)} - choices.keys()
-        return cls(**{name: getattr(model, name) for name in names}, **choices)
+        return cls(**{name: getattr(protocol, name) for name in names}, **choices)
 
 
 GENERATIVE_TERMS = ("generator_cost", "generator_information", "classifier_cost")

@@ -37,6 +37,7 @@ from manyhands.classifiers.crowding.pretrainer import (
 )
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.lost_classes import quiet_about_lost_classes
+from manyhands.fitting.method_protocol import ProtocolOf, StartProtocol
 from manyhands.fitting.network import read_annotator_features
 from manyhands.fitting.pilots import AUTO
 from manyhands.fitting.prediction import PREDICT_BATCH, device_of, new_annotator_proba
@@ -57,34 +58,19 @@ from manyhands.training.seeding import draw_seed
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class CrowdInGClassifier(BaseCrowdClassifier):
-    r"""Learn from a crowd and from annotations generated in its likeness (CrowdInG) [1]_.
-
-    A generator predicts how annotator r would annotate instance n, given both, the classifier's
-    output and noise (Eq. 1). A discriminator tells real annotations from generated ones (Eq. 2).
-    An auxiliary network guesses the classifier's output from an annotation (Eq. 3). A generated
-    annotation is good if the discriminator takes it for real and the auxiliary network guesses
-    correctly. Training starts from a classifier of another kind (Crowd Layer, as published).
-    Generator and discriminator are then trained on the observed annotations alone, and finally all
-    four networks against one another. After training, the classifier alone predicts classes, and
-    the generator predicts annotations.
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CrowdInGProtocol(StartProtocol):
+    r"""Phases, ablations and numerical details of CrowdInG, and where paper and code differ.
 
     Parameters
     ----------
-    backbone, max_epochs, batch_size, lr, weight_decay, reset_optimizer, class_balance, \
-scaling, device, random_state, verbose, validation, monitor, patience, checkpoint, callbacks
-        See `BaseCrowdClassifier`. ``lr`` and ``weight_decay`` are those of the start;
-        ``max_epochs`` is that of the start, and the most epochs of every later phase that has no
-        number of its own. ``validation`` as a fraction is a watchdog: the state before the
-        adversarial phase can be kept, too. With ``monitor="likelihood"``, the adversarial epoch is
-        kept whose classifier explains the held-out annotations best (by confusion matrices counted
-        from the others), or the state before that phase if no epoch does better than the start.
-    pretrainer : crowd classifier or None, default=None
-        What the classifier starts as. It is cloned, and trained on the same annotations. It must
-        have the ``backbone`` and ``scaling`` of this estimator. It takes this estimator's
-        ``device``, ``verbose`` and ``checkpoint``, and its ``class_balance`` if it has none. None
-        is `CrowdLayerClassifier` with the parameters of this estimator, but its ``callbacks``.
+    reset_optimizer, monitor
+        See `StartProtocol`.
+    init_scale : float or "auto", default="auto"
+        Where the matrices of the default ``pretrainer`` start, as in `CrowdLayerClassifier`; what
+        "auto" has found is ``pretrainer_.init_scale_``. The released code starts at 2.
+    noise_lr : float or None, default=1e-2
+        Learning rate of the default ``pretrainer``'s matrices.
     generator : {"network", "crowd_layer"}, default="network"
         What generates annotations: Eq. 1, or the Crowd Layer of the start. The latter is the
         paper's baseline DL-CL+GAN; with ``information_weight=0``, ``selection="random"``,
@@ -148,14 +134,102 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         Number of cells that the networks compute at once. It bounds their memory and does not
         change what is learnt (but does change which annotations a seed draws in
         `sample_annotations`).
+    """
+
+    _constraints = {
+        **StartProtocol._constraints,
+        "generator": [StrOptions(set(GENERATORS))],
+        "generator_inputs": [StrOptions(set(GENERATOR_INPUTS))],
+        "information_weight": [Interval(Real, 0, None, closed="left")],
+        "selection": [StrOptions({"entropy", "random"})],
+        "contrast": [StrOptions({"open", "observed"})],
+        "two_steps": ["boolean"],
+        "entropy_threshold": [Interval(Real, 0, None, closed="left")],
+        "adversarial_cost": [StrOptions(set(COST_FORMS))],
+        "mu": [StrOptions({"search", "mean"}), Interval(Real, None, None, closed="neither")],
+        "truncation": [Interval(Real, 1, None, closed="left")],
+        "logging_policy": [StrOptions({"batch", "epoch"})],
+        "lca": [StrOptions({"auto"}), "boolean"],
+        "lca_form": [StrOptions(set(LCA_FORMS))],
+        "sparsity_weight": [Interval(Real, 0, None, closed="left")],
+        "sparsity_form": [StrOptions(set(SPARSITY_FORMS))],
+        "generator_epochs": [None, Interval(Integral, 1, None, closed="left")],
+        "discriminator_epochs": [None, Interval(Integral, 1, None, closed="left")],
+        "adversarial_epochs": [None, Interval(Integral, 1, None, closed="left")],
+        "discriminator_steps": [Interval(Integral, 1, None, closed="left")],
+        "generative_steps": [Interval(Integral, 1, None, closed="left")],
+        "pretraining_lr": [Interval(Real, 0, None, closed="neither")],
+        "generator_lr": [Interval(Real, 0, None, closed="left")],
+        "discriminator_lr": [Interval(Real, 0, None, closed="left")],
+        "classifier_lr": [Interval(Real, 0, None, closed="left")],
+        "discriminator_decay": [Interval(Real, 0, None, closed="left")],
+        "annotators_per_instance": [None, Interval(Integral, 1, None, closed="left")],
+        "chunk_size": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    generator: str = "network"
+    generator_inputs: str = "both"
+    information_weight: float = 0.5
+    selection: str = "entropy"
+    contrast: str = "open"
+    two_steps: bool = True
+    entropy_threshold: float = 0.5
+    adversarial_cost: str = "non_saturating"
+    mu: str | float = "search"
+    truncation: float = 5.0
+    logging_policy: str = "batch"
+    lca: str | bool = "auto"
+    lca_form: str = "symmetric"
+    sparsity_weight: float = 0.1
+    sparsity_form: str = "l1"
+    generator_epochs: int | None = None
+    discriminator_epochs: int | None = None
+    adversarial_epochs: int | None = None
+    discriminator_steps: int = 5
+    generative_steps: int = 5
+    pretraining_lr: float = 1e-3
+    generator_lr: float = 1e-4
+    discriminator_lr: float = 1e-3
+    classifier_lr: float = 5e-6
+    discriminator_decay: float = 1e-2
+    annotators_per_instance: int | None = None
+    chunk_size: int = 1 << 13
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CrowdInGClassifier(BaseCrowdClassifier):
+    r"""Learn from a crowd and from annotations generated in its likeness (CrowdInG) [1]_.
+
+    A generator predicts how annotator r would annotate instance n, given both, the classifier's
+    output and noise (Eq. 1). A discriminator tells real annotations from generated ones (Eq. 2).
+    An auxiliary network guesses the classifier's output from an annotation (Eq. 3). A generated
+    annotation is good if the discriminator takes it for real and the auxiliary network guesses
+    correctly. Training starts from a classifier of another kind (Crowd Layer, as published).
+    Generator and discriminator are then trained on the observed annotations alone, and finally all
+    four networks against one another. After training, the classifier alone predicts classes, and
+    the generator predicts annotations.
+
+    Parameters
+    ----------
+    backbone, max_epochs, batch_size, lr, weight_decay, class_balance, \
+scaling, device, random_state, verbose, validation, patience, checkpoint, callbacks
+        See `BaseCrowdClassifier`. ``lr`` and ``weight_decay`` are those of the start;
+        ``max_epochs`` is that of the start, and the most epochs of every later phase that has no
+        number of its own. ``validation`` as a fraction is a watchdog: the state before the
+        adversarial phase can be kept, too. With ``monitor="likelihood"`` in the protocol, the
+        adversarial epoch is kept whose classifier explains the held-out annotations best (by
+        confusion matrices counted from the others), or the state before that phase if no epoch does
+        better than the start.
+    pretrainer : crowd classifier or None, default=None
+        What the classifier starts as. It is cloned, and trained on the same annotations. It must
+        have the ``backbone`` and ``scaling`` of this estimator. It takes this estimator's
+        ``device``, ``verbose`` and ``checkpoint``, and its ``class_balance`` if it has none. None
+        is `CrowdLayerClassifier` with the parameters of this estimator, but its ``callbacks``.
     annotator_features : array of shape (n_annotators, n_features) or None
         Features of the annotators for generator, discriminator and auxiliary network. None is
         one-hot.
-    init_scale : float or "auto", default="auto"
-        Where the matrices of the default ``pretrainer`` start, as in `CrowdLayerClassifier`; what
-        "auto" has found is ``pretrainer_.init_scale_``. The released code starts at 2.
-    noise_lr : float or None, default=1e-2
-        Learning rate of the default ``pretrainer``'s matrices.
+    protocol : CrowdInGProtocol or None, default=None
+        Variants and details of published experiments; None: the defaults described there.
 
     Attributes
     ----------
@@ -199,36 +273,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "pretrainer": [None, HasMethods(["fit", "predict_proba", "get_params"])],
-        "generator": [StrOptions(set(GENERATORS))],
-        "generator_inputs": [StrOptions(set(GENERATOR_INPUTS))],
-        "information_weight": [Interval(Real, 0, None, closed="left")],
-        "selection": [StrOptions({"entropy", "random"})],
-        "contrast": [StrOptions({"open", "observed"})],
-        "two_steps": ["boolean"],
-        "entropy_threshold": [Interval(Real, 0, None, closed="left")],
-        "adversarial_cost": [StrOptions(set(COST_FORMS))],
-        "mu": [StrOptions({"search", "mean"}), Interval(Real, None, None, closed="neither")],
-        "truncation": [Interval(Real, 1, None, closed="left")],
-        "logging_policy": [StrOptions({"batch", "epoch"})],
-        "lca": [StrOptions({"auto"}), "boolean"],
-        "lca_form": [StrOptions(set(LCA_FORMS))],
-        "sparsity_weight": [Interval(Real, 0, None, closed="left")],
-        "sparsity_form": [StrOptions(set(SPARSITY_FORMS))],
-        "generator_epochs": [None, Interval(Integral, 1, None, closed="left")],
-        "discriminator_epochs": [None, Interval(Integral, 1, None, closed="left")],
-        "adversarial_epochs": [None, Interval(Integral, 1, None, closed="left")],
-        "discriminator_steps": [Interval(Integral, 1, None, closed="left")],
-        "generative_steps": [Interval(Integral, 1, None, closed="left")],
-        "pretraining_lr": [Interval(Real, 0, None, closed="neither")],
-        "generator_lr": [Interval(Real, 0, None, closed="left")],
-        "discriminator_lr": [Interval(Real, 0, None, closed="left")],
-        "classifier_lr": [Interval(Real, 0, None, closed="left")],
-        "discriminator_decay": [Interval(Real, 0, None, closed="left")],
-        "annotators_per_instance": [None, Interval(Integral, 1, None, closed="left")],
-        "chunk_size": [Interval(Integral, 1, None, closed="left")],
         "annotator_features": [None, "array-like"],
-        "init_scale": [StrOptions({AUTO}), Interval(Real, 0, None, closed="neither")],
-        "noise_lr": [None, Interval(Real, 0, None, closed="neither")],
     }
     _crowd_check_exemptions = {
         "check_history": "history_ also has the start's rows and measures that are no loss (the "
@@ -239,36 +284,10 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
 
     backbone: Any = field(default=None, kw_only=False)
     pretrainer: Any = None
-    generator: str = "network"
-    generator_inputs: str = "both"
-    information_weight: float = 0.5
-    selection: str = "entropy"
-    contrast: str = "open"
-    two_steps: bool = True
-    entropy_threshold: float = 0.5
-    adversarial_cost: str = "non_saturating"
-    mu: str | float = "search"
-    truncation: float = 5.0
-    logging_policy: str = "batch"
-    lca: str | bool = "auto"
-    lca_form: str = "symmetric"
-    sparsity_weight: float = 0.1
-    sparsity_form: str = "l1"
-    generator_epochs: int | None = None
-    discriminator_epochs: int | None = None
-    adversarial_epochs: int | None = None
-    discriminator_steps: int = 5
-    generative_steps: int = 5
-    pretraining_lr: float = 1e-3
-    generator_lr: float = 1e-4
-    discriminator_lr: float = 1e-3
-    classifier_lr: float = 5e-6
-    discriminator_decay: float = 1e-2
-    annotators_per_instance: int | None = None
-    chunk_size: int = 1 << 13
     annotator_features: Any = None
-    init_scale: float | str = AUTO
-    noise_lr: float | None = 1e-2
+    protocol: CrowdInGProtocol | None = None
+
+    _protocol = ProtocolOf(CrowdInGProtocol)
 
     @property
     def _traits(self) -> Traits:
@@ -287,10 +306,10 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
             self.n_annotators_,
             input_shape=input_shape,
             annotator_features=read_annotator_features(self.annotator_features, self.n_annotators_),
-            generator=self.generator,
-            generator_inputs=self.generator_inputs,
-            lca_form=self.lca_form,
-            chunk_size=self.chunk_size,
+            generator=self._protocol.generator,
+            generator_inputs=self._protocol.generator_inputs,
+            lca_form=self._protocol.lca_form,
+            chunk_size=self._protocol.chunk_size,
         )
 
     def _check_parameters(self) -> None:
@@ -302,7 +321,7 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         counts, module = label_cooccurrence(fit.table), fit.module
         fit.found["label_correlation_"] = correlation = label_correlation(counts)
         is_correlated = correlation > LEAST_CORRELATION
-        if counts.any() and (is_correlated if self.lca == "auto" else self.lca):
+        if counts.any() and (is_correlated if self._protocol.lca == "auto" else self._protocol.lca):
             adjacency = torch.from_numpy(counts / counts.max()).float()
             module.discriminator.adjacency.copy_(adjacency)
         with quiet_about_lost_classes():
@@ -311,8 +330,8 @@ scaling, device, random_state, verbose, validation, monitor, patience, checkpoin
         if fit.recipe.max_epochs == AUTO and fit.earlier is None:
             fit.n_epochs = pretrainer.n_epochs_
         fit.history.extend({**row, "stage": START} for row in pretrainer.history_)
-        settings = AdversarialSettings.of(self)
-        cells = Cells(fit.table, self.annotators_per_instance, fit.features.device)
+        settings = AdversarialSettings.of(self._protocol)
+        cells = Cells(fit.table, self._protocol.annotators_per_instance, fit.features.device)
         return {
             DISCRIMINATOR: AdversarialStep(module, settings, cells, generate=False),
             ADVERSARIAL: AdversarialStep(module, settings, cells, generate=True),
@@ -441,7 +460,7 @@ def draw_grid(model: Any, features: Features, columns: IntArray) -> AnyArray:
     is_known = np.append(model.heard_, False)[columns]
     known = torch.from_numpy(columns[is_known]).to(features.device)
     labels = np.empty((len(features), len(columns)), dtype=np.int64)
-    size = max(1, min(PREDICT_BATCH, model.chunk_size // max(1, len(columns))))
+    size = max(1, min(PREDICT_BATCH, model._protocol.chunk_size // max(1, len(columns))))
     start = 0
     for x in features.batches(torch.arange(len(features)), size):
         part = labels[start : start + len(x)]

@@ -55,13 +55,14 @@ def make_stages(
     list of Stage
     """
     steps: dict[str, TrainStep] = {}
+    protocol = model._protocol
     # The generator of a Crowd Layer comes from the start, trained.
-    if model.generator != "crowd_layer":
+    if protocol.generator != "crowd_layer":
         steps[GENERATOR] = GeneratorStep(
             fit.module,
             objective,
-            lambda: torch.optim.Adam(fit.module.generator.parameters(), lr=model.pretraining_lr),
-            reset_every_epoch=model.reset_optimizer,
+            lambda: torch.optim.Adam(fit.module.generator.parameters(), lr=protocol.pretraining_lr),
+            reset_every_epoch=protocol.reset_optimizer,
         )
     steps |= fit.state
     return [
@@ -73,7 +74,7 @@ def make_stages(
 def _n_epochs(model: Any, fit: CrowdInGFit, stage: str) -> int:
     earlier = fit.earlier
     most = fit.n_epochs if earlier is None else whole_length(fit.recipe.max_epochs, earlier)
-    given: int | None = getattr(model, f"{stage}_epochs")
+    given: int | None = getattr(model._protocol, f"{stage}_epochs")
     whole = min(DEFAULT_EPOCHS[stage], most) if given is None else given
     return whole if earlier is None else earlier.epochs(whole)
 

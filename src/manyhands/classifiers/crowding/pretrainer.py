@@ -17,6 +17,7 @@ from manyhands.fitting.context import Fit
 from manyhands.fitting.continuing import Seen, gone_on
 from manyhands.fitting.fitted import fitted_twin, take_over
 from manyhands.fitting.folders import describe_parameter
+from manyhands.fitting.method_protocol import flat_defaults, flat_parameters, from_flat
 from manyhands.nn import CrowdLayerGenerator, CrowdLayerModule, GenerativeCrowdModule
 
 
@@ -89,9 +90,10 @@ def make_pretrainer(model: Any, rng: np.random.Generator) -> Any:
 
 
 def _default_pretrainer(model: Any) -> CrowdLayerClassifier:
-    """Crowd Layer, with the parameters it shares with the model."""
-    shared = CrowdLayerClassifier().get_params(deep=False).keys() & model.get_params(deep=False)
-    pretrainer = CrowdLayerClassifier(**{name: getattr(model, name) for name in shared})
+    """Crowd Layer, with the parameters and the fields of the protocol it shares with the model."""
+    known = flat_defaults(CrowdLayerClassifier)
+    shared = {name: value for name, value in flat_parameters(model).items() if name in known}
+    pretrainer = CrowdLayerClassifier(**from_flat(CrowdLayerClassifier, shared))
     return pretrainer.set_params(validation=None, patience=None, random_state=None, callbacks=None)
 
 

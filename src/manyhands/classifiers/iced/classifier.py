@@ -108,8 +108,8 @@ class ICEDClassifier(LatentClassClassifier):
         ``labels_`` are the most probable classes whatever ``decision`` says.
     max_epochs : int, default=30
         Number of rounds.
-    batch_size, lr, weight_decay, reset_optimizer, class_balance, scaling, device, random_state, \
-verbose, validation, monitor, patience, checkpoint, callbacks
+    batch_size, lr, weight_decay, class_balance, scaling, device, random_state, \
+verbose, validation, patience, checkpoint, callbacks, protocol
         See `BaseCrowdClassifier`. ``class_balance`` acts on the inferred classes, synthetic
         instances included. ``validation`` chooses among the rounds, as a
         fraction always by the likelihood: agreement must not choose their number.

@@ -27,6 +27,7 @@ from manyhands.exceptions import AnnotationError
 from manyhands.fitting.context import Earlier, Watch
 from manyhands.fitting.continuing import Seen, gone_on
 from manyhands.fitting.lost_classes import quiet_about_lost_classes
+from manyhands.fitting.method_protocol import PREFIX
 from manyhands.fitting.pilots import AUTO
 from manyhands.fitting.reading import n_rows, take_rows
 from manyhands.sampling.selectors import DistributionAwareSelector
@@ -398,13 +399,13 @@ def _make_estimator(model: Any, fit: SelfTraining, known: Known, number: int) ->
     """Make the unfitted model of a round, with a seed and a checkpoint of its own."""
     is_annotator = model.annotator is not None and not number
     estimator = clone(model.annotator) if is_annotator else model.clone_estimator()
-    parameters = estimator.get_params(deep=False)
+    parameters = estimator.get_params()
     seed = int(fit.rng.integers(np.iinfo(np.int32).max))
     if parameters.get("random_state", 0) is None:
         estimator.set_params(random_state=seed)
     if model.verbose and parameters.get("verbose") == 0:
         estimator.set_params(verbose=model.verbose)
-    for name, found in (("max_epochs", "n_epochs_"), ("init_scale", "init_scale_")):
+    for name, found in (("max_epochs", "n_epochs_"), (f"{PREFIX}init_scale", "init_scale_")):
         if parameters.get(name) == AUTO and hasattr(known.estimator, found):
             # Added annotations agree with the model that made them: they say nothing about either.
             estimator.set_params(**{name: getattr(known.estimator, found)})
