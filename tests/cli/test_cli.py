@@ -475,7 +475,7 @@ def test_set_reaches_the_method(home):
     more = ["--set", "aggregator.max_iter=7", "--set", "backbone.hidden=[8,4]", "--set", "lr=1e-2"]
     done(*fit_arguments(*own, *more))
     parameters = json.loads((home / "out" / "model.json").read_text())["parameters"]
-    assert parameters["aggregator"]["__estimator__"] == "DawidSkene"
+    assert parameters["aggregator"]["$object"] == "DawidSkene"
     assert parameters["aggregator"]["parameters"]["max_iter"] == 7
     assert parameters["backbone"] == {"hidden": [8, 4]}
     assert parameters["lr"] == 0.01

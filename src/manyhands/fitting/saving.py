@@ -6,6 +6,7 @@ key that begins with ``$``:
 
 =================  ================================================================================
 ``$array``         numbers, in the file of arrays, under this name (the path at which they stood)
+``$number``        a single number of numpy's, of this ``type``
 ``$values``        an array of texts or other plain values
 ``$tuple``         a tuple
 ``$pairs``         a dict with keys that are no texts
@@ -61,8 +62,8 @@ from manyhands.typing import AnyArray
 ClassFinder = Callable[..., type[Any]]
 """Finds the class of a name; saving itself knows no method."""
 
-NUMBERS = "biuf"
-"""Kinds of arrays that are kept as they are."""
+NUMBERS, WIDEST = "biuf", 8
+"""Kinds of arrays that are kept as they are, and the most bytes of a number."""
 
 PLAIN = (str, bool, int, float, type(None))
 
@@ -188,7 +189,9 @@ class _Writer:
 
     def node(self, value: Any, path: str, *, unfitted: bool = False) -> Any:
         """Describe a value; ``unfitted``: estimators by their parameters alone, as clones are."""
-        if isinstance(value, np.ndarray | np.generic):
+        if isinstance(value, np.generic):
+            return self._number(value, path)
+        if isinstance(value, np.ndarray):
             return self._array(value, path)
         if isinstance(value, float) and not math.isfinite(value):
             return {"$float": repr(value)}
@@ -240,8 +243,13 @@ class _Writer:
         ]
         return parts if isinstance(value, list) else {"$tuple": parts}
 
+    def _number(self, value: Any, path: str) -> Any:
+        if value.dtype.kind in NUMBERS and value.dtype.itemsize <= WIDEST:
+            return {"$number": self.node(value.item(), path), "type": value.dtype.name}
+        return self._array(np.asarray(value), path)
+
     def _array(self, value: Any, path: str) -> Any:
-        if value.dtype.kind in NUMBERS:
+        if value.dtype.kind in NUMBERS and value.dtype.itemsize <= WIDEST:
             # A product's last bits depend on the order in memory.
             turned = value.ndim > 1 and not value.flags["C_CONTIGUOUS"]
             return {
@@ -250,9 +258,9 @@ class _Writer:
                 **({"order": "F"} if turned else {}),
             }
         values = value.tolist()
-        if not isinstance(values, list):
+        if isinstance(values, PLAIN):
             return self.node(values, path)  # A single text.
-        if not all(isinstance(part, PLAIN) for part in values):
+        if not isinstance(values, list) or not all(isinstance(part, PLAIN) for part in values):
             raise AnnotationError(
                 f"{path.rpartition('.')[2]} is an array of {value.dtype}, which cannot be saved "
                 "without pickle; give numbers or texts"
@@ -263,7 +271,8 @@ class _Writer:
     def _keep(self, array: AnyArray, name: str) -> str:
         while name in self.arrays:  # Keys of dicts may look like paths.
             name += "'"
-        self.arrays[name] = np.array(array, order="C")
+        native = array.dtype.newbyteorder("=")
+        self.arrays[name] = np.asarray(array, dtype=native, order="C")
         return name
 
     def _record(self, known: Record, value: Any, path: str, unfitted: bool) -> Any:
@@ -424,6 +433,8 @@ class _Reader:
                 if node.get("scalar"):
                     return array.reshape(())[()]
                 return np.asarray(array, order=node.get("order", "C"))
+            case "$number":
+                return np.dtype(node["type"]).type(self.value(content))
             case "$values":
                 return np.array(self.value(content), dtype=object if node.get("mixed") else str)
             case "$tuple":
@@ -470,9 +481,12 @@ class _Reader:
         if known is not None and known.is_estimator:
             return known.kind
         try:
-            return self.find_class(name)
+            found = self.find_class(name)
         except AnnotationError as error:
             raise self._unknown(name) from error
+        if not isinstance(found, type) or not hasattr(found, "get_params"):
+            raise self._unknown(name)  # What else is exported might do more than keep parameters.
+        return found
 
     def _parameters(self, nodes: Mapping[str, Any]) -> dict[str, Any]:
         parameters = {}
