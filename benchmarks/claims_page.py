@@ -2,314 +2,258 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from textwrap import wrap
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from scipy.stats import binom
 
-from evidence.study import Record
-from evidence.study import table as table_lines
+from evidence.tables import Record, crossed, groups, listing, standard_error, table, where
 
 BEFORE, TODAY = "before", "today"
+CODES = (BEFORE, TODAY)
 
 PROBABILITY = "mean probability"
 """What is said of single labels, on average."""
 
-LARGE = 0.05
-"""Difference of claim and truth that is counted."""
+Said = list[Record]
 
 
-class Said(NamedTuple):
-    """One statement about one table."""
-
-    step: str
-    what: str
-    table: str
-    code: str
-    claimed: float | None
-    low: float | None
-    high: float | None
-    true: float
-    n: int
-    more: Record
-
-    @property
-    def gap(self) -> float:
-        """Claimed less true."""
-        return np.nan if self.claimed is None else self.claimed - self.true
-
-    @property
-    def is_inside(self) -> bool | None:
-        """Whether the interval holds the truth; None if none was told."""
-        if self.low is None or self.high is None:
-            return None
-        return self.low <= self.true <= self.high
+def statements(records: list[Record]) -> Said:
+    """All statements with a truth: what was claimed, in percent, and whether the interval holds."""
+    found = []
+    for r in records:
+        for what, said in r["said"].items():
+            if what != "flags":
+                numbers = {k: None if said[k] is None else 100 * said[k] for k in NUMBERS}
+                told = said["low"] is not None and said["high"] is not None
+                inside = said["low"] <= said["true"] <= said["high"] if told else None
+                gap = np.nan if said["claimed"] is None else 100 * (said["claimed"] - said["true"])
+                about = {"step": r["step"], "table": r["table"], "code": r["code"], "what": what}
+                found.append({**said, **about, **numbers, "gap": gap, "holds": inside})
+    return found
 
 
-FIELDS = ("claimed", "low", "high", "true", "n")
+NUMBERS = ("claimed", "low", "high", "true")
 
 
-def statements(records: list[Record]) -> list[Said]:
-    """All statements with a truth."""
-    return [
-        Said(r["step"], what, r["table"], r["code"], *(found[f] for f in FIELDS), found)
-        for r in records
-        for what, found in r["said"].items()
-        if what != "flags"
-    ]
-
-
-def of(said: list[Said], **wanted: Any) -> list[Said]:
-    """Statements whose fields have given values."""
-    return [one for one in said if all(getattr(one, k) == v for k, v in wanted.items())]
-
-
-def gaps(said: list[Said]) -> np.ndarray:
+def gaps(said: Said) -> np.ndarray:
     """Claimed less true in points, of those that claim something."""
-    apart = np.array([100 * one.gap for one in said])
+    apart = np.array([one["gap"] for one in said])
     return apart[np.isfinite(apart)]
 
 
-def shown(said: list[Said]) -> list[str]:
+def shown(said: Said) -> list[str]:
     """Mean gap with its standard error, and the mean size with the greatest one."""
     apart = gaps(said)
     if not len(apart):
         return ["–", "–"]
-    mean = f"{apart.mean():+.1f}"
-    if len(apart) > 1:
-        mean += f" ± {apart.std(ddof=1) / np.sqrt(len(apart)):.1f}"
-    return [mean, f"{np.abs(apart).mean():.1f} ({np.abs(apart).max():.1f})"]
+    error = f" ± {standard_error(apart):.1f}" if len(apart) > 1 else ""
+    size = np.abs(apart)
+    return [f"{apart.mean():+.1f}{error}", f"{size.mean():.1f} ({size.max():.1f})"]
 
 
-def inside(said: list[Said]) -> str:
-    """How often the interval holds the truth."""
-    told = [one.is_inside for one in said if one.is_inside is not None]
-    if not told:
+def told(said: Said) -> list[bool]:
+    """Whether each interval that is told holds the truth."""
+    return [one["holds"] for one in said if one["holds"] is not None]
+
+
+def inside(said: Said) -> str:
+    """How often intervals hold; bold if such a row would be one of a hundred at 95 %."""
+    hits, n = sum(told(said)), len(told(said))
+    if not n:
         return "–"
-    text = f"{sum(told)} of {len(told)}"
-    return f"**{text}**" if misses_too_often(sum(told), len(told)) else text
-
-
-def misses_too_often(hits: int, n: int) -> bool:
-    """Whether 95 % intervals would miss so often in one of a hundred such rows only."""
-    return bool(binom.sf(n - hits - 1, n, 0.05) < 0.01)
+    text = f"{hits} of {n}"
+    return f"**{text}**" if binom.sf(n - hits - 1, n, 0.05) < 0.01 else text
 
 
 HEADS = ["", "tables", "gap before", "size (most)", "gap today", "size (most)", "in the interval"]
 
 
-def rows_of(said: list[Said], what: str, steps: list[str], title: str = "") -> Iterator[list[str]]:
+def rows_of(said: Said, what: str, steps: Iterable[str], title: str = "{}") -> Iterator[list[str]]:
     """One row per step that has the statement."""
     for step in steps:
-        own = of(said, step=step, what=what)
-        before, today = (of(own, code=code) for code in (BEFORE, TODAY))
-        if not own:
-            continue
-        silent = sum(one.claimed is None for one in today)
-        n = str(len(today)) + (f", {silent} not told" if silent else "")
-        cells = [*shown(before), *shown(today), inside(today)]
-        yield [(title or "{}").format(step), n, *cells]
+        if own := where(said, step=step, what=what):
+            before, today = (where(own, code=code) for code in CODES)
+            silent = sum(one["claimed"] is None for one in today)
+            n = str(len(today)) + (f", {silent} not told" if silent else "")
+            yield [title.format(step), n, *shown(before), *shown(today), inside(today)]
 
 
-def part(said: list[Said], what: str, steps: list[str], title: str = "") -> list[str]:
-    """Return a table of a statement."""
-    return table_lines(HEADS, rows_of(said, what, steps, title))
+def part(said: Said, whats: str | Sequence[str], start: str, title: str = "{}") -> list[str]:
+    """Return a table of some statements after the steps that start so."""
+    names = [whats] if isinstance(whats, str) else whats
+    steps = [step for step in dict.fromkeys(one["step"] for one in said) if step.startswith(start)]
+    rows = (row for w in names for row in rows_of(said, w, steps, title.replace("WHAT", w)))
+    return table(HEADS, rows)
 
 
-def steps_with(said: list[Said], start: str) -> list[str]:
-    """Names of the steps that start so, in their order."""
-    return [step for step in dict.fromkeys(one.step for one in said) if step.startswith(start)]
-
-
-def conclusion(said: list[Said]) -> str:
-    """What the page shows, in a few sentences."""
-    queues = [one for one in said if one.what == "labels" and is_queue(one.step)]
-    before, today = (gaps(of(queues, code=code)) for code in (BEFORE, TODAY))
-    told = [one for one in of(said, code=TODAY) if one.is_inside is not None]
-    hits, n = sum(bool(one.is_inside) for one in told), len(told)
-    silent = [
-        one for one in of(said, code=TODAY) if one.claimed is None and one.what != PROBABILITY
+def conclusion(said: Said) -> dict[str, Any]:
+    """Figures of what the page shows."""
+    queues = [
+        one
+        for one in where(said, what="labels")
+        if one["step"].startswith("review") and ("queue" in one["step"] or "rounds" in one["step"])
     ]
-    text = (
-        "After a review of doubtful labels, the share of right ones among the others was claimed "
-        f"to be {before.mean():.1f} points higher than it is, on the mean of tables and queues; "
-        f"today the difference is {today.mean():+.1f}. Of {n:,} claims with an interval, {hits:,} "
-        f"({100 * hits / n:.0f} %) hold the truth in it. {len(silent)} times nothing is claimed, "
-        "because the annotations do not tell: mostly of language models that nobody else checks."
-    )
-    return "\n".join(wrap(text, 100))
+    today = where(said, code=TODAY)
+    silent = [one for one in today if one["claimed"] is None and one["what"] != PROBABILITY]
+    hits, n = sum(told(today)), len(told(today))
+    return {
+        "gap_before": gaps(where(queues, code=BEFORE)).mean(),
+        "gap_today": gaps(where(queues, code=TODAY)).mean(),
+        "told": n,
+        "n_hits": hits,
+        "share": 100 * hits / n,
+        "n_missed": n - hits,
+        "n_silent": len(silent),
+    }
 
 
-def is_queue(step: str) -> bool:
-    """Whether labels were reviewed by doubt alone."""
-    return step.startswith("review") and ("queue" in step or "rounds" in step)
+def accepted_of(own: Said) -> list[str]:
+    """How many labels are accepted, how sure, and how many of them are right."""
+    n = [one["n"] for one in own]
+    if not sum(n):
+        return ["0", "–"]
+    shares = [np.average([one[k] for one in own], weights=n) for k in ("claimed", "true")]
+    return [f"{sum(n):,}", f"{shares[0]:.1f} / {shares[1]:.1f}"]
 
 
-def accepted(said: list[Said]) -> list[str]:
-    """Accepted labels: how many, how sure, how many of them right."""
-    rows = []
-    for step in dict.fromkeys(one.step for one in said if one.what == "accepted labels"):
-        cells = []
-        for code in (BEFORE, TODAY):
-            own = of(said, step=step, what="accepted labels", code=code)
-            n = np.array([one.n for one in own])
-            if not n.sum():
-                cells += ["0", "–"]
-                continue
-            shares = [
-                100 * np.average([getattr(one, k) for one in own], weights=n)
-                for k in ("claimed", "true")
-            ]
-            cells += [f"{n.sum():,}", f"{shares[0]:.1f} / {shares[1]:.1f}"]
-        rows.append([step, *cells])
-    heads = ["", "accepted before", "claimed / true, %", "accepted today", "claimed / true, %"]
-    return table_lines(heads, rows)
+ACCEPTED = ["accepted before", "claimed / true, %", "accepted today", "claimed / true, %"]
 
 
-def single(said: list[Said], step: str = "infer, DawidSkene") -> list[str]:
+def accepted(said: Said) -> list[str]:
+    """Accepted labels by step."""
+    steps = groups(where(said, what="accepted labels"), "step")
+    rows = [
+        [step, *(text for code in CODES for text in accepted_of(where(own, code=code)))]
+        for step, own in steps.items()
+    ]
+    return table(["", *ACCEPTED], rows)
+
+
+def single(said: Said, step: str = "infer, DawidSkene") -> list[str]:
     """Single labels of each table: how probable they are said to be, and those accepted."""
     rows = []
-    for one in of(said, step=step, what=PROBABILITY, code=TODAY):
-        cells = [one.table, f"{one.n:,}", _percent(one.claimed), _percent(one.true)]
-        for code in (BEFORE, TODAY):
-            found = of(said, step=step, what="accepted labels", code=code, table=one.table)
-            for each in found[:1]:
-                cells += [f"{each.n:,}", f"{_percent(each.claimed)} / {_percent(each.true)}"]
-            cells += [] if found else ["0", "–"]
-        rows.append(cells)
-    heads = ["table", "labels", "mean told, %", "true, %", "accepted before", "claimed / true, %"]
-    return table_lines([*heads, "accepted today", "claimed / true, %"], rows)
+    for one in where(said, step=step, what=PROBABILITY, code=TODAY):
+        own = where(said, step=step, what="accepted labels", table=one["table"])
+        cells = [text for code in CODES for text in accepted_of(where(own, code=code))]
+        rows.append([one["table"], f"{one['n']:,}", *map(_percent, (one["claimed"], one["true"]))])
+        rows[-1] += cells
+    return table(["table", "labels", "mean told, %", "true, %", *ACCEPTED], rows)
 
 
 def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.1f}"
+    return "–" if share is None else f"{share:.1f}"
 
 
 def flags(records: list[Record]) -> list[str]:
     """Who is flagged, before and today."""
-    rows = []
-    names = ("annotators", "flagged", "flagged_truly", "flagged_good", "bad", "bad_flagged")
-    for code in (BEFORE, TODAY):
-        found = [r["said"]["flags"] for r in records if r["code"] == code and "flags" in r["said"]]
-        if found:
-            rows.append([code, *(f"{sum(each[name] for each in found):,}" for name in names)])
-    heads = ["", "annotators with gold", "flagged", "of them truly below .25", "of them above .4"]
-    return table_lines([*heads, "truly below .1", "of them flagged"], rows)
+    names = {
+        "annotators": "annotators with gold",
+        "flagged": "flagged",
+        "flagged_truly": "of them truly below .25",
+        "flagged_good": "of them above .4",
+        "bad": "truly below .1",
+        "bad_flagged": "of them flagged",
+    }
+    found = groups((r for r in records if "flags" in r["said"]), "code")
+
+    def total(code: str, name: str) -> str:
+        return f"{sum(r['said']['flags'][name] for r in found[code]):,}"
+
+    return crossed("", [code for code in CODES if code in found], names, total)
 
 
-def accuracies(said: list[Said]) -> list[str]:
+def accuracies(said: Said) -> list[str]:
     """Accuracy of annotators: how many of the intervals hold it."""
+    found = groups(where(said, what="annotators' accuracy"), "code")
     rows = []
-    for code in (BEFORE, TODAY):
-        own = of(said, what="annotators' accuracy", code=code)
-        if own:
-            n, hits = sum(one.n for one in own), sum(one.more["inside"] for one in own)
-            size = sum(one.n * one.more["size"] for one in own) / n
-            rows.append([code, str(len(own)), f"{n:,}", *shown(own)[:1], f"{100 * size:.1f}",
-                         f"{hits:,} ({100 * hits / n:.0f} %)"])  # fmt: skip
+    for code in (code for code in CODES if code in found):
+        own = found[code]
+        n, hits = sum(one["n"] for one in own), sum(one["inside"] for one in own)
+        size = 100 * sum(one["n"] * one["size"] for one in own) / n
+        rows.append([code, str(len(own)), f"{n:,}", shown(own)[0], f"{size:.1f}",
+                     f"{hits:,} ({100 * hits / n:.0f} %)"])  # fmt: skip
     heads = ["", "tables", "annotators", "gap of a table's mean", "mean size of an annotator's gap"]
-    return table_lines([*heads, "in their 95 % interval"], rows)
+    return table([*heads, "in their 95 % interval"], rows)
 
 
-def judges(said: list[Said]) -> list[str]:
+def judges(said: Said) -> list[str]:
     """Labels of language models: what is said, and the share that another person gives, too."""
-    own = [one for one in said if one.step.startswith("judges") and one.what == "labels"]
-    names = list(dict.fromkeys(one.table for one in own))
-    agree = {one.table: f"{100 * one.more['people_agree']:.0f} %" for one in own}
+    own = [one for one in where(said, what="labels") if one["step"].startswith("judges")]
+    agree = {one["table"]: f"{100 * one['people_agree']:.0f} %" for one in own}
     rows = []
-    for step in dict.fromkeys(one.step for one in own):
-        for code in (BEFORE, TODAY):
-            found = {one.table: one for one in of(own, step=step, code=code)}
-            cells = [
-                f"{'–' if one.claimed is None else f'{100 * one.claimed:.0f}'} / "
-                f"{100 * one.true:.0f}"
-                for one in map(found.get, names)
-                if one is not None
-            ]
-            if cells:
-                accepted = sum(one.more["accepted"] for one in found.values())
-                rows.append([*step.split(", ")[1:], code, *cells, f"{accepted:,}"])
-    heads = [f"{name} (people agree: {agree[name]})" for name in names]
-    return table_lines(["models", "people's labels", "", *heads, "accepted"], rows)
+    for step, code in ((s, c) for s in groups(own, "step") for c in CODES):
+        found = {one["table"]: one for one in where(own, step=step, code=code)}
+        cells = [
+            f"{'–' if one['claimed'] is None else format(one['claimed'], '.0f')} / "
+            f"{one['true']:.0f}"
+            for one in (found[name] for name in agree if name in found)
+        ]
+        if cells:
+            n = sum(one["accepted"] for one in found.values())
+            rows.append([*step.split(", ")[1:], code, *cells, f"{n:,}"])
+    heads = [f"{name} (people agree: {share})" for name, share in agree.items()]
+    return table(["models", "people's labels", "", *heads, "accepted"], rows)
 
 
-def missed(said: list[Said]) -> list[str]:
+def missed(said: Said) -> list[str]:
     """Every statement of today whose interval does not hold the truth."""
-    rows = [
-        [one.step, one.what, one.table, f"{100 * one.claimed:.1f}",
-         f"{100 * one.low:.1f} to {100 * one.high:.1f}", f"{100 * one.true:.1f}", f"{one.n:,}"]
-        for one in of(said, code=TODAY)
-        if one.is_inside is False
-    ]  # fmt: skip
-    heads = ["step", "said of", "table", "claimed, %", "interval", "true", "gold labels"]
-    return table_lines(heads, rows)
+    return listing(where(said, code=TODAY, holds=False), {
+        "step": "{step}",
+        "said of": "{what}",
+        "table": "{table}",
+        "claimed, %": "{claimed:.1f}",
+        "interval": "{low:.1f} to {high:.1f}",
+        "true": "{true:.1f}",
+        "gold labels": "{n:,}",
+    })  # fmt: skip
 
 
-def _train(said: list[Said]) -> list[str]:
-    steps = steps_with(said, "train")
-    names = ("labels", "labels, 100 gold labels", "new items", "new items, 100 gold labels")
-    rows = [row for name in names for row in rows_of(said, name, steps, f"{{}}: {name}")]
-    return table_lines(HEADS, rows)
+def gain(said: Said) -> list[str]:
+    """Right labels that annotations are expected to add, and add."""
 
+    def each(own: Said) -> str:
+        if len(own) < 2:
+            return "–"
+        claimed, true = (np.mean([one[k] for one in own]) for k in ("claimed", "true"))
+        return f"{claimed:.1f} / {true:.1f} (± {standard_error(gaps(own)):.1f})"
 
-def _buy(said: list[Said]) -> list[str]:
-    rows = [
-        row
-        for name in ("labels", "labels, 50 audited")
-        for row in rows_of(said, name, ["buy"], f"at the stop: {name}")
-    ]
-    return table_lines(HEADS, rows)
-
-
-def _gain(said: list[Said]) -> list[str]:
     rows = []
     for name in ("gain of what was bought", "gain of the next batch"):
-        cells = [name]
-        for code in (BEFORE, TODAY):
-            own = of(said, step="buy", what=name, code=code)
-            means = [np.mean([100 * getattr(one, k) for one in own]) for k in ("claimed", "true")]
-            apart = gaps(own)
-            cells += [
-                f"{means[0]:.1f} / {means[1]:.1f} (± {apart.std(ddof=1) / np.sqrt(len(apart)):.1f})"
-                if len(own) > 1 else "–"
-            ]  # fmt: skip
-        rows.append([cells[0], str(len(own)), *cells[1:]])
-    heads = ["right labels per 100 annotations, claimed / true", "tables", "before", "today"]
-    return table_lines(heads, rows)
+        own = [where(said, step="buy", what=name, code=code) for code in CODES]
+        rows.append([name, str(len(own[-1])), *map(each, own)])
+    heads = ["right labels per 100 annotations, claimed / true", "tables", *CODES]
+    return table(heads, rows)
 
 
 def page(records: list[Record]) -> dict[str, Any]:
     """Return the values of the page."""
     said = statements(records)
-    told = [one for one in of(said, code=TODAY) if one.is_inside is not None]
-    alone = of(said, step="judges, undeclared, 0", what="labels", code=TODAY)
-    before, now = (gaps(of(said, step="buy", what="labels", code=code)) for code in (BEFORE, TODAY))
+    alone = where(said, step="judges, undeclared, 0", what="labels", code=TODAY)
+    at_stop = [gaps(where(said, step="buy", what="labels", code=code)) for code in CODES]
+    new = ("labels", "labels, 100 gold labels", "new items", "new items, 100 gold labels")
+    infer, review = (part(said, PROBABILITY, start)[:-1] for start in ("infer", "review"))
     return {
-        "conclusion": conclusion(said),
-        "n_tables": len({one.table for one in said if one.step.startswith("infer")}),
+        **conclusion(said),
+        "n_tables": len({one["table"] for one in said if one["step"].startswith("infer")}),
         "n_gold": 100,
-        "warned": sum(bool(one.more.get("warned")) for one in alone),
+        "warned": sum(bool(one.get("warned")) for one in alone),
         "n_judged": len(alone),
-        "at_stop_before": before.mean(),
-        "at_stop": now.mean(),
-        "n_missed": len(told) - sum(bool(one.is_inside) for one in told),
-        "told": len(told),
-        "infer": part(said, "labels", steps_with(said, "infer")),
-        "review": part(said, "labels", steps_with(said, "review")),
-        "probability": part(
-            said, PROBABILITY, [*steps_with(said, "infer"), *steps_with(said, "review")]
-        ),
+        "at_stop_before": at_stop[0].mean(),
+        "at_stop": at_stop[1].mean(),
+        "infer": part(said, "labels", "infer"),
+        "review": part(said, "labels", "review"),
+        "probability": [*infer, *review[2:], ""],
         "single": single(said),
-        "train": _train(said),
-        "buy": _buy(said),
-        "gain": _gain(said),
-        "forecast": part(said, "gain", ["forecast"], "further right labels"),
+        "train": part(said, new, "train", "{}: WHAT"),
+        "buy": part(said, ("labels", "labels, 50 audited"), "buy", "at the stop: WHAT"),
+        "gain": gain(said),
+        "forecast": part(said, "gain", "forecast", "further right labels"),
         "judges": judges(said),
         "flags": flags(records),
         "accuracies": accuracies(said),
-        "talk": part(said, "mistakes by flagged annotators", ["annotators"]),
+        "talk": part(said, "mistakes by flagged annotators", "annotators"),
         "accepted": accepted(said),
         "missed": missed(said),
     }
