@@ -320,31 +320,29 @@ def in_macro_f1(found: Found, name: str) -> tuple[str, float]:
     return best, f1[best]
 
 
-# -- confirmation, ablation, robustness, tasks, additions -----------------------------------------
+# -- confirmation, ablation, tasks, additions -----------------------------------------------------
 
 
 def confirmation_part(found: Found) -> list[str]:
     """Sets that played no part in the design."""
     compared = (STACK, REGRESSION, "Crowd Layer", "AggNet", "Max-MIG", "CoNAL", EM)
+    names = {n: words for n, words in CONFIRMATION.items() if cells(found, n, STACK)}
     lines = []
     for field, title in (("accuracy", "Accuracy"), ("balanced_accuracy", "Balanced accuracy")):
         rows = []
-        for name, shown in CONFIRMATION.items():
-            if own := cells(found, name, STACK):
-                place = in_confirmation(found, name, field)
-                ceiling = percent(grand().get(name, {}).get(CEILING, []), field)
-                row = [shown, *(percent(cells(found, name, m), field) for m in compared)]
-                error, lead = f"{100 * standard_error(own, field):.1f}", f"{100 * place.lead:+.1f}"
-                rows.append([*row, ceiling, error, place.shown, lead, place.verdict])
-        if rows:
-            more = ("network on gold", "± test part", "best other", "lead", "verdict")
-            lines += table([title, *compared, *more], rows)
-    rows = []
-    for name, shown in CONFIRMATION.items():
-        seconds = [mean(cells(found, name, m), "seconds") for m in compared]
-        if cells(found, name, STACK):
-            rows.append([shown, *("–" if np.isnan(each) else f"{each:.1f}" for each in seconds)])
-    return lines + (table(["CPU seconds", *compared], rows) if rows else [])
+        for name, words in names.items():
+            place = in_confirmation(found, name, field)
+            ceiling = percent(grand().get(name, {}).get(CEILING, []), field)
+            row = [words, *(percent(cells(found, name, m), field) for m in compared), ceiling]
+            error, lead = f"{100 * place.error:.1f}", f"{100 * place.lead:+.1f}"
+            rows.append([*row, error, place.shown, lead, place.verdict])
+        more = ("network on gold", "± test part", "best other", "lead", "verdict")
+        lines += table([title, *compared, *more], rows)
+
+    def seconds(name: str, method: str) -> str:
+        return dash(mean(cells(found, name, method), "seconds"))
+
+    return lines + crossed("CPU seconds", names, compared, seconds)
 
 
 def ablated(found: Found) -> list[str]:
@@ -364,12 +362,6 @@ def fewest_seeds(found: Found) -> int:
     """Seeds on the test part that every change of the ablation has on every set."""
     changes = {each["method"] for each in found if each["fold"] >= 0}
     return min(len(cells(found, name, method)) for name in ablated(found) for method in changes)
-
-
-def steps(found: Found) -> list[str]:
-    """What one test instance is in points, by set."""
-    sizes = {SETS[name]: cells(found, name, STACK)[0]["n_test"] for name in ablated(found)}
-    return [f"{100 / size:.2g} ({name})" for name, size in sizes.items()]
 
 
 def ablation_part(found: Found) -> list[str]:
@@ -402,7 +394,7 @@ def posterior_part(found: Found) -> list[str]:
     return crossed("accuracy / log loss / calibration error", names, methods, shown)
 
 
-def tasks(found: Found) -> dict[str, dict[str, list[dict[str, Any]]]]:
+def tasks(found: Found) -> dict[str, dict[str, Found]]:
     """Task -> system -> records, of the tasks on which cross-fitted EM was developed."""
     names = [e["set"] for e in found if e["method"] == EM and e["set"] not in SETS | CONFIRMATION]
     each = {}
@@ -412,17 +404,21 @@ def tasks(found: Found) -> dict[str, dict[str, list[dict[str, Any]]]]:
     return each
 
 
+def lead_over_em(systems: dict[str, Found], field: str) -> float:
+    """Lead of the balanced stack, in points."""
+    return 100 * (mean(systems["balanced stack"], field) - mean(systems[EM], field))
+
+
 def tasks_part(found: Found) -> list[str]:
     """The tasks on which cross-fitted EM was developed."""
     lines = []
     for field, title in FIELDS.items():
-        rows = []
-        for name, systems in tasks(found).items():
-            lead = mean(systems["balanced stack"], field) - mean(systems[EM], field)
-            values = [percent(own, field, n=False) for own in systems.values()]
-            rows.append([name, *values, f"{100 * lead:+.1f}"])
-        if rows:
-            lines += table([title, "balanced stack", STACK, EM, "balanced less EM"], rows)
+        rows = [
+            [name, *(percent(own, field, n=False) for own in systems.values()),
+             f"{lead_over_em(systems, field):+.1f}"]
+            for name, systems in tasks(found).items()
+        ]  # fmt: skip
+        lines += table([title, "balanced stack", STACK, EM, "balanced less EM"], rows)
     return lines
 
 
@@ -435,22 +431,27 @@ ADDED_TO = ("labelme", "music", "reports", "product", "colposcopy")
 WEIGHTED = 'class-weighted decision (`decision="balanced"`)'
 
 
-def additions_part(found: Found, names: Sequence[str]) -> list[str]:
+def additions_part(found: Found) -> list[str]:
     """Strengths of other methods, added to the stack."""
-    rows = []
-    for method in (STACK, "weighted", *ADDED):
-        row = [f"**{STACK}**" if method == STACK else method.replace("weighted", WEIGHTED)]
-        for name in names:
-            own = first_seeds(cells(found, name, STACK))
-            if method == "weighted":
-                used = [{**e["weighted"], "seconds": e["seconds"]} for e in own]
-            else:
-                used = first_seeds(cells(found, name, method))
-            row += [percent(used), percent(used, "balanced_accuracy")]
-            row.append(f"{mean(used, 'seconds'):.0f}" if used else "–")
-        rows.append(row)
-    fields = ("accuracy", "balanced", "CPU seconds")
-    return table(["", *(f"{SETS[n]}, {field}" for n in names for field in fields)], rows)
+    columns = {
+        (name, field): f"{SETS[name]}, {words}"
+        for name in ADDED_TO
+        for field, words in ADDED_FIELDS.items()
+    }
+
+    def shown(method: str, column: tuple[str, str]) -> str:
+        own = first_seeds(cells(found, column[0], STACK if method == "weighted" else method))
+        if method == "weighted":
+            own = [{**each["weighted"], "seconds": each["seconds"]} for each in own]
+        if column[1] == "seconds":
+            return f"{mean(own, 'seconds'):.0f}" if own else "–"
+        return percent(own, column[1])
+
+    rows = {STACK: f"**{STACK}**", "weighted": WEIGHTED, **{m: m for m in ADDED}}
+    return crossed("", rows, columns, shown)
+
+
+ADDED_FIELDS = {"accuracy": "accuracy", "balanced_accuracy": "balanced", "seconds": "CPU seconds"}
 
 
 # -- the page -------------------------------------------------------------------------------------
@@ -463,14 +464,13 @@ def told(places: dict[str, Standing]) -> str:
         own = places[name].top + places[name].lead
         return f"{name} ({100 * own:.1f}; {places[name].best} {100 * places[name].top:.1f})"
 
-    ahead = [n for n, each in places.items() if each.lead > 0 and not each.level]
-    level = [n for n, each in places.items() if each.level]
-    short = [figures(n) for n, each in places.items() if each.short]
     behind = [figures(n) for n, each in places.items() if each.behind]
     parts = {
-        "ahead on": ahead,
-        "level on": level,
-        "below, by no more than a point or two standard errors of the test part, on": short,
+        "ahead on": [n for n, each in places.items() if each.lead > 0 and not each.level],
+        "level on": [n for n, each in places.items() if each.level],
+        "below, by no more than a point or two standard errors of the test part, on": [
+            figures(n) for n, each in places.items() if each.short
+        ],
         "**behind** on": behind,
     }
     words = "; ".join(f"{place} {listed(own)}" for place, own in parts.items() if own)
@@ -517,35 +517,42 @@ def everybody(found: Found, names: list[str]) -> Iterator[list[str]]:
     }
     defaults = {name: by_default(found, name) for name in names}
     for kind, known in (("defaults", defaults), ("protocol", protocols)):
+
+        def height(method: str, known: dict[str, dict[str, float]] = known) -> float:
+            apart = [known[n][method] - own[n] for n in names if method in known[n]]
+            return float(np.mean(apart))
+
         methods = dict.fromkeys(row for name in names for row in known[name])
-        heights = {
-            m: np.mean([known[n][m] - own[n] for n in names if m in known[n]]) for m in methods
-        }
-        for method in sorted(methods, key=lambda method: -heights[method]):
-            values = [100 * known[name].get(method, float("nan")) for name in names]
+        for method in sorted(methods, key=height, reverse=True):
+            values = [100 * known[name].get(method, np.nan) for name in names]
             yield [f"{method}, {kind}", *map(dash, values)]
 
 
-def balanced(found: Found, names: list[str]) -> Iterator[list[str]]:
-    """Yield the stack's balanced accuracy, as it comes and with the other decision."""
+def balanced(found: Found, names: list[str]) -> list[str]:
+    """The stack's balanced accuracy, as it comes and with the other decision."""
+    field, ways = "balanced_accuracy", ("", ', decision="balanced"')
+    rows = []
     for name in names:
         own, places = cells(found, name, STACK), in_balanced_accuracy(found, name)
-        yield [
-            SETS[name], percent(own, "balanced_accuracy"),
-            percent([each["weighted"] for each in own], "balanced_accuracy"), places[0].shown,
-            *(f"{100 * each.error:.1f}" for each in places),
-            *(f"{100 * each.lead:+.1f}" for each in places),
-            *(each.verdict for each in places),
-        ]  # fmt: skip
+        rows.append([
+            SETS[name], percent(own, field), percent([e["weighted"] for e in own], field),
+            places[0].shown, *(f"{100 * each.error:.1f}" for each in places),
+            *(f"{100 * each.lead:+.1f}" for each in places), *(each.verdict for each in places),
+        ])  # fmt: skip
+    pairs = [f"{each}{way}" for each in ("± test part", "lead", "verdict") for way in ways]
+    return table(["set", STACK, BALANCED_STACK, "best other", *pairs], rows)
 
 
-def balanced_others(found: Found, names: list[str], compared: list[str]) -> Iterator[list[str]]:
-    """Yield the balanced accuracy of others, and macro F1 beside all rows of the table."""
+def balanced_others(found: Found, names: list[str]) -> list[str]:
+    """The balanced accuracy of others, and macro F1 beside all rows of the table."""
+    compared = [m for m in PLAIN if any(cells(found, name, m) for name in names)]
+    rows = []
     for name in names:
         best, f1 = in_macro_f1(found, name)
         values = [percent(cells(found, name, m), "balanced_accuracy") for m in compared]
-        stack = percent(cells(found, name, STACK), "macro_f1")
-        yield [SETS[name], *values, stack, f"{best}: {100 * f1:.1f}"]
+        own = percent(cells(found, name, STACK), "macro_f1")
+        rows.append([SETS[name], *values, own, f"{best}: {100 * f1:.1f}"])
+    return table(["set", *compared, "macro F1 of the stack", "best macro F1 of others"], rows)
 
 
 # -- worse annotations ----------------------------------------------------------------------------
@@ -594,29 +601,21 @@ def field_of(change: str) -> str:
 
 def robustness_part(found: Found) -> list[str]:
     """Accuracy, or balanced accuracy where classes are thinned, as annotations get worse."""
-    methods = stressed(found)
-    if not methods:
-        return []
+    methods = [*stressed(found), BALANCED_STACK]
     lines = ["![Accuracy as annotations get worse](flagship-robustness.svg)", ""]
     for name in WORSE_ON:
         rows = []
         for change in changes(found, name):
             thinned = change.startswith("imbalance")
             each = {method: values(found, name, change, method) for method in methods}
-            each[BALANCED_STACK] = values(found, name, change, BALANCED_STACK) if thinned else []
-            means = {
-                method: round(float(np.mean(own)), 1)
-                for method, own in each.items()
-                if len(own) == len(each[STACK])  # Other seeds draw other changes.
-            }
+            each[BALANCED_STACK] = each[BALANCED_STACK] if thinned else []
+            # Other seeds draw other changes.
+            whole = {m: own for m, own in each.items() if len(own) == len(each[STACK])}
+            means = {m: round(float(np.mean(own)), 1) for m, own in whole.items()}
             top = max(means.values())
-            rows.append(
-                [
-                    (change or "as it is") + (" (balanced)" if thinned else ""),
-                    *(bold(own, means.get(method) == top) for method, own in each.items()),
-                ]
-            )
-        lines += table([WORSE_ON[name], *methods, BALANCED_STACK], rows)
+            shown = (bold(own, means.get(method) == top) for method, own in each.items())
+            rows.append([(change or "as it is") + " (balanced)" * thinned, *shown])
+        lines += table([WORSE_ON[name], *methods], rows)
     return lines
 
 
@@ -650,17 +649,13 @@ def by_seed(
     found: Found, name: str, change: str, method: str, field: str | None = None
 ) -> dict[int, float]:
     """Percentage of a method under a change, for each seed."""
-    own, weighted = method.replace(BALANCED_STACK, STACK), method == BALANCED_STACK
-    field = field or field_of(change)
-    return {
-        each["seed"]: 100 * (each["weighted"] if weighted else each)[field]
-        for each in cells(found, name, own, change)
-    }
+    own, field = cells(found, name, method, change), field or field_of(change)
+    if method == BALANCED_STACK:
+        own = [{**e, **e["weighted"]} for e in cells(found, name, STACK, change)]
+    return {each["seed"]: 100 * each[field] for each in own}
 
 
-def values(
-    found: Found, name: str, change: str, method: str, field: str | None = None
-) -> list[float]:
+def values(found: Found, name: str, change: str, method: str, field: str = "") -> list[float]:
     """Percentages of a method under a change, one for each seed."""
     return list(by_seed(found, name, change, method, field).values())
 
@@ -670,7 +665,7 @@ def bold(each: Sequence[float], best: bool) -> str:
     return f"**{spread(each)}**" if best and len(each) else spread(each)
 
 
-def robust(found: Found) -> str:
+def robust(found: Found) -> dict[str, Any]:
     """Cases in which the stack is best, and its largest loss, for the conclusions.
 
     Each other method is compared on its own seeds, as the seed draws the change.
@@ -690,11 +685,10 @@ def robust(found: Found) -> str:
             told = f"{ours:.1f} against {theirs:.1f} of {who}, seeds: {len(each[who])}"
             losses.append((lead, name, change, told))
     worst, name, change, told = max(losses)
-    return (
-        f"best in {sum(loss <= 0 for loss, *_ in losses)} of {len(losses)} cases on LabelMe and "
-        f"Music, among {len(stressed(found))} methods. At worst it is {worst:.1f} points behind "
-        f"({WORSE_ON[name]}, {change}: {told})"
-    )
+    best = sum(loss <= 0 for loss, *_ in losses)
+    where = f"{WORSE_ON[name]}, {change}: {told}"
+    sizes = {"cases": len(losses), "methods": len(stressed(found))}
+    return {"best": best, "worst": worst, "where": where, **sizes}
 
 
 # -- few labels, many classes, abstentions --------------------------------------------------------
@@ -775,19 +769,16 @@ def gain(found: Found, name: str, method: str) -> float:
 
 def what_adds(found: Found) -> str:
     """Gains by other methods' strengths."""
-    parts = []
-    for method in ADDED:
-        gains = []
-        for name in ADDED_TO:
-            more = first_seeds(cells(found, name, method))
-            held = {each["seed"] for each in more}
-            own = [e for e in cells(found, name, STACK) if e["seed"] in held]
-            if more:
-                gain = mean(more, "accuracy") - mean(own, "accuracy")
-                gains.append(f"{SETS[name]} {100 * gain:+.1f}")
-        if gains:
-            parts.append(f"{method}: {', '.join(gains)}")
-    return "; ".join(parts)
+
+    def gained(name: str, method: str) -> str:
+        more = first_seeds(cells(found, name, method))
+        held = {each["seed"] for each in more}
+        own = [e for e in cells(found, name, STACK) if e["seed"] in held]
+        return f"{SETS[name]} {100 * (mean(more, 'accuracy') - mean(own, 'accuracy')):+.1f}"
+
+    names = {m: [n for n in ADDED_TO if first_seeds(cells(found, n, m))] for m in ADDED}
+    parts = {m: ", ".join(gained(n, m) for n in own) for m, own in names.items()}
+    return "; ".join(f"{method}: {told}" for method, told in parts.items() if told)
 
 
 def conclusions(found: Found, names: list[str]) -> dict[str, Any]:
@@ -809,11 +800,7 @@ def conclusions(found: Found, names: list[str]) -> dict[str, Any]:
         for name, shown in CONFIRMATION.items()
         if cells(found, name, STACK) and (place := in_confirmation(found, name))
     ]
-    behind = {
-        name: 100
-        * (mean(own[EM], "balanced_accuracy") - mean(own["balanced stack"], "balanced_accuracy"))
-        for name, own in tasks(found).items()
-    }
+    behind = {name: -lead_over_em(own, "balanced_accuracy") for name, own in tasks(found).items()}
     lost = [f"{name} ({loss:.1f})" for name, loss in behind.items() if loss > 1]
     return {
         "n_sets": len(names),
@@ -835,41 +822,26 @@ def conclusions(found: Found, names: list[str]) -> dict[str, Any]:
 def page(found: Found) -> dict[str, Any]:
     """Return the values of the page."""
     names = [name for name in SETS if cells(found, name, STACK)]
-    compared = [m for m in PLAIN if any(cells(found, name, m) for name in names)]
-    pairs = [
-        f"{each}{way}"
-        for each in ("± test part", "lead", "verdict")
-        for way in ("", ', decision="balanced"')
-    ]
     defaults = {name: by_default(found, name) for name in names}
-    missing = [
-        f"{m} on {SETS[n]}"
-        for m in dict.fromkeys(m for own in defaults.values() for m in own)
-        for n in names
-        if m not in defaults[n]
-    ]
+    methods = dict.fromkeys(m for own in defaults.values() for m in own)
+    missing = [f"{m} on {SETS[n]}" for m in methods for n in names if m not in defaults[n]]
+    sizes = {SETS[n]: cells(found, n, STACK)[0]["n_test"] for n in ablated(found)}
     return {
         **conclusions(found, names),
         "public": public(found, names),
         "ceilings": ceilings(found, names),
         "everybody": table(["", *(SETS[name] for name in names)], everybody(found, names)),
         "not_run": listed(missing),
-        "balanced": table(
-            ["set", STACK, f'{STACK}, decision="balanced"', "best other", *pairs],
-            balanced(found, names),
-        ),
-        "balanced_others": table(
-            ["set", *compared, "macro F1 of the stack", "best macro F1 of others"],
-            balanced_others(found, names, compared),
-        ),
+        "balanced": balanced(found, names),
+        "balanced_others": balanced_others(found, names),
         "confirmation": confirmation_part(found),
         "ablation": ablation_part(found),
         "ablation_seeds": fewest_seeds(found),
-        "step": listed(steps(found)),
+        "step": listed([f"{100 / size:.2g} ({name})" for name, size in sizes.items()]),
         "worse_seeds": seeds_told(found),
         "robustness": robustness_part(found),
         **harder(found),
         "posteriors": posterior_part(found),
         "tasks": tasks_part(found),
-        "additions": additions_part(found, ADDED_TO),
+        "additions": additions_part(found),
     }
