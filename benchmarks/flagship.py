@@ -38,6 +38,7 @@ from benchmarks.flagship_harder import (
     only_labelled,
 )
 from benchmarks.flagship_page import (
+    ADDED,
     EM,
     GOLD,
     POSTERIOR,
@@ -126,24 +127,28 @@ def cross_fitted_em(data: Any, seed: int) -> Any:
     )
 
 
+def own_members(data: Any, seed: int) -> dict[str, tuple[str, Any, Any]]:
+    """The stack's members by name: name, estimator and view."""
+    own = automatic_members(data.X_train, 1200, seed)
+    return {each.name: (each.name, each.estimator, each.view) for each in own}
+
+
 def with_members(*names: str) -> Fit:
     """The stack with some of its members."""
 
     def fitted(data: Any, seed: int) -> Any:
-        found = {each.name: each for each in automatic_members(data.X_train, 1200, seed)}
-        members = [(name, found[name].estimator, found[name].view) for name in names]
-        return stack(members=members)(data, seed)
+        found = own_members(data, seed)
+        return stack(members=[found[name] for name in names])(data, seed)
 
     return fitted
 
 
 def with_regression(data: Any, seed: int) -> Any:
     """The stack with logistic regression on soft labels in place of the discriminant analysis."""
-    found = {each.name: each for each in automatic_members(data.X_train, 1200, seed)}
-    view = found.pop("discriminant").view
-    members = [(each.name, each.estimator, each.view) for each in found.values()]
+    found = own_members(data, seed)
+    *_, view = found.pop("discriminant")
     regression = ("logistic regression", SoftLogistic((1.0, 10.0)), view)
-    return stack(members=[*members, regression])(data, seed)
+    return stack(members=[*found.values(), regression])(data, seed)
 
 
 def with_wider_prior(data: Any, seed: int) -> Any:
@@ -199,9 +204,8 @@ def with_embedding(embedding: Callable[..., Any]) -> Fit:
         view = make_pipeline(
             FrozenEstimator(learnt), ClippedScaler(), KernelMap("rbf", random_state=seed)
         )
-        own = automatic_members(data.X_train, 1200, seed)
-        members = [*((each.name, each.estimator, each.view) for each in own)]
-        return stack(members=[*members, ("embedding", SoftRidge(), view)])(data, seed)
+        members = [*own_members(data, seed).values(), ("embedding", SoftRidge(), view)]
+        return stack(members=members)(data, seed)
 
     return fitted
 
@@ -241,10 +245,9 @@ def with_crowd_model(method: Callable[..., Any]) -> Fit:
         X, table = data.X_train, data.annotations
         found = mh.cross_predict(method(random_state=seed), X, table, cv=5, random_state=seed)
         whole = FrozenEstimator(method(random_state=seed).fit(X, table))
-        own = automatic_members(X, 1200, seed)
-        members: list[Any] = [*((each.name, each.estimator, each.view) for each in own)]
         member = OutOfFold(np.log(found.proba + 1e-6), whole)
-        return stack(members=[*members, ("crowd model", member)])(data, seed)
+        members = [*own_members(data, seed).values(), ("crowd model", member)]
+        return stack(members=members)(data, seed)
 
     return fitted
 
@@ -310,14 +313,15 @@ ABLATION: dict[str, Fit] = {
     "entropy switch at .95": with_entropy_switch,
     "classifier_weight by parity, vote_share=0": with_weight_by_parity,
 }
-ADDITIONS: dict[str, Fit] = {
-    "DASC around the stack": self_trained,
-    "a kernel on NeuCrowd's embedding": with_embedding(mh.NeuCrowdEmbedding),
-    "a kernel on a triplet embedding": with_embedding(mh.MetricLearningEmbedding),
-    "AggNet as a member, out of fold": with_crowd_model(mh.AggNetClassifier),
-    "CoNAL as a member, out of fold": with_crowd_model(mh.CoNALClassifier),
-    "Max-MIG as a member, out of fold": with_crowd_model(mh.MaxMIGClassifier),
-}
+ADDED_FITS = (
+    self_trained,
+    with_embedding(mh.NeuCrowdEmbedding),
+    with_embedding(mh.MetricLearningEmbedding),
+    with_crowd_model(mh.AggNetClassifier),
+    with_crowd_model(mh.CoNALClassifier),
+    with_crowd_model(mh.MaxMIGClassifier),
+)
+ADDITIONS: dict[str, Fit] = dict(zip(ADDED, ADDED_FITS, strict=True))
 POSTERIORS: dict[str, Fit] = {
     "Dawid-Skene": lambda data, seed: mh.DawidSkene(random_state=seed).fit(data.annotations),
     "stack, dependence=0": stack(dependence=0.0),
@@ -371,32 +375,36 @@ def with_rare_classes(data: Any, ratio: float, seed: int) -> Any:
     return data
 
 
+def changes_of(
+    name: str, values: Iterable[int], change: Callable[[Any, int, int], Any]
+) -> dict[str, Callable[[Any, int], Any]]:
+    """A change by several strengths, with the strength in its name."""
+    return {
+        name.format(value): lambda data, seed, value=value: change(data, value, seed)
+        for value in values
+    }
+
+
 CHANGES: dict[str, Callable[[Any, int], Any]] = {
     "": lambda data, seed: data,
-    **{
-        f"{percent} % removed": lambda data, seed, percent=percent: remove_annotations(
-            data, percent / 100, random_state=seed
-        )
-        for percent in (20, 40, 60, 80)
-    },
+    **changes_of(
+        "{} % removed",
+        (20, 40, 60, 80),
+        lambda data, percent, seed: remove_annotations(data, percent / 100, random_state=seed),
+    ),
     "one per instance": lambda data, seed: thinned(data, 1, seed),
-    **{
-        f"{percent} % spammers": lambda data, seed, percent=percent: with_spammers(
-            data, percent / 100, seed
-        )
-        for percent in (10, 30, 50)
-    },
-    **{
-        f"{percent} % shared mistakes": lambda data, seed, percent=percent: with_common_mistake(
-            data, percent / 100, seed
-        )
-        for percent in (20, 40, 60)
-    },
-    **{
-        f"imbalance {ratio}:1": lambda data, seed, ratio=ratio: with_rare_classes(data, ratio, seed)
-        for ratio in (2, 5, 10, 20)
-    },
-    **{f"{n} labelled": lambda data, seed, n=n: only_labelled(data, n, seed) for n in FEW_LABELS},
+    **changes_of(
+        "{} % spammers",
+        (10, 30, 50),
+        lambda data, percent, seed: with_spammers(data, percent / 100, seed),
+    ),
+    **changes_of(
+        "{} % shared mistakes",
+        (20, 40, 60),
+        lambda data, percent, seed: with_common_mistake(data, percent / 100, seed),
+    ),
+    **changes_of("imbalance {}:1", (2, 5, 10, 20), with_rare_classes),
+    **changes_of("{} labelled", FEW_LABELS, only_labelled),
 }
 
 
@@ -409,13 +417,8 @@ def without_quarter(data: Any, fold: int) -> Any:
     left_out = np.random.default_rng(0).permutation(n) % 4 == fold
     inside, outside = np.flatnonzero(~left_out), np.flatnonzero(left_out)
     y = np.asarray(data.y_train)
-    return Data(
-        data.X_train[inside],
-        data.annotations[inside],
-        y_train=y[inside],
-        X_test=data.X_train[outside],
-        y_test=y[outside],
-    )
+    part = data.X_train[inside], data.annotations[inside]
+    return Data(*part, y_train=y[inside], X_test=data.X_train[outside], y_test=y[outside])
 
 
 def balanced_error(y: AnyArray, found: AnyArray) -> float:

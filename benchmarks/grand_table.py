@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-import manyhands
 import manyhands as mh
 from benchmarks import encoders, flagship
 from benchmarks.flagship_page import SELECT, key_of
@@ -27,7 +26,6 @@ from benchmarks.peers import PEERS, Fit, described, package_of
 from evidence import Data
 from evidence.study import Record, Study, read, say
 from manyhands.encoders import TextEncoder
-from manyhands.inference import GLAD, WorkerClustering
 from manyhands.metrics import expected_calibration_error
 
 SLOW = ("sentiment, raw text", "cifar10n", "cifar10h, 2")
@@ -48,34 +46,25 @@ def majority_votes(data: Any, seed: int) -> Any:
 
 # -- all methods ----------------------------------------------------------------------------------
 
+OF_FLAGSHIP = (
+    *(flagship.GOLD, flagship.REGRESSION, "AggNet", "Max-MIG", "Crowd Layer", "TraceReg", "DL-DS"),
+    *("SoftProb", "CoNAL", "CoNAL by EM", *PEERS, "DL-GLAD", "DL-WC", "Raykar", "MBEM"),
+    *("Co-teaching", "Doctor Net", "ICED", SELECT, "Metric learning", "DASC", "NeuCrowd"),
+    *("CrowdInG", "Personal (CPC)"),
+)
+OTHERS: dict[str, Fit] = {
+    "SoftProb": flagship.by_default(mh.SoftProbClassifier),
+    "Raykar": flagship.by_default(mh.RaykarClassifier),
+    "MBEM": flagship.by_default(mh.MBEMClassifier),
+    "Metric learning": flagship.by_default(mh.MetricLearningClassifier),
+    "Personal (CPC)": flagship.by_default(mh.PersonalClassifier),
+}
+KNOWN = flagship.METHODS | OTHERS | PEERS
 METHODS: dict[str, Fit] = {
     flagship.STACK: flagship.stack(),
     MAJORITY: majority_votes,
     GOLD: on_gold,
-    flagship.GOLD: flagship.on_gold,
-    flagship.REGRESSION: flagship.vote_regression,
-    "AggNet": flagship.by_default(manyhands.AggNetClassifier),
-    "Max-MIG": flagship.by_default(manyhands.MaxMIGClassifier),
-    "Crowd Layer": flagship.by_default(manyhands.CrowdLayerClassifier),
-    "TraceReg": flagship.by_default(manyhands.TraceRegClassifier),
-    "DL-DS": flagship.aggregated(mh.DawidSkene),
-    "SoftProb": flagship.by_default(manyhands.SoftProbClassifier),
-    "CoNAL": flagship.by_default(manyhands.CoNALClassifier),
-    "CoNAL by EM": flagship.by_default(manyhands.CommonNoiseEMClassifier),
-    **PEERS,
-    "DL-GLAD": flagship.aggregated(GLAD),
-    "DL-WC": flagship.aggregated(WorkerClustering),
-    "Raykar": flagship.by_default(manyhands.RaykarClassifier),
-    "MBEM": flagship.by_default(manyhands.MBEMClassifier),
-    "Co-teaching": flagship.by_default(manyhands.CoTeachingClassifier),
-    "Doctor Net": flagship.by_default(manyhands.DoctorNetClassifier),
-    "ICED": flagship.by_default(manyhands.ICEDClassifier),
-    SELECT: flagship.selected,
-    "Metric learning": flagship.by_default(manyhands.MetricLearningClassifier),
-    "DASC": flagship.by_default(manyhands.DASCClassifier),
-    "NeuCrowd": flagship.by_default(manyhands.NeuCrowdClassifier),
-    "CrowdInG": flagship.by_default(manyhands.CrowdInGClassifier),
-    "Personal (CPC)": flagship.by_default(manyhands.PersonalClassifier),
+    **{name: KNOWN[name] for name in OF_FLAGSHIP},
 }
 """In the order in which they are measured: the cheap ones, and those others are compared with."""
 
@@ -88,13 +77,8 @@ def data_of(name: str, seed: int) -> Any:
     task = encoders.sentiment()
     encoder = TextEncoder().fit(task.train)
     data = task.data
-    return Data(
-        encoder.transform(task.train),
-        data.annotations,
-        y_train=data.y_train,
-        X_test=encoder.transform(task.test),
-        y_test=data.y_test,
-    )
+    X, X_test = (encoder.transform(texts) for texts in (task.train, task.test))
+    return Data(X, data.annotations, y_train=data.y_train, X_test=X_test, y_test=data.y_test)
 
 
 def name_of_gpu() -> str:

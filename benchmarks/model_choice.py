@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import spearmanr
@@ -22,7 +22,8 @@ from scipy.stats import spearmanr
 from benchmarks.real_tables import first_of_each
 from evidence import load_data, load_rows
 from evidence.scores import codes_of
-from evidence.study import ROOT, Record, Study, read, table, where
+from evidence.study import ROOT, Study, read
+from evidence.tables import Record, groups, listing, mean, table, where
 from manyhands import AnnotationTable, DASCClassifier, DawidSkene, cross_predict, metrics
 from manyhands.datasets import load_cifar10h, load_cifar10n, load_hotel
 from manyhands.exceptions import AnnotationError
@@ -138,8 +139,7 @@ SEEN = ("LabelMe", "Music", "Reports", *(problem.name for problem in (*COMMON[:2
 """Sets that were looked at while the alarm's rule was chosen."""
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A classifier with its settings, and the seconds of a recorded fit."""
 
     name: str
@@ -148,32 +148,22 @@ class Candidate:
 
 
 @cache
-def candidates(protocol: str) -> list[Candidate]:
+def candidates(protocol: str) -> dict[str, Candidate]:
     """The rows of a column, and DASC around two of them."""
-    seconds = recorded_seconds()
+    runs = groups(read(ROOT / "results" / "crowd_models.jsonl"), "row")
     found = {
-        row.label: Candidate(row.label, seconds.get(row.id, 0.0), partial(row.make_estimator, 0))
+        row.label: Candidate(
+            row.label, mean(runs.get(row.id) or [{"seconds": 0.0}], "seconds"),
+            partial(row.make_estimator, 0),
+        )
         for row in load_rows(ROOT / "experiments")
         if row.table == "crowd_models/table" and row.column == protocol and "gold" not in row.label
-    }
+    }  # fmt: skip
     for base in ("CoNAL", "AggNet"):
-        one, name = found[base], f"DASC around {base}"
-        found[name] = Candidate(name, ROUNDS * one.seconds, partial(dasc_around, one))
-    return list(found.values())
-
-
-def dasc_around(base: Candidate) -> DASCClassifier:
-    """DASC with its own defaults around a candidate."""
-    return DASCClassifier(base.make(), random_state=0)
-
-
-@cache
-def recorded_seconds() -> dict[str, float]:
-    """Mean seconds of the recorded runs of every row."""
-    found: dict[str, list[float]] = {}
-    for record in read(ROOT / "results" / "crowd_models.jsonl"):
-        found.setdefault(record["row"], []).append(record["seconds"])
-    return {row: float(np.mean(each)) for row, each in found.items()}
+        make = partial(lambda one: DASCClassifier(one.make(), random_state=0), found[base])
+        name = f"DASC around {base}"
+        found[name] = Candidate(name, ROUNDS * found[base].seconds, make)
+    return found
 
 
 @cache
@@ -188,7 +178,7 @@ def loaded(problem: Problem) -> Any:
 def measure(set: str, candidate: str) -> Record:
     """Train a candidate once a fold; return criteria, accuracies and the estimate."""
     problem = PROBLEMS[set]
-    (chosen,) = (each for each in candidates(problem.protocol) if each.name == candidate)
+    chosen = candidates(problem.protocol)[candidate]
     data = loaded(problem)
     given = data.annotations
     try:
@@ -328,32 +318,51 @@ def why_both(by_set: BySet) -> dict[str, Any]:
     }
 
 
-def sizes(by_set: BySet) -> Iterator[list[str]]:
-    """Yield how many candidates and folds every set has."""
-    for problem in (*REAL, *CONFIRMATION, *COMMON):
-        if own := by_set[problem.name]:
-            true = [100 * truth(cell) for cell in own]
-            minutes = sum(cell["seconds"] for cell in own) / 60
-            span = f"{min(true):.1f} to {max(true):.1f}"
-            yield [problem.name, str(len(own)), str(problem.folds), span, f"{minutes:.1f}"]
+def sizes(by_set: BySet) -> list[str]:
+    """How many candidates and folds every set has."""
+    problems = [p for p in (*REAL, *CONFIRMATION, *COMMON) if by_set[p.name]]
+
+    def span(problem: Problem) -> str:
+        true = [100 * truth(cell) for cell in by_set[problem.name]]
+        return f"{min(true):.1f} to {max(true):.1f}"
+
+    return listing(problems, {
+        "set": lambda p: p.name,
+        "candidates": lambda p: len(by_set[p.name]),
+        "folds": lambda p: p.folds,
+        "test accuracy, %": span,
+        "minutes of one core": lambda p: f"{sum(c['seconds'] for c in by_set[p.name]) / 60:.1f}",
+    })  # fmt: skip
 
 
-def intervals(by_set: BySet) -> Iterator[list[str]]:
-    """Yield the estimate of accuracy: of the chosen candidate, and its coverage over all."""
-    for name, cells in by_set.items():
-        if cells:
-            best = max(cells, key=CRITERIA["A+B"])
-            low, high, gold = (np.array([c[k] for c in cells]) for k in ("low", "high", "gold"))
-            true, estimate = (
-                np.array([f(c) for c in cells]) for f in (truth, lambda c: c["estimate"])
-            )
-            chosen = f"{best['estimate']:.3f} [{best['low']:.3f}, {best['high']:.3f}]"
-            yield [
-                name, f"{best['candidate']}: {chosen}", f"{truth(best):.3f}", f"{best['gold']:.3f}",
-                f"{100 * float(np.mean([abs(e) for e in estimate - true])):.1f}",
-                *(f"{np.mean((low <= y) & (y <= high)):.2f}" for y in (true, gold)),
-                f"{np.mean(high - low):.2f}",
-            ]  # fmt: skip
+def intervals(by_set: BySet) -> list[str]:
+    """The estimate of accuracy: of the chosen candidate, and its coverage over all."""
+
+    def best(own: list[Record]) -> Record:
+        return max(own, key=CRITERIA["A+B"])
+
+    def of(own: list[Record], what: str) -> np.ndarray:
+        return np.array([truth(c) if what == "test" else c[what] for c in own])
+
+    def covers(own: list[Record], what: str) -> str:
+        true = of(own, what)
+        return f"{np.mean((of(own, 'low') <= true) & (true <= of(own, 'high'))):.2f}"
+
+    def error(own: list[Record]) -> str:
+        return f"{100 * np.mean(np.abs(of(own, 'estimate') - of(own, 'test'))):.1f}"
+
+    return listing([own for own in by_set.values() if own], {
+        "set": lambda own: own[0]["set"],
+        "chosen by A+B: estimate [interval]": lambda own: (
+            "{candidate}: {estimate:.3f} [{low:.3f}, {high:.3f}]".format_map(best(own))
+        ),
+        "test": lambda own: f"{truth(best(own)):.3f}",
+        "gold, same instances": lambda own: f"{best(own)['gold']:.3f}",
+        "mean error against test, points": error,
+        "covers test": lambda own: covers(own, "test"),
+        "covers gold of the instances": lambda own: covers(own, "gold"),
+        "width": lambda own: f"{np.mean(of(own, 'high') - of(own, 'low')):.2f}",
+    })  # fmt: skip
 
 
 def alarms(by_set: BySet) -> Iterator[list[str]]:
@@ -381,7 +390,7 @@ def left_out(by_set: BySet, errors: dict[tuple[str, str], str]) -> Iterator[str]
     """Name the candidates that a set does not have, and why."""
     for problem in (*REAL, *CONFIRMATION):
         own = {cell["candidate"] for cell in by_set[problem.name]}
-        missing = [c for c in candidates(problem.protocol) if own and c.name not in own]
+        missing = [c for c in candidates(problem.protocol).values() if own and c.name not in own]
         failed = [c.name for c in missing if (problem.name, c.name) in errors]
         if costly := [c.name for c in missing if cost(problem, c) > problem.quick]:
             yield f"- {problem.name}: {', '.join(costly)} (cost)"
@@ -398,17 +407,14 @@ def page(records: list[Record]) -> dict[str, Any]:
         for each in FIXED
     }
     chance = {"random choice": lambda own: 100 * pool_regret(own, None)}
-    heading = ["set", "candidates", "folds", "test accuracy, %", "minutes of one core"]
-    estimate = ["set", "chosen by A+B: estimate [interval]", "test", "gold, same instances"]
-    estimate += ["mean error against test, points", "covers test", "covers gold of the instances"]
     alarm = ["set", "candidates", "clearest contradiction", "z", "alarm", "Spearman"]
     return {
-        "sizes": table(heading, sizes(by_set)),
+        "sizes": sizes(by_set),
         "order": criteria_table(by_set, correlation, "{:.2f}", {}),
         **why_both(by_set),
         "pools": criteria_table(by_set, lambda c, k: 100 * pool_regret(c, k), "{:.2f}", chance),
         "whole": criteria_table(by_set, lambda c, k: 100 * whole_regret(c, k), "{:.1f}", always),
-        "estimates": table([*estimate, "width"], intervals(by_set)),
+        "estimates": intervals(by_set),
         "alarms": table([*alarm, "regret of A+B", "regret of MI"], alarms(by_set)),
         "left_out": left_out(by_set, errors),
     }
@@ -423,7 +429,7 @@ def cells() -> list[Record]:
     """All cells within the limits, the quickest first."""
     found = []
     for problem in PROBLEMS.values():
-        for candidate in candidates(problem.protocol):
+        for candidate in candidates(problem.protocol).values():
             cell = {"set": problem.name, "candidate": candidate.name}
             if cost(problem, candidate) <= problem.quick:
                 found.append((cost(problem, candidate), cell))
