@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from math import ceil, floor
+from math import ceil, floor, log10
 from typing import Any, NamedTuple
 
 N_RANDOM = 100
@@ -196,3 +196,39 @@ GAINS = {
     ),
 }
 """Words of a gain, by its unit: labels that become right, or grades by which they come nearer."""
+
+
+def quantity(value: float, least: int = 1) -> str:
+    """Write a quantity in two significant digits, with ``least`` decimals or more.
+
+    Examples
+    --------
+    >>> quantity(0.6234), quantity(12.34), quantity(0.0123)
+    ('0.62', '12.3', '0.012')
+    """
+    return f"{value:.{decimals_of(value, least)}f}"
+
+
+def decimals_of(value: float, least: int = 1) -> int:
+    """Return how many decimals a quantity is written with."""
+    return max(least, 1 - floor(log10(abs(value)))) if value else least
+
+
+def too_much(value: float, low: float, high: float, unit: str = "") -> str:
+    """Say what an annotator gives too much, with its interval; "" where that holds 0.
+
+    The ends are rounded outwards.
+
+    Examples
+    --------
+    >>> too_much(0.61, 0.42, 0.8), too_much(-0.61, -0.8, -0.42, " grades"), too_much(0.1, -0.1, 0.3)
+    ('gives 0.61 too much (0.42 to 0.80)', 'gives 0.6 grades too little (0.4 to 0.8)', '')
+    """
+    if not (low > 0 or high < 0):
+        return ""
+    digits = decimals_of(value) if not unit or abs(value) < 0.1 else 1
+    least, most = sorted((abs(low), abs(high)))
+    ends = floor(least * 10**digits + 1e-9), ceil(most * 10**digits - 1e-9)
+    first, last = (f"{end / 10**digits:.{digits}f}" for end in ends)
+    much = "much" if value > 0 else "little"
+    return f"gives {abs(value):.{digits}f}{unit} too {much} ({first} to {last})"

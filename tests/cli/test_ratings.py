@@ -8,8 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from manyhands import RatingMean, load
+from manyhands import AnnotationTable, RatingMean, load
+from manyhands.report import summarize_ratings
+from manyhands.report.ratings import RATING_SECTIONS
 from tests.cli.conftest import done, refused, run
+from tests.report.conftest import Page
 
 pytestmark = pytest.mark.filterwarnings("default:column .* read as numbers")
 
@@ -63,7 +66,7 @@ def test_a_folder_holds_model_values_and_annotators(slider):
     done("aggregate", "first.csv", *NUMBERS, "--out", "own", "--set", "precision=true")
     names = sorted(path.name for path in Path("own").iterdir())
     assert [n for n in names if not n.startswith("weights")] == [
-        *("annotators.csv", "labels.csv", "model.json", "summary.json")
+        *("annotators.csv", "labels.csv", "model.json", "report.html", "summary.json")
     ]
     model = load("own")
     assert isinstance(model, RatingMean)
@@ -123,13 +126,80 @@ def test_a_store_of_numbers_is_refused_with_what_to_do(slider):
     assert "interval" in done("agreement", "store").stdout
 
 
-def test_reports_and_predictions_of_a_folder_of_means_are_refused_by_name(slider):
+def test_a_folder_of_means_has_a_report_of_its_own(slider):
+    done("aggregate", "slider.csv", *NUMBERS, "--gold", "truth.csv", "--out", "own")
+    summary = json.loads(Path("own/summary.json").read_text())
+    assert (summary["kind"], summary["method"]) == ("ratings", "RatingMean")
+    written = Path("own/report.html").read_text()
+    Path("texts.csv").write_text("task,text\n" + "".join(f"t{i},words {i}\n" for i in range(60)))
+    done("report", "own", "--out", "again.html", "--tables", "tables", "--texts", "texts.csv")
+    page = Page(Path("again.html").read_text())
+    page.check_harmless()
+    text = " ".join("".join(page.text).split())
+    assert "The value of a typical item is known to within ± 2" in text
+    assert "w0 gives" in text
+    assert "words 1" in text
+    assert {each.key for each in RATING_SECTIONS} <= set(page.ids)
+    people = pd.read_csv("own/annotators.csv").set_index("annotator")
+    for row in summary["rating_annotators"]["rows"]:
+        own = people.loc[row["id"]]
+        assert row["severity"] == pytest.approx(own.severity, rel=1e-4)
+        assert bool(row["told"]) is (own.severity_low_95 * own.severity_high_95 > 0)
+    values = pd.read_csv("own/labels.csv").set_index("task")
+    widths = [row["high"] - row["low"] for row in summary["rating_items"]["rows"]]
+    assert widths == sorted(widths, reverse=True)
+    for row in summary["rating_items"]["rows"]:
+        assert row["value"] == pytest.approx(values.loc[row["id"], "label"], rel=1e-4)
+    alpha = summary["rating_agreement"]
+    assert alpha["low"] < alpha["alpha"] < alpha["high"]
+    assert alpha["alpha"] == pytest.approx(summary["agreement"])
+    assert len(pd.read_csv("tables/rating_items.csv")) == 50
+    assert "Against gold values" in written
+
+
+@pytest.mark.filterwarnings("default::manyhands.exceptions.NotIdentifiableWarning")
+def test_ratings_by_one_person_have_a_report_without_claims(slider):
+    with open("one.csv", "w") as file:
+        file.write("task,worker,label\n" + "".join(f"t{i},w,{i % 7}\n" for i in range(20)))
+    result = run("aggregate", "one.csv", *NUMBERS, "--out", "own")
+    assert result.exit_code == 0, result.output
+    summary = json.loads(Path("own/summary.json").read_text())
+    assert summary["rating_agreement"] is None
+    assert [row["told"] for row in summary["rating_annotators"]["rows"]] == [""]
+    assert "their agreement is not known" in Path("own/report.html").read_text()
+
+
+def test_the_explorer_and_predictions_of_a_folder_of_means_are_refused_by_name(slider):
     done("aggregate", "slider.csv", *NUMBERS, "--out", "own")
     says = ["own holds means of ratings (RatingMean)", "labels.csv", "--scale ordinal"]
-    refused(3, "report", "own", says=[*says, "the report is for labels"])
     refused(3, "explore", "own", "--annotations", "slider.csv", *NUMBERS,
             says=[*says, "the explorer is for"])  # fmt: skip
     refused(3, "predict", "own", "truth.csv", says=["reads annotations alone", "--continue"])
+
+
+def test_what_is_told_of_means_and_severities_holds():
+    """Over simulated crowds: intervals of values and of severities, and whom the report names."""
+    held, n, named, truly = 0, 0, 0, 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        value, bias = rng.normal(30, 3, 80), rng.normal(0, 1.5, 9)
+        bias -= bias.mean()
+        ratings = value[:, None] + bias + rng.normal(0, 2, (80, 9))
+        ratings[rng.random(ratings.shape) < 0.5] = np.nan
+        model = RatingMean().fit(AnnotationTable.from_matrix(ratings.round(2), scale="interval"))
+        summary = summarize_ratings(model)
+        for row in summary["rating_annotators"]["rows"]:
+            held += row["low"] <= bias[row["id"]] <= row["high"]
+            n += 1
+            if row["told"]:
+                named += 1
+                truly += ("too much" in row["told"]) == (bias[row["id"]] > 0)
+        low, high = model.interval().T
+        held += int(((low <= value) & (value <= high)).sum())
+        n += 80
+    assert 0.92 <= held / n <= 0.98
+    assert named > 60
+    assert truly >= 0.97 * named
 
 
 def test_numbers_are_described_as_such(slider):

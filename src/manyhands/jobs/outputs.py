@@ -30,7 +30,7 @@ from manyhands.exceptions import (
 )
 from manyhands.files import check_writable, explain, file_lock
 from manyhands.fitting.folders import current_weights, remove_weights
-from manyhands.fitting.saving import holds_aggregator, refuse_means
+from manyhands.fitting.saving import holds_aggregator
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.rating_mean import RatingMean
 from manyhands.io import (
@@ -426,8 +426,6 @@ def report_folder(
 
     Raises
     ------
-    AnnotationError
-        If the folder holds means of ratings, for which there is no report.
     ModelFolderError
         If the folder has no summary, or the summary cannot be rendered.
     WriteError
@@ -438,7 +436,6 @@ def report_folder(
         raise ModelFolderError(
             f"{str(folder)!r} has no {SUMMARY}; give the folder that fit or aggregate --out wrote"
         )
-    refuse_means(folder, "the report")
     contents = read_contents(texts, images)
     try:
         written = write_report(path, out or Path(folder) / "report.html", contents)

@@ -13,7 +13,7 @@ from manyhands.agreement import krippendorff_alpha
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.class_order import number_of
 from manyhands.annotations.duplicates import Duplicates
-from manyhands.exceptions import AnnotationError, WriteError, warn_caller
+from manyhands.exceptions import AnnotationError, MissingExtraError, WriteError, warn_caller
 from manyhands.files import write_atomically
 from manyhands.fitting.saving import holds_aggregator
 from manyhands.inference.rating_mean import RatingMean
@@ -22,6 +22,7 @@ from manyhands.io.frames import check_table_path, write_table
 from manyhands.io.shown import Shown, with_shown
 from manyhands.jobs.outputs import ANNOTATORS, LABELS, STAGING, SUMMARY, job_folder, publish
 from manyhands.models import load, save
+from manyhands.report import summarize_ratings, write_report
 from manyhands.typing import FloatArray
 
 LEVEL = 0.95
@@ -36,6 +37,7 @@ def aggregate_ratings(
     *,
     known: GoldFile | None = None,
     shown: Shown | None = None,
+    title: str | None = None,
     keep_formulas: bool = False,
 ) -> dict[str, Any]:
     """Average the ratings of a table, and write all values if ``out`` is given.
@@ -48,11 +50,13 @@ def aggregate_ratings(
         True values, used for evaluation only.
     out : str or Path, optional
         File for the values; or a folder (a name without a suffix) for the model, ``labels.csv``,
-        ``annotators.csv`` and ``summary.json``.
+        ``annotators.csv``, ``summary.json`` and ``report.html``.
     known : GoldFile, optional
         Known values, which the severities are estimated with.
     shown : Shown, optional
         What the table of values says of the items.
+    title : str, optional
+        Heading of the report.
     keep_formulas : bool
         As in `manyhands.io.write_labels`.
 
@@ -75,7 +79,7 @@ def aggregate_ratings(
     if out is not None and Path(out).suffix:
         check_table_path(out)
     own = {} if known is None else {"gold": _numbers_of(known, table)}
-    return _concluded(model.fit(table, **own), gold, out, shown, keep_formulas)
+    return _concluded(model.fit(table, **own), gold, out, shown, title, keep_formulas)
 
 
 def continue_ratings(
@@ -87,6 +91,7 @@ def continue_ratings(
     duplicates: Duplicates = "last",
     known: GoldFile | None = None,
     shown: Shown | None = None,
+    title: str | None = None,
     keep_formulas: bool = False,
 ) -> dict[str, Any]:
     """Add ratings to the model of a folder, and write the values of all instances.
@@ -96,7 +101,7 @@ def continue_ratings(
     folder : str or Path
         What `aggregate_ratings` wrote into a folder.
     new : AnnotationTable of numbers
-    gold, out, duplicates, known, shown, keep_formulas
+    gold, out, duplicates, known, shown, title, keep_formulas
         As in `aggregate_ratings` and `RatingMean.partial_fit`.
 
     Returns
@@ -109,7 +114,7 @@ def continue_ratings(
     model: Any = load(folder)
     own = {} if known is None else {"gold": _numbers_of(known, new)}
     model.partial_fit(new, duplicates=duplicates, **own)
-    return _concluded(model, gold, out, shown, keep_formulas)
+    return _concluded(model, gold, out, shown, title, keep_formulas)
 
 
 def _concluded(
@@ -117,6 +122,7 @@ def _concluded(
     gold: GoldFile | None,
     out: str | Path | None,
     shown: Shown | None,
+    title: str | None,
     keep_formulas: bool,
 ) -> dict[str, Any]:
     table = model.table_
@@ -139,7 +145,8 @@ def _concluded(
     if out is not None and Path(out).suffix:
         files = [write_table(Path(out), columns, keep_formulas=keep_formulas)]
     elif out is not None:
-        files = _write_folder(Path(out), model, columns, annotators, summary, keep_formulas)
+        whole = summarize_ratings(model, measured, title=title) | summary
+        files = _write_folder(Path(out), model, columns, annotators, whole, keep_formulas)
     return {
         **summary,
         "values": _rows(values),
@@ -211,10 +218,12 @@ def _write_folder(
         write_table(staged / LABELS, values, keep_formulas=keep_formulas)
         write_table(staged / ANNOTATORS, annotators, keep_formulas=keep_formulas)
         write_atomically(staged / SUMMARY, json.dumps(summary, indent=1, allow_nan=False))
+        try:
+            write_report(staged / SUMMARY, staged / "report.html")
+        except MissingExtraError as error:
+            warn_caller(f"no report.html: {error}")
         written = sorted(path.name for path in staged.iterdir() if path.suffix != ".safetensors")
         publish(place)
-        stale = place / "report.html"
-        stale.unlink(missing_ok=True)  # Of an earlier job: there is none for numbers.
     return [folder / name for name in written]
 
 

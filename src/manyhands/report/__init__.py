@@ -10,7 +10,12 @@ from manyhands.report.inputs import read_inputs
 from manyhands.report.items import Contents, read_contents
 from manyhands.report.section import Action, Findings, Section
 from manyhands.report.sections import SECTIONS
-from manyhands.report.summary import summarize, summarize_annotators, summarize_inputs
+from manyhands.report.summary import (
+    summarize,
+    summarize_annotators,
+    summarize_inputs,
+    summarize_ratings,
+)
 
 __all__ = [
     "SECTIONS",
@@ -25,6 +30,7 @@ __all__ = [
     "summarize",
     "summarize_annotators",
     "summarize_inputs",
+    "summarize_ratings",
     "summary_tables",
     "write_report",
 ]

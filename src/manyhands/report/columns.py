@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from manyhands.report.annotators import completed
-from manyhands.report.sections import SECTIONS
+from manyhands.report.sections import sections_of
 
 Columns = dict[str, list[Any]]
 
@@ -51,11 +51,11 @@ def summary_tables(summary: Mapping[str, Any]) -> dict[str, Columns]:
                 elif value not in (None, []):
                     name = ".".join(path[1:]) or section
                     facts.append({"section": section, "name": name, "value": _text(value)})
-    for each in SECTIONS:
+    for each in sections_of(summary):
         if content := summary.get(each.key):
             more = each.tables(content)
             tables |= {name: _columns(rows) for name, rows in more if rows}
-    if "annotators" in tables:
+    if "annotators" in tables and summary.get("annotators"):
         tables["annotators"] = completed(tables["annotators"], summary["annotators"])
     return {"facts": _columns(facts), **tables}
 

@@ -18,7 +18,7 @@ from manyhands.report.headline import headline
 from manyhands.report.items import Contents
 from manyhands.report.planning import enough
 from manyhands.report.section import Section
-from manyhands.report.sections import SECTIONS
+from manyhands.report.sections import sections_of
 from manyhands.wording import SAMPLE_TELLS
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def render_report(
     summary: Mapping[str, Any],
     contents: Contents | None = None,
     *,
-    sections: Sequence[Section] = SECTIONS,
+    sections: Sequence[Section] | None = None,
 ) -> str:
     """Render a summary as one self-contained HTML page.
 
@@ -40,7 +40,7 @@ def render_report(
     contents : Contents, optional
         Texts and images of the instances that the page names, as `read_contents` returns them.
     sections : sequence of Section, optional
-        As in `summarize`.
+        As in `summarize`; default: those of the kind of the summary.
 
     Returns
     -------
@@ -70,6 +70,7 @@ def render_report(
             "render_report(summarize(table))"
         )
     _check_version(summary)
+    sections = sections_of(summary) if sections is None else sections
     known = {each.key: None for each in sections if each.summarise}
     summary = known | dict(summary)
     shown = [each for each in sections if each.summarise is None or summary[each.key]]

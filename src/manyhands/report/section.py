@@ -20,7 +20,24 @@ Rows: TypeAlias = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, eq=False)
-class Findings:
+class Once:
+    """Something in which findings are found once, however often they are asked for."""
+
+    _found: dict[Any, Any] = field(default_factory=dict, repr=False, kw_only=True)
+
+    def once(self, find: Callable[[Any], T]) -> T:
+        """Return what a function finds here, which is called the first time only.
+
+        What several sections need is found so, another section by its `Section.summarise`.
+        """
+        if find not in self._found:
+            self._found[find] = find(self)
+        found: T = self._found[find]
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Findings(Once):
     """The inputs of a report, and what its sections find in them, each once.
 
     Attributes
@@ -42,17 +59,6 @@ class Findings:
     new_items: Level | None = None
     counts: Mapping[str, int] | None = None
     sections: Sequence[Section] = ()
-    _found: dict[Any, Any] = field(default_factory=dict, repr=False)
-
-    def once(self, find: Callable[[Findings], T]) -> T:
-        """Return what a function finds, which is called once however often it is asked for.
-
-        What several sections need is found so, another section by its `Section.summarise`.
-        """
-        if find not in self._found:
-            self._found[find] = find(self)
-        found: T = self._found[find]
-        return found
 
 
 @dataclass(frozen=True)
@@ -136,8 +142,8 @@ class Section:
     key: str
     heading: str
     template: str | os.PathLike[str]
-    summarise: Callable[[Findings], Any] | None = None
-    actions: Callable[[Findings], Iterable[Action]] = _none
+    summarise: Callable[[Any], Any] | None = None
+    actions: Callable[[Any], Iterable[Action]] = _none
     instances: Callable[[Any], Iterable[tuple[int, Iterable[Any]]]] = _none
     tables: Callable[[Any], Iterable[tuple[str, Rows]]] = _none
     words: Mapping[str, Any] = field(default_factory=dict)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from manyhands.report.actions import ACTIONS
 from manyhands.report.agreement import AGREEMENT
@@ -15,12 +16,16 @@ from manyhands.report.labels import LABELS
 from manyhands.report.methods import METHODS
 from manyhands.report.planning import PLAN
 from manyhands.report.questions import QUESTIONS_ANSWERED
+from manyhands.report.ratings import RATING_SECTIONS
 from manyhands.report.review import REVIEW
 from manyhands.report.section import Section
 from manyhands.report.selection import SELECTION
 from manyhands.report.timing import TIME
 from manyhands.report.training import TRAINING
 from manyhands.report.unexpected import UNEXPECTED_ANSWERS
+
+RATINGS: Final = "ratings"
+"""Kind of a summary of ratings, ``summary["kind"]``; others have none."""
 
 BRIEF: Final = Section("brief", "In brief", "brief.html")
 
@@ -48,3 +53,8 @@ SECTIONS: Final[tuple[Section, ...]] = (
 )
 """Sections in page order. A section's id is its key, a table's id is "table-" and its name, an
 instance's is "item-" and its number, a step's is "step-" and its code."""
+
+
+def sections_of(summary: Mapping[str, Any]) -> tuple[Section, ...]:
+    """The sections that a summary was made with, unless others are named: by its kind."""
+    return RATING_SECTIONS if summary.get("kind") == RATINGS else SECTIONS

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from manyhands._version import __version__
 from manyhands.annotations import AnnotationTable
@@ -14,14 +15,16 @@ from manyhands.annotations.columns import require_annotators
 from manyhands.annotations.sharded import Sharded, is_sharded
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.many_classes import HARMLESS_CLASSES, check_size
+from manyhands.inference.rating_mean import RatingMean
 from manyhands.metrics import Level
 from manyhands.report.annotators import annotator_columns, find_profiles
 from manyhands.report.counts import classes_section, data_section, store_sections
 from manyhands.report.headline import find_levels
 from manyhands.report.inputs import Inputs, majority_of, read_inputs
 from manyhands.report.limits import LIMITS
+from manyhands.report.ratings import RATING_SECTIONS, RatingFindings
 from manyhands.report.section import Findings, Section
-from manyhands.report.sections import SECTIONS
+from manyhands.report.sections import RATINGS, SECTIONS
 from manyhands.report.warnings import find_store_warnings, find_warnings
 
 VERSION = 1
@@ -157,6 +160,44 @@ def summarize_inputs(
     }
     columns = annotator_columns(found.once(find_profiles))
     return plain_values(summary), plain_values(columns)
+
+
+def summarize_ratings(
+    model: RatingMean, measured: Mapping[str, Any] | None = None, *, title: str | None = None
+) -> Summary:
+    """Summarise means of ratings in one dict, as `summarize` does labels that are classes.
+
+    Parameters
+    ----------
+    model : RatingMean, fitted
+    measured : dict {name: value}, optional
+        Errors against gold.
+    title : str, optional
+        Heading of the report.
+
+    Returns
+    -------
+    dict
+        Plain values, with ``"kind": "ratings"``, which `render_report` takes.
+
+    Raises
+    ------
+    sklearn.exceptions.NotFittedError
+        If the model is not fitted.
+    """
+    check_is_fitted(model, "values_")
+    found = RatingFindings(model, measured)
+    summary: Summary = plain_values(
+        {
+            "version": VERSION,
+            "kind": RATINGS,
+            "generator": GENERATOR,
+            "title": UNTITLED if title is None else str(title),
+            "limits": dict(LIMITS),
+            **{e.key: found.once(e.summarise) for e in RATING_SECTIONS if e.summarise},
+        }
+    )
+    return summary
 
 
 def summarize_annotators(inputs: Inputs, *, joined: bool = True) -> dict[str, list[Any]]:

@@ -27,7 +27,7 @@ from manyhands.cli.settings import parse_settings
 from manyhands.cli.translation import with_options
 from manyhands.cli.values import TABLE, Duplicates, Rule, refuse_overwriting, some_path, some_target
 from manyhands.exceptions import AnnotationError
-from manyhands.wording import count_with_share, percent
+from manyhands.wording import count_with_share, counted, percent, too_much
 
 Method = Annotated[
     Optional[str],  # noqa: UP045
@@ -292,6 +292,7 @@ def _of_tables(
         export = read_items(path, table, **options)
     if _averages(how, table, aggregator):
         more: dict[str, Any] = {"known": known, "keep_formulas": keep_formulas}
+        more["title"] = f"Values of {tables[0].name}"
         if how.out is not None:
             more["shown"] = read_shown(path, export, **options)
         return _of_ratings(table, aggregator, how, reading, gold, checkpoint, more)
@@ -385,15 +386,26 @@ def _print_ratings(result: dict[str, Any], out: Path | None) -> None:
     ]
     marked.sort(key=lambda row: -abs(row["severity"]))
     for row in marked[:5]:
-        much = "much" if row["severity"] > 0 else "little"
+        ends = (row["severity_low_95"], row["severity_high_95"])
         say(
-            f"Annotator {row['annotator']} gives {abs(row['severity']):.2g} too {much} "
-            f"({row['n_annotations']:,} ratings), which is subtracted."
+            f"Annotator {row['annotator']} {too_much(row['severity'], *ends)}, in "
+            f"{counted(row['n_annotations'], 'rating')}; this is subtracted."
         )
     for name, value in (result["gold"] or {}).items():
         say(f"{name}: {percent(value) if 'share' in name else _rounded(value)}")
     if out:
         say(f"written: {', '.join(result['files'])}")
+        say(
+            f"in {out.name if out.suffix else 'labels.csv'}, 'label' is the mean of the ratings "
+            "without what annotators give too much or too little, and low_95 to high_95 hold the "
+            "true value with a probability of 95 %; 'mean' and 'median' are those of the ratings "
+            "as they are"
+        )
+    if out is not None and not out.suffix:
+        say(
+            "in annotators.csv, 'severity' is what an annotator gives too much (too little where "
+            "it is negative), and 'sd' how far the ratings scatter around the values"
+        )
 
 
 def _rounded(value: float | None) -> str:

@@ -1,0 +1,274 @@
+"""The report on ratings and scores, whose labels are means: a few sections of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+
+from manyhands.agreement.intervals import jackknife
+from manyhands.agreement.overall import krippendorff_alpha
+from manyhands.annotations import AnnotationTable
+from manyhands.codes import ActionCode
+from manyhands.inference.rating_mean import RatingMean
+from manyhands.report.filters import short
+from manyhands.report.inputs import describe_estimator
+from manyhands.report.items import ITEMS
+from manyhands.report.limits import LIMITS
+from manyhands.report.section import Action, Content, Once, Section
+from manyhands.typing import FloatArray, IntArray
+from manyhands.wording import counted, quantity, too_much
+
+LEVEL = 0.95
+"""Level of all intervals."""
+
+WIDTH = 1.959963984540054
+"""Standard errors from an estimate to the end of its interval."""
+
+
+@dataclass(frozen=True, eq=False)
+class RatingFindings(Once):
+    """The inputs of a report on ratings, and what its sections find, each once.
+
+    Attributes
+    ----------
+    model : RatingMean, fitted
+    measured : dict {name: value} or None
+        Errors against gold, as the job measured them.
+    """
+
+    model: RatingMean
+    measured: Mapping[str, Any] | None = None
+
+    @property
+    def table(self) -> AnnotationTable:
+        """The ratings."""
+        return self.model.table_
+
+
+def means_section(found: RatingFindings) -> Content:
+    """How many ratings there are, how sure the means are, and what makes ratings differ."""
+    model, table = found.model, found.table
+    rated = (table.annotations_per_instance() > 0) & ~model.is_known_
+    width = WIDTH * model.standard_error_[rated]
+    return {
+        "n_instances": table.n_instances,
+        "n_annotators": table.n_annotators,
+        "n_annotations": table.n_annotations,
+        "n_known": int(model.is_known_.sum()),
+        "n_unrated": int((table.annotations_per_instance() == 0).sum()),
+        "lowest": float(table.numbers[table.label].min()),
+        "highest": float(table.numbers[table.label].max()),
+        "half_width": float(np.median(width)) if len(width) else None,
+        "value_sd": model.value_sd_,
+        "severity_sd": model.severity_sd_,
+        "noise_sd": model.noise_sd_,
+    }
+
+
+def agreement_section(found: RatingFindings) -> Content | None:
+    """Krippendorff's alpha at interval level, with its interval; None where it is not defined."""
+    alpha = jackknife(partial(krippendorff_alpha, level="interval"), found.table, level=LEVEL)
+    if np.isnan(alpha.value):
+        return None
+    several = found.table.annotations_per_instance() > 1
+    return {
+        "n_instances": int(several.sum()),
+        "alpha": alpha.value,
+        "low": None if np.isnan(alpha.low) else alpha.low,
+        "high": None if np.isnan(alpha.high) else alpha.high,
+    }
+
+
+def annotators_section(found: RatingFindings) -> Content:
+    """What annotators give too much or too little, those who do so for sure first."""
+    model = found.model
+    low, high = (model.severity_ + side * WIDTH * model.severity_error_ for side in (-1, 1))
+    n = found.table.annotations_per_annotator()
+    is_sure = ((low > 0) | (high < 0)) & (n > 0)
+    order = np.lexsort((-n, -np.abs(model.severity_), ~is_sure))
+    shown = order[: LIMITS["annotators"]]
+    return {
+        "total": len(order),
+        "shown": len(shown),
+        "n_sure": int(is_sure.sum()),
+        "rows": [
+            {
+                "id": model.annotators_[r].item(),
+                "n_annotations": int(n[r]),
+                "severity": float(model.severity_[r]),
+                "low": float(low[r]),
+                "high": float(high[r]),
+                "told": too_much(model.severity_[r], low[r], high[r]) if n[r] else "",
+                "sd": float(model.annotator_sd_[r]),
+            }
+            for r in shown.tolist()
+        ],
+    }
+
+
+def doubtful_section(found: RatingFindings) -> Content | None:
+    """Rated instances by how unsure their means are; None if all values are known."""
+    rows = _by_doubt(found)
+    if not len(rows):
+        return None
+    shown = rows[: LIMITS["review"]]
+    return {"total": len(rows), "shown": len(shown), "rows": _values(found, shown)}
+
+
+def _by_doubt(found: RatingFindings) -> IntArray:
+    """Rated instances of unknown value, the least sure first; of equals, those most at odds."""
+    model, table = found.model, found.table
+    rows = np.flatnonzero((table.annotations_per_instance() > 0) & ~model.is_known_)
+    apart = np.bincount(
+        table.instance,
+        np.abs(table.values - model.values_[table.instance]),
+        table.n_instances,
+    )
+    order = np.lexsort((-apart[rows], -np.round(model.standard_error_[rows], 9)))
+    return np.asarray(rows[order])
+
+
+def _values(found: RatingFindings, rows: IntArray) -> list[Content]:
+    model, table = found.model, found.table
+    low, high = model.interval(LEVEL)[rows].T
+    n = table.annotations_per_instance()
+    return [
+        {
+            "id": table.instances[i].item(),
+            "value": float(model.values_[i]),
+            "low": float(low[k]),
+            "high": float(high[k]),
+            "mean": _number(model.mean_[i]),
+            "median": _number(model.median_[i]),
+            "n_annotations": int(n[i]),
+        }
+        for k, i in enumerate(rows.tolist())
+    ]
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def gold_section(found: RatingFindings) -> Content | None:
+    """Errors against gold, by name; None without gold."""
+    return dict(found.measured) if found.measured else None
+
+
+def methods_section(found: RatingFindings) -> Content:
+    """The method with its parameters."""
+    return {"aggregator": describe_estimator(found.model)}
+
+
+def items_section(found: RatingFindings) -> Content:
+    """The instances that the page names: their values, and who gave them what."""
+    model, table = found.model, found.table
+    rows = _by_doubt(found)[: LIMITS["review"]]
+    order = np.argsort(table.instance, kind="stable")
+    starts = np.searchsorted(table.instance[order], rows)
+    stops = np.searchsorted(table.instance[order], rows, side="right")
+    shown = []
+    for i, low, high in zip(rows.tolist(), starts.tolist(), stops.tolist(), strict=True):
+        own = order[low:high]
+        own = own[np.argsort(table.values[own], kind="stable")]
+        cut = own[: LIMITS["votes_of_item"]]
+        given = zip(_texts(table.values[cut]), table.annotators[table.annotator[cut]].tolist(),
+                    strict=True)  # fmt: skip
+        shown.append(
+            {
+                "id": table.instances[i].item(),
+                "label": short(float(model.values_[i])),
+                "probability": None,
+                "gold": None,
+                "given": [list(pair) for pair in given],
+                "more": len(own) - len(cut),
+            }
+        )
+    return {"total": len(rows), "shown": len(rows), "rows": shown}
+
+
+def _texts(values: FloatArray) -> list[str]:
+    return [f"{value:g}" for value in values.tolist()]
+
+
+# -- what to do ------------------------------------------------------------------------------------
+
+
+def actions_section(found: RatingFindings) -> list[Content]:
+    """What to do next: whom to talk to, and what to have rated again."""
+    return [each.to_dict() for each in _actions(found)]
+
+
+def _actions(found: RatingFindings) -> Iterator[Action]:
+    people = found.once(annotators_section)
+    rows = [row for row in people["rows"] if row["told"]][: LIMITS["actions"]]
+    if rows:
+        n = people["n_sure"]
+        who = "One annotator gives" if n == 1 else f"{n:,} annotators give"
+        yield Action(
+            ActionCode.TALK,
+            "rating_annotators",
+            f"{who} too much or too little",
+            "The values allow for it: what an annotator gives too much is subtracted. Before "
+            "these annotators rate more, show them examples.",
+            0.0,
+            [f"{row['id']} {row['told']}, in {counted(row['n_annotations'], 'rating')}"
+             for row in rows],
+        )  # fmt: skip
+    doubtful = found.once(doubtful_section)
+    if doubtful is not None:
+        yield Action(
+            ActionCode.BUY,
+            "rating_items",
+            "Have these items rated again first",
+            "Their values are the least sure. One more rating narrows an interval most where there "
+            "are few.",
+            0.0,
+            [
+                f"{row['id']}: {row['value']:.2f} "
+                f"({row['low']:.2f} to {row['high']:.2f}), from "
+                f"{counted(row['n_annotations'], 'rating')}"
+                for row in doubtful["rows"][: LIMITS["actions"]]
+            ],
+        )
+
+
+def headline(summary: Mapping[str, Any]) -> str:
+    """Say how sure the means of a summary are, in a sentence."""
+    own = summary["rating_means"]
+    if own["half_width"] is None:
+        return "Every value was given: nothing was averaged."
+    return (
+        f"The value of a typical item is known to within ± {quantity(own['half_width'])} (95 % "
+        f"interval), where ratings go from {short(own['lowest'])} to {short(own['highest'])}: "
+        "estimated from how ratings scatter, not measured."
+    )
+
+
+RATING_SECTIONS: Final[tuple[Section, ...]] = (
+    Section(
+        "rating_actions",
+        "What to do next",
+        "rating_actions.html",
+        actions_section,
+        words={"rating_headline": headline},
+    ),
+    Section(
+        "rating_means",
+        "Data at a glance",
+        "rating_means.html",
+        means_section,
+        words={"quantity": quantity},
+    ),
+    Section("rating_agreement", "Agreement", "rating_agreement.html", agreement_section),
+    Section("rating_gold", "Against gold values", "rating_gold.html", gold_section),
+    Section("rating_annotators", "Annotators", "rating_annotators.html", annotators_section),
+    Section("rating_items", "Values, the least sure first", "rating_items.html", doubtful_section),
+    Section("methods", "How this was made", "rating_methods.html", methods_section, on_demand=True),
+    Section("items", "Instances", ITEMS.template, items_section, on_demand=True),
+)
+"""Sections of the report on ratings, in page order."""
