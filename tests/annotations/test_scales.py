@@ -157,11 +157,40 @@ def test_infinite_scores_are_refused(scale):
     with pytest.raises(AnnotationError, match=r"column 'label' holds inf \(1 rows\), .*finite"):
         AnnotationTable.from_frame(frame_of(values), scale=scale)
     texts = values.astype(str)
-    with pytest.raises(AnnotationError, match=r"needs labels that are numbers, and 'inf' is none"):
+    with pytest.raises(AnnotationError, match=r"needs finite numbers, and 'inf' is none; correct"):
         AnnotationTable.from_frame(frame_of(texts), scale="interval")
     values[2, 1] = np.nan
     with pytest.warns(UserWarning, match="1 of 27 rows have no label"):
         assert AnnotationTable.from_frame(frame_of(values), scale="interval").n_annotations == 26
+
+
+@pytest.mark.parametrize("written", ["-inf", "NaN", "Infinity"])
+def test_scores_that_programs_write_as_none_are_refused_in_files(tmp_path, written):
+    path = tmp_path / "scores.csv"
+    path.write_text(f"task,worker,label\nt1,w1,2.5\nt1,w2,{written}\nt2,w1,4\nt2,w2,3.5\n")
+    with pytest.raises(AnnotationError, match=f"finite numbers, and '{written}' is none"):
+        read_annotations(path, scale="interval")
+
+
+def test_words_among_numbers_of_a_column_are_shown():
+    values = ratings(5).astype(object)
+    values[1, 1] = "four"
+    with pytest.raises(AnnotationError, match="mixes strings and other values, such as 'four' and"):
+        AnnotationTable.from_frame(frame_of(values), ordered=True)
+
+
+@pytest.mark.parametrize("slip", [0, 6])
+def test_a_grade_outside_the_classes_of_a_file_shifts_no_other(tmp_path, slip):
+    """Labels are codes of named classes only where the names are not numbers themselves."""
+    path, names = tmp_path / "grades.csv", [str(grade) for grade in range(1, 6)]
+    rows = [f"t{i},w{j},{1 + (i + j) % 4}\n" for i in range(8) for j in range(3)]
+    path.write_text("task,worker,label\n" + "".join(rows) + f"t9,w0,{slip}\n")
+    with pytest.raises(AnnotationError, match=rf"holds '{slip}' \(1 rows\), not among classes"):
+        read_annotations(path, classes=names, ordered=True)
+    path.write_text("task,worker,label\n" + "".join(rows))
+    table = read_annotations(path, classes=names, ordered=True)
+    assert table.classes.tolist() == names
+    assert table.classes[table.label[0]] == "1"
 
 
 def test_scores_may_be_negative():

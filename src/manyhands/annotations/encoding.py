@@ -102,11 +102,13 @@ def check_no_mixture(values: AnyArray, argument: str) -> None:
     """Refuse an object array that mixes strings with anything else, or holds collections."""
     if values.dtype.kind == "O" and values.size:
         _check_single(values, argument)
-        text = {isinstance(v, str) for v in values.ravel()}
-        if len(text) == 2:
+        flat = values.ravel()
+        text = np.array([isinstance(v, str) for v in flat])
+        if text.any() and not text.all():
             raise AnnotationError(
-                f"{argument} mixes strings and other values, so they cannot be ordered; "
-                "convert the column to strings"
+                f"{argument} mixes strings and other values, such as {flat[text][0]!r} and "
+                f"{flat[~text][0]!r}, so they cannot be ordered; correct the odd ones, or convert "
+                "the column to strings"
             )
 
 

@@ -70,6 +70,9 @@ NO_METHOD = (
 )
 """What inference of classes says of labels that are numbers."""
 
+NOT_FINITE = frozenset({"inf", "infinity", "nan"})
+"""What programs write for numbers that are none."""
+
 NO_EFFECT = (
     "two classes have no order that could make a difference: {low} < {high} is read, and labels "
     "and agreement are those of names"
@@ -356,6 +359,11 @@ def numbers_or_refuse(classes: AnyArray) -> FloatArray:
     numbers = numbers_of(classes)
     if numbers is None:
         odd = next(v for v in classes.tolist() if number_of(v) is None)
+        if str(odd).strip().lstrip("+-").casefold() in NOT_FINITE:
+            raise AnnotationError(
+                f"scale='interval' needs finite numbers, and {odd!r} is none; correct it, or leave "
+                "these rows out: an empty cell is a missing annotation"
+            )
         raise AnnotationError(
             f"scale='interval' needs labels that are numbers, and {odd!r} is none; use "
             f"scale='ordinal' if they are grades in an order, and abstain={odd!r} if an annotator "

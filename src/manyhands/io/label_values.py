@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from manyhands.annotations import PASSES
+from manyhands.annotations.class_order import numbers_of
 from manyhands.annotations.encoding import make_vocabulary, missing_mask, tidy
 from manyhands.annotations.passes import pass_kinds, read_marks, warn_of_unused
 from manyhands.exceptions import AnnotationError, warn_caller
@@ -238,7 +239,9 @@ def label_values(
     labels = tidy(raw[~missing_mask(raw)], f"column {column!r}")
     if labels.dtype.kind in "UT" or not len(labels):
         return frame, names, None
-    if np.isin(np.unique(labels).astype(str), names).all():
+    named = np.isin(np.unique(labels).astype(str), names)
+    # Of names that are numbers, a label that is none of them is a slip, and the others no codes.
+    if named.all() or (named.any() and numbers_of(names) is not None):
         return (
             with_column(frame, column, with_missing(labels.astype(str), missing_mask(raw))),
             names,
