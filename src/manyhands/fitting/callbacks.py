@@ -16,8 +16,8 @@ from manyhands.annotations.target import in_order_of_rows
 from manyhands.decision.rules import apply_rule, is_posterior
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.context import Fit, Followed
-from manyhands.fitting.folders import describe_parameter
 from manyhands.fitting.method_protocol import flat_parameters
+from manyhands.fitting.parameters import describe_parameter
 from manyhands.fitting.prediction import PREDICT_BATCH
 from manyhands.fitting.reading import n_rows, read_features, refuse_names_of_columns
 from manyhands.functional.ranks import active_ranks, in_first_process

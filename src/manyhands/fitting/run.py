@@ -18,10 +18,10 @@ from manyhands.files import check_writable
 from manyhands.fitting.callbacks import EpochClock, Follower, announce, make_predictor
 from manyhands.fitting.context import Earlier, Fit, Followed, Watch
 from manyhands.fitting.fitted import Fitted
-from manyhands.fitting.folders import UNCOMPARED, describe_parameter
 from manyhands.fitting.folds import hold_out_instances
 from manyhands.fitting.method_protocol import flat_parameters
 from manyhands.fitting.network import Start, make_module
+from manyhands.fitting.parameters import UNCOMPARED, describe_parameter
 from manyhands.fitting.pilots import chosen_length, whole_length
 from manyhands.fitting.prediction import PREDICT_BATCH, class_proba
 from manyhands.fitting.recipe import CrowdData, Recipe

@@ -146,6 +146,15 @@ def read(
     return model
 
 
+def parameters_as_saved(model: Any) -> dict[str, Any]:
+    """Describe every parameter of a model that `write` saves, by its name, as ``model.json`` does.
+
+    Numbers of arrays are not in it, texts are.
+    """
+    described: dict[str, Any] = _Writer().node(model, "", unfitted=True)["parameters"]
+    return described
+
+
 def is_known(model: Any) -> bool:
     """Whether a model is an aggregator, or a part that says what of it is saved."""
     ours = BaseAggregator | RatingMean | BradleyTerry

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from manyhands.exceptions import AnnotationError, raise_missing_extra
 from manyhands.files import refuse_foreign, write_atomically
 from manyhands.fitting.fitted import fitted_twin, take_over
-from manyhands.fitting.folders import describe_parameter
+from manyhands.fitting.saving import parameters_as_saved
 from manyhands.fitting.traits import Traits
 from manyhands.hub.card import MARK, accuracy_on_card, card
 from manyhands.inference.base import BaseAggregator
@@ -311,9 +311,9 @@ def _without_annotators(twin: Any, model: Any) -> Any:
 def _refuse_named_annotators(model: Any) -> None:
     """Refuse a model whose parameters, which are saved, name one of its annotators."""
     ids = {name for name in model.annotators_.tolist() if isinstance(name, str)}
-    for parameter, value in model.get_params(deep=False).items():
-        named = ids & set(_texts(describe_parameter(value)))
-        if named and parameter not in ("callbacks", "checkpoint"):
+    for parameter, described in parameters_as_saved(model).items():
+        named = ids & set(_texts(described))
+        if named:
             raise AnnotationError(
                 f"{parameter} holds {sorted(named)[0]!r}, the id of an annotator, and parameters "
                 f"are shared with the model; set_params({parameter}=None) first"

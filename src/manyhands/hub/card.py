@@ -12,7 +12,7 @@ import numpy as np
 from manyhands._version import __version__
 from manyhands.agreement import krippendorff_alpha, percent_agreement
 from manyhands.annotations import as_table
-from manyhands.fitting.folders import describe_parameter
+from manyhands.fitting.parameters import describe_parameter
 
 MARK = "library_name: manyhands"
 FRONT = f"""---

@@ -22,7 +22,7 @@ from manyhands.annotations.encoding import as_values, encode
 from manyhands.exceptions import AnnotationError, ModelFolderError
 from manyhands.files import check_writable, remove_partial
 from manyhands.fitting.context import Followed, Watch
-from manyhands.fitting.folders import UNCOMPARED
+from manyhands.fitting.parameters import UNCOMPARED
 from manyhands.fitting.reading import check_learnable, table_of, take_rows
 from manyhands.io import write_atomically
 from manyhands.models import load

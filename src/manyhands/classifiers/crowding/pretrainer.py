@@ -16,8 +16,8 @@ from manyhands.exceptions import AnnotationError
 from manyhands.fitting.context import Fit
 from manyhands.fitting.continuing import Seen, gone_on
 from manyhands.fitting.fitted import fitted_twin, take_over
-from manyhands.fitting.folders import describe_parameter
 from manyhands.fitting.method_protocol import flat_defaults, flat_parameters, from_flat
+from manyhands.fitting.parameters import describe_parameter
 from manyhands.nn import CrowdLayerGenerator, CrowdLayerModule, GenerativeCrowdModule
 
 
