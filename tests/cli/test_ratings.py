@@ -144,10 +144,10 @@ def test_a_folder_of_means_has_a_report_of_its_own(slider):
     for row in summary["rating_annotators"]["rows"]:
         own = people.loc[row["id"]]
         assert row["severity"] == pytest.approx(own.severity, rel=1e-4)
-        assert bool(row["told"]) is (own.severity_low_95 * own.severity_high_95 > 0)
+        assert bool(row["told"]) == (own.severity_low_95 * own.severity_high_95 > 0)
     values = pd.read_csv("own/labels.csv").set_index("task")
     widths = [row["high"] - row["low"] for row in summary["rating_items"]["rows"]]
-    assert widths == sorted(widths, reverse=True)
+    assert max(np.diff(widths)) < 1e-9
     for row in summary["rating_items"]["rows"]:
         assert row["value"] == pytest.approx(values.loc[row["id"], "label"], rel=1e-4)
     alpha = summary["rating_agreement"]
