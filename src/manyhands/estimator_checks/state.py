@@ -120,7 +120,7 @@ def check_partial_fit_saved(estimator: BaseCrowdClassifier) -> None:
     fitted = quick_clone(estimator).fit(X[:24], table[:24])
     with tempfile.TemporaryDirectory() as folder:
         fitted.save(folder)
-        loaded = load(folder, device="cpu")
+        loaded: Any = load(folder, device="cpu")
     for model in (fitted, loaded):
         model.partial_fit(X, table)
         assert model.annotators_.tolist() == list("vwxyz")

@@ -68,16 +68,16 @@ class CrowdClassifier(Protocol):
     def set_params(self, **params: Any) -> Any:
         """Set parameters."""
 
-    def fit(self, X: Any, y: Any) -> Any:
+    def fit(self, X: Instances, y: Target) -> Any:
         """Train on annotations of instances."""
 
-    def predict_proba(self, X: Any) -> FloatArray:
+    def predict_proba(self, X: Instances) -> FloatArray:
         """Probability of every true class, shape (n_samples, n_classes)."""
 
-    def predict(self, X: Any) -> AnyArray:
+    def predict(self, X: Instances) -> AnyArray:
         """True class, shape (n_samples,), in the original class values."""
 
-    def score(self, X: Any, y: Any) -> float:
+    def score(self, X: Instances, y: Target) -> float:
         """Accuracy against gold labels, or agreement with annotations."""
 
     def save(self, folder: str | Path) -> Path:

@@ -31,12 +31,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
+from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 from manyhands import inference
@@ -59,6 +60,11 @@ from manyhands.ranking.bradley_terry import BradleyTerry
 from manyhands.records import Record, record_named, record_of
 from manyhands.typing import AnyArray
 
+Node: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | None
+"""What JSON holds."""
+
+Collection: TypeAlias = list[Any] | tuple[Any, ...] | dict[Any, Any]
+
 ClassFinder = Callable[..., type[Any]]
 """Finds the class of a name; saving itself knows no method."""
 
@@ -74,7 +80,7 @@ OF_THIS_MACHINE = ("callbacks", "checkpoint")
 """Parameters that are not saved: they belong to this machine or this process."""
 
 
-def write(folder: str | Path, model: Any) -> Path:
+def write(folder: str | Path, model: BaseEstimator) -> Path:
     """Write a fitted model into a folder; replace the model already there.
 
     Parameters
@@ -146,7 +152,7 @@ def read(
     return model
 
 
-def parameters_as_saved(model: Any) -> dict[str, Any]:
+def parameters_as_saved(model: BaseEstimator) -> dict[str, Any]:
     """Describe every parameter of a model that `write` saves, by its name, as ``model.json`` does.
 
     Numbers of arrays are not in it, texts are.
@@ -155,7 +161,7 @@ def parameters_as_saved(model: Any) -> dict[str, Any]:
     return described
 
 
-def is_known(model: Any) -> bool:
+def is_known(model: object) -> bool:
     """Whether a model is an aggregator, or a part that says what of it is saved."""
     ours = BaseAggregator | RatingMean | BradleyTerry
     return record_of(model) is not None or isinstance(model, ours)
@@ -196,7 +202,7 @@ class _Writer:
     def __init__(self) -> None:
         self.arrays: dict[str, AnyArray] = {}
 
-    def node(self, value: Any, path: str, *, unfitted: bool = False) -> Any:
+    def node(self, value: object, path: str, *, unfitted: bool = False) -> Any:
         """Describe a value; ``unfitted``: estimators by their parameters alone, as clones are."""
         if isinstance(value, np.generic):
             return self._number(value, path)
@@ -237,7 +243,7 @@ class _Writer:
             getattr(value, "__qualname__", None) or type(value).__qualname__,
         )
 
-    def _collection(self, value: Any, path: str, unfitted: bool) -> Any:
+    def _collection(self, value: Collection, path: str, unfitted: bool) -> Any:
         if isinstance(value, dict):
             if all(isinstance(key, str) and not key.startswith("$") for key in value):
                 return {
@@ -252,12 +258,12 @@ class _Writer:
         ]
         return parts if isinstance(value, list) else {"$tuple": parts}
 
-    def _number(self, value: Any, path: str) -> Any:
+    def _number(self, value: np.generic, path: str) -> Any:
         if value.dtype.kind in NUMBERS and value.dtype.itemsize <= WIDEST:
             return {"$number": self.node(value.item(), path), "type": value.dtype.name}
         return self._array(np.asarray(value), path)
 
-    def _array(self, value: Any, path: str) -> Any:
+    def _array(self, value: AnyArray, path: str) -> Any:
         if value.dtype.kind in NUMBERS and value.dtype.itemsize <= WIDEST:
             # A product's last bits depend on the order in memory.
             turned = value.ndim > 1 and not value.flags["C_CONTIGUOUS"]
@@ -284,7 +290,7 @@ class _Writer:
         self.arrays[name] = np.asarray(array, dtype=native, order="C")
         return name
 
-    def _record(self, known: Record, value: Any, path: str, unfitted: bool) -> Any:
+    def _record(self, known: Record, value: object, path: str, unfitted: bool) -> Any:
         if known.content is not None:
             content = self.node(known.content(value), path, unfitted=unfitted)
             return {"$record": known.name, "content": content}
@@ -294,7 +300,7 @@ class _Writer:
         }
         return {"$record": known.name, "fields": own}
 
-    def _estimator(self, value: Any, path: str, unfitted: bool) -> Any:
+    def _estimator(self, value: BaseEstimator, path: str, unfitted: bool) -> Any:
         known, traits = record_of(value), getattr(value, "_traits", None)
         name = type(value).__name__
         if known is None and not type(value).__module__.startswith("manyhands."):
@@ -313,7 +319,7 @@ class _Writer:
         return described if unfitted else {**described, "fitted": found}
 
     def _found(
-        self, value: Any, known: Record | None, traits: Traits | None, path: str
+        self, value: BaseEstimator, known: Record | None, traits: Traits | None, path: str
     ) -> dict[str, Any]:
         if is_sharded(getattr(value, "table_", None)):
             raise AnnotationError(
@@ -324,7 +330,7 @@ class _Writer:
         found = saved_attributes(value, known, traits)
         return {key: self.node(part, _join(path, key)) for key, part in found.items()}
 
-    def _parameter(self, traits: Traits | None, name: str, value: Any, path: str) -> Any:
+    def _parameter(self, traits: Traits | None, name: str, value: object, path: str) -> Any:
         """Describe a parameter as a clone would have it."""
         if traits is not None and name in traits.replaceable_parameters:
             return self._replaceable(value, path)
@@ -342,7 +348,7 @@ class _Writer:
                 ) from error
             raise
 
-    def _replaceable(self, value: Any, path: str) -> Any:
+    def _replaceable(self, value: object, path: str) -> Any:
         """Describe a parameter that predictions do without: what cannot be saved is only named."""
         try:
             return self.node(value, path, unfitted=True)
@@ -365,7 +371,7 @@ def _not_ours(kind: str) -> _OwnError:
     )
 
 
-def saved_parameters(model: Any) -> dict[str, Any]:
+def saved_parameters(model: BaseEstimator) -> dict[str, Any]:
     """Parameters of an estimator that are saved, as loading should restore them, by flat names.
 
     Gold labels, and what belongs to this machine or to random numbers drawn so far, are left out.
@@ -387,7 +393,7 @@ def saved_parameters(model: Any) -> dict[str, Any]:
 
 
 def saved_attributes(
-    model: Any, known: Record | None = None, traits: Traits | None = None
+    model: BaseEstimator, known: Record | None = None, traits: Traits | None = None
 ) -> dict[str, Any]:
     """What a fit has found, as far as it is saved."""
     own = vars(model)
@@ -426,7 +432,7 @@ class _Reader:
             return self.value({"$pipeline": description["$pipeline"]})
         return self._estimator(description["class"], description, description["fitted"])
 
-    def value(self, node: Any) -> Any:
+    def value(self, node: Node) -> Any:
         """Invert `_Writer.node`."""
         if isinstance(node, list):
             return [self.value(part) for part in node]
@@ -511,7 +517,7 @@ class _Reader:
                 parameters[name] = self.backbone
         return parameters
 
-    def _network(self, model: Any, prefix: str) -> Any:
+    def _network(self, model: BaseEstimator, prefix: str) -> Any:
         from manyhands.fitting.network import rebuilt  # It needs torch.
 
         state = {
@@ -527,14 +533,14 @@ class _Reader:
                 f"model.json ({error})"
             ) from error
 
-    def _unknown(self, name: Any) -> ModelFolderError:
+    def _unknown(self, name: object) -> ModelFolderError:
         return ModelFolderError(
             f"the folder holds a {name!r}, which this manyhands does not know; install the "
             f"version that wrote it ({self.version})"
         )
 
 
-def _check_instances(model: Any) -> None:
+def _check_instances(model: BaseEstimator) -> None:
     """Refuse ids of instances that are not one per row of ``posterior_``."""
     ids, posterior = (vars(model).get(name) for name in ("instances_", "posterior_"))
     if ids is not None and posterior is not None and np.shape(ids) != posterior.shape[:1]:
