@@ -54,7 +54,7 @@ WITH_COLUMNS = ("--question", "asked", "--cluster", "document")
 
 
 def test_a_judge_per_line_with_its_verdict(crowd):
-    said = done("judges", "all.csv", "--groups", "kind", *WITH_COLUMNS)
+    said = done("judges", "all.csv", "--groups", "kind", *WITH_COLUMNS).stdout
     assert "3 people (anna, ben, cleo)" in said
     first, second = (line for line in said.splitlines() if "of a person [" in line)
     assert first.split()[0] == "gpt-4o"
@@ -82,11 +82,11 @@ def test_people_by_name_or_models_by_their_names(crowd):
     guessed = done_json("judges", "all.csv", *WITH_COLUMNS)
     assert named["judges"] == guessed["judges"]
     assert guessed["taken_as_models"] == ["gpt-4o", "llama-3"]
-    assert "because of their names" in done("judges", "all.csv")
+    assert "because of their names" in done("judges", "all.csv").stdout
 
 
 def test_without_a_question_its_option_is_named(crowd):
-    assert "name their column (--question)" in done("judges", "all.csv", "--groups", "kind")
+    assert "name their column (--question)" in done("judges", "all.csv", "--groups", "kind").stdout
 
 
 def test_shares_of_all_items_hold_what_people_said(crowd):
@@ -96,7 +96,7 @@ def test_shares_of_all_items_hold_what_people_said(crowd):
     for row in found["classes"]:
         assert row["low"] < row["estimate"] < row["high"]
         assert row["high"] - row["low"] < row["people_high"] - row["people_low"] + 0.005
-    assert "say so with --random" in done("judges", "all.csv", "--groups", "kind")
+    assert "say so with --random" in done("judges", "all.csv", "--groups", "kind").stdout
 
 
 def test_the_table_of_judges_is_written(crowd):
