@@ -37,7 +37,12 @@ from manyhands import (
     select,
 )
 from manyhands.agreement import cohen_kappa, percent_agreement
-from manyhands.displays import AgreementDisplay, ConfusionDisplay, ReliabilityDisplay
+from manyhands.displays import (
+    AgreementDisplay,
+    ConfusionDisplay,
+    JudgesDisplay,
+    ReliabilityDisplay,
+)
 from manyhands.exceptions import AnnotationError, MissingExtraError, NoGoldError
 from manyhands.metrics import VOTE_SCORERS, gold_scorer, vote_agreement_scorer
 from manyhands.selection import InstanceKFold
@@ -480,6 +485,19 @@ def test_confusions_are_drawn_on_given_axes_and_large_ones_without_values():
 def test_what_cannot_be_drawn_is_named(draw, message):
     with pytest.raises(AnnotationError, match=message):
         draw()
+
+
+def test_judges_are_drawn_from_the_best_to_the_worst():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 2, 300)
+    known = rng.random((300, 5)) < [0.8, 0.8, 0.8, 0.3, 0.9]
+    A = np.where(known, truth[:, None], rng.integers(0, 2, (300, 5)))
+    shown = JudgesDisplay.from_table(AnnotationTable.from_matrix(A), [0, 1, 2])
+    assert ticks(shown.ax_.yaxis) == ["4", "3"]
+    assert texts(shown) == ["can stand in *", "cannot stand in"]
+    intervals = [line for line in shown.ax_.lines if len(line.get_xdata()) == 2][:2]
+    for line, judge in zip(intervals, shown.comparison.judges, strict=True):
+        np.testing.assert_allclose(line.get_xdata(), [judge.low, judge.high])
 
 
 def test_agreement_of_pairs_by_hand():

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from manyhands.agreement import annotator_agreement
+from manyhands.agreement import JudgeComparison, annotator_agreement, compare_judges
 from manyhands.agreement.pairs import agreement_of_pairs, instance_agreement, kappa_of_pairs
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import as_values, resolve
@@ -27,7 +27,7 @@ from manyhands.metrics.calibration import ReliabilityCurve, reliability_curve
 from manyhands.metrics.scorers import fitted_classifier
 from manyhands.typing import FloatArray, IntArray
 
-__all__ = ["AgreementDisplay", "ConfusionDisplay", "ReliabilityDisplay"]
+__all__ = ["AgreementDisplay", "ConfusionDisplay", "JudgesDisplay", "ReliabilityDisplay"]
 
 
 class ConfusionDisplay:
@@ -397,4 +397,88 @@ class ReliabilityDisplay:
         )
         if self.title:
             ax.set_title(self.title, loc="left", fontsize="medium")
+        return self
+
+
+VERDICT_COLOURS = {"can stand in": "#1b7f4b", "cannot stand in": "#b3402a", "open": "#6b6b6b"}
+"""Of the intervals of judges; each verdict is also written beside its interval."""
+
+
+class JudgesDisplay:
+    """How far each judge agrees with people, as a share of their agreement, with intervals.
+
+    Parameters
+    ----------
+    comparison : JudgeComparison
+        See `manyhands.agreement.compare_judges`.
+
+    Attributes
+    ----------
+    ax_, figure_ : of matplotlib
+    """
+
+    def __init__(self, comparison: JudgeComparison) -> None:
+        self.comparison = comparison
+
+    @classmethod
+    def from_table(cls, table: Any, people: Any = None, *, ax: Any = None, **options: Any) -> Self:
+        """Compare the judges of a table with people, and draw what is found.
+
+        Parameters
+        ----------
+        table, people, **options
+            Of `manyhands.agreement.compare_judges`.
+        ax : matplotlib axes, optional
+
+        Raises
+        ------
+        AnnotationError
+            As `manyhands.agreement.compare_judges` does.
+        MissingExtraError
+            If matplotlib is missing.
+        """
+        return cls(compare_judges(table, people, **options)).plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw a row per judge, the best on top: r, its interval, and the verdict.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+            Default: those of a new figure.
+        """
+        judges = [judge for judge in self.comparison.judges if np.isfinite(judge.r)]
+        limit = 1 - self.comparison.margin
+        self.ax_ = ax = make_axes(ax, None)
+        self.figure_ = ax.figure
+        # Unbounded intervals reach the edges of the picture.
+        ends = [end for j in judges for end in (j.r, j.low, j.high) if np.isfinite(end)]
+        low = min(0.0, *ends, 0.0) - 0.05
+        high = max(1.1, *ends, 1.1) + 0.05
+        for row, judge in enumerate(judges):
+            colour = VERDICT_COLOURS[judge.verdict]
+            first, last = np.clip([judge.low, judge.high], low, high)
+            ax.plot([first, last], [row, row], color=colour, linewidth=2, solid_capstyle="butt")
+            ax.plot([judge.r], [row], "o", color=colour, markersize=6)
+            ax.annotate(
+                judge.verdict + (" *" if judge.may_be_best else ""),
+                (1.02, row),
+                xycoords=("axes fraction", "data"),
+                va="center",
+                color=colour,
+                fontsize="small",
+            )
+        ax.axvline(limit, color="#888888", linewidth=1, linestyle="--")
+        ax.axvline(1.0, color="#cccccc", linewidth=1)
+        ax.set_yticks(range(len(judges)), [str(judge.name) for judge in judges])
+        ax.set(
+            xlim=(low, high),
+            ylim=(len(judges) - 0.5, -0.5),
+            xlabel="agreement with people, as a share of a person's (* may be the best)",
+        )
+        ax.spines[["top", "right", "left"]].set_visible(False)
+        ax.tick_params(axis="y", length=0)
+        n, people = self.comparison.n_items, len(self.comparison.people)
+        title = f"{people} people, {n:,} items; dashed: {limit:.2g} of a person"
+        ax.set_title(title, loc="left", fontsize="medium")
         return self

@@ -12,6 +12,7 @@ from manyhands.report.confusions import COMMON, CONFUSIONS, LEARNT
 from manyhands.report.counts import CLASSES, DATA
 from manyhands.report.gold import GOLD
 from manyhands.report.items import ITEMS
+from manyhands.report.judges import JUDGES
 from manyhands.report.labels import LABELS
 from manyhands.report.methods import METHODS
 from manyhands.report.planning import PLAN
@@ -35,6 +36,7 @@ SECTIONS: Final[tuple[Section, ...]] = (
     QUESTIONS_ANSWERED,
     DATA,
     AGREEMENT,
+    JUDGES,
     GOLD,
     SELECTION,
     ANNOTATORS,

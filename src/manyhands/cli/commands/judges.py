@@ -89,7 +89,7 @@ def judges(
     """
     from manyhands.io.annotations import read_with_account
     from manyhands.io.exports.reading import report_losses
-    from manyhands.jobs.judges import judged, lines_of, share_lines, with_judges
+    from manyhands.report.judges import judged, lines_of, share_lines, with_judges
 
     refuse_overwriting([out], [*tables, *reading.files])
     check_out(out)

@@ -1,4 +1,8 @@
-"""People and models who label the same items: who can stand in, and what is true of all items."""
+"""People and models who label the same items: who can stand in, and what is true of all items.
+
+The section of the report takes annotators in families for judges, and those in none for people. The
+command `judges` prints the same, with what it knows of questions and clusters.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +16,19 @@ from scipy.sparse import csr_matrix
 from manyhands.agreement import JudgeComparison, compare_judges
 from manyhands.agreement.judges import OPEN, values_of_classes
 from manyhands.annotations import AnnotationTable
-from manyhands.annotations.groups import ALONE, undeclared_models
-from manyhands.exceptions import AnnotationError
+from manyhands.annotations.groups import ALONE, in_families, undeclared_models
+from manyhands.exceptions import AnnotationError, silenced
 from manyhands.io.people import MODELS
 from manyhands.metrics.mean_estimate import MeanEstimate, mean_estimate, share_estimate
+from manyhands.report.section import Content, Findings, Section
 from manyhands.typing import FloatArray, IntArray
 from manyhands.wording import percent, percent_interval
 
 LEAST_LABELLED = 25
 """Items with labels of people from which on shares of all items are estimated."""
+
+LEAST_ITEMS = 10
+"""Items of two people from which on a report compares judges with them."""
 
 MOST_SHOWN = 12
 """Classes of which a share is listed."""
@@ -90,6 +98,32 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if isinstance(value, int | bool | str) or value is None else str(value)
+
+
+def judges_section(found: Findings) -> Content | None:
+    """Judges beside people; None if nobody, or everybody, is in a family of two or more.
+
+    There must be ten items with labels of two people.
+    """
+    table = found.inputs.table
+    judges = in_families(table.groups, table.n_annotators)
+    if table.groups is None or not judges.any():
+        return None
+    people = (table.groups == ALONE)[table.annotator]
+    pairs = np.unique(np.column_stack([table.instance, table.annotator])[people], axis=0)
+    several = np.bincount(pairs[:, 0], minlength=table.n_instances) > 1
+    if several.sum() < LEAST_ITEMS:
+        return None
+    with silenced():
+        try:
+            content = judged(table)
+        except AnnotationError:  # Such as grades whose order nothing tells.
+            return None
+    return content | {
+        "open": list(open_lines(content)),
+        "uses": uses_of(content),
+        "notes": [note for note in content["notes"] if "question=" not in note],
+    }
 
 
 # -- shares of all items --------------------------------------------------------------------------
@@ -229,28 +263,37 @@ def open_lines(found: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def class_lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """Classes that a judge gives surely more, or less, often than people do."""
+def uses_of(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Classes that judges give surely more, or less, often than people do, the most so first."""
     uses = [
-        (judge["name"], use)
+        {"name": judge["name"], **use}
         for judge in found["judges"]
         for use in judge["classes"]
         if use["low"] is not None and (use["low"] > 0 or use["high"] < 0)
     ]
-    uses.sort(key=lambda each: -abs(each[1]["difference"]))
+    return sorted(uses, key=lambda use: -abs(use["difference"]))
+
+
+def class_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """Say which classes judges give too often or too rarely, beside people."""
+    uses = uses_of(found)
     if uses:
         yield ""
         yield "Labels that a judge gives surely more or less often than people, on the same items:"
-    for name, use in uses[:MOST_DIFFERENCES]:
+    for use in uses[:MOST_DIFFERENCES]:
         where = "" if use["by"] is None else f" where {use['by']!s}"
-        less = "less" if use["difference"] < 0 else "more"
-        low, high = sorted((abs(use["low"]), abs(use["high"])))
         yield (
-            f"  {name} says {use['label']!r} for {percent(use['judge'])} of the items{where}, and "
-            f"people for {percent(use['people'])}: {percent_interval(low, high)} {less}"
+            f"  {use['name']} says {use['label']!r} for {percent(use['judge'])} of the items"
+            f"{where}, and people for {percent(use['people'])}: {difference_of(use)}"
         )
     if len(uses) > MOST_DIFFERENCES:
         yield f"  and {len(uses) - MOST_DIFFERENCES} more, which --json lists"
+
+
+def difference_of(use: Mapping[str, Any]) -> str:
+    """Interval of a difference in the use of a class, in words."""
+    low, high = sorted((abs(use["low"]), abs(use["high"])))
+    return f"{percent_interval(low, high)} {'less' if use['difference'] < 0 else 'more'}"
 
 
 def share_lines(shares: Mapping[str, Any]) -> Iterator[str]:
@@ -279,3 +322,12 @@ def share_lines(shares: Mapping[str, Any]) -> Iterator[str]:
         )
     if not shares["random"]:
         yield "  If they were, say so with --random; if they were not, do not use these shares."
+
+
+JUDGES = Section(
+    "judges",
+    "People and models",
+    "judges.html",
+    judges_section,
+    words={"difference_of": difference_of, "most_differences": MOST_DIFFERENCES},
+)

@@ -1,0 +1,52 @@
+"""The section on people and models: the figures of `compare_judges`, and when there is none."""
+
+import numpy as np
+import pytest
+
+from manyhands import AnnotationTable, render_report, summarize
+from manyhands.agreement import compare_judges
+from tests.report.conftest import Page
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Three people on half of the items, and two models on all."""
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 3, 200)
+    known = rng.random((200, 5)) < [0.8, 0.8, 0.8, 0.9, 0.2]
+    A = np.where(known, truth[:, None], rng.integers(0, 3, (200, 5)))
+    A[::2, :3] = -1
+    classes = np.array(["<b>", "dog", "owl"])
+    values = np.append(classes.astype(object), None)[A]
+    names = ["anna", "ben", "cleo", "<gpt>", "llama"]
+    return AnnotationTable.from_matrix(values, classes=classes.tolist(), annotators=names)
+
+
+def test_the_section_says_what_the_comparison_found(table):
+    declared = table.with_groups({"<gpt>": "llm", "llama": "llm"})
+    summary = summarize(declared)
+    own, expected = summary["judges"], compare_judges(declared)
+    assert [row["name"] for row in own["judges"]] == ["<gpt>", "llama"]
+    for row, judge in zip(own["judges"], expected.judges, strict=True):
+        assert row["r"] == pytest.approx(judge.r)
+        assert row["verdict"] == judge.verdict
+    assert own["shares"]["n_labelled"] == 100
+    html = render_report(summary)
+    page = Page(html)
+    page.check_harmless()
+    text = " ".join(" ".join(page.text).split())
+    assert "People and models" in text
+    assert "cannot stand in" in text
+    assert f"{expected.judges[0].r:.2f}" in text
+
+
+@pytest.mark.parametrize("groups", [None, {}, {"<gpt>": "llm"}])
+def test_without_families_there_is_no_section(table, groups):
+    assert summarize(table if groups is None else table.with_groups(groups))["judges"] is None
+
+
+def test_without_two_people_on_ten_items_there_is_no_section(table):
+    A = table.to_matrix()
+    A[:, 1:3] = None
+    alone = AnnotationTable.from_matrix(A, classes=table.classes, annotators=table.annotators)
+    assert summarize(alone.with_groups({"<gpt>": "llm", "llama": "llm"}))["judges"] is None
