@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from evidence import data as made
 from evidence.scores import codes_of
 from evidence.study import of_tables
+from evidence.tables import spread
 from manyhands import datasets
 from manyhands.agreement import fleiss_kappa
 from manyhands.inference import MajorityVote
@@ -55,18 +59,18 @@ NEUCROWD = {
 }
 
 
-def gold(data: datasets.CrowdDataset) -> np.ndarray:
+def gold(data: Any) -> np.ndarray:
     """Return the codes of the true classes of the training part."""
     return codes_of(data.y_train, data.classes)
 
 
-def annotator_accuracy(data: datasets.CrowdDataset) -> np.ndarray:
-    table = data.annotations
-    right = table.label == gold(data)[table.instance]
-    return np.bincount(table.annotator, right) / table.annotations_per_annotator()
+def annotator_accuracy(data: Any) -> np.ndarray:
+    given = data.annotations
+    right = given.label == gold(data)[given.instance]
+    return np.bincount(given.annotator, right) / given.annotations_per_annotator()
 
 
-def majority_accuracy(data: datasets.CrowdDataset) -> tuple[float, float]:
+def majority_accuracy(data: Any) -> tuple[float, float]:
     """Return the expected accuracy of majority vote, and its recall of the rarest class."""
     true = gold(data)
     posterior = MajorityVote(soft=False, ties="distribute").fit_predict_proba(data.annotations)
@@ -74,19 +78,15 @@ def majority_accuracy(data: datasets.CrowdDataset) -> tuple[float, float]:
     return right.mean(), right[true == np.bincount(true).argmin()].mean()
 
 
-def kept(data: datasets.CrowdDataset, levels: int) -> float:
+def kept(data: Any, levels: int) -> float:
     """Share of instances at the highest levels of agreement, if everyone labels everything."""
     most = data.annotations.vote_counts().max(axis=1)
     return float((most > data.annotations.n_annotators - levels).mean())
 
 
-def mean_sd(values: np.ndarray, digits: int = 1) -> str:
-    return f"{np.mean(values):.{digits}f} ± {np.std(values, ddof=1):.{digits}f}"
-
-
 def over_seeds(
-    make: Callable[[int], datasets.CrowdDataset],
-    *measures: Callable[[datasets.CrowdDataset], float],
+    make: Callable[[int], Any],
+    *measures: Callable[[Any], float],
 ) -> np.ndarray:
     """Return the measures of the sets of all seeds, of shape (measures, seeds)."""
     found = []
@@ -120,18 +120,18 @@ def imbalanced() -> Iterator[str]:
         yield line(f"`{task}`", crowd, *dasc_figures(partial(make_imbalanced, task)))
 
 
-def make_imbalanced(task: str, seed: int) -> datasets.CrowdDataset:
+def make_imbalanced(task: str, seed: int) -> Any:
     return made.make_imbalanced_binary(task, random_state=seed)
 
 
-def dasc_figures(make: Callable[[int], datasets.CrowdDataset]) -> list[str]:
+def dasc_figures(make: Callable[[int], Any]) -> list[str]:
     """Return mean and, if the seeds differ, standard deviation of every figure of DASC's tables."""
     found = np.array([statistics(make(seed)) for seed in DASC_SEEDS])
     cells = []
     for values, digits in zip(found.T, DASC_DIGITS, strict=True):
-        spread = f" ± {values.std(ddof=1):,.{max(digits, 1)}f}" if np.ptp(values) > 1e-9 else ""
-        whole = not spread and float(values[0]).is_integer()
-        cells.append(f"{values.mean():,.{0 if whole else digits}f}{spread}")
+        sd = f" ± {values.std(ddof=1):,.{max(digits, 1)}f}" if np.ptp(values) > 1e-9 else ""
+        whole = not sd and float(values[0]).is_integer()
+        cells.append(f"{values.mean():,.{0 if whole else digits}f}{sd}")
     return cells
 
 
@@ -143,28 +143,19 @@ def printed(row: tuple[float, ...]) -> list[str]:
     return [*cells, f"{rest[0]:.3f}", f"{rest[1]:.3f}", f"{rest[2]:.1f}", f"{rest[3]:.1f}"]
 
 
-def statistics(data: datasets.CrowdDataset) -> tuple[float, ...]:
+def statistics(data: Any) -> tuple[float, ...]:
     """Return the figures of one set, in the order of the columns."""
-    table = data.annotations
-    true = gold(data)
-    each = table.annotations_per_annotator()
-    right = np.bincount(table.annotator, table.label == true[table.instance], table.n_annotators)
+    given, true = data.annotations, gold(data)
+    each = given.annotations_per_annotator()
+    right = np.bincount(given.annotator, given.label == true[given.instance], given.n_annotators)
     # An annotator without annotations has no accuracy.
-    accuracy = right[each > 0] / each[each > 0]
-    annotations, truth = (
-        np.bincount(codes, minlength=len(data.classes)) for codes in (table.label, true)
-    )
+    accuracy = 100 * right[each > 0] / each[each > 0]
+    shares = [np.bincount(codes, minlength=len(data.classes)) for codes in (given.label, true)]
     return (
-        len(true),
-        0 if data.y_test is None else len(data.y_test),
-        table.n_annotators,
-        each.mean(),
-        table.n_annotations / len(true),
-        annotations.max() / annotations.min(),
-        truth.max() / truth.min(),
-        100 * accuracy.mean(),
-        100 * accuracy.std(),
-    )
+        len(true), 0 if data.y_test is None else len(data.y_test), given.n_annotators, each.mean(),
+        given.n_annotations / len(true), *(n.max() / n.min() for n in shares),
+        accuracy.mean(), accuracy.std(),
+    )  # fmt: skip
 
 
 def crowding() -> Iterator[str]:
@@ -172,13 +163,13 @@ def crowding() -> Iterator[str]:
     yield from head(*columns)
     yield line("paper", *CROWDING)
     data = made.make_low_quality_cifar10h()
-    table, accuracy = data.annotations, 100 * annotator_accuracy(data)
+    given, accuracy = data.annotations, 100 * annotator_accuracy(data)
     yield line(
         "`make_low_quality_cifar10h()`",
-        f"{table.n_instances:,}",
-        table.n_annotators,
-        f"{table.annotations_per_annotator().mean():.1f}",
-        f"{table.n_annotations / table.n_instances:.2f}",
+        f"{given.n_instances:,}",
+        given.n_annotators,
+        f"{given.annotations_per_annotator().mean():.1f}",
+        f"{given.n_annotations / given.n_instances:.2f}",
         f"{accuracy.mean():.1f}",
         f"{accuracy.std():.1f}",
         f"{len(data.y_test):,}, none of them for training",
@@ -211,7 +202,7 @@ def iced() -> Iterator[str]:
             data.annotations.n_annotators,
             sizes(data.y_test),
             sizes(made.make_iced_synthetic(task, balanced_test=False).y_test),
-            *map(mean_sd, found),
+            *map(spread, found),
         )
 
 
@@ -244,7 +235,7 @@ def neucrowd() -> Iterator[str]:
         *("class ratio", "votes that are wrong", "majority vote", "LR on gold"),
     )
     for which in ("syn1", "syn2"):
-        yield line(f"paper, {which.capitalize()}", *splice(NEUCROWD[which], 4, ""), "", "", "")
+        yield line(f"paper, {which.capitalize()}", *printed_by_neucrowd(which))
         kappa, ratio, wrong, majority, linear = over_seeds(
             lambda seed, which=which: made.make_neucrowd_synthetic(which, random_state=seed),
             lambda data: fleiss_kappa(data.annotations),
@@ -256,13 +247,13 @@ def neucrowd() -> Iterator[str]:
         yield line(
             f"`make_neucrowd_synthetic({which!r})`",
             *NEUCROWD[which][:3],
-            mean_sd(kappa, 2),
+            spread(kappa, 2),
             f"{kappa.min():.2f}, {kappa.max():.2f}",
-            *(mean_sd(values, 2) for values in (ratio, wrong, majority, linear)),
+            *(spread(values, 2) for values in (ratio, wrong, majority, linear)),
         )
     data = datasets.load_hotel()
     parts = (data.y_train, data.y_valid, data.y_test)
-    yield line("paper, Hotel", *splice(NEUCROWD["hotel"], 4, ""), "", "", "")
+    yield line("paper, Hotel", *printed_by_neucrowd("hotel"))
     yield line(
         "`load_hotel()`",
         data.annotations.n_annotators,
@@ -277,20 +268,19 @@ def neucrowd() -> Iterator[str]:
     )
 
 
-def on_gold(data: datasets.CrowdDataset) -> float:
+def printed_by_neucrowd(which: str) -> tuple[str, ...]:
+    *first, ratio = NEUCROWD[which]
+    return (*first, "", ratio, "", "", "")
+
+
+def on_gold(data: Any) -> float:
     """Return the test accuracy of logistic regression on true classes and standardised features."""
-    mean, spread = data.X_train.mean(axis=0), data.X_train.std(axis=0)
-    model = LogisticRegression(max_iter=1000).fit((data.X_train - mean) / spread, data.y_train)
-    return model.score((data.X_test - mean) / spread, data.y_test)
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+    return model.fit(data.X_train, data.y_train).score(data.X_test, data.y_test)
 
 
-def splice(cells: tuple[str, ...], at: int, *more: str) -> tuple[str, ...]:
-    return (*cells[:at], *more, *cells[at:])
-
-
-def head(*columns: str) -> Iterator[str]:
-    yield f"| | {' | '.join(columns)} |"
-    yield "|" + "---|" * (len(columns) + 1)
+def head(*columns: str) -> list[str]:
+    return [f"| | {' | '.join(columns)} |", "|" + "---|" * (len(columns) + 1)]
 
 
 def line(*cells: object) -> str:

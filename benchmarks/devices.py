@@ -26,7 +26,8 @@ import numpy as np
 import torch
 
 import manyhands as mh
-from evidence.study import ROOT, Record, Study, spread, table
+from evidence.study import ROOT, Study
+from evidence.tables import Record, crossed, spread, table
 from manyhands.datasets import load_labelme
 from manyhands.training import Callback, Devices
 
@@ -34,7 +35,6 @@ METHODS: dict[str, Any] = {"Crowd Layer": mh.CrowdLayerClassifier, "CoNAL": mh.C
 EPOCHS, KILL_AT = 10, 4
 RANKS = (None, 1, 2, 4, 8)
 SEEDS = range(1, 4)
-RECORDS = Path(__file__).parents[1] / "results" / "benchmarks" / "devices.jsonl"
 
 ON_GPU = {name: cls for name, cls in mh.all_classifiers() if "device" in cls().get_params()}
 """Classifiers that train networks."""
@@ -52,29 +52,29 @@ def curve(method: str, n: int) -> dict[str, Any]:
         random_state=0,
         device=Devices(n, precision="64-true", accelerator="cpu"),
     ).fit(data.X_train, data.annotations)
-    return {
-        "losses": model.history_.column("loss").tolist(),
-        "seconds": float(np.median(model.history_.column("seconds"))),
-        "instances": len(data.X_train),
-    }
+    return epochs_of(model, len(data.X_train))
+
+
+def made_up(n: int = 512) -> tuple[Any, Any]:
+    """Images of noise, and annotations of their random classes."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 10, n)
+    X = rng.normal(size=(n, 3, 32, 32)).astype(np.float32)
+    return X, mh.make_crowd(y, random_state=0)
+
+
+def epochs_of(model: Any, n: int) -> dict[str, Any]:
+    """Loss of every epoch, and median seconds."""
+    seconds = float(np.median(model.history_.column("seconds")))
+    return {"losses": model.history_.column("loss").tolist(), "seconds": seconds, "instances": n}
 
 
 def images(method: str, n: int) -> dict[str, Any]:
     """Seconds of an epoch where the network is what costs: convolutions on made-up images."""
-    rng = np.random.default_rng(0)
-    y = rng.integers(0, 10, 512)
-    X = rng.normal(size=(512, 3, 32, 32)).astype(np.float32)
-    model = METHODS[method](
-        {"name": "cnn", "dropout": 0.0},
-        max_epochs=3,
-        random_state=0,
-        device=Devices(n, accelerator="cpu"),
-    ).fit(X, mh.make_crowd(y, random_state=0))
-    return {
-        "losses": model.history_.column("loss").tolist(),
-        "seconds": float(np.median(model.history_.column("seconds"))),
-        "instances": len(X),
-    }
+    device = Devices(n, accelerator="cpu")
+    network = {"name": "cnn", "dropout": 0.0}
+    model = METHODS[method](network, max_epochs=3, random_state=0, device=device).fit(*made_up())
+    return epochs_of(model, 512)
 
 
 class Kill(Callback):
@@ -127,22 +127,12 @@ def low_rank(what: str, n: int) -> dict[str, Any]:
 
 def gpu_images(method: str, n: int) -> dict[str, Any]:
     """Seconds of an epoch of VGG-16 on 512 made-up images, on the CPU and on the GPU."""
-    rng = np.random.default_rng(0)
-    y = rng.integers(0, 10, 512)
-    X = rng.normal(size=(512, 3, 32, 32)).astype(np.float32)
+    options = {"max_epochs": 3, "init_scale": 2.0, "random_state": 0}
     return _on_both(
-        lambda device: METHODS[method](
-            "vgg16", max_epochs=3, init_scale=2.0, random_state=0, device=device
-        ),
-        (X, mh.make_crowd(y, random_state=0)),
+        lambda device: METHODS[method]("vgg16", **options, device=device),
+        made_up(),
         lambda model: float(np.median(model.history_.column("seconds"))),
     )
-
-
-# -- running them ---------------------------------------------------------------------------------
-
-
-# -- the page -------------------------------------------------------------------------------------
 
 
 class Memory(threading.Thread):
@@ -300,6 +290,9 @@ PAIRS = {"curve": "LabelMe", "images": "images"}
 """Cases that one process and two run."""
 
 
+GPU = {"cpu": "CPU", "cuda": "GPU"}
+
+
 def page(records: list[Record]) -> dict[str, Any]:
     """The tables, by kind of case."""
     found = {r["case"]: r for r in records}
@@ -336,22 +329,16 @@ def page(records: list[Record]) -> dict[str, Any]:
         values |= {"memory": memory, "file": file, "equal": "equal" if same else "NOT equal"}
     on_gpu = {name: case for name, case in found.items() if name.startswith("gpu")}
     if on_gpu:
-        rows = [
-            [name, *(f"{case[device]:.3f}" for device in ("cpu", "cuda"))]
-            for name in ON_GPU
-            if (case := on_gpu.get(f"gpu {name}"))
-        ]
-        images = [
-            [name, f"{case['cpu']:.2f}", f"{case['cuda']:.3f}"]
-            for name in METHODS
-            if (case := on_gpu.get(f"gpu_images {name}"))
-        ]
+        rows = {n: on_gpu[f"gpu {n}"] for n in ON_GPU if f"gpu {n}" in on_gpu}
+        images = {n: on_gpu[f"gpu_images {n}"] for n in METHODS if f"gpu_images {n}" in on_gpu}
         missing = [name for name in ON_GPU if f"gpu {name}" not in on_gpu]
         values |= {
             "gpu": next(iter(on_gpu.values())),
-            "on_gpu": table(["classifier", "CPU", "GPU"], rows),
+            "on_gpu": crossed("classifier", [*rows], GPU, lambda n, d: f"{rows[n][d]:.3f}"),
             "missing": f"Not run there: {', '.join(missing)}." if missing else "",
-            "images": table(["method", "CPU", "GPU"], images),
+            "images": crossed(
+                "method", [*images], GPU, lambda n, d: f"{images[n][d]:.{3 if d == 'cuda' else 2}f}"
+            ),
         }
     return values
 

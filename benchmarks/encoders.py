@@ -15,12 +15,14 @@ from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 from time import process_time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from evidence.study import Record, Study, spread, table, where
+from evidence.study import Study
+from evidence.tables import Record, listing, mean, spread, where
 from manyhands import CrowdStackingClassifier, MajorityVote
 from manyhands.datasets import load_cifar10n, load_sentiment
 from manyhands.encoders import ImageEncoder, TextEncoder
@@ -36,16 +38,9 @@ HAS_HOG = find_spec("skimage") is not None
 SHIPPED = {"Sentiment": "TF-IDF, 4,000 words (shipped)", "CIFAR-10N": "patches, 256-d (shipped)"}
 
 
-class Task:
-    """A data set with its raw inputs."""
-
-    def __init__(self, name: str, data: Any, train: Any, test: Any) -> None:
-        self.name, self.data, self.train, self.test = name, data, train, test
-
-
 @cache
-def sentiment() -> Task:
-    data = load_sentiment()
+def sentiment() -> SimpleNamespace:
+    """Sentiment with its texts."""
     folder = Path(os.environ["MANYHANDS_DATA"], "sentiment")
     texts = (folder / "texts.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
     rows = [line.split(",") for line in (folder / "labels.csv").read_text().splitlines()[1:]]
@@ -53,13 +48,15 @@ def sentiment() -> Task:
         split: [texts[row] for row, (_, _, s) in enumerate(rows) if s == split]
         for split in ("train", "test")
     }
-    return Task("Sentiment", data, parts["train"], parts["test"])
+    return SimpleNamespace(name="Sentiment", data=load_sentiment(), **parts)
 
 
 @cache
-def cifar() -> Task:
-    images, data = load_cifar10n(features="images"), load_cifar10n()
-    return Task("CIFAR-10N", data, images.X_train, images.X_test)
+def cifar() -> SimpleNamespace:
+    """CIFAR-10N with its images."""
+    images = load_cifar10n(features="images")
+    parts = {"train": images.X_train, "test": images.X_test}
+    return SimpleNamespace(name="CIFAR-10N", data=load_cifar10n(), **parts)
 
 
 TASKS = {"CIFAR-10N": cifar, "Sentiment": sentiment}
@@ -75,7 +72,7 @@ ENCODERS: dict[str, dict[str, Callable[[int], Any]]] = {
 }
 
 
-def encoded(task: Task, name: str, seed: int) -> tuple[Any, Any]:
+def encoded(task: Any, name: str, seed: int) -> tuple[Any, Any]:
     """Features of the training and the test part."""
     if name == SHIPPED[task.name]:
         return task.data.X_train, task.data.X_test
@@ -126,18 +123,22 @@ def cells() -> Iterator[Record]:
 
 def page(records: list[Record]) -> dict[str, Any]:
     """Both classifiers on all features of a set, the shipped ones first."""
-    heads = ["features", "columns", "LR, majority vote", "stack", "encoding, s", "stack, s"]
+
+    def shown(key: str) -> Any:
+        return lambda own: spread([r[key] for r in own], 3, n=True)
+
+    columns = {
+        "features": lambda own: own[0]["features"],
+        "columns": lambda own: f"{own[0]['columns']:,}",
+        "LR, majority vote": shown("votes"),
+        "stack": shown("stack"),
+        "encoding, s": lambda own: f"{mean(own, 'seconds'):.0f}",
+        "stack, s": lambda own: f"{mean(own, 'stack_seconds'):.0f}",
+    }
     found = {}
     for name, encoders in ENCODERS.items():
-        rows = []
-        for kind in (SHIPPED[name], *encoders):
-            if own := where(records, set=name, features=kind):
-                shown = [spread([r[key] for r in own], 3, n=True) for key in ("votes", "stack")]
-                seconds = [
-                    f"{np.mean([r[k] for r in own]):.0f}" for k in ("seconds", "stack_seconds")
-                ]
-                rows.append([kind, f"{own[0]['columns']:,}", *shown, *seconds])
-        found[name.split("-")[0].lower()] = table(heads, rows)
+        kinds = (where(records, set=name, features=k) for k in (SHIPPED[name], *encoders))
+        found[name.split("-")[0].lower()] = listing(filter(None, kinds), columns)
     return found
 
 

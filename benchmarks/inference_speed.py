@@ -26,7 +26,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evidence.study import Record, Study, apart, packages, processor, read, table
+from evidence.study import Study, apart, grid, packages, processor, read
+from evidence.tables import Record, days, groups, table
 
 E5, E6, E7 = ALL = (10**5, 10**6, 10**7)
 PER_TASK = 5
@@ -96,15 +97,9 @@ OUR_COIN, CK_COIN = "inference:OneCoinDawidSkene", "aggregation:OneCoinDawidSken
 PUBLISHED = {"confusion_prior": None, "dependence": 0, "accelerate": False}
 ML = em(20, **PUBLISHED)
 ONCE = {"n_restarts": 1, "random_state": 0}
+GATHER = "benchmarks.inference_speed:gather"
 SYSTEMS = (
-    System(
-        "floor",
-        "The floor",
-        "benchmarks.inference_speed:gather",
-        {"n_iter": 20},
-        sizes=ALL,
-        takes="blocks",
-    ),
+    System("floor", "The floor", GATHER, {"n_iter": 20}, sizes=ALL, takes="blocks"),
     ours("ds", DS, OUR_DS, options=ML, sizes=ALL),
     ours("ds_shuffled", DS, OUR_DS, options=ML, sizes=ALL, against="ds", shuffled=True),
     peer("ds", DS, CK_DS, options=ck(20), sizes=ALL),
@@ -398,8 +393,7 @@ def place(record: Record) -> tuple[str, int, int]:
 
 def further(how: str, sizes: tuple[int, ...], runs: range) -> Iterator[Record]:
     """Yield profiles, or pairs of a system and its floor."""
-    for system, n, c, run in product(FLOORS, sizes, (2, 10), runs):
-        yield {"system": system, "annotations": n, "classes": c, "run": run, "how": how}
+    return grid(system=FLOORS, annotations=sizes, classes=(2, 10), run=runs, how=[how])
 
 
 # -- the page -------------------------------------------------------------------------------------
@@ -416,11 +410,8 @@ def short(value: float | None) -> str:
 
 def grouped(records: list[Record], how: str = "") -> dict[Place, list[Record]]:
     """Records of one kind, by system and crowd."""
-    found: dict[Place, list[Record]] = {}
-    for r in records:
-        if r.get("how", "") == how:
-            found.setdefault(place(r), []).append(r)
-    return found
+    own = (r for r in records if r.get("how", "") == how)
+    return groups(own, "system", "annotations", "classes")
 
 
 def summarise(cells: dict[Place, list[Record]]) -> dict[Place, Record]:
@@ -492,15 +483,10 @@ def cell_row(where: Place, failed: str, own: Record | None) -> list[str]:
     start = [f"{n:,}", str(c), BY_KEY[key].label]
     if own is None:
         return [*start, failed, *[""] * 6]
-    equal = f"{own['equal']:.6f}" if "equal" in own else "–"
     others = [short(own.get(name)) for name in ("ns", "floors", "ratio", "bytes")]
-    return [
-        *start,
-        short(own["iterations"]),
-        f"{short(own['cpu'])} ({own['spread']})",
-        *others,
-        equal,
-    ]
+    equal = f"{own['equal']:.6f}" if "equal" in own else "–"
+    cpu = f"{short(own['cpu'])} ({own['spread']})"
+    return [*start, short(own["iterations"]), cpu, *others, equal]
 
 
 def profile_rows(
@@ -511,15 +497,8 @@ def profile_rows(
         peer = found.get((f"ck_{key}", n, c), {}).get("cpu")
         ratio = short(peer / own["again"]) if peer else "–"
         parts = ", ".join(f"`{name}` {share:.0%}" for name, share in own["parts"])
-        yield [
-            f"{n:,}",
-            str(c),
-            BY_KEY[key].label,
-            short(own["first"]),
-            short(own["again"]),
-            ratio,
-            parts,
-        ]
+        seconds = [short(own[which]) for which in ("first", "again")]
+        yield [f"{n:,}", str(c), BY_KEY[key].label, *seconds, ratio, parts]
 
 
 def floor_rows(pairs: dict[Place, list[Record]], found: dict[Place, Record]) -> Iterator[list[str]]:
@@ -553,10 +532,10 @@ def page(records: list[Record]) -> dict[str, Any]:
     called = (*crowd, "first call", "again", "× ours, again", "own time")
     floors = (*crowd, "target", "measured", "fastest process", "floor, first call", "floor, again")
     floors += ("evaluations", "at the floor", "share that the target needs")
-    dates = sorted({day for r in records for day in r["date"].split(" to ")})
+    dates = [{"date": day} for r in records for day in r["date"].split(" to ")]
     about = next(r for r in reversed(records) if "packages" in r)
     return {
-        "dates": " to ".join(sorted({dates[0], dates[-1]})),
+        "dates": days(dates),
         "processor": about["processor"],
         "packages": ", ".join(f"{name} {version}" for name, version in about["packages"].items()),
         "targets": table(

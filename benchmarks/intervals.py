@@ -8,17 +8,17 @@ beside, computed here. All parts take a quarter of an hour; the record of a part
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from scipy.stats import binom, norm
 
 from benchmarks.real_tables import TABLES, load
 from evidence.study import of_tables
-from evidence.study import table as lines_of
+from evidence.tables import table as lines_of
 from manyhands import IBCC, AnnotationTable, DawidSkene
 from manyhands.agreement import (
     fleiss_kappa,
@@ -214,15 +214,9 @@ MODELLED = {
 }
 
 
-@contextmanager
-def model_error(value: float) -> Iterator[None]:
+def model_error(value: float) -> Any:
     """Let models of annotators be off by so much."""
-    kept = annotators.MODEL_ERROR
-    annotators.MODEL_ERROR = value
-    try:
-        yield
-    finally:
-        annotators.MODEL_ERROR = kept
+    return mock.patch.object(annotators, "MODEL_ERROR", value)
 
 
 def models(runs: int) -> list[str]:

@@ -8,7 +8,7 @@ appear with their first annotation. After every piece the classifier is measured
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import product
+from functools import partial
 from time import process_time
 from typing import Any
 
@@ -16,7 +16,8 @@ import numpy as np
 
 import manyhands as mh
 from evidence import load_data
-from evidence.study import Record, Study, spread, table, where
+from evidence.study import Study, grid
+from evidence.tables import Record, spread, table, where
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode
 from manyhands.metrics import accuracy
@@ -51,11 +52,6 @@ def rows_of(data: Any, instances: AnyArray) -> IntArray:
     return encode(instances, known, argument="instances", vocabulary_name="the instances")[0]
 
 
-def part(data: Any, table: AnnotationTable) -> Any:
-    """Features of a table's instances."""
-    return data.X_train[rows_of(data, table.instances)]
-
-
 class Trial:
     """One method on one set, with one order of the instances."""
 
@@ -71,7 +67,9 @@ class Trial:
 
     def given(self, table: AnnotationTable) -> list[Any]:
         """What the method is given: aggregators get no features."""
-        return [table] if self.method == "Dawid-Skene" else [part(self.data, table), table]
+        if self.method == "Dawid-Skene":
+            return [table]
+        return [self.data.X_train[rows_of(self.data, table.instances)], table]
 
     def score(self, model: Any) -> float:
         """Accuracy on the test part; for Dawid-Skene, of the labels it infers."""
@@ -130,23 +128,17 @@ class Trial:
         return found | {"new_only": self.score(forgetful)}
 
 
-def of_pieces() -> Iterator[Record]:
-    """Yield the cells of accuracy."""
-    for name, seeds in SEEDS.items():
-        for seed, method in product(seeds, METHODS):
-            yield {"part": "pieces", "set": name, "method": method, "seed": seed}
-
-
-def of_fits() -> Iterator[Record]:
-    """Yield the cells of ten fits, and of new pieces alone: the first seed of each set."""
-    for (name, seeds), method in product(SEEDS.items(), METHODS):
-        yield {"part": "fits", "set": name, "method": method, "seed": seeds[0]}
-
-
 def measure(part: str, set: str, method: str, seed: int) -> Record:
     """Measure one of the two kinds of cells."""
     trial = Trial(method, set, seed)
     return trial.in_pieces() if part == "pieces" else trial.otherwise()
+
+
+def cells(part: str) -> Iterator[Record]:
+    """Yield the cells of a part; of ten fits, and new pieces alone, the first seed of each set."""
+    for name, seeds in SEEDS.items():
+        some = seeds if part == "pieces" else seeds[:1]
+        yield from grid(part=[part], set=[name], seed=some, method=METHODS)
 
 
 def gains(own: list[Record]) -> list[float]:
@@ -195,7 +187,7 @@ def page(records: list[Record]) -> dict[str, Any]:
     }
 
 
-STUDY = Study(__file__, {"pieces": of_pieces, "fits": of_fits}, measure, page)
+STUDY = Study(__file__, {p: partial(cells, p) for p in ("pieces", "fits")}, measure, page)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ import numpy as np
 from sklearn.base import clone
 
 import manyhands as mh
-from evidence.study import Record, Study, spread, table, where
+from evidence.study import Study, grid
+from evidence.tables import Record, spread, table, where
 from manyhands.datasets import load_labelme, load_music
 from manyhands.fitting.method_protocol import from_flat
 
@@ -73,8 +74,7 @@ def measure(set: str, method: str, seed: int) -> Record:
 def cells(seeds: range) -> Iterator[Record]:
     """Yield every method on both sets."""
     for name in LOADERS:
-        for method in methods(name):
-            yield from ({"set": name, "method": method, "seed": seed} for seed in seeds)
+        yield from grid(set=[name], method=methods(name), seed=seeds)
 
 
 def page(records: list[Record]) -> dict[str, Any]:

@@ -8,7 +8,6 @@ agreement with its annotations and by the gold labels of the training part. No t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import product
 from typing import Any
 from warnings import catch_warnings, simplefilter
@@ -17,7 +16,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
-from evidence.study import Record, Study, table, where
+from evidence.study import Study, grid
+from evidence.tables import Record, table, where
 from manyhands import AnnotationTable, DawidSkene, datasets
 from manyhands.fitting.folds import deal_instances
 from manyhands.linear.regression import fit_regression, regression_proba
@@ -31,15 +31,7 @@ GRID = 10.0 ** np.arange(-4, 1.5, 0.5)
 RULES = ("likelihood", "agreement", "guarded")
 TARGETS = ("votes", "Dawid-Skene")
 MEASURES = ("accuracy", "agreement")
-SETS: dict[str, Callable[[], Any]] = {
-    "LabelMe": datasets.load_labelme,
-    "Music": datasets.load_music,
-    "Sentiment": datasets.load_sentiment,
-    "Product": datasets.load_product,
-    "Colposcopy": datasets.load_colposcopy,
-    "Reports": datasets.load_reports,
-    "Hotel": datasets.load_hotel,
-}
+SETS = ("LabelMe", "Music", "Sentiment", "Product", "Colposcopy", "Reports", "Hotel")
 
 
 def _targets(table: AnnotationTable, kind: str) -> FloatArray:
@@ -83,7 +75,7 @@ def _choose(log_proba: FloatArray, agreement: FloatArray) -> list[float]:
 
 def measure(set: str, targets: str, repetition: int) -> Record:
     """Judge the three rules on one sample of a set: accuracy, agreement (%), log10 of C."""
-    data, rng = SETS[set](), np.random.default_rng(repetition)
+    data, rng = getattr(datasets, f"load_{set.lower()}")(), np.random.default_rng(repetition)
     rows = np.flatnonzero(data.annotations.annotations_per_instance())
     rows = np.sort(rng.choice(rows, min(MOST, len(rows)), replace=False))
     X, given, gold = data.X_train[rows], data.annotations[rows], np.asarray(data.y_train)[rows]
@@ -142,10 +134,7 @@ def page(records: list[Record]) -> dict[str, Any]:
 
 STUDY = Study(
     __file__,
-    lambda: (
-        {"set": name, "targets": kind, "repetition": repetition}
-        for name, kind, repetition in product(SETS, TARGETS, range(REPETITIONS))
-    ),
+    lambda: grid(set=SETS, targets=TARGETS, repetition=range(REPETITIONS)),
     measure,
     page,
 )

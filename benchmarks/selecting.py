@@ -15,25 +15,17 @@ from pathlib import Path
 from time import perf_counter, sleep
 from typing import Any
 
-import numpy as np
 from sklearn.model_selection import GridSearchCV, KFold
 
-from evidence.study import Record, Study, table, where
+from evidence.study import Study
+from evidence.tables import Record, listing, mean, table, where
 from manyhands import CoNALClassifier, select
 from manyhands.datasets import load_labelme
 from manyhands.metrics import accuracy, vote_agreement_scorer
 
 METHODS = (
-    "agg-net",
-    "trace-reg",
-    "max-mig",
-    "conal",
-    "crowd-layer",
-    "aggregated",
-    "doctor-net",
-    "mbem",
-    "crowd-stacking",
-    "co-teaching",
+    *("agg-net", "trace-reg", "max-mig", "conal", "crowd-layer", "aggregated", "doctor-net"),
+    *("mbem", "crowd-stacking", "co-teaching"),
 )
 GRID = {"max_epochs": [10, 25, 50], "lr": [3e-4, 1e-3], "scaling": ["standard", "rms"]}
 JOBS = 2
@@ -46,15 +38,8 @@ KILLED_AFTER = 20.0
 def choose(folder: str | None, seed: int = 0) -> Any:
     """Run `select` over the ten methods; finished folds are kept in a folder."""
     data = load_labelme()
-    return select(
-        METHODS,
-        data.X_train,
-        data.annotations,
-        cv=FOLDS,
-        random_state=seed,
-        folder=folder,
-        n_jobs=JOBS,
-    )
+    options = {"cv": FOLDS, "random_state": seed, "folder": folder, "n_jobs": JOBS}
+    return select(METHODS, data.X_train, data.annotations, **options)
 
 
 def timed(folder: str) -> tuple[Any, float]:
@@ -135,12 +120,8 @@ def of_seed(seed: int) -> Record:
     data, found = load_labelme(), choose(None, seed)
     best = found.table_[0]
     right = accuracy(data.y_test, found.estimator_.predict(data.X_test))
-    return {
-        "choice": best.candidate,
-        "score": best.score,
-        "accuracy": right,
-        "tied": found.tied_[1:],
-    }
+    told = {"choice": best.candidate, "score": best.score, "tied": found.tied_[1:]}
+    return {**told, "accuracy": right}
 
 
 def of_grid() -> Record:
@@ -169,22 +150,23 @@ def page(records: list[Record]) -> dict[str, Any]:
         return {}
     (one, *_), (grid, *_) = (where(records, part=part) for part in ("select", "grid"))
     seeds = where(records, part="seeds")
-    rows = [
-        [str(r["seed"]), r["choice"], f"{r['score']:.3f}", f"{r['accuracy']:.3f}",
-         ", ".join(r["tied"]) or "none"]
-        for r in seeds
-    ]  # fmt: skip
     heads = ["candidate", "score ± SE", "z behind", "A", "B", "MI", "accuracy [interval]", "epoch"]
     return {
         "one": one,
         "same": "the same scores" if one["same"] else "OTHER SCORES",
         "choices": table([*heads, "seconds"], one["rows"]),
         "told": one["told"],
-        "mean": float(np.mean([r["accuracy"] for r in seeds])),
-        "seeds": table(["random_state", "choice", "score", "test accuracy", "tied"], rows),
+        "mean": mean(seeds, "accuracy"),
+        "seeds": listing(seeds, {
+            "random_state": "{seed}",
+            "choice": "{choice}",
+            "score": "{score:.3f}",
+            "test accuracy": "{accuracy:.3f}",
+            "tied": lambda r: ", ".join(r["tied"]) or "none",
+        }),
         "grid": grid,
         "settings": table([*GRID, "vote agreement"], grid["settings"]),
-    }
+    }  # fmt: skip
 
 
 STUDY = Study(

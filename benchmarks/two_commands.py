@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from evidence.study import Record, Study, table
+from evidence.study import Study, grid
+from evidence.tables import Record, listing
 from manyhands import AnnotationTable
 from manyhands.datasets import load_sentiment
 
@@ -83,19 +84,22 @@ def measure(size: int) -> Record:
 
 def page(records: list[Record]) -> dict[str, Any]:
     """A row per size."""
-    rows = [
-        [f"{r['tasks']:,}", f"{r['annotations']:,}",
-         *(f"{wall:.0f} ({cpu:.0f})" for wall, cpu in r["times"]), f"{100 * r['accuracy']:.1f}"]
-        for r in records
-    ]  # fmt: skip
-    heads = ["tasks", "annotations", "fit, s", "report, s", "predict 3,848, s", "accuracy, %"]
-    last = {key: records[-1][key] for key in ("load", "cores")} if records else {}
-    return {"walks": table(heads, rows), **last} if records else {}
+    if not records:
+        return {}
+    walks = listing([{**r, "percent": 100 * r["accuracy"]} for r in records], {
+        "tasks": "{tasks:,}",
+        "annotations": "{annotations:,}",
+        "fit, s": "{times[0][0]:.0f} ({times[0][1]:.0f})",
+        "report, s": "{times[1][0]:.0f} ({times[1][1]:.0f})",
+        "predict 3,848, s": "{times[2][0]:.0f} ({times[2][1]:.0f})",
+        "accuracy, %": "{percent:.1f}",
+    })  # fmt: skip
+    return {"walks": walks, **{key: records[-1][key] for key in ("load", "cores")}}
 
 
 STUDY = Study(
     __file__,
-    lambda: ({"size": size} for size in SIZES),
+    lambda: grid(size=SIZES),
     measure,
     page,
     data=lambda cell: ["sentiment"],
