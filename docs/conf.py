@@ -54,7 +54,8 @@ nb_execution_raise_on_error = True
 nb_execution_timeout = 600
 nb_merge_streams = True
 
-NEED_DATA = ["tutorials/texts", "tutorials/images", "tutorials/tabular", "tutorials/judges"]
+TUTORIALS = ("texts", "images", "tabular", "ratings", "judges")
+NEED_DATA = [f"tutorials/{name}" for name in TUTORIALS]
 HAVE_DATA = bool(os.environ.get("MANYHANDS_DATA"))
 if not HAVE_DATA:
     nb_execution_excludepatterns = [f"{page}.md" for page in NEED_DATA]

@@ -24,7 +24,7 @@ from manyhands.io import Consensus, Export, GoldFile, consensus
 from manyhands.io.shown import Shown, shown_of
 from manyhands.io.writers import SUFFIXES, check_target, write_consensus
 from manyhands.jobs.gold import match_gold, note_unused_gold
-from manyhands.jobs.outputs import keep_labels, label_rows, times_of
+from manyhands.jobs.outputs import keep_labels, label_rows, severity_rows, times_of
 from manyhands.metrics.certainty import certainty_of
 from manyhands.metrics.grades import score_grades
 from manyhands.models import load
@@ -102,7 +102,8 @@ def aggregate_table(
         ``actions`` (number of instances per recommended action), ``n_known`` (known labels, which
         are among the accepted ones), ``level`` (share of right labels,
         with interval and source; see `manyhands.metrics.Level`) and ``headline`` (the same in
-        words), ``files`` (what was written), and
+        words), ``annotators`` (annotator, n_annotations, severity in grades, severity_low_95,
+        severity_high_95; of grades, by methods that estimate it), ``files`` (what was written), and
         ``gold``: metrics on the annotated instances that have gold and are not in ``known``, or
         None.
     """
@@ -248,6 +249,7 @@ def _concluded(
         "actions": found.count_actions(),
         "n_known": int(found.known.sum()),
         **told.to_dict(),
+        "annotators": severity_rows(aggregator),
         "files": [str(path) for path in files],
         "gold": metrics,
     }

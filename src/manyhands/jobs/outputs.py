@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import norm
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from manyhands.annotations import AnnotationTable
@@ -469,6 +470,31 @@ def _check_tables(folder: Path, tables: dict[str, Any]) -> None:
                 f"{str(folder / name) + '.csv'!r} exists and is no table of a report; it would be "
                 "overwritten. Choose another folder",
             )
+
+
+def severity_rows(model: Any) -> list[dict[str, Any]]:
+    """How many grades each annotator gives too much, with a 95 % interval; none of other labels."""
+    severity = getattr(model, "severity_", None)
+    if severity is None:
+        return []
+    half = norm.ppf(0.975) * model.severity_se_
+    columns = {
+        "annotator": model.annotators_,
+        "n_annotations": model.table_.annotations_per_annotator(),
+        "severity": severity,
+        "severity_low_95": severity - half,
+        "severity_high_95": severity + half,
+    }
+    lists = (np.asarray(values).tolist() for values in columns.values())
+    return [
+        {
+            name: (round(value, 6) if np.isfinite(value) else None)
+            if isinstance(value, float)
+            else value
+            for name, value in zip(columns, row, strict=True)
+        }
+        for row in zip(*lists, strict=True)
+    ]
 
 
 def label_rows(

@@ -24,7 +24,7 @@ from manyhands.io.frames import write_parquet_parts, write_table
 from manyhands.io.mapped import release
 from manyhands.jobs.aggregation import measure
 from manyhands.jobs.gold import match_gold
-from manyhands.jobs.outputs import label_rows
+from manyhands.jobs.outputs import label_rows, severity_rows
 from manyhands.metrics.certainty import Certainty, certainty_of
 from manyhands.metrics.inferred_labels import level_of_labels
 from manyhands.metrics.sample_levels import LEAST_GOLD, Level, level_of_gold, level_of_sample
@@ -94,6 +94,7 @@ def aggregate_store(
         "n_undecided": int((labels.codes < 0).sum()),
         "labels": label_rows(labels.codes[first], told, store.instances[first], store.classes),
         "actions": labels.actions,
+        "annotators": severity_rows(aggregator),
         "files": [str(path) for path in files],
         "gold": metrics,
     }

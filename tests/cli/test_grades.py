@@ -1,0 +1,93 @@
+"""Ratings of people from a spreadsheet, as grades: labels, severities, and what is warned of."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from manyhands import load
+from manyhands.scale.store import AnnotationStore
+from tests.cli.conftest import done, run
+
+
+def said(*arguments):
+    """Run the command; return what it printed."""
+    return done(*map(str, arguments)).stdout
+
+
+@pytest.fixture
+def sheet(tmp_path):
+    """A workbook of 1 to 5 stars by four people, of whom Bea gives too much and Cem too little."""
+    rng = np.random.default_rng(0)
+    stars = rng.integers(1, 6, 150)
+    shifts = {"Ann": 0.0, "Bea": 0.9, "Cem": -0.9, "Dan": 0.0}
+    given = {
+        name: np.rint(stars + shift + rng.normal(0, 0.4, 150)).clip(1, 5).astype(int)
+        for name, shift in shifts.items()
+    }
+    path = tmp_path / "stars.xlsx"
+    pd.DataFrame({"item": [f"item {i}" for i in range(150)], **given}).to_excel(path, index=False)
+    return path
+
+
+READING = ("--annotators", "Ann,Bea,Cem,Dan", "--format", "wide", "--ordered")
+
+
+def test_severities_are_in_the_json(sheet):
+    found = json.loads(said("aggregate", sheet, *READING, "--json"))
+    rows = {row["annotator"]: row for row in found["annotators"]}
+    assert list(rows) == ["Ann", "Bea", "Cem", "Dan"]
+    assert rows["Bea"]["severity_low_95"] > 0.3
+    assert rows["Cem"]["severity_high_95"] < -0.3
+    for row in rows.values():
+        assert row["n_annotations"] == 150
+        assert row["severity_low_95"] < row["severity"] < row["severity_high_95"]
+    names = json.loads(said("aggregate", sheet, *READING[:-1], "--scale", "nominal", "--json"))
+    assert names["annotators"] == []
+
+
+def test_labels_are_medians_unless_a_rule_is_given(sheet, tmp_path):
+    for name, more in (
+        ("own", ()),
+        ("median", ("--rule", "median")),
+        ("top", ("--rule", "argmax")),
+    ):
+        said("aggregate", sheet, *READING, *more, "--out", tmp_path / f"{name}.csv")
+    own, median, top = (pd.read_csv(tmp_path / f"{name}.csv") for name in ("own", "median", "top"))
+    pd.testing.assert_frame_equal(own, median)
+    p = own.filter(like="p(").to_numpy()
+    assert (own["label"] == 1 + (p.cumsum(axis=1) >= 0.5 - 1e-6).argmax(axis=1)).all()
+    assert (top["label"] == 1 + p.argmax(axis=1)).all()
+    said("aggregate", sheet, *READING, "--out", tmp_path / "folder")
+    assert (load(tmp_path / "folder").labels_ == own["label"]).all()
+    written = pd.read_csv(tmp_path / "folder" / "labels.csv")
+    assert (written["label"] == own["label"]).all()
+
+
+def test_a_store_gives_the_same_labels_and_severities(sheet, tmp_path):
+    said("aggregate", sheet, *READING, "--out", tmp_path / "folder")
+    model = load(tmp_path / "folder")
+    AnnotationStore.create(tmp_path / "store", model.table_, shard_annotations=100)
+    found = json.loads(
+        said("aggregate", tmp_path / "store", "--out", tmp_path / "labels.parquet", "--json")
+    )
+    labels = pd.read_parquet(tmp_path / "labels.parquet")
+    assert labels["label"].astype(int).tolist() == model.labels_.tolist()
+    severity = [row["severity"] for row in found["annotators"]]
+    np.testing.assert_allclose(severity, model.severity_, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("default::manyhands.exceptions.NotIdentifiableWarning")
+def test_nobody_accepts_grades_that_are_noise(tmp_path):
+    rng = np.random.default_rng(0)
+    path = tmp_path / "noise.csv"
+    grades = rng.choice(5, (200, 4), p=[0.05, 0.15, 0.5, 0.2, 0.1]) + 1
+    pd.DataFrame(
+        {"task": np.repeat(np.arange(200), 4), "worker": np.tile([*"abcd"], 200),
+         "label": grades.ravel()}
+    ).to_csv(path, index=False)  # fmt: skip
+    result = run("aggregate", str(path), "--ordered", "--out", str(tmp_path / "o.csv"))
+    assert "nothing shows that the annotators agree better than by chance" in result.stderr
+    assert "accept 0" in result.output
+    assert "is not known" in result.output
