@@ -16,7 +16,8 @@ from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
 from benchmarks.flagship_page import SELECT, dash, key_of, published
 from benchmarks.peers import ACTIVE, ACTIVE_MIX, CROWD_KIT_CONAL
-from evidence.study import ROOT, Record, read, spread, table
+from evidence.study import ROOT, read
+from evidence.tables import Record, crossed, groups, spread, table, where
 
 Found = list[Record]
 FEWEST_SETS = 5
@@ -127,10 +128,9 @@ class Table:
         self.failed = [each for each in found if "failed" in each]
         own = [each for each in found if "failed" not in each]
         self.records = [*own, *further(own)]
-        self.methods = list(dict.fromkeys(each["method"] for each in self.records))
-        self._values: dict[tuple[str, str], Found] = {}
-        for each in self.records:
-            self._values.setdefault((each["set"], each["method"]), []).append(each)
+        self._values = groups(self.records, "set", "method")
+        self.methods = list(groups(self.records, "method"))
+        self.crowd_methods = [method for method in self.methods if method not in CEILINGS]
 
     def values(self, name: str, method: str, field: str = "accuracy") -> list[float]:
         """Values of a method on a set, one per seed; seconds only where no GPU helped."""
@@ -144,20 +144,16 @@ class Table:
         own = self.values(name, method, field)
         return float(np.mean(own)) if own else None
 
-    def crowd_methods(self) -> list[str]:
-        """The methods that learn from the crowd."""
-        return [method for method in self.methods if method not in CEILINGS]
-
     def complete(self) -> tuple[list[str], list[str]]:
         """The methods and sets that are ranked: as many cells as possible, none missing."""
         names = [name for name in SETS if name != RAW]
-        has = {name: {m for m in self.crowd_methods() if self.values(name, m)} for name in names}
+        has = {name: {m for m in self.crowd_methods if self.values(name, m)} for name in names}
         names = sorted(names, key=lambda name: -len(has[name]))
         best: tuple[list[str], list[str]] = ([], [])
         for count in range(FEWEST_SETS, len(names) + 1):
             common = set.intersection(*(has[name] for name in names[:count]))
             if len(common) * count > len(best[0]) * len(best[1]):
-                best = [m for m in self.crowd_methods() if m in common], names[:count]
+                best = [m for m in self.crowd_methods if m in common], names[:count]
         return best[0], [name for name in SETS if name in best[1]]
 
     def ranks(self, field: str = "accuracy") -> Ranks:
@@ -194,7 +190,7 @@ def _behind(found: Table, method: str) -> str:
     told = []
     for name, words in SETS.items():
         own = found.mean(name, method, "balanced_accuracy")
-        known = {m: found.mean(name, m, "balanced_accuracy") for m in found.crowd_methods()}
+        known = {m: found.mean(name, m, "balanced_accuracy") for m in found.crowd_methods}
         best = max((m for m in known if known[m] is not None), key=lambda m: known[m] or 0)
         if own is not None and (top := known[best] or 0) - own > FAR:
             told.append(f"{words} ({100 * own:.1f}; {best} has {100 * top:.1f})")
@@ -203,41 +199,39 @@ def _behind(found: Table, method: str) -> str:
     )
 
 
-def _price(found: Table, ranks: Ranks) -> str:
-    """Compare the best method's calibration and seconds with those of others."""
+def _price(found: Table, ranks: Ranks) -> dict[str, Any]:
+    """The best method's calibration and seconds, beside those of others."""
     errors: dict[str, float] = {}
     for m in ranks.mean:
         own = [found.mean(name, m, "calibration_error") for name in ranks.sets]
         if None not in own:
-            errors[m] = float(np.mean([each for each in own if each is not None]))
-    first = next(iter(ranks.mean))
-    better = sum(error < errors[first] for error in errors.values())
-    best = min(errors, key=errors.__getitem__)
+            errors[m] = 100 * float(np.mean(own))
+    first, best = next(iter(ranks.mean)), min(errors, key=errors.__getitem__)
     longest = {
         m: max(found.mean(name, m, "seconds") or 0 for name in ranks.sets) for m in (first, SELECT)
     }
-    return (
-        f"The calibration error of {first} is {100 * errors[first]:.1f} points on average; "
-        f"{better} of the {len(errors) - 1} others whose error is known on all have less, {best} "
-        f"least ({100 * errors[best]:.1f}). {first.capitalize()} takes {longest[first]:.0f} s at "
-        f"most on the {len(ranks.sets)} ranked sets, {SELECT} {longest[SELECT]:.0f} s."
+    told = (
+        f"{first.capitalize()} takes {longest[first]:.0f} s at most on the {len(ranks.sets)} ranked "
+        f"sets, {SELECT} {longest[SELECT]:.0f} s"
     )
+    return {
+        "error": errors[first],
+        "better": sum(error < errors[first] for error in errors.values()),
+        "others": len(errors) - 1,
+        "best": best,
+        "least": errors[best],
+        "longest": told,
+    }
 
 
 def _share(found: Table, method: str) -> float | None:
     """Mean share of the gap between DL-MV and the better ceiling that a method closes."""
-    if method in (*CEILINGS, MAJORITY):
+    gaps = {name: gap for name in SETS if (gap := _gap(found, name)) is not None}
+    own = {name: found.mean(name, method) for name in gaps}
+    if method in (*CEILINGS, MAJORITY) or not gaps or None in own.values():
         return None
-    shares = []
-    for name in SETS:
-        own, gap = found.mean(name, method), _gap(found, name)
-        if gap is None:
-            continue
-        if own is None:
-            return None
-        low, high = gap
-        shares.append((own - low) / (high - low))
-    return float(np.mean(shares)) if shares else None
+    shares = [(own[name] - low) / (high - low) for name, (low, high) in gaps.items()]
+    return float(np.mean(shares))
 
 
 def _gap(found: Table, name: str) -> tuple[float, float] | None:
@@ -252,15 +246,11 @@ def _gap(found: Table, name: str) -> tuple[float, float] | None:
 
 def _on_gpu(found: Table) -> str:
     """Say which cells have no seconds because their networks trained on a GPU."""
-    runs: dict[tuple[str, str], list[str]] = {}
-    for each in found.records:
-        name, method = each["set"], each["method"]
-        if "gpu" in each and not found.values(name, method, "seconds"):
-            runs.setdefault((name, each["gpu"]), []).append(method)
-    told = [
-        f"{', '.join(dict.fromkeys(methods))} on {SETS[name]} ({gpu})"
-        for (name, gpu), methods in runs.items()
-    ]
+    runs = groups((each for each in found.records if "gpu" in each), "set", "gpu")
+    told = []
+    for (name, gpu), own in runs.items():
+        methods = [m for m in groups(own, "method") if not found.values(name, m, "seconds")]
+        told += [f"{', '.join(methods)} on {SETS[name]} ({gpu})"] if methods else []
     return f" Trained on a GPU, so without seconds here: {'; '.join(told)}." if told else ""
 
 
@@ -340,7 +330,7 @@ def _most_seeds(found: Table) -> str:
     """Say how many seeds most cells of each set have."""
     told: dict[int, list[str]] = {}
     for name, words in SETS.items():
-        counts = [len(found.values(name, method)) for method in found.crowd_methods()]
+        counts = [len(found.values(name, method)) for method in found.crowd_methods]
         given = [count for count in counts if count]
         told.setdefault(max(set(given), key=given.count), []).append(words)
     return "; ".join(
@@ -351,19 +341,19 @@ def _most_seeds(found: Table) -> str:
 def _protocols() -> list[str]:
     """Accuracy of every classifier with one protocol per set, from the records of its page."""
     found = published()
-    names = [name for name in SETS if name in found]
+    names = {name: words for name, words in SETS.items() if name in found}
     top = {n: max(own[0] for row, own in found[n].items() if "gold" not in row) for n in names}
-    lines = []
-    for row in dict.fromkeys(row for name in names for row in found[name]):
-        own = {name: found[name].get(row, (np.nan,))[0] for name in names}
-        cells = {name: dash(100 * value) for name, value in own.items()}
-        lines.append([row, *(f"**{cells[n]}**" if own[n] == top[n] else cells[n] for n in names)])
-    return table(["", *(SETS[name] for name in names)], lines)
+
+    def shown(row: str, name: str) -> str:
+        value = found[name].get(row, (np.nan,))[0]
+        return f"**{dash(100 * value)}**" if value == top[name] else dash(100 * value)
+
+    return crossed("", dict.fromkeys(row for name in names for row in found[name]), names, shown)
 
 
 def _accuracy(found: Table, order: Sequence[str]) -> Iterator[list[str]]:
     best = {
-        name: max((found.mean(name, m) or 0 for m in found.crowd_methods()), default=0)
+        name: max((found.mean(name, m) or 0 for m in found.crowd_methods), default=0)
         for name in SETS
     }
     for method in order:
@@ -400,9 +390,8 @@ def _field(
 def _peers(found: Table, peers: Sequence[tuple[str, str, str]]) -> Iterator[list[str]]:
     for method, package, words in peers:
         done = sum(bool(found.values(name, method)) for name in SETS)
-        runs = [each for each in [*found.records, *found.failed] if each["method"] == method]
-        versions = {each["package"] for each in runs if "package" in each}
-        reasons = {each["failed"] for each in runs if "failed" in each}
+        runs = where([*found.records, *found.failed], method=method)
+        versions, reasons = ({r[key] for r in runs if key in r} for key in ("package", "failed"))
         named = ", ".join(sorted(versions)) or package
         yield [method, named, words, str(done), "; ".join(sorted(reasons)) or "–"]
 
@@ -412,7 +401,7 @@ def _curves(found: Table, ranks: Ranks) -> dict[str, str]:
     best = list(ranks.mean)[:TEN]
     curves = {each["method"] for each in of_flagship() if each["change"]}
     without = [method for method in best if method not in curves]
-    others = [method for method in found.crowd_methods() if method in curves - set(best)]
+    others = [method for method in found.crowd_methods if method in curves - set(best)]
     told = f", except {' and '.join(without)}" if without else ""
     return {
         "with_curves": f"the ten methods best in average rank{told}",
@@ -459,7 +448,7 @@ def page(records: Found, peers: Sequence[tuple[str, str, str]]) -> dict[str, Any
     shares = {m: share for m in ranks.mean if (share := _share(found, m)) is not None}
     closest = max(shares, key=lambda method: shares[method])
     ceilings = [method for method in CEILINGS if method in found.methods]
-    unranked = [m for m in found.crowd_methods() if m not in ranks.mean]
+    unranked = [m for m in found.crowd_methods if m not in ranks.mean]
     order = [*ceilings, *ranks.mean, *unranked]
     rows = [[m, f"{rank:.2f}"] for m, rank in ranks.mean.items()]
     heading = ["classifier", "package", "what had to be done", "sets run", "errors"]
