@@ -211,8 +211,8 @@ def _price(found: Table, ranks: Ranks) -> dict[str, Any]:
         m: max(found.mean(name, m, "seconds") or 0 for name in ranks.sets) for m in (first, SELECT)
     }
     told = (
-        f"{first.capitalize()} takes {longest[first]:.0f} s at most on the {len(ranks.sets)} ranked "
-        f"sets, {SELECT} {longest[SELECT]:.0f} s"
+        f"{first.capitalize()} takes {longest[first]:.0f} s at most on the {len(ranks.sets)} "
+        f"ranked sets, {SELECT} {longest[SELECT]:.0f} s"
     )
     return {
         "error": errors[first],
