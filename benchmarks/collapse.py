@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
+from itertools import product
 from typing import Any
 from unittest import mock
 
@@ -17,7 +18,8 @@ import pandas as pd
 
 import manyhands as mh
 from benchmarks.real_tables import LAST, ORDINAL, real
-from evidence.study import Record, Study, table, where
+from evidence.study import Study, grid
+from evidence.tables import Record, listing, table, where
 from manyhands.datasets import AGGREGATION_SETS
 from manyhands.datasets.base import data_home
 from manyhands.inference import base, gold_corrected, gold_samples
@@ -157,22 +159,17 @@ def measure_family(name: str, n_given: int, seed: int, method: str, code: str) -
     return {"accuracy": accuracy, "claimed": float(model.posterior_.max(axis=1).mean())}
 
 
-KEY = ("set", "n", "seed", "method", "code")
-
-
 def cells() -> Iterator[Record]:
     """Yield what is measured."""
+    codes = ("before", "now")
     for name in SETS:
-        for n in GIVEN:
-            for seed in range(DRAWS):
-                every = seed < 2 and name in FEW_SETS
-                methods = [*METHODS] if every else ["DawidSkene"]
-                methods += ["GoldCorrected"] if n else []
-                pairs = [(method, code) for method in methods for code in ("before", "now")]
-                for pair in (*pairs, ("majority", "now")):
-                    yield dict(zip(KEY, (name, n, seed, *pair), strict=True))
-    for name in tables():
-        yield dict(zip(KEY, (name, 0, 0, "identified", "now"), strict=True))
+        for n, seed in product(GIVEN, range(DRAWS)):
+            every = seed < 2 and name in FEW_SETS
+            methods = [*(METHODS if every else ["DawidSkene"]), *(["GoldCorrected"] if n else [])]
+            where = {"set": [name], "n": [n], "seed": [seed]}
+            yield from grid(**where, method=methods, code=codes)
+            yield from grid(**where, method=["majority"], code=codes[1:])
+    yield from grid(set=tables(), n=[0], seed=[0], method=["identified"], code=codes[1:])
 
 
 def measure(set: str, n: int, seed: int, method: str, code: str) -> Record:
@@ -198,22 +195,21 @@ def page(records: list[Record]) -> dict[str, Any]:
     both = [(method, n) for n in GIVEN for method in ("DawidSkene", "GoldCorrected")]
     others = [(method, n) for method in METHODS if method != "DawidSkene" for n in GIVEN]
     majority = ["any", "majority of the models", *means(SETS, method="majority")]
-    crowds = [
-        [
-            r["set"], f"{r['instances']:,}",
-            f"{r['alpha']:.2f} ({r['low']:.2f} to {r['high']:.2f})",
-            f"{r['constant']} of {r['annotators']:,}", f"{r['largest']:.2f}",
-            f"{r['before']:,}", "" if r["right"] is None else f"{100 * r['right']:.0f} %",
-            f"{r['now']:,}", "yes" if r["fired"] else "no",
-        ]
-        for r in where(records, method="identified")
-    ]  # fmt: skip
-    heads = ["table", "instances", "alpha (95 % interval)", "constant annotators", "largest class"]
-    heads += ["accepted before", "right of them", "accepted now", "warned"]
+    crowds = listing(where(records, method="identified"), {
+        "table": "{set}",
+        "instances": "{instances:,}",
+        "alpha (95 % interval)": "{alpha:.2f} ({low:.2f} to {high:.2f})",
+        "constant annotators": "{constant} of {annotators:,}",
+        "largest class": "{largest:.2f}",
+        "accepted before": "{before:,}",
+        "right of them": lambda r: "" if r["right"] is None else f"{100 * r['right']:.0f} %",
+        "accepted now": "{now:,}",
+        "warned": lambda r: "yes" if r["fired"] else "no",
+    })  # fmt: skip
     return {
         "families": table(["people's labels", "", *SETS], [majority, *rows(both, SETS)]),
         "others": table(["people's labels", "", *FEW_SETS], rows(others, FEW_SETS)),
-        "crowds": table(heads, crowds),
+        "crowds": crowds,
     }
 
 

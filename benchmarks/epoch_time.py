@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evidence.study import Study, packages, peak_mb, processor, spent
+from evidence.study import Study, grid, packages, peak_mb, processor, spent
 from evidence.tables import Record, table, where
 
 LEARNING_RATE = 1e-3
@@ -387,11 +387,10 @@ def cells(runs: range) -> Iterator[Record]:
     for run in runs:
         for problem, size in PROBLEMS.items():
             keys = GROWTH_KEYS if problem == "growth" else tuple(BY_KEY)
-            for batch_size in size.batch_sizes if run < size.most_runs else ():
-                for key in keys:
-                    if problem != "growth" or (key, batch_size) != SLOW:
-                        cell = {"problem": problem, "system": key, "batch_size": batch_size}
-                        yield cell | {"run": run}
+            sizes = size.batch_sizes if run < size.most_runs else ()
+            for cell in grid(problem=[problem], batch_size=sizes, system=keys, run=[run]):
+                if problem != "growth" or (cell["system"], cell["batch_size"]) != SLOW:
+                    yield cell
 
 
 # -- tables ---------------------------------------------------------------------------------------

@@ -497,29 +497,22 @@ def prior_rows(found: Any) -> Iterator[list[str]]:
         yield [name, str(values[0]), *figure_rows(found, "gold priors", name)]
 
 
-def limits_of_cost(found: Any) -> str:
-    """Say what is limited, and which of these tables reach the limits."""
-    limits = (("instances", MOST_INSTANCES), ("annotators", MOST_ANNOTATORS))
+def limits_of_cost(found: Any) -> dict[str, Any]:
+    """What is limited, and which of these tables reach the limits."""
+    names = found.tables("smallest set")
     reached = []
-    for k, (what, most) in enumerate(limits):
-        sizes = {
-            t: found.values("smallest set", t, "searched")[:, k].max()
-            for t in found.tables("smallest set")
-        }
-        above = [t for t, size in sizes.items() if size > most]
-        largest = max(sizes, key=lambda t: sizes[t])
+    for k, (what, most) in enumerate(
+        {"instances": MOST_INSTANCES, "annotators": MOST_ANNOTATORS}.items()
+    ):
+        sizes = {t: found.values("smallest set", t, "searched")[:, k].max() for t in names}
+        above, largest = sum(size > most for size in sizes.values()), max(sizes, key=sizes.get)
         reached.append(
-            f"{len(above)} of {len(sizes)} tables have more such {what} (the most: "
+            f"{above} of {len(sizes)} tables have more such {what} (the most: "
             f"{sizes[largest]:,.0f}, {largest})"
         )
-    return (
-        f"`MOST_INSTANCES` ({MOST_INSTANCES:,}), `MOST_ANNOTATORS` ({MOST_ANNOTATORS}) and "
-        f"`N_RESAMPLES` ({N_RESAMPLES}) are no statistical constants but limits of cost: sets are "
-        "searched and measured with no more instances that have two annotations, among no more "
-        "annotators of many instances, and the standard error comes from so many bootstrap "
-        f"samples (which leaves it uncertain by {100 * (2 * N_RESAMPLES) ** -0.5:.0f} %). "
-        f"{'; '.join(reached)}.\n"
-    )
+    uncertain = 100 * (2 * N_RESAMPLES) ** -0.5
+    limits = {"instances": MOST_INSTANCES, "annotators": MOST_ANNOTATORS, "resamples": N_RESAMPLES}
+    return {**limits, "uncertain": uncertain, "reached": "; ".join(reached)}
 
 
 # -- Constants that are least values: each tried, and chosen with a family of tables left out

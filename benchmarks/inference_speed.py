@@ -376,13 +376,10 @@ def of_process(cell: Record) -> Record:
 def fits(runs: range) -> Iterator[Record]:
     """Yield every system on every crowd; a second and a third run of what is known to be quick."""
     known = {place(r): r.get("cpu", SLOW) for r in read(STUDY.records) if not r.get("how")}
-    for run, n, c, system in product(runs, ALL, (2, 10), SYSTEMS):
-        cell = {"system": system.key, "annotations": n, "classes": c, "run": run}
-        if (
-            n in system.sizes
-            and c in system.classes
-            and (not run or known.get(place(cell), SLOW) < SLOW)
-        ):
+    for cell in grid(run=runs, annotations=ALL, classes=(2, 10), system=BY_KEY):
+        own, quick = BY_KEY[cell["system"]], known.get(place(cell), SLOW) < SLOW
+        fits = cell["annotations"] in own.sizes and cell["classes"] in own.classes
+        if fits and (quick or not cell["run"]):
             yield cell
 
 

@@ -69,9 +69,7 @@ def installed(package: str) -> str:
 
 def codes_of(table: Any) -> Any:
     """A dense table of class codes; -1 is missing."""
-    codes = np.full((table.n_instances, table.n_annotators), -1)
-    codes[table.instance, table.annotator] = table.label
-    return codes
+    return table.to_matrix(codes=True)
 
 
 def dense(X: Any) -> Any:
@@ -130,14 +128,8 @@ def ensemble(data: Any, seed: int) -> Any:
         (str(r), SklearnClassifier(LogisticRegression(), classes=codes, missing_label=-1))
         for r in range(table.n_annotators)
     ]
-    return _Coded(
-        AnnotatorEnsembleClassifier,
-        data,
-        estimators=members,
-        voting="soft",
-        missing_label=-1,
-        random_state=seed,
-    )
+    options = {"voting": "soft", "missing_label": -1, "random_state": seed}
+    return _Coded(AnnotatorEnsembleClassifier, data, estimators=members, **options)
 
 
 def network(n_features: int, n_classes: int) -> Any:
