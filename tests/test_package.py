@@ -46,6 +46,7 @@ from manyhands.sampling import CrowdSMOTE, DistributionAwareSelector, TupletSamp
 
 ROOT = Path(__file__).parent.parent
 METHODS = all_classifiers() + all_aggregators() + registry.all_rankers()
+METHODS += registry.all_set_aggregators()
 DOCS = [page for page in ROOT.glob("docs/**/*.md") if "_build" not in page.parts]
 PAGES = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("docs/methods/*.md")])
 
@@ -369,6 +370,7 @@ def test_kinds_are_read_off_the_classes():
         name for name in manyhands.classifiers.__all__ if name.endswith("Classifier")
     }
     methods = registry.all_aggregators() + registry.all_averagers()
+    methods += registry.all_set_aggregators()
     assert sorted(name for name, _ in methods) == sorted(manyhands.inference.__all__)
     encoders = dict(registry.all_encoders())
     assert set(manyhands.encoders.__all__) - set(encoders) == {"EmbeddingCache"}
@@ -486,6 +488,7 @@ def test_the_top_level_holds_what_a_user_types_and_no_more():
         "compare_aggregators",
         "cross_predict",
         "decide",
+        "decide_sets",
         "load",
         "load_demo",
         "make_crowd",

@@ -27,7 +27,7 @@ __getattr__, __dir__, __all__ = attach(
         "classifiers": classifiers.__all__,
         "comparisons": ["ComparisonTable"],
         "datasets": ["load_demo", "make_crowd"],
-        "decision": ["decide"],
+        "decision": ["decide", "decide_sets"],
         "inference": inference.__all__,
         "inference.comparison": ["compare_aggregators"],
         "scale.store": ["AnnotationStore"],

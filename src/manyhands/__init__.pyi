@@ -14,6 +14,7 @@ from .comparisons import ComparisonTable as ComparisonTable
 from .datasets import load_demo as load_demo
 from .datasets import make_crowd as make_crowd
 from .decision import decide as decide
+from .decision import decide_sets as decide_sets
 from .inference import *
 from .inference.comparison import compare_aggregators as compare_aggregators
 from .models import load as load

@@ -13,6 +13,7 @@ from manyhands.exceptions import AnnotationError
 from manyhands.fitting.saving import is_known, read, write
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.rating_mean import RatingMean
+from manyhands.inference.set_aggregator import BaseSetAggregator
 from manyhands.ranking.bradley_terry import BradleyTerry
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ def load(
     | AveragedCrowdClassifier
     | CrowdStackingClassifier
     | BaseAggregator
+    | BaseSetAggregator
     | RatingMean
     | BradleyTerry
 ):

@@ -28,6 +28,10 @@ def _has_method(method: str) -> Callable[[type], bool]:
     return lambda cls: hasattr(cls, method)
 
 
+def _takes_sets(cls: type) -> bool:
+    return bool(getattr(getattr(cls, "traits", None), "takes_sets", False))
+
+
 def _predicts_proba(cls: type) -> bool:
     return hasattr(cls, "predict_proba")
 
@@ -37,7 +41,12 @@ def _is_wrapper(cls: type) -> bool:
 
 
 _KINDS = {
-    "aggregator": _Kind("manyhands.inference", _has_method("fit_predict_proba")),
+    "aggregator": _Kind(
+        "manyhands.inference",
+        lambda cls: hasattr(cls, "fit_predict_proba") and not _takes_sets(cls),
+    ),
+    # What infers sets of labels, with a posterior of each option.
+    "set-aggregator": _Kind("manyhands.inference", _takes_sets),
     # What averages numbers, where aggregators choose among classes.
     "averager": _Kind(
         "manyhands.inference",
@@ -72,8 +81,8 @@ def get(name: str, *kinds: str) -> Any:
     Parameters
     ----------
     name : str
-    *kinds : {"aggregator", "averager", "ranker", "classifier", "wrapper", "completer", "sampler", \
-"selector", "encoder"}
+    *kinds : {"aggregator", "set-aggregator", "averager", "ranker", "classifier", "wrapper", \
+"completer", "sampler", "selector", "encoder"}
         Kinds to accept. Default: all.
 
     Raises
@@ -96,8 +105,8 @@ def find(name: str, *kinds: str, argument: str = "method") -> type[Any]:
     ----------
     name : str
         Such as "CoNALClassifier", "conal", "dawid-skene" or "Distribution_Aware".
-    *kinds : {"aggregator", "averager", "ranker", "classifier", "wrapper", "completer", "sampler", \
-"selector", "encoder"}
+    *kinds : {"aggregator", "set-aggregator", "averager", "ranker", "classifier", "wrapper", \
+"completer", "sampler", "selector", "encoder"}
         Kinds to accept.
     argument : str
         Name of the argument, for the error message.
@@ -136,6 +145,11 @@ def find_averager(name: str) -> type[Any]:
     return find(name, "averager", "aggregator")
 
 
+def find_set_aggregator(name: str) -> type[Any]:
+    """Find a method that infers sets of labels; see `find`."""
+    return find(name, "set-aggregator")
+
+
 def find_selector(name: str) -> type[Any]:
     """Find a selector of pseudo-annotations; see `find`."""
     return find(name, "selector", argument="selector")
@@ -154,6 +168,11 @@ def all_wrappers() -> list[tuple[str, type[Any]]]:
 def all_aggregators() -> list[tuple[str, type[Any]]]:
     """List every truth-inference method as (name, class), sorted by name."""
     return _classes_of_kind("aggregator")
+
+
+def all_set_aggregators() -> list[tuple[str, type[Any]]]:
+    """List every method that infers sets of labels as (name, class), sorted by name."""
+    return _classes_of_kind("set-aggregator")
 
 
 def all_averagers() -> list[tuple[str, type[Any]]]:

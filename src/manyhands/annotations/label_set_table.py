@@ -385,6 +385,34 @@ class LabelSetTable:
         answers = with_sets(answers, codes[answers.label], sets.shape[0])
         return LabelSetTable(answers, names, sets.indptr, sets.indices)
 
+    def with_options(self, options: Any) -> LabelSetTable:
+        """Name all options, in the order given; those that are new were ticked by nobody.
+
+        Parameters
+        ----------
+        options : sequence of str
+
+        Raises
+        ------
+        AnnotationError
+            If an option of the table is not among them.
+        """
+        names = check_options(options, "options")
+        strange = [name for name in self.options.tolist() if name not in set(names.tolist())]
+        if strange:
+            known = ", ".join(map(repr, names[:6].tolist())) + (" ..." if len(names) > 6 else "")
+            raise AnnotationError(
+                f"the table has the option {strange[0]!r}, which is not among {known}; leave it "
+                "out (select(options=...)), or name it, too"
+            )
+        place = {name: i for i, name in enumerate(names.tolist())}
+        codes = np.array([place[name] for name in self.options.tolist()])
+        shape = (self.answers.n_classes, len(names))
+        sets = self._sets
+        moved = csr_array((sets.data, codes[sets.indices], sets.indptr), shape=shape)
+        moved.sort_indices()
+        return LabelSetTable(self.answers, names, moved.indptr, moved.indices)
+
     def __getitem__(self, key: Any) -> LabelSetTable:
         """Instances by position: integer, slice, mask or array (repetition allowed)."""
         return replace(self, answers=self.answers[key])

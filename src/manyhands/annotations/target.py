@@ -20,6 +20,7 @@ from manyhands.annotations.ids import (
     is_default_index,
     row_ids,
 )
+from manyhands.annotations.label_set_table import LabelSetTable
 from manyhands.annotations.passes import recode_passes
 from manyhands.annotations.sharded import is_sharded
 from manyhands.annotations.table import AnnotationTable
@@ -29,6 +30,14 @@ from manyhands.typing import AnyArray, IntArray
 
 Target: TypeAlias = AnnotationTable | ArrayLike
 """What ``y`` of a classifier may be: a table, an array (n, n_annotators), or one label per row."""
+
+
+SETS = (
+    "each answer is a set of labels, and one label is wanted. Use MultiLabelDawidSkene or "
+    "MultiLabelMajorityVote for labels; take one option, table.option(name), or make each set one "
+    "class, table.joined()"
+)
+"""What to do with a `LabelSetTable` where single labels are needed."""
 
 
 def as_table(
@@ -44,6 +53,8 @@ def as_table(
         if what is not None:
             require_annotators(y, what)
         return y
+    if isinstance(y, LabelSetTable):
+        raise AnnotationError(f"{argument} is a LabelSetTable; {SETS}")
     if hasattr(y, "toarray"):
         raise AnnotationError(
             f"{argument} is a scipy.sparse matrix, where a stored 0 and a gap look alike; "
@@ -91,6 +102,8 @@ def require_table(value: Any, argument: str = "table") -> None:
         mend = how_to_read(value, argument)
     elif isinstance(value, list | tuple | np.ndarray):
         mend = f"AnnotationTable.from_matrix({argument}) if each annotator has a column"
+    elif isinstance(value, LabelSetTable):
+        mend = f"single labels: {SETS}"
     elif hasattr(value, "fit"):
         mend = "the table that it was fitted on"
     raise AnnotationError(

@@ -20,6 +20,7 @@ from scipy.sparse import csr_array, issparse
 from sklearn.utils import check_random_state
 
 from manyhands.annotations.encoding import make_vocabulary
+from manyhands.decision.label_sets import decide_sets
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
 
@@ -49,11 +50,15 @@ def decide(
     ----------
     posterior : array-like or scipy.sparse array of shape (n, n_classes)
         Class probabilities of each instance; rows sum to 1.
-    rule : {"argmax", "median", "balanced"} or cost matrix, default="argmax"
+    rule : {"argmax", "median", "balanced", "f1"} or cost matrix, default="argmax"
         "argmax": the most probable class, which minimises the expected number of errors.
 
         "median": the lowest class that is, with all lower ones, at least as probable as not. It
         minimises the expected distance in grades, so the classes must be in their order.
+
+        "f1": of the posterior of sets of labels (`MultiLabelDawidSkene`), whose columns are options
+        and whose rows need not sum to 1: which options are ticked if the expected F1 of each is
+        greatest, a boolean array (n, n_options); see `decide_sets`, which also says why.
 
         "balanced": the largest ratio of probability to class prior, which minimises the balanced
         error (the mean of the classes' error rates).
@@ -118,6 +123,14 @@ def decide(
     >>> decide([[0.4, 0.35, 0.25]], "median", classes=[1, 2, 3])  # grades
     array([2])
     """
+    if isinstance(rule, str) and rule == "f1":
+        given = {"class_prior": class_prior, "threshold": threshold, "abstain": abstain}
+        named = [name for name, value in given.items() if value is not None]
+        if named:
+            raise AnnotationError(
+                f"rule='f1' ticks options, each by a threshold of its own; leave {named[0]}= out"
+            )
+        return decide_sets(posterior, "f1").ticks
     posterior = as_posterior(posterior)
     values = _class_values(classes, posterior.shape[1])
     if ties not in ("first", "random"):
@@ -221,7 +234,8 @@ def _gains(
         return gain[:, :n_classes], gain[:, n_classes] if gain.shape[1] > n_classes else None
     if rule not in ("argmax", "median", "balanced"):
         raise AnnotationError(
-            f"rule={rule!r} is unknown; use 'argmax', 'median', 'balanced' or costs"
+            f"rule={rule!r} is unknown; use 'argmax', 'median', 'balanced' or costs, or 'f1' for "
+            "sets of labels"
         )
     if threshold is not None and not 0 <= threshold <= 1:
         raise AnnotationError(f"threshold={threshold!r} must be a probability in [0, 1]")

@@ -56,6 +56,7 @@ from manyhands.fitting.method_protocol import flat_defaults, flat_parameters, fr
 from manyhands.fitting.traits import SAVED, Traits
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.rating_mean import RatingMean
+from manyhands.inference.set_aggregator import BaseSetAggregator
 from manyhands.ranking.bradley_terry import BradleyTerry
 from manyhands.records import Record, record_named, record_of
 from manyhands.typing import AnyArray
@@ -163,7 +164,7 @@ def parameters_as_saved(model: BaseEstimator) -> dict[str, Any]:
 
 def is_known(model: object) -> bool:
     """Whether a model is an aggregator, or a part that says what of it is saved."""
-    ours = BaseAggregator | RatingMean | BradleyTerry
+    ours = BaseAggregator | BaseSetAggregator | RatingMean | BradleyTerry
     return record_of(model) is not None or isinstance(model, ours)
 
 

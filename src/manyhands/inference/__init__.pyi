@@ -7,6 +7,8 @@ from .ibcc import IBCC as IBCC
 from .kos import KOS as KOS
 from .mace import MACE as MACE
 from .majority_vote import MajorityVote as MajorityVote
+from .multi_label_dawid_skene import MultiLabelDawidSkene as MultiLabelDawidSkene
+from .multi_label_majority_vote import MultiLabelMajorityVote as MultiLabelMajorityVote
 from .one_coin_dawid_skene import OneCoinDawidSkene as OneCoinDawidSkene
 from .rating_mean import RatingMean as RatingMean
 from .weighted_majority_vote import WeightedMajorityVote as WeightedMajorityVote

@@ -104,6 +104,8 @@ class Traits:
         Whether the method learns something of every instance, which `predict_proba` cannot know.
     has_several_maxima : bool
         Whether it depends on the start where a fit ends, even one whose steps are many and small.
+    takes_sets : bool
+        Whether answers are sets of labels, and the posterior one of each option.
     """
 
     compares_annotators: bool = True
@@ -115,6 +117,7 @@ class Traits:
     warns_of_shared_mistakes: bool = True
     learns_instances: bool = False
     has_several_maxima: bool = False
+    takes_sets: bool = False
 
 
 def with_trait(name: str) -> list[str]:

@@ -226,7 +226,7 @@ class DawidSkene(TakesHistory, EMAggregator):
         self.random_state = random_state
 
     def _infer(self, votes: AllVotes, start: Any, rng: np.random.RandomState) -> None:
-        prior = ConfusionPrior(self.confusion_prior, self.prior_strength, self.diagonal)
+        prior = self._prior()
         em = ConfusionEM(
             prior, self.class_prior, self.max_iter, self.tol, self.em == "hard", self.accelerate
         )
@@ -249,6 +249,9 @@ class DawidSkene(TakesHistory, EMAggregator):
         out = votes.posterior_rows(start)
         self._read_out(votes, shards, run, found, out)
         self._set_severity(run, prior, votes)
+
+    def _prior(self) -> ConfusionPrior:
+        return ConfusionPrior(self.confusion_prior, self.prior_strength, self.diagonal)
 
     def _choices(self, prior: ConfusionPrior, found: Dependence) -> tuple[int, ...]:
         """Numbers of subtypes to compare."""

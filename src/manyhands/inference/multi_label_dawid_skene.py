@@ -1,0 +1,422 @@
+"""Dawid and Skene's model of each option of a multi-label task, with behaviour that is shared.
+
+Each option is a question of its own, which an annotator answers by yes or no. Its model and its fit
+are those of `manyhands.inference.dawid_skene`. What annotators do under all options places the
+prior of each (`manyhands.inference.shared_behaviour`), where that helps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from scipy.stats import beta
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from manyhands.annotations import LabelSetTable
+from manyhands.exceptions import AnnotationError, warn_caller
+from manyhands.inference.annotator_tables import as_array
+from manyhands.inference.base import COUNT, NON_NEGATIVE, Traits
+from manyhands.inference.confusion_em import ConfusionRun
+from manyhands.inference.confusion_prior import SKILL_STRENGTH, ConfusionPrior
+from manyhands.inference.dawid_skene import DawidSkene
+from manyhands.inference.dependence import DEPENDENCE, Dependence
+from manyhands.inference.gold_samples import GOLD_SAMPLE
+from manyhands.inference.set_aggregator import BaseSetAggregator, ByOption, named
+from manyhands.inference.shared_behaviour import (
+    SharedPrior,
+    count_by_others,
+    shared_rates,
+    shared_strength,
+)
+from manyhands.typing import BoolArray, FloatArray
+
+FEW = 3.0
+"""Annotators per instance, on average, up to which behaviour is shared without asking the
+evidence."""
+
+RARE = 20
+"""Ticks below which little is known of an option."""
+
+
+class MultiLabelDawidSkene(BaseSetAggregator):
+    """Infer which options apply, and how often each annotator overlooks them or ticks too much.
+
+    One binary `DawidSkene` per option. With few annotators per instance, an annotator's habits
+    under one option can hardly be seen, so those under all options place the prior of each.
+
+    Parameters
+    ----------
+    share : {"auto", True, False}, default="auto"
+        Whether the options share what annotators do. "auto": yes, if instances have up to three
+        annotators on average, or if the evidence is greater than with each option's own prior, both
+        without subtypes. False: `DawidSkene` of each option.
+    max_iter : int, default=100
+    tol : float, default=3e-5
+    prior_strength : float or "auto", default="auto"
+        Pseudo-answers of the prior in each row of an annotator's confusion matrix. "auto" chooses
+        one of 1, 2, 5, 10, 20 and 50 for all options, by the evidence, where behaviour is shared,
+        and as `DawidSkene` does for each option where it is not.
+    class_prior : {"estimated", "uniform"}, default="estimated"
+    n_subtypes : int or "auto", default="auto"
+        As in `DawidSkene` where behaviour is not shared; where it is, there are no subtypes.
+    dependence : float in [0, 1] or "auto", default="auto"
+        Correlation of annotators' mistakes. "auto" estimates it for each option; where behaviour is
+        shared, the mean over the options holds for all.
+    gold_sample : {"auto", "random", "chosen"}, default="auto"
+    accelerate : bool, default=True
+    abstentions : {"model", "ignore"}, default="model"
+        These are as in `DawidSkene`.
+
+    Attributes
+    ----------
+    posterior_ : array of shape (n_instances, n_options)
+        Probability that each option applies.
+    labels_ : boolean array of shape (n_instances, n_options)
+        Whether it is more probable than not.
+    prevalence_ : array of shape (n_options,)
+    sensitivity_, false_tick_rate_ : arrays of shape (n_annotators, n_options)
+        Probability that an annotator ticks an option where it applies, and where it does not.
+    annotator_sensitivity_, annotator_false_tick_rate_ : arrays of shape (n_annotators,)
+        The same over all options, of which those with more answers count more.
+    shared_ : bool
+        Whether behaviour is shared; ``why_`` says why.
+    why_ : str
+    evidence_ : dict {"shared": float, "own": float}
+        Log evidence (nats) of both, summed over the options; empty if nothing could be shared.
+    prior_strength_, dependence_ : arrays of shape (n_options,)
+        Chosen strengths of the prior, and correlations of mistakes.
+    n_iter_ : integer array of shape (n_options,)
+    options_, instances_, annotators_, identified_, table_, is_known_
+        As in `BaseSetAggregator`.
+
+    See Also
+    --------
+    MultiLabelMajorityVote : more than half of the annotators.
+    manyhands.decide : with ``rule="f1"``, ticks for the greatest expected F1 of each option.
+
+    Notes
+    -----
+    The model of an option is that of Dawid and Skene [1]_ with two classes. The centre of the
+    shared prior is in `manyhands.inference.shared_behaviour`. docs/results/multilabel.md has what
+    sharing gains and where it harms: it gains most of all in the estimates of annotators, and with
+    two or three annotators per instance in the labels, too.
+
+    Options are inferred one by one: that "joy" and "anger" hardly occur together is not used. On
+    real sets, models that use it were no better, and neither was one class for each combination.
+    A hierarchy or a ranking of labels is nothing that it knows of, and an option that was shown to
+    some annotators only is not told from one that they did not tick.
+
+    References
+    ----------
+    .. [1] A. P. Dawid and A. M. Skene. Maximum likelihood estimation of observer error-rates using
+       the EM algorithm. Journal of the Royal Statistical Society C 28(1), 1979.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from manyhands import LabelSetTable, MultiLabelDawidSkene
+    >>> rows = [("joy;awe", "joy", "joy;awe"), ("fear", "fear", "fear;awe"), ("joy", "joy", "joy")]
+    >>> frame = pd.DataFrame(
+    ...     [(i, who, cell) for i in range(30) for who, cell in zip("abc", rows[i % 3])],
+    ...     columns=["task", "worker", "labels"],
+    ... )
+    >>> model = MultiLabelDawidSkene().fit(LabelSetTable.from_frame(frame))
+    >>> model.options_[model.labels_[1]].tolist(), model.shared_
+    (['fear'], True)
+    """
+
+    traits: ClassVar[Traits] = Traits(takes_sets=True, counts_confusions=True)
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        "share": [StrOptions({"auto"}), "boolean"],
+        "max_iter": [COUNT],
+        "tol": [NON_NEGATIVE],
+        "prior_strength": [Interval(Real, 0, None, closed="neither"), StrOptions({"auto"})],
+        "class_prior": [StrOptions({"estimated", "uniform"})],
+        "n_subtypes": [COUNT, StrOptions({"auto"})],
+        "dependence": DEPENDENCE,
+        "gold_sample": GOLD_SAMPLE,
+        "accelerate": ["boolean"],
+        "abstentions": [StrOptions({"model", "ignore"})],
+    }
+
+    def __init__(
+        self,
+        share: bool | str = "auto",
+        *,
+        max_iter: int = 100,
+        tol: float = 3e-5,
+        prior_strength: float | str = "auto",
+        class_prior: str = "estimated",
+        n_subtypes: int | str = "auto",
+        dependence: float | str = "auto",
+        gold_sample: str = "auto",
+        accelerate: bool = True,
+        abstentions: str = "model",
+    ) -> None:
+        self.share = share
+        self.max_iter = max_iter
+        self.tol = tol
+        self.prior_strength = prior_strength
+        self.class_prior = class_prior
+        self.n_subtypes = n_subtypes
+        self.dependence = dependence
+        self.gold_sample = gold_sample
+        self.accelerate = accelerate
+        self.abstentions = abstentions
+
+    def _infer(self, table: LabelSetTable) -> None:
+        _warn_of_ticks(table)
+        per_instance = _annotators_per_instance(table)
+        told = ByOption(table.options)
+        self.shared_, self.evidence_, self.why_ = False, {}, f"share={self.share}"
+        kept: Fits | None = None
+        if self.share == "auto" and per_instance <= 1.0:
+            self.why_ = "no instance has two annotators, so nothing is known of their habits"
+        elif self.share is not False:
+            own = self._fits(table, told, n_subtypes=1)
+            shared = self._shared(table, own)
+            evidence = {"shared": shared.evidence.sum(), "own": own.evidence.sum()}
+            self.evidence_ = {name: float(value) for name, value in evidence.items()}
+            self.shared_ = self._shares(per_instance)
+            kept = shared if self.shared_ else None
+        if kept is None:
+            told = ByOption(table.options)
+            kept = self._fits(table, told)
+        self._set_fitted(kept)
+        told.warn()
+
+    def _shares(self, per_instance: float) -> bool:
+        """Decide whether behaviour is shared, and say why."""
+        if self.share is True:
+            return True
+        gain = self.evidence_["shared"] - self.evidence_["own"]
+        more = "greater" if gain > 0 else "less"
+        evidence = (
+            f"its evidence is {abs(gain):,.0f} nats {more} than that of each option by itself"
+        )
+        self.why_ = evidence
+        if per_instance <= FEW:
+            but = "" if gain > 0 else f", although {evidence}"
+            self.why_ = f"instances have {per_instance:.1f} annotators on average{but}"
+        return gain > 0 or per_instance <= FEW
+
+    def _fits(self, table: LabelSetTable, told: ByOption, **own: Any) -> Fits:
+        """Fit each option by itself."""
+        fits = Fits.new(table)
+        for m in range(table.n_options):
+            with told.of(m):
+                fits.keep(m, self._option(**own)._fit(table._of_code(m), self._gold_of(m), None))
+        return fits
+
+    def _option(self, prior: SharedPrior | None = None, **own: Any) -> _Option:
+        """Make the aggregator of an option."""
+        given = {name: value for name, value in self.get_params().items() if name != "share"}
+        model = _Option(**given | own)
+        model._validate_params()
+        model._given = prior
+        return model
+
+    def _shared(self, table: LabelSetTable, own: Fits) -> Fits:
+        """Fit all options with the shared prior."""
+        by_others = [
+            count_by_others(table._of_code(m), self._gold_of(m)) for m in range(table.n_options)
+        ]
+        rates = shared_rates(own.vote_counts, np.stack(by_others, axis=1))
+        strength = shared_strength(own.vote_counts, rates)
+        if self.prior_strength != "auto":
+            strength = float(self.prior_strength)
+        rho: float = float(self.dependence) if self.dependence != "auto" else 0.0
+        if self.dependence == "auto":
+            # Never 0, which would be the published read-out.
+            rho = max(float(own.dependence.mean()), np.finfo(float).tiny)
+        fits = Fits.new(table)
+        for m in range(table.n_options):
+            model = self._option(
+                SharedPrior.of(rates[:, m], strength), n_subtypes=1, dependence=rho
+            )
+            with ByOption(table.options).of(m):  # The fits before have given their warnings.
+                fits.keep(m, model._fit(table._of_code(m), self._gold_of(m), None))
+        return fits
+
+    def _set_fitted(self, fits: Fits) -> None:
+        self.posterior_, self.identified_ = fits.posterior, fits.identified
+        self.prevalence_ = np.array([model.class_prior_[1] for model in fits.models])
+        confusion = np.stack([model.confusion_ for model in fits.models], axis=1)
+        self.sensitivity_, self.false_tick_rate_ = confusion[:, :, 1, 1], confusion[:, :, 0, 1]
+        self.prior_strength_ = np.array([model.prior_strength_ for model in fits.models])
+        self.dependence_ = np.array([model.dependence_ for model in fits.models])
+        self.n_iter_ = np.array([model.n_iter_ for model in fits.models])
+        self._models = fits.models
+        self._counts = fits.counts + fits.pseudo_counts
+        # Over all options, the crowd's answers are as many as place an annotator's own accuracy.
+        crowd = fits.counts.sum(axis=(0, 1)) + np.eye(2) + 0.1
+        crowd /= crowd.sum(axis=1, keepdims=True)
+        self._overall = fits.counts.sum(axis=1) + SKILL_STRENGTH * crowd
+        rates = self._overall[:, :, 1] / self._overall.sum(axis=2)
+        self.annotator_false_tick_rate_, self.annotator_sensitivity_ = rates.T
+
+    def _posterior(self, table: LabelSetTable) -> FloatArray:
+        columns = [
+            model.predict_proba(table._of_code(m))[:, 1] for m, model in enumerate(self._models)
+        ]
+        return np.stack(columns, axis=1)
+
+    def intervals(self, level: float = 0.95) -> RateIntervals:
+        """Intervals of the annotators' rates.
+
+        They are quantiles of Beta distributions of the expected counts, with the prior. What is not
+        in them is the doubt about which options apply.
+
+        Parameters
+        ----------
+        level : float in (0, 1), default=0.95
+
+        Returns
+        -------
+        RateIntervals
+
+        Raises
+        ------
+        AnnotationError
+            If ``level`` is out of range.
+        """
+        check_is_fitted(self, "posterior_")
+        if not 0 < level < 1:
+            raise AnnotationError(f"level={level!r} must be between 0 and 1, such as 0.95")
+        tails = np.array([(1 - level) / 2, (1 + level) / 2])
+
+        def bounds(counts: FloatArray) -> FloatArray:
+            return np.asarray(beta.ppf(tails, counts[..., 1, None], counts[..., 0, None]))
+
+        return RateIntervals(
+            bounds(self._counts[:, :, 1]),
+            bounds(self._counts[:, :, 0]),
+            bounds(self._overall[:, 1]),
+            bounds(self._overall[:, 0]),
+        )
+
+
+class RateIntervals(NamedTuple):
+    """Intervals [low, high] of the rates of annotators.
+
+    Attributes
+    ----------
+    sensitivity, false_tick_rate : arrays of shape (n_annotators, n_options, 2)
+    annotator_sensitivity, annotator_false_tick_rate : arrays of shape (n_annotators, 2)
+    """
+
+    sensitivity: FloatArray
+    false_tick_rate: FloatArray
+    annotator_sensitivity: FloatArray
+    annotator_false_tick_rate: FloatArray
+
+
+class _Option(DawidSkene):
+    """The fit of one option, whose prior may be given."""
+
+    _judges_sample = False
+    _given: SharedPrior | None = None
+    _run: ConfusionRun
+
+    def _prior(self) -> ConfusionPrior:
+        return self._given or super()._prior()
+
+    def _read_out(
+        self, votes: Any, shards: Any, run: ConfusionRun, found: Dependence, out: FloatArray
+    ) -> None:
+        self._run = run
+        super()._read_out(votes, shards, run, found, out)
+
+    def by_class(self, counts: Any) -> FloatArray:
+        """Counts of the answers [annotator, true, given], (R or 1, 2, 2), subtypes summed up."""
+        array = as_array(counts)
+        summed = array.reshape(len(array), 2, -1, array.shape[2]).sum(axis=2)
+        return np.asarray(summed[:, :, :2])
+
+    def bare(self) -> DawidSkene:
+        """Return what is needed to predict, without the annotations."""
+        given = self.get_params()
+        model = DawidSkene(**given)
+        own = {name: value for name, value in vars(self).items() if name not in given}
+        for name in ("_run", "_given", "labels_", "identified_", "_gold", "_unaided"):
+            own.pop(name, None)
+        empty = self.table_[:0]
+        own |= {"table_": empty, "instances_": empty.instances, "_gold": None}
+        own["posterior_"] = self.posterior_[:0].copy()
+        vars(model).update(own)
+        return model
+
+
+@dataclass
+class Fits:
+    """What fits of all options have found.
+
+    Attributes
+    ----------
+    posterior : array of shape (n, M)
+    identified : boolean array of shape (n, M)
+    vote_counts, counts, pseudo_counts : arrays of shape (R, M, 2, 2)
+        Answers against the vote shares, expected answers, and those of the prior.
+    evidence, dependence : arrays of shape (M,)
+    models : list of DawidSkene
+    """
+
+    posterior: FloatArray
+    identified: BoolArray
+    vote_counts: FloatArray
+    counts: FloatArray
+    pseudo_counts: FloatArray
+    evidence: FloatArray
+    dependence: FloatArray
+    models: list[DawidSkene]
+
+    @classmethod
+    def new(cls, table: LabelSetTable) -> Fits:
+        """Make arrays for the options of a table."""
+        shape = (table.n_instances, table.n_options)
+        tables = (table.n_annotators, table.n_options, 2, 2)
+        counts = (np.zeros(tables) for _ in range(3))
+        zeros = (np.zeros(table.n_options) for _ in range(2))
+        return cls(np.empty(shape), np.ones(shape, dtype=bool), *counts, *zeros, [])
+
+    def keep(self, code: int, model: Any) -> None:
+        """Keep what a fit of an option, a `_Option`, has found."""
+        run = model._run
+        self.posterior[:, code] = model.posterior_[:, 1]
+        self.identified[:, code] = model.identified_
+        self.vote_counts[:, code] = model.by_class(run.vote_counts.confusion)
+        self.counts[:, code] = model.by_class(run.counts.confusion)
+        self.pseudo_counts[:, code] = model.by_class(run.pseudo_counts)
+        self.evidence[code] = run.evidence
+        self.dependence[code] = model.dependence_
+        self.models.append(model.bare())
+
+
+def _annotators_per_instance(table: LabelSetTable) -> float:
+    """Mean number of answers of the instances that have some."""
+    answers = table.answers
+    kept = answers if answers.weights is None else answers.take(answers.weights > 0)
+    n = kept.annotations_per_instance()
+    return float(n.sum() / max((n > 0).sum(), 1))
+
+
+def _warn_of_ticks(table: LabelSetTable) -> None:
+    """Warn of options of which little can be known."""
+    n = table.ticks_per_option()
+    names = table.options
+    nobody, everybody = names[n == 0].tolist(), names[n == table.n_annotations].tolist()
+    if nobody:
+        warn_caller(f"nobody ticked {named(nobody)}, so nothing is known of it; leave it out")
+    if everybody:
+        warn_caller(f"everybody ticked {named(everybody)}, so nothing is known of it; leave it out")
+    rare = names[(n > 0) & (n < RARE)].tolist()
+    if rare:
+        warn_caller(
+            f"fewer than {RARE} answers tick {named(rare)}: its estimates rest on little, and its "
+            "posterior on the prior"
+        )

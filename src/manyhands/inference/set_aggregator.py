@@ -1,0 +1,381 @@
+"""Base class of truth inference about sets of labels: a posterior for each option."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from os import PathLike
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from manyhands.annotations import AnnotationTable, LabelSetTable
+from manyhands.annotations.columns import require_annotators
+from manyhands.annotations.duplicates import Duplicates
+from manyhands.annotations.encoding import encode, missing_mask, of_one_kind
+from manyhands.annotations.ids import as_frame
+from manyhands.annotations.sharded import is_sharded
+from manyhands.annotations.target import refuse_swapped
+from manyhands.exceptions import AnnotationError, all_or_nothing, warn_caller
+from manyhands.inference.base import Traits
+from manyhands.inference.inputs import check_annotations, holds_nothing, only_new
+from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
+
+REFUSED = {
+    "start": "the fit starts from the vote shares of each option; leave start= out",
+    "random_gold": "how gold was chosen is said for all options by gold_sample=; leave it out",
+    "history": "annotators' earlier work is read for single labels only; add the earlier answers "
+    "to the table (with_added) and give their labels as gold=",
+    "checkpoint": "a fit of some options takes seconds and saves no checkpoints; leave it out",
+    "engine": "a table of label sets is counted in this process; leave engine= out, or write one "
+    "option, table.option(name), as an AnnotationStore, and fit DawidSkene to it",
+}
+"""Options of `BaseAggregator.fit` that sets do not have, and what to do instead."""
+
+SHOWN = 3
+"""Warnings about single options that are shown; of more, their number."""
+
+
+class BaseSetAggregator(BaseEstimator):
+    """Base class of truth inference about sets: ``fit(table)`` leaves a posterior of each option.
+
+    A subclass implements `_infer`, which sets ``posterior_`` and the method's other attributes,
+    and `_posterior`, which applies the fitted model to other instances.
+
+    Attributes
+    ----------
+    options_ : array of shape (n_options,)
+        Names of the options.
+    instances_, annotators_ : arrays
+        Ids of the rows of ``posterior_`` and of what is known of annotators.
+    n_annotators_ : int
+    posterior_ : array of shape (n_instances, n_options)
+        Probability that each option applies; rows do not sum to 1.
+    labels_ : boolean array of shape (n_instances, n_options)
+        Whether the option applies: it is more probable than not. For other rules see
+        `manyhands.decide`.
+    prevalence_ : array of shape (n_options,)
+        Share of the instances that each option applies to.
+    identified_ : boolean array of shape (n_instances, n_options)
+        Whether the answers, or gold, decide the label.
+    table_ : LabelSetTable
+        All answers seen so far; `partial_fit` adds to them.
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {}
+
+    traits: ClassVar[Traits] = Traits(takes_sets=True)
+
+    table_: LabelSetTable
+    posterior_: FloatArray
+    labels_: BoolArray
+    identified_: BoolArray
+    prevalence_: FloatArray
+    _gold: IntArray | None
+
+    def fit(
+        self, table: Any, y: Any = None, *, gold: Any = None, groups: Any = None, **others: Any
+    ) -> Self:
+        """Infer which options apply. A fit that fails leaves the aggregator as it was.
+
+        Parameters
+        ----------
+        table : LabelSetTable
+        y : ignored
+        gold : optional
+            What is known: a dict {instance id: options that apply}, whose values are sequences of
+            names (then the other options do not apply) or dicts {option: 0 or 1} (then the others
+            are unknown); or a data frame or array of shape (n_instances, n_options) with 0, 1, and
+            NaN where unknown, a frame with the ids as its index and the options as its columns.
+        groups : dict {annotator id: family}, or sequence of shape (n_annotators,), optional
+            Families of annotators; see `AnnotationTable.with_groups`.
+        **others
+            None: further options of `BaseAggregator.fit` are refused, with what to do.
+
+        Raises
+        ------
+        AnnotationError
+            If the table holds no answers or is no `LabelSetTable`, ``gold`` names an unknown
+            instance or option, or ``groups`` names an unknown annotator.
+        """
+        self._validate_params()
+        self._refuse(others)
+        refuse_swapped(table, y, takes="annotations")
+        table = self._read(table)
+        if groups is not None:
+            table = table.with_groups(groups, table.group_rho)
+        check_annotations(table._of_code(0), argument="table")
+        return self._fit(table, None if gold is None else gold_cells(gold, table))
+
+    def partial_fit(
+        self,
+        table: Any,
+        y: Any = None,
+        *,
+        gold: Any = None,
+        duplicates: Duplicates = "error",
+        **others: Any,
+    ) -> Self:
+        """Add answers (about old and new instances, by old and new annotators) and fit again.
+
+        Parameters
+        ----------
+        table : LabelSetTable
+            New answers over the same options, some of which nobody may have ticked.
+        y : ignored
+        gold : as in `fit`, for the instances of ``table``
+            Gold given earlier remains known.
+        duplicates : {"error", "last", "keep"}
+            How to treat an (instance, annotator) pair that was already answered.
+
+        Raises
+        ------
+        AnnotationError
+            If an option is unknown, a known annotator has another family, or a pair was already
+            answered and ``duplicates="error"``.
+        """
+        refuse_swapped(table, y, takes="annotations")
+        self._refuse(others)
+        if not hasattr(self, "table_"):
+            return self.fit(table, gold=gold)
+        self._validate_params()
+        new = self._read(table).with_options(self.options_)
+        mine, theirs = self.table_.over_the_same_sets(new)
+        fresh = only_new(theirs.answers, mine.answers, duplicates)
+        if gold is None and holds_nothing(fresh, theirs.answers):
+            return self
+        known = None if gold is None else gold_cells(gold, new)
+        added = LabelSetTable(fresh, theirs.options, theirs.set_start, theirs.set_options)
+        whole = mine.with_added(added, duplicates=duplicates)
+        cells = None
+        if self._gold is not None or known is not None:
+            cells = np.full((whole.n_instances, whole.n_options), MISSING, dtype=np.int8)
+            if self._gold is not None:
+                cells[: len(self._gold)] = self._gold
+            if known is not None:
+                place, _ = encode(
+                    new.instances, whole.instances, argument="gold", vocabulary_name="instances"
+                )
+                cells[place] = np.where(known == MISSING, cells[place], known)
+        return self._fit(whole, cells)
+
+    def _fit(self, table: LabelSetTable, gold: IntArray | None) -> Self:
+        with all_or_nothing(self):
+            self.table_, self._gold = table, gold
+            self.options_, self.instances_ = table.options, table.instances
+            self.annotators_, self.n_annotators_ = table.annotators, table.n_annotators
+            self._infer(table)
+            self.labels_ = self.posterior_ > 0.5
+        return self
+
+    def _refuse(self, others: Mapping[str, Any]) -> None:
+        for name in others:
+            if name not in REFUSED:
+                raise TypeError(f"{type(self).__name__} has no option {name!r} in fit")
+            raise AnnotationError(f"{name}= is not for sets of labels: {REFUSED[name]}")
+
+    def _read(self, table: Any) -> LabelSetTable:
+        """Refuse what is no table of sets."""
+        name = type(self).__name__
+        if isinstance(table, LabelSetTable):
+            require_annotators(table.answers, name)
+            return table
+        if is_sharded(table):
+            raise AnnotationError(
+                f"{name} reads a LabelSetTable in memory, and this is a store; a store holds "
+                "single labels, such as one option, which DawidSkene takes"
+            )
+        mend = "LabelSetTable.from_frame(df)"
+        if isinstance(table, str | PathLike):
+            mend = f"manyhands.io.read_label_sets({str(table)!r})"
+        elif isinstance(table, AnnotationTable):
+            mend += ", or use DawidSkene if each answer is one label"
+        elif as_frame(table) is not None:
+            mend = "LabelSetTable.from_frame(table)"
+        raise AnnotationError(
+            f"table is a {type(table).__name__}, not a LabelSetTable; give {mend}"
+        )
+
+    def _gold_of(self, code: int) -> IntArray | None:
+        """Known answers of one option, shape (n_instances,), -1 where unknown; None without any."""
+        if self._gold is None or (self._gold[:, code] == MISSING).all():
+            return None
+        return self._gold[:, code].astype(np.int64)
+
+    @abstractmethod
+    def _infer(self, table: LabelSetTable) -> None:
+        """Set ``posterior_``, ``prevalence_``, ``identified_`` and the method's own attributes."""
+
+    @abstractmethod
+    def _posterior(self, table: LabelSetTable) -> FloatArray:
+        """Posterior of other instances labelled by the fitted annotators, shape (n, M)."""
+
+    def predict_proba(self, table: Any) -> FloatArray:
+        """Posterior of (new) instances from what is known of their annotators.
+
+        Parameters
+        ----------
+        table : LabelSetTable
+            Annotators and options are matched by id.
+
+        Returns
+        -------
+        array of shape (n_instances, n_options)
+            An instance without answers gets ``prevalence_``.
+
+        Raises
+        ------
+        AnnotationError
+            If ``table`` holds an annotator or an option that `fit` did not see.
+        """
+        check_is_fitted(self, "posterior_")
+        return self._posterior(self._read(table).with_options(self.options_))
+
+    def predict(self, table: Any) -> BoolArray:
+        """Whether each option applies to (new) instances, shape (n_instances, n_options)."""
+        return self.predict_proba(table) > 0.5
+
+    def fit_predict(self, table: Any, y: Any = None, **options: Any) -> BoolArray:
+        """Fit (options as in `fit`) and return ``labels_``, shape (n_instances, n_options)."""
+        return self.fit(table, **options).labels_
+
+    def fit_predict_proba(self, table: Any, y: Any = None, **options: Any) -> FloatArray:
+        """Fit (options as in `fit`) and return ``posterior_``, shape (n_instances, n_options)."""
+        return self.fit(table, **options).posterior_
+
+    @property
+    def is_known_(self) -> BoolArray:
+        """Whether each label was given as gold, shape (n_instances, n_options)."""
+        check_is_fitted(self, "posterior_")
+        if self._gold is None:
+            return np.zeros(self.posterior_.shape, dtype=bool)
+        return np.asarray(self._gold != MISSING)
+
+
+# -- gold -----------------------------------------------------------------------------------------
+
+
+def gold_cells(gold: Any, table: LabelSetTable) -> IntArray:
+    """Read what is known, shape (n_instances, n_options): 0, 1, and -1 where unknown.
+
+    Raises
+    ------
+    AnnotationError
+        If an instance or an option is unknown, a value is neither 0 nor 1, or a shape differs.
+    """
+    cells = np.full((table.n_instances, table.n_options), MISSING, dtype=np.int8)
+    if isinstance(gold, Mapping):
+        rows = _places(list(gold), table.instances, "instances")
+        for row, (name, value) in zip(rows.tolist(), gold.items(), strict=True):
+            _fill(cells[row], name, value, table.options)
+        return cells
+    frame = as_frame(gold)
+    if frame is not None:
+        if not hasattr(gold, "iloc"):
+            raise AnnotationError(
+                f"gold is a {type(gold).__module__.split('.')[0]} frame, which has no index of "
+                "ids; give a pandas frame with the instances as its index and the options as its "
+                "columns, or a dict {instance id: options}"
+            )
+        rows = _places(gold.index.tolist(), table.instances, "instances")
+        columns = _places([str(name) for name in gold.columns], table.options, "options")
+        cells[np.ix_(rows, columns)] = _checked(gold.to_numpy(dtype=object))
+        return cells
+    values = np.asarray(gold, dtype=object)
+    if values.shape != cells.shape:
+        raise AnnotationError(
+            f"gold has shape {values.shape}; it must have one row per instance and one column per "
+            f"option, {cells.shape}, with NaN where unknown, or be a dict {{instance id: options}}"
+        )
+    return _checked(values)
+
+
+def _places(names: list[Any], known: AnyArray, what: str) -> IntArray:
+    if not names:
+        return np.zeros(0, dtype=np.int64)
+    return encode(
+        *of_one_kind(names, known, "gold"), argument="gold", vocabulary_name=f"the table's {what}"
+    )[0]
+
+
+def _fill(row: IntArray, name: Any, value: Any, options: AnyArray) -> None:
+    """Write what is known of one instance into its row."""
+    if isinstance(value, Mapping):
+        places = _places([str(option) for option in value], options, "options")
+        row[places] = _checked(np.array(list(value.values()), dtype=object))
+        return
+    if isinstance(value, str) or not hasattr(value, "__iter__"):
+        raise AnnotationError(
+            f"gold[{name!r}] is {value!r}; give the options that apply as a list, such as "
+            f"[{options[0].item()!r}], [] if none does, or a dict {{option: 0 or 1}}"
+        )
+    row[:] = 0
+    row[_places([str(option) for option in value], options, "options")] = 1
+
+
+def _checked(values: AnyArray) -> IntArray:
+    """Known cells as 0 and 1, -1 where unknown."""
+    cells = np.full(values.shape, MISSING, dtype=np.int8)
+    known = ~missing_mask(values)
+    given = values[known]
+    is_tick = np.array([value in (0, 1) for value in given.tolist()], dtype=bool)
+    if not is_tick.all():
+        raise AnnotationError(
+            f"gold holds {given[~is_tick][0]!r}; a label is 1 where the option applies, 0 where it "
+            "does not, and NaN where that is unknown"
+        )
+    cells[known] = given.astype(np.int8)
+    return cells
+
+
+# -- warnings -------------------------------------------------------------------------------------
+
+
+class ByOption:
+    """What fits of single options warn of: told once, with the options that it is about."""
+
+    def __init__(self, options: AnyArray) -> None:
+        self.options = options.tolist()
+        self.found: dict[tuple[type[Warning], str], list[str]] = {}
+
+    @contextmanager
+    def of(self, code: int) -> Iterator[None]:
+        """Collect the warnings of a fit of an option."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield
+        for each in caught:
+            names = self.found.setdefault((each.category, str(each.message)), [])
+            names.append(self.options[code])
+
+    def warn(self) -> None:
+        """Give the warnings."""
+        own = 0
+        for (category, text), names in self.found.items():
+            if len(names) == len(self.options):
+                warn_caller(text, category)
+                continue
+            own += 1
+            if own <= SHOWN:
+                warn_caller(f"{named(names)}: {text}", category)
+        if own > SHOWN:
+            warn_caller(
+                f"{own - SHOWN} more warnings are about single options; fit these one by one"
+            )
+
+
+def named(names: list[str]) -> str:
+    """Name some options.
+
+    Examples
+    --------
+    >>> named(["joy"]), named(["joy", "fear", "anger", "awe"])
+    ("option 'joy'", "options 'joy', 'fear', 'anger' and 1 more")
+    """
+    shown = ", ".join(map(repr, names[:3]))
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"option{'s' if len(names) > 1 else ''} {shown}{more}"

@@ -1,0 +1,172 @@
+"""How annotators tick, shared across the options of a multi-label task.
+
+An annotator who overlooks half of what there is under one option does so under others, too. With
+few answers an annotator's own habit under one option can hardly be seen, and over all options it
+can. So the prior of each option's confusion matrices is placed where the crowd's habit under the
+option and the annotator's habit over all options would have it.
+
+Counts are answers N seen and T ticked, of annotator r, option m and state z (0: the option does not
+apply, 1: it does), against the vote shares of the instances.
+
+- The crowd ticks option m in state z at the rate c_mz, and over all options at p_z. In log odds,
+  the rate is drawn half of the way from c_mz to p_z, which gives c'_mz: rare options have few
+  counts.
+- The habit of annotator r is how far, in log odds, his rate in state z differs from that of the
+  crowd under the options that he saw, shrunk by `SKILL_STRENGTH` answers at the crowd's rate. Here
+  the counts are against the shares of the *others'* votes: with two annotators, half of an
+  instance's votes are one's own, and who ticks much would seem to recognise everything.
+- The centre of the prior is c'_mz, moved by the habit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, logit
+
+from manyhands.annotations import AnnotationTable
+from manyhands.inference.annotator_tables import Table
+from manyhands.inference.class_shares import Correction
+from manyhands.inference.confusion_prior import (
+    SKILL_STRENGTH,
+    ConfusionPrior,
+    log_dirichlet_multinomial,
+)
+from manyhands.inference.families import family_weights
+from manyhands.typing import FloatArray, IntArray
+
+STRENGTHS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
+"""Candidates of the strength of the shared prior."""
+
+POOLED = 0.5
+"""Weight of the rate over all options in that of one option. On real sets 0 and 1 are each better
+somewhere."""
+
+LEAST, GREATEST = 0.005, 0.995
+"""Rates of the crowd are never surer than this."""
+
+
+@dataclass(frozen=True)
+class SharedPrior(ConfusionPrior):
+    """Prior of the confusion matrices of one option, whose centre comes from all options.
+
+    Attributes
+    ----------
+    rates : array of shape (R, 2)
+        Probability that each annotator ticks, in each state.
+    """
+
+    rates: Any = None
+
+    @classmethod
+    def of(cls, rates: FloatArray, strength: float) -> SharedPrior:
+        """Make the prior of an option."""
+        return cls("shared", strength, 0.7, rates)
+
+    def _centre(self, counts: Table, n_classes: int, correction: Correction | None = None) -> Table:
+        """Centre of the prior on every row, shape (R, 2, K); rows sum to 1."""
+        centre = np.stack([1.0 - self.rates, self.rates], axis=2)
+        if counts.shape[2] == n_classes:
+            return centre
+        # How often annotators abstain is not shared.
+        abstains = ConfusionPrior("hierarchical", self.strength, self.diagonal)._centre(
+            counts, n_classes
+        )[:, :, n_classes:]
+        return np.concatenate([(1.0 - abstains) * centre, abstains], axis=2)
+
+
+def shared_rates(counts: FloatArray, by_others: FloatArray) -> FloatArray:
+    """Rates at which annotators tick, as all options together show them.
+
+    Parameters
+    ----------
+    counts : array of shape (R, M, 2, 2)
+        Answers of each annotator under each option, indexed [.., .., true, given], against the
+        vote shares.
+    by_others : array of shape (R, M, 2, 2)
+        The same against the shares of the others' votes (`count_by_others`).
+
+    Returns
+    -------
+    array of shape (R, M, 2)
+        Probability that the annotator ticks the option in each state.
+    """
+    ticked, seen = by_others[..., 1].sum(axis=1), by_others.sum(axis=3)
+    crowd, total = _crowd_rates(by_others), seen.sum(axis=1)
+    expected = np.tile(crowd.mean(axis=0), (len(total), 1))
+    np.divide((seen * crowd).sum(axis=1), total, out=expected, where=total > 0)
+    own = (ticked + SKILL_STRENGTH * expected) / (total + SKILL_STRENGTH)
+    habit = logit(own) - logit(expected)
+    return np.asarray(expit(logit(_crowd_rates(counts)) + habit[:, None, :]))
+
+
+def count_by_others(table: AnnotationTable, gold: IntArray | None = None) -> FloatArray:
+    """Count the answers of each annotator against the shares of the others' votes.
+
+    Parameters
+    ----------
+    table : AnnotationTable
+        Of one option: no and yes.
+    gold : integer array of shape (n_instances,), optional
+        Known answers, -1 where unknown; they count for the shares of others.
+
+    Returns
+    -------
+    array of shape (R, 2, 2)
+        Indexed [annotator, true, given]. Instances with one answer and no gold do not count.
+    """
+    instance, ticked = table.instance, table.label.astype(np.float64)
+    weight = np.asarray(table.weight * family_weights(table), dtype=np.float64)
+    n = table.n_instances
+    others = np.bincount(instance, weight, n)[instance] - weight
+    yes = np.bincount(instance, weight * ticked, n)[instance] - weight * ticked
+    # What is left of rounding is nobody's vote.
+    share = np.divide(yes, others, out=np.full(len(yes), np.nan), where=others > 1e-9)
+    if gold is not None:
+        share = np.where(gold[instance] >= 0, gold[instance], share)
+    counted = ~np.isnan(share)
+    who, share = table.annotator[counted], np.clip(share[counted], 0.0, 1.0)
+    weight, ticked = weight[counted], ticked[counted]
+    counts = [
+        [
+            np.bincount(who, weight * state * given, table.n_annotators)
+            for given in (1 - ticked, ticked)
+        ]
+        for state in (1 - share, share)
+    ]
+    return np.moveaxis(np.array(counts), 2, 0)
+
+
+def _crowd_rates(counts: FloatArray) -> FloatArray:
+    """Rates of the crowd, (M, 2), each drawn towards that over all options."""
+    ticked, seen = counts[..., 1], counts.sum(axis=3)
+    each = _rate(ticked.sum(axis=0), seen.sum(axis=0))
+    overall = _rate(ticked.sum(axis=(0, 1)), seen.sum(axis=(0, 1)))
+    return np.asarray(expit(POOLED * logit(overall) + (1 - POOLED) * logit(each)))
+
+
+def _rate(ticked: FloatArray, seen: FloatArray) -> FloatArray:
+    """Share of ticks in each state (last axis): an option that nobody ticks still has a rate."""
+    return np.clip((ticked + 0.1 + np.arange(2)) / (seen + 1.2), LEAST, GREATEST)
+
+
+def shared_strength(
+    counts: FloatArray, rates: FloatArray, strengths: Sequence[float] = STRENGTHS
+) -> float:
+    """Of the strengths, the one with the greatest evidence over all options.
+
+    Parameters
+    ----------
+    counts : array of shape (R, M, 2, 2)
+    rates : array of shape (R, M, 2)
+        See `shared_rates`.
+    strengths : sequence of float
+    """
+    n_annotators = len(counts)
+    flat = counts.reshape(n_annotators, -1, 2)
+    centre = np.stack([1.0 - rates, rates], axis=3).reshape(n_annotators, -1, 2)
+    evidence = [log_dirichlet_multinomial(flat, strength * centre) for strength in strengths]
+    return float(strengths[int(np.argmax(evidence))])
