@@ -66,7 +66,14 @@ class SharedPrior(ConfusionPrior):
         """Make the prior of an option."""
         return cls("shared", strength, 0.7, rates)
 
-    def _centre(self, counts: Table, n_classes: int, correction: Correction | None = None) -> Table:
+    def _centre(
+        self,
+        counts: Table,
+        n_classes: int,
+        correction: Correction | None = None,
+        *,
+        ordered: bool = False,
+    ) -> Table:
         """Centre of the prior on every row, shape (R, 2, K); rows sum to 1."""
         centre = np.stack([1.0 - self.rates, self.rates], axis=2)
         if counts.shape[2] == n_classes:
