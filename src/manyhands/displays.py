@@ -25,9 +25,18 @@ from manyhands.drawing import (
 from manyhands.exceptions import AnnotationError
 from manyhands.metrics.calibration import ReliabilityCurve, reliability_curve
 from manyhands.metrics.scorers import fitted_classifier
+from manyhands.ranking.bradley_terry import BradleyTerry
+from manyhands.ranking.findings import in_order
 from manyhands.typing import FloatArray, IntArray
 
-__all__ = ["AgreementDisplay", "ConfusionDisplay", "JudgesDisplay", "ReliabilityDisplay"]
+__all__ = [
+    "AgreementDisplay",
+    "BetterDisplay",
+    "ConfusionDisplay",
+    "JudgesDisplay",
+    "RankingDisplay",
+    "ReliabilityDisplay",
+]
 
 
 class ConfusionDisplay:
@@ -481,4 +490,121 @@ class JudgesDisplay:
         n, people = self.comparison.n_items, len(self.comparison.people)
         title = f"{people} people, {n:,} items; dashed: {limit:.2g} of a person"
         ax.set_title(title, loc="left", fontsize="medium")
+        return self
+
+
+class RankingDisplay:
+    """Strengths of items with their intervals, the strongest on top.
+
+    Parameters
+    ----------
+    items : sequence of length n_items
+    strengths : array of shape (n_items,)
+    intervals : array of shape (n_items, 2)
+        NaN where there are none.
+    title : str, optional
+
+    Attributes
+    ----------
+    ax_, figure_ : of matplotlib
+    """
+
+    def __init__(
+        self, items: Any, strengths: Any, intervals: Any, *, title: str | None = None
+    ) -> None:
+        self.items = as_values(items)
+        self.strengths = np.asarray(strengths, dtype=np.float64)
+        self.intervals = np.asarray(intervals, dtype=np.float64)
+        self.title = title
+        n = len(self.items)
+        if self.strengths.shape != (n,) or self.intervals.shape != (n, 2):
+            raise AnnotationError(
+                f"strengths has shape {self.strengths.shape} and intervals "
+                f"{self.intervals.shape}; for {n} items they must be {(n,)} and {(n, 2)}"
+            )
+
+    @classmethod
+    def from_model(
+        cls,
+        model: BradleyTerry,
+        *,
+        level: float = 0.95,
+        most: int = 40,
+        title: str | None = None,
+        ax: Any = None,
+    ) -> Self:
+        """Draw the strongest items of a fitted `BradleyTerry`, at most so many."""
+        shown = in_order(model)[:most]
+        interval = model.interval(level)[shown]
+        return cls(model.items_[shown], model.strengths_[shown], interval, title=title).plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on axes, by default those of a new figure."""
+        n = len(self.items)
+        self.ax_ = ax = make_axes(ax, None)
+        self.figure_ = ax.figure
+        if n > 12:
+            self.figure_.set_figheight(0.28 * n + 0.8)
+        place = np.arange(n)[::-1]
+        off = np.abs(self.intervals.T - self.strengths)
+        ax.axvline(0, color="#cccccc", linewidth=1, zorder=0)
+        ax.errorbar(
+            self.strengths, place, xerr=off, fmt="o", color="#1f5a9a", markersize=4, elinewidth=1.3
+        )
+        ax.set_yticks(place, [str(item)[:30] for item in self.items.tolist()], fontsize="small")
+        ax.set(ylim=(-0.6, n - 0.4), xlabel="strength (log odds against an average item)")
+        ax.tick_params(axis="y", length=0)
+        ax.spines[["top", "right", "left"]].set_visible(False)
+        if self.title:
+            ax.set_title(self.title, loc="left", fontsize="medium")
+        return self
+
+
+class BetterDisplay:
+    """Heat map of the probability that the row's item is stronger than the column's.
+
+    Parameters
+    ----------
+    better : array of shape (n_items, n_items)
+        As `BradleyTerry.better` returns it.
+    items : sequence of length n_items
+    title : str, optional
+
+    Attributes
+    ----------
+    ax_, figure_, image_ : of matplotlib
+    """
+
+    def __init__(self, better: Any, items: Any, *, title: str | None = None) -> None:
+        self.better = np.asarray(better, dtype=np.float64)
+        self.items = as_values(items)
+        self.title = title
+        n = len(self.items)
+        if self.better.shape != (n, n):
+            raise AnnotationError(
+                f"better has shape {self.better.shape}; for {n} items it must be {(n, n)}"
+            )
+
+    @classmethod
+    def from_model(
+        cls, model: BradleyTerry, *, most: int = 40, title: str | None = None, ax: Any = None
+    ) -> Self:
+        """Draw the strongest items of a fitted `BradleyTerry`, at most so many."""
+        shown = in_order(model)[:most]
+        better = model.better()[np.ix_(shown, shown)]
+        return cls(better, model.items_[shown], title=title).plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw on axes, by default those of a new figure."""
+        n = len(self.items)
+        self.ax_ = ax = make_axes(ax, n)
+        self.figure_ = ax.figure
+        names = [str(item) for item in self.items.tolist()]
+        shown = self.better.copy()
+        np.fill_diagonal(shown, np.nan)
+        self.image_ = heat_map(ax, shown, names, names, "RdBu", scale_of(0.0))
+        if n <= MOST_WITH_VALUES:
+            write_values(ax, self.image_, shown)
+        ax.set(xlabel="than", ylabel="stronger")
+        finish(ax, self.image_, self.title, "probability")
         return self

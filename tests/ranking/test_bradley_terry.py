@@ -378,7 +378,11 @@ def test_few_comparisons_are_said_to_be_few():
 def test_a_side_that_never_changes_is_no_strength_and_no_preference():
     df = pd.DataFrame({"left": ["new"] * 40, "right": ["old"] * 40})
     df["winner"] = ["left"] * 30 + ["right"] * 10
-    model = told(BradleyTerry(), ComparisonTable.from_frame(df, worker=None), "always on the left")
+    model = told(
+        BradleyTerry(),
+        ComparisonTable.from_frame(df, worker=None),
+        "always shown in the same order",
+    )
     assert model.position_ == 0
     assert model.strengths_[0] > 0.3
     df = pd.DataFrame({"left": list("abcab") * 20, "right": list("dddcd") * 20})

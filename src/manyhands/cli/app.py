@@ -15,6 +15,7 @@ from manyhands.cli.commands.fit import demo, fit
 from manyhands.cli.commands.judges import judges
 from manyhands.cli.commands.model import cache, predict, report
 from manyhands.cli.commands.planning import annotators, budget, next_, review
+from manyhands.cli.commands.rank import rank
 from manyhands.cli.commands.select import select
 from manyhands.cli.errors import EXIT_CODES, Remembering
 from manyhands.cli.output import say
@@ -49,6 +50,7 @@ for command in (
     describe,
     agreement,
     judges,
+    rank,
     convert,
     ingest,
     aggregate,

@@ -3,6 +3,7 @@
 from manyhands.files import write_atomically
 from manyhands.io.aligned import read_aligned, read_images, read_raw_aligned, read_texts
 from manyhands.io.annotations import read_annotations, read_export
+from manyhands.io.comparisons import read_comparisons
 from manyhands.io.consensus_labels import Consensus, consensus
 from manyhands.io.exports.records import Export
 from manyhands.io.features import FeatureFile, read_features
@@ -17,6 +18,7 @@ __all__ = [
     "consensus",
     "read_aligned",
     "read_annotations",
+    "read_comparisons",
     "read_export",
     "read_features",
     "read_gold",

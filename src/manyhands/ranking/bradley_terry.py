@@ -32,7 +32,12 @@ from manyhands.annotations.encoding import missing_mask
 from manyhands.annotations.table import AnnotationTable
 from manyhands.comparisons import ComparisonTable
 from manyhands.comparisons.table import ids_of, refuse_times
-from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, warn_caller
+from manyhands.exceptions import (
+    AnnotationError,
+    NotIdentifiableWarning,
+    all_or_nothing,
+    warn_caller,
+)
 from manyhands.ranking.davidson import Rows, State, Wanted, climb, first_state, probabilities
 from manyhands.ranking.next_pairs import NextPairs, choose_pairs
 from manyhands.ranking.uncertainty import (
@@ -281,23 +286,26 @@ class BradleyTerry(BaseEstimator):
             position = False
             _tell(
                 told,
-                "whoever is on the left is always on the left, so a preference for a side cannot "
-                "be told from strength; it is taken to be none. Show each pair in both orders",
+                "each pair is always shown in the same order, so that a preference of the crowd "
+                "for a side cannot be told from strength; it is taken to be none. Show "
+                "pairs in both orders",
                 NotIdentifiableWarning,
             )
         elif position:
             _warn_of_sides(table, told)
         has_ties = bool((table.outcome == 1).any())
         several = table.has_annotators and len(np.unique(table.annotator)) > 1
-        own = np.array([several, several and position, several and has_ties and self.own_ties])
+        sides = self.position and table.has_sides
+        own = np.array([several, several and sides, several and has_ties and self.own_ties])
         rows = Rows.of(table, by_annotator=bool(own[1:].any() or (own[0] and self.reliability)))
         s2 = self.strength_variance
         wanted = Wanted(position, has_ties, own, s2, self.max_iter, self.tol)
         if s2 == np.inf:
             _refuse_unbounded(table, component)
         state, wanted, evidence = _with_reliability(rows, wanted, self.reliability)
-        self._keep(table, rows, state, wanted, component, told)
-        self.evidence_ = evidence
+        with all_or_nothing(self):
+            self._keep(table, rows, state, wanted, component, told)
+            self.evidence_ = evidence
         return self
 
     def _keep(

@@ -74,23 +74,63 @@ def render_report(
     known = {each.key: None for each in sections if each.summarise}
     summary = known | dict(summary)
     shown = [each for each in sections if each.summarise is None or summary[each.key]]
+    rows = (summary.get("items") or {"rows": ()})["rows"]
+    content = (contents or Contents()).of([row["id"] for row in rows])
+    words = {name: value for each in sections for name, value in each.words.items()}
+    return render_page(
+        summary,
+        shown,
+        words=words,
+        places={row["id"]: k for k, row in enumerate(rows, start=1)},
+        contents=content,
+    )
+
+
+def render_page(
+    summary: Mapping[str, Any],
+    sections: Sequence[Section],
+    *,
+    words: Mapping[str, Any],
+    places: Mapping[Any, int] | None = None,
+    contents: Sequence[Mapping[str, Any]] = (),
+) -> str:
+    """Render sections as one self-contained page.
+
+    Parameters
+    ----------
+    summary : dict
+        With ``title`` and ``generator``; the templates see it as ``s``.
+    sections : sequence of Section
+    words : dict {name: function or text}
+        What the templates call.
+    places : dict {id: number}, optional
+        Instances that the page shows.
+    contents : sequence of dict
+        Their texts and images.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    MissingExtraError
+        If the extra 'report' is not installed.
+    """
     environment = _environment()
     from markupsafe import Markup
 
     css, script = style_sheet(), _script()
-    rows = (summary.get("items") or {"rows": ()})["rows"]
-    content = (contents or Contents()).of([row["id"] for row in rows])
-    words = {name: value for each in sections for name, value in each.words.items()}
     return environment.get_template("report.html").render(
         words,
         s=summary,
-        sections=[(each, _template(environment, each)) for each in shown],
+        sections=[(each, _template(environment, each)) for each in sections],
         css=Markup(css),
         script=Markup(script),
         policy=Markup(_policy(css, script)),
-        places={row["id"]: k for k, row in enumerate(rows, start=1)},
-        contents=content,
-        has_contents=any(each["text"] for each in content),
+        places=places or {},
+        contents=contents,
+        has_contents=any(each["text"] for each in contents),
     )
 
 

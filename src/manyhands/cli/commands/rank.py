@@ -1,0 +1,193 @@
+"""The command `rank`: which is better, from comparisons of two."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from manyhands.cli.errors import reported
+from manyhands.cli.options import Excel, Json, KeepFormulas, Settings
+from manyhands.cli.output import print_json, print_table, say
+from manyhands.cli.settings import parse_settings
+from manyhands.cli.translation import with_options
+from manyhands.cli.values import refuse_overwriting, some_path
+from manyhands.exceptions import AnnotationError
+
+Tables = Annotated[
+    list[Path],
+    typer.Argument(
+        parser=some_path,
+        metavar="COMPARISONS...",
+        help="CSV, Excel, JSON, JSON Lines or Parquet, with one row per comparison. Several are "
+        "read as one; without a column of annotators, each file is one annotator's.",
+    ),
+]
+Out = Annotated[
+    Optional[Path],  # noqa: UP045 - typer reads this at run time
+    typer.Option(
+        "--out",
+        parser=some_path,
+        metavar="DIR|FILE",
+        help="Folder for ranking.csv, annotators.csv, better.csv, next.csv, report.html and the "
+        "model; or a table, such as ranking.csv, for the ranking alone.",
+    ),
+]
+Left = Annotated[str, typer.Option(metavar="COLUMN", help="Column of the item on the left.")]
+Right = Annotated[str, typer.Option(metavar="COLUMN", help="Column of the item on the right.")]
+Winner = Annotated[
+    str,
+    typer.Option(
+        metavar="COLUMN",
+        help="Column of the winner: the id of one of the two; left, right or tie; model_a, model_b "
+        "or tie (bothbad).",
+    ),
+]
+Worker = Annotated[
+    str,
+    typer.Option(metavar="COLUMN", help="Column of who compared; 'none' if nobody is named."),
+]
+Question = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        metavar="COLUMN",
+        help="Column of what the items were compared on, such as a prompt: answers to the same "
+        "question depend on each other, and intervals allow for it.",
+    ),
+]
+Weight = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(metavar="COLUMN", help="Column with how many comparisons a row counts as."),
+]
+Abstain = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        metavar="VALUE,VALUE",
+        help="Values in the column of winners that mean that nobody answered.",
+    ),
+]
+Models = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option(
+        metavar="NAME,NAME",
+        help="Annotators that are language models; default: those named like one.",
+    ),
+]
+Next = Annotated[
+    int, typer.Option("--next", min=0, metavar="N", help="Say which N pairs to compare next.")
+]
+Title = Annotated[str, typer.Option(help="Title of the report.")]
+NoReport = Annotated[bool, typer.Option("--no-report", help="Write no report.html.")]
+
+
+@reported
+def rank(
+    *,
+    comparisons: Tables,
+    out: Out = None,
+    left: Left = "left",
+    right: Right = "right",
+    winner: Winner = "winner",
+    worker: Worker = "worker",
+    question: Question = None,
+    weight: Weight = None,
+    abstain: Abstain = None,
+    models: Models = None,
+    next_: Next = 0,
+    settings: Settings = None,
+    title: Title = "Ranking",
+    no_report: NoReport = False,
+    keep_formulas: KeepFormulas = False,
+    excel: Excel = False,
+    json: Json = False,
+) -> None:
+    """Rank items by comparisons of two, with intervals, and describe the annotators.
+
+    Columns of the Arena and of crowd-kit are found by themselves. Annotators may err, prefer a
+    side or call ties more easily than others; the ranking allows for it.
+
+    Example: manyhands rank comparisons.csv --out ranking
+    Example: manyhands rank arena.jsonl --question question_id --next 50 --out ranking
+    Example: manyhands rank gpt-4o.jsonl claude.jsonl people.csv --out ranking.xlsx
+    """
+    from manyhands.io.comparisons import read_comparisons
+    from manyhands.jobs import ranking as job
+    from manyhands.ranking import BradleyTerry
+
+    refuse_overwriting([out], comparisons)
+    if out is not None and out.suffix and out.suffix.lower() not in job.WRITTEN:
+        raise AnnotationError(
+            f"--out {out}: {out.suffix!r} is no format of tables; give a folder, or a name that "
+            f"ends in {', '.join(job.WRITTEN)}"
+        )
+    method = BradleyTerry(**parse_settings(settings or [], BradleyTerry))
+    table = read_comparisons(
+        comparisons,
+        left,
+        right,
+        winner,
+        None if worker == "none" else worker,
+        question,
+        weight=weight,
+        abstain=None if abstain is None else [value.strip() for value in abstain.split(",")],
+    )
+    result = job.rank(
+        table,
+        out,
+        model=method,
+        models=None if models is None else [name.strip() for name in models.split(",")],
+        n_next=next_,
+        title=title,
+        keep_formulas=keep_formulas,
+        report=not no_report,
+        wording=with_options,
+    )
+    if json:
+        print_json(result)
+        return
+    _print(result, out)
+
+
+def _print(result: dict[str, Any], out: Path | None) -> None:
+    say(result["headline"])
+    for text in result["facts"]:
+        say(text)
+    ranking = result["ranking"]
+    shown = min(len(ranking["item"]), 20)
+    rows = [
+        [
+            ranking["item"][i],
+            ranking["rank"][i],
+            _ends(ranking["rank_low"][i], ranking["rank_high"][i], 0),
+            f"{ranking['strength'][i] or 0.0:.2f}",
+            _ends(ranking["low"][i], ranking["high"][i], 2),
+            f"{ranking['n_comparisons'][i]:,}",
+        ]
+        for i in range(shown)
+    ]
+    print_table(
+        "Ranking" if shown == len(ranking["item"]) else f"Ranking, the first {shown}",
+        ["item", "rank", "95 % interval", "strength", "95 % interval", "comparisons"],
+        rows,
+    )
+    if result["next_pairs"]:
+        pairs = result["next_pairs"]
+        print_table(
+            "Compare next",
+            ["left", "right", "times", "chance of left", "of a tie", "of right"],
+            [
+                [pairs["left"][i], pairs["right"][i], pairs["times"][i]]
+                + [f"{100 * pairs[name][i]:.0f} %" for name in ("p_left", "p_tie", "p_right")]
+                for i in range(min(len(pairs["left"]), 10))
+            ],
+        )
+    if out is not None:
+        is_folder = not out.suffix
+        say(f"written to {out}" + (f" (read {out / 'report.html'})" if is_folder else ""))
+
+
+def _ends(low: float | None, high: float | None, digits: int) -> str:
+    if low is None or high is None:
+        return "-"
+    return f"{low:.{digits}f} to {high:.{digits}f}"

@@ -1,0 +1,85 @@
+"""The job of `manyhands rank`: read comparisons, rank, and write what was found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from manyhands.comparisons import ComparisonTable
+from manyhands.files import write_atomically
+from manyhands.io.frames import WRITTEN, write_table
+from manyhands.jobs.outputs import SUMMARY, job_folder
+from manyhands.models import save
+from manyhands.ranking.bradley_terry import BradleyTerry
+from manyhands.ranking.findings import better_columns, next_columns
+from manyhands.report.ranking import summarize_ranking, write_ranking_report
+
+RANKING, NEXT, BETTER = "ranking.csv", "next.csv", "better.csv"
+
+
+def rank(
+    table: ComparisonTable,
+    out: Path | None = None,
+    *,
+    model: BradleyTerry | None = None,
+    models: Any = None,
+    n_next: int = 0,
+    title: str = "Ranking",
+    keep_formulas: bool = False,
+    report: bool = True,
+    wording: Callable[[str], str] = str,
+) -> dict[str, Any]:
+    """Rank the items of a table, and write tables, model and report.
+
+    Parameters
+    ----------
+    table : ComparisonTable
+    out : Path, optional
+        A table, by its suffix, or a folder.
+    model : BradleyTerry, optional
+        The method; default: as it comes.
+    models : sequence of ids, optional
+        Annotators that are language models.
+    n_next : int
+        Pairs to compare next.
+    title : str
+        Of the report.
+    keep_formulas : bool
+        As in `manyhands.io.frames.write_table`.
+    report : bool
+        Whether a folder gets ``report.html``.
+    wording : callable
+        As in `summarize_ranking`.
+
+    Returns
+    -------
+    dict
+        For JSON.
+    """
+    fitted = (model or BradleyTerry()).fit(table)
+    pairs = fitted.next_pairs(n_next) if n_next else None
+    result = summarize_ranking(fitted, title=title, pairs=pairs, models=models, wording=wording)
+    if out is None:
+        return result
+    if out.suffix.lower() in WRITTEN:
+        write_table(out, result["ranking"], keep_formulas=keep_formulas)
+        return result | {"written": [str(out)]}
+    with job_folder(out) as folder:
+        save(fitted, folder)
+        written = {
+            RANKING: result["ranking"],
+            "annotators.csv": result["annotators"],
+            BETTER: better_columns(fitted),
+            NEXT: {} if pairs is None else next_columns(pairs),
+        }
+        for name, columns in written.items():
+            if columns:
+                write_table(folder / name, columns, keep_formulas=keep_formulas)
+            else:  # Of an earlier run.
+                (folder / name).unlink(missing_ok=True)
+        write_atomically(folder / SUMMARY, json.dumps(result, indent=1, allow_nan=False))
+        if report:
+            write_ranking_report(result, folder / "report.html")
+    return result | {"written": [str(out)]}

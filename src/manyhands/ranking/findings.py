@@ -1,0 +1,248 @@
+"""What a ranking says, as tables: places and groups, annotators, pairs that fit badly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, ndtri
+
+from manyhands.annotations.groups import undeclared_models
+from manyhands.exceptions import AnnotationError
+from manyhands.ranking.bradley_terry import LEVEL, BradleyTerry
+from manyhands.ranking.davidson import probabilities
+from manyhands.ranking.next_pairs import NextPairs
+from manyhands.typing import BoolArray, FloatArray, IntArray
+
+Columns = dict[str, list[Any]]
+
+APART = (1 + LEVEL) / 2
+"""Probability of being stronger from which two items are told apart: both ways, 95 %."""
+
+
+def in_order(model: BradleyTerry) -> IntArray:
+    """Positions of the items, the strongest of each group first."""
+    order: IntArray = np.lexsort((model.ranks_, model.component_))
+    return order
+
+
+def tiers(model: BradleyTerry) -> IntArray:
+    """Number of the tier of each item, from 1 in each group of `component_`; 0 without intervals.
+
+    A tier begins with its strongest item, and holds all that follow it and cannot be told apart
+    from it: the probability that it is stronger than they are is below 97.5 %. Tiers are a way to
+    read a ranking; items at the ends of two neighbouring tiers need not differ.
+
+    Returns
+    -------
+    integer array of shape (n_items,)
+    """
+    found = np.zeros(len(model.items_), dtype=np.int64)
+    if model.covariance_ is None:
+        return found
+    better = model.better()
+    first, tier, group = -1, 0, -1
+    for i in in_order(model):
+        if model.component_[i] != group:
+            group, first, tier = model.component_[i], int(i), 1
+        elif better[first, i] >= APART:
+            first, tier = int(i), tier + 1
+        found[i] = tier
+    return found
+
+
+def not_told_apart(model: BradleyTerry, item: int) -> IntArray:
+    """Positions of the items that cannot be told apart from one, itself left out."""
+    if model.covariance_ is None:
+        return np.zeros(0, dtype=np.int64)
+    better = model.better()[item]
+    near = (better > 1 - APART) & (better < APART)
+    near[item] = False
+    return np.flatnonzero(near)
+
+
+def ranking_columns(model: BradleyTerry) -> Columns:
+    """Columns of the ranking, the strongest item first: one row per item."""
+    order = in_order(model)
+    low, high = model.interval(LEVEL).T
+    counts = model.table_.counts()
+    columns: dict[str, Any] = {
+        "item": model.items_,
+        "rank": model.ranks_,
+        "rank_low": model.rank_low_,
+        "rank_high": model.rank_high_,
+        "tier": tiers(model),
+        "strength": model.strengths_,
+        "low": low,
+        "high": high,
+        "p_beats_average": _beats_average(model),
+        "n_comparisons": counts,
+    }
+    if model.n_components_ > 1:
+        columns["component"] = model.component_
+    if model.covariance_ is None:
+        del columns["tier"]
+    return {name: plain(np.asarray(values)[order]) for name, values in columns.items()}
+
+
+def _beats_average(model: BradleyTerry) -> FloatArray:
+    """Probability that a typical annotator prefers each item to an average one, ties halved."""
+    left, tie, _ = probabilities(np.nan_to_num(model.strengths_), np.array(model.ties_))
+    found: FloatArray = left + tie / 2
+    return np.where(np.isnan(model.strengths_), np.nan, found)
+
+
+def annotator_columns(model: BradleyTerry, models: Any = None) -> Columns:
+    """Columns of the annotators: one row each.
+
+    ``left_between_equals`` is the share of left among the wins of two equal items, with its 95 %
+    interval, ``ties`` the share of ties, and ``ties_expected`` what a typical annotator would give
+    on the same pairs. ``kind`` is "model" or "person".
+
+    Parameters
+    ----------
+    model : fitted BradleyTerry
+    models : sequence of ids, optional
+        Who is a model; default: who is named like one.
+    """
+    table = model.table_
+    if not table.has_annotators:
+        return {}
+    n = table.n_annotators
+    counts = np.bincount(table.annotator, minlength=n)
+    weight = np.asarray(table.weight, dtype=np.float64)
+    tied = np.bincount(table.annotator, weight * (table.outcome == 1), n)
+    gap = np.nan_to_num(model.strengths_)[table.left] - np.nan_to_num(model.strengths_)[table.right]
+    _, tie, _ = probabilities(gap + model.position_, np.array(model.ties_))
+    total = np.maximum(np.bincount(table.annotator, weight, n), 1e-12)
+    width = ndtri(APART)
+    bias, error = model.position_bias_, model.position_bias_se_
+    columns: dict[str, Any] = {
+        "annotator": table.annotators,
+        "kind": np.where(are_models(model, models), "model", "person"),
+        "n_comparisons": counts,
+        "reliability": model.reliability_,
+        "reliability_low": model.reliability_ - width * model.reliability_se_,
+        "reliability_high": model.reliability_ + width * model.reliability_se_,
+        "left_between_equals": expit(bias),
+        "left_low": expit(bias - width * error),
+        "left_high": expit(bias + width * error),
+        "ties": tied / total,
+        "ties_expected": np.bincount(table.annotator, weight * tie, n) / total,
+    }
+    kept = np.flatnonzero(counts > 0)
+    kept = kept[np.argsort(-counts[kept], kind="stable")]
+    return {name: plain(np.asarray(values)[kept]) for name, values in columns.items()}
+
+
+def are_models(model: BradleyTerry, models: Any = None) -> BoolArray:
+    """Mask of the annotators that are language models.
+
+    Raises
+    ------
+    AnnotationError
+        If ``models`` names somebody who compared nothing.
+    """
+    people = model.annotators_
+    if models is None:
+        return undeclared_models(None, people)
+    names = {str(name) for name in models}
+    strangers = sorted(names - {str(each) for each in people.tolist()})
+    if strangers:
+        raise AnnotationError(
+            f"models holds {strangers[0]!r}, who compared nothing; the annotators are "
+            f"{', '.join(map(repr, people[:6].tolist()))}{' ...' if len(people) > 6 else ''}"
+        )
+    return np.array([str(each) in names for each in people.tolist()], dtype=bool)
+
+
+def pair_columns(model: BradleyTerry, most: int = 10) -> Columns:
+    """Columns of the pairs whose answers fit the ranking worst, the worst first.
+
+    ``won`` counts the wins of ``item`` over ``other``, ties as half, and ``expected`` what the
+    model expects of the annotators who answered; ``z`` is the difference in standard errors.
+    """
+    table = model.table_
+    a = model.reliability_[table.annotator]
+    strengths = np.nan_to_num(model.strengths_)
+    eta = a * (strengths[table.left] - strengths[table.right])
+    eta = eta + model.position_bias_[table.annotator]
+    left, tie, right = probabilities(eta, model.tie_tendency_[table.annotator])
+    weight = np.asarray(table.weight, dtype=np.float64)
+    n = table.n_items
+    low, high = np.minimum(table.left, table.right), np.maximum(table.left, table.right)
+    keys, pair = np.unique(low.astype(np.int64) * n + high, return_inverse=True)
+    toward = table.left == low
+    won = np.where(table.outcome == 1, 0.5, (table.outcome == 0) == toward)
+    hoped = np.where(toward, left, right) + tie / 2
+    variance = (left + right - (left - right) ** 2) / 4
+    k = len(keys)
+    sums = [np.bincount(pair, weight * values, k) for values in (won, hoped, variance)]
+    z = (sums[0] - sums[1]) / np.sqrt(np.maximum(sums[2], 1e-9))
+    answers = np.bincount(pair, weight, k)
+    worst = np.argsort(-np.abs(z), kind="stable")[:most]
+    more = z[worst] > 0  # The item is the one that won more often than expected.
+    first, second = keys[worst] // n, keys[worst] % n
+    columns: dict[str, Any] = {
+        "item": table.items[np.where(more, first, second)],
+        "other": table.items[np.where(more, second, first)],
+        "n_comparisons": answers[worst],
+        "won": np.where(more, sums[0][worst], answers[worst] - sums[0][worst]),
+        "expected": np.where(more, sums[1][worst], answers[worst] - sums[1][worst]),
+        "z": np.abs(z[worst]),
+    }
+    return {name: plain(values) for name, values in columns.items()}
+
+
+def next_columns(pairs: NextPairs) -> Columns:
+    """Columns of the pairs to compare next."""
+    columns = {
+        "left": pairs.left,
+        "right": pairs.right,
+        "gain": pairs.gain,
+        "p_left": pairs.p_left,
+        "p_tie": pairs.p_tie,
+        "p_right": pairs.p_right,
+    }
+    return {name: plain(values) for name, values in columns.items()}
+
+
+def times_asked(pairs: NextPairs) -> Columns:
+    """Columns of the different pairs to compare next, and how often each, in their first order."""
+    seen: dict[frozenset[Any], int] = {}
+    rows: list[list[Any]] = []
+    for k, (left, right) in enumerate(pairs):
+        place = seen.setdefault(frozenset((left, right)), len(rows))
+        if place == len(rows):
+            chances = (pairs.p_left[k], pairs.p_tie[k], pairs.p_right[k])
+            rows.append([left, right, 0, *map(float, chances)])
+        rows[place][2] += 1
+    names = ("left", "right", "times", "p_left", "p_tie", "p_right")
+    columns = zip(names, zip(*rows, strict=True), strict=True)
+    return {name: plain(values) for name, values in columns}
+
+
+def better_columns(model: BradleyTerry) -> Columns:
+    """Columns of the matrix of probabilities, the strongest item first; empty without intervals."""
+    if model.covariance_ is None:
+        return {}
+    order = in_order(model)
+    names = [str(item) for item in model.items_[order].tolist()]
+    better = model.better()[np.ix_(order, order)]
+    np.fill_diagonal(better, np.nan)
+    return {"item": list(names)} | {name: plain(better[:, j]) for j, name in enumerate(names)}
+
+
+def plain(values: Any) -> list[Any]:
+    """Values for a file: None for NaN, whole numbers as integers, seven digits."""
+    found: list[Any] = []
+    for value in np.asarray(values).tolist():
+        if isinstance(value, float):
+            if not np.isfinite(value):
+                found.append(None)
+                continue
+            value = (
+                int(value) if value.is_integer() and abs(value) < 1e15 else float(f"{value:.7g}")
+            )
+        found.append(value)
+    return found

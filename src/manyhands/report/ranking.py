@@ -1,0 +1,248 @@
+"""The report of a ranking: what is known of the order, of the annotators, and what to ask next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from scipy.special import expit
+
+from manyhands._version import __version__
+from manyhands.files import write_atomically
+from manyhands.ranking.bradley_terry import BradleyTerry
+from manyhands.ranking.findings import (
+    annotator_columns,
+    better_columns,
+    in_order,
+    next_columns,
+    not_told_apart,
+    pair_columns,
+    ranking_columns,
+    times_asked,
+)
+from manyhands.ranking.next_pairs import NextPairs
+from manyhands.report.html import render_page
+from manyhands.report.section import Section
+from manyhands.wording import counted, listed, percent
+
+MOST_IN_MATRIX = 25
+"""Items that the matrix shows; the file ``better.csv`` has all."""
+
+MOST_ROWS = 200
+"""Rows of a table on the page; the files have all."""
+
+SECTIONS: Final = (
+    Section("actions", "In brief", "ranking_brief.html"),
+    Section("ranking", "Ranking", "ranking_items.html"),
+    Section("better", "Which is better", "ranking_better.html"),
+    Section("annotators", "Annotators", "ranking_annotators.html"),
+    Section("pairs", "Surprising comparisons", "ranking_pairs.html"),
+    Section("next", "Compare next", "ranking_next.html"),
+    Section("method", "How this was made", "ranking_method.html"),
+)
+
+
+def summarize_ranking(
+    model: BradleyTerry,
+    *,
+    title: str = "Ranking",
+    pairs: NextPairs | None = None,
+    models: Any = None,
+    wording: Callable[[str], str] = str,
+) -> dict[str, Any]:
+    """Gather what a fitted ranking says, as a dict for JSON.
+
+    Parameters
+    ----------
+    model : fitted BradleyTerry
+    title : str
+    pairs : NextPairs, optional
+        What to compare next.
+    models : sequence of ids, optional
+        Annotators that are language models; default: those named like one.
+    wording : callable
+        Writes a warning of the fit as its reader knows the options.
+
+    Returns
+    -------
+    dict
+        ``headline`` and ``facts`` are sentences, ``advice`` says what to do; ``ranking``,
+        ``annotators``, ``better``, ``pairs`` and ``next`` are columns of tables.
+    """
+    table = model.table_
+    annotators = annotator_columns(model, models)
+    return {
+        "title": title,
+        "generator": f"manyhands {__version__}",
+        "headline": _headline(model),
+        "facts": [*_facts(model), *_of_judges(model, annotators)],
+        "advice": [wording(each) for each in model.warnings_],
+        "data": {
+            "n_comparisons": table.n_comparisons,
+            "n_items": table.n_items,
+            "n_annotators": table.n_annotators if table.has_annotators else None,
+            "n_questions": None if table.questions is None else len(table.questions),
+            "n_groups": model.n_components_,
+            "tie_share": table.tie_share,
+        },
+        "model": {
+            "reliability_variance": model.reliability_variance_,
+            "evidence": {str(name): float(value) for name, value in model.evidence_.items()},
+            "strength_variance": model.strength_variance_,
+            "position": model.position_,
+            "left_between_equals": float(expit(model.position_)),
+            "ties": model.ties_ if np.isfinite(model.ties_) else None,
+            "dispersion": model.dispersion_,
+            "clustered": model.clustered_,
+            "n_iter": model.n_iter_,
+            "converged": model.converged_,
+            "log_likelihood": model.log_likelihood_,
+        },
+        "ranking": ranking_columns(model),
+        "annotators": annotators,
+        "better": better_columns(model) if table.n_items <= MOST_IN_MATRIX else {},
+        "pairs": pair_columns(model),
+        "next": {} if pairs is None else next_columns(pairs),
+        "next_pairs": {} if pairs is None else times_asked(pairs),
+    }
+
+
+def _headline(model: BradleyTerry) -> str:
+    """Say which item is the strongest, and from which others it cannot be told apart."""
+    table = model.table_
+    if model.n_components_ > 1:
+        return (
+            f"{counted(model.n_components_, 'group')} of items are never compared with each other, "
+            "so each group has a ranking of its own."
+        )
+    order = in_order(model)
+    best = int(order[0])
+    name = table.items[best].item()
+    if not (table.outcome != 1).any():
+        return "All comparisons are ties, so nothing shows which item is better."
+    if model.covariance_ is None:
+        return f"“{name}” has the highest strength of {counted(table.n_items, 'item')}."
+    near = not_told_apart(model, best)
+    if not len(near):
+        return f"“{name}” is the strongest of {counted(table.n_items, 'item')} (95 % confidence)."
+    near = near[np.argsort(model.ranks_[near], kind="stable")]
+    names = listed(table.items[near].tolist(), len(near))
+    if len(near) == table.n_items - 1:
+        return (
+            f"The comparisons do not show which item is the strongest: “{name}” is first, but "
+            "cannot be told apart from any other at 95 % confidence."
+        )
+    return (
+        f"“{name}” is first of {counted(table.n_items, 'item')}, but cannot be told apart from "
+        f"{names} at 95 % confidence."
+    )
+
+
+def _facts(model: BradleyTerry) -> list[str]:
+    table = model.table_
+    who = f" by {counted(table.n_annotators, 'annotator')}" if table.has_annotators else ""
+    facts = [
+        f"{counted(table.n_comparisons, 'comparison')} of {counted(table.n_items, 'item')}{who}; "
+        f"{percent(table.tie_share)} are ties."
+    ]
+    if model.covariance_ is not None and model.n_components_ == 1 and table.n_items > 1:
+        better = model.better()
+        apart = (better >= 0.975).sum() / (table.n_items * (table.n_items - 1) / 2)
+        facts.append(
+            f"Of all pairs of items, {percent(float(apart))} can be told apart at 95 % confidence."
+        )
+    if model.position_ != 0:
+        left = float(expit(model.position_))
+        facts.append(
+            f"Between two equal items, a typical annotator prefers the left one in {percent(left)} "
+            "of the decided comparisons, as the model estimates it."
+        )
+    if model.reliability_variance_:
+        facts.append(
+            "Annotators differ in how well they tell better from worse, and the answers of those "
+            "who do it well count more."
+        )
+    return facts
+
+
+def _of_judges(model: BradleyTerry, annotators: Mapping[str, list[Any]]) -> list[str]:
+    """Say how language models and people differ in sides and ties, where both or models judged."""
+    kinds = annotators.get("kind", [])
+    if "model" not in kinds or not model.table_.has_sides:
+        return []
+    told = []
+    for kind, name in (("model", "language model"), ("person", "person")):
+        rows = [i for i, each in enumerate(kinds) if each == kind]
+        if not rows:
+            continue
+        weight = np.array([annotators["n_comparisons"][i] for i in rows], dtype=float)
+        left = np.array([annotators["left_between_equals"][i] for i in rows])
+        ties = np.array([annotators["ties"][i] for i in rows])
+        one_sided = sum(
+            annotators["left_low"][i] > 0.5 or annotators["left_high"][i] < 0.5 for i in rows
+        )
+        plural = "people" if kind == "person" else None
+        verb = "prefers" if one_sided == 1 else "prefer"
+        share = float(np.average(ties, weights=weight))
+        told.append(
+            f"{counted(len(rows), name, plural)}: {percent(share)} of the answers are ties; "
+            f"between two equals the left one wins {percent(float(left.min()))} to "
+            f"{percent(float(left.max()))} of the decided comparisons, and {one_sided} clearly "
+            f"{verb} a side."
+        )
+    return told
+
+
+# -- the page -------------------------------------------------------------------------------------
+
+
+def render_ranking(summary: Mapping[str, Any]) -> str:
+    """Render a summary of `summarize_ranking` as one self-contained HTML page.
+
+    Parameters
+    ----------
+    summary : dict
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    MissingExtraError
+        If the extra 'report' is not installed.
+    """
+    shown = [each for each in SECTIONS if summary.get(each.key, True)]
+    return render_page(
+        summary,
+        shown,
+        words={"rows_of": rows_of, "place": place_on(summary["ranking"]), "MOST_ROWS": MOST_ROWS},
+    )
+
+
+def write_ranking_report(summary: Mapping[str, Any], path: str | Path) -> Path:
+    """Write the HTML page of a ranking atomically.
+
+    Raises
+    ------
+    WriteError
+        If the file cannot be written; an existing file is left unchanged.
+    """
+    return write_atomically(path, render_ranking(summary))
+
+
+def rows_of(columns: Mapping[str, list[Any]], most: int | None = None) -> list[dict[str, Any]]:
+    """Turn columns into rows, at most so many."""
+    rows = zip(*columns.values(), strict=True)
+    found = [dict(zip(columns, row, strict=True)) for row in rows]
+    return found if most is None else found[:most]
+
+
+def place_on(ranking: Mapping[str, list[Any]]) -> Any:
+    """Return a function from a strength to its place on a scale from 0 to 1."""
+    ends = [v for name in ("low", "high", "strength") for v in ranking[name] if v is not None]
+    low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
+    width = max(high - low, 1e-9)
+    return lambda value: min(max((value - low) / width, 0.0), 1.0)
