@@ -34,7 +34,7 @@ from benchmarks.families_tables import (
     shares_of_votes,
 )
 from benchmarks.real_tables import load
-from evidence.tables import left_out_table
+from evidence.tables import chosen_without, constant_cells, counted, left_out_table
 from manyhands import AnnotationTable, DawidSkene, GoldCorrected
 from manyhands.annotations.groups import RHO
 from manyhands.inference import gold_corrected, gold_samples, shared_mistakes
@@ -434,25 +434,6 @@ def warning_cell(problem: Problem, *_: int) -> dict[str, list[Any]]:
 # -- page -----------------------------------------------------------------------------------------
 
 
-def left_out(
-    values: dict[str, dict[str, Any]], score: Callable[[list[Any]], float]
-) -> tuple[dict[str, Any], list[str]]:
-    """What each table gets from the step that is best (lowest score) on the other families."""
-    tables = list(next(iter(values.values())))
-    got, chosen = {}, []
-    for table in tables:
-        others = [t for t in tables if left_out_with(t) != left_out_with(table)]
-        best = min(values, key=lambda step: score([(t, values[step][t]) for t in others]))
-        got[table] = values[best][table]
-        chosen.append(best)
-    return got, chosen
-
-
-def counts_of(chosen: Sequence[str]) -> str:
-    """How often each step is chosen."""
-    return ", ".join(f"{step} {chosen.count(step)}" for step in STEPS if step in chosen)
-
-
 def figure_rows(found: Any, kind: str, name: str) -> list[str]:
     """Cells of a constant's row: log loss / calibration error, means over the tables."""
     golds = {"rho constant": (0,), "family prior": FAMILY_GOLD}.get(kind, GOLD)
@@ -464,9 +445,7 @@ def figure_rows(found: Any, kind: str, name: str) -> list[str]:
         }
         for step in STEPS
     }
-    got, chosen = left_out(values, lambda pairs: float(np.mean([v[1] for _, v in pairs])))
-    means = [np.mean(list(each.values()), axis=0) for each in (*values.values(), got)]
-    return [*(f"{loss:.4f} / {ece:.4f}" for _, loss, ece in means), counts_of(chosen)]
+    return constant_cells(values, left_out_with)
 
 
 def warning_rows(found: Any, name: str) -> list[str]:
@@ -478,14 +457,20 @@ def warning_rows(found: Any, name: str) -> list[str]:
         least, rule = (z, "as is") if name == "LEAST_Z" else (LEAST_Z, step)
         values[step] = {t: (found.values(kind, t, rule) > least).mean() for t in tables}
 
-    def shares(pairs: list[tuple[str, float]]) -> tuple[float, float]:
-        with_reason = [value for t, value in pairs if t in HAS_FAMILIES]
-        others = [value for t, value in pairs if t not in HAS_FAMILIES]
-        return float(np.mean(with_reason)), float(np.mean(others))
+    def shares(found: dict[str, float]) -> tuple[float, float]:
+        """Of tables with a reason, and of the others."""
+        kinds = [
+            [v for t, v in found.items() if (t in HAS_FAMILIES) == has] for has in (True, False)
+        ]
+        return float(np.mean(kinds[0])), float(np.mean(kinds[1]))
 
-    got, chosen = left_out(values, lambda pairs: shares(pairs)[1] - shares(pairs)[0])
-    shown = [shares(list(each.items())) for each in (*values.values(), got)]
-    return [*(f"{right:.2f} / {false:.2f}" for right, false in shown), counts_of(chosen)]
+    def missed(found: dict[str, float], step: str) -> float:
+        return shares(found)[1] - shares(found)[0]
+
+    chosen = chosen_without(values, left_out_with, missed)
+    got = {t: values[step][t] for t, step in chosen.items()}
+    cells = [f"{right:.2f} / {false:.2f}" for right, false in map(shares, (*values.values(), got))]
+    return [*cells, counted(chosen, STEPS)]
 
 
 def prior_rows(found: Any) -> Iterator[list[str]]:

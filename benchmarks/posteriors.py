@@ -22,7 +22,7 @@ from benchmarks.real_tables import LOADERS, TABLES, Task, load
 from evidence.scores import codes_of
 from evidence.scores import scores as scores_of
 from evidence.study import of_tables
-from evidence.tables import left_out_table, listing, spread
+from evidence.tables import chosen_without, constant_cells, left_out_table, listing, spread
 from evidence.tables import table as lines_of
 from manyhands import AnnotationTable, DawidSkene, MajorityVote
 from manyhands.inference import dawid_skene, dependence, em, identifiability
@@ -144,7 +144,8 @@ def figures(proba: np.ndarray, gold: np.ndarray, classes: Any) -> Figures:
 # -- The other constants of the read-out: half and twice each, and chosen with a family left
 
 
-Fits = list[Figures]
+Fits = dict[str, Figures]
+"""By the name of the table."""
 
 HALVES = {
     "REFERENCE": 0.15, "NEGLIGIBLE": 0.025, "EM_STEPS": 1, "N_SIMULATED": 500, "N_TABLES": 1,
@@ -159,10 +160,10 @@ STANDARD_ERRORS = 2.0
 def sensitivity(cases: list[Case]) -> Iterator[str]:
     """Yield figures with half and twice each of the other constants; fits are anew."""
     as_is = fit(cases)
-    rows = [
-        row(cases, name, value, {"as is": as_is, "half": half(), "twice": twice()})
-        for name, value, half, twice in changes(cases)
-    ]
+    rows = []
+    for name, value, half, twice in changes(cases):
+        runs = {"as is": as_is, "half": half(), "twice": twice()}
+        rows.append([name, value, *constant_cells(runs, family_of)])
     heads = ["constant", "value", "as is", "half", "twice", "family left out", "chosen there"]
     yield from lines_of(heads, rows)
     tables = {case.name: case.table for case in cases}
@@ -219,20 +220,8 @@ def judged_by(n_errors: float) -> Callable[..., Dependence]:
 
 def fit(cases: list[Case], **parameters: Any) -> Fits:
     """Figures of `DawidSkene` on each table."""
-    return [case.figures(DawidSkene(**parameters).fit(case.table).posterior_) for case in cases]
-
-
-def row(cases: list[Case], name: str, value: str, runs: dict[str, Fits]) -> list[str]:
-    """Cells of a constant: means, and what is chosen where each table's family is left out."""
-    left_out, chosen = [], []
-    for k, case in enumerate(cases):
-        others = [family_of(c.name) != family_of(case.name) for c in cases]
-        best = min(runs, key=lambda r: np.mean([f[1] for f in np.array(runs[r])[others]]))
-        left_out.append(runs[best][k])
-        chosen.append(best)
-    means = [np.mean(found, axis=0) for found in (*runs.values(), left_out)]
-    counts = ", ".join(f"{one} {chosen.count(one)}" for one in runs if one in chosen)
-    return [name, value, *(f"{loss:.4f} / {ece:.4f}" for _, loss, ece in means), counts]
+    models = ((case, DawidSkene(**parameters).fit(case.table)) for case in cases)
+    return {case.name: case.figures(model.posterior_) for case, model in models}
 
 
 # -- Lone annotators: from which share of compared instances on they are not believed
@@ -651,13 +640,13 @@ def constants(cases: list[Case]) -> Iterator[str]:
         read(case._replace(joint=case.kept), shrunk(case, *ours)) for case in cases
     ]
     tried = {setting: [read(case, shrunk(case, *setting)) for case in cases] for setting in GRID}
-    left_out, chosen = [], set()
-    for k, case in enumerate(cases):
-        others = [family_of(c.name) != family_of(case.name) for c in cases]
-        best = min(GRID, key=lambda s: np.mean(np.array(tried[s])[others, 1]))
-        left_out.append(tried[best][k])
-        chosen.add(best)
-    found["measured, constants chosen with the family left out"] = left_out
+    by_name = {s: dict(zip([c.name for c in cases], own, strict=True)) for s, own in tried.items()}
+    chosen = chosen_without(
+        by_name, family_of, lambda own, s: np.mean([figures[1] for figures in own.values()])
+    )
+    found["measured, constants chosen with the family left out"] = [
+        by_name[setting][name] for name, setting in chosen.items()
+    ]
     worst = max(GRID, key=lambda s: np.mean(np.array(tried[s])[:, 1]))
     found[f"measured, worst constants of the grid {worst}"] = tried[worst]
     found["best for each table (oracle)"] = [
@@ -667,7 +656,8 @@ def constants(cases: list[Case]) -> Iterator[str]:
     means = {name: np.mean(cells, axis=0) for name, cells in found.items()}
     rows = [[name, f"{m[0]:.4f}", f"{m[1]:.3f}", f"{m[2]:.3f}"] for name, m in means.items()]
     yield from lines_of(["rule for rho", "accuracy", "log loss", "ECE"], rows)
-    yield f"Chosen with a family left out (mean, sd, limit): {', '.join(map(str, sorted(chosen)))}."
+    settings = ", ".join(map(str, sorted({*chosen.values()})))
+    yield f"Chosen with a family left out (mean, sd, limit): {settings}."
 
 
 def by_table(cases: list[Case]) -> list[str]:

@@ -143,6 +143,69 @@ def mean_of(values: Mapping[str, float]) -> float:
     return float(np.mean(list(values.values())))
 
 
+def chosen_without(
+    values: Mapping[Any, Mapping[str, Any]],
+    family_of: Callable[[str], str],
+    score: Callable[[dict[str, Any], Any], Any],
+) -> dict[str, Any]:
+    """Choose a value of a constant for every table, without the tables of its family.
+
+    Parameters
+    ----------
+    values : dict {value: {table: figures}}
+    family_of : callable
+        What a table is left out with.
+    score : callable
+        From the figures of the other tables, and the value, to what the choice makes least.
+
+    Returns
+    -------
+    dict {table: value}
+    """
+    tables = list(next(iter(values.values())))
+
+    def best(family: str) -> Any:
+        others = [t for t in tables if family_of(t) != family]
+        return min(values, key=lambda value: score({t: values[value][t] for t in others}, value))
+
+    chosen = {family: best(family) for family in dict.fromkeys(map(family_of, tables))}
+    return {table: chosen[family_of(table)] for table in tables}
+
+
+def constant_cells(
+    values: Mapping[str, Mapping[str, Sequence[float]]], family_of: Callable[[str], str]
+) -> list[str]:
+    """Return the cells of a constant's row: log loss / calibration error, means over the tables.
+
+    Parameters
+    ----------
+    values : dict {step: {table: (accuracy, log loss, calibration error)}}
+        Such as of the constant as it is, half and twice.
+    family_of : callable
+        What a table is left out with.
+
+    Returns
+    -------
+    list of str
+        A cell per step, one of the steps of least log loss on the other families, and how often
+        each of them is chosen.
+    """
+
+    def loss(found: dict[str, Sequence[float]], step: str) -> float:
+        return float(np.mean([figures[1] for figures in found.values()]))
+
+    chosen = chosen_without(values, family_of, loss)
+    left_out = {table: values[step][table] for table, step in chosen.items()}
+    means = [np.mean(list(found.values()), axis=0) for found in (*values.values(), left_out)]
+    return [*(f"{loss:.4f} / {ece:.4f}" for _, loss, ece in means), counted(chosen, values)]
+
+
+def counted(chosen: Mapping[str, Any], steps: Iterable[Any]) -> str:
+    """Tell how often each step is chosen."""
+    found = list(chosen.values())
+    return ", ".join(f"{step} {found.count(step)}" for step in steps if step in found)
+
+
 def left_out_table(
     values: Mapping[float, Mapping[str, float]],
     ours: float,
@@ -161,27 +224,18 @@ def left_out_table(
     score : callable
         Cost of several tables, which the choice makes least.
     """
-    tables = list(next(iter(values.values())))
+    chosen = chosen_without(
+        values, family_of, lambda found, c: (round(score(found), 9), abs(np.log(c / ours)))
+    )
     rows: list[list[str]] = []
-    left_out: dict[str, float] = {}
-    for family in dict.fromkeys(map(family_of, tables)):
-        costs = {
-            c: mean_of({t: found[t] for t in tables if family_of(t) == family})
-            for c, found in values.items()
-        }
-        others = [t for t in tables if family_of(t) != family]
-        best = min(
-            values,
-            key=lambda c: (
-                round(score({t: values[c][t] for t in others}), 9),
-                abs(np.log(c / ours)),
-            ),
-        )
-        left_out |= {t: values[best][t] for t in tables if family_of(t) == family}
+    for family in dict.fromkeys(map(family_of, chosen)):
+        own = [t for t in chosen if family_of(t) == family]
+        costs = {c: mean_of({t: found[t] for t in own}) for c, found in values.items()}
+        best = chosen[own[0]]
         lost = costs[best] - min(costs.values())
         rows.append([family, *(f"{x:.4f}" for x in costs.values()), f"{best:g}", f"{lost:.4f}"])
     scores = [score(found) for found in values.values()]
-    lost = score(left_out) - min(scores)
+    lost = score({t: values[c][t] for t, c in chosen.items()}) - min(scores)
     rows.append(["**all**", *(f"{x:.4f}" for x in scores), "", f"{lost:.4f}"])
     heads = [f"**{c:g}**" if c == ours else f"{c:g}" for c in values]
     return table(["left out together", *heads, "chosen without it", "lost"], rows)

@@ -3,7 +3,19 @@
 import numpy as np
 import pytest
 
-from evidence.tables import crossed, days, groups, listing, mean, spread, where, with_error
+from evidence.tables import (
+    chosen_without,
+    constant_cells,
+    crossed,
+    days,
+    groups,
+    left_out_table,
+    listing,
+    mean,
+    spread,
+    where,
+    with_error,
+)
 
 RECORDS = [
     {"set": "a", "seed": 2, "right": 0.5, "date": "2026-11-03"},
@@ -45,3 +57,28 @@ def test_rows_and_columns_are_crossed_under_their_titles(sets):
 def test_a_mean_has_its_error_or_its_spread():
     assert with_error([1.0, 3.0]) == "+2.0 ± 1.0"
     assert spread([1.0, 3.0], 2) == "2.00 ± 1.41"
+
+
+FIGURES = {
+    "as is": {"a 1": (0.9, 1.0, 0.1), "a 2": (0.9, 3.0, 0.1), "b": (0.9, 1.0, 0.1)},
+    "half": {"a 1": (0.9, 2.0, 0.3), "a 2": (0.9, 0.0, 0.3), "b": (0.9, 2.0, 0.3)},
+}
+
+
+def test_a_constant_is_chosen_without_the_tables_of_a_family():
+    family_of = lambda name: name[0]  # noqa: E731
+    chosen = chosen_without(
+        FIGURES, family_of, lambda found, _: sum(loss for _, loss, _ in found.values())
+    )
+    # Without the family a, b decides; without b, the mean of a's tables.
+    assert chosen == {"a 1": "as is", "a 2": "as is", "b": "half"}
+    cells = constant_cells(FIGURES, family_of)
+    assert cells == ["1.6667 / 0.1000", "1.3333 / 0.3000", "2.0000 / 0.1667", "as is 2, half 1"]
+
+
+def test_of_equal_values_the_one_nearest_to_ours_is_chosen():
+    costs = {1.0: {"a": 0.0, "b": 0.0}, 2.0: {"a": 0.0, "b": 0.0}, 4.0: {"a": 0.5, "b": 0.0}}
+    lines = left_out_table(costs, 2.0, lambda name: name)
+    assert lines[0] == "| left out together | 1 | **2** | 4 | chosen without it | lost |"
+    assert lines[2] == "| a | 0.0000 | 0.0000 | 0.5000 | 2 | 0.0000 |"
+    assert lines[4] == "| **all** | 0.0000 | 0.0000 | 0.2500 |  | 0.0000 |"
