@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.pipeline import make_pipeline
@@ -24,6 +25,8 @@ from manyhands import (
     DASCClassifier,
     DawidSkene,
     DoctorNetClassifier,
+    LabelSetTable,
+    MultiLabelMajorityVote,
     RatingMean,
     hub,
 )
@@ -176,6 +179,13 @@ def test_a_parameter_that_names_an_annotator_is_refused(tmp_path):
 def test_aggregators_are_not_shared_with_their_annotations(tmp_path):
     with pytest.raises(AnnotationError, match="a DawidSkene holds annotations"):
         save_pretrained(DawidSkene().fit(TABLE), tmp_path / "model")
+    labels = MultiLabelMajorityVote().fit(
+        LabelSetTable.from_frame(
+            pd.DataFrame({"task": ["a", "b"], "worker": NAMES[:2], "labels": ["x", "x; y"]})
+        )
+    )
+    with pytest.raises(AnnotationError, match="a MultiLabelMajorityVote holds annotations"):
+        save_pretrained(labels, tmp_path / "model")
     with pytest.raises(AnnotationError, match="a RatingMean holds annotations"):
         save_pretrained(RatingMean().fit(TABLE), tmp_path / "model")
     assert not (tmp_path / "model").exists()

@@ -2,7 +2,8 @@
 
 A class says of itself that it is one (`record`), where it is defined, and what of it is saved: a
 declaration, from which `manyhands.fitting.saving` writes and reads it. Estimators that are exported
-by name need none; `manyhands.registry` knows them.
+by name need no name here, as `manyhands.registry` knows them: a classifier says what is saved in
+its traits, and an aggregator that all of it is (`is_saved_whole`).
 """
 
 from __future__ import annotations
@@ -92,6 +93,14 @@ def record(
         return cls
 
     return named
+
+
+def is_saved_whole(value: Any) -> bool:
+    """Whether all that an estimator has found is saved, its annotations included.
+
+    A class says so by ``_saved_whole = True``, and so do those that are derived from it.
+    """
+    return bool(getattr(type(value), "_saved_whole", False))
 
 
 def record_of(value: Any) -> Record | None:

@@ -54,11 +54,7 @@ from manyhands.fitting.folders import (
 )
 from manyhands.fitting.method_protocol import flat_defaults, flat_parameters, from_flat
 from manyhands.fitting.traits import SAVED, Traits
-from manyhands.inference.base import BaseAggregator
-from manyhands.inference.rating_mean import RatingMean
-from manyhands.inference.set_aggregator import BaseSetAggregator
-from manyhands.ranking.bradley_terry import BradleyTerry
-from manyhands.records import Record, record_named, record_of
+from manyhands.records import Record, is_saved_whole, record_named, record_of
 from manyhands.typing import AnyArray
 
 Node: TypeAlias = bool | int | float | str | list[Any] | dict[str, Any] | None
@@ -163,9 +159,8 @@ def parameters_as_saved(model: BaseEstimator) -> dict[str, Any]:
 
 
 def is_known(model: object) -> bool:
-    """Whether a model is an aggregator, or a part that says what of it is saved."""
-    ours = BaseAggregator | BaseSetAggregator | RatingMean | BradleyTerry
-    return record_of(model) is not None or isinstance(model, ours)
+    """Whether a model that has no ``save`` says what of it is saved, as aggregators do."""
+    return record_of(model) is not None or is_saved_whole(model)
 
 
 def read_arrays(folder: Path, description: Mapping[str, Any]) -> dict[str, AnyArray]:
@@ -304,7 +299,8 @@ class _Writer:
     def _estimator(self, value: BaseEstimator, path: str, unfitted: bool) -> Any:
         known, traits = record_of(value), getattr(value, "_traits", None)
         name = type(value).__name__
-        if known is None and not type(value).__module__.startswith("manyhands."):
+        says_it = known is not None or traits is not None or is_saved_whole(value) or unfitted
+        if not says_it or (known is None and not type(value).__module__.startswith("manyhands.")):
             raise _not_ours(name)
         if traits is not None and not unfitted:
             if traits.saved_instead is not None:

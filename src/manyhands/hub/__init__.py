@@ -25,10 +25,8 @@ from manyhands.fitting.fitted import fitted_twin, take_over
 from manyhands.fitting.saving import parameters_as_saved
 from manyhands.fitting.traits import Traits
 from manyhands.hub.card import MARK, accuracy_on_card, card
-from manyhands.inference.base import BaseAggregator
-from manyhands.inference.rating_mean import RatingMean
 from manyhands.models import load, save
-from manyhands.ranking.bradley_terry import BradleyTerry
+from manyhands.records import is_saved_whole
 
 CROWD = {"pooled_confusion_", "class_prior_", "common_confusion_", "C_", "coef_", "intercept_"}
 CROWD |= {"forget_rates_", "classes_", "feature_names_in_"}
@@ -83,9 +81,7 @@ def save_pretrained(
     refuse_foreign(Path(folder) / "README.md", MARK)
     last = model[-1] if isinstance(model, Pipeline) else model
     check_is_fitted(last)
-    if isinstance(
-        last, BaseAggregator | RatingMean | BradleyTerry
-    ):  # Its annotations name the annotators.
+    if is_saved_whole(last):  # Its annotations name the annotators.
         raise AnnotationError(f"a {type(last).__name__} holds annotations; share a classifier")
     named = _renamed if anonymise else _without_instances
     shared = _replaced(model, named if include_annotators else _without_annotators)

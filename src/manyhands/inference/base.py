@@ -242,6 +242,7 @@ class BaseAggregator(BaseEstimator):
     _random_gold: BoolArray | None = None
 
     traits: ClassVar[Traits] = Traits()
+    _saved_whole: ClassVar[bool] = True
 
     _knows_its_accuracy = False
     """Whether the mean probability of the labels is about their accuracy on real tables, so that it

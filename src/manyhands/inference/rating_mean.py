@@ -111,6 +111,7 @@ class RatingMean(BaseEstimator):
     (array([14.8,  3.3, 21.5,  9.8]), array([-0.6,  2. , -1.4]))
     """
 
+    _saved_whole: ClassVar[bool] = True
     traits: ClassVar[Traits] = Traits(uses_start=False, warns_of_shared_mistakes=False)
 
     _parameter_constraints: dict[str, list[Any]] = {

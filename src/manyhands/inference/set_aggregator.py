@@ -69,6 +69,7 @@ class BaseSetAggregator(BaseEstimator):
     _parameter_constraints: dict[str, list[Any]] = {}
 
     traits: ClassVar[Traits] = Traits(takes_sets=True)
+    _saved_whole: ClassVar[bool] = True
 
     table_: LabelSetTable
     posterior_: FloatArray

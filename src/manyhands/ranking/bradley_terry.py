@@ -17,7 +17,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from scipy.sparse import coo_array
@@ -186,6 +186,8 @@ class BradleyTerry(BaseEstimator):
         "tol": [Interval(Real, 0, None, closed="neither")],
         "random_state": [Interval(Integral, 0, None, closed="left")],
     }
+
+    _saved_whole: ClassVar[bool] = True
 
     table_: ComparisonTable
     strengths_: FloatArray
