@@ -253,8 +253,8 @@ def _warmed_up(model: Any, data: Data) -> BoolArray:
     from manyhands.classifiers.iced.warm_up import group_by_certainty, warm_up_phases
 
     warmed = np.zeros(data.annotations.n_instances, dtype=bool)
-    groups = group_by_certainty(data.annotations, model.warm_up_groups)
-    for rows in warm_up_phases(data.annotations, groups, model.warm_up):
+    groups = group_by_certainty(data.annotations, model._protocol.warm_up_groups)
+    for rows in warm_up_phases(data.annotations, groups, model._protocol.warm_up):
         warmed[rows] = True
     return warmed
 

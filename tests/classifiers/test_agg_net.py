@@ -18,6 +18,7 @@ from manyhands.estimator_checks import make_crowd_problem
 from manyhands.fitting.latent import LatentClasses
 from manyhands.fitting.recipe import Recipe
 from manyhands.training import Checkpoint
+from tests.building import built
 
 QUICK = {"max_epochs": 6, "batch_size": 16, "random_state": 0, "device": "cpu"}
 
@@ -192,8 +193,8 @@ def test_a_network_that_sees_nothing_ends_as_dawid_skene(monkeypatch):
     moved = (y == 2) & (np.arange(60) < 25)
     A[moved] = np.where(A[moved] == 2, 0, A[moved])  # a prior that is not uniform
     n_iterations, epochs = 4, 20
-    model = Counted(
-        Constant(3), em_every=epochs, max_epochs=n_iterations * epochs, smoothing=0.0,
+    model = built(
+        Counted, Constant(3), em_every=epochs, max_epochs=n_iterations * epochs, smoothing=0.0,
         confusion_floor=0.0, proba_floor=0.0, batch_size=60, random_state=0,
     ).fit(X, A)  # fmt: skip
     expected = dawid_skene(n_iterations).fit(A)
@@ -217,7 +218,7 @@ def test_the_second_epoch_is_trained_on_the_posterior():
     """Its loss, without steps or dropout, is the cross entropy against q computed in loops."""
     X, A, _ = make_crowd_problem()
     options = QUICK | {"max_epochs": 2, "lr": 1e-12, "batch_size": 48, "backbone": "linear"}
-    model = Counted(**options).fit(X, A)
+    model = built(Counted, **options).fit(X, A)
     table, proba = AnnotationTable.from_matrix(A), model.predict_proba(X)
     confusion = m_step_by_loops(table, LatentClasses(table).vote_shares(), 0.01)
     q, _ = e_step_by_loops(table, proba, confusion, (1e-4, 1e-3))
@@ -250,7 +251,7 @@ def test_known_confusions_are_recovered():
 def test_posterior_is_given_x_and_the_annotations():
     X, A, _ = make_crowd_problem()
     A[:4] = -1
-    model = Counted(**QUICK).fit(X, A)
+    model = built(Counted, **QUICK).fit(X, A)
     expected, _ = e_step_by_loops(
         AnnotationTable.from_matrix(A), model.predict_proba(X), model.confusion_, (1e-4, 1e-3)
     )
@@ -270,7 +271,7 @@ def test_instances_without_annotations_do_not_enter_the_training():
 
 def test_em_every_keeps_the_targets_between():
     X, A, _ = make_crowd_problem()
-    often, seldom = (Counted(em_every=k, **QUICK).fit(X, A) for k in (1, 6))
+    often, seldom = (built(Counted, em_every=k, **QUICK).fit(X, A) for k in (1, 6))
     table = AnnotationTable.from_matrix(A)
     by_votes = m_step_by_loops(table, LatentClasses(table).vote_shares(), 0.01)
     np.testing.assert_allclose(seldom.confusion_, by_votes, atol=1e-6)

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from torch.testing import assert_close
 
 import manyhands.nn.annotator_heads as annotator_heads
-from manyhands import AnnotationTable, DoctorNetClassifier, load, make_crowd
+from manyhands import AnnotationTable, DoctorNetClassifier, DoctorNetProtocol, load, make_crowd
 from manyhands.estimator_checks import check_crowd_estimator, make_crowd_problem
 from manyhands.nn import DoctorNetModule, Linear, ScaledClassifier, Standardize
 from manyhands.objectives import annotator_average_nll
@@ -203,13 +203,17 @@ def test_expected_confusion_equals_a_slow_loop(module, x):
 
 def test_the_contract_holds_with_learnt_weights():
     # At this rate no class is lost, so there are no further starts but where a check needs them.
-    check_crowd_estimator(DoctorNetClassifier(weighting="learned", weight_epochs=2, lr=0.05))
+    check_crowd_estimator(
+        DoctorNetClassifier(
+            weighting="learned", lr=0.05, protocol=DoctorNetProtocol(weight_epochs=2)
+        )
+    )
 
 
 def test_a_single_annotator_is_a_plain_classifier():
     """Limiting case: the mean of one head is that head."""
     X, _, y = make_crowd_problem()
-    model = DoctorNetClassifier(**QUICK).fit(X, y)
+    model = built(DoctorNetClassifier, **QUICK).fit(X, y)
     np.testing.assert_allclose(
         model.predict_proba(X), model.predict_annotation_proba(X)[:, 0], rtol=1e-5
     )
@@ -219,7 +223,10 @@ def test_a_single_annotator_is_a_plain_classifier():
 def test_prediction_is_the_weighted_mean_of_the_annotators_heads():
     X, A, _ = make_crowd_problem()
     A = np.hstack([A, np.full((len(A), 1), -1)])
-    for model in (DoctorNetClassifier(**QUICK), DoctorNetClassifier(weight_lr=0.5, **LEARNED)):
+    for model in (
+        built(DoctorNetClassifier, **QUICK),
+        built(DoctorNetClassifier, **LEARNED, protocol=DoctorNetProtocol(weight_lr=0.5)),
+    ):
         model.fit(X, A)
         heads = model.predict_annotation_proba(X)
         mean = np.einsum("r,nrc->nc", model.weights_, heads)
@@ -227,7 +234,7 @@ def test_prediction_is_the_weighted_mean_of_the_annotators_heads():
         np.testing.assert_allclose(heads[:, 5], mean @ model.pooled_confusion_, atol=1e-6)
         assert model.weights_[5] == 0
         assert model.weights_.sum() == pytest.approx(1)
-    equal = DoctorNetClassifier(**QUICK).fit(X, A).weights_[:5]
+    equal = built(DoctorNetClassifier, **QUICK).fit(X, A).weights_[:5]
     assert_near(equal, 0.2, n=5)
     assert np.ptp(model.weights_[:5]) > 0.05
 
@@ -239,14 +246,14 @@ def test_an_annotator_whose_annotations_weigh_nothing_is_silent():
         table.instance, table.annotator, table.label, weight=(table.annotator != 2).astype(float),
         classes=table.classes, n_instances=48, n_annotators=5,
     )  # fmt: skip
-    assert DoctorNetClassifier(**LEARNED).fit(X, weighted).weights_[2] == 0
+    assert built(DoctorNetClassifier, **LEARNED).fit(X, weighted).weights_[2] == 0
 
 
 def test_the_second_stage_moves_the_weights_and_nothing_else():
     X, A, _ = make_crowd_problem()
     backbone = {"name": "mlp", "batch_norm": True}
-    heads = DoctorNetClassifier(backbone, **QUICK).fit(X, A).module_.state_dict()
-    both = DoctorNetClassifier(backbone, **LEARNED).fit(X, A)
+    heads = built(DoctorNetClassifier, backbone, **QUICK).fit(X, A).module_.state_dict()
+    both = built(DoctorNetClassifier, backbone, **LEARNED).fit(X, A)
     for name, value in both.module_.state_dict().items():
         assert torch.equal(value, heads[name]) == (name != "weight_logits"), name
     assert [row["stage"] for row in both.history_] == ["heads"] * 3 + ["weights"] * 4
@@ -257,7 +264,7 @@ def test_learnt_weights_minimise_eq_7():
     """The second stage ends where a generic solver on the same heads' probabilities ends."""
     X, A, _ = make_crowd_problem(n=120)
     options = {"batch_size": 120, "weight_epochs": 100, "weight_lr": 0.2, "exclude_own": False}
-    model = DoctorNetClassifier(**(LEARNED | options)).fit(X, A)
+    model = built(DoctorNetClassifier, **(LEARNED | options)).fit(X, A)
     heads = model.predict_annotation_proba(X).astype(float)
     counts = (A[:, :, None] == np.arange(3)).sum(axis=1)
     target = counts / counts.sum(axis=1, keepdims=True)
@@ -282,7 +289,10 @@ def test_own_annotations_count_too_much_without_exclusion():
     A = np.where(rng.random(A.shape) < 0.5, A, -1)
     options = {"max_epochs": 40, "lr": 2e-2, "random_state": 0, "weighting": "learned"}
     options |= {"weight_epochs": 20, "batch_size": 60}
-    fits = [DoctorNetClassifier(exclude_own=e, **options).fit(X, A) for e in (True, False)]
+    fits = [
+        built(DoctorNetClassifier, **options, protocol=DoctorNetProtocol(exclude_own=e)).fit(X, A)
+        for e in (True, False)
+    ]
     last = [fit.history_[-1]["average_nll"] for fit in fits]
     assert last[1] < 0.1 < last[0], "their own annotations look explained"
 
@@ -313,15 +323,15 @@ def test_confusions_of_a_simulated_crowd_are_recovered():
 def test_a_network_without_embedding_is_the_trunk():
     X, A, _ = make_crowd_problem()
     own = torch.nn.Sequential(torch.nn.Linear(4, 7), torch.nn.Tanh())
-    model = DoctorNetClassifier(own, **QUICK).fit(X, A)
+    model = built(DoctorNetClassifier, own, **QUICK).fit(X, A)
     assert model.module_.weight.shape == (5, 7, 3)
     assert not hasattr(model, "transform")
-    assert DoctorNetClassifier("linear", **QUICK).fit(X, A).module_.weight.shape == (5, 4, 3)
+    assert built(DoctorNetClassifier, "linear", **QUICK).fit(X, A).module_.weight.shape == (5, 4, 3)
 
 
 def test_learnt_weights_survive_saving(tmp_path):
     X, A, _ = make_crowd_problem()
-    model = DoctorNetClassifier(**LEARNED).fit(X, A)
+    model = built(DoctorNetClassifier, **LEARNED).fit(X, A)
     loaded = load(model.save(tmp_path))
     np.testing.assert_array_equal(model.predict_proba(X), loaded.predict_proba(X))
     np.testing.assert_array_equal(model.weights_, loaded.weights_)
@@ -363,15 +373,17 @@ def test_agreement_chooses_among_both_stages():
     model = built(DoctorNetClassifier, **options).fit(X, A)
     assert len(model.history_.column("validation_agreement", "weights")) == 4
     assert (model.best_stage_, model.best_epoch_) == ("weights", 4)  # The last; no epoch is ahead.
-    stopped = DoctorNetClassifier(**options, patience=1).fit(X, A)
+    stopped = built(DoctorNetClassifier, **options, patience=1).fit(X, A)
     assert len(stopped.history_.column("loss", "weights")) < 4
 
 
 def test_gold_labels_choose_among_both_stages():
     X, A, y = make_crowd_problem(n=120)
     A = np.column_stack([A[:, 0], np.random.default_rng(0).integers(0, 3, (120, 4))])
-    model = DoctorNetClassifier(
-        **(LEARNED | {"weight_epochs": 20, "weight_lr": 0.2}), validation=(X, y)
+    model = built(
+        DoctorNetClassifier,
+        **(LEARNED | {"weight_epochs": 20, "weight_lr": 0.2}),
+        validation=(X, y),
     ).fit(X, A)
     accuracy = model.history_.column("validation_accuracy")
     assert model.score(X, y) == pytest.approx(accuracy.max())

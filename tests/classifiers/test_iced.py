@@ -14,7 +14,7 @@ from manyhands import (
     AnnotationTable,
     DawidSkene,
     ICEDClassifier,
-    MethodProtocol,
+    ICEDProtocol,
 )
 from manyhands.annotations import certainty_groups, label_certainty
 from manyhands.classifiers.iced.inference import LabelInference
@@ -29,6 +29,7 @@ from manyhands.nn import MLP
 from manyhands.nn.synthesis import Decoder
 from manyhands.sampling import CrowdSMOTE, FewCandidatesWarning
 from manyhands.training import Checkpoint
+from tests.building import built
 from tests.classifiers.conftest import ICED_QUICK, imbalanced
 
 QUICK = ICED_QUICK | {"batch_size": 64, "warm_up_batch_size": 64}
@@ -93,7 +94,13 @@ class FromVotesOrLabels(DawidSkene):
 def test_without_synthesis_and_warm_up_it_is_dawid_skene_and_then_a_classifier(em, prior):
     X, A, _ = make_crowd_problem(n=60)
     shared = {"max_epochs": 2, "batch_size": 32, "lr": 1e-2, "random_state": 3, "device": "cpu"}
-    ours = ICEDClassifier(em=em, prior=prior, synthesis=None, warm_up=None, **shared).fit(X, A)
+    ours = built(
+        ICEDClassifier,
+        em=em,
+        prior=prior,
+        **shared,
+        protocol=ICEDProtocol(synthesis=None, warm_up=None),
+    ).fit(X, A)
     inference = FromVotesOrLabels(
         max_iter=50,
         tol=1e-5,
@@ -115,8 +122,12 @@ def test_without_synthesis_and_warm_up_it_is_dawid_skene_and_then_a_classifier(e
 def test_soft_targets_without_synthesis_are_the_posterior_of_dawid_skene():
     X, A, _ = make_crowd_problem(n=60)
     shared = {"max_epochs": 3, "batch_size": 16, "lr": 1e-2, "random_state": 3, "device": "cpu"}
-    ours = ICEDClassifier(
-        em="soft", prior="estimated", targets="soft", synthesis=None, warm_up=None, **shared
+    ours = built(
+        ICEDClassifier,
+        em="soft",
+        prior="estimated",
+        **shared,
+        protocol=ICEDProtocol(targets="soft", synthesis=None, warm_up=None),
     ).fit(X, A)
     inference = LabelInference("soft", "estimated", 0.01, 50).aggregator(3)
     two_stages = AggregatedClassifier(inference, targets="soft", **shared).fit(X, A)
@@ -173,8 +184,8 @@ def test_a_permutation_of_class_names_permutes_the_result():
         for name in ("weight", "bias"):
             getattr(permuted.head, name)[renamed] = getattr(network.head, name)
     options = {**QUICK, "max_epochs": 3, "warm_up_epochs": 2}
-    plain = ICEDClassifier(network, **options).fit(X, A)
-    other = ICEDClassifier(permuted, **options).fit(X, renamed[A])
+    plain = built(ICEDClassifier, network, **options).fit(X, A)
+    other = built(ICEDClassifier, permuted, **options).fit(X, renamed[A])
     np.testing.assert_allclose(
         plain.predict_proba(X), other.predict_proba(X)[:, renamed], atol=1e-4
     )
@@ -186,8 +197,8 @@ def test_annotators_can_be_permuted_where_nothing_is_made():
     X, A, _ = make_crowd_problem()
     order = np.array([3, 0, 4, 1, 2])
     options = QUICK | {"synthesis": None}
-    plain = ICEDClassifier(**options).fit(X, A)
-    permuted = ICEDClassifier(**options).fit(X, A[:, order])
+    plain = built(ICEDClassifier, **options).fit(X, A)
+    permuted = built(ICEDClassifier, **options).fit(X, A[:, order])
     np.testing.assert_allclose(plain.confusion_[order], permuted.confusion_, atol=1e-6)
     np.testing.assert_allclose(plain.predict_proba(X), permuted.predict_proba(X), atol=1e-5)
 
@@ -201,12 +212,12 @@ def test_hard_em_with_an_estimated_prior_loses_the_minority_and_says_so():
     with pytest.warns(
         UserWarning, match="em='hard' with prior='estimated' finds .* class 1"
     ) as caught:
-        starved = ICEDClassifier(prior="estimated", **options).fit(X, table)
+        starved = built(ICEDClassifier, prior="estimated", **options).fit(X, table)
     assert caught[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        kept = ICEDClassifier(prior="uniform", **options).fit(X, table)
-        soft = ICEDClassifier(em="soft", prior="estimated", **options).fit(X, table)
+        kept = built(ICEDClassifier, prior="uniform", **options).fit(X, table)
+        soft = built(ICEDClassifier, em="soft", prior="estimated", **options).fit(X, table)
     assert minority_recall(y, starved.labels_) < 0.55
     assert minority_recall(y, kept.labels_) > 0.65
     accuracy = {name: (m.labels_ == y).mean() for name, m in (("kept", kept), ("soft", soft))}
@@ -217,13 +228,13 @@ def test_no_warning_where_the_annotators_tell_the_classes_apart():
     X, table, y = imbalanced(error=(0.05, 0.2))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = ICEDClassifier(prior="estimated", **QUICK).fit(X, table)
+        model = built(ICEDClassifier, prior="estimated", **QUICK).fit(X, table)
     assert minority_recall(y, model.labels_) > 0.9
 
 
 def test_without_em_the_labels_are_majority_votes():
     X, table, _ = imbalanced()
-    model = ICEDClassifier(em=None, **QUICK).fit(X, table)
+    model = built(ICEDClassifier, em=None, **QUICK).fit(X, table)
     np.testing.assert_allclose(model.posterior_, table.vote_counts() / 9)
     np.testing.assert_array_equal(model.posterior_, model.observed_posterior_)
 
@@ -231,8 +242,10 @@ def test_without_em_the_labels_are_majority_votes():
 def test_hard_em_that_starts_from_its_own_labels_keeps_them():
     X, table, _ = imbalanced()
     options = {**QUICK, "max_epochs": 4, "synthesis": "input"}
-    stuck = ICEDClassifier(em_start="previous", **options).fit(X, table)
-    moving = ICEDClassifier(em_start="votes", **options).fit(X, table)
+    stuck = built(ICEDClassifier, **options, protocol=ICEDProtocol(em_start="previous")).fit(
+        X, table
+    )
+    moving = built(ICEDClassifier, **options, protocol=ICEDProtocol(em_start="votes")).fit(X, table)
     np.testing.assert_array_equal(stuck.labels_, stuck.observed_posterior_.argmax(axis=1))
     assert len(set(moving.history_.column("inferred_1", "train"))) > 1
 
@@ -269,7 +282,7 @@ def test_every_phase_sees_its_own_instances_with_their_majority_votes(monkeypatc
         return loss(self, logits, instances)
 
     monkeypatch.setattr(manyhands.fitting.latent.SoftTargets, "loss", noted)
-    model = ICEDClassifier(**QUICK | {"synthesis": None, "warm_up_epochs": 2}).fit(X, table)
+    model = built(ICEDClassifier, **QUICK | {"synthesis": None, "warm_up_epochs": 2}).fit(X, table)
     phases = phases_of(table)
     assert len(model.history_.column("loss", "warm_up")) == 2 * len(phases)
     counts = table.vote_counts()
@@ -287,7 +300,9 @@ def test_all_warm_ups_train_for_as_many_epochs():
     X, table, _ = imbalanced(n_frequent=60, n_rare=12, n_annotators=7)
     epochs = {
         name: len(
-            ICEDClassifier(warm_up=name, **QUICK).fit(X, table).history_.column("loss", "warm_up")
+            built(ICEDClassifier, **QUICK, protocol=ICEDProtocol(warm_up=name))
+            .fit(X, table)
+            .history_.column("loss", "warm_up")
         )
         for name in ("certainty", "together", "all")
     }
@@ -298,7 +313,7 @@ def test_a_group_of_one_joins_another_so_that_batches_can_be_normalised(monkeypa
     X, table, _ = imbalanced(n_frequent=40, n_rare=8)
     counts = [1, 5, 20]
     groups = np.repeat([3, 2, 1, 0], [*counts, 48 - sum(counts)])
-    model = ICEDClassifier({"name": "mlp", "batch_norm": True}, **QUICK)
+    model = built(ICEDClassifier, {"name": "mlp", "batch_norm": True}, **QUICK)
     assert sorted(map(len, warm_up_phases(table, groups, "certainty"))) == [6, 20]
     own_groups = "manyhands.classifiers.iced.classifier.group_by_certainty"
     monkeypatch.setattr(own_groups, lambda table, n_groups: groups)
@@ -318,11 +333,11 @@ def test_degenerate_crowds_end_in_finite_probabilities_and_a_warning_where_a_cla
     for name, crowd in crowds.items():
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            model = ICEDClassifier(**QUICK).fit(X, crowd)
+            model = built(ICEDClassifier, **QUICK).fit(X, crowd)
         assert np.isfinite(model.predict_proba(X)).all(), name
     constant = np.broadcast_to(np.arange(5) % 3, A.shape).copy()
     with pytest.warns(FewCandidatesWarning, match="no instance was inferred to be of class"):
-        model = ICEDClassifier(**QUICK).fit(X, constant)
+        model = built(ICEDClassifier, **QUICK).fit(X, constant)
     assert np.isfinite(model.predict_proba(X)).all()
 
 
@@ -331,14 +346,14 @@ def test_one_candidate_is_repeated_with_a_warning():
     A = np.repeat(y[:, None], 3, axis=1)
     few = "one instance was inferred to be of class 1"
     with pytest.warns(FewCandidatesWarning, match=few) as caught:
-        model = ICEDClassifier(**QUICK).fit(X, A)
+        model = built(ICEDClassifier, **QUICK).fit(X, A)
     assert caught[0].filename == __file__
     assert model.history_[-1]["n_synthetic"] == 39
 
 
 def test_history_has_stages_terms_and_what_is_watched():
     X, table, y = imbalanced()
-    model = ICEDClassifier(**QUICK).fit(X, table, watch=Watch(y_train=y, test=(X, y)))
+    model = built(ICEDClassifier, **QUICK).fit(X, table, watch=Watch(y_train=y, test=(X, y)))
     stages = [row["stage"] for row in model.history_]
     assert stages == ["decoder"] * 2 + ["warm_up"] * 3 + ["train"] * 2
     for row in model.history_:
@@ -348,20 +363,23 @@ def test_history_has_stages_terms_and_what_is_watched():
     last = model.history_[-1]
     assert last["inference_accuracy"] == (model.labels_ == y).mean()
     assert last["inference_minority_recall"] == minority_recall(y, model.labels_)
-    assert "inference_accuracy" not in ICEDClassifier(**QUICK).fit(X, table).history_[-1]
+    assert "inference_accuracy" not in built(ICEDClassifier, **QUICK).fit(X, table).history_[-1]
 
 
 def test_a_round_is_kept_with_what_was_inferred_in_it():
     X, table, y = imbalanced()
     options = {**QUICK, "max_epochs": 6, "lr": 1e-2}
-    model = ICEDClassifier(validation=(X, y), **options).fit(X, table)
+    model = built(ICEDClassifier, validation=(X, y), **options).fit(X, table)
     assert model.best_stage_ == "train"
-    short = ICEDClassifier(**options | {"max_epochs": model.best_epoch_}).fit(X, table)
+    short = built(ICEDClassifier, **options | {"max_epochs": model.best_epoch_}).fit(X, table)
     np.testing.assert_array_equal(model.predict_proba(X), short.predict_proba(X))
     np.testing.assert_array_equal(model.posterior_, short.posterior_)
     np.testing.assert_array_equal(model.class_prior_, short.class_prior_)
-    patient = ICEDClassifier(
-        validation=0.2, patience=1, **options | {"decoder_epochs": 5, "warm_up_epochs": 2}
+    patient = built(
+        ICEDClassifier,
+        validation=0.2,
+        patience=1,
+        **options | {"decoder_epochs": 5, "warm_up_epochs": 2},
     ).fit(X, table)
     assert len(patient.history_.column("loss", "decoder")) == 5
     assert len(patient.history_.column("loss", "warm_up")) == 6
@@ -384,9 +402,9 @@ def test_resume_ends_in_the_same_weights(options, killed_in, tmp_path, monkeypat
     X, A, _ = make_crowd_problem()
     parameters = ICED_QUICK | {"max_epochs": 3} | options
     file = tmp_path / "run.safetensors"
-    whole = ICEDClassifier(**parameters).fit(X, A)
-    killed_after(killed_in, ICEDClassifier(checkpoint=file, **parameters), X, A, monkeypatch)
-    resumed = ICEDClassifier(checkpoint=file, **parameters).fit(X, A)
+    whole = built(ICEDClassifier, **parameters).fit(X, A)
+    killed_after(killed_in, built(ICEDClassifier, checkpoint=file, **parameters), X, A, monkeypatch)
+    resumed = built(ICEDClassifier, checkpoint=file, **parameters).fit(X, A)
     for name, value in whole.module_.state_dict().items():
         assert torch.equal(value, resumed.module_.state_dict()[name]), name
     np.testing.assert_array_equal(whole.posterior_, resumed.posterior_)
@@ -397,8 +415,8 @@ def test_resume_ends_in_the_same_weights(options, killed_in, tmp_path, monkeypat
 
 def test_saved_with_its_sampler_and_loaded(tmp_path):
     X, table, _ = imbalanced()
-    model = ICEDClassifier(
-        sampler=CrowdSMOTE(3, delta="printed"), decision="balanced", **QUICK
+    model = built(
+        ICEDClassifier, sampler=CrowdSMOTE(3, delta="printed"), decision="balanced", **QUICK
     ).fit(X, table)
     assert "posterior" not in model.module_.state_dict()
     loaded = manyhands.load(model.save(tmp_path / "model"))
@@ -410,7 +428,7 @@ def test_saved_with_its_sampler_and_loaded(tmp_path):
 
 def test_decisions():
     X, table, _ = imbalanced()
-    model = ICEDClassifier(synthesis=None, **QUICK).fit(X, table)
+    model = built(ICEDClassifier, **QUICK, protocol=ICEDProtocol(synthesis=None)).fit(X, table)
     share = model.labels_.mean()
     np.testing.assert_allclose(model.class_prior_, [1 - share, share], atol=1e-6)
     proba = model.predict_proba(X)
@@ -425,13 +443,13 @@ def test_decisions():
 def test_balancing_acts_on_what_is_inferred():
     X, table, _ = imbalanced()
     options = QUICK | {"synthesis": None, "warm_up": None}
-    model = ICEDClassifier(class_balance="reweight", **options).fit(X, table)
+    model = built(ICEDClassifier, class_balance="reweight", **options).fit(X, table)
     np.testing.assert_allclose(model.class_prior_, 0.5, atol=1e-6)
 
 
 def test_it_cannot_go_on_from_anothers_weights():
     X, A, _ = make_crowd_problem()
-    model = ICEDClassifier(**QUICK).fit(X, A)
+    model = built(ICEDClassifier, **QUICK).fit(X, A)
     with pytest.raises(AnnotationError, match="begins with majority votes"):
         ICEDClassifier().fit(X, A, start=model)
 
@@ -451,7 +469,7 @@ def test_it_cannot_go_on_from_anothers_weights():
 def test_bad_parameters_are_named(name, value):
     X, A, _ = make_crowd_problem()
     with pytest.raises(ValueError, match=name):
-        ICEDClassifier(**{name: value}).fit(X, A)
+        built(ICEDClassifier, **{name: value}).fit(X, A)
 
 
 # -- parts that a wrong line would pass by ----------------------------------------------------
@@ -460,8 +478,11 @@ def test_bad_parameters_are_named(name, value):
 def test_the_decoder_stage_moves_the_body_of_the_network_and_not_its_head(tmp_path, monkeypatch):
     X, A, _ = make_crowd_problem()
     network = MLP((X.shape[1],), 3, hidden=(5,))
-    model = ICEDClassifier(
-        network, checkpoint=tmp_path / "run.safetensors", **QUICK | {"weight_decay": 0.0}
+    model = built(
+        ICEDClassifier,
+        network,
+        checkpoint=tmp_path / "run.safetensors",
+        **QUICK | {"weight_decay": 0.0},
     )
     after = killed_after(("decoder", 1), model, X, A, monkeypatch)
     for name, before in network.state_dict().items():
@@ -490,7 +511,7 @@ def test_the_decoder_is_refitted_five_times_as_long_before_the_first_round(monke
         return facts
 
     monkeypatch.setattr(Synthesis, "refit", noted)
-    ICEDClassifier(**QUICK | {"refit_epochs": 2, "batch_size": 16}).fit(X, table)
+    built(ICEDClassifier, **QUICK | {"refit_epochs": 2, "batch_size": 16}).fit(X, table)
     assert steps == [{3 * 10}, {3 * 12}]  # three batches per epoch
 
 
@@ -512,7 +533,9 @@ def test_inference_ends_after_em_max_iter(max_iter):
 def test_every_round_draws_anew(noting):
     X, table, _ = imbalanced(n_frequent=40, n_rare=8)
     # Points and labels are the same in every round: only what is drawn may differ.
-    ICEDClassifier(em=None, synthesis="input", sampler=noting, **QUICK).fit(X, table)
+    built(
+        ICEDClassifier, em=None, sampler=noting, **QUICK, protocol=ICEDProtocol(synthesis="input")
+    ).fit(X, table)
     first, second = noting.chosen
     assert first.shape == second.shape
     assert not np.array_equal(first, second)
@@ -520,7 +543,9 @@ def test_every_round_draws_anew(noting):
 
 def test_what_ties_is_nobodys_candidate(noting):
     X, table, _ = imbalanced(n_frequent=40, n_rare=8, n_annotators=4, error=(0.2, 0.4))
-    model = ICEDClassifier(em=None, synthesis="input", sampler=noting, **QUICK).fit(X, table)
+    model = built(
+        ICEDClassifier, em=None, sampler=noting, **QUICK, protocol=ICEDProtocol(synthesis="input")
+    ).fit(X, table)
     counts = table.vote_counts()
     tied = counts[:, 0] == counts[:, 1]
     assert tied.any()
@@ -538,10 +563,10 @@ def test_what_is_said_of_few_is_said_after_a_resume_too(tmp_path, monkeypatch):
     options = {**QUICK, "max_epochs": 3, "regenerate": False, "synthesis": "input"}
     file = tmp_path / "run.safetensors"
     with pytest.warns(FewCandidatesWarning) as whole:
-        ICEDClassifier(**options).fit(X, A)
-    killed_after(("train", 2), ICEDClassifier(checkpoint=file, **options), X, A, monkeypatch)
+        built(ICEDClassifier, **options).fit(X, A)
+    killed_after(("train", 2), built(ICEDClassifier, checkpoint=file, **options), X, A, monkeypatch)
     with pytest.warns(FewCandidatesWarning) as resumed:
-        ICEDClassifier(checkpoint=file, **options).fit(X, A)
+        built(ICEDClassifier, checkpoint=file, **options).fit(X, A)
     assert [str(w.message) for w in resumed] == [str(w.message) for w in whole]
     assert sum(w.category is FewCandidatesWarning for w in whole) == 1
 
@@ -551,7 +576,7 @@ def test_a_new_optimiser_every_epoch_changes_the_training(stages):
     X, A, _ = make_crowd_problem()
     options = QUICK | {"synthesis": None} | stages
     plain, reset = (
-        ICEDClassifier(**options, protocol=MethodProtocol(reset_optimizer=reset))
+        built(ICEDClassifier, **options, protocol=ICEDProtocol(reset_optimizer=reset))
         .fit(X, A)
         .predict_proba(X)
         for reset in (False, True)
@@ -570,7 +595,9 @@ def test_batches_of_the_warm_up_and_of_the_rounds_have_their_own_sizes(monkeypat
 
     monkeypatch.setattr(SoftTargets, "loss", noted)
     options = QUICK | {"batch_size": 24, "max_epochs": 1, "synthesis": None}
-    model = ICEDClassifier(warm_up="all", **options | {"warm_up_batch_size": 8}).fit(X, table)
+    model = built(
+        ICEDClassifier, **options | {"warm_up_batch_size": 8}, protocol=ICEDProtocol(warm_up="all")
+    ).fit(X, table)
     n_warm_up = len(model.history_.column("loss", "warm_up"))
     assert sizes == [8] * 6 * n_warm_up + [24] * 2
 
@@ -596,8 +623,8 @@ def test_instances_without_annotations_are_no_part_of_the_prior(targets):
     A = table.to_matrix()
     more = np.concatenate([A, np.full((30, A.shape[1]), -1)])
     options = {**QUICK, "synthesis": None, "warm_up": None, "targets": targets}
-    plain = ICEDClassifier(**options).fit(X, A)
-    with_others = ICEDClassifier(**options).fit(np.concatenate([X, X[:30]]), more)
+    plain = built(ICEDClassifier, **options).fit(X, A)
+    with_others = built(ICEDClassifier, **options).fit(np.concatenate([X, X[:30]]), more)
     np.testing.assert_allclose(with_others.class_prior_, plain.class_prior_, atol=1e-6)
     assert abs(plain.class_prior_[0] - 0.5) > 0.1
 
@@ -607,7 +634,7 @@ def test_the_history_decides_by_the_prior_of_its_epoch():
     options = {**QUICK, "max_epochs": 3, "synthesis": None}
 
     def accuracies(decision):
-        model = ICEDClassifier(decision=decision, **options)
+        model = built(ICEDClassifier, decision=decision, **options)
         return model.fit(X, table, watch=Watch(test=(X, y))).history_.column("test_accuracy")
 
     balanced = accuracies("balanced")
@@ -617,7 +644,7 @@ def test_the_history_decides_by_the_prior_of_its_epoch():
     np.testing.assert_array_equal(balanced[:3], by_votes[:3])
     for epoch, accuracy in enumerate(balanced[3:], start=1):
         fewer = options | {"max_epochs": epoch, "decision": "balanced"}
-        short = ICEDClassifier(**fewer).fit(X, table)
+        short = built(ICEDClassifier, **fewer).fit(X, table)
         assert accuracy == (short.predict(X) == y).mean()
         assert not np.allclose(short.class_prior_, shares)
     assert (balanced[3:] != by_votes[3:]).any()
@@ -627,9 +654,13 @@ def test_the_history_follows_the_prior_of_every_round():
     X, table, y = imbalanced(error=(0.05, 0.2))
     options = {**QUICK, "max_epochs": 3, "decision": "balanced", "synthetic_labels": "intended"}
     sampler = CrowdSMOTE(sampling_strategy=0.4)
-    model = ICEDClassifier(sampler=sampler, **options).fit(X, table, watch=Watch(test=(X, y)))
+    model = built(ICEDClassifier, sampler=sampler, **options).fit(
+        X, table, watch=Watch(test=(X, y))
+    )
     for epoch, row in enumerate(model.history_[-3:], start=1):
-        short = ICEDClassifier(sampler=sampler, **options | {"max_epochs": epoch}).fit(X, table)
+        short = built(ICEDClassifier, sampler=sampler, **options | {"max_epochs": epoch}).fit(
+            X, table
+        )
         assert row["test_accuracy"] == (short.predict(X) == y).mean()
         assert short.class_prior_[1] > 0.2
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import manyhands
-from manyhands import AnnotationTable, ICEDClassifier
+from manyhands import AnnotationTable, ICEDClassifier, ICEDProtocol
 from manyhands.classifiers.iced.rounds import ICEDRounds
 from manyhands.classifiers.iced.warm_up import group_by_certainty, warm_up_phases
 from manyhands.estimator_checks import make_crowd_problem
@@ -18,6 +18,7 @@ from manyhands.metrics import minority_recall
 from manyhands.nn import MLP, SynthesisModule
 from manyhands.nn.synthesis import Decoder
 from manyhands.sampling import CrowdSMOTE
+from tests.building import built
 from tests.classifiers.conftest import ICED_QUICK, imbalanced
 
 QUICK = ICED_QUICK | {"batch_size": 64, "warm_up_batch_size": 64}
@@ -52,7 +53,7 @@ def phases_of(table, warm_up="certainty", n_groups=3):
 
 def test_a_round_makes_as_many_as_the_rare_classes_lack():
     X, table, _ = imbalanced()
-    model = ICEDClassifier(**QUICK | {"max_epochs": 3}).fit(X, table)
+    model = built(ICEDClassifier, **QUICK | {"max_epochs": 3}).fit(X, table)
     before = model.observed_posterior_.argmax(axis=1)
     for row in [row for row in model.history_ if row["stage"] == "train"]:
         lacking = (before == 0).sum() - (before == 1).sum()
@@ -64,7 +65,7 @@ def test_a_round_makes_as_many_as_the_rare_classes_lack():
 
 def test_synthetic_instances_enter_nothing_but_the_training():
     X, table, _ = imbalanced()
-    model = ICEDClassifier(**QUICK).fit(X, table)
+    model = built(ICEDClassifier, **QUICK).fit(X, table)
     assert model.history_[-1]["n_synthetic"] > 0
     assert model.posterior_.shape == model.observed_posterior_.shape == (len(X), 2)
     assert len(model.labels_) == len(X)
@@ -87,7 +88,9 @@ def test_synthetic_instances_enter_nothing_but_the_training():
 def test_every_space_trains(synthesis):
     X, table, y = imbalanced(error=(0.05, 0.2))
     options = {**QUICK, "max_epochs": 6, "lr": 1e-2}
-    model = ICEDClassifier(synthesis=synthesis, **options).fit(X, table)
+    model = built(ICEDClassifier, **options, protocol=ICEDProtocol(synthesis=synthesis)).fit(
+        X, table
+    )
     assert model.synthesis_ == synthesis
     assert (model.module_.decoder is not None) == (synthesis == "decoder")
     assert ("decoder" in {row["stage"] for row in model.history_}) == (synthesis == "decoder")
@@ -135,7 +138,7 @@ def test_points_are_decoded_and_mixed_as_they_should_be():
 def test_the_decoder_learns_to_reconstruct():
     X, table, _ = imbalanced(width=4)
     options = {**QUICK, "decoder_epochs": 40, "lr": 1e-2}
-    model = ICEDClassifier({"name": "mlp", "dropout": 0.0}, **options).fit(X, table)
+    model = built(ICEDClassifier, {"name": "mlp", "dropout": 0.0}, **options).fit(X, table)
     errors = model.history_.column("reconstruction", "decoder")
     assert errors[-1] < 0.2 * errors[0]
     refitted = model.history_.column("reconstruction", "train")
@@ -145,9 +148,11 @@ def test_the_decoder_learns_to_reconstruct():
 def test_auto_is_the_input_where_the_network_has_no_embedding():
     X, table, _ = imbalanced(n_frequent=40, n_rare=8)
     own = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 2))
-    assert ICEDClassifier(own, **QUICK).fit(X, table).synthesis_ == "input"
+    assert built(ICEDClassifier, own, **QUICK).fit(X, table).synthesis_ == "input"
     with pytest.raises(AnnotationError, match=r"synthesis='decoder' needs.*embed.*'input'"):
-        ICEDClassifier(own, synthesis="decoder", **QUICK).fit(X, table)
+        built(ICEDClassifier, own, **QUICK, protocol=ICEDProtocol(synthesis="decoder")).fit(
+            X, table
+        )
 
     class Headless(nn.Module):
         def __init__(self):
@@ -160,9 +165,11 @@ def test_auto_is_the_input_where_the_network_has_no_embedding():
         def forward(self, x):
             return self.last(self.embed(x))
 
-    assert ICEDClassifier(Headless(), **QUICK).fit(X, table).synthesis_ == "decoder"
+    assert built(ICEDClassifier, Headless(), **QUICK).fit(X, table).synthesis_ == "decoder"
     with pytest.raises(AnnotationError, match="head"):
-        ICEDClassifier(Headless(), synthesis="embedding", **QUICK).fit(X, table)
+        built(
+            ICEDClassifier, Headless(), **QUICK, protocol=ICEDProtocol(synthesis="embedding")
+        ).fit(X, table)
 
 
 def test_images_sparse_features_and_datasets():
@@ -170,7 +177,7 @@ def test_images_sparse_features_and_datasets():
     rng = np.random.default_rng(0)
     images = rng.normal(size=(48, 1, 8, 8)).astype(np.float32) + y[:, None, None, None]
     backbone = {"name": "cnn", "channels": [4], "hidden": 8}
-    model = ICEDClassifier(backbone, **QUICK).fit(images, table)
+    model = built(ICEDClassifier, backbone, **QUICK).fit(images, table)
     assert model.predict_proba(images).shape == (48, 2)
 
     class Items(torch.utils.data.Dataset):
@@ -181,8 +188,8 @@ def test_images_sparse_features_and_datasets():
             return images[i]
 
     unscaled = QUICK | {"scaling": None, "batch_size": 4}
-    one = ICEDClassifier(backbone, **unscaled).fit(images, table)
-    two = ICEDClassifier(backbone, **unscaled).fit(Items(), table)
+    one = built(ICEDClassifier, backbone, **unscaled).fit(images, table)
+    two = built(ICEDClassifier, backbone, **unscaled).fit(Items(), table)
     np.testing.assert_array_equal(one.predict_proba(images), two.predict_proba(images))
 
 
@@ -199,11 +206,13 @@ def test_intended_labels_are_forced_and_once_made_instances_stay():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ICEDRounds, "epoch_batches", noted)
         options = QUICK | {"max_epochs": 3}
-        ICEDClassifier(synthetic_labels="intended", **options).fit(X, table)
+        built(ICEDClassifier, **options, protocol=ICEDProtocol(synthetic_labels="intended")).fit(
+            X, table
+        )
         assert all((targets == torch.tensor([0.0, 1.0])).all() for _, targets in rounds)
         assert not torch.equal(rounds[0][0], rounds[1][0])
         rounds.clear()
-        ICEDClassifier(regenerate=False, **options).fit(X, table)
+        built(ICEDClassifier, **options, protocol=ICEDProtocol(regenerate=False)).fit(X, table)
         assert len(rounds) == 3
         assert all(torch.equal(points, rounds[0][0]) for points, _ in rounds)
         assert any((targets[:, 0] > 0.5).any() for _, targets in rounds)
@@ -215,7 +224,7 @@ def test_several_classes_are_each_raised_to_the_largest():
     X = (rng.normal(size=(97, 4)) + 3 * y[:, None]).astype(np.float32)
     A = np.where(rng.random((97, 5)) < 0.85, y[:, None], rng.integers(3, size=(97, 5)))
     sampler = CrowdSMOTE()
-    model = ICEDClassifier(sampler=sampler, **QUICK | {"max_epochs": 1}).fit(X, A)
+    model = built(ICEDClassifier, sampler=sampler, **QUICK | {"max_epochs": 1}).fit(X, A)
     counts = np.bincount(model.observed_posterior_.argmax(axis=1))
     assert model.history_[-1]["n_synthetic"] == (counts.max() - counts).sum() > 0
     assert not hasattr(sampler, "resampling_"), "the sampler given was used in place"
@@ -227,7 +236,7 @@ def test_missing_annotations_and_instances_without_any():
     rng = np.random.default_rng(0)
     A[rng.random(A.shape) < 0.5] = -1
     A[5] = -1
-    model = ICEDClassifier(**QUICK).fit(X, A)
+    model = built(ICEDClassifier, **QUICK).fit(X, A)
     np.testing.assert_allclose(model.posterior_[5], model.predict_proba(X[5:6])[0], rtol=1e-6)
     np.testing.assert_allclose(model.posterior_.sum(axis=1), 1)
 
@@ -255,11 +264,16 @@ def test_a_sampler_of_ones_own():
             )
             return np.concatenate([X, X[:1]]), named.with_added(more)
 
-    model = ICEDClassifier(sampler=Repeat(), synthesis="input", **QUICK).fit(X, table)
+    model = built(
+        ICEDClassifier, sampler=Repeat(), **QUICK, protocol=ICEDProtocol(synthesis="input")
+    ).fit(X, table)
     assert model.history_[-1]["n_synthetic"] == 1
     with pytest.raises(AnnotationError, match="Repeat does not say in synthetic_labels_"):
-        ICEDClassifier(
-            sampler=Repeat(), synthesis="input", synthetic_labels="intended", **QUICK
+        built(
+            ICEDClassifier,
+            sampler=Repeat(),
+            **QUICK,
+            protocol=ICEDProtocol(synthesis="input", synthetic_labels="intended"),
         ).fit(X, table)
 
 
@@ -273,7 +287,11 @@ def test_classes_in_an_order_of_their_own(synthetic_labels):
     X = (rng.normal(size=(50, 3)) + 6 * y[:, None]).astype(np.float32)
     values = np.repeat(np.array(["b", "a", "c"], dtype=object)[y][:, None], 4, axis=1)
     table = AnnotationTable.from_matrix(values, classes=["b", "a", "c"])
-    model = ICEDClassifier(synthetic_labels=synthetic_labels, synthesis="input", **QUICK)
+    model = built(
+        ICEDClassifier,
+        **QUICK,
+        protocol=ICEDProtocol(synthetic_labels=synthetic_labels, synthesis="input"),
+    )
     model.fit(X, table)
     assert model.classes_.tolist() == ["b", "a", "c"]
     last = model.history_[-1]
@@ -288,7 +306,7 @@ def test_classes_in_an_order_of_their_own(synthetic_labels):
 def test_one_annotated_instance_is_enough_to_fit(synthesis):
     X, A, _ = make_crowd_problem()
     A = np.where(np.arange(len(A))[:, None] == 3, np.arange(A.shape[1]) % 3, -1)
-    model = ICEDClassifier(synthesis=synthesis, **QUICK).fit(X, A)
+    model = built(ICEDClassifier, **QUICK, protocol=ICEDProtocol(synthesis=synthesis)).fit(X, A)
     assert np.isfinite(model.predict_proba(X)).all()
     assert len(model.history_.column("loss", "warm_up")) == 0
     for warm_up in ("certainty", "together", "all"):
@@ -301,7 +319,9 @@ def test_batches_of_made_points_can_be_normalised(batch_size):
     X, table, _ = imbalanced(n_frequent=30, n_rare=3, error=(0.05, 0.2))
     options = QUICK | {"batch_size": batch_size, "warm_up_batch_size": 2, "max_epochs": 3}
     backbone = {"name": "mlp", "batch_norm": True, "hidden": [4]}
-    model = ICEDClassifier(backbone, synthesis="embedding", **options).fit(X, table)
+    model = built(
+        ICEDClassifier, backbone, **options, protocol=ICEDProtocol(synthesis="embedding")
+    ).fit(X, table)
     assert model.history_[-1]["n_synthetic"] > 10
     assert np.isfinite(model.predict_proba(X)).all()
 
@@ -311,15 +331,15 @@ def test_batches_of_one_in_the_warm_up_are_refused_by_name():
     backbone = {"name": "mlp", "batch_norm": True}
     options = QUICK | {"warm_up_batch_size": 1}
     with pytest.raises(AnnotationError, match="warm_up_batch_size=1"):
-        ICEDClassifier(backbone, **options).fit(X, table)
-    ICEDClassifier(backbone, warm_up=None, **options).fit(X, table)
-    ICEDClassifier(**options).fit(X, table)
+        built(ICEDClassifier, backbone, **options).fit(X, table)
+    built(ICEDClassifier, backbone, **options, protocol=ICEDProtocol(warm_up=None)).fit(X, table)
+    built(ICEDClassifier, **options).fit(X, table)
 
 
 def test_a_sampler_with_numbers_of_classes_is_saved_and_ones_own_is_not(tmp_path, noting):
     X, table, _ = imbalanced(n_frequent=40, n_rare=8)
     sampler = CrowdSMOTE(sampling_strategy={1: 60}, random_state=1)
-    model = ICEDClassifier(sampler=sampler, **QUICK).fit(X, table)
+    model = built(ICEDClassifier, sampler=sampler, **QUICK).fit(X, table)
     loaded = manyhands.load(model.save(tmp_path / "model"))
     assert loaded.sampler.sampling_strategy == {1: 60}
     assert loaded.sampler.get_params() == sampler.get_params()
@@ -330,7 +350,7 @@ def test_a_sampler_with_numbers_of_classes_is_saved_and_ones_own_is_not(tmp_path
             return CrowdSMOTE(random_state=0).fit_resample(X, table, labels=labels)
 
     for own, name in ((noting, "Noting"), (Own(), "Own")):
-        model = ICEDClassifier(sampler=own, **QUICK).fit(X, table)
+        model = built(ICEDClassifier, sampler=own, **QUICK).fit(X, table)
         with pytest.raises(AnnotationError, match=f"{name} is not a class of manyhands"):
             model.save(tmp_path / name)
         assert not (tmp_path / name).exists()
@@ -339,7 +359,7 @@ def test_a_sampler_with_numbers_of_classes_is_saved_and_ones_own_is_not(tmp_path
 def test_a_goal_that_is_reached_already_does_not_end_the_fit():
     X, table, _ = imbalanced(n_frequent=40, n_rare=8)
     sampler = CrowdSMOTE(sampling_strategy={0: 2, 1: 1})
-    model = ICEDClassifier(sampler=sampler, **QUICK).fit(X, table)
+    model = built(ICEDClassifier, sampler=sampler, **QUICK).fit(X, table)
     assert model.history_.column("n_synthetic", "train").tolist() == [0, 0]
 
 
@@ -376,23 +396,25 @@ def test_samplers_that_do_more_than_add_are_named(returned, message):
             return returned(X, table)
 
     with pytest.raises(AnnotationError, match=rf"sampler: Own\.fit_resample .*{message}"):
-        ICEDClassifier(sampler=Own(), synthesis="input", **QUICK).fit(X, table)
+        built(ICEDClassifier, sampler=Own(), **QUICK, protocol=ICEDProtocol(synthesis="input")).fit(
+            X, table
+        )
 
 
 def test_the_class_of_a_sampler_is_no_sampler():
     X, table, _ = imbalanced(n_frequent=40, n_rare=8)
     with pytest.raises(AnnotationError, match=r"sampler=CrowdSMOTE is a class; .*CrowdSMOTE\(\)"):
-        ICEDClassifier(sampler=CrowdSMOTE, **QUICK).fit(X, table)
+        built(ICEDClassifier, sampler=CrowdSMOTE, **QUICK).fit(X, table)
 
 
 def test_gold_that_is_known_of_some_or_of_none_is_watched():
     X, table, y = imbalanced(n_frequent=40, n_rare=8)
     some = np.where(np.arange(48) % 2 == 0, y.astype(object), None)
-    model = ICEDClassifier(**QUICK).fit(X, table, watch=Watch(y_train=some))
+    model = built(ICEDClassifier, **QUICK).fit(X, table, watch=Watch(y_train=some))
     last = model.history_[-1]
     assert last["inference_accuracy"] == (model.labels_[::2] == y[::2]).mean()
     assert last["inference_minority_recall"] == minority_recall(y[::2], model.labels_[::2])
-    model = ICEDClassifier(**QUICK).fit(
+    model = built(ICEDClassifier, **QUICK).fit(
         X, table, watch=Watch(y_train=np.full(48, None, dtype=object))
     )
     assert "inference_accuracy" not in model.history_[-1]
@@ -409,7 +431,7 @@ def test_annotations_without_weight_are_none():
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = ICEDClassifier(**QUICK).fit(X, weighted)
-    plain = ICEDClassifier(**QUICK).fit(X, table.take(weight > 0))
+        model = built(ICEDClassifier, **QUICK).fit(X, weighted)
+    plain = built(ICEDClassifier, **QUICK).fit(X, table.take(weight > 0))
     np.testing.assert_allclose(model.posterior_.sum(axis=1), 1)
     np.testing.assert_allclose(model.observed_posterior_, plain.observed_posterior_)

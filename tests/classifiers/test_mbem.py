@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from manyhands import AggregatedClassifier, AnnotationTable, MBEMClassifier, load
+from manyhands import AggregatedClassifier, AnnotationTable, MBEMClassifier, MBEMProtocol, load
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.training import Checkpoint, load_tree
+from tests.building import built
 
 QUICK = {"max_epochs": 3, "batch_size": 16, "lr": 1e-2, "random_state": 0, "device": "cpu"}
 
@@ -74,7 +75,7 @@ def silent_and_unlabelled():
 def test_round_0_is_training_on_the_vote_shares():
     X, A, _ = silent_and_unlabelled()
     plain = AggregatedClassifier(**QUICK).fit(X, A)
-    model = MBEMClassifier(**QUICK).fit(X, A)
+    model = built(MBEMClassifier, **QUICK).fit(X, A)
     np.testing.assert_array_equal(
         model.history_.column("loss", "round 0"), plain.history_.column("loss")
     )
@@ -85,9 +86,8 @@ def test_round_0_is_training_on_the_vote_shares():
 def test_round_1_is_training_on_the_posterior_by_loops(class_prior, smoothing, tmp_path):
     X, A, _ = silent_and_unlabelled()
     file = tmp_path / "run.safetensors"
-    MBEMClassifier(
-        class_prior=class_prior, smoothing=smoothing, checkpoint=file, **QUICK
-    ).fit(X, A)  # fmt: skip
+    options = {"class_prior": class_prior, "smoothing": smoothing, "checkpoint": file}
+    built(MBEMClassifier, **QUICK, **options).fit(X, A)
     targets = load_tree(file)["steps"][1]["targets"]["targets"].numpy()
     # The network of round 0, which is that of the vote shares (above), gives the labels.
     own = AggregatedClassifier(**QUICK).fit(X, A).predict(X)
@@ -106,7 +106,7 @@ def test_what_is_fitted_goes_with_the_final_network(class_prior):
         def _traits(self):
             return replace(super()._traits, shrinks_confusions=False)
 
-    model = Counted(class_prior=class_prior, n_iterations=2, **QUICK).fit(X, A)
+    model = built(Counted, class_prior=class_prior, n_iterations=2, **QUICK).fit(X, A)
     confusion, prior, posterior = estimate_by_loops(
         A, model.predict(X), smoothing=0.01, uniform=class_prior == "uniform"
     )
@@ -126,7 +126,7 @@ def test_without_smoothing_an_unseen_class_is_harmless():
     """The network never says 2: rows without evidence are uniform, the prior of 2 is 0."""
     X, A, _ = make_crowd_problem()
     table = AnnotationTable.from_matrix(A, classes=[0, 1, 2, 7])
-    model = MBEMClassifier(smoothing=0.0, **QUICK).fit(X, table)
+    model = built(MBEMClassifier, **QUICK, protocol=MBEMProtocol(smoothing=0.0)).fit(X, table)
     assert model.class_prior_[3] == 0
     np.testing.assert_allclose(model.confusion_[:, 3], 0.25)
     assert np.isfinite(model.predict_proba(X)).all()
@@ -134,13 +134,19 @@ def test_without_smoothing_an_unseen_class_is_harmless():
 
 def test_a_round_begins_with_a_new_network_or_with_the_old_one():
     X, A, _ = make_crowd_problem()
-    cold = MBEMClassifier(**QUICK).fit(X, A).history_
-    warm = MBEMClassifier(warm_start_network=True, **QUICK).fit(X, A).history_
+    cold = built(MBEMClassifier, **QUICK).fit(X, A).history_
+    warm = (
+        built(MBEMClassifier, **QUICK, protocol=MBEMProtocol(warm_start_network=True))
+        .fit(X, A)
+        .history_
+    )
     # Steps too small to matter: what the network is after all is what it was made as.
     still = {"lr": 1e-12, "weight_decay": 0.0, "max_epochs": 1}
     first = AggregatedClassifier(**(QUICK | still)).fit(X, A)
-    same = MBEMClassifier(warm_start_network=True, **(QUICK | still)).fit(X, A)
-    other = MBEMClassifier(**(QUICK | still)).fit(X, A)
+    same = built(
+        MBEMClassifier, **QUICK | still, protocol=MBEMProtocol(warm_start_network=True)
+    ).fit(X, A)
+    other = built(MBEMClassifier, **(QUICK | still)).fit(X, A)
     np.testing.assert_allclose(first.predict_proba(X), same.predict_proba(X), atol=1e-6)
     assert np.abs(first.predict_proba(X) - other.predict_proba(X)).max() > 0.05
     assert warm.column("loss", "round 1")[0] < cold.column("loss", "round 1")[0] - 0.2
@@ -150,7 +156,9 @@ def test_a_round_begins_with_a_new_network_or_with_the_old_one():
 def test_own_labels_are_hard_and_follow_every_round(tmp_path):
     X, A, _ = silent_and_unlabelled()
     file = tmp_path / "run.safetensors"
-    model = MBEMClassifier(train_on_own_labels=True, checkpoint=file, **QUICK).fit(X, A)
+    model = built(
+        MBEMClassifier, checkpoint=file, **QUICK, protocol=MBEMProtocol(train_on_own_labels=True)
+    ).fit(X, A)
     assert stages_of(model) == ["round 0", "round 0, own labels", "round 1", "round 1, own labels"]
     own = AggregatedClassifier(**QUICK).fit(X, A).predict(X)
     targets = load_tree(file)["steps"][1]["targets"]["targets"].numpy()
@@ -182,10 +190,10 @@ def test_a_balance_that_changes_nothing_changes_nothing():
     X, _, y = make_crowd_problem()
     A = np.where(np.arange(5) < 3, y[:, None], -1)
     options = QUICK | {"max_epochs": 10, "lr": 3e-2, "batch_size": 24}
-    plain = MBEMClassifier(**options).fit(X, A)
+    plain = built(MBEMClassifier, **options).fit(X, A)
     np.testing.assert_allclose(plain.class_prior_, 1 / 3)
     for balance in ("reweight", "resample"):
-        other = MBEMClassifier(class_balance=balance, **options).fit(X, A)
+        other = built(MBEMClassifier, class_balance=balance, **options).fit(X, A)
         np.testing.assert_array_equal(plain.predict_proba(X), other.predict_proba(X))
 
 
@@ -204,11 +212,11 @@ def test_resume_in_any_round_ends_in_the_same_weights(
 ):  # fmt: skip
     X, A, _ = silent_and_unlabelled()
     options = QUICK | {"n_iterations": 2} | options
-    whole = MBEMClassifier(**options).fit(X, A)
+    whole = built(MBEMClassifier, **options).fit(X, A)
     file = tmp_path / "run.safetensors"
-    model = MBEMClassifier(checkpoint=file, **options)
+    model = built(MBEMClassifier, checkpoint=file, **options)
     train_until(monkeypatch, stage, epoch, model, X, A)
-    resumed = MBEMClassifier(checkpoint=file, **options).fit(X, A)
+    resumed = built(MBEMClassifier, checkpoint=file, **options).fit(X, A)
     for name, value in whole.module_.state_dict().items():
         assert torch.equal(value, resumed.module_.state_dict()[name]), name
     np.testing.assert_array_equal(whole.posterior_, resumed.posterior_)
@@ -221,17 +229,17 @@ def test_resume_in_any_round_ends_in_the_same_weights(
 def test_resume_with_own_labels(tmp_path, monkeypatch):
     X, A, _ = silent_and_unlabelled()
     options = QUICK | {"train_on_own_labels": True}
-    whole = MBEMClassifier(**options).fit(X, A)
+    whole = built(MBEMClassifier, **options).fit(X, A)
     file = tmp_path / "run.safetensors"
-    model = MBEMClassifier(checkpoint=file, **options)
+    model = built(MBEMClassifier, checkpoint=file, **options)
     train_until(monkeypatch, "round 0, own labels", 2, model, X, A)
-    resumed = MBEMClassifier(checkpoint=file, **options).fit(X, A)
+    resumed = built(MBEMClassifier, checkpoint=file, **options).fit(X, A)
     np.testing.assert_array_equal(whole.predict_proba(X), resumed.predict_proba(X))
 
 
 def test_everything_fitted_survives_saving(tmp_path):
     X, A, _ = silent_and_unlabelled()
-    model = MBEMClassifier(**QUICK).fit(X, A)
+    model = built(MBEMClassifier, **QUICK).fit(X, A)
     loaded = load(model.save(tmp_path))
     for name in ("posterior_", "labels_", "class_prior_", "confusion_"):
         np.testing.assert_array_equal(getattr(loaded, name), getattr(model, name))
@@ -239,14 +247,16 @@ def test_everything_fitted_survives_saving(tmp_path):
 
 def test_training_in_batches_of_one():
     X, A, _ = make_crowd_problem(n=12)
-    model = MBEMClassifier(**(QUICK | {"batch_size": 1, "max_epochs": 1})).fit(X, A)
+    model = built(MBEMClassifier, **(QUICK | {"batch_size": 1, "max_epochs": 1})).fit(X, A)
     assert model.predict_proba(X[:1]).shape == (1, 3)
 
 
 def test_validation_chooses_in_the_last_round():
     X, A, _ = make_crowd_problem()
     for seed in range(3):
-        model = MBEMClassifier(n_iterations=2, validation=0.2, **QUICK | {"random_state": seed})
+        model = built(
+            MBEMClassifier, n_iterations=2, validation=0.2, **QUICK | {"random_state": seed}
+        )
         model.set_params(protocol__monitor="likelihood").fit(X, A)
         assert model.best_stage_ == "round 2"
         last = model.history_.column("validation_nll", stage="round 2")

@@ -28,6 +28,7 @@ from manyhands import (
     DASCClassifier,
     DawidSkene,
     DoctorNetClassifier,
+    DoctorNetProtocol,
     MajorityVote,
     SelfTrainingCrowdClassifier,
     TraceRegClassifier,
@@ -525,7 +526,9 @@ def test_progress_in_a_notebook_is_one_line_per_stage(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
     monkeypatch.setattr(progress, "FRAME", 0.0)
     X, A, _ = make_crowd_problem()
-    DoctorNetClassifier(verbose=1, weighting="learned", weight_epochs=3, **QUICK).fit(X, A)
+    DoctorNetClassifier(
+        verbose=1, weighting="learned", **QUICK, protocol=DoctorNetProtocol(weight_epochs=3)
+    ).fit(X, A)
     assert [len(each.line) for each in shown] == [3, 3]
     assert shown[0].line[0].startswith("DoctorNet: heads: 1/3")
     assert not capsys.readouterr().err

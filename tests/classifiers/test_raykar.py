@@ -8,10 +8,11 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from manyhands import AnnotationTable, DawidSkene, MethodProtocol, RaykarClassifier
+from manyhands import AnnotationTable, DawidSkene, RaykarClassifier, RaykarProtocol
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError
 from manyhands.training import Checkpoint
+from tests.building import built
 
 QUICK = {"max_epochs": 6, "device": "cpu", "scaling": None}
 
@@ -89,7 +90,7 @@ def test_figures_are_those_of_the_loops(smoothing, weight_decay):
     X, A, _ = noisy_problem(n=18)
     options = {"smoothing": smoothing, "weight_decay": weight_decay}
     losses, posterior, confusion, proba = em_by_loops(X, A, iterations=3, **options)
-    model = Counted(**(QUICK | options | {"max_epochs": 3, "tol": 0.0})).fit(X, A)
+    model = built(Counted, **(QUICK | options | {"max_epochs": 3, "tol": 0.0})).fit(X, A)
     np.testing.assert_allclose(model.history_.column("nll"), losses[:, 0], atol=1e-5)
     np.testing.assert_allclose(model.history_.column("penalty"), losses[:, 1], atol=1e-5)
     np.testing.assert_allclose(model.posterior_[3:], posterior, atol=1e-4)
@@ -102,9 +103,10 @@ def test_figures_are_those_of_the_loops(smoothing, weight_decay):
 @pytest.mark.parametrize("separation", [0.0, 1.0, 2.0])
 def test_the_likelihood_never_falls(separation):
     X, A, _ = noisy_problem(n=100, separation=separation)
+    plain = RaykarProtocol(smoothing=0.0)
     model = RaykarClassifier(
-        smoothing=0.0, weight_decay=0.0, tol=0.0, max_epochs=20, scaling=None
-    ).fit(X, A)  # fmt: skip
+        weight_decay=0.0, tol=0.0, max_epochs=20, scaling=None, protocol=plain
+    ).fit(X, A)
     nll = model.history_.column("nll")
     assert len(nll) == 20
     assert (np.diff(nll) <= 1e-9).all()
@@ -118,8 +120,8 @@ def test_the_loss_never_rises_with_priors_nor_with_another_network(backbone, inn
     """Generalised EM: an M-step that stops early still climbs."""
     X, A, _ = noisy_problem(n=100)
     model = RaykarClassifier(
-        backbone, inner_steps=inner_steps, tol=0.0, max_epochs=8, random_state=0,
-        class_balance="reweight",
+        backbone, tol=0.0, max_epochs=8, random_state=0, class_balance="reweight",
+        protocol=RaykarProtocol(inner_steps=inner_steps),
     ).fit(X, A)  # fmt: skip
     assert (np.diff(model.history_.column("loss")) <= 1e-9).all()
 
@@ -128,8 +130,8 @@ def test_the_loss_never_rises_with_priors_nor_with_another_network(backbone, inn
 def test_where_x_says_nothing_it_is_dawid_skene(iterations):
     _, A, _ = noisy_problem()
     A = A[(A >= 0).any(axis=1)]
-    model = Counted(
-        smoothing=0.0, weight_decay=0.0, tol=0.0, max_epochs=iterations
+    model = built(
+        Counted, smoothing=0.0, weight_decay=0.0, tol=0.0, max_epochs=iterations
     ).fit(np.ones((len(A), 2)), A)  # fmt: skip
     expected = DawidSkene(
         iterations, 0.0, n_subtypes=1, confusion_prior=None, dependence=0, accelerate=False
@@ -169,11 +171,15 @@ def test_it_stops_when_the_loss_settles():
 def test_neither_seed_nor_batches_nor_order_matter():
     X, A, _ = noisy_problem(n=40)
     short = {"max_epochs": 6}
-    first = RaykarClassifier(random_state=0, **short).fit(X, A)
+    first = built(RaykarClassifier, random_state=0, **short).fit(X, A)
     others = [
-        RaykarClassifier(random_state=1, batch_size=15, **short).fit(X, A),
-        RaykarClassifier(
-            random_state=2, lr=0.5, **short, protocol=MethodProtocol(reset_optimizer=True)
+        built(RaykarClassifier, random_state=1, batch_size=15, **short).fit(X, A),
+        built(
+            RaykarClassifier,
+            random_state=2,
+            lr=0.5,
+            **short,
+            protocol=RaykarProtocol(reset_optimizer=True),
         ).fit(X[::-1], A[::-1]),
     ]
     for other in others:
@@ -188,16 +194,16 @@ def test_reweighting_is_repeating_rare_instances():
     A = np.repeat(y[:, None], 2, axis=1)
     twice = np.concatenate([np.arange(48), np.flatnonzero(y == 1)])
     options = QUICK | {"tol": 0.0}
-    weighted = RaykarClassifier(class_balance="reweight", **options).fit(X, A)
-    repeated = RaykarClassifier(**options).fit(X[twice], A[twice])
+    weighted = built(RaykarClassifier, class_balance="reweight", **options).fit(X, A)
+    repeated = built(RaykarClassifier, **options).fit(X[twice], A[twice])
     np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-5)
     np.testing.assert_allclose(weighted.confusion_, repeated.confusion_, atol=1e-6)
     for column in ("nll", "penalty"):
         np.testing.assert_allclose(
             weighted.history_.column(column), repeated.history_.column(column), atol=1e-6
         )
-    drawn = RaykarClassifier(class_balance="resample", random_state=0, **options).fit(X, A)
-    plain = RaykarClassifier(**options).fit(X, A)
+    drawn = built(RaykarClassifier, class_balance="resample", random_state=0, **options).fit(X, A)
+    plain = built(RaykarClassifier, **options).fit(X, A)
     p = [model.predict_proba(X)[:, 1].mean() for model in (plain, drawn, weighted)]
     assert p[0] < min(p[1:]) - 0.05
 
@@ -218,7 +224,7 @@ def test_focal_losses_are_refused(option):
 def test_resume_ends_in_the_same_weights(options, tmp_path, monkeypatch):
     X, A, _ = noisy_problem(n=60)
     options = {"random_state": 0, "max_epochs": 40, "inner_steps": 5, "tol": 5e-3} | options
-    whole = RaykarClassifier(**options).fit(X, A)
+    whole = built(RaykarClassifier, **options).fit(X, A)
     assert 3 < len(whole.history_) < 40, "settles after the resumption"
     file, written = tmp_path / "run.safetensors", Checkpoint.on_epoch_end
 
@@ -233,9 +239,9 @@ def test_resume_ends_in_the_same_weights(options, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoint, "on_epoch_end", on_epoch_end)
         with pytest.raises(Killed):
-            RaykarClassifier(checkpoint=file, **options).fit(X, A)
+            built(RaykarClassifier, checkpoint=file, **options).fit(X, A)
     for _ in range(2):  # goes on; then finds it finished
-        resumed = RaykarClassifier(checkpoint=file, **options).fit(X, A)
+        resumed = built(RaykarClassifier, checkpoint=file, **options).fit(X, A)
         for name, value in whole.module_.state_dict().items():
             np.testing.assert_array_equal(value, resumed.module_.state_dict()[name], name)
         np.testing.assert_array_equal(whole.posterior_, resumed.posterior_)
@@ -255,7 +261,7 @@ def test_annotations_weigh():
             table.instance[chosen], table.annotator[chosen], table.label[chosen], weight=weight,
             n_instances=30, n_annotators=5, classes=[0, 1, 2], **extra,
         )  # fmt: skip
-        return RaykarClassifier(**QUICK).fit(X, part)
+        return built(RaykarClassifier, **QUICK).fit(X, part)
 
     weighted, doubled = fit(rows, weight), fit(repeated, None, duplicates="keep")
     np.testing.assert_allclose(weighted.predict_proba(X), doubled.predict_proba(X), atol=1e-6)
@@ -267,6 +273,6 @@ def test_a_network_given_with_weights_starts_from_them():
     weights = {"head.weight": torch.full((3, X.shape[1]), 0.1), "head.bias": torch.ones(3)}
     weights["head.weight"][0] = 3.0
     options = QUICK | {"max_epochs": 1, "inner_steps": 1}
-    cold = RaykarClassifier(**options).fit(X, A)
-    warm = RaykarClassifier({"name": "linear", "weights": weights}, **options).fit(X, A)
+    cold = built(RaykarClassifier, **options).fit(X, A)
+    warm = built(RaykarClassifier, {"name": "linear", "weights": weights}, **options).fit(X, A)
     assert np.abs(cold.predict_proba(X) - warm.predict_proba(X)).max() > 0.01

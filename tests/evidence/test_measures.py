@@ -34,6 +34,7 @@ from manyhands import (
     CrowdInGClassifier,
     CrowdLayerClassifier,
     ICEDClassifier,
+    ICEDProtocol,
     load_demo,
 )
 from manyhands.annotations import AnnotationTable
@@ -446,17 +447,17 @@ def test_warm_up_by_hand():
     # 4, 3 and 2 of four votes agree, on one, two and two instances; one has none.
     votes = [[1, 1, 1, 1], [1, 1, 1, 0], [0, 1, 1, 1], [1, 0, 1, 0], [0, 0, 1, 1], [-1] * 4]
     of = Data(X_train=np.zeros((6, 1)), annotations=AnnotationTable.from_matrix(votes))
-    model = ICEDClassifier(warm_up="certainty", warm_up_groups=2)
+    model = ICEDClassifier(protocol=ICEDProtocol(warm_up="certainty", warm_up_groups=2))
     model.history_ = history
     found = warm_up(model, of)
     assert (found["warm_up_accuracy"], found["warm_up_macro_f1"]) == (0.6, 0.5)
     assert found["warm_up_share"] == pytest.approx(3 / 6)
-    model.set_params(warm_up="together", warm_up_groups=2)
+    model.set_params(protocol__warm_up="together", protocol__warm_up_groups=2)
     assert warm_up(model, of)["warm_up_share"] == pytest.approx(3 / 6)
-    model.set_params(warm_up_groups=1)
+    model.set_params(protocol__warm_up_groups=1)
     # An instance alone teaches nothing: there is no warm-up on it.
     assert warm_up(model, of)["warm_up_share"] == 0
-    model.warm_up = "all"
+    model.set_params(protocol__warm_up="all")
     assert warm_up(model, of)["warm_up_share"] == pytest.approx(5 / 6)
     with pytest.raises(AnnotationError, match="no test_accuracy in stage warm_up"):
         warm_up(SimpleNamespace(history_=History(history[3:])), of)

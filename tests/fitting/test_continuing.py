@@ -349,7 +349,8 @@ def test_personal_classifiers_start_where_they_were():
 
 def test_iced_goes_on_with_rounds_and_from_its_posterior():
     given = {"max_epochs": 4, "warm_up_epochs": 1, "decoder_epochs": 1, "random_state": 0}
-    model = ICEDClassifier(**given, synthesis=None, em_start="previous", device="cpu")
+    given |= {"synthesis": None, "em_start": "previous", "device": "cpu"}
+    model = built(ICEDClassifier, **given)
     continued(model)
     assert {row["stage"] for row in model.history_} == {"train"}
     assert model.posterior_.shape == (60, 3)

@@ -309,7 +309,11 @@ def test_every_method_takes_sentences_or_says_what_it_needs(cls, network, tmp_pa
 def test_what_computes_with_instances_says_that_sentences_are_none():
     X, data = sentences(60)
     for cls, option, message in (
-        (ICEDClassifier, {"synthesis": "input"}, "synthesis='embedding' with a backbone that has"),
+        (
+            ICEDClassifier,
+            {"synthesis": "input"},
+            "synthesis='embedding' in the protocol with a backbone that has",
+        ),
         (NeuCrowdClassifier, {"regression": "both"}, "use regression='embedding'"),
         (ICEDClassifier, {"synthesis": "embedding"}, "needs a backbone with embed"),
     ):

@@ -15,6 +15,7 @@ from manyhands import (
     CrowdLayerClassifier,
     CrowdLayerProtocol,
     ICEDClassifier,
+    ICEDProtocol,
     RaykarClassifier,
 )
 from manyhands.estimator_checks import make_crowd_problem
@@ -273,7 +274,9 @@ def test_the_likelihood_holds_out_single_annotations():
     "model",
     [
         RaykarClassifier(max_epochs=6, tol=0.0),
-        ICEDClassifier(max_epochs=3, warm_up_epochs=1, decoder_epochs=1, device="cpu"),
+        ICEDClassifier(
+            max_epochs=3, device="cpu", protocol=ICEDProtocol(warm_up_epochs=1, decoder_epochs=1)
+        ),
     ],
 )
 def test_agreement_does_not_choose_rounds_of_em(model):

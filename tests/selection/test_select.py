@@ -21,6 +21,7 @@ from manyhands import (
     DASCClassifier,
     DawidSkene,
     ICEDClassifier,
+    ICEDProtocol,
     MaxMIGClassifier,
     RaykarClassifier,
     cross_predict,
@@ -391,7 +392,9 @@ def test_a_candidate_that_overtrains_is_stopped_early(monkeypatch, problem):
     "model",
     [
         RaykarClassifier(max_epochs=3),
-        ICEDClassifier(max_epochs=2, warm_up_epochs=1, decoder_epochs=1, device="cpu"),
+        ICEDClassifier(
+            max_epochs=2, device="cpu", protocol=ICEDProtocol(warm_up_epochs=1, decoder_epochs=1)
+        ),
     ],
 )
 def test_rounds_of_em_are_not_guarded(monkeypatch, problem, model):

@@ -1,4 +1,5 @@
 from .agg_net import AggNetClassifier as AggNetClassifier
+from .agg_net import AggNetProtocol as AggNetProtocol
 from .aggregated import AggregatedClassifier as AggregatedClassifier
 from .averaged import AveragedCrowdClassifier as AveragedCrowdClassifier
 from .co_teaching import CoTeachingClassifier as CoTeachingClassifier
@@ -11,11 +12,14 @@ from .crowd_layer import CrowdLayerProtocol as CrowdLayerProtocol
 from .crowding import CrowdInGClassifier as CrowdInGClassifier
 from .crowding import CrowdInGProtocol as CrowdInGProtocol
 from .doctor_net import DoctorNetClassifier as DoctorNetClassifier
+from .doctor_net import DoctorNetProtocol as DoctorNetProtocol
 from .graph_completion import GraphCompleter as GraphCompleter
 from .iced import ICEDClassifier as ICEDClassifier
+from .iced import ICEDProtocol as ICEDProtocol
 from .max_mig import MaxMIGClassifier as MaxMIGClassifier
 from .max_mig import MaxMIGProtocol as MaxMIGProtocol
 from .mbem import MBEMClassifier as MBEMClassifier
+from .mbem import MBEMProtocol as MBEMProtocol
 from .metric_learning import MetricLearningClassifier as MetricLearningClassifier
 from .metric_learning import MetricLearningEmbedding as MetricLearningEmbedding
 from .neucrowd import NeuCrowdClassifier as NeuCrowdClassifier
@@ -23,6 +27,7 @@ from .neucrowd import NeuCrowdEmbedding as NeuCrowdEmbedding
 from .personal import PersonalClassifier as PersonalClassifier
 from .personal import PersonalProtocol as PersonalProtocol
 from .raykar import RaykarClassifier as RaykarClassifier
+from .raykar import RaykarProtocol as RaykarProtocol
 from .self_training import DASCClassifier as DASCClassifier
 from .self_training import SelfTrainingCrowdClassifier as SelfTrainingCrowdClassifier
 from .soft_prob import SoftProbClassifier as SoftProbClassifier

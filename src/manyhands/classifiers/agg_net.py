@@ -23,10 +23,46 @@ from manyhands.fitting.latent import (
     balancing_rng,
     read_confusion,
 )
+from manyhands.fitting.method_protocol import MethodProtocol, ProtocolOf
 from manyhands.fitting.prediction import class_proba
 from manyhands.fitting.traits import Traits
 from manyhands.nn import FixedConfusionModule
 from manyhands.training import Stage
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class AggNetProtocol(MethodProtocol):
+    """Numerical details of the E- and M-steps of `AggNetClassifier`.
+
+    Parameters
+    ----------
+    reset_optimizer, monitor
+        See `MethodProtocol`.
+    smoothing : float, default=0.01
+        Pseudo-annotations in every entry of a confusion matrix. More than a few hundredths drown
+        out annotators with few annotations.
+    em_every : int, default=1
+        Epochs of network training between two E- and M-steps.
+    confusion_floor : float, default=1e-4
+        Added to a confusion matrix before taking its logarithm. It limits how surely an annotation
+        can rule out a class.
+    proba_floor : float, default=1e-3
+        Added to the network's probabilities before taking their logarithm. It limits how surely an
+        overconfident network can rule out a class.
+    """
+
+    _constraints = {
+        **MethodProtocol._constraints,
+        "smoothing": [Interval(Real, 0, None, closed="left")],
+        "em_every": [Interval(Integral, 1, None, closed="left")],
+        "confusion_floor": [Interval(Real, 0, None, closed="left")],
+        "proba_floor": [Interval(Real, 0, None, closed="left")],
+    }
+
+    smoothing: float = 0.01
+    em_every: int = 1
+    confusion_floor: float = 1e-4
+    proba_floor: float = 1e-3
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -41,19 +77,10 @@ class AggNetClassifier(LatentClassClassifier):
     Parameters
     ----------
     backbone, max_epochs, batch_size, lr, weight_decay, class_balance, \
-scaling, device, random_state, verbose, validation, patience, checkpoint, callbacks, protocol
+scaling, device, random_state, verbose, validation, patience, checkpoint, callbacks
         See `BaseCrowdClassifier`. ``class_balance`` acts on the inferred classes.
-    smoothing : float, default=0.01
-        Pseudo-annotations in every entry of a confusion matrix. More than a few hundredths drown
-        out annotators with few annotations.
-    em_every : int, default=1
-        Epochs of network training between two E- and M-steps.
-    confusion_floor : float, default=1e-4
-        Added to a confusion matrix before taking its logarithm. It limits how surely an annotation
-        can rule out a class.
-    proba_floor : float, default=1e-3
-        Added to the network's probabilities before taking their logarithm. It limits how surely an
-        overconfident network can rule out a class.
+    protocol : AggNetProtocol or None, default=None
+        Variants and details of published experiments; None: the defaults described there.
 
     Attributes
     ----------
@@ -87,17 +114,12 @@ scaling, device, random_state, verbose, validation, patience, checkpoint, callba
 
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
-        "smoothing": [Interval(Real, 0, None, closed="left")],
-        "em_every": [Interval(Integral, 1, None, closed="left")],
-        "confusion_floor": [Interval(Real, 0, None, closed="left")],
-        "proba_floor": [Interval(Real, 0, None, closed="left")],
     }
 
     backbone: Any = field(default=None, kw_only=False)
-    smoothing: float = 0.01
-    em_every: int = 1
-    confusion_floor: float = 1e-4
-    proba_floor: float = 1e-3
+    protocol: AggNetProtocol | None = None
+
+    _protocol = ProtocolOf(AggNetProtocol)
 
     @property
     def _traits(self) -> Traits:
@@ -114,7 +136,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint, callba
 
         def renew(epoch: int) -> None:
             """Run E- and M-step. Their starting point is in the module, so checkpoints hold it."""
-            if epoch % self.em_every:
+            if epoch % self._protocol.em_every:
                 return
             if epoch == 0:
                 posterior = latent.vote_shares()

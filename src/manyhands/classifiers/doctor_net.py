@@ -20,6 +20,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from manyhands.annotations import AnnotationTable
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
+from manyhands.fitting.method_protocol import MethodProtocol, ProtocolOf
 from manyhands.fitting.traits import ANNOTATOR_ARRAYS, Traits
 from manyhands.nn import DoctorNetModule, ScaledClassifier
 from manyhands.objectives import annotator_average_nll
@@ -37,6 +38,35 @@ HEADS, WEIGHTS = "heads", "weights"
 DoctorNetFit = Fit[DoctorNetModule, None]
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DoctorNetProtocol(MethodProtocol):
+    """How `DoctorNetClassifier` learns the weights of its heads.
+
+    Parameters
+    ----------
+    reset_optimizer, monitor
+        See `MethodProtocol`.
+    exclude_own : bool, default=True
+        While the weights are learnt, leave out the heads of an instance's own annotators, as these
+        heads were trained on those very labels. If no other heads remain, all count.
+    weight_epochs : int, default=50
+        Epochs of the second stage.
+    weight_lr : float, default=1e-1
+        Learning rate of Adam in the second stage, without weight decay.
+    """
+
+    _constraints = {
+        **MethodProtocol._constraints,
+        "exclude_own": ["boolean"],
+        "weight_epochs": [Interval(Integral, 1, None, closed="left")],
+        "weight_lr": [Interval(Real, 0, None, closed="neither")],
+    }
+
+    exclude_own: bool = True
+    weight_epochs: int = 50
+    weight_lr: float = 1e-1
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class DoctorNetClassifier(BaseCrowdClassifier):
     r"""Model every annotator by a separate head, and average the heads [1]_.
@@ -51,18 +81,13 @@ class DoctorNetClassifier(BaseCrowdClassifier):
     Parameters
     ----------
     backbone, max_epochs, batch_size, lr, weight_decay, class_balance, \
-scaling, device, random_state, verbose, validation, patience, checkpoint, callbacks, protocol
+scaling, device, random_state, verbose, validation, patience, checkpoint, callbacks
         See `BaseCrowdClassifier`. The heads sit on the backbone's embedding. If your own network
         has no ``embed()``, all of it is the trunk and its output is the embedding.
     weighting : {"average", "learned"}, default="average"
         Doctor Net, or Weighted Doctor Net.
-    exclude_own : bool, default=True
-        While the weights are learnt, leave out the heads of an instance's own annotators, as these
-        heads were trained on those very labels. If no other heads remain, all count.
-    weight_epochs : int, default=50
-        Epochs of the second stage.
-    weight_lr : float, default=1e-1
-        Learning rate of Adam in the second stage, without weight decay.
+    protocol : DoctorNetProtocol or None, default=None
+        Variants and details of published experiments; None: the defaults described there.
 
     Attributes
     ----------
@@ -101,16 +126,13 @@ scaling, device, random_state, verbose, validation, patience, checkpoint, callba
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "weighting": [StrOptions({"average", "learned"})],
-        "exclude_own": ["boolean"],
-        "weight_epochs": [Interval(Integral, 1, None, closed="left")],
-        "weight_lr": [Interval(Real, 0, None, closed="neither")],
     }
 
     backbone: Any = field(default=None, kw_only=False)
     weighting: str = "average"
-    exclude_own: bool = True
-    weight_epochs: int = 50
-    weight_lr: float = 1e-1
+    protocol: DoctorNetProtocol | None = None
+
+    _protocol = ProtocolOf(DoctorNetProtocol)
 
     @property
     def _traits(self) -> Traits:
@@ -143,13 +165,13 @@ scaling, device, random_state, verbose, validation, patience, checkpoint, callba
                 fit.module,
                 partial(
                     annotator_average_nll,
-                    exclude_own=self.exclude_own,
+                    exclude_own=self._protocol.exclude_own,
                     focus=fit.recipe.focus,
                 ),
-                lambda: torch.optim.Adam([fit.module.weight_logits], lr=self.weight_lr),
+                lambda: torch.optim.Adam([fit.module.weight_logits], lr=self._protocol.weight_lr),
                 reset_every_epoch=fit.recipe.reset_optimizer,
             )
-            n_epochs = self.weight_epochs
+            n_epochs = self._protocol.weight_epochs
             if fit.earlier is not None:
                 n_epochs = fit.earlier.epochs(n_epochs)
             stages.append(Stage(WEIGHTS, weights, fit.batches.epoch, n_epochs))

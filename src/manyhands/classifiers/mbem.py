@@ -24,6 +24,7 @@ from manyhands.fitting.latent import (
     TargetStep,
     balancing_rng,
 )
+from manyhands.fitting.method_protocol import MethodProtocol, ProtocolOf
 from manyhands.fitting.prediction import class_proba
 from manyhands.fitting.traits import Traits
 from manyhands.nn import FixedConfusionModule, make_backbone
@@ -31,6 +32,37 @@ from manyhands.training import Stage
 from manyhands.typing import FloatArray
 
 MBEMFit = Fit[FixedConfusionModule, LatentClasses]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class MBEMProtocol(MethodProtocol):
+    """Points on which MBEM's paper and code differ, and a numerical detail.
+
+    Parameters
+    ----------
+    reset_optimizer, monitor
+        See `MethodProtocol`.
+    smoothing : float, default=0.01
+        Pseudo-annotations in every entry of a confusion matrix.
+    warm_start_network : bool, default=False
+        Continue with the network of the previous round rather than a new one. A cold start, as in
+        the paper's code, lets the network forget mistakes that it has memorised.
+    train_on_own_labels : bool, default=False
+        End every round by training a new network on the hard labels of the round's first network.
+        The code does this, but the paper's algorithm does not. The code's authors say that it
+        stands in for more epochs; it also discards the posterior's uncertainty.
+    """
+
+    _constraints = {
+        **MethodProtocol._constraints,
+        "smoothing": [Interval(Real, 0, None, closed="left")],
+        "warm_start_network": ["boolean"],
+        "train_on_own_labels": ["boolean"],
+    }
+
+    smoothing: float = 0.01
+    warm_start_network: bool = False
+    train_on_own_labels: bool = False
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -47,7 +79,7 @@ class MBEMClassifier(LatentClassClassifier):
     Parameters
     ----------
     backbone, max_epochs, batch_size, lr, weight_decay, class_balance, \
-scaling, device, random_state, verbose, validation, patience, checkpoint, callbacks, protocol
+scaling, device, random_state, verbose, validation, patience, checkpoint, callbacks
         See `BaseCrowdClassifier`. ``max_epochs`` and ``patience`` apply per stage;
         ``class_balance`` acts on the inferred classes; ``validation`` keeps the best epoch of the
         last stage.
@@ -56,15 +88,8 @@ scaling, device, random_state, verbose, validation, patience, checkpoint, callba
     class_prior : {"estimated", "uniform"}, default="estimated"
         :math:`\rho`: the shares of the network's labels, as in the paper, or no prior, as in the
         paper's code.
-    smoothing : float, default=0.01
-        Pseudo-annotations in every entry of a confusion matrix.
-    warm_start_network : bool, default=False
-        Continue with the network of the previous round rather than a new one. A cold start, as in
-        the paper's code, lets the network forget mistakes that it has memorised.
-    train_on_own_labels : bool, default=False
-        End every round by training a new network on the hard labels of the round's first network.
-        The code does this, but the paper's algorithm does not. The code's authors say that it
-        stands in for more epochs; it also discards the posterior's uncertainty.
+    protocol : MBEMProtocol or None, default=None
+        Variants and details of published experiments; None: the defaults described there.
 
     Attributes
     ----------
@@ -103,9 +128,6 @@ scaling, device, random_state, verbose, validation, patience, checkpoint, callba
         **BaseCrowdClassifier._parameter_constraints,
         "n_iterations": [Interval(Integral, 1, None, closed="left")],
         "class_prior": [StrOptions({"estimated", "uniform"})],
-        "smoothing": [Interval(Real, 0, None, closed="left")],
-        "warm_start_network": ["boolean"],
-        "train_on_own_labels": ["boolean"],
     }
     _crowd_check_exemptions = {
         "check_reweighting_balanced_annotations_changes_nothing": "it balances inferred labels, "
@@ -115,9 +137,9 @@ scaling, device, random_state, verbose, validation, patience, checkpoint, callba
     backbone: Any = field(default=None, kw_only=False)
     n_iterations: int = 1
     class_prior: str = "estimated"
-    smoothing: float = 0.01
-    warm_start_network: bool = False
-    train_on_own_labels: bool = False
+    protocol: MBEMProtocol | None = None
+
+    _protocol = ProtocolOf(MBEMProtocol)
 
     @property
     def _traits(self) -> Traits:
@@ -155,7 +177,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint, callba
         # A partial fit has a network by whose labels it can count.
         for number in range(0 if fit.earlier is None else 1, self.n_iterations + 1):
             sources[f"round {number}"] = from_annotations if number else from_votes
-            if self.train_on_own_labels and fit.earlier is None:
+            if self._protocol.train_on_own_labels and fit.earlier is None:
                 sources[f"round {number}, own labels"] = from_network
         return [
             Stage(name, self._step(number, source, fit), fit.batches.epoch, fit.n_epochs)
@@ -170,7 +192,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint, callba
             if epoch:
                 return
             targets.set(fit.state.spread(source()), balancing_rng(number))
-            if number and not self.warm_start_network and fit.earlier is None:
+            if number and not self._protocol.warm_start_network and fit.earlier is None:
                 fresh = make_backbone(self.backbone, fit.features.input_shape, fit.table.n_classes)
                 fit.module.classifier.backbone.load_state_dict(fresh.state_dict())
 
@@ -194,7 +216,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint, callba
         if self.class_prior == "uniform":
             return np.full(n_classes, 1.0 / n_classes)
         # Smoothed like the confusions: a class that the network does not predict yet may exist.
-        counts = labels.sum(axis=0) + self.smoothing
+        counts = labels.sum(axis=0) + self._protocol.smoothing
         return counts / counts.sum()
 
     def _read_out(self, fit: MBEMFit) -> dict[str, Any]:

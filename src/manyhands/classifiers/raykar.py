@@ -28,6 +28,7 @@ from manyhands.fitting.latent import (
     balancing_rng,
     balancing_weights,
 )
+from manyhands.fitting.method_protocol import MethodProtocol, ProtocolOf
 from manyhands.fitting.parameters import FIXED_LENGTH
 from manyhands.fitting.traits import Traits
 from manyhands.inference.probability import log_dirichlet
@@ -37,6 +38,31 @@ from manyhands.typing import FloatArray
 
 GRADIENT_TOLERANCE = 1e-7
 """The regression's M-step stops when no entry of its gradient exceeds this."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RaykarProtocol(MethodProtocol):
+    """Numerical details of the M-step of `RaykarClassifier`.
+
+    Parameters
+    ----------
+    reset_optimizer, monitor
+        See `MethodProtocol`.
+    smoothing : float, default=0.01
+        Pseudo-annotations in every entry of a confusion matrix: a Dirichlet prior of
+        ``1 + smoothing`` on its rows.
+    inner_steps : int, default=100
+        Most L-BFGS iterations of an M-step, which continues from the end of the last one.
+    """
+
+    _constraints = {
+        **MethodProtocol._constraints,
+        "smoothing": [Interval(Real, 0, None, closed="left")],
+        "inner_steps": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    smoothing: float = 0.01
+    inner_steps: int = 100
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -55,11 +81,6 @@ class RaykarClassifier(LatentClassClassifier):
         "linear" is multinomial logistic regression. Any other network is fitted in the same way
         (generalised EM), in evaluation mode: without dropout, and with fixed statistics in its
         batch normalisation.
-    smoothing : float, default=0.01
-        Pseudo-annotations in every entry of a confusion matrix: a Dirichlet prior of
-        ``1 + smoothing`` on its rows.
-    inner_steps : int, default=100
-        Most L-BFGS iterations of an M-step, which continues from the end of the last one.
     tol : float, default=1e-4
         Stop when an iteration changes the loss by less than this share of it.
     max_epochs : int, default=50
@@ -75,9 +96,11 @@ class RaykarClassifier(LatentClassClassifier):
     class_balance : None, "resample" or "reweight"
         Instances are weighted by the balance of the vote shares, in both parts of the M-step. The
         focal losses are refused, as they are not likelihoods.
-    scaling, device, random_state, verbose, validation, patience, checkpoint, callbacks, protocol
+    scaling, device, random_state, verbose, validation, patience, checkpoint, callbacks
         See `BaseCrowdClassifier`. ``validation`` as a fraction always goes by the likelihood:
         agreement must not choose the number of EM iterations.
+    protocol : RaykarProtocol or None, default=None
+        Variants and details of published experiments; None: the defaults described there.
 
     Attributes
     ----------
@@ -112,8 +135,6 @@ class RaykarClassifier(LatentClassClassifier):
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         **FIXED_LENGTH,
-        "smoothing": [Interval(Real, 0, None, closed="left")],
-        "inner_steps": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
     }
     # The other parameters have another meaning in an M-step that is solved to convergence.
@@ -123,12 +144,13 @@ class RaykarClassifier(LatentClassClassifier):
     }
 
     backbone: Any = field(default="linear", kw_only=False)
-    smoothing: float = 0.01
-    inner_steps: int = 100
     tol: float = 1e-4
     max_epochs: int = 50
     batch_size: int = 1024
     weight_decay: float = 1e-2
+    protocol: RaykarProtocol | None = None
+
+    _protocol = ProtocolOf(RaykarProtocol)
 
     @property
     def _traits(self) -> Traits:
@@ -157,7 +179,7 @@ class RaykarClassifier(LatentClassClassifier):
             posterior=shares,
             weights=np.ones(len(shares)) if weights is None else (shares * weights).sum(axis=1),
             weight_decay=self.weight_decay,
-            inner_steps=self.inner_steps,
+            inner_steps=self._protocol.inner_steps,
             batch_size=self.batch_size,
             from_zero=not (isinstance(self.backbone, dict) and "weights" in self.backbone),
         )

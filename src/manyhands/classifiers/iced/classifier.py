@@ -30,6 +30,7 @@ from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
 from manyhands.fitting.latent import LatentClassClassifier, SoftTargets, class_shares
+from manyhands.fitting.method_protocol import MethodProtocol, ProtocolOf
 from manyhands.fitting.network import has_batch_norm
 from manyhands.fitting.parameters import FIXED_LENGTH
 from manyhands.fitting.prediction import class_proba
@@ -39,6 +40,85 @@ from manyhands.sampling import FewCandidatesWarning
 from manyhands.training import GradientStep, Stage
 
 ICEDFit = Fit[SynthesisModule, ICEDRounds]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ICEDProtocol(MethodProtocol):
+    """Forms, ablations and lengths of ICED's phases.
+
+    Parameters
+    ----------
+    reset_optimizer, monitor
+        See `MethodProtocol`.
+    smoothing : float, default=0.01
+        Pseudo-annotations in each entry of a confusion matrix.
+    em_max_iter : int, default=50
+        Maximum number of EM iterations per round.
+    em_start : {"votes", "previous"}, default="votes"
+        Where EM starts in every round: from the votes, or from the labels of the round before (for
+        synthetic instances always from their votes), which takes fewer iterations. Hard EM hardly
+        leaves the labels it starts from, so with "previous" it keeps the mistakes of its first
+        round.
+    synthesis : {"auto", "decoder", "embedding", "input", None}, default="auto"
+        "decoder": a decoder maps points between embeddings back to instances. It is trained as an
+        autoencoder's before anything else, and refitted in every round. "embedding": points go to
+        the network's last layer as they are. "input": points lie between the (scaled) instances
+        themselves. None: no instances are made. "auto": "decoder" if the backbone has ``embed``,
+        else "input"; for dicts and token ids, "embedding" or, without ``embed`` and ``head``, None.
+    synthetic_labels : {"inferred", "intended"}, default="inferred"
+        Label of a synthetic instance: inferred from its annotations like those of real instances,
+        or the class it was made for.
+    regenerate : bool, default=True
+        Make the synthetic instances anew in every round; False: only in the first.
+    targets : {"hard", "soft"}, default="hard"
+        Train on the most probable class, as in the paper, or on the posterior.
+    warm_up : {"certainty", "together", "all", None}, default="certainty"
+        Training on majority votes before the rounds. "certainty": on the instances of the
+        ``warm_up_groups`` highest levels of label certainty, from the lowest of these groups to the
+        highest (ICED-w). "together": on the same instances at once (Trad-II). "all": on all
+        annotated instances (Trad-I).
+    warm_up_epochs : int, default=5
+        Epochs per group; "together" and "all" train for the same number in total.
+    warm_up_groups : int, default=3
+        Number of the highest levels of label certainty that "certainty" and "together" train on.
+    warm_up_batch_size : int, default=16
+        Small, as the groups are.
+    decoder_epochs : int, default=20
+        Epochs of the autoencoder.
+    refit_epochs : int, default=1
+        Epochs of the decoder in every round (five times as many before the first).
+    """
+
+    _constraints = {
+        **MethodProtocol._constraints,
+        "smoothing": [Interval(Real, 0, None, closed="left")],
+        "em_max_iter": [Interval(Integral, 1, None, closed="left")],
+        "em_start": [StrOptions({"votes", "previous"})],
+        "synthesis": [StrOptions({"auto", "decoder", "embedding", "input"}), None],
+        "synthetic_labels": [StrOptions({"inferred", "intended"})],
+        "regenerate": ["boolean"],
+        "targets": [StrOptions({"hard", "soft"})],
+        "warm_up": [StrOptions(set(WARM_UPS)), None],
+        "warm_up_epochs": [Interval(Integral, 1, None, closed="left")],
+        "warm_up_groups": [Interval(Integral, 1, None, closed="left")],
+        "warm_up_batch_size": [Interval(Integral, 1, None, closed="left")],
+        "decoder_epochs": [Interval(Integral, 0, None, closed="left")],
+        "refit_epochs": [Interval(Integral, 0, None, closed="left")],
+    }
+
+    smoothing: float = 0.01
+    em_max_iter: int = 50
+    em_start: str = "votes"
+    synthesis: str | None = "auto"
+    synthetic_labels: str = "inferred"
+    regenerate: bool = True
+    targets: str = "hard"
+    warm_up: str | None = "certainty"
+    warm_up_epochs: int = 5
+    warm_up_groups: int = 3
+    warm_up_batch_size: int = 16
+    decoder_epochs: int = 20
+    refit_epochs: int = 1
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -63,44 +143,8 @@ class ICEDClassifier(LatentClassClassifier):
         classes. "hard" and "uniform" are what the paper does. "hard" and "estimated", what it
         prints (:math:`\Phi`), starve rare classes, and a warning says so. "soft" and "estimated"
         infer best.
-    smoothing : float, default=0.01
-        Pseudo-annotations in each entry of a confusion matrix.
-    em_start : {"votes", "previous"}, default="votes"
-        Where EM starts in every round: from the votes, or from the labels of the round before (for
-        synthetic instances always from their votes), which takes fewer iterations. Hard EM hardly
-        leaves the labels it starts from, so with "previous" it keeps the mistakes of its first
-        round.
-    em_max_iter : int, default=50
-        Maximum number of EM iterations per round.
-    synthesis : {"auto", "decoder", "embedding", "input", None}, default="auto"
-        "decoder": a decoder maps points between embeddings back to instances. It is trained as an
-        autoencoder's before anything else, and refitted in every round. "embedding": points go to
-        the network's last layer as they are. "input": points lie between the (scaled) instances
-        themselves. None: no instances are made. "auto": "decoder" if the backbone has ``embed``,
-        else "input"; for dicts and token ids, "embedding" or, without ``embed`` and ``head``, None.
     sampler : CrowdSMOTE or None, default=None
         Makes the instances: any object with ``fit_resample(X, table, labels=...)``.
-    synthetic_labels : {"inferred", "intended"}, default="inferred"
-        Label of a synthetic instance: inferred from its annotations like those of real instances,
-        or the class it was made for.
-    regenerate : bool, default=True
-        Make the synthetic instances anew in every round; False: only in the first.
-    targets : {"hard", "soft"}, default="hard"
-        Train on the most probable class, as in the paper, or on the posterior.
-    warm_up : {"certainty", "together", "all", None}, default="certainty"
-        Training on majority votes before the rounds. "certainty": on the instances of the
-        ``warm_up_groups`` highest levels of label certainty, from the lowest of these groups to the
-        highest (ICED-w). "together": on the same instances at once (Trad-II). "all": on all
-        annotated instances (Trad-I).
-    warm_up_epochs : int, default=5
-        Epochs per group; "together" and "all" train for the same number in total.
-    warm_up_groups : int, default=3
-    warm_up_batch_size : int, default=16
-        Small, as the groups are.
-    decoder_epochs : int, default=20
-        Epochs of the autoencoder.
-    refit_epochs : int, default=1
-        Epochs of the decoder in every round (five times as many before the first).
     decision : {"posterior", "median", "balanced"} or cost matrix, default="posterior"
         How `predict` turns probabilities into labels: the most probable class; the largest
         probability divided by ``class_prior_``, for the mean recall; or, with costs of shape
@@ -109,10 +153,12 @@ class ICEDClassifier(LatentClassClassifier):
     max_epochs : int, default=30
         Number of rounds.
     batch_size, lr, weight_decay, class_balance, scaling, device, random_state, \
-verbose, validation, patience, checkpoint, callbacks, protocol
+verbose, validation, patience, checkpoint, callbacks
         See `BaseCrowdClassifier`. ``class_balance`` acts on the inferred classes, synthetic
         instances included. ``validation`` chooses among the rounds, as a
         fraction always by the likelihood: agreement must not choose their number.
+    protocol : ICEDProtocol or None, default=None
+        Variants and details of published experiments; None: the defaults described there.
 
     Attributes
     ----------
@@ -190,43 +236,20 @@ verbose, validation, patience, checkpoint, callbacks, protocol
         **FIXED_LENGTH,
         "em": [StrOptions({"hard", "soft"}), None],
         "prior": [StrOptions({"uniform", "estimated"})],
-        "smoothing": [Interval(Real, 0, None, closed="left")],
-        "em_max_iter": [Interval(Integral, 1, None, closed="left")],
-        "em_start": [StrOptions({"votes", "previous"})],
-        "synthesis": [StrOptions({"auto", "decoder", "embedding", "input"}), None],
         "sampler": [None, HasMethods(["fit_resample"])],
-        "synthetic_labels": [StrOptions({"inferred", "intended"})],
-        "regenerate": ["boolean"],
-        "targets": [StrOptions({"hard", "soft"})],
-        "warm_up": [StrOptions(set(WARM_UPS)), None],
-        "warm_up_epochs": [Interval(Integral, 1, None, closed="left")],
-        "warm_up_groups": [Interval(Integral, 1, None, closed="left")],
-        "warm_up_batch_size": [Interval(Integral, 1, None, closed="left")],
-        "decoder_epochs": [Interval(Integral, 0, None, closed="left")],
-        "refit_epochs": [Interval(Integral, 0, None, closed="left")],
         "decision": [str, "array-like"],
     }
 
     backbone: Any = field(default=None, kw_only=False)
     em: str | None = "hard"
     prior: str = "uniform"
-    smoothing: float = 0.01
-    em_max_iter: int = 50
-    em_start: str = "votes"
-    synthesis: str | None = "auto"
     sampler: Any = None
-    synthetic_labels: str = "inferred"
-    regenerate: bool = True
-    targets: str = "hard"
-    warm_up: str | None = "certainty"
-    warm_up_epochs: int = 5
-    warm_up_groups: int = 3
-    warm_up_batch_size: int = 16
-    decoder_epochs: int = 20
-    refit_epochs: int = 1
     decision: Any = "posterior"
     max_epochs: int = 30
     batch_size: int = 64
+    protocol: ICEDProtocol | None = None
+
+    _protocol = ProtocolOf(ICEDProtocol)
 
     @property
     def _traits(self) -> Traits:
@@ -253,9 +276,9 @@ verbose, validation, patience, checkpoint, callbacks, protocol
         place = self._place(classifier)
         if classifier.symbolic and place in ("decoder", "input"):
             raise AnnotationError(
-                f"synthesis={self.synthesis!r} makes instances between others, and those of X are "
-                "dicts or token ids; use synthesis='embedding' with a backbone that has embed and "
-                "head, or synthesis=None"
+                f"synthesis={self._protocol.synthesis!r} makes instances between others, and those "
+                "of X are dicts or token ids; use synthesis='embedding' in the protocol with a "
+                "backbone that has embed and head, or synthesis=None"
             )
         lacking = "embed"
         if place == "embedding" and not hasattr(classifier.backbone, "head"):
@@ -263,8 +286,9 @@ verbose, validation, patience, checkpoint, callbacks, protocol
         if place in ("decoder", "embedding") and not has_embedding:
             instead = "None" if classifier.symbolic else "'input'"
             raise AnnotationError(
-                f"synthesis={self.synthesis!r} needs a backbone with {lacking}, which "
-                f"{type(classifier.backbone).__name__} lacks; use synthesis={instead}"
+                f"synthesis={self._protocol.synthesis!r} needs a backbone with {lacking}, which "
+                f"{type(classifier.backbone).__name__} lacks; use synthesis={instead} in the "
+                "protocol"
             )
         return SynthesisModule(
             classifier,
@@ -276,8 +300,8 @@ verbose, validation, patience, checkpoint, callbacks, protocol
 
     def _place(self, classifier: ScaledClassifier) -> str | None:
         """Where instances are made: ``synthesis``, or what "auto" is for a network."""
-        if self.synthesis != "auto":
-            return self.synthesis
+        if self._protocol.synthesis != "auto":
+            return self._protocol.synthesis
         has_embedding = hasattr(classifier.backbone, "embed")
         if classifier.symbolic:
             is_possible = has_embedding and hasattr(classifier.backbone, "head")
@@ -290,13 +314,19 @@ verbose, validation, patience, checkpoint, callbacks, protocol
         return self._place(self.module_.classifier)
 
     def _prepare(self, fit: ICEDFit) -> ICEDRounds:
-        if self.warm_up and self.warm_up_batch_size < 2 and has_batch_norm(fit.module):
+        if (
+            self._protocol.warm_up
+            and self._protocol.warm_up_batch_size < 2
+            and has_batch_norm(fit.module)
+        ):
             raise AnnotationError(
                 "backbone normalises over batches, which needs two instances in each: "
-                f"warm_up_batch_size={self.warm_up_batch_size}"
+                f"warm_up_batch_size={self._protocol.warm_up_batch_size}"
             )
         votes = majority(fit.table)
-        inference = LabelInference(self.em, self.prior, self.smoothing, self.em_max_iter)
+        inference = LabelInference(
+            self.em, self.prior, self._protocol.smoothing, self._protocol.em_max_iter
+        )
         observed_posterior = inference.posterior(fit.table, votes)
         shares = class_shares(votes[fit.batches.instances.cpu().numpy()])
         fit.found |= {"observed_posterior_": observed_posterior, "class_prior_": shares}
@@ -316,7 +346,10 @@ verbose, validation, patience, checkpoint, callbacks, protocol
             synthesis=self._make_synthesis(fit),
             targets=SoftTargets(fit.recipe.balance, fit.features.device),
             options=RoundOptions(
-                self.em_start, self.regenerate, self.targets, self.synthetic_labels
+                self._protocol.em_start,
+                self._protocol.regenerate,
+                self._protocol.targets,
+                self._protocol.synthetic_labels,
             ),
         )
 
@@ -327,8 +360,8 @@ verbose, validation, patience, checkpoint, callbacks, protocol
             fit,
             self.classes_,
             sampler=self.sampler,
-            needs_intended=self.synthetic_labels == "intended",
-            refit_epochs=self.refit_epochs,
+            needs_intended=self._protocol.synthetic_labels == "intended",
+            refit_epochs=self._protocol.refit_epochs,
             lr=self.lr,
             weight_decay=self.weight_decay,
         )
@@ -345,23 +378,23 @@ verbose, validation, patience, checkpoint, callbacks, protocol
         ]
 
     def _decoder_stage(self, fit: ICEDFit) -> Iterator[Stage]:
-        if fit.module.decoder is not None and self.decoder_epochs:
+        if fit.module.decoder is not None and self._protocol.decoder_epochs:
             step = GradientStep(
                 fit.module,
                 lambda module, batch: {"reconstruction": module.reconstruct(batch.x)},
                 lambda: fit.recipe.make_optimizer(fit.module),
             )
-            yield Stage("decoder", step, fit.batches.epoch, self.decoder_epochs)
+            yield Stage("decoder", step, fit.batches.epoch, self._protocol.decoder_epochs)
 
     def _warm_up_stage(self, fit: ICEDFit) -> Iterator[Stage]:
-        groups = group_by_certainty(fit.table, self.warm_up_groups)
-        phases = warm_up_phases(fit.table, groups, self.warm_up)
+        groups = group_by_certainty(fit.table, self._protocol.warm_up_groups)
+        phases = warm_up_phases(fit.table, groups, self._protocol.warm_up)
         if phases:
             yield warm_up_stage(
                 fit,
                 phases,
-                self.warm_up_epochs * count_groups(groups),
-                self.warm_up_batch_size,
+                self._protocol.warm_up_epochs * count_groups(groups),
+                self._protocol.warm_up_batch_size,
                 SoftTargets(fit.recipe.balance, fit.features.device),
                 partial(
                     GradientStep,
