@@ -60,6 +60,21 @@ def test_blocks_of_annotators_change_nothing(method, weights, tmp_path, small):
     assert not list(store.scratch.glob("*.table"))
 
 
+@pytest.mark.parametrize("method", METHODS[:4], ids=repr)
+def test_blocks_of_annotators_change_nothing_of_grades(method, tmp_path, small):
+    table, gold = crowd(200, weights=True)
+    table = table.with_scale("ordinal")
+    store = AnnotationStore.create(tmp_path / "store", table, shard_annotations=200)
+    given = {"gold": gold, "history": {0: [[9, 1, 0], [2, 7, 1], [0, 1, 8]]}}
+    expected = clone(method).fit(table, **given)
+    found = clone(method).fit(store, **given)
+    same(found, expected)
+    np.testing.assert_allclose(found.severity_, expected.severity_, atol=1e-12)
+    np.testing.assert_allclose(found.severity_se_, expected.severity_se_, atol=1e-12)
+    names = clone(method).fit(table.with_scale("nominal"), **given)
+    assert np.abs(names.posterior_ - expected.posterior_).max() > 1e-4
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("method", [METHODS[1], METHODS[4]], ids=repr)
 def test_a_cluster_adds_up_blocks_of_annotators(method, tmp_path, small, monkeypatch):

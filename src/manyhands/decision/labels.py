@@ -368,8 +368,9 @@ def best(
     if not ordered:
         return pick(posterior, ties, rng)
     if issparse(posterior):
+        vast: Any = posterior
         raise AnnotationError(
-            f"the labels are {posterior.shape[1]:,} grades, and a median is for a scale of a few; "
+            f"the labels are {vast.shape[1]:,} grades, and a median is for a scale of a few; "
             "read them as numbers (scale='interval'), which RatingMean averages, or as names of "
             "classes (scale='nominal')"
         )
