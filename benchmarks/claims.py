@@ -16,6 +16,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial, wraps
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -114,16 +115,16 @@ def infer(case: Labelled, method: Callable[[], Any]) -> dict[str, Record]:
 
 def _of_labels(case: Labelled, model: Any, rows: np.ndarray) -> dict[str, Record]:
     """What is told of a method's labels, and of those that need no further look."""
-    codes, y = model.posterior_.argmax(axis=1), case.gold
-    right = codes == y
+    codes = model.posterior_.argmax(axis=1)
+    right = codes == case.gold
     sure, accepted = _single_labels(case, model)
-    told = told_of_labels(case.table, model, codes)
-    if told is None:
-        told = {"claimed": float(sure[rows].mean()), "low": None, "high": None}
+    mean, n = float(sure[rows].mean()), len(rows)
+    told = told_of_labels(case.table, model, codes) or {"claimed": mean, "low": None, "high": None}
+    found = {
+        "labels": statement(told, right[rows].mean(), n),
+        "mean probability": statement(None if np.isnan(mean) else mean, right[rows].mean(), n),
+    }
     taken = rows[accepted[rows]]
-    found = {"labels": statement(told, right[rows].mean(), len(rows))}
-    mean = None if np.isnan(sure[rows]).any() else float(sure[rows].mean())
-    found["mean probability"] = statement(mean, right[rows].mean(), len(rows))
     if len(taken):
         claimed = float(sure[taken].mean())
         found["accepted labels"] = statement(claimed, right[taken].mean(), len(taken))
@@ -464,23 +465,17 @@ def screen(case: Labelled) -> dict[str, Record]:
     full = np.flatnonzero((n >= 20) & (n_known >= 0.95 * n))
     if not len(full) or said[full[0]].accuracy is None:  # Nothing judges these annotators.
         return found
-    apart = np.array([said[r].accuracy - accuracy[r] for r in full])
+    told, true = np.array([said[r].accuracy for r in full]), accuracy[full]
     inside = [said[r].low <= accuracy[r] <= said[r].high for r in full]
     found["annotators' accuracy"] = statement(
-        float(np.mean([said[r].accuracy for r in full])), accuracy[full].mean(), len(full),
-        inside=int(sum(inside)), size=float(np.abs(apart).mean()),
+        float(told.mean()), true.mean(), len(full),
+        inside=int(sum(inside)), size=float(np.abs(told - true).mean()),
     )  # fmt: skip
-    looked_at = [r for r in full if said[r].flags]
-    wrong = {
-        "claimed": np.array([n[r] * (1 - said[r].accuracy) for r in full]),
-        "true": np.array([n[r] * (1 - accuracy[r]) for r in full]),
-    }
-    if looked_at:
-        theirs = np.isin(full, looked_at)
-        shares = {name: float(each[theirs].sum() / each.sum()) for name, each in wrong.items()}
-        found["mistakes by flagged annotators"] = statement(
-            shares["claimed"], shares["true"], len(looked_at)
-        )
+    looked_at = np.array([bool(said[r].flags) for r in full])
+    if looked_at.any():
+        wrong = [n[full] * (1 - each) for each in (told, true)]
+        shares = [float(each[looked_at].sum() / each.sum()) for each in wrong]
+        found["mistakes by flagged annotators"] = statement(*shares, int(looked_at.sum()))
     return found
 
 
@@ -548,49 +543,41 @@ def beside_people(name: str, n_given: int, seed: int) -> tuple[Any, ...]:
 # -- cells ----------------------------------------------------------------------------------------
 
 
-def steps(
-    names: Sequence[str] = TABLES,
-) -> Iterator[tuple[str, str, Callable[[], dict[str, Record]]]]:
+Step = Callable[[], dict[str, Record]]
+
+
+def steps(names: Sequence[str] = TABLES) -> Iterator[tuple[str, str, Step]]:
     """All steps, each with its table and what takes it; ``names`` are tables without features."""
+
+    def on(step: Callable[..., Any], name: str, *rest: Any) -> Step:
+        return lambda: step(real(name), *rest)
+
     for name in names:
         for title, method in METHODS.items():
-            yield (f"infer, {title}", name, partial(_on, infer, name, method))
-        yield ("annotators", name, partial(_on, screen, name))
-    for title, method in REVIEWED.items():
-        for way, n in WAYS:
-            for name in names:
-                if len(real(name).judged) >= 2 * n:
-                    step = f"review, {title}, {way} {n}"
-                    yield (step, name, partial(_on, review, name, way, n, method))
+            yield (f"infer, {title}", name, on(infer, name, method))
+        yield ("annotators", name, on(screen, name))
+    for (title, method), (way, n), name in product(REVIEWED.items(), WAYS, names):
+        if len(real(name).judged) >= 2 * n:
+            yield (f"review, {title}, {way} {n}", name, on(review, name, way, n, method))
     for name in (each for each in names if each in AGGREGATION_SETS):
         table = real(name).table
         if table.n_annotations >= 5 * table.n_instances:
-            yield ("buy", name, partial(_buy, name))
-            yield ("forecast", name, partial(_on, foresee, name))
-    for name in JUDGED:
-        for n_given in GIVEN:
-            for how in ("undeclared", "declared", *(["gold"] if n_given else [])):
-                step = f"judges, {how}, {n_given}"
-                yield (step, name, partial(_judge, name, n_given, how))
-    stack = partial(mh.CrowdStackingClassifier, random_state=0)
+            yield ("buy", name, on(buy, f"{name}{LAST}"))  # Where no pair is recorded twice.
+            yield ("forecast", name, on(foresee, name))
+    for name, n_given in product(JUDGED, GIVEN):
+        for how in ("undeclared", "declared", *(["gold"] if n_given else [])):
+            yield (f"judges, {how}, {n_given}", name, partial(_judge, name, n_given, how))
+    stack, dasc = (
+        partial(cls, random_state=0) for cls in (mh.CrowdStackingClassifier, mh.DASCClassifier)
+    )
     for name in FEATURES:
         yield ("train, stack", name, partial(_train, name, stack))
-    for way, n in STACK_WAYS:
-        for name in STACK_SETS:
-            yield (f"review, stack, {way} {n}", name, partial(_review_stack, name, way, n))
+    for (way, n), name in product(STACK_WAYS, STACK_SETS):
+        step = partial(_review_stack, name, way, n, stack)
+        yield (f"review, stack, {way} {n}", name, step)
     for name in FEW:
-        dasc = partial(mh.DASCClassifier, random_state=0)
         yield ("train, DASC", name, partial(_train, name, dasc))
         yield ("train, select()", name, lambda name=name: choose(with_features(name)))
-
-
-def _on(step: Callable[..., dict[str, Record]], name: str, *rest: Any) -> dict[str, Record]:
-    return step(real(name), *rest)
-
-
-def _buy(name: str) -> dict[str, Record]:
-    """Buy where no pair is recorded twice."""
-    return buy(real(f"{name}{LAST}"))
 
 
 def _judge(name: str, n_given: int, how: str) -> dict[str, Record]:
@@ -605,9 +592,8 @@ def _train(name: str, method: Callable[[], Any]) -> dict[str, Record]:
     return train(with_features(name), method)
 
 
-def _review_stack(name: str, way: str, n: int) -> dict[str, Record]:
+def _review_stack(name: str, way: str, n: int, stack: Callable[[], Any]) -> dict[str, Record]:
     data = with_features(name)
-    stack = partial(mh.CrowdStackingClassifier, random_state=0)
     return review(data.case, way, n, stack, data.X)
 
 
