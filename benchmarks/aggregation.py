@@ -378,12 +378,7 @@ def cells() -> Iterator[Record]:
                 yield {"set": name, "method": system}
 
 
-STUDY = Study(
-    __file__,
-    cells,
-    measure,
-    page,
-)
+STUDY = Study(__file__, cells, measure, page)
 
 
 if __name__ == "__main__":

@@ -213,12 +213,7 @@ def page(records: list[Record]) -> dict[str, Any]:
     }
 
 
-STUDY = Study(
-    __file__,
-    cells,
-    measure,
-    page,
-)
+STUDY = Study(__file__, cells, measure, page)
 
 
 if __name__ == "__main__":

@@ -84,10 +84,7 @@ def kept(data: Any, levels: int) -> float:
     return float((most > data.annotations.n_annotators - levels).mean())
 
 
-def over_seeds(
-    make: Callable[[int], Any],
-    *measures: Callable[[Any], float],
-) -> np.ndarray:
+def over_seeds(make: Callable[[int], Any], *measures: Callable[[Any], float]) -> np.ndarray:
     """Return the measures of the sets of all seeds, of shape (measures, seeds)."""
     found = []
     for seed in SEEDS:

@@ -189,12 +189,7 @@ def measure(set: str, method: str, way: str, n: int, seed: int, code: str) -> Re
     return found | claimed_and_true(model, given, rows)
 
 
-STUDY = Study(
-    __file__,
-    cells,
-    measure,
-    page,
-)
+STUDY = Study(__file__, cells, measure, page)
 
 
 if __name__ == "__main__":

@@ -436,12 +436,7 @@ def cells() -> list[Record]:
     return [cell for _, cell in sorted(found, key=lambda each: each[0])]
 
 
-STUDY = Study(
-    __file__,
-    cells,
-    measure,
-    page,
-)
+STUDY = Study(__file__, cells, measure, page)
 
 
 if __name__ == "__main__":

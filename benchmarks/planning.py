@@ -82,12 +82,7 @@ PARTS = {
     "speed": Part(suggest, cells=of_speed),
 }
 
-STUDY = of_parts(
-    __file__,
-    PARTS,
-    page,
-    seeds=range(10),
-)
+STUDY = of_parts(__file__, PARTS, page, seeds=range(10))
 
 
 if __name__ == "__main__":

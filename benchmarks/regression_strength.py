@@ -133,10 +133,7 @@ def page(records: list[Record]) -> dict[str, Any]:
 
 
 STUDY = Study(
-    __file__,
-    lambda: grid(set=SETS, targets=TARGETS, repetition=range(REPETITIONS)),
-    measure,
-    page,
+    __file__, lambda: grid(set=SETS, targets=TARGETS, repetition=range(REPETITIONS)), measure, page
 )
 
 

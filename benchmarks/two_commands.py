@@ -97,13 +97,7 @@ def page(records: list[Record]) -> dict[str, Any]:
     return {"walks": walks, **{key: records[-1][key] for key in ("load", "cores")}}
 
 
-STUDY = Study(
-    __file__,
-    lambda: grid(size=SIZES),
-    measure,
-    page,
-    data=lambda cell: ["sentiment"],
-)
+STUDY = Study(__file__, lambda: grid(size=SIZES), measure, page, data=lambda cell: ["sentiment"])
 
 
 if __name__ == "__main__":
