@@ -12,7 +12,6 @@ sets: LabelMe's gain must survive it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -22,6 +21,7 @@ from scipy.stats import t
 from sklearn.datasets import load_digits, make_classification
 
 import manyhands as mh
+from evidence import Data
 from evidence.data import make_long_tailed_cifar10h, remove_annotations
 from evidence.study import Study
 from evidence.tables import Record, days, groups, listing, spread, table, where
@@ -30,7 +30,7 @@ from manyhands.classifiers.self_training.guard import LEAST_Z, MARGIN
 from manyhands.fitting import Watch, with_protocol
 from manyhands.sampling import ConfidenceSelector
 from manyhands.sampling.selectors import RandomSelector
-from manyhands.typing import AnyArray, FloatArray, IntArray
+from manyhands.typing import FloatArray, IntArray
 
 SEEDS = range(3)
 FRESH_SEEDS = range(3, 13)
@@ -41,25 +41,15 @@ MARGINS = (0.05, 0.08, 0.1, 0.12, 0.15, 0.2, 0.3)
 LEAST_ZS = (1.0, 1.5, 2.0)
 
 
-@dataclass(frozen=True)
-class Problem:
-    """A training part with a crowd, and a test part."""
-
-    X: Any
-    annotations: mh.AnnotationTable
-    X_test: Any
-    y_test: AnyArray
-
-
 # -- data sets ------------------------------------------------------------------------------------
 
 
 def real(
     load: Callable[..., Any], n: int | None = None, removed: float = 0.0, seeded: bool = False
-) -> Callable[[int], Problem]:
+) -> Callable[[int], Data]:
     """Return a maker of a real set, with some instances of it and some annotations removed."""
 
-    def make(seed: int) -> Problem:
+    def make(seed: int) -> Data:
         data = load(random_state=seed) if seeded else load()
         rng = np.random.default_rng(seed)
         rows = np.arange(data.annotations.n_instances)
@@ -67,7 +57,7 @@ def real(
             rows = np.sort(rng.choice(rows, n, replace=False))
         table = data.annotations[rows]
         table = table.select(annotators=table.annotations_per_annotator() > 0)
-        found = Problem(data.X_train[rows], table, data.X_test, data.y_test)
+        found = Data(data.X_train[rows], table, X_test=data.X_test, y_test=data.y_test)
         return remove_annotations(found, removed, random_state=seed)
 
     return make
@@ -75,10 +65,10 @@ def real(
 
 def six_classes(
     activity: str, separation: float = 1.5, votes: float = 10.0
-) -> Callable[[int], Problem]:
+) -> Callable[[int], Data]:
     """Return a maker of 268 instances of six classes, annotated by 82 annotators."""
 
-    def make(seed: int) -> Problem:
+    def make(seed: int) -> Data:
         n, n_annotators, rng = 268, 82, np.random.RandomState(seed)
         X, y = make_classification(
             n + 1000,
@@ -100,10 +90,10 @@ def six_classes(
     return make
 
 
-def digits(votes: float, error: float, n_annotators: int = 60) -> Callable[[int], Problem]:
+def digits(votes: float, error: float, n_annotators: int = 60) -> Callable[[int], Data]:
     """Return a maker of 600 digits."""
 
-    def make(seed: int) -> Problem:
+    def make(seed: int) -> Data:
         X, y = load_digits(return_X_y=True)
         order = np.random.RandomState(seed).permutation(len(y))
         noise = {"noise_strength": error, "n_annotators": n_annotators}
@@ -114,7 +104,7 @@ def digits(votes: float, error: float, n_annotators: int = 60) -> Callable[[int]
 
 def _simulated(
     X: FloatArray, y: IntArray, n: int, noise: Any, votes: float, activity: str, seed: int
-) -> Problem:
+) -> Data:
     given = {"noise": noise, "n_annotators": len(noise)} if isinstance(noise, np.ndarray) else noise
     table = datasets.make_crowd(
         y[:n],
@@ -125,13 +115,13 @@ def _simulated(
         **given,
     )
     X = X.astype(np.float32)
-    return Problem(X[:n], table, X[n:], y[n:])
+    return Data(X[:n], table, X_test=X[n:], y_test=y[n:])
 
 
 AS_PUBLISHED = "LabelMe, DASC's protocol"
 """The set whose estimators are trained by the named protocol dasc_labelme."""
 
-SETS: dict[str, Callable[[int], Problem]] = {
+SETS: dict[str, Callable[[int], Data]] = {
     "LabelMe": real(datasets.load_labelme),
     AS_PUBLISHED: real(datasets.load_labelme),
     "Music": real(datasets.load_music),
@@ -150,13 +140,13 @@ LARGER = {
 }
 
 
-SIMULATED: dict[str, Callable[[int], Problem]] = {
+SIMULATED: dict[str, Callable[[int], Data]] = {
     "six classes, even workloads": six_classes("even"),
     "six classes, skewed workloads": six_classes("skewed"),
     "six classes, apart": six_classes("even", 2.5),
     "digits, 4 votes": digits(4.0, 0.5),
 }
-SPARSE: dict[str, Callable[[int], Problem]] = {
+SPARSE: dict[str, Callable[[int], Data]] = {
     "six classes, 3 votes": six_classes("skewed", 2.5, 3.0),
     "digits, 2 votes": digits(2.0, 0.5),
     "digits, 4 votes of 8": digits(4.0, 0.5, 8),
@@ -273,10 +263,10 @@ def collapses(n_select: float) -> list[Place]:
     ]
 
 
-def accuracies(model: Any, problem: Problem) -> list[float]:
+def accuracies(model: Any, problem: Data) -> list[float]:
     """Fit, and return the test accuracy of every round."""
     watch = Watch(test=(problem.X_test, problem.y_test))
-    model.fit(problem.X, problem.annotations, watch=watch)
+    model.fit(problem.X_train, problem.annotations, watch=watch)
     found: list[float] = model.history_.column("test_accuracy").round(4).tolist()
     return found
 
@@ -416,17 +406,21 @@ def shown(records: Runs, name: Named = named) -> list[str]:
 
 def trainings(records: Runs) -> list[str]:
     """Agreement and accuracy of the first round and the last."""
-    rows = [
-        [*place, str(len(runs))]
-        + [
-            spread([100 * r[m][i] for r in runs])
-            for m in ("agreement", "accuracy")
-            for i in (0, -1)
-        ]
-        for place, runs in by_place(records).items()
-    ]
-    heads = ["set", "self-training", "around", "seeds", "agreement, round 0", "last round"]
-    return table([*heads, "accuracy, round 0", "last round"], rows)
+    found = by_place(records)
+
+    def of(what: str, number: int) -> Callable[[Any], str]:
+        return lambda p: spread([100 * r[what][number] for r in found[p]])
+
+    return listing(found, [
+        ("set", lambda p: p[0]),
+        ("self-training", lambda p: p[1]),
+        ("around", lambda p: p[2]),
+        ("seeds", lambda p: len(found[p])),
+        ("agreement, round 0", of("agreement", 0)),
+        ("last round", of("agreement", -1)),
+        ("accuracy, round 0", of("accuracy", 0)),
+        ("last round", of("accuracy", -1)),
+    ])  # fmt: skip
 
 
 def judged(records: Runs, margin: float, least_z: float) -> list[str]:
@@ -480,11 +474,13 @@ def target(dasc: Runs) -> dict[str, Any]:
 
 def paired(runs: Runs, n_select: float) -> Runs:
     """Return the runs with a number whose set, method and seed are run with all numbers."""
-    done = [
-        {(r["set"], r["method"], r["seed"]) for r in runs if r["n_select"] == n} for n in CANDIDATES
+    done = groups(runs, "set", "method", "seed")
+    numbers = {place: {r["n_select"] for r in own} for place, own in done.items()}
+    return [
+        r
+        for r in where(runs, n_select=n_select)
+        if numbers[r["set"], r["method"], r["seed"]] >= {*CANDIDATES}
     ]
-    own = [r for r in runs if r["n_select"] == n_select]
-    return [r for r in own if all((r["set"], r["method"], r["seed"]) in each for each in done)]
 
 
 def by_set(runs: Runs) -> dict[str, float]:
@@ -493,28 +489,29 @@ def by_set(runs: Runs) -> dict[str, float]:
     return {name: float(np.mean(gains_of(each))) for name, each in own.items()}
 
 
+def verdict(own: Runs, n_select: float) -> str:
+    """What a number does to DASC, and what the guard catches."""
+    gains = gains_of(where(own, method="DASC"))
+    spoilt = [r for r in own if r["method"] != "DASC" and gain(r, -1) <= -3]
+    caught, mean = sum(gain(r, kept(r)) > -3 for r in spoilt), by_set(own)
+    worst = min(mean, key=lambda name: mean[name])
+    return (
+        f"- `n_select={n_select:g}`: guarded DASC less its base is "
+        f"{np.mean(list(mean.values())):+.1f} points on average over {len(mean)} simulated "
+        f"crowds ({len(gains)} runs), and lowest on {worst}, {mean[worst]:+.1f}; "
+        f"{sum(gain <= -3 for gain in gains)} of the runs lose at least 3 points. The "
+        f"guard catches {caught} of {len(spoilt)} simulated collapses."
+    )
+
+
 def numbers(runs: Runs) -> dict[str, Any]:
     """What each number does, on the cells that are run for all numbers."""
-    verdicts, means = [], {}
-    for n in CANDIDATES:
-        own = paired(runs, n)
-        dasc = [r for r in own if r["method"] == "DASC"]
-        spoilt = [r for r in own if r["method"] != "DASC" and gain(r, -1) <= -3]
-        caught = sum(gain(r, kept(r)) > -3 for r in spoilt)
-        mean = means[n] = by_set(own)
-        worst = min(mean, key=lambda name: mean[name])
-        verdicts.append(
-            f"- `n_select={n:g}`: guarded DASC less its base is "
-            f"{np.mean(list(mean.values())):+.1f} points on average over {len(mean)} simulated "
-            f"crowds ({len(dasc)} runs), and lowest on {worst}, {mean[worst]:+.1f}; "
-            f"{sum(gain <= -3 for gain in gains_of(dasc))} of the runs lose at least 3 points. The "
-            f"guard catches {caught} of {len(spoilt)} simulated collapses."
-        )
-    fewer, more = (means[n] for n in CANDIDATES)
+    own = {n: paired(runs, n) for n in CANDIDATES}
+    fewer, more = (by_set(each) for each in own.values())
     behind = [f"{k} ({more[k] - fewer[k]:+.1f})" for k in more if more[k] < fewer[k]]
     return {
         "numbers_dates": days(runs),
-        "verdicts": verdicts,
+        "verdicts": [verdict(each, n) for n, each in own.items()],
         "behind": "; ".join(behind),
         "numbers": shown(runs, numbered),
     }
