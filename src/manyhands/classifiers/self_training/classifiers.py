@@ -431,6 +431,9 @@ class SelfTrainingCrowdClassifier(BaseSelfTraining):
     ``annotator``, rounds are compared with round 1. Warnings of the estimators that judge the folds
     are not shown.
 
+    What `save` writes, and `manyhands.load` returns, is the classifier of the kept round,
+    ``estimator_``.
+
     References
     ----------
     .. [1] DASC, Machine Learning 2023, Algorithm 1.

@@ -178,6 +178,10 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
 
     Notes
     -----
+    A saved stack is read back with its encoder and with ``members``, so that it can be fitted
+    again. A member of another class than this library's cannot be saved once it is fitted; if only
+    its predictor is one of ours, the loaded stack predicts, and asks for ``members`` before a fit.
+
     From the second round on, an instance's annotations return through its neighbours. Agreement
     of the members' leave-one-out predictions with the votes is then no longer out of fold; use
     `manyhands.cross_predict`.
