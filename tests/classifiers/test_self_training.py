@@ -499,6 +499,7 @@ def test_a_warm_start_goes_on_or_says_why_not(name, cls):
     estimator = cls()
     own = estimator.get_params()
     still = {"lr": 1e-12, "noise_lr": None, "weight_decay": 0.0, "weight_lr": 1e-12}
+    still |= {f"protocol__{name}": value for name, value in still.items()}
     for parameters in (QUICK, FEW_PARTS, still):
         estimator.set_params(**{k: v for k, v in parameters.items() if k in own})
     first = clone(estimator).fit(X, A)
@@ -529,8 +530,8 @@ def test_a_warm_start_needs_weights():
 def test_an_interrupted_run_goes_on(tmp_path, monkeypatch):
     X, A, _ = make_crowd_problem()
     options = {"n_rounds": 2, "n_select": 20, "random_state": 0}
-    whole = DASCClassifier(base(init_scale=3.0), **options).fit(X, A)
-    model = DASCClassifier(base(init_scale=3.0), **options)
+    whole = DASCClassifier(base(protocol=CrowdLayerProtocol(init_scale=3.0)), **options).fit(X, A)
+    model = DASCClassifier(base(protocol=CrowdLayerProtocol(init_scale=3.0)), **options)
     model.set_params(checkpoint=tmp_path / "run.safetensors")
     predict = CrowdLayerClassifier.predict_annotation_proba
 

@@ -244,7 +244,7 @@ def test_a_loaded_stack_has_its_members_again(blobs, tmp_path):
     model = quick(members).fit(X, table)
     loaded = load(model.save(tmp_path / "model"))
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
-    assert [len(entry) for entry in loaded.members] == [2, 3, 3, 2]
+    assert [len(entry) for entry in loaded.members] == [2, 3, 3, 3]
     assert loaded.members[2][2].norm == "l1"
     assert list(loaded.members[0][1].C) == [1.0]
     again = clone(loaded).set_params(random_state=0).fit(X, table)
@@ -276,7 +276,7 @@ class OwnRidge(SoftRidge):
 
 
 @pytest.mark.parametrize(
-    "own", [OwnRidge([0.3]), SoftRidge(strengths=[np.int64(1)])], ids=["class", "parameter"]
+    "own", [OwnRidge([0.3]), SoftRidge(strengths={0.3})], ids=["class", "parameter"]
 )
 def test_members_that_cannot_be_described_only_predict_once_loaded(blobs, own, tmp_path):
     X, table, _ = blobs
