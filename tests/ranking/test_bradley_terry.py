@@ -576,3 +576,24 @@ def test_pairs_that_may_be_asked():
         model.next_pairs(1, pairs=[("i0", "i0")])
     with pytest.raises(AnnotationError, match="pairs is empty"):
         model.next_pairs(1, pairs=[])
+
+
+# -- pictures -------------------------------------------------------------------------------------
+
+
+def test_pictures_of_a_ranking():
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    from manyhands.displays import BetterDisplay, RankingDisplay
+
+    model = BradleyTerry().fit(crowd(9).table)
+    ranking = RankingDisplay.from_model(model, title="Items")
+    names = [label.get_text() for label in ranking.ax_.get_yticklabels()]
+    assert names == model.items_[model.ranks_.argsort()].tolist()
+    assert len(RankingDisplay.from_model(model, most=5).items) == 5
+    better = BetterDisplay.from_model(model)
+    assert better.image_.get_array().shape == (12, 12)
+    with pytest.raises(AnnotationError, match="must be"):
+        BetterDisplay(np.zeros((2, 2)), ["x"])
+    with pytest.raises(AnnotationError, match="must be"):
+        RankingDisplay(["x"], [0.0, 1.0], [[0, 1]])
+    pyplot.close("all")

@@ -9,6 +9,7 @@ import json
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -300,10 +301,10 @@ def _lines_of_json(binary: Any) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _parquet_rows(file: Path) -> tuple[list[str], Rows]:
     try:
-        import pyarrow.parquet as pq
+        parquet: Any = import_module("pyarrow.parquet")
     except ImportError as error:
         raise_missing_extra("Reading a parquet file", "io", error)
-    table: Any = pq.ParquetFile(file)
+    table = parquet.ParquetFile(file)
     names = [str(name) for name in table.schema_arrow.names]
 
     def rows() -> Rows:

@@ -74,7 +74,10 @@ REPEATED = 4
 
 LEVEL = 0.95
 
-_LOG = logging.getLogger("manyhands")
+LONG = 100_000
+"""Comparisons from which a fit tells how far it is."""
+
+_LOG = logging.getLogger("manyhands.progress")
 
 _NOT_SUPPORTED = {
     "gold": "known strengths are not used. Leave gold= out, and compare the ranking with them "
@@ -597,7 +600,8 @@ def _with_reliability(
         variance[0] = va
         state = climb(rows, replace(state, variance=variance), wanted)
         evidence[va] = log_evidence(rows, state, wanted)
-        _LOG.info("variance of reliabilities %g: log evidence %.1f", va, evidence[va])
+        if rows.total >= LONG:
+            _LOG.info("ranked with a variance of reliabilities of %g", va)
         if evidence[va] <= highest:
             break
         best, best_wanted, highest = state, wanted, evidence[va]

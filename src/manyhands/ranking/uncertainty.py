@@ -190,14 +190,12 @@ def log_evidence(rows: Rows, state: State, wanted: Wanted) -> float:
 def covariance(found: Curvature) -> FloatArray:
     """Invert the information of strengths and common parameters, (n_items + 2, n_items + 2)."""
     matrix = found.outer
-    n = len(matrix) - 2
     try:
         factor = cho_factor(matrix, lower=True, check_finite=False)
-        inverse = cho_solve(factor, np.eye(len(matrix)), check_finite=False)
+        inverse: AnyArray = cho_solve(factor, np.eye(len(matrix)), check_finite=False)
     except LinAlgError:  # No prior: strengths are known but for a constant.
         inverse = np.linalg.pinv(matrix, hermitian=True)
     inverse[~found.free, :] = inverse[:, ~found.free] = 0
-    assert len(inverse) == n + 2
     return (inverse + inverse.T) / 2
 
 

@@ -112,14 +112,15 @@ def rank(
     Example: manyhands rank gpt-4o.jsonl claude.jsonl people.csv --out ranking.xlsx
     """
     from manyhands.io.comparisons import read_comparisons
+    from manyhands.io.frames import WRITTEN
     from manyhands.jobs import ranking as job
     from manyhands.ranking import BradleyTerry
 
     refuse_overwriting([out], comparisons)
-    if out is not None and out.suffix and out.suffix.lower() not in job.WRITTEN:
+    if out is not None and out.suffix and out.suffix.lower() not in WRITTEN:
         raise AnnotationError(
             f"--out {out}: {out.suffix!r} is no format of tables; give a folder, or a name that "
-            f"ends in {', '.join(job.WRITTEN)}"
+            f"ends in {', '.join(WRITTEN)}"
         )
     method = BradleyTerry(**parse_settings(settings or [], BradleyTerry))
     table = read_comparisons(
