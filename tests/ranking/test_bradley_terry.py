@@ -390,6 +390,19 @@ def test_a_side_that_never_changes_is_no_strength_and_no_preference():
     told(BradleyTerry(), ComparisonTable.from_frame(df, worker=None), "always on the same side")
 
 
+def test_winners_that_are_written_first_are_no_preference_for_a_side():
+    table = crowd(3, ties=-40.0).table
+    first = ComparisonTable(
+        np.where(table.outcome == 0, table.left, table.right),
+        np.where(table.outcome == 0, table.right, table.left),
+        table.annotator, np.zeros(len(table), dtype=int), table.items, table.annotators,
+    )  # fmt: skip
+    model = told(BradleyTerry(reliability=False), first, "the left item won every decided")
+    plain = BradleyTerry(**PLAIN).fit(table)
+    np.testing.assert_allclose(model.strengths_, plain.strengths_, atol=1e-6)
+    assert (model.position_bias_ == 0).all()
+
+
 def test_repeated_answers_ask_for_questions():
     told(BradleyTerry(), crowd(1, n=4, r=3, m=300).table, "Name the column of the questions")
 

@@ -31,7 +31,7 @@ from sklearn.utils.validation import check_is_fitted
 from manyhands.annotations.encoding import missing_mask
 from manyhands.annotations.table import AnnotationTable
 from manyhands.comparisons import ComparisonTable
-from manyhands.comparisons.table import ids_of, refuse_times
+from manyhands.comparisons.table import OUTCOMES, ids_of, refuse_times
 from manyhands.exceptions import (
     AnnotationError,
     NotIdentifiableWarning,
@@ -286,7 +286,17 @@ class BradleyTerry(BaseEstimator):
     def _fit(self, table: ComparisonTable) -> Self:
         told: list[str] = []
         component = table.components()
-        position = self.position and table.has_sides
+        sides = self.position and table.has_sides
+        if sides and (winners := np.unique(table.outcome[table.outcome != 1])).size == 1:
+            sides = False
+            _tell(
+                told,
+                f"the {OUTCOMES[winners[0]]} item won every decided comparison, as where winners "
+                "are written first, so a preference for a side is taken to be none. If these are "
+                "the sides that annotators saw, nothing tells it from strength",
+                NotIdentifiableWarning,
+            )
+        position = sides
         if position and _sides_tell_nothing(table):
             position = False
             _tell(
@@ -300,7 +310,6 @@ class BradleyTerry(BaseEstimator):
             _warn_of_sides(table, told)
         has_ties = bool((table.outcome == 1).any())
         several = table.has_annotators and len(np.unique(table.annotator)) > 1
-        sides = self.position and table.has_sides
         own = np.array([several, several and sides, several and has_ties and self.own_ties])
         rows = Rows.of(table, by_annotator=bool(own[1:].any() or (own[0] and self.reliability)))
         s2 = self.strength_variance
