@@ -296,9 +296,13 @@ def neucrowd(set: str, setting: str) -> Record:
         if setting == REGRESSION:
             model: Any = mh.SoftProbClassifier(TunedLogisticRegression(random_state=0))
         elif setting in LOSSES:
-            model = mh.MetricLearningClassifier(**LOSSES[setting], random_state=k)
+            model = mh.MetricLearningClassifier(
+                **from_flat(mh.MetricLearningClassifier, LOSSES[setting]), random_state=k
+            )
         else:
-            model = mh.NeuCrowdClassifier(**NEUCROWD_SETTINGS[setting], random_state=k)
+            model = mh.NeuCrowdClassifier(
+                **from_flat(mh.NeuCrowdClassifier, NEUCROWD_SETTINGS[setting]), random_state=k
+            )
         proba = model.fit(X[kept], given[kept]).predict_proba(X[left])
         counts = given[left].vote_counts()
         log_proba = np.log(np.maximum(proba, 1e-6))

@@ -193,11 +193,11 @@ def _spent(X: Any, table: Any, sampling_network: bool) -> dict[str, float]:
     """Return the milliseconds per call of the functions in ``classifiers/neucrowd.py``."""
     model: Any = manyhands.NeuCrowdClassifier(
         n_tuplets=BATCH * N_UPDATES,
-        n_candidates=N_CANDIDATES,
-        sampling_network=sampling_network,
         max_epochs=N_EPOCHS,
-        C=0.1,
         random_state=0,
+        protocol=manyhands.NeuCrowdProtocol(
+            n_candidates=N_CANDIDATES, sampling_network=sampling_network, C=0.1
+        ),
     )
     profiler = cProfile.Profile()
     profiler.runcall(model.fit, X, table)

@@ -15,6 +15,7 @@ from manyhands import (
     DawidSkene,
     MetricLearningClassifier,
     MetricLearningEmbedding,
+    MetricLearningProtocol,
     load,
     make_crowd,
 )
@@ -23,6 +24,7 @@ from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, MissingExtraError, ModelFolderError
 from manyhands.objectives import LiftedStructureLoss, TripletCenterLoss, nearest_negatives
 from manyhands.training import Checkpoint
+from tests.building import built
 from tests.rounding import single_precision_in_row_checks
 
 QUICK = {
@@ -42,7 +44,7 @@ def batch(n=9, n_classes=3, width=4, seed=0):
 
 
 def comparison(name, margin=None, n_classes=3, width=4):
-    model = MetricLearningClassifier(loss=name, margin=margin)
+    model = MetricLearningClassifier(loss=name, protocol=MetricLearningProtocol(margin=margin))
     model.classes_ = np.arange(n_classes)
     return Comparison(model, width)
 
@@ -189,10 +191,10 @@ def test_centers_are_learnt_by_their_own_rate():
 
         class Kept(MetricLearningClassifier):  # Nothing public shows the centers.
             def _step(self, data):
-                seen[self.loss_lr] = step = super()._step(data)
+                seen[self._protocol.loss_lr] = step = super()._step(data)
                 return step
 
-        Kept(loss="center", loss_lr=rate, **QUICK).fit(X, A)
+        built(Kept, loss="center", loss_lr=rate, **QUICK).fit(X, A)
     still, moved = (seen[rate].comparison.loss.centers.detach() for rate in (1e-9, 0.5))
     assert still.abs().max() < 0.1
     assert (moved - still).abs().max() > 0.1
@@ -222,7 +224,7 @@ def test_nothing_to_compare_is_an_error():
     X = np.random.default_rng(0).normal(size=(4, 2)).astype(np.float32)
     for votes in ([[0, 0], [0, -1], [0, -1], [0, 1]], [[0, -1], [1, -1], [2, -1], [3, -1]]):
         with pytest.raises(AnnotationError, match="nothing can be compared"):
-            MetricLearningClassifier(**QUICK).fit(X, np.array(votes))
+            built(MetricLearningClassifier, **QUICK).fit(X, np.array(votes))
 
 
 # -- training -------------------------------------------------------------------------------------
@@ -242,9 +244,9 @@ def test_it_separates_what_can_be_separated(loss):
     X = (rng.normal(size=(150, 10)) + 3.0 * np.eye(10)[y]).astype(np.float32)
     table = make_crowd(y, n_annotators=8, noise_strength=0.2, random_state=0)
     quick = {**QUICK, "updates_per_epoch": 10, "batch_size": 32, "lr": 6e-3}
-    fitted = MetricLearningClassifier(loss=loss, **quick).fit(X[:100], table[:100])
+    fitted = built(MetricLearningClassifier, loss=loss, **quick).fit(X[:100], table[:100])
     still = {**quick, "max_epochs": 1, "updates_per_epoch": 1, "lr": 1e-12}
-    untrained = MetricLearningClassifier(loss=loss, **still).fit(X[:100], table[:100])
+    untrained = built(MetricLearningClassifier, loss=loss, **still).fit(X[:100], table[:100])
     assert (fitted.predict(X[100:]) == y[100:]).mean() > 0.85
     after, before = (spread(m.transform(X[100:]), y[100:]) for m in (fitted, untrained))
     assert after < 0.8 * before
@@ -257,8 +259,8 @@ def test_it_separates_what_can_be_separated(loss):
 
 def test_the_aggregator_changes_the_labels():
     X, A, _ = make_crowd_problem()
-    plain = MetricLearningClassifier(**QUICK).fit(X, A)
-    other = MetricLearningClassifier(aggregator=DawidSkene(), **QUICK).fit(X, A)
+    plain = built(MetricLearningClassifier, **QUICK).fit(X, A)
+    other = built(MetricLearningClassifier, aggregator=DawidSkene(), **QUICK).fit(X, A)
     assert type(other.aggregator_) is DawidSkene
     assert (plain.aggregator_.posterior_ != other.aggregator_.posterior_).any()
     assert np.abs(plain.transform(X) - other.transform(X)).max() > 1e-3
@@ -275,7 +277,7 @@ def test_ties_are_not_compared():
                 seen.append(data.order[part.numpy()])
                 yield part
 
-    Noting(**QUICK).fit(X, A)
+    built(Noting, **QUICK).fit(X, A)
     assert not set(np.concatenate(seen)) & set(range(6))
 
 
@@ -287,8 +289,8 @@ class Killed(Exception):
 @pytest.mark.parametrize("loss", ["triplet", "center"])
 def test_a_resumed_run_is_an_uninterrupted_one(loss, tmp_path, monkeypatch):
     X, A, _ = make_crowd_problem()
-    whole = MetricLearningClassifier(loss=loss, **QUICK).fit(X, A)
-    model = MetricLearningClassifier(loss=loss, checkpoint=tmp_path / "run", **QUICK)
+    whole = built(MetricLearningClassifier, loss=loss, **QUICK).fit(X, A)
+    model = built(MetricLearningClassifier, loss=loss, checkpoint=tmp_path / "run", **QUICK)
     written = Checkpoint.on_epoch_end
 
     def die(self, number, row):
@@ -314,18 +316,23 @@ def test_a_loss_and_a_miner_of_the_user_s():
     from pytorch_metric_learning.miners import TripletMarginMiner
 
     X, A, _ = make_crowd_problem()
-    named = MetricLearningClassifier(**QUICK).fit(X, A)
-    own = MetricLearningClassifier(loss=TripletMarginLoss(margin=0.2), **QUICK).fit(X, A)
+    named = built(MetricLearningClassifier, **QUICK).fit(X, A)
+    own = built(MetricLearningClassifier, loss=TripletMarginLoss(margin=0.2), **QUICK).fit(X, A)
     np.testing.assert_array_equal(named.predict_proba(X), own.predict_proba(X))
     assert "metric_loss" in own.history_[0]
     miner = TripletMarginMiner(margin=0.2, type_of_triplets="hard")
     for loss in ("triplet", TripletMarginLoss(margin=0.2)):
-        mined = MetricLearningClassifier(loss=loss, miner=miner, **QUICK).fit(X, A)
+        mined = built(MetricLearningClassifier, loss=loss, miner=miner, **QUICK).fit(X, A)
         assert np.abs(mined.transform(X) - named.transform(X)).max() > 1e-4
     proxies = ProxyAnchorLoss(num_classes=3, embedding_size=32)
     before = proxies.proxies.detach().clone()
-    learnt = MetricLearningClassifier(loss=proxies, **QUICK).fit(X, A)
-    still = MetricLearningClassifier(loss=proxies, loss_lr=1e-9, **QUICK).fit(X, A)
+    learnt = built(MetricLearningClassifier, loss=proxies, **QUICK).fit(X, A)
+    still = built(
+        MetricLearningClassifier,
+        loss=proxies,
+        **QUICK,
+        protocol=MetricLearningProtocol(loss_lr=1e-9),
+    ).fit(X, A)
     assert torch.equal(proxies.proxies, before), "the user's loss was trained in place"
     assert np.abs(learnt.transform(X) - still.transform(X)).max() > 1e-5
 
@@ -334,9 +341,14 @@ def test_what_does_not_belong_to_a_loss_is_refused():
     X, A, _ = make_crowd_problem()
     for loss in ("triplet_semihard", "lifted", "center"):
         with pytest.raises(AnnotationError, match=f"loss='{loss}' takes no miner"):
-            MetricLearningClassifier(loss=loss, miner=nn.Identity(), **QUICK).fit(X, A)
+            built(MetricLearningClassifier, loss=loss, miner=nn.Identity(), **QUICK).fit(X, A)
     with pytest.raises(AnnotationError, match="give it to Identity itself"):
-        MetricLearningClassifier(loss=nn.Identity(), margin=1.0, **QUICK).fit(X, A)
+        built(
+            MetricLearningClassifier,
+            loss=nn.Identity(),
+            **QUICK,
+            protocol=MetricLearningProtocol(margin=1.0),
+        ).fit(X, A)
 
 
 def test_a_checkpoint_knows_the_numbers_of_a_loss(tmp_path):
@@ -344,16 +356,16 @@ def test_a_checkpoint_knows_the_numbers_of_a_loss(tmp_path):
 
     X, A, _ = make_crowd_problem()
     parameters = {**QUICK, "checkpoint": tmp_path / "run"}
-    MetricLearningClassifier(loss=TripletMarginLoss(margin=0.2), **parameters).fit(X, A)
+    built(MetricLearningClassifier, loss=TripletMarginLoss(margin=0.2), **parameters).fit(X, A)
     with pytest.raises(ModelFolderError, match="loss differ"):
-        MetricLearningClassifier(loss=TripletMarginLoss(margin=0.3), **parameters).fit(X, A)
+        built(MetricLearningClassifier, loss=TripletMarginLoss(margin=0.3), **parameters).fit(X, A)
 
 
 def test_a_model_with_a_loss_of_the_user_s_is_saved(tmp_path):
     from pytorch_metric_learning.losses import TripletMarginLoss
 
     X, A, _ = make_crowd_problem()
-    model = MetricLearningClassifier(loss=TripletMarginLoss(), **QUICK).fit(X, A)
+    model = built(MetricLearningClassifier, loss=TripletMarginLoss(), **QUICK).fit(X, A)
     model.save(tmp_path / "model")
     loaded = load(tmp_path / "model", device="cpu")
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
@@ -363,15 +375,15 @@ def test_without_the_library_the_extra_is_named(monkeypatch):
     X, A, _ = make_crowd_problem()
     monkeypatch.setitem(sys.modules, "pytorch_metric_learning.losses", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'manyhands\[torch\]'"):
-        MetricLearningClassifier(**QUICK).fit(X, A)
+        built(MetricLearningClassifier, **QUICK).fit(X, A)
     for loss in ("lifted", "center"):  # They are ours.
-        MetricLearningClassifier(loss=loss, **QUICK).fit(X, A)
+        built(MetricLearningClassifier, loss=loss, **QUICK).fit(X, A)
 
 
 def test_a_network_without_an_embedding_gives_it():
     X, A, _ = make_crowd_problem()
     own = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 5))
-    model = MetricLearningClassifier(own, **QUICK).fit(X, A)
+    model = built(MetricLearningClassifier, own, **QUICK).fit(X, A)
     assert model.transform(X).shape == (len(X), 5)
     assert model.predict_proba(X).shape == (len(X), 3)
 
@@ -386,8 +398,8 @@ def test_degenerate_crowds(loss):
         "two of the rare class": np.where(y < 1, y, 1)[:, None] * (np.arange(len(y)) > 3)[:, None],
     }
     for name, crowd in crowds.items():
-        model = MetricLearningClassifier(
-            loss=loss, **{**QUICK, "max_epochs": 1, "batch_size": 2}
+        model = built(
+            MetricLearningClassifier, loss=loss, **{**QUICK, "max_epochs": 1, "batch_size": 2}
         ).fit(X, crowd)
         assert np.isfinite(model.predict_proba(X)).all(), name
 
@@ -396,10 +408,10 @@ def test_rare_classes():
     X, A, y = make_crowd_problem()
     rare = np.where((y == 2)[:, None] & (np.arange(len(y)) > 12)[:, None], -1, A)
     for option in ("resample", "reweight"):
-        model = MetricLearningClassifier(class_balance=option, **QUICK).fit(X, rare)
+        model = built(MetricLearningClassifier, class_balance=option, **QUICK).fit(X, rare)
         assert np.isfinite(model.predict_proba(X)).all()
     with pytest.raises(AnnotationError, match="use 'resample' or 'reweight'"):
-        MetricLearningClassifier(class_balance="focal", **QUICK).fit(X, rare)
+        built(MetricLearningClassifier, class_balance="focal", **QUICK).fit(X, rare)
 
 
 # -- the transformer ------------------------------------------------------------------------------
@@ -409,7 +421,11 @@ EXPECTED_FAILURES: dict[str, str] = {}
 
 
 @parametrize_with_checks(
-    [MetricLearningEmbedding(max_epochs=1, updates_per_epoch=1, random_state=0, device="cpu")],
+    [
+        built(
+            MetricLearningEmbedding, max_epochs=1, updates_per_epoch=1, random_state=0, device="cpu"
+        )
+    ],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
 )
 def test_scikit_learn_contract(estimator, check):
@@ -422,9 +438,9 @@ def test_scikit_learn_contract(estimator, check):
 def test_the_transformer_is_the_classifier_s_embedding():
     X, A, _ = make_crowd_problem()
     quick = {name: value for name, value in QUICK.items() if name != "C"}
-    embedding = MetricLearningEmbedding(loss="center", **quick)
+    embedding = built(MetricLearningEmbedding, loss="center", **quick)
     Z = embedding.fit_transform(X, A)
-    model = MetricLearningClassifier(loss="center", **QUICK).fit(X, A)
+    model = built(MetricLearningClassifier, loss="center", **QUICK).fit(X, A)
     np.testing.assert_array_equal(Z, model.transform(X))
     losses = (fitted.history_.column("center_loss").tolist() for fitted in (embedding, model))
     assert next(losses) == next(losses)

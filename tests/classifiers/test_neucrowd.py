@@ -17,6 +17,7 @@ from manyhands import (
     MajorityVote,
     NeuCrowdClassifier,
     NeuCrowdEmbedding,
+    NeuCrowdProtocol,
     SelfTrainingCrowdClassifier,
 )
 from manyhands.annotations import label_assurance
@@ -58,7 +59,7 @@ def seeded():
 @functools.cache
 def fitted(**more):
     """A fit to the problem of the contract, to read only."""
-    return NeuCrowdClassifier(**(SMALL | more)).fit(*make_crowd_problem()[:2])
+    return built(NeuCrowdClassifier, **(SMALL | more)).fit(*make_crowd_problem()[:2])
 
 
 class Spied(NeuCrowdClassifier):
@@ -148,10 +149,12 @@ def test_in_training_too_hardness_is_foreseen_and_the_hard_are_learnt_from():
     X, A, _ = noisy_problem()
     backbone = {"name": "embedding", "input_dropout": 0.0}
     more = {"max_epochs": 8, "n_tuplets": 640, "batch_size": 64, "sampler_lr": 1e-2, "lr": 3e-5}
-    model = NeuCrowdClassifier(backbone, **(SMALL | more)).fit(X, A)
+    model = built(NeuCrowdClassifier, backbone, **(SMALL | more)).fit(X, A)
     assert model.history_[0]["hardness_correlation"] < 0.3
     assert model.history_[-1]["hardness_correlation"] > 0.5
-    easy = NeuCrowdClassifier(backbone, **(SMALL | more), n_candidates=1).fit(X, A)
+    easy = built(
+        NeuCrowdClassifier, backbone, **SMALL | more, protocol=NeuCrowdProtocol(n_candidates=1)
+    ).fit(X, A)
     assert model.history_[-1]["tuplet_nll"] > 1.1 * easy.history_[-1]["tuplet_nll"]
 
 
@@ -186,7 +189,9 @@ def test_the_hardest_of_the_pool_are_learnt_from_then_both_networks():
                 optimizer.register_step_pre_hook(lambda *_, name=name: events.append(name))
             return step
 
-    model = Watched(**(SMALL | {"n_candidates": 4, "scaling": None, "max_epochs": 2})).fit(X, A)
+    model = built(Watched, **(SMALL | {"n_candidates": 4, "scaling": None, "max_epochs": 2})).fit(
+        X, A
+    )
     first = [("loss", 16), ("score", True, 16), "sampler", "embedding"]
     later = [("score", False, 64), *first]
     assert events == 4 * first + 4 * later
@@ -210,7 +215,7 @@ def test_what_the_history_says_of_hardness_is_the_mean_correlation_of_the_batche
         return hardness_error(predicted, losses)
 
     monkeypatch.setattr(neucrowd, "hardness_error", noted)
-    model = NeuCrowdClassifier(**SMALL).fit(X, A)
+    model = built(NeuCrowdClassifier, **SMALL).fit(X, A)
     for epoch, row in enumerate(model.history_):
         own = slice(4 * epoch, 4 * epoch + 4)
         np.testing.assert_allclose(row["hardness_correlation"], np.mean(found[own]), atol=1e-5)
@@ -229,8 +234,8 @@ def test_without_its_components_it_is_plain_n_pair_learning():
         | PLAIN
         | {"backbone": network, "scaling": None, "max_epochs": 1, "n_tuplets": 16, "batch_size": 8}
     )
-    model = Spied(**parameters, lr=0.01, weight_decay=0.1, eta=2.0).fit(X, A)
-    start = NeuCrowdClassifier(**parameters, lr=1e-12, weight_decay=0.0).fit(X, A)
+    model = built(Spied, **parameters, lr=0.01, weight_decay=0.1, eta=2.0).fit(X, A)
+    start = built(NeuCrowdClassifier, **parameters, lr=1e-12, weight_decay=0.0).fit(X, A)
     W1, b1, W2, b2 = (
         value.detach().clone().requires_grad_()
         for name, value in start.module_.named_parameters()
@@ -319,23 +324,23 @@ def test_another_order_of_the_rows_changes_their_order_only(scaling):
     A[20] = -1
     order = np.random.default_rng(1).permutation(len(X))
     first, second = (
-        NeuCrowdClassifier(**(SMALL | {"C": "cv", "cv": 2, "max_epochs": 2}), scaling=scaling).fit(
-            *given
-        )
+        built(
+            NeuCrowdClassifier, **(SMALL | {"C": "cv", "cv": 2, "max_epochs": 2}), scaling=scaling
+        ).fit(*given)
         for given in ((X, A), (X[order], A[order]))
     )
     np.testing.assert_allclose(first.predict_proba(X), second.predict_proba(X), atol=1e-4)
     np.testing.assert_allclose(first.transform(X), second.transform(X), atol=1e-4)
     np.testing.assert_allclose(first.confusion_, second.confusion_)
     assert first.C_ == second.C_
-    own, other = (NeuCrowdEmbedding(**SHARED, scaling=scaling) for _ in range(2))
+    own, other = (built(NeuCrowdEmbedding, **SHARED, scaling=scaling) for _ in range(2))
     embedded = own.fit_transform(X, A)
     np.testing.assert_allclose(embedded[order], other.fit_transform(X[order], A[order]), atol=1e-4)
 
 
 def test_tuplets_are_of_the_inferred_classes_and_ties_are_in_none():
     X, A, _ = tied_problem()
-    model = Spied(**SMALL).fit(X, A)
+    model = built(Spied, **SMALL).fit(X, A)
     counts = AnnotationTable.from_matrix(A).vote_counts()
     label = counts.argmax(axis=1)
     tied = (counts == counts.max(axis=1, keepdims=True)).sum(axis=1) > 1
@@ -357,7 +362,7 @@ def test_tuplets_are_of_the_inferred_classes_and_ties_are_in_none():
 def test_by_default_there_are_ten_tuplets_an_instance_that_can_be_drawn():
     X, A, _ = tied_problem()
     A[10:13] = -1
-    model = Spied(**(SMALL | {"n_tuplets": "auto", "max_epochs": 2})).fit(X, A)
+    model = built(Spied, **(SMALL | {"n_tuplets": "auto", "max_epochs": 2})).fit(X, A)
     known = (model.data.labels >= 0).sum()
     assert known < len(model.data) < 48
     assert len(model.tuplets_of(0)) == len(model.tuplets_of(1)) == 10 * known
@@ -365,7 +370,7 @@ def test_by_default_there_are_ten_tuplets_an_instance_that_can_be_drawn():
 
 def test_every_epoch_draws_anew_and_the_same_for_the_same_seed():
     X, A, _ = make_crowd_problem()
-    first, second = (Spied(**(SMALL | PLAIN)).fit(X, A) for _ in range(2))
+    first, second = (built(Spied, **(SMALL | PLAIN)).fit(X, A) for _ in range(2))
     for epoch in range(3):
         np.testing.assert_array_equal(first.tuplets_of(epoch), second.tuplets_of(epoch))
     assert (first.tuplets_of(0) != first.tuplets_of(1)).mean() > 0.5
@@ -383,7 +388,7 @@ def test_dropout_is_for_learning_only():
             data.network.embed = lambda x: (modes.append(data.network.training), embed(x))[1]
             return step
 
-    model = Watched(**SMALL).fit(X, A)
+    model = built(Watched, **SMALL).fit(X, A)
     # Four batches, the probe, the regression; before them, later, the safe instances. After the
     # last epoch, the search for lost classes.
     epochs = [True] * 4 + [False] * 2 + 2 * ([False] + [True] * 4 + [False] * 2)
@@ -411,24 +416,24 @@ def test_assurances_are_the_tables_and_stay_so(monkeypatch):
             )
             yield from super()._batches(data, epoch)
 
-    model = Watched(**SMALL).fit(X, table)
+    model = built(Watched, **SMALL).fit(X, table)
     assert len(model.candidates) == 12
     known = model.data.order[model.data.labels >= 0]
     np.testing.assert_array_equal(asked, [expected[known]] * 2)
     np.testing.assert_allclose(model.spied.assurance.numpy(), expected[model.data.order], rtol=1e-6)
     assert table.equals(AnnotationTable.from_matrix(A))
-    off = Spied(**SMALL, assurance=False).fit(X, table)
+    off = built(Spied, **SMALL, assurance=False).fit(X, table)
     assert (off.spied.assurance == 1).all()
 
 
 def test_single_votes_and_unequal_counts():
     X, _, y = make_crowd_problem()
     single = np.where(np.arange(48)[:, None] % 5 == np.arange(5), y[:, None], -1)
-    model = Spied(**SMALL).fit(X, single)
+    model = built(Spied, **SMALL).fit(X, single)
     assert (model.spied.assurance == 1).all(), "where all have one vote, none is less sure"
     assert np.isfinite(model.predict_proba(X)).all()
     single[0] = y[0]
-    model = Spied(**SMALL).fit(X, single)
+    model = built(Spied, **SMALL).fit(X, single)
     assurance = model.spied.assurance.numpy()[np.argsort(model.data.order)]
     # d / (d + 1) for five votes and for one.
     np.testing.assert_allclose(assurance[0], 5 / 6, rtol=1e-6)
@@ -438,7 +443,7 @@ def test_single_votes_and_unequal_counts():
 def test_an_aggregators_posterior_gives_labels_and_assurances():
     X, A, _ = make_crowd_problem()
     A[7] = -1
-    model = Spied(**SMALL, aggregator=DawidSkene()).fit(X, A)
+    model = built(Spied, **SMALL, aggregator=DawidSkene()).fit(X, A)
     posterior = model.aggregator_.posterior_[model.data.order]
     assert 7 not in model.data.order
     np.testing.assert_allclose(
@@ -446,7 +451,7 @@ def test_an_aggregators_posterior_gives_labels_and_assurances():
     )
     np.testing.assert_array_equal(model.data.labels, posterior.argmax(axis=1))
     np.testing.assert_allclose(model.data.targets, posterior, atol=1e-6)
-    hard = Spied(**SMALL, aggregator=DawidSkene(), targets="hard").fit(X, A)
+    hard = built(Spied, **SMALL, aggregator=DawidSkene(), targets="hard").fit(X, A)
     np.testing.assert_array_equal(hard.data.targets, np.eye(3)[posterior.argmax(axis=1)])
     assert type(model.aggregator_).__name__ == "DawidSkene"
 
@@ -455,10 +460,10 @@ def test_votes_of_weight_decide_by_it():
     X, A, _ = make_crowd_problem()
     table = AnnotationTable.from_matrix(A)
     doubled = replace(table, weights=np.full(table.n_annotations, 2.0))
-    plain, weighted = Spied(**SMALL).fit(X, table), Spied(**SMALL).fit(X, doubled)
+    plain, weighted = built(Spied, **SMALL).fit(X, table), built(Spied, **SMALL).fit(X, doubled)
     np.testing.assert_array_equal(plain.data.order, weighted.data.order)
     loud = replace(table, weights=np.where(table.annotator == 0, 10.0, 1.0))
-    model = Spied(**SMALL).fit(X, loud)
+    model = built(Spied, **SMALL).fit(X, loud)
     place = np.argsort(model.data.order)
     assert (model.data.labels[place][A[:, 0] >= 0] == A[A[:, 0] >= 0, 0]).all()
     np.testing.assert_allclose(
@@ -486,7 +491,7 @@ def test_safe_instances_are_asked_for_with_the_embedding_of_the_moment(monkeypat
     X, A, _ = tied_problem()
     asked, embedded = [], []
     more = {"batch_size": 30, "safety_margin": 0.25, "unsafe_weight": 0.4}
-    model = Spied(**(SMALL | more))
+    model = built(Spied, **(SMALL | more))
 
     def spy(embedding, labels, assurance, **more):
         asked.append((embedding, labels, assurance, more))
@@ -510,7 +515,7 @@ def test_safe_instances_are_asked_for_with_the_embedding_of_the_moment(monkeypat
     assert not np.allclose(asked[0][0], asked[1][0])
     share = np.mean(np.arange(known.sum()) % 4 > 0)
     assert [row.get("safe_share") for row in model.history_] == [None, share, share]
-    chosen = NeuCrowdClassifier(**SMALL, n_neighbors=7).fit(X, A)
+    chosen = built(NeuCrowdClassifier, **SMALL, protocol=NeuCrowdProtocol(n_neighbors=7)).fit(X, A)
     assert asked[-1][3] == {"n_neighbors": 7, "margin": 0.0}
     assert chosen.history_[0]["epoch"] == 1
 
@@ -526,7 +531,7 @@ def test_without_weight_the_unsafe_are_drawn_only_where_their_class_has_none_saf
 
     monkeypatch.setattr(neucrowd, "safe_instances", spy)
     more = {"n_tuplets": 400, "max_epochs": 2, "batch_size": 100}
-    model = Spied(**(SMALL | more), unsafe_weight=0.0).fit(X, A)
+    model = built(Spied, **(SMALL | more), unsafe_weight=0.0).fit(X, A)
     unsafe = set(model.data.order[::2].tolist())
     first, later = set(model.tuplets_of(0).ravel()), set(model.tuplets_of(1).ravel())
     assert first == set(place.tolist()), "the first epoch draws from all"
@@ -541,7 +546,7 @@ def test_unsafe_instances_are_drawn_by_their_weight(monkeypatch):
         neucrowd, "safe_instances", lambda e, labels, a, **_: np.arange(len(labels)) < 30
     )
     more = {"n_tuplets": 3000, "max_epochs": 2, "batch_size": 3000, "sampling_network": False}
-    model = Spied(**(SMALL | more), unsafe_weight=0.25).fit(X, A)
+    model = built(Spied, **(SMALL | more), unsafe_weight=0.25).fit(X, A)
     safe = np.zeros(60, dtype=bool)
     safe[model.data.order[:30]] = True
     anchors = model.tuplets_of(1)[:, 0]
@@ -553,7 +558,7 @@ def test_unsafe_instances_are_drawn_by_their_weight(monkeypatch):
 
 def test_fewer_instances_than_neighbours():
     X, A, _ = make_crowd_problem(n=9)
-    model = NeuCrowdClassifier(**SMALL, n_neighbors=100).fit(X, A)
+    model = built(NeuCrowdClassifier, **SMALL, protocol=NeuCrowdProtocol(n_neighbors=100)).fit(X, A)
     assert np.isfinite(model.predict_proba(X)).all()
 
 
@@ -563,7 +568,9 @@ def test_fewer_instances_than_neighbours():
 def test_batches_without_some_of_the_classes():
     X, A, _ = make_crowd_problem()
     for size in (1, 2):
-        model = NeuCrowdClassifier(**(SMALL | {"batch_size": size, "n_tuplets": 7})).fit(X, A)
+        model = built(NeuCrowdClassifier, **(SMALL | {"batch_size": size, "n_tuplets": 7})).fit(
+            X, A
+        )
         assert np.isfinite(model.predict_proba(X)).all()
         assert math.isfinite(model.history_[-1]["loss"])
         assert model.history_[-1]["step"] == 3 * math.ceil(7 / size)
@@ -573,15 +580,15 @@ def test_inferred_labels_of_one_class_are_an_error():
     X, _, _ = make_crowd_problem()
     A = np.zeros((48, 3), dtype=int)
     A[:, 2] = 1
-    model = NeuCrowdClassifier(**SMALL)
+    model = built(NeuCrowdClassifier, **SMALL)
     with pytest.raises(AnnotationError, match="one class only"):
         model.fit(X, A)
     assert not hasattr(model, "module_")
     with pytest.raises(AnnotationError, match="no class has two instances"):
-        NeuCrowdClassifier(**SMALL).fit(X[:3], np.repeat(np.arange(3)[:, None], 3, axis=1))
+        built(NeuCrowdClassifier, **SMALL).fit(X[:3], np.repeat(np.arange(3)[:, None], 3, axis=1))
     tied = np.tile([0, 1], (48, 1))
     with pytest.raises(AnnotationError, match="one class only"):
-        NeuCrowdClassifier(**SMALL).fit(X, tied)
+        built(NeuCrowdClassifier, **SMALL).fit(X, tied)
 
 
 @pytest.mark.parametrize(
@@ -598,7 +605,7 @@ def test_degenerate_crowds_that_can_be_learnt_from(crowd, n_classes):
     }[crowd]
     if crowd == "silent":
         A[:5] = -1
-    model = NeuCrowdClassifier(**SMALL).fit(X, A)
+    model = built(NeuCrowdClassifier, **SMALL).fit(X, A)
     assert model.predict_proba(X).shape == (48, n_classes)
     assert np.isfinite(model.predict_proba(X)).all()
     np.testing.assert_allclose(model.confusion_.sum(axis=2), 1.0)
@@ -612,7 +619,7 @@ def test_classes_in_an_order_of_their_own_with_one_that_nobody_named():
         rows, columns, names[A[rows, columns]], classes=["moth", "yak", "zebra", "ape"]
     )
     more = {"max_epochs": 6, "n_tuplets": 256, "lr": 3e-3}
-    model = NeuCrowdClassifier(**(SMALL | more)).fit(X, table)
+    model = built(NeuCrowdClassifier, **(SMALL | more)).fit(X, table)
     assert model.classes_.tolist() == ["moth", "yak", "zebra", "ape"]
     assert (model.predict(X) == names[y]).mean() > 0.9
     proba = model.predict_proba(X)
@@ -623,7 +630,7 @@ def test_classes_in_an_order_of_their_own_with_one_that_nobody_named():
 def test_a_loss_that_diverges_says_so():
     X, A, _ = make_crowd_problem()
     with pytest.raises(DivergenceError, match="lower lr"):
-        NeuCrowdClassifier(**(SMALL | {"lr": 1e30})).fit(X, A)
+        built(NeuCrowdClassifier, **(SMALL | {"lr": 1e30})).fit(X, A)
 
 
 @pytest.mark.parametrize(
@@ -648,7 +655,7 @@ def test_a_loss_that_diverges_says_so():
 def test_wrong_parameters_are_named(name, value):
     X, A, _ = make_crowd_problem()
     with pytest.raises(ValueError, match=name):
-        NeuCrowdClassifier(**(SMALL | {name: value})).fit(X, A)
+        built(NeuCrowdClassifier, **(SMALL | {name: value})).fit(X, A)
 
 
 # -- class balance --------------------------------------------------------------------------------
@@ -659,8 +666,8 @@ def test_balance_lifts_the_rare_class_in_the_regression(option):
     X, A, y = noisy_problem(n_noise=2)
     kept = (y == 0) | (np.arange(120) < 24)
     X, A = X[kept] / 4, A[kept]
-    plain = Spied(**SMALL).fit(X, A)
-    balanced = Spied(**SMALL, class_balance=option).fit(X, A)
+    plain = built(Spied, **SMALL).fit(X, A)
+    balanced = built(Spied, **SMALL, class_balance=option).fit(X, A)
     assert balanced.class_prior_[1] > plain.class_prior_[1] + 0.05
     if option == "reweight":
         np.testing.assert_allclose(balanced.class_prior_, 0.5, atol=1e-6)
@@ -675,9 +682,9 @@ def test_balance_lifts_the_rare_class_in_the_regression(option):
 def test_focal_losses_are_an_error_that_says_why(option):
     X, A, _ = make_crowd_problem()
     with pytest.raises(AnnotationError, match="logistic regression is balanced: use 'resample'"):
-        NeuCrowdClassifier(**SMALL, class_balance=option).fit(X, A)
+        built(NeuCrowdClassifier, **SMALL, class_balance=option).fit(X, A)
     with pytest.raises(AnnotationError, match="class_balance='focus' is unknown"):
-        NeuCrowdClassifier(**SMALL, class_balance="focus").fit(X, A)
+        built(NeuCrowdClassifier, **SMALL, class_balance="focus").fit(X, A)
 
 
 # -- networks and kinds of X ----------------------------------------------------------------------
@@ -687,7 +694,7 @@ def test_of_a_users_network_without_embed_the_output_is_the_embedding():
     X, A, _ = make_crowd_problem()
     own = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 6))
     before = {name: value.clone() for name, value in own.state_dict().items()}
-    model = NeuCrowdClassifier(own, **SMALL).fit(X, A)
+    model = built(NeuCrowdClassifier, own, **SMALL).fit(X, A)
     assert model.transform(X).shape == (48, 6)
     assert model.predict_proba(X).shape == (48, 3)
     for name, value in own.state_dict().items():
@@ -698,7 +705,7 @@ def test_of_a_users_network_without_embed_the_output_is_the_embedding():
 def test_networks_that_normalise_over_batches():
     X, A, _ = make_crowd_problem()
     backbone = {"name": "mlp", "hidden": (8,), "batch_norm": True}
-    model = NeuCrowdClassifier(backbone, **SMALL).fit(X, A)
+    model = built(NeuCrowdClassifier, backbone, **SMALL).fit(X, A)
     assert model.transform(X).shape == (48, 8)
     np.testing.assert_allclose(model.predict_proba(X[:1]), model.predict_proba(X)[:1], atol=1e-6)
 
@@ -710,7 +717,7 @@ def test_images(regression):
     X = rng.normal(size=(24, 2, 8, 8)).astype(np.float32) + y[:, None, None, None]
     backbone = {"name": "cnn", "channels": (4,), "hidden": 8}
     more = {"backbone": backbone, "regression": regression, "max_epochs": 2}
-    model = NeuCrowdClassifier(**(SMALL | more)).fit(X, A)
+    model = built(NeuCrowdClassifier, **(SMALL | more)).fit(X, A)
     assert model.transform(X).shape == (24, 8)
     assert model.predict_proba(X).shape == (24, 3)
 
@@ -721,9 +728,9 @@ def test_datasets_and_sparse_matrices_are_the_arrays_they_hold(regression):
     X = np.where(X > 0.5, X, 0.0).astype(np.float32)
     dataset = torch.utils.data.TensorDataset(torch.from_numpy(X))
     parameters = SMALL | {"scaling": None, "regression": regression, "max_epochs": 2}
-    plain = NeuCrowdClassifier(**parameters).fit(X, A)
+    plain = built(NeuCrowdClassifier, **parameters).fit(X, A)
     for other in (dataset, csr_matrix(X)):
-        model = NeuCrowdClassifier(**parameters).fit(other, A)
+        model = built(NeuCrowdClassifier, **parameters).fit(other, A)
         np.testing.assert_allclose(model.predict_proba(other), plain.predict_proba(X), atol=1e-5)
         np.testing.assert_allclose(model.transform(other), plain.transform(X), atol=1e-5)
 
@@ -733,7 +740,7 @@ def test_datasets_and_sparse_matrices_are_the_arrays_they_hold(regression):
 
 def test_the_regression_is_that_of_the_embedding_and_balances_to_the_targets():
     X, A, _ = make_crowd_problem()
-    model = Spied(**SMALL).fit(X, A)
+    model = built(Spied, **SMALL).fit(X, A)
     Z = model.transform(X)[model.data.order].astype(float)
     rows, classes = np.nonzero(model.data.targets)
     by_hand = LogisticRegression(C=0.1, max_iter=1000).fit(
@@ -748,7 +755,7 @@ def test_the_regression_is_that_of_the_embedding_and_balances_to_the_targets():
 
 def test_a_class_of_fewer_than_two_safe_instances_is_drawn_alike(monkeypatch):
     X, A, _ = make_crowd_problem()
-    model = Spied(**(SMALL | {"max_epochs": 2}), unsafe_weight=0.0).fit(X, A)
+    model = built(Spied, **(SMALL | {"max_epochs": 2}), unsafe_weight=0.0).fit(X, A)
     data = model.data
     known = np.flatnonzero(data.labels >= 0)
     first = {c: np.flatnonzero(data.labels[known] == c)[0] for c in range(3)}
@@ -769,22 +776,24 @@ def test_a_class_of_fewer_than_two_safe_instances_is_drawn_alike(monkeypatch):
 
 def test_majority_vote_given_is_the_default():
     X, A, _ = make_crowd_problem()
-    given = NeuCrowdClassifier(**SMALL, aggregator=MajorityVote()).fit(X, A)
+    given = built(NeuCrowdClassifier, **SMALL, aggregator=MajorityVote()).fit(X, A)
     np.testing.assert_array_equal(fitted().predict_proba(X), given.predict_proba(X))
 
 
 def test_of_one_candidate_nothing_is_chosen():
     X, A, _ = make_crowd_problem()
     plain = fitted(sampling_network=False)
-    one = NeuCrowdClassifier(**SMALL, n_candidates=1).fit(X, A)
+    one = built(NeuCrowdClassifier, **SMALL, protocol=NeuCrowdProtocol(n_candidates=1)).fit(X, A)
     np.testing.assert_array_equal(plain.predict_proba(X), one.predict_proba(X))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, "1"])
 def test_a_similarity_constant_that_is_none_is_named(value):
     X, A, _ = make_crowd_problem()
-    with pytest.raises(ValueError, match="'similarity_constant' parameter of NeuCrowdClassifier"):
-        NeuCrowdClassifier(**SMALL, similarity_constant=value).fit(X, A)
+    with pytest.raises(ValueError, match="'similarity_constant' parameter of NeuCrowdProtocol"):
+        built(
+            NeuCrowdClassifier, **SMALL, protocol=NeuCrowdProtocol(similarity_constant=value)
+        ).fit(X, A)
 
 
 def test_the_command_line_knows_its_name():

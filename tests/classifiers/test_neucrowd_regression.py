@@ -14,14 +14,16 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from manyhands import (
     NeuCrowdClassifier,
     NeuCrowdEmbedding,
+    NeuCrowdProtocol,
     load,
 )
 from manyhands.classifiers import neucrowd
 from manyhands.estimator_checks import make_crowd_problem
-from manyhands.fitting import MethodProtocol, embedding
+from manyhands.fitting import embedding
 from manyhands.fitting.callbacks import AnnotationMonitor, GoldMonitor
 from manyhands.objectives import TupletLoss
 from manyhands.training import Checkpoint
+from tests.building import built
 from tests.rounding import single_precision_in_row_checks
 
 SMALL = {
@@ -65,8 +67,10 @@ def test_with_both_the_regression_is_given_the_features_too():
     # An embedding of one number cannot tell three classes apart, the features can.
     backbone = {"name": "embedding", "hidden": (), "width": 1}
     more = {"backbone": backbone, "C": 100.0, "max_epochs": 1, "lr": 1e-9, "weight_decay": 0.0}
-    alone = NeuCrowdClassifier(**(SMALL | more)).fit(X, A)
-    both = NeuCrowdClassifier(**(SMALL | more), regression="both").fit(X, A)
+    alone = built(NeuCrowdClassifier, **(SMALL | more)).fit(X, A)
+    both = built(
+        NeuCrowdClassifier, **SMALL | more, protocol=NeuCrowdProtocol(regression="both")
+    ).fit(X, A)
     y = make_crowd_problem()[2]
     assert alone.score(X, y) < 0.8
     assert both.score(X, y) > 0.95
@@ -79,17 +83,17 @@ def test_with_both_the_regression_is_given_the_features_too():
 
 def test_the_strength_is_chosen_in_the_last_epoch_and_fixed_before():
     X, A, _ = noisy_problem(n=60)
-    model = NeuCrowdClassifier(**(SMALL | {"C": "cv", "cv": 2})).fit(X, A)
+    model = built(NeuCrowdClassifier, **(SMALL | {"C": "cv", "cv": 2})).fit(X, A)
     assert [row["C"] for row in model.history_] == [0.1, 0.1, model.C_]
     assert model.C_ != 0.1
-    fixed = NeuCrowdClassifier(**(SMALL | {"C": 3.0})).fit(X, A)
+    fixed = built(NeuCrowdClassifier, **(SMALL | {"C": 3.0})).fit(X, A)
     assert [row["C"] for row in fixed.history_] == [3.0, 3.0, 3.0]
     assert fixed.C_ == 3.0
 
 
 def test_the_history_tells_terms_that_sum_to_the_loss_and_facts_beside():
     X, A, _ = make_crowd_problem()
-    model = NeuCrowdClassifier(**(SMALL | {"n_tuplets": 72})).fit(X, A)
+    model = built(NeuCrowdClassifier, **(SMALL | {"n_tuplets": 72})).fit(X, A)
     facts = {"stage", "epoch", "loss", "seconds", "step", "C", "hardness_correlation", "probe_nll"}
     terms = {"tuplet_nll", "hardness_error"}
     for epoch, row in enumerate(model.history_):
@@ -99,7 +103,9 @@ def test_the_history_tells_terms_that_sum_to_the_loss_and_facts_beside():
         assert row["step"] == 5 * (epoch + 1)
         assert -1 <= row["hardness_correlation"] <= 1
         assert 0 <= row.get("safe_share", 0.0) <= 1
-    bare = NeuCrowdClassifier(**SMALL, sampling_network=False).fit(X, A)
+    bare = built(
+        NeuCrowdClassifier, **SMALL, protocol=NeuCrowdProtocol(sampling_network=False)
+    ).fit(X, A)
     for row in bare.history_:
         assert row["loss"] == row["tuplet_nll"]
         assert not {"hardness_error", "hardness_correlation"} & set(row)
@@ -121,7 +127,7 @@ def test_the_best_epoch_is_kept_and_its_strength_chosen(kind, monkeypatch):
     monkeypatch.setattr(monitor, "__call__", planned)
     validation = 0.3 if kind == "fraction" else (X[1::2], y[1::2])
     parameters = SMALL | {"C": "cv", "lr": 0.01, "max_epochs": 5, "validation": validation}
-    parameters |= {"protocol": MethodProtocol(monitor="likelihood"), "cv": 2}
+    parameters |= {"protocol": NeuCrowdProtocol(monitor="likelihood"), "cv": 2}
 
     asked, regress = [], embedding.fit_regression
 
@@ -133,7 +139,7 @@ def test_the_best_epoch_is_kept_and_its_strength_chosen(kind, monkeypatch):
 
     def fitted(**more):
         epochs.clear()
-        return NeuCrowdClassifier(**(parameters | more)).fit(X, A)
+        return built(NeuCrowdClassifier, **(parameters | more)).fit(X, A)
 
     model = fitted()
     assert [row[name] for row in model.history_] == values
@@ -156,9 +162,11 @@ def test_an_epoch_is_judged_with_its_own_regression():
     X, A, y = noisy_problem(n=80)
     gold = (X[1::2], y[1::2])
     parameters = SMALL | {"validation": gold, "lr": 0.01}
-    model = NeuCrowdClassifier(**parameters).fit(X, A)
+    model = built(NeuCrowdClassifier, **parameters).fit(X, A)
     for epoch, row in enumerate(model.history_):
-        short = NeuCrowdClassifier(**(SMALL | {"lr": 0.01, "max_epochs": epoch + 1})).fit(X, A)
+        short = built(NeuCrowdClassifier, **(SMALL | {"lr": 0.01, "max_epochs": epoch + 1})).fit(
+            X, A
+        )
         np.testing.assert_allclose(row["validation_accuracy"], short.score(*gold))
 
 
@@ -169,7 +177,7 @@ def test_resume_ends_in_the_same_weights(tmp_path, monkeypatch, validation):
     parameters = SMALL | {"max_epochs": 5, "validation": validation, "regression": "both"}
     parameters |= {"sampler_lr": 0.01, "C": "cv", "cv": 3}
     file = tmp_path / "run.safetensors"
-    whole = NeuCrowdClassifier(**parameters).fit(X, A)
+    whole = built(NeuCrowdClassifier, **parameters).fit(X, A)
     written = Checkpoint.on_epoch_end
 
     def die_after_two(self, number, row):
@@ -180,10 +188,10 @@ def test_resume_ends_in_the_same_weights(tmp_path, monkeypatch, validation):
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoint, "on_epoch_end", die_after_two)
         with pytest.raises(Killed):
-            NeuCrowdClassifier(checkpoint=file, **parameters).fit(X, A)
+            built(NeuCrowdClassifier, checkpoint=file, **parameters).fit(X, A)
     # The second goes on from the middle, the third finds everything done.
     for _ in range(2):
-        resumed = NeuCrowdClassifier(checkpoint=file, **parameters).fit(X, A)
+        resumed = built(NeuCrowdClassifier, checkpoint=file, **parameters).fit(X, A)
         for name, value in whole.module_.state_dict().items():
             assert torch.equal(value, resumed.module_.state_dict()[name]), name
         assert whole.C_ == resumed.C_
@@ -196,7 +204,11 @@ def test_resume_ends_in_the_same_weights(tmp_path, monkeypatch, validation):
 
 def test_a_saved_model_is_the_same_after_loading(tmp_path):
     X, A, _ = make_crowd_problem()
-    model = NeuCrowdClassifier(**(SMALL | {"C": "cv", "cv": 3}), regression="both").fit(X, A)
+    model = built(
+        NeuCrowdClassifier,
+        **SMALL | {"C": "cv", "cv": 3},
+        protocol=NeuCrowdProtocol(regression="both"),
+    ).fit(X, A)
     model.save(tmp_path)
     loaded = load(tmp_path, device="cpu")
     assert type(loaded) is NeuCrowdClassifier
@@ -212,7 +224,7 @@ def test_a_saved_model_is_the_same_after_loading(tmp_path):
 
 def test_nothing_of_the_training_stays_in_the_model():
     X, A, _ = make_crowd_problem()
-    model = NeuCrowdClassifier(**SMALL).fit(X, A)
+    model = built(NeuCrowdClassifier, **SMALL).fit(X, A)
     left = {name for name in vars(model) if name.startswith("_")}
     assert not left & {"_data", "_tuplets", "_targets"}
     again = pickle.loads(pickle.dumps(model))
@@ -233,10 +245,12 @@ def test_scikit_learn_contract_of_the_transformer(estimator, check):
 
 def test_the_transformer_is_the_classifiers_embedding():
     X, A, _ = make_crowd_problem()
-    own = NeuCrowdEmbedding(**SHARED)
+    own = built(NeuCrowdEmbedding, **SHARED)
     together = own.fit_transform(X, A)
     np.testing.assert_array_equal(together, own.transform(X))
-    np.testing.assert_array_equal(together, NeuCrowdClassifier(**SMALL).fit(X, A).transform(X))
+    np.testing.assert_array_equal(
+        together, built(NeuCrowdClassifier, **SMALL).fit(X, A).transform(X)
+    )
     assert own.transform(X).dtype == np.float32
     assert own.n_features_in_ == 4
     assert len(own.history_) == 3
@@ -249,9 +263,8 @@ def test_the_transformer_has_the_classifiers_parameters_and_defaults():
     classifier = NeuCrowdClassifier().get_params()
     for name, value in NeuCrowdEmbedding().get_params().items():
         assert classifier[name] == value, name
-    of_the_regression = {"regression", "C", "cv", "targets", "decision", "class_balance"}
+    of_the_regression = {"decision", "class_balance"}
     of_the_run = {"validation", "patience", "checkpoint", "callbacks"}
-    of_the_run |= {"protocol", "protocol__monitor", "protocol__reset_optimizer"}
     missing = set(classifier) - set(NeuCrowdEmbedding().get_params())
     assert missing == of_the_regression | of_the_run
 
@@ -259,7 +272,7 @@ def test_the_transformer_has_the_classifiers_parameters_and_defaults():
 def test_the_transformer_gives_frames_their_names():
     X, A, _ = make_crowd_problem()
     frame = pd.DataFrame(X, columns=list("abcd"), index=np.arange(48) + 100)
-    own = NeuCrowdEmbedding(**SHARED).set_output(transform="pandas")
+    own = built(NeuCrowdEmbedding, **SHARED).set_output(transform="pandas")
     made = own.fit_transform(frame, A)
     assert made.columns.tolist() == own.get_feature_names_out().tolist()
     assert made.index.tolist() == frame.index.tolist()
@@ -268,7 +281,7 @@ def test_the_transformer_gives_frames_their_names():
 
 def test_in_a_pipeline_before_a_classifier():
     X, _, y = make_crowd_problem()
-    model = make_pipeline(NeuCrowdEmbedding(**SHARED), LogisticRegression()).fit(X, y)
+    model = make_pipeline(built(NeuCrowdEmbedding, **SHARED), LogisticRegression()).fit(X, y)
     assert model.score(X, y) > 0.9
     assert model[0].classifier_.n_annotators_ == 1
 
@@ -278,7 +291,7 @@ def test_the_embedding_brings_a_class_together_where_the_features_do_not():
     X[:, :2] *= 0.2
     train, test = slice(0, 150), slice(150, 300)
     more = {"max_epochs": 6, "n_tuplets": 1280, "batch_size": 128, "lr": 2e-3}
-    own = NeuCrowdEmbedding(**(SHARED | more)).fit(X[train], A[train])
+    own = built(NeuCrowdEmbedding, **(SHARED | more)).fit(X[train], A[train])
 
     def accuracy(Z):
         return KNeighborsClassifier(1).fit(Z[train], y[train]).score(Z[test], y[test])
@@ -306,7 +319,7 @@ def test_the_probe_is_the_same_for_all_variants_and_by_hand(monkeypatch):
 
     monkeypatch.setattr(neucrowd, "TupletLoss", Probe)
     for variant in variants:
-        model = NeuCrowdClassifier(**(SMALL | variant)).fit(X, A)
+        model = built(NeuCrowdClassifier, **(SMALL | variant)).fit(X, A)
         z, assurance = embedded[-1]
         losses = []
         for anchor, *rest in drawn[-1].tolist():

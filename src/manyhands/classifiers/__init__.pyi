@@ -22,8 +22,10 @@ from .mbem import MBEMClassifier as MBEMClassifier
 from .mbem import MBEMProtocol as MBEMProtocol
 from .metric_learning import MetricLearningClassifier as MetricLearningClassifier
 from .metric_learning import MetricLearningEmbedding as MetricLearningEmbedding
+from .metric_learning import MetricLearningProtocol as MetricLearningProtocol
 from .neucrowd import NeuCrowdClassifier as NeuCrowdClassifier
 from .neucrowd import NeuCrowdEmbedding as NeuCrowdEmbedding
+from .neucrowd import NeuCrowdProtocol as NeuCrowdProtocol
 from .personal import PersonalClassifier as PersonalClassifier
 from .personal import PersonalProtocol as PersonalProtocol
 from .raykar import RaykarClassifier as RaykarClassifier

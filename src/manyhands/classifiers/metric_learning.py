@@ -26,8 +26,10 @@ from manyhands.fitting.embedding import (
     EmbeddingClassifier,
     EmbeddingData,
     EmbeddingFit,
+    EmbeddingProtocol,
 )
 from manyhands.fitting.latent import balancing_rng
+from manyhands.fitting.method_protocol import ProtocolOf
 from manyhands.objectives import LiftedStructureLoss, TripletCenterLoss, nearest_negatives
 from manyhands.training import Stage
 from manyhands.typing import IntArray
@@ -92,7 +94,9 @@ class Comparison(nn.Module):
         if not isinstance(model.loss, str):
             self.loss = deepcopy(model.loss)
             return
-        margin = MARGINS[model.loss] if model.margin is None else float(model.margin)
+        margin = (
+            MARGINS[model.loss] if model._protocol.margin is None else float(model._protocol.margin)
+        )
         if model.loss == "center":
             self.loss = TripletCenterLoss(len(model.classes_), width, margin)
         elif model.loss == "lifted":
@@ -145,7 +149,7 @@ class MetricStep:
         self.comparison = comparison.to(device)
         self.optimizer = data.recipe.make_optimizer(data.module)
         own = list(comparison.parameters())
-        self.own_optimizer = torch.optim.SGD(own, lr=model.loss_lr) if own else None
+        self.own_optimizer = torch.optim.SGD(own, lr=model._protocol.loss_lr) if own else None
 
     def start_epoch(self, epoch: int) -> None:
         """Reset the optimiser if ``reset_optimizer`` asks for it."""
@@ -194,6 +198,35 @@ MINED = ("contrastive", "triplet")
 """Losses by name for which a miner can choose pairs or triplets."""
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class MetricLearningProtocol(EmbeddingProtocol):
+    """Details of metric losses, and how often an epoch updates the embedding.
+
+    Parameters
+    ----------
+    reset_optimizer, monitor, regression, C, cv, targets
+        See `EmbeddingProtocol`.
+    margin : float or None, default=None
+        m. None means 1, 0.2, 0.2, 1 and 5, in the order of ``loss``.
+    updates_per_epoch : int or "auto", default="auto"
+        Batches per epoch; with few instances an epoch passes over them several times. "auto": as
+        many as `NeuCrowdClassifier` has by default, one per 25.6 instances.
+    loss_lr : float, default=0.5
+        Learning rate of the loss's own parameters (the centres), which plain SGD updates.
+    """
+
+    _constraints = {
+        **EmbeddingProtocol._constraints,
+        "margin": [None, Interval(Real, 0, None, closed="neither")],
+        "updates_per_epoch": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "loss_lr": [Interval(Real, 0, None, closed="neither")],
+    }
+
+    margin: float | None = None
+    updates_per_epoch: int | str = "auto"
+    loss_lr: float = 0.5
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class MetricLearningClassifier(EmbeddingClassifier):
     r"""Infer labels, learn an embedding from them by a metric loss, then a logistic regression.
@@ -226,36 +259,20 @@ default="triplet"
         The first three take the mean over the terms that violate the margin. A module is called
         like those of pytorch-metric-learning: ``loss(embeddings, labels, indices_tuple)``. It is
         copied, and its parameters are learnt.
-    margin : float or None, default=None
-        m. None means 1, 0.2, 0.2, 1 and 5, in the order above.
     miner : nn.Module, callable or None, default=None
         A miner of pytorch-metric-learning, ``miner(embeddings, labels)``. It chooses the pairs or
         triplets for "contrastive", "triplet" or a module of yours.
-    updates_per_epoch : int or "auto", default="auto"
-        Batches per epoch; with few instances an epoch passes over them several times. "auto": as
-        many as `NeuCrowdClassifier` has by default, one per 25.6 instances.
-    loss_lr : float, default=0.5
-        Learning rate of the loss's own parameters (the centres), which plain SGD updates.
     aggregator : BaseAggregator or None, default=None
         Truth inference: which class an instance belongs to. None is `MajorityVote`.
-    regression : {"embedding", "both"}, default="embedding"
-        Input of the logistic regression: the embedding (not scaled to length 1), as in the paper,
-        or the embedding and the features.
-    C : float or "cv", default="cv"
-        Inverse strength of the regression's penalty. "cv": chosen by cross-validation on the
-        inferred labels, from 1e-4 to 1e4.
-    cv : int, default=5
-        Folds of the cross-validation.
-    targets : {"soft", "hard"}, default="soft"
-        Labels of the regression: the aggregator's posterior (with majority vote, the shares of the
-        votes), or its most probable class as in the paper.
     decision : {"posterior", "median", "balanced"} or cost matrix, default="posterior"
         See `AggregatedClassifier`.
     batch_size : int, default=64
         Instances per batch, at least 2: all their pairs or triplets are compared.
     max_epochs, lr, weight_decay, class_balance, scaling, device, random_state, \
-verbose, validation, patience, checkpoint, callbacks, protocol
+verbose, validation, patience, checkpoint, callbacks
         See `BaseCrowdClassifier`. ``class_balance`` acts on the regression.
+    protocol : MetricLearningProtocol or None, default=None
+        Variants and details of published experiments; None: the defaults described there.
 
     Attributes
     ----------
@@ -280,7 +297,7 @@ verbose, validation, patience, checkpoint, callbacks, protocol
     --------
     >>> from manyhands import MetricLearningClassifier, load_demo
     >>> demo = load_demo()
-    >>> model = MetricLearningClassifier(max_epochs=1, C=0.1, random_state=0)
+    >>> model = MetricLearningClassifier(max_epochs=1, random_state=0).set_params(protocol__C=0.1)
     >>> model.fit(demo.X_train, demo.annotations).transform(demo.X_test).shape[1]
     32
     """
@@ -288,25 +305,22 @@ verbose, validation, patience, checkpoint, callbacks, protocol
     _parameter_constraints = {
         **EmbeddingClassifier._parameter_constraints,
         "loss": [StrOptions(set(MARGINS)), nn.Module],
-        "margin": [None, Interval(Real, 0, None, closed="neither")],
         "miner": [None, nn.Module, callable],
-        "updates_per_epoch": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "loss_lr": [Interval(Real, 0, None, closed="neither")],
         "batch_size": [Interval(Integral, 2, None, closed="left")],
     }
 
     loss: Any = "triplet"
-    margin: float | None = None
     miner: Any = None
-    updates_per_epoch: int | str = "auto"
-    loss_lr: float = 0.5
     batch_size: int = 64
+    protocol: MetricLearningProtocol | None = None
+
+    _protocol = ProtocolOf(MetricLearningProtocol)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.margin is not None and not isinstance(self.loss, str):
+        if self._protocol.margin is not None and not isinstance(self.loss, str):
             raise AnnotationError(
-                f"margin={self.margin} belongs to the losses by name; give it to "
+                f"margin={self._protocol.margin} belongs to the losses by name; give it to "
                 f"{type(self.loss).__name__} itself"
             )
         if self.miner is not None and self.loss in set(MARGINS) - set(MINED):
@@ -325,7 +339,7 @@ verbose, validation, patience, checkpoint, callbacks, protocol
     def _batches(self, data: EmbeddingData, epoch: int) -> Iterator[Tensor]:
         """Yield an epoch's batches of positions, in as many passes as it takes."""
         every = shuffled_batches(data.labels, self.batch_size, balancing_rng(epoch, 1))
-        n_updates = self.updates_per_epoch
+        n_updates = self._protocol.updates_per_epoch
         if n_updates == "auto":
             n_updates = ceil(UPDATES_PER_INSTANCE * (data.labels >= 0).sum())
         for batch in islice(every, int(n_updates)):
@@ -343,9 +357,10 @@ class MetricLearningEmbedding(CrowdEmbedding):
 
     Parameters
     ----------
-    backbone, loss, margin, miner, updates_per_epoch, loss_lr, aggregator, max_epochs, batch_size, \
-lr, weight_decay, scaling, device, random_state, verbose
-        See `MetricLearningClassifier`.
+    backbone, loss, miner, aggregator, max_epochs, batch_size, \
+lr, weight_decay, scaling, device, random_state, verbose, protocol
+        See `MetricLearningClassifier`. Fields of the protocol about the regression mean nothing
+        here.
 
     Attributes
     ----------
@@ -365,8 +380,8 @@ lr, weight_decay, scaling, device, random_state, verbose
     _classifier = MetricLearningClassifier
 
     loss: Any = "triplet"
-    margin: float | None = None
     miner: Any = None
-    updates_per_epoch: int | str = "auto"
-    loss_lr: float = 0.5
     batch_size: int = 64
+    protocol: MetricLearningProtocol | None = None
+
+    _protocol = ProtocolOf(MetricLearningProtocol)

@@ -28,8 +28,10 @@ from manyhands.fitting.embedding import (
     EmbeddingClassifier,
     EmbeddingData,
     EmbeddingFit,
+    EmbeddingProtocol,
 )
 from manyhands.fitting.latent import SoftTargets, balancing_rng
+from manyhands.fitting.method_protocol import ProtocolOf
 from manyhands.functional import SOFTMAX_FORMS
 from manyhands.inference import MajorityVote
 from manyhands.nn import FixedConfusionModule, SamplingNetwork
@@ -45,33 +47,16 @@ TUPLETS_PER_INSTANCE = 10
 """Tuplets per instance and epoch with ``n_tuplets="auto"``."""
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class NeuCrowdClassifier(EmbeddingClassifier):
-    r"""Learn an embedding from n-tuplets, then a logistic regression on it (NeuCrowd) [1]_.
-
-    A tuplet is an anchor, an instance of the same class (the positive) and ``tuplet_size - 2``
-    instances of other classes (the negatives). A few hundred instances make as many tuplets as one
-    likes. The embedding network learns to place the positive nearer to the anchor than the
-    negatives. Similarities are weighted by how far annotators agree. The anchors of a batch are
-    merged into one robust anchor per class. Instances whose neighbours in the embedding belong to
-    their own class are drawn more often. A second network learns which tuplets are hard and
-    selects them.
+@dataclass(frozen=True, kw_only=True, repr=False)
+class NeuCrowdProtocol(EmbeddingProtocol):
+    r"""Forms and ablations of NeuCrowd, and numbers of its sampling.
 
     Parameters
     ----------
-    backbone : as in `BaseCrowdClassifier`
-        The embedding network. None is ``"embedding"``: dropout of the features, 128 tanh units, 32
-        linear units. Any network with ``embed`` will do; without ``embed``, its output is the
-        embedding.
-    aggregator : BaseAggregator or None, default=None
-        Truth inference: which class an instance belongs to, and how certain that is. None is
-        `MajorityVote`, as in the paper, with `label_assurance`. With another aggregator the
-        assurance is (C max p - 1) / (C - 1), where p is its posterior.
+    reset_optimizer, monitor, regression, C, cv, targets
+        See `EmbeddingProtocol`.
     tuplet_size : int, default=5
         n, at least 3 (which makes triplets).
-    n_tuplets : int or "auto", default="auto"
-        Tuplets learnt from per epoch. "auto": ten per instance that can be drawn, because a
-        network memorises few instances sooner. The paper's code uses 60,000.
     safety_aware : bool, default=True
         Draw safe instances (Def. 3) more often than others, from the second epoch on.
     unsafe_weight : float, default=0.3
@@ -99,26 +84,77 @@ class NeuCrowdClassifier(EmbeddingClassifier):
         Where the assurance enters the softmax; see `manyhands.functional.tuplet_nll`.
     eta, similarity_constant : float, default=5.0, 1.0
         :math:`\eta` and :math:`C` of Section 3.3.3.
-    regression : {"embedding", "both"}, default="embedding"
-        Input of the logistic regression: the embedding, as in the paper, or the embedding and the
-        features, which are scaled to the length of the embedding.
-    C : float or "cv", default="cv"
-        Inverse strength of the regression's penalty. "cv": chosen by cross-validation on the
-        inferred labels, from 1e-4 to 1e4. The embedding has seen the labels that are left out, so
-        the chosen penalty tends to be too weak.
-    cv : int, default=5
-        Folds of the cross-validation.
-    targets : {"soft", "hard"}, default="soft"
-        Labels of the regression: the aggregator's posterior (with majority vote, the shares of the
-        votes), or its most probable class as in the paper.
+    """
+
+    _constraints = {
+        **EmbeddingProtocol._constraints,
+        "tuplet_size": [Interval(Integral, 3, None, closed="left")],
+        "safety_aware": ["boolean"],
+        "unsafe_weight": [Interval(Real, 0, 1, closed="both")],
+        "n_neighbors": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+        "safety_margin": [Interval(Real, 0, None, closed="left")],
+        "robust_anchor": ["boolean"],
+        "normalize_anchor": ["boolean"],
+        "sampling_network": ["boolean"],
+        "n_candidates": [Interval(Integral, 1, None, closed="left")],
+        "sampler_lr": [Interval(Real, 0, None, closed="neither")],
+        "assurance": ["boolean"],
+        "softmax": [StrOptions(set(SOFTMAX_FORMS))],
+        "eta": [Interval(Real, 0, None, closed="neither")],
+        "similarity_constant": [Interval(Real, None, None, closed="neither")],
+    }
+
+    tuplet_size: int = 5
+    safety_aware: bool = True
+    unsafe_weight: float = 0.3
+    n_neighbors: int | str = "auto"
+    safety_margin: float = 0.0
+    robust_anchor: bool = True
+    normalize_anchor: bool = True
+    sampling_network: bool = True
+    n_candidates: int = 2
+    sampler_lr: float = 1e-3
+    assurance: bool = True
+    softmax: str = "paper"
+    eta: float = 5.0
+    similarity_constant: float = 1.0
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class NeuCrowdClassifier(EmbeddingClassifier):
+    r"""Learn an embedding from n-tuplets, then a logistic regression on it (NeuCrowd) [1]_.
+
+    A tuplet is an anchor, an instance of the same class (the positive) and ``tuplet_size - 2``
+    instances of other classes (the negatives). A few hundred instances make as many tuplets as one
+    likes. The embedding network learns to place the positive nearer to the anchor than the
+    negatives. Similarities are weighted by how far annotators agree. The anchors of a batch are
+    merged into one robust anchor per class. Instances whose neighbours in the embedding belong to
+    their own class are drawn more often. A second network learns which tuplets are hard and
+    selects them.
+
+    Parameters
+    ----------
+    backbone : as in `BaseCrowdClassifier`
+        The embedding network. None is ``"embedding"``: dropout of the features, 128 tanh units, 32
+        linear units. Any network with ``embed`` will do; without ``embed``, its output is the
+        embedding.
+    aggregator : BaseAggregator or None, default=None
+        Truth inference: which class an instance belongs to, and how certain that is. None is
+        `MajorityVote`, as in the paper, with `label_assurance`. With another aggregator the
+        assurance is (C max p - 1) / (C - 1), where p is its posterior.
+    n_tuplets : int or "auto", default="auto"
+        Tuplets learnt from per epoch. "auto": ten per instance that can be drawn, because a
+        network memorises few instances sooner. The paper's code uses 60,000.
     decision : {"posterior", "median", "balanced"} or cost matrix, default="posterior"
         See `AggregatedClassifier`.
     batch_size : int, default=256
         Tuplets per batch.
     max_epochs, lr, weight_decay, class_balance, scaling, device, random_state, \
-verbose, validation, patience, checkpoint, callbacks, protocol
+verbose, validation, patience, checkpoint, callbacks
         See `BaseCrowdClassifier`. ``class_balance`` acts on the regression; anchors are
         drawn equally often from all classes.
+    protocol : NeuCrowdProtocol or None, default=None
+        Variants and details of published experiments; None: the defaults described there.
 
     Attributes
     ----------
@@ -147,49 +183,25 @@ verbose, validation, patience, checkpoint, callbacks, protocol
     --------
     >>> from manyhands import NeuCrowdClassifier, load_demo
     >>> demo = load_demo()
-    >>> model = NeuCrowdClassifier(max_epochs=1, n_tuplets=256, C=0.1, random_state=0)
+    >>> model = NeuCrowdClassifier(max_epochs=1, n_tuplets=256, random_state=0)
+    >>> model = model.set_params(protocol__C=0.1)
     >>> model.fit(demo.X_train, demo.annotations).transform(demo.X_test).shape[1]
     32
     """
 
     _parameter_constraints = {
         **EmbeddingClassifier._parameter_constraints,
-        "tuplet_size": [Interval(Integral, 3, None, closed="left")],
         "n_tuplets": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "safety_aware": ["boolean"],
-        "unsafe_weight": [Interval(Real, 0, 1, closed="both")],
-        "n_neighbors": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
-        "safety_margin": [Interval(Real, 0, None, closed="left")],
-        "robust_anchor": ["boolean"],
-        "normalize_anchor": ["boolean"],
-        "sampling_network": ["boolean"],
-        "n_candidates": [Interval(Integral, 1, None, closed="left")],
-        "sampler_lr": [Interval(Real, 0, None, closed="neither")],
-        "assurance": ["boolean"],
-        "softmax": [StrOptions(set(SOFTMAX_FORMS))],
-        "eta": [Interval(Real, 0, None, closed="neither")],
-        "similarity_constant": [Interval(Real, None, None, closed="neither")],
     }
 
-    tuplet_size: int = 5
     n_tuplets: int | str = "auto"
-    safety_aware: bool = True
-    unsafe_weight: float = 0.3
-    n_neighbors: int | str = "auto"
-    safety_margin: float = 0.0
-    robust_anchor: bool = True
-    normalize_anchor: bool = True
-    sampling_network: bool = True
-    n_candidates: int = 2
-    sampler_lr: float = 1e-3
-    assurance: bool = True
-    softmax: str = "paper"
-    eta: float = 5.0
-    similarity_constant: float = 1.0
     batch_size: int = 256
+    protocol: NeuCrowdProtocol | None = None
+
+    _protocol = ProtocolOf(NeuCrowdProtocol)
 
     def _prepare(self, fit: EmbeddingFit) -> TupletData:
-        return TupletData(self, fit, targets_of_network(self, fit), self.tuplet_size)
+        return TupletData(self, fit, targets_of_network(self, fit), self._protocol.tuplet_size)
 
     def _stages(self, fit: EmbeddingFit) -> list[Stage]:
         data = cast(TupletData, fit.state)
@@ -200,7 +212,7 @@ verbose, validation, patience, checkpoint, callbacks, protocol
 
     def _assurance(self, data: EmbeddingData) -> FloatArray:
         """Assurance of every instance's label, in [0, 1], shape (n,) (Def. 2)."""
-        if not self.assurance:
+        if not self._protocol.assurance:
             return np.ones(len(data))
         if self.aggregator is None or isinstance(self.aggregator, MajorityVote):
             return label_assurance(data.table)[data.order]
@@ -211,8 +223,8 @@ verbose, validation, patience, checkpoint, callbacks, protocol
     def _batches(self, data: TupletData, epoch: int) -> Iterator[CandidateTuplets]:
         """Yield pools of candidates (Step 1 of Section 3.4 chooses from them)."""
         rng = balancing_rng(epoch, 1)
-        weights = self._sampling_weights(data) if epoch and self.safety_aware else None
-        pool = self.n_candidates if epoch and self.sampling_network else 1
+        weights = self._sampling_weights(data) if epoch and self._protocol.safety_aware else None
+        pool = self._protocol.n_candidates if epoch and self._protocol.sampling_network else 1
         n_known = int((data.labels >= 0).sum())
         n_tuplets = (
             TUPLETS_PER_INSTANCE * n_known if self.n_tuplets == "auto" else int(self.n_tuplets)
@@ -229,8 +241,8 @@ verbose, validation, patience, checkpoint, callbacks, protocol
         loss = TupletLoss(
             len(self.classes_),
             robust_anchor=False,
-            eta=self.eta,
-            constant=float(self.similarity_constant),
+            eta=self._protocol.eta,
+            constant=float(self._protocol.similarity_constant),
         )
         device = data.features.device
         assurance = torch.from_numpy(self._assurance(data)).to(device, torch.float32)
@@ -241,17 +253,18 @@ verbose, validation, patience, checkpoint, callbacks, protocol
         """Weights with which instances are drawn: more for safe ones (Section 3.3.1)."""
         known = np.flatnonzero(data.labels >= 0)
         embedding = data.embedded()[torch.from_numpy(known)].cpu().numpy()
-        k = isqrt(self.batch_size) if self.n_neighbors == "auto" else int(self.n_neighbors)
+        asked = self._protocol.n_neighbors
+        k = isqrt(self.batch_size) if asked == "auto" else int(asked)
         safe = safe_instances(
             embedding,
             data.labels[known],
             self._assurance(data)[known],
             n_neighbors=max(1, k),
-            margin=self.safety_margin,
+            margin=self._protocol.safety_margin,
         )
         data.facts["safe_share"] = float(safe.mean())
         weights = np.zeros(len(data))
-        weights[known] = np.where(safe, 1.0, self.unsafe_weight)
+        weights[known] = np.where(safe, 1.0, self._protocol.unsafe_weight)
         # An anchor needs a positive: with fewer than two safe instances a class is drawn evenly.
         n_safe = np.bincount(data.labels[known], safe, len(self.classes_))
         weights[known[n_safe[data.labels[known]] < 2]] = 1.0
@@ -270,11 +283,9 @@ class NeuCrowdEmbedding(CrowdEmbedding):
 
     Parameters
     ----------
-    backbone, aggregator, tuplet_size, n_tuplets, safety_aware, unsafe_weight, n_neighbors, \
-safety_margin, robust_anchor, normalize_anchor, sampling_network, n_candidates, sampler_lr, \
-assurance, softmax, eta, similarity_constant, max_epochs, batch_size, lr, weight_decay, scaling, \
-device, random_state, verbose
-        See `NeuCrowdClassifier`.
+    backbone, aggregator, n_tuplets, max_epochs, batch_size, lr, weight_decay, scaling, device, \
+random_state, verbose, protocol
+        See `NeuCrowdClassifier`. Fields of the protocol about the regression mean nothing here.
 
     Attributes
     ----------
@@ -297,22 +308,11 @@ device, random_state, verbose
 
     _classifier = NeuCrowdClassifier
 
-    tuplet_size: int = 5
     n_tuplets: int | str = "auto"
-    safety_aware: bool = True
-    unsafe_weight: float = 0.3
-    n_neighbors: int | str = "auto"
-    safety_margin: float = 0.0
-    robust_anchor: bool = True
-    normalize_anchor: bool = True
-    sampling_network: bool = True
-    n_candidates: int = 2
-    sampler_lr: float = 1e-3
-    assurance: bool = True
-    softmax: str = "paper"
-    eta: float = 5.0
-    similarity_constant: float = 1.0
     batch_size: int = 256
+    protocol: NeuCrowdProtocol | None = None
+
+    _protocol = ProtocolOf(NeuCrowdProtocol)
 
 
 # -- joint training of the embedding and the sampling network (Section 3.4 of [1]_) ---------------
@@ -364,20 +364,20 @@ class TupletStep:
         self.labels = torch.from_numpy(data.labels).to(device)
         self.losses = TupletLoss(
             len(model.classes_),
-            robust_anchor=model.robust_anchor,
-            normalize_anchor=model.normalize_anchor,
-            eta=model.eta,
-            constant=float(model.similarity_constant),
-            form=model.softmax,
+            robust_anchor=model._protocol.robust_anchor,
+            normalize_anchor=model._protocol.normalize_anchor,
+            eta=model._protocol.eta,
+            constant=float(model._protocol.similarity_constant),
+            form=model._protocol.softmax,
         )
         self.optimizer = data.recipe.make_optimizer(data.module)
         self.sampler: SamplingNetwork | None = None
         self.sampler_optimizer: torch.optim.Optimizer | None = None
-        if model.sampling_network and model.n_candidates > 1:
+        if model._protocol.sampling_network and model._protocol.n_candidates > 1:
             width = data.embedder.represented_width(data.features.input_shape)
-            self.sampler = SamplingNetwork((width,), model.tuplet_size).to(device)
+            self.sampler = SamplingNetwork((width,), model._protocol.tuplet_size).to(device)
             self.sampler_optimizer = torch.optim.Adam(
-                self.sampler.parameters(), lr=model.sampler_lr
+                self.sampler.parameters(), lr=model._protocol.sampler_lr
             )
 
     def start_epoch(self, epoch: int) -> None:

@@ -14,6 +14,7 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode
 from manyhands.fitting.context import Earlier, Fit
 from manyhands.fitting.latent import SoftTargets
+from manyhands.fitting.method_protocol import flat_parameters
 from manyhands.fitting.run import annotator_attributes
 from manyhands.inference import MajorityVote
 from manyhands.inference.base import BaseAggregator
@@ -28,7 +29,6 @@ class Infers(Protocol):
     """A classifier that infers labels first."""
 
     aggregator: BaseAggregator | None
-    targets: str
 
 
 def infer_targets(
@@ -42,7 +42,7 @@ def infer_targets(
     Parameters
     ----------
     method : classifier
-        With the parameters ``aggregator`` and ``targets``.
+        With the parameters ``aggregator`` and ``targets``, which may be one of its protocol.
     table : AnnotationTable
     rng : Generator
     earlier : Earlier or None
@@ -64,7 +64,7 @@ def infer_targets(
         aggregator.fit(table, start=start)
     if issparse(aggregator.posterior_):
         aggregator.posterior_ = as_dense(aggregator.posterior_)
-    if method.targets == "soft":
+    if flat_parameters(method)["targets"] == "soft":
         return aggregator, aggregator.posterior_
     codes, _ = encode(
         aggregator.labels_, table.classes, argument="labels_", vocabulary_name="classes_"

@@ -24,6 +24,7 @@ from manyhands.fitting.context import Fit, Watch
 from manyhands.fitting.fitted import SET_WITH_FEATURES, fitted_attributes, take_over
 from manyhands.fitting.latent import SoftTargets, balancing_rng
 from manyhands.fitting.lost_classes import quiet_about_lost_classes
+from manyhands.fitting.method_protocol import MethodProtocol, ProtocolOf, TakesProtocol
 from manyhands.fitting.parameters import FIXED_LENGTH
 from manyhands.fitting.prediction import PREDICT_BATCH
 from manyhands.fitting.traits import ANNOTATOR_ARRAYS, Traits
@@ -44,6 +45,42 @@ EMBEDDING_NETWORK = "embedding"
 
 TRAINING_C = 0.1
 """C of the regression before the last epoch, where C is chosen by cross-validation."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class EmbeddingProtocol(MethodProtocol):
+    """Protocol of methods that learn an embedding, then a logistic regression on it.
+
+    Parameters
+    ----------
+    reset_optimizer, monitor
+        See `MethodProtocol`.
+    regression : {"embedding", "both"}, default="embedding"
+        Input of the logistic regression: the embedding, as in the paper, or the embedding and the
+        features, which are scaled to the length of the embedding.
+    C : float or "cv", default="cv"
+        Inverse strength of the regression's penalty. "cv": chosen by cross-validation on the
+        inferred labels, from 1e-4 to 1e4. The embedding has seen the labels that are left out, so
+        the chosen penalty tends to be too weak.
+    cv : int, default=5
+        Folds of the cross-validation.
+    targets : {"soft", "hard"}, default="soft"
+        Labels of the regression: the aggregator's posterior (with majority vote, the shares of the
+        votes), or its most probable class as in the paper.
+    """
+
+    _constraints = {
+        **MethodProtocol._constraints,
+        "regression": [StrOptions(set(REGRESSIONS))],
+        "C": [StrOptions({"cv"}), Interval(Real, 0, None, closed="neither")],
+        "cv": [Interval(Integral, 2, None, closed="left")],
+        "targets": [StrOptions({"soft", "hard"})],
+    }
+
+    regression: str = "embedding"
+    C: float | str = "cv"
+    cv: int = 5
+    targets: str = "soft"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -74,23 +111,18 @@ class EmbeddingClassifier(BaseCrowdClassifier):
         **BaseCrowdClassifier._parameter_constraints,
         **FIXED_LENGTH,
         "aggregator": [None, HasMethods(["fit_predict_proba"])],
-        "targets": [StrOptions({"soft", "hard"})],
         "decision": [str, "array-like"],
-        "regression": [StrOptions(set(REGRESSIONS))],
-        "C": [StrOptions({"cv"}), Interval(Real, 0, None, closed="neither")],
-        "cv": [Interval(Integral, 2, None, closed="left")],
     }
 
     backbone: Any = field(default=None, kw_only=False)
     aggregator: BaseAggregator | None = None
-    regression: str = "embedding"
-    C: float | str = "cv"
-    cv: int = 5
-    targets: str = "soft"
     decision: Any = "posterior"
     max_epochs: int = 20
     lr: float = 3e-4
     weight_decay: float = 1e-2
+    protocol: EmbeddingProtocol | None = None
+
+    _protocol: ClassVar[ProtocolOf[EmbeddingProtocol]] = ProtocolOf(EmbeddingProtocol)
 
     @property
     def _traits(self) -> Traits:
@@ -112,7 +144,9 @@ class EmbeddingClassifier(BaseCrowdClassifier):
         network = classifier.backbone
         if self.backbone is None:
             network = make_backbone(EMBEDDING_NETWORK, input_shape, n_classes)
-        classifier.backbone = EmbeddedRegression(network, input_shape, n_classes, self.regression)
+        classifier.backbone = EmbeddedRegression(
+            network, input_shape, n_classes, self._protocol.regression
+        )
         return FixedConfusionModule(classifier, n_classes, self.n_annotators_)
 
     def _prepare(self, fit: EmbeddingFit) -> EmbeddingData:
@@ -139,8 +173,9 @@ class EmbeddingClassifier(BaseCrowdClassifier):
         fit.found["C_"] = self._regress(data, tune=tune)
 
     def _regress(self, data: EmbeddingData, *, tune: bool) -> float:
-        C = self.C if tune or self.C != "cv" else TRAINING_C
-        found = data.regress(C, self.cv)
+        protocol = self._protocol
+        C = protocol.C if tune or protocol.C != "cv" else TRAINING_C
+        found = data.regress(C, protocol.cv)
         data.facts["C"] = found
         return found
 
@@ -269,7 +304,9 @@ EmbeddingFit = Fit[FixedConfusionModule, EmbeddingData]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CrowdEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class CrowdEmbedding(
+    ClassNamePrefixFeaturesOutMixin, TakesProtocol, TransformerMixin, BaseEstimator
+):
     """Base class of transformers that wrap the embedding of an `EmbeddingClassifier`.
 
     Attributes
@@ -291,10 +328,15 @@ class CrowdEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     device: str = "auto"
     random_state: Any = None
     verbose: int = 0
+    protocol: EmbeddingProtocol | None = None
+
+    _protocol: ClassVar[ProtocolOf[EmbeddingProtocol]] = ProtocolOf(EmbeddingProtocol)
 
     def fit(self, X: Instances, y: Target, *, watch: Watch | None = None) -> Self:
         """Learn the embedding from annotations; see `BaseCrowdClassifier.fit`."""
-        parameters: dict[str, Any] = {**self.get_params(deep=False), "C": TRAINING_C}
+        # The regression is not used.
+        protocol = self._protocol.with_values({"C": TRAINING_C})
+        parameters: dict[str, Any] = {**self.get_params(deep=False), "protocol": protocol}
         with all_or_nothing(self):
             with quiet_about_lost_classes():  # The embedding is used, not its predictions.
                 self.classifier_ = self._classifier(**parameters).fit(X, y, watch=watch)
