@@ -126,3 +126,18 @@ def test_uses_of_classes_are_told_by_a_column_of_items(crowd):
 )
 def test_bad_input_gets_its_sentence(crowd, more, says):
     refused(3, "judges", "all.csv", *more, says=[says])
+
+
+def test_people_of_a_spreadsheet_are_known_labels_of_the_models(crowd):
+    options = ("--task", "item", "--annotator-from", "file", "--groups", "none")
+    said = done("aggregate", "gpt-4o.jsonl", "llama-3.jsonl", *options, "--known", "people.csv",
+                "--method", "GoldCorrected", "--out", "labels.csv")  # fmt: skip
+    assert "most of its 3 annotators gave" in said.stderr
+    with (crowd / "labels.csv").open() as file:
+        rows = {row["task"]: row["label"] for row in csv.DictReader(file)}
+    with (crowd / "people.csv").open() as file:
+        sheet = list(csv.DictReader(file))
+    assert len(rows) == N
+    agreed = [row for row in sheet if row["anna"] == row["ben"] == row["cleo"]]
+    assert len(agreed) > 20
+    assert all(rows[row["item"]] == row["anna"] for row in agreed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import warnings
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from manyhands.cli.options import Features, Images, Texts
 from manyhands.exceptions import AnnotationError, silenced, warn_caller
+
+_LOG = logging.getLogger("manyhands")
 
 
 @dataclass(frozen=True)
@@ -162,6 +165,42 @@ def _gold_of_wide(path: Path, options: dict[str, Any]) -> Any:
     return export.gold if len(export.gold) else None
 
 
+def _gold_of_people(path: Path, options: dict[str, Any]) -> Any:
+    """Labels that most people gave, of a table with a column for each of them; None of others.
+
+    Items without a label that more people gave than any other are left out, and a note says so.
+    """
+    import numpy as np
+
+    from manyhands.io.annotations import TABLES, read_with_account
+    from manyhands.io.gold import GoldFile
+    from manyhands.io.people import shared_options
+
+    if not path.is_file() or path.suffix.lower() not in TABLES:
+        return None
+    header = [str(name).strip().lower() for name in header_of(path, {**options, "sheet": None})]
+    if {"label", "labels", "gold", "answer", str(options["label"]).lower()} & {*header}:
+        return None
+    try:
+        with silenced("manyhands"):
+            own = shared_options(options, header_of(path, {**options, "sheet": None}))
+            table = read_with_account(path, **own, format="wide")[0]
+    except AnnotationError:
+        return None  # The reader of known labels says what is wrong.
+    votes = np.sort(table.vote_counts(), axis=1)
+    is_decided = votes[:, -1] > (votes[:, -2] if votes.shape[1] > 1 else 0)
+    top = table.vote_counts().argmax(axis=1)
+    n_tied = int((~is_decided & (votes[:, -1] > 0)).sum())
+    left = f"; {n_tied:,} items without such a label are left out" if n_tied else ""
+    _LOG.info(
+        "%s: the label that most of its %d annotators gave an item counts as known%s",
+        path,
+        table.n_annotators,
+        left,
+    )
+    return GoldFile(table.instances[is_decided], table.classes[top[is_decided]])
+
+
 def read_gold_option(
     path: Path | None,
     options: dict[str, Any],
@@ -207,6 +246,8 @@ def read_gold_option(
                 return None
             raise AnnotationError(why)
         return export.gold
+    if option == "--known" and (found := _gold_of_people(path, options)) is not None:
+        return found
     multilabel = options.get("multilabel", "error")
     classes = options["classes"] if multilabel in ("error", "none") else None
     try:

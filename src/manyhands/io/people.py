@@ -129,9 +129,7 @@ def _read_people(path: Path, read: Any, options: Mapping[str, Any]) -> Annotatio
     documents = open_documents(path, most=200, stated=stated_of(dict(own)))
     header = documents[0].header or list(documents[0].first) if documents else []
     _refuse_queue(path, documents)
-    task = options.get("task", "task")
-    if not isinstance(task, str) or task in header:
-        own["task"] = task
+    own = shared_options(options, header)
     for name in ("worker", "label"):
         if options.get(name, name) in header:
             own[name] = options[name]
@@ -146,6 +144,15 @@ def _read_people(path: Path, read: Any, options: Mapping[str, Any]) -> Annotatio
     except AnnotationError as error:
         raise AnnotationError(f"people={str(path)!r}: {error}") from error
     return table
+
+
+def shared_options(options: Mapping[str, Any], header: Sequence[str]) -> dict[str, Any]:
+    """Options of reading that hold for another file about the same items, with these columns."""
+    own = {name: options[name] for name in SHARED_OPTIONS if options.get(name) is not None}
+    task = options.get("task", "task")
+    if not isinstance(task, str) or task in header:
+        own["task"] = task
+    return own
 
 
 def _refuse_queue(path: Path, documents: list[Any]) -> None:

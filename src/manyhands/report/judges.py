@@ -22,7 +22,7 @@ from manyhands.io.people import MODELS
 from manyhands.metrics.mean_estimate import MeanEstimate, mean_estimate, share_estimate
 from manyhands.report.section import Content, Findings, Section
 from manyhands.typing import FloatArray, IntArray
-from manyhands.wording import percent, percent_interval
+from manyhands.wording import percent, percent_ends, percent_interval
 
 LEAST_LABELLED = 25
 """Items with labels of people from which on shares of all items are estimated."""
@@ -292,8 +292,9 @@ def class_lines(found: Mapping[str, Any]) -> Iterator[str]:
 
 def difference_of(use: Mapping[str, Any]) -> str:
     """Interval of a difference in the use of a class, in words."""
-    low, high = sorted((abs(use["low"]), abs(use["high"])))
-    return f"{percent_interval(low, high)} {'less' if use['difference'] < 0 else 'more'}"
+    low, high = percent_ends(*sorted((abs(use["low"]), abs(use["high"]))))
+    less = "less" if use["difference"] < 0 else "more"
+    return f"{low} to {high} percentage points {less}"
 
 
 def share_lines(shares: Mapping[str, Any]) -> Iterator[str]:
