@@ -10,7 +10,14 @@ import torch
 from sklearn.utils._param_validation import InvalidParameterError
 from torch.testing import assert_close
 
-from manyhands import AggregatedClassifier, CoTeachingClassifier, DawidSkene, MajorityVote, load
+from manyhands import (
+    AggregatedClassifier,
+    CoTeachingClassifier,
+    CoTeachingProtocol,
+    DawidSkene,
+    MajorityVote,
+    load,
+)
 from manyhands.classifiers.co_teaching import (
     exchange_small_losses,
     expected_noise,
@@ -23,6 +30,7 @@ from manyhands.exceptions import AnnotationError
 from manyhands.fitting.latent import SoftTargets
 from manyhands.nn import MLP
 from manyhands.sampling import ClassBalance
+from tests.building import built
 
 QUICK = {"max_epochs": 3, "batch_size": 16, "lr": 1e-2, "random_state": 0, "device": "cpu"}
 CPU = torch.device("cpu")
@@ -90,7 +98,12 @@ def test_the_models_schedule_is_the_one_it_trains_by(monkeypatch):
 
     monkeypatch.setattr("manyhands.classifiers.co_teaching.exchange_small_losses", spy)
     X, A, _ = make_crowd_problem()
-    model = CoTeachingClassifier(forget_rate=0.5, gradual_epochs=2, **QUICK | {"max_epochs": 4})
+    model = built(
+        CoTeachingClassifier,
+        forget_rate=0.5,
+        **QUICK | {"max_epochs": 4},
+        protocol=CoTeachingProtocol(gradual_epochs=2),
+    )
     model.fit(X, A)
     np.testing.assert_allclose(model.forget_rates_, [0.0, 0.25, 0.5, 0.5])
     assert seen == np.repeat(model.forget_rates_, 3).tolist(), "48 instances are three batches"
@@ -163,7 +176,9 @@ def test_nothing_forgotten_is_two_networks_trained_apart(options):
     """With tau = 0 each is `AggregatedClassifier` with its own start, and prediction their mean."""
     X, A, _ = make_crowd_problem()
     networks = make_networks()
-    both = CoTeachingClassifier(in_turn(networks), forget_rate=0.0, **options, **QUICK).fit(X, A)
+    both = built(CoTeachingClassifier, in_turn(networks), forget_rate=0.0, **options, **QUICK).fit(
+        X, A
+    )
     apart = [
         AggregatedClassifier(backbone=network, **{"targets": "hard", **options}, **QUICK).fit(X, A)
         for network in networks
@@ -185,10 +200,10 @@ def test_nothing_forgotten_is_two_networks_trained_apart(options):
 def test_forgetting_starts_with_the_second_epoch():
     X, A, _ = make_crowd_problem()
     rates = {"forget_rate": 0.5, "gradual_epochs": 1}
-    one = CoTeachingClassifier(**rates, **QUICK | {"max_epochs": 1}).fit(X, A)
-    all_kept = CoTeachingClassifier(forget_rate=0.0, **QUICK | {"max_epochs": 1}).fit(X, A)
+    one = built(CoTeachingClassifier, **rates, **QUICK | {"max_epochs": 1}).fit(X, A)
+    all_kept = built(CoTeachingClassifier, forget_rate=0.0, **QUICK | {"max_epochs": 1}).fit(X, A)
     np.testing.assert_array_equal(one.predict_proba(X), all_kept.predict_proba(X))
-    two = CoTeachingClassifier(**rates, **QUICK | {"max_epochs": 2}).fit(X, A)
+    two = built(CoTeachingClassifier, **rates, **QUICK | {"max_epochs": 2}).fit(X, A)
     all_kept.set_params(max_epochs=2).fit(X, A)
     assert not np.allclose(two.predict_proba(X), all_kept.predict_proba(X))
 
@@ -196,10 +211,12 @@ def test_forgetting_starts_with_the_second_epoch():
 def test_a_module_of_ones_own_gives_equal_networks():
     """As documented; a factory does not."""
     X, A, _ = make_crowd_problem()
-    model = CoTeachingClassifier(make_networks()[0], forget_rate=0.3, **QUICK).fit(X, A)
+    model = built(CoTeachingClassifier, make_networks()[0], forget_rate=0.3, **QUICK).fit(X, A)
     first, second = model.module_.classifier.backbone.networks
     assert_close(first.state_dict(), second.state_dict())
-    model = CoTeachingClassifier(in_turn(make_networks()), forget_rate=0.3, **QUICK).fit(X, A)
+    model = built(CoTeachingClassifier, in_turn(make_networks()), forget_rate=0.3, **QUICK).fit(
+        X, A
+    )
     first, second = (network.state_dict() for network in model.module_.classifier.backbone.networks)
     assert not any(torch.equal(value, second[name]) for name, value in first.items())
 
@@ -208,7 +225,7 @@ def test_a_factory_that_makes_one_network_is_refused():
     X, A, _ = make_crowd_problem()
     network = make_networks()[0]
     with pytest.raises(AnnotationError, match="share trainable parameters"):
-        CoTeachingClassifier(lambda input_shape, n_classes: network, **QUICK).fit(X, A)
+        built(CoTeachingClassifier, lambda input_shape, n_classes: network, **QUICK).fit(X, A)
 
 
 # -- the forget rate ------------------------------------------------------------------------------
@@ -223,7 +240,12 @@ def test_the_forget_rate_is_what_the_aggregator_expects_of_its_labels(aggregator
     """Over annotated instances alone: of the others an aggregator knows the prior."""
     X, A, _ = make_crowd_problem()
     A[:6] = -1
-    model = CoTeachingClassifier(aggregator=aggregator, gradual_epochs=1, **QUICK).fit(X, A)
+    model = built(
+        CoTeachingClassifier,
+        aggregator=aggregator,
+        **QUICK,
+        protocol=CoTeachingProtocol(gradual_epochs=1),
+    ).fit(X, A)
     posterior = (aggregator or MajorityVote()).fit(A).posterior_[6:]
     assert model.forget_rates_[-1] == pytest.approx(1 - posterior.max(axis=1).mean())
     assert 0 < model.forget_rates_[-1] < 0.5
@@ -231,19 +253,19 @@ def test_the_forget_rate_is_what_the_aggregator_expects_of_its_labels(aggregator
 
 def test_a_crowd_without_doubts_is_forgotten_nothing():
     X, A, _ = simulate(0, n=50)
-    assert not CoTeachingClassifier(**QUICK).fit(X, A).forget_rates_.any()
+    assert not built(CoTeachingClassifier, **QUICK).fit(X, A).forget_rates_.any()
 
 
 @pytest.mark.parametrize("rate", [1.0, -0.1])
 def test_a_rate_out_of_range_is_refused(rate):
     X, A, _ = make_crowd_problem()
     with pytest.raises(InvalidParameterError, match="forget_rate"):
-        CoTeachingClassifier(forget_rate=rate, **QUICK).fit(X, A)
+        built(CoTeachingClassifier, forget_rate=rate, **QUICK).fit(X, A)
 
 
 def test_a_saved_model_has_its_schedule_and_both_networks(tmp_path):
     X, A, _ = make_crowd_problem()
-    model = CoTeachingClassifier(aggregator=DawidSkene(), **QUICK).fit(X, A)
+    model = built(CoTeachingClassifier, aggregator=DawidSkene(), **QUICK).fit(X, A)
     loaded = load(model.save(tmp_path / "model"))
     np.testing.assert_array_equal(loaded.forget_rates_, model.forget_rates_)
     np.testing.assert_array_equal(loaded.class_prior_, model.class_prior_)
@@ -264,8 +286,13 @@ def test_noisy_labels_are_forgotten():
         X_test, _, y_test = simulate(100 + seed)
         accuracies = []
         for rate in (0.0, 0.45):
-            model = CoTeachingClassifier(
-                "mlp", forget_rate=rate, max_epochs=15, random_state=seed, **settings
+            model = built(
+                CoTeachingClassifier,
+                "mlp",
+                forget_rate=rate,
+                max_epochs=15,
+                random_state=seed,
+                **settings,
             ).fit(X, A)
             accuracies.append(model.score(X_test, y_test))
         given = A.max(axis=1)

@@ -3,6 +3,7 @@ from .agg_net import AggNetProtocol as AggNetProtocol
 from .aggregated import AggregatedClassifier as AggregatedClassifier
 from .averaged import AveragedCrowdClassifier as AveragedCrowdClassifier
 from .co_teaching import CoTeachingClassifier as CoTeachingClassifier
+from .co_teaching import CoTeachingProtocol as CoTeachingProtocol
 from .common_noise_em import CommonNoiseEMClassifier as CommonNoiseEMClassifier
 from .common_noise_em import CommonNoiseEMProtocol as CommonNoiseEMProtocol
 from .conal import CoNALClassifier as CoNALClassifier

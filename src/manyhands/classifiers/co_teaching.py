@@ -21,6 +21,7 @@ from manyhands.fitting.aggregation import targets_of_network
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
 from manyhands.fitting.latent import SoftTargets
+from manyhands.fitting.method_protocol import MethodProtocol, ProtocolOf
 from manyhands.fitting.traits import ANNOTATOR_ARRAYS, Traits
 from manyhands.inference.base import BaseAggregator
 from manyhands.nn import Ensemble, FixedConfusionModule, ScaledClassifier, make_backbone
@@ -28,6 +29,31 @@ from manyhands.training import CrowdBatch
 from manyhands.typing import FloatArray
 
 CoTeachingFit = Fit[FixedConfusionModule, SoftTargets]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CoTeachingProtocol(MethodProtocol):
+    """What two networks learn in `CoTeachingClassifier`, and how fast they become choosy.
+
+    Parameters
+    ----------
+    reset_optimizer, monitor
+        See `MethodProtocol`.
+    targets : {"hard", "soft"}, default="hard"
+        Train on the aggregator's most probable class, as in the paper, or on its posterior: then
+        instances it is unsure of have a large loss in any case, and are the first to be left out.
+    gradual_epochs : int, default=10
+        Epochs until the share left out is the whole ``forget_rate``: :math:`T_k`.
+    """
+
+    _constraints = {
+        **MethodProtocol._constraints,
+        "targets": [StrOptions({"hard", "soft"})],
+        "gradual_epochs": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    targets: str = "hard"
+    gradual_epochs: int = 10
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -50,22 +76,19 @@ class CoTeachingClassifier(BaseCrowdClassifier):
         stay equal if nothing in it is random; a factory gives two starts.
     aggregator : BaseAggregator or None, default=None
         Truth inference; None is `MajorityVote`.
-    targets : {"hard", "soft"}, default="hard"
-        Train on the aggregator's most probable class, as in the paper, or on its posterior: then
-        instances it is unsure of have a large loss in any case, and are the first to be left out.
     forget_rate : float in [0, 1) or None, default=None
         :math:`\tau`, the share of instances that is left out in the end; best the share of wrong
         labels. None estimates that share from the annotations: one minus the mean probability
         that the aggregator gives to its most probable classes (with majority vote, the mean share
         of votes against the winner). It is 0, and nothing is left out, where the aggregator has
         no doubts, such as majority vote of one annotation each: give a rate then.
-    gradual_epochs : int, default=10
-        :math:`T_k`.
     max_epochs, batch_size, lr, weight_decay, class_balance, \
-scaling, device, random_state, verbose, validation, patience, checkpoint, callbacks, protocol
+scaling, device, random_state, verbose, validation, patience, checkpoint, callbacks
         See `BaseCrowdClassifier`. ``class_balance`` acts on the inferred labels, in what is
         learnt; instances are chosen by their plain cross entropy, so that rare classes are not
         left out for weighing more.
+    protocol : CoTeachingProtocol or None, default=None
+        Variants and details of published experiments; None: the defaults described there.
 
     Attributes
     ----------
@@ -95,7 +118,8 @@ scaling, device, random_state, verbose, validation, patience, checkpoint, callba
     --------
     >>> from manyhands import CoTeachingClassifier, load_demo
     >>> demo = load_demo()
-    >>> model = CoTeachingClassifier(forget_rate=0.2, gradual_epochs=2, max_epochs=4)
+    >>> model = CoTeachingClassifier(forget_rate=0.2, max_epochs=4)
+    >>> model = model.set_params(protocol__gradual_epochs=2)
     >>> model.fit(demo.X_train, demo.annotations).forget_rates_
     array([0. , 0.1, 0.2, 0.2])
     """
@@ -103,16 +127,15 @@ scaling, device, random_state, verbose, validation, patience, checkpoint, callba
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         "aggregator": [None, HasMethods(["fit_predict_proba"])],
-        "targets": [StrOptions({"hard", "soft"})],
         "forget_rate": [None, Interval(Real, 0, 1, closed="left")],
-        "gradual_epochs": [Interval(Integral, 1, None, closed="left")],
     }
 
     backbone: Any = field(default=None, kw_only=False)
     aggregator: BaseAggregator | None = None
-    targets: str = "hard"
     forget_rate: float | None = None
-    gradual_epochs: int = 10
+    protocol: CoTeachingProtocol | None = None
+
+    _protocol = ProtocolOf(CoTeachingProtocol)
 
     @property
     def _traits(self) -> Traits:
@@ -136,7 +159,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint, callba
         if rate is None:
             annotated = fit.batches.instances.cpu().numpy()
             rate = expected_noise(fit.found["aggregator_"].posterior_[annotated])
-        fit.found["forget_rates_"] = forget_rates(rate, self.gradual_epochs, fit.n_epochs)
+        fit.found["forget_rates_"] = forget_rates(rate, self._protocol.gradual_epochs, fit.n_epochs)
         return targets
 
     def _objective(self, fit: CoTeachingFit, batch: CrowdBatch) -> dict[str, Tensor]:

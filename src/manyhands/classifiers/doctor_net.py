@@ -118,7 +118,8 @@ scaling, device, random_state, verbose, validation, patience, checkpoint, callba
     --------
     >>> from manyhands import DoctorNetClassifier, load_demo
     >>> demo = load_demo()
-    >>> model = DoctorNetClassifier(weighting="learned", max_epochs=2, weight_epochs=2)
+    >>> model = DoctorNetClassifier(weighting="learned", max_epochs=2)
+    >>> model = model.set_params(protocol__weight_epochs=2)
     >>> model.fit(demo.X_train, demo.annotations).weights_.shape == model.annotators_.shape
     True
     """

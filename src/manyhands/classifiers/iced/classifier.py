@@ -216,9 +216,10 @@ verbose, validation, patience, checkpoint, callbacks
 
     Examples
     --------
-    >>> from manyhands import ICEDClassifier, load_demo
+    >>> from manyhands import ICEDClassifier, ICEDProtocol, load_demo
     >>> demo = load_demo()
-    >>> model = ICEDClassifier(max_epochs=2, warm_up_epochs=1, decoder_epochs=1, random_state=0)
+    >>> short = ICEDProtocol(warm_up_epochs=1, decoder_epochs=1)
+    >>> model = ICEDClassifier(max_epochs=2, random_state=0, protocol=short)
     >>> model.fit(demo.X_train, demo.annotations).posterior_.shape == (len(demo.X_train), 10)
     True
     """
