@@ -24,6 +24,12 @@ RANDOM_ITEMS_TELL = (
 )
 """The same on the pages of the explorer, which draw them."""
 
+SEVERITY = (
+    "severity: grades that an annotator gives too much compared with the others, too little where "
+    "it is negative; what all of them give too much cannot be seen without gold labels"
+)
+"""What the severity of an annotator of grades is."""
+
 A_FLAG = "a flag is a reason to look, not to dismiss"
 """What a flag of an annotator is, wherever there are flags."""
 
@@ -228,6 +234,8 @@ def too_much(value: float, low: float, high: float, unit: str = "") -> str:
         return ""
     digits = decimals_of(value) if not unit or abs(value) < 0.1 else 1
     least, most = sorted((abs(low), abs(high)))
+    while least * 10**digits < 1 and digits < 3:  # An interval without 0 is not written with it.
+        digits += 1
     ends = floor(least * 10**digits + 1e-9), ceil(most * 10**digits - 1e-9)
     first, last = (f"{end / 10**digits:.{digits}f}" for end in ends)
     much = "much" if value > 0 else "little"

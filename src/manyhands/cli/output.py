@@ -18,14 +18,14 @@ from rich.table import Table
 from rich.text import Text
 
 from manyhands.cli.translation import with_options
-from manyhands.wording import percent
+from manyhands.wording import counted, percent, too_much
 
 HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Categories of invisible characters that may control a terminal: escapes, direction marks."""
 
 SHARES = frozenset(
     {"accuracy", "accuracy_on_gold", "agreement", "high_95", "low_95", "probability"}
-    | {"probability_wrong", "rate"}
+    | {"probability_wrong", "rate", "within_one_grade"}
 )
 """Columns that hold shares or probabilities: in percent for people, as they are in files."""
 
@@ -139,6 +139,28 @@ def say_actions(result: dict[str, Any]) -> None:
         from manyhands.io.consensus_labels import RULE
 
         say(RULE)
+
+
+def say_severities(rows: Sequence[dict[str, Any]], shown: int = 5) -> None:
+    """Say which annotators surely give too much or too little, those who do so most first.
+
+    ``rows`` have ``annotator``, ``n_annotations``, ``severity``, ``severity_low_95`` and
+    ``severity_high_95``, in grades.
+    """
+    found = []
+    for row in rows:
+        low, high = row["severity_low_95"], row["severity_high_95"]
+        if None not in (low, high):
+            told = too_much(row["severity"], low, high, " grades")
+            found.append((abs(row["severity"]), row["annotator"], told, row["n_annotations"]))
+    found = [each for each in found if each[2]]
+    found.sort(key=lambda each: -each[0])
+    for _, annotator, told, n in found[:shown]:
+        say(
+            f"Annotator {annotator} {told}, in {counted(n, 'annotation')}; the labels allow for it."
+        )
+    if (more := len(found) - shown) > 0:
+        say(f"... and {counted(more, 'other annotator')} (annotators.csv has all)")
 
 
 def say_columns(name: str) -> None:

@@ -12,7 +12,7 @@ from scipy.sparse import issparse
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.decision import decide
-from manyhands.decision.labels import best_of, rule_of
+from manyhands.decision.labels import best_of, is_scale_of_grades, rule_of
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.comparison import against_gold, compare_aggregators
@@ -345,7 +345,7 @@ def measure(
         labels = table.classes[codes[labelled]]
         values = against_gold(table.classes, truth[labelled], labels, posterior[labelled])
         metrics |= {METRIC_NAMES[key]: value for key, value in values.items() if value is not None}
-        if table.scale == "ordinal" and table.n_classes > 2:
+        if is_scale_of_grades(table):
             shares = None if issparse(posterior) else posterior[labelled]
             graded = score_grades(truth[labelled], codes[labelled], shares)._asdict()
             metrics |= {OF_GRADES[key]: v for key, v in graded.items() if v is not None}

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.metrics import cohen_kappa_score, mean_absolute_error
 
+from manyhands.annotations import AnnotationTable
+from manyhands.decision.labels import is_scale_of_grades
+from manyhands.metrics.certainty import Certainty
 from manyhands.metrics.gold import ranked_probability_score
-from manyhands.typing import FloatArray, IntArray
+from manyhands.metrics.intervals import share_interval
+from manyhands.metrics.sample_levels import Level
+from manyhands.typing import BoolArray, FloatArray, IntArray
 
 
 class GradeScores(NamedTuple):
@@ -63,3 +68,88 @@ def score_grades(y: IntArray, labels: IntArray, posterior: FloatArray | None = N
         None if constant else float(cohen_kappa_score(y, labels, weights="quadratic")),
         None if posterior is None else ranked_probability_score(posterior, y, classes=grades),
     )
+
+
+class WithinOne(NamedTuple):
+    """How many labels are at most one grade off.
+
+    Attributes
+    ----------
+    low : float
+        At least so many are.
+    value, high : float or None
+        Share and upper end of a 95 % interval, where gold measures it; None where the model tells:
+        on real tables labels are nearer the truth than it expects, so that only the lower end of
+        what it tells was found to hold.
+    source : {"gold", "model"}
+    n : int
+        Labels that it rests on.
+    """
+
+    low: float
+    value: float | None
+    high: float | None
+    source: str
+    n: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return self._asdict()
+
+
+def within_one(
+    table: AnnotationTable,
+    level: Level | None,
+    certainty: Certainty,
+    posterior: FloatArray,
+    codes: IntArray,
+    *,
+    known: BoolArray | None = None,
+    gold: IntArray | None = None,
+) -> WithinOne | None:
+    """Tell how many labels that were not given are at most one grade off.
+
+    Parameters
+    ----------
+    table : AnnotationTable
+    level : Level or None
+        How many labels are right.
+    certainty : Certainty
+        How sure single labels are said to be.
+    posterior : array of shape (n_instances, n_classes)
+    codes : integer array of shape (n_instances,)
+        Labels, -1 where undecided.
+    known : boolean array of shape (n_instances,), optional
+        Labels that were given.
+    gold : integer array of shape (n_instances,), optional
+        True classes, -1 where unknown.
+
+    Returns
+    -------
+    WithinOne or None
+        None where classes are no grades, or nothing tells.
+    """
+    if level is None or not is_scale_of_grades(table):
+        return None
+    free = (table.annotations_per_instance() > 0) & (codes >= 0)
+    free = free if known is None else free & ~known
+    if level.source == "gold" and gold is not None:
+        judged = np.flatnonzero(free & (gold >= 0))
+        near = int((np.abs(codes - gold)[judged] <= 1).sum())
+        low, high = share_interval(near, len(judged), level=0.95)
+        return WithinOne(float(low), near / len(judged), float(high), "gold", len(judged))
+    rows = np.flatnonzero(free)
+    if not certainty.is_known or not len(rows):
+        return None
+    told = certainty.of_classes(posterior[rows], codes[rows])
+    beyond = 1.0 - float(near_share(told, codes[rows]).mean())
+    # Of the wrong labels, as many are further off as the model expects.
+    share = beyond / max(1.0 - level.value, 1e-9)
+    least = max(1.0 - (1.0 - level.low) * share, level.low)
+    return WithinOne(least, None, None, "model", len(rows))
+
+
+def near_share(posterior: FloatArray, codes: IntArray) -> FloatArray:
+    """Probability that each label is at most one grade off, shape (n,)."""
+    near = np.abs(np.arange(posterior.shape[1]) - codes[:, None]) <= 1
+    return np.asarray((posterior * near).sum(axis=1))

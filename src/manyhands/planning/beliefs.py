@@ -29,7 +29,7 @@ import numpy as np
 from scipy.special import softmax, xlogy
 
 from manyhands.annotations import AnnotationTable
-from manyhands.decision.labels import share_ties
+from manyhands.decision.labels import is_scale_of_grades, share_ties
 from manyhands.decision.losses import best_value
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import BaseAggregator
@@ -135,7 +135,7 @@ def beliefs_of(model: Any, table: AnnotationTable, proba: Any = None) -> tuple[B
         pool_confusions(confusion, table, posterior)[1],
         annotators_of_instances(table),
         float(getattr(model, "dependence_", 0.0)),
-        table.ordered and table.n_classes > 2,
+        is_scale_of_grades(table),
     )
     if proba is None:
         return found, 0.0

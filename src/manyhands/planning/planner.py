@@ -13,7 +13,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations import as_table
-from manyhands.decision.labels import generator
+from manyhands.decision.labels import best_of, generator
 from manyhands.exceptions import (
     AnnotationError,
     NotIdentifiableWarning,
@@ -228,7 +228,7 @@ class AnnotationPlanner(BaseEstimator):
             self.aggregator_, self.table_ = model, table
             self.posterior_ = self._beliefs.posterior
             if not isinstance(model, BaseAggregator):
-                self.labels_ = table.classes[self.posterior_.argmax(axis=1)]
+                self.labels_ = table.classes[best_of(self.posterior_, table)]
             else:
                 self.labels_ = model.labels_ if proba is None else model._labels(self.posterior_)
         return self

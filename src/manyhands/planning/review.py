@@ -12,7 +12,7 @@ import numpy as np
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.encoding import resolve
 from manyhands.annotations.frames import Backend
-from manyhands.decision.labels import generator
+from manyhands.decision.labels import best_of, generator
 from manyhands.decision.losses import expected_loss
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import BaseAggregator
@@ -141,7 +141,8 @@ def review_queue(
     proba : array-like or frame of shape (n_instances, n_classes), optional
         A classifier's probabilities **out of fold**, joined as in `AnnotationPlanner.fit`.
     by : {"label", "annotation"}, default="label"
-        "label": the most probable class under the model, of each annotated instance.
+        "label": the label of each annotated instance, the most probable class under the model or
+        the median grade.
     n : int, optional
         Length of the queue; default: all.
     random : int, default=0
@@ -185,7 +186,7 @@ def review_queue(
     found, weight = beliefs_of(model, table, proba)
     if by == "label":
         if labels is None:
-            labels = beliefs_of(model, table)[0].posterior.argmax(axis=1)
+            labels = best_of(beliefs_of(model, table)[0].posterior, table)
         codes = _label_codes(labels, table)
         instance = np.flatnonzero((found.n_annotators_of > 0) & (codes >= 0))
         label, annotator = codes[instance], None
@@ -197,10 +198,10 @@ def review_queue(
     told = score if certainty is None else 1.0 - certainty(1.0 - score)
     loss, off = score, None
     if found.ordered:
-        loss = expected_loss(rows, label, ordered=True)
-        # A label that is wrong is as many grades off as the model expects.
-        off = told * np.divide(loss, score, out=np.ones_like(loss), where=score > 0)
-        loss = np.where(np.isnan(off), loss, off)
+        loss = off = expected_loss(rows, label, ordered=True)
+        if certainty is not None:
+            off = expected_loss(certainty.of_classes(rows, label), label, ordered=True)
+            loss = np.where(np.isnan(off), loss, off)
     rows[np.arange(len(rows)), label] = -1.0
     order = np.argsort(-np.round(loss, 12), kind="stable")[:n]
     drawn = np.zeros(0, dtype=np.int64)

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from manyhands.codes import ActionCode, Flag, WarningCode
+from manyhands.decision.labels import is_scale_of_grades
 from manyhands.exceptions import AnnotationError
 from manyhands.metrics import AnnotatorReliability, annotator_reliability
+from manyhands.metrics.grades import near_share
 from manyhands.planning import AnnotatorScreen, Screening
 from manyhands.planning.screening import (
     ADVICE,
@@ -34,7 +36,7 @@ from manyhands.report.headline import share_of_wrong
 from manyhands.report.inputs import Inputs
 from manyhands.report.labels import most_doubtful
 from manyhands.report.limits import FEW, FEW_TIMED, LIMITS
-from manyhands.report.planning import find_screening
+from manyhands.report.planning import find_basis, find_screening
 from manyhands.report.section import (
     Action,
     Answer,
@@ -46,7 +48,7 @@ from manyhands.report.section import (
 )
 from manyhands.report.unexpected import unexpected_by_annotator
 from manyhands.typing import FloatArray, IntArray
-from manyhands.wording import A_FLAG, counted, listed, nobody
+from manyhands.wording import A_FLAG, counted, listed, nobody, too_much
 
 Profile = dict[str, Any]
 """All that is known of one annotator."""
@@ -60,7 +62,9 @@ OUTVOTED = (
 
 def find_profiles(found: Findings) -> list[Profile]:
     """Profiles of all annotators of a report; see `annotator_profiles`."""
-    return annotator_profiles(found.inputs, found.once(find_screening))
+    basis = found.once(find_basis)
+    judge = None if basis is None else basis.model
+    return annotator_profiles(found.inputs, found.once(find_screening), judge)
 
 
 def annotators_section(found: Findings) -> Content | None:
@@ -95,6 +99,7 @@ def annotators_section(found: Findings) -> Content | None:
         "n_active": len(active),
         "n_flagged": sum(bool(row["flags"]) for row in profiles),
         "n_few": len(few),
+        "n_severe": sum(bool((row.get("severity") or {}).get("told")) for row in profiles),
         "shown": len(shown),
         "level": LEVEL,
         "chance": 1.0 / table.n_classes,
@@ -114,10 +119,13 @@ def annotators_section(found: Findings) -> Content | None:
     }
 
 
-def annotator_profiles(inputs: Inputs, screening: Screening | None) -> list[Profile]:
+def annotator_profiles(
+    inputs: Inputs, screening: Screening | None, judge: Any = None
+) -> list[Profile]:
     """Profile of every annotator, those to look at first first.
 
-    The flags are those of `manyhands.planning.screen_annotators`. Where nothing shows how good the
+    ``judge`` is what knows the severities of annotators of grades, unless the aggregator does. The
+    flags are those of `manyhands.planning.screen_annotators`. Where nothing shows how good the
     annotators are (`annotators_are_judged`), whatever rests on the inferred labels is None.
     """
     if inputs.inferred is None:
@@ -129,7 +137,48 @@ def annotator_profiles(inputs: Inputs, screening: Screening | None) -> list[Prof
     counts = count_mistakes(table, inputs.inferred.codes, everybody)
     for row, own in zip(profiles, counts, strict=True):
         row["mistake"] = top_mistake(table, own) if inputs.judged else None
+    if is_scale_of_grades(table):
+        _grade(inputs, profiles, judge)
     return [profiles[r] for r in order_of(profiles).tolist()]
+
+
+def _grade(inputs: Inputs, profiles: list[Profile], judge: Any) -> None:
+    """Add to profiles, in the order of the vocabulary, how annotators of grades are off."""
+    found = inputs.inferred
+    if found is None:
+        return
+    table, r = inputs.table, inputs.table.annotator
+    models = (inputs.aggregator, judge)
+    severe = next((m for m in models if getattr(m, "severity_", None) is not None), None)
+    rows = found.posterior[table.instance]
+    wrong, far = 1.0 - rows[np.arange(len(r)), table.label], 1.0 - near_share(rows, table.label)
+    sums = [np.bincount(r, each, table.n_annotators) for each in (wrong, far)]
+    for k, row in enumerate(profiles):
+        row["within_one"], row["severity"] = None, None
+        if not inputs.judged or not row["n_annotations"] or row["accuracy"] is None:
+            continue
+        # Of the wrong annotations, as many are further off as the posterior says.
+        share = sums[1][k] / sums[0][k] if sums[0][k] > 0 else 0.0
+        row["within_one"] = 1.0 - (1.0 - row["accuracy"]) * float(share)
+        if severe is not None and len(severe.severity_) == table.n_annotators:
+            row["severity"] = _severity_of(severe.severity_[k], severe.severity_se_[k])
+    if inputs.gold is None:
+        return
+    judged = inputs.gold[table.instance] >= 0
+    near = judged & (np.abs(table.label - inputs.gold[table.instance]) <= 1)
+    n, k_near = (np.bincount(r[mask], minlength=table.n_annotators) for mask in (judged, near))
+    for k, row in enumerate(profiles):
+        if row["gold"] is not None and n[k]:
+            row["gold"]["within_one"] = float(k_near[k] / n[k])
+
+
+def _severity_of(value: float, error: float) -> dict[str, Any] | None:
+    """What an annotator gives too much, in grades, with its interval and in words."""
+    low, high = float(value - WIDTH * error), float(value + WIDTH * error)
+    if not np.isfinite([low, high]).all():
+        return None
+    told = too_much(float(value), low, high, " grades")
+    return {"value": float(value), "low": low, "high": high, "told": told}
 
 
 def store_profiles(
@@ -206,7 +255,10 @@ def annotator_columns(profiles: list[Profile], *, joined: bool = True) -> dict[s
         ``annotator``, ``n_annotations``, ``n_abstentions``, ``n_skips``; ``accuracy``, the expected
         one, with its 95 % interval ``low_95`` to ``high_95``; ``n_gold`` and ``accuracy_on_gold``,
         measured; ``flags`` with their ``evidence`` and an ``advice``; the most frequent
-        ``mistake``; and ``median_seconds``. What is not known is None; so are the accuracy, its
+        ``mistake``; and ``median_seconds``. Of grades come ``severity``, which says by how many
+        grades the annotations are too high, with its 95 % interval ``severity_low_95`` to
+        ``severity_high_95``, and ``within_one_grade``, the share of annotations that is expected to
+        be at most one grade off. What is not known is None; so are the accuracy, its
         interval and the mistake where nothing shows how good the annotators are.
     """
     return {
@@ -224,7 +276,20 @@ def annotator_columns(profiles: list[Profile], *, joined: bool = True) -> dict[s
         "advice": [row["screen"]["advice"] for row in profiles],
         "mistake": [_mistake(row["mistake"]) for row in profiles],
         "median_seconds": [row["times"]["median"] if row["times"] else None for row in profiles],
+        **_columns_of_grades(profiles),
     }
+
+
+def _columns_of_grades(profiles: list[Profile]) -> dict[str, list[Any]]:
+    """Columns of annotators of grades; none where classes are names."""
+    if not any("severity" in row for row in profiles):
+        return {}
+    ends = {"severity": "value", "severity_low_95": "low", "severity_high_95": "high"}
+    columns = {
+        name: [(row.get("severity") or {}).get(key) for row in profiles]
+        for name, key in ends.items()
+    }
+    return columns | {"within_one_grade": [row.get("within_one") for row in profiles]}
 
 
 def _joined(texts: list[str], joined: bool) -> Any:
@@ -236,6 +301,9 @@ def _mistake(found: dict[str, Any] | None) -> str | None:
         return None
     return f"{found['true']} -> {found['given']} ({found['n']} of {found['of']})"
 
+
+WIDTH = 1.959963984540054
+"""Standard errors from an estimate to the end of its 95 % interval."""
 
 SERIOUS = frozenset(ADVICE) - {Flag.DRIFT, Flag.BELOW_MEDIAN}
 """Flags that come before others."""
@@ -510,6 +578,8 @@ _IN_PROFILES = frozenset(
     | {f"mistake_{part}" for part in ("true", "given", "n", "of")}
     | {f"screen_{part}" for part in ("flags", "evidence", "advice")}
     | {"mistake", "gold", "times", "screen", "n_annotations", "accuracy", "flags"}
+    | {f"severity_{part}" for part in ("value", "low", "high", "told")}
+    | {"severity", "within_one", "gold_within_one"}
 )
 """Entries of a row that the columns of ``annotators.csv`` hold."""
 

@@ -17,6 +17,7 @@ from manyhands.agreement.weighted import Annotations, ClassCounts, class_counts,
 from manyhands.annotations.class_order import shown_order
 from manyhands.annotations.sharded import Sharded
 from manyhands.codes import WarningCode
+from manyhands.decision.labels import is_scale_of_grades
 from manyhands.planning.beliefs import distinct_pairs
 from manyhands.report.inputs import Inputs
 from manyhands.report.limits import IMBALANCED, LIMITS
@@ -211,7 +212,7 @@ def _imbalance_of(counts: IntArray, classes: AnyArray) -> dict[str, Any]:
 def _agreement(table: Annotations, n_pairable: int) -> dict[str, Any]:
     """Agreement on the scale of the table, and the order of classes that are more than names."""
     named = table.scale == "nominal"
-    graded = n_pairable > 0 and table.scale == "ordinal" and table.n_classes > 2
+    graded = n_pairable > 0 and is_scale_of_grades(table)
     return {
         "n_instances": n_pairable,
         "percent": percent_agreement(table) if n_pairable else None,

@@ -9,6 +9,7 @@ import numpy as np
 
 from manyhands.annotations import AnnotationTable
 from manyhands.codes import ActionCode, WarningCode
+from manyhands.decision.labels import best_of, is_scale_of_grades
 from manyhands.inference.votes import make_votes, vote_shares
 from manyhands.metrics import (
     accuracy,
@@ -56,7 +57,7 @@ def gold_section(found: Findings) -> Content | None:
 def _rows(inputs: Inputs, judged: BoolArray) -> list[dict[str, Any]]:
     inferred = inputs.inferred
     shares = vote_shares(make_votes(inputs.table))
-    rows = [_row("majority vote", inputs, judged, shares.argmax(axis=1), shares)]
+    rows = [_row("majority vote", inputs, judged, best_of(shares, inputs.table), shares)]
     if inferred is not None and inferred.kind != "majority":
         proba = inferred.posterior if inferred.probable else None
         rows.append(_row(inferred.name, inputs, judged, inferred.codes, proba))
@@ -89,7 +90,7 @@ def _grades(
     table: AnnotationTable, y: IntArray, predicted: IntArray, proba: FloatArray | None
 ) -> dict[str, float | None]:
     """How far labels are off, where the classes are grades in their order."""
-    if table.scale != "ordinal" or table.n_classes < 3:
+    if not is_scale_of_grades(table):
         return {}
     return dict(score_grades(y, predicted, proba)._asdict())
 

@@ -19,15 +19,18 @@ from manyhands.annotations.units import (
     unit_of,
     units_per_instance,
 )
+from manyhands.decision.labels import is_scale_of_grades
 from manyhands.inference.many_classes import HARMLESS_CLASSES
 from manyhands.inference.shared_mistakes import declaring, suspected
 from manyhands.metrics import Level
+from manyhands.metrics.certainty import certainty_of
+from manyhands.metrics.grades import within_one
 from manyhands.metrics.inferred_labels import known_of, level_of_labels
 from manyhands.metrics.sample_levels import VAGUE
 from manyhands.report.filters import clipped, count, percent_range
 from manyhands.report.section import Findings
 from manyhands.typing import BoolArray, FloatArray, IntArray
-from manyhands.wording import SAMPLE_TELLS
+from manyhands.wording import SAMPLE_TELLS, percent_ends
 
 Summary = Mapping[str, Any]
 
@@ -68,7 +71,14 @@ def tell_labels(
     """
     decided = getattr(model, "identified_", None) if identified is None else identified
     level = level_of_labels(table, model, codes, posterior, identified=decided, **measured)
-    levels = _facts(table, level, measured.get("fitted") or model, decided)
+    fitted = measured.get("fitted") or model
+    levels = _facts(table, level, fitted, decided)
+    if posterior is not None and is_scale_of_grades(table):
+        known = known_of(table, fitted)
+        certainty = certainty_of(table, level, posterior, codes, known)
+        gold = measured.get("gold")
+        near = within_one(table, level, certainty, posterior, codes, known=known, gold=gold)
+        levels["within_one"] = None if near is None else near.to_dict()
     return Told(level, headline({"levels": levels, "data": {"n_classes": table.n_classes}}))
 
 
@@ -121,7 +131,19 @@ def find_levels(found: Findings) -> dict[str, Any] | None:
         return None
     model, level = inputs.source, inputs.level
     facts = _facts(inputs.table, level, inputs.aggregator or model, inputs.identified)
+    near = None
+    if inferred.probable and is_scale_of_grades(inputs.table):
+        near = within_one(
+            inputs.table,
+            level,
+            inputs.certainty,
+            inferred.posterior,
+            inferred.codes,
+            known=inputs.known,
+            gold=inputs.gold,
+        )
     return facts | {
+        "within_one": None if near is None else near.to_dict(),
         "new_items": None if new_items is None else new_items.to_dict(),
         "has_classifier": inputs.classifier is not None,
         "is_calibrated": bool(getattr(model, "_knows_its_accuracy", False)),
@@ -155,7 +177,18 @@ def headline_and_reason(summary: Summary) -> Headline:
     if level is None:
         asked = f"How many of the {labels} are right" if rest > 1 else f"Whether {labels} is right"
         return Headline(f"{asked} is not known: ", _why_unknown(summary))
-    return Headline(_told_level(found, level, rest, labels))
+    return Headline(_told_level(found, level, rest, labels) + _told_near(found))
+
+
+def _told_near(found: Mapping[str, Any]) -> str:
+    """Say of grades how many are within one of the truth."""
+    near = found.get("within_one")
+    if not near:
+        return ""
+    if near["source"] == "gold":
+        return f" Within one grade are {percent_range(near)}."
+    least, _ = percent_ends(near["low"], 1.0)
+    return f" At least {least}\u202f% are probably within one grade."
 
 
 def _told_level(found: Mapping[str, Any], level: Mapping[str, Any], rest: int, labels: str) -> str:

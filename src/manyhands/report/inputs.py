@@ -17,7 +17,7 @@ from manyhands.annotations.digests import InstanceDigests
 from manyhands.annotations.encoding import as_values, encode, equal_mask, missing_mask
 from manyhands.annotations.ids import as_frame, is_default_index
 from manyhands.annotations.target import matched, rows_of, same_ids
-from manyhands.decision.labels import pick
+from manyhands.decision.labels import best_of, pick
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.identifiability import identified
 from manyhands.inference.inputs import (
@@ -362,7 +362,8 @@ def _infer(
         if _was_fitted_on(classifier, table):
             return _inferred(name, "classifier", _aggregated(classifier, table, "classifier"))
         return _inferred(f"{name} (prediction)", "classifier", predicted)
-    return _inferred("majority vote", "majority", vote_shares(make_votes(table)))
+    shares = vote_shares(make_votes(table))
+    return _inferred("majority vote", "majority", shares, best_of(shares, table))
 
 
 def _inferred(
@@ -423,7 +424,7 @@ def _given(table: AnnotationTable, labels: Any, posterior: Any) -> Inferred:
     if labels is not None:
         codes = _known(read_labels(labels, table, "labels"), table, "labels")
         return _inferred("the posterior given", "given", proba, codes)
-    return _inferred("the posterior given", "given", proba)
+    return _inferred("the posterior given", "given", proba, best_of(proba, table))
 
 
 def _known(codes: IntArray, table: AnnotationTable, argument: str) -> IntArray:

@@ -10,6 +10,7 @@ import numpy as np
 
 from manyhands.annotations import AnnotationTable
 from manyhands.codes import ActionCode
+from manyhands.decision.labels import best_of
 from manyhands.exceptions import AnnotationError, silenced
 from manyhands.inference import DawidSkene, MajorityVote
 from manyhands.inference.base import BaseAggregator
@@ -77,7 +78,7 @@ def basis_of(inputs: Inputs, known: dict[Any, Any] | None = None) -> Basis | Non
     shares = inferred.kind == "majority" or isinstance(inputs.aggregator, MajorityVote)
     if inferred.probable and not shares:
         codes = None
-        if (inferred.codes != inferred.posterior.argmax(axis=1)).any():
+        if (inferred.codes != best_of(inferred.posterior, table)).any():
             codes = inferred.codes
         own = inferred.kind == "aggregator" and isinstance(inputs.aggregator, BaseAggregator)
         if own and np.array_equal(inputs.aggregator.classes_, table.classes):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from manyhands.codes import ActionCode
+from manyhands.decision.labels import best_of
 from manyhands.metrics.certainty import Certainty, certainty_of
 from manyhands.planning import ReviewQueue, review_queue
 from manyhands.report.headline import find_levels, n_wrong, number_of_wrong
@@ -48,7 +49,7 @@ def _certainty(inputs: Inputs, basis: Basis) -> Certainty:
     """How sure labels are said to be, from the probabilities that plans rest on."""
     table, codes = inputs.table, basis.codes
     posterior = basis.model.posterior_ if hasattr(basis.model, "posterior_") else basis.model
-    codes = posterior.argmax(axis=1) if codes is None else codes
+    codes = best_of(posterior, table) if codes is None else codes
     return certainty_of(table, inputs.level, posterior, codes, inputs.known)
 
 
@@ -66,6 +67,7 @@ def _queue_rows(queue: ReviewQueue, total: int) -> dict[str, Any]:
         "label": queue.labels,
         "suggestion": queue.suggestions,
         "score": queue.scores,
+        "grades_off": queue.grades_off,
     }
     kept = {k: values[:shown].tolist() for k, values in columns.items() if values is not None}
     rows = [dict(zip(kept, row, strict=True)) for row in zip(*kept.values(), strict=True)]

@@ -21,6 +21,7 @@ from manyhands.cli.output import (
     say,
     say_actions,
     say_columns,
+    say_severities,
 )
 from manyhands.cli.reading import FamilyReading
 from manyhands.cli.settings import parse_settings
@@ -430,6 +431,8 @@ def _print_result(result: dict[str, Any], out: Path | None, to: str) -> None:
         say(f"left open: {count_with_share(result['n_undecided'], result['n_instances'])}")
     if "headline" in result:  # Not of a store.
         say(result["headline"])
+    if result.get("level") is not None:  # Else nothing shows how good the annotators are.
+        say_severities(result["annotators"])
     for name, value in (result["gold"] or {}).items():
         is_number = isinstance(value, int) or name in NUMBERS
         say(f"{name}: {_rounded(value) if is_number else percent(value)}")

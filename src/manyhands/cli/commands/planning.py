@@ -40,6 +40,7 @@ from manyhands.cli.output import (
     print_table,
     records_of,
     say,
+    say_severities,
     write_columns,
 )
 from manyhands.cli.reading import FamilyReading
@@ -50,6 +51,7 @@ from manyhands.wording import (
     ALL_TO_REVIEW,
     N_RANDOM,
     SAMPLE_TELLS,
+    SEVERITY,
     counted,
     percent,
     percent_interval,
@@ -393,6 +395,7 @@ def review(
     Example: manyhands review project-1.json --texts text
     """
     from manyhands import DawidSkene, review_queue
+    from manyhands.decision.labels import best_of
     from manyhands.io import consensus
     from manyhands.io.annotations import read_shown
     from manyhands.io.shown import with_shown
@@ -405,7 +408,7 @@ def review(
     read = read_planned(tables, options, inputs, seed)
     model = DawidSkene().fit(read.table, **read_gold_of_fit(known, read.table, options))
     size = n if n is not None else 0 if random else 100
-    posterior, codes = model.posterior_, model.posterior_.argmax(axis=1)
+    posterior, codes = model.posterior_, best_of(model.posterior_, read.table)
     level = level_of_labels(read.table, model, codes, posterior, identified=model.identified_)
     certainty = certainty_of(read.table, level, posterior, codes, model.is_known_)
     draw: dict[str, Any] = {"n": size, "random": random, "random_state": seed}
@@ -514,7 +517,9 @@ def annotators(
         return
     own = ("accuracy", "low_95", "high_95") if judged else ()
     measured = () if truth is None else ("n_gold", "accuracy_on_gold")
-    names = ("annotator", "n_annotations", *own, *measured, "flags")
+    graded = judged and "severity" in columns
+    grades = ("within_one_grade", "severity") if graded else ()
+    names = ("annotator", "n_annotations", *own, *grades, *measured, "flags")
     print_columns("Annotators", {name: columns[name] for name in names})
     say(
         "accuracy: the share of right annotations that the model expects, from low_95 to high_95 "
@@ -526,6 +531,9 @@ def annotators(
         else "How often each annotator is right is not known: the annotations do not show how good "
         f"anybody is. {SAMPLE_TELLS}"
     )
+    if graded:
+        say(SEVERITY)
+        say_severities(records_of(columns))
     say(f"{A_FLAG}; --out and --json have the evidence")
     if in_families(table.groups, table.n_annotators).any():
         say(

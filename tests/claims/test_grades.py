@@ -1,0 +1,187 @@
+"""What a person is told of grades, replayed on simulated crowds and on real tables."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks.real_tables import real
+from evidence.scores import codes_of
+from manyhands import AnnotationTable, DawidSkene, summarize
+from manyhands.decision.labels import best_of
+from manyhands.report.headline import headline
+
+K = 5
+
+
+def crowd(seed, n=400, r=20, per=5, spread=0.8, sd=0.5):
+    """Grades by annotators with severities of their own, and the truth."""
+    rng = np.random.default_rng(seed)
+    y = rng.choice(K, n, p=[0.1, 0.2, 0.4, 0.2, 0.1])
+    bias = rng.normal(0, sd, r)
+    rows = [(i, w) for i in range(n) for w in rng.choice(r, per, replace=False)]
+    i, w = np.array(rows).T
+    given = np.rint(y[i] + bias[w] + rng.normal(0, spread, len(i))).clip(0, K - 1).astype(int)
+    return AnnotationTable.from_arrays(i, w, given, classes=range(K), ordered=True), y
+
+
+def off_by(table, y):
+    """By how many grades each annotator is above the truth, relative to all, and its error."""
+    rows = y[table.instance] >= 0
+    who, d = table.annotator[rows], (table.label - y[table.instance])[rows]
+    n = np.bincount(who, minlength=table.n_annotators)
+    mean = np.bincount(who, d, table.n_annotators) / np.maximum(n, 1)
+    square = np.bincount(who, d**2, table.n_annotators) / np.maximum(n, 1)
+    error = np.sqrt(np.maximum(square - mean**2, 1e-9) / np.maximum(n, 1))
+    return n, mean - np.average(mean, weights=n), error
+
+
+def severities(table, y):
+    """Of the annotators of whom a severity is told: how many, and of how many it is true."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = DawidSkene().fit(table)
+        rows = summarize(table, aggregator=model)["annotators"]["rows"]
+    n, true, error = off_by(table, y)
+    place = {each: r for r, each in enumerate(table.annotators.tolist())}
+    told = [(place[row["id"]], row["severity"]) for row in rows if row["severity"] is not None]
+    told = [(r, each) for r, each in told if n[r] >= 10]
+    common = np.average([each["value"] for _, each in told], weights=[n[r] for r, _ in told])
+    inside, named, same = [], 0, 0
+    for r, each in told:
+        width = np.hypot((each["high"] - each["low"]) / 2, 1.96 * error[r])
+        inside.append(abs(each["value"] - common - true[r]) <= width)
+        if each["told"]:
+            named += 1
+            same += ("too much" in each["told"]) == (true[r] > 0)
+    return np.mean(inside), named, same
+
+
+def told_of(table, y, **measured):
+    """What the headline tells of a table's labels, and the truth of these."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = DawidSkene().fit(table)
+        found = summarize(table, aggregator=model, **measured)
+    codes = best_of(model.posterior_, table)
+    apart = np.abs(codes - y)[(y >= 0) & (table.annotations_per_instance() > 0)]
+    return found, (apart == 0).mean(), (apart <= 1).mean()
+
+
+# -- right in, within one grade in ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spread", [0.5, 0.8, 1.2])
+def test_what_is_said_of_grades_holds_in_simulations(spread):
+    for seed in range(3):
+        table, y = crowd(seed, spread=spread)
+        found, right, near = told_of(table, y)
+        levels = found["levels"]
+        assert levels["labels"]["low"] <= right <= levels["labels"]["high"]
+        assert levels["labels"]["low"] < levels["within_one"]["low"] <= near
+        assert "probably within one grade" in headline(found)
+
+
+def test_gold_measures_how_many_are_within_one_grade():
+    held = 0
+    for seed in range(20):
+        table, y = crowd(seed, n=200)
+        rng = np.random.default_rng(seed)
+        gold = np.where(np.isin(np.arange(200), rng.choice(200, 60, replace=False)), y, -1)
+        found, _, near = told_of(table, y, gold=gold)
+        own = found["levels"]["within_one"]
+        assert (own["source"], own["n"]) == ("gold", 60)
+        held += own["low"] <= near <= own["high"]
+    assert held >= 17
+
+
+def test_nothing_is_said_of_names_or_where_nothing_tells():
+    table, _ = crowd(0, n=150)
+    names = summarize(table.with_scale("nominal"))
+    assert names["levels"]["within_one"] is None
+    assert "grade" not in headline(names)
+    two = table.select(annotators=table.annotators[:2])
+    two = two[two.annotations_per_instance() == 2]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = summarize(two, aggregator=DawidSkene().fit(two))
+    assert found["levels"]["within_one"] is None
+    assert all(row["within_one"] is None for row in found["annotators"]["rows"])
+    assert all(row["severity"] is None for row in found["annotators"]["rows"])
+
+
+# -- annotators -----------------------------------------------------------------------------------
+
+
+def test_severities_that_are_told_are_true_in_simulations():
+    found = [severities(*crowd(seed)) for seed in range(5)]
+    inside, named, same = map(np.array, zip(*found, strict=True))
+    assert inside.mean() >= 0.9
+    assert named.sum() > 40
+    assert same.sum() >= 0.95 * named.sum()
+
+
+def test_of_annotators_without_severities_hardly_any_is_told():
+    named = [severities(*crowd(seed, sd=0.0))[1] for seed in range(5)]
+    assert sum(named) <= 0.1 * 5 * 20
+
+
+def test_annotators_are_not_said_to_be_within_one_grade_too_often():
+    table, y = crowd(3)
+    found, _, _ = told_of(table, y)
+    apart = np.abs(table.label - y[table.instance]) <= 1
+    true = {a: apart[table.annotator == r].mean() for r, a in enumerate(table.annotators.tolist())}
+    off = [row["within_one"] - true[row["id"]] for row in found["annotators"]["rows"]]
+    assert -0.1 < np.mean(off) < 0.02  # Grades are nearer than the model expects.
+    assert np.abs(off).max() < 0.15
+
+
+# -- real tables ----------------------------------------------------------------------------------
+
+
+def judged_by_people(data_home, name):
+    """Grades by people, and the median of them as the truth, from a set of judges."""
+    frame = pd.read_csv(data_home / "judges" / name / "annotations.csv", dtype=str)
+    frame = frame.drop_duplicates(["task", "worker"])
+    people = frame[frame.family != "llm"]
+    classes = sorted(people.label.unique(), key=float)
+    table = AnnotationTable.from_frame(
+        people[["task", "worker", "label"]], classes=classes, scale="ordinal"
+    )
+    middle = people.assign(grade=people.label.astype(float)).groupby("task").grade.median()
+    nearest = [min(classes, key=lambda c: abs(float(c) - middle[t])) for t in table.instances]
+    return table, codes_of(np.array(nearest), table.classes)
+
+
+def table_of(data_home, name):
+    if name in ("cebab_stars", "10k_prompts", "summeval"):
+        return judged_by_people(data_home, name)
+    case = real(name)
+    return case.table.with_scale("ordinal"), case.gold
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    "name", ["polit6", "polit6e", "metlit5", "web", "cebab_stars", "10k_prompts", "summeval"]
+)
+def test_what_is_said_of_grades_holds_on_real_tables(data_home, name):
+    table, y = table_of(data_home, name)
+    found, right, near = told_of(table, y)
+    levels = found["levels"]
+    if levels["labels"] is None:
+        assert levels["within_one"] is None
+        return
+    assert levels["labels"]["low"] <= right
+    assert levels["within_one"]["low"] <= near
+
+
+@pytest.mark.data
+def test_severities_that_are_told_are_true_on_real_tables(data_home):
+    found = [
+        severities(*table_of(data_home, name)) for name in ("web", "10k_prompts", "cebab_stars")
+    ]
+    inside, named, same = map(np.array, zip(*found, strict=True))
+    assert named.sum() > 60
+    assert same.sum() >= 0.9 * named.sum()
+    assert inside.mean() >= 0.85
