@@ -62,6 +62,7 @@ LABELS = [
 ANNOTATORS = [
     *("annotator", "n_annotations", "n_abstentions", "n_skips", "accuracy", "low_95", "high_95"),
     *("n_gold", "accuracy_on_gold", "flags", "evidence", "advice", "mistake", "median_seconds"),
+    *("severity", "severity_low_95", "severity_high_95", "within_one_grade"),  # They are grades.
 ]
 
 
@@ -196,7 +197,8 @@ def test_what_is_reviewed_has_the_same_columns_with_and_without_a_page():
     done("aggregate", "A.csv", "--out", "labels")
     done("review", "A.csv", "-n", N, "--out", "review.csv")
     assert read_rows(Path("review.csv"))[0] == [
-        *("task", "text", "label", "was", "suggestion", "probability_wrong", "chosen", "reviewed")
+        *("task", "text", "label", "was", "suggestion", "probability_wrong", "grades_off"),
+        *("chosen", "reviewed"),
     ]
     labels = {row["task"]: row for row in read("labels/labels.csv")}
     for row in read("review.csv"):

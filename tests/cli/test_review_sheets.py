@@ -51,7 +51,8 @@ def test_an_untouched_sheet_makes_no_label_known(crowd):
     done("review", "A.csv", "-n", 60, "--out", "review.csv")
     header, *rows = read_rows(Path("review.csv"))
     assert header == [
-        *("task", "text", "label", "was", "suggestion", "probability_wrong", "chosen", "reviewed")
+        *("task", "text", "label", "was", "suggestion", "probability_wrong", "grades_off"),
+        *("chosen", "reviewed"),
     ]
     assert len(rows) == 60
     assert {row[-1] for row in rows} == {""}

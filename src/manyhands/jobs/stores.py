@@ -276,7 +276,9 @@ def _annotator_profiles(labels: _StoreLabels, gold: IntArray | None) -> dict[str
     marks = found.marks(pooled, store.classes, by_gold)
     screening = found.screening(store.annotators, marks, judged=judged, measured=by_gold)
     sums = (found.reliability, screening, mistakes, passes, by_gold)
-    profiles = store_profiles(store, *sums, judged=judged)
+    profiles = store_profiles(
+        store, *sums, judged=judged, counts=found.counts, model=labels.aggregator
+    )
     return annotator_columns(profiles)
 
 

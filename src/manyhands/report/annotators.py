@@ -153,15 +153,7 @@ def _grade(inputs: Inputs, profiles: list[Profile], judge: Any) -> None:
     rows = found.posterior[table.instance]
     wrong, far = 1.0 - rows[np.arange(len(r)), table.label], 1.0 - near_share(rows, table.label)
     sums = [np.bincount(r, each, table.n_annotators) for each in (wrong, far)]
-    for k, row in enumerate(profiles):
-        row["within_one"], row["severity"] = None, None
-        if not inputs.judged or not row["n_annotations"] or row["accuracy"] is None:
-            continue
-        # Of the wrong annotations, as many are further off as the posterior says.
-        share = sums[1][k] / sums[0][k] if sums[0][k] > 0 else 0.0
-        row["within_one"] = 1.0 - (1.0 - row["accuracy"]) * float(share)
-        if severe is not None and len(severe.severity_) == table.n_annotators:
-            row["severity"] = _severity_of(severe.severity_[k], severe.severity_se_[k])
+    _add_grades(profiles, sums[0], sums[1], severe, judged=inputs.judged)
     if inputs.gold is None:
         return
     judged = inputs.gold[table.instance] >= 0
@@ -170,6 +162,24 @@ def _grade(inputs: Inputs, profiles: list[Profile], judge: Any) -> None:
     for k, row in enumerate(profiles):
         if row["gold"] is not None and n[k]:
             row["gold"]["within_one"] = float(k_near[k] / n[k])
+
+
+def _add_grades(
+    profiles: list[Profile], wrong: FloatArray, far: FloatArray, model: Any, *, judged: bool
+) -> None:
+    """Add severities, and expected shares within one grade.
+
+    ``wrong`` and ``far`` (R,) are expected numbers of wrong annotations, and of those of them that
+    are more than a grade off.
+    """
+    for k, row in enumerate(profiles):
+        row["within_one"], row["severity"] = None, None
+        if not judged or not row["n_annotations"] or row["accuracy"] is None:
+            continue
+        share = far[k] / wrong[k] if wrong[k] > 0 else 0.0
+        row["within_one"] = 1.0 - (1.0 - row["accuracy"]) * float(share)
+        if model is not None and len(model.severity_) == len(profiles):
+            row["severity"] = _severity_of(model.severity_[k], model.severity_se_[k])
 
 
 def _severity_of(value: float, error: float) -> dict[str, Any] | None:
@@ -190,6 +200,8 @@ def store_profiles(
     by_gold: RightByGold | None,
     *,
     judged: bool,
+    counts: FloatArray | None = None,
+    model: Any = None,
 ) -> list[Profile]:
     """Profiles of a store's annotators for `annotator_columns`, from sums over its shards.
 
@@ -205,6 +217,10 @@ def store_profiles(
     by_gold : RightByGold, optional
     judged : bool
         Whether anything shows how good the annotators are.
+    counts : array of shape (R, C, C), optional
+        Expected annotations by [annotator, true, given], which tell how far grades are off.
+    model : aggregator, optional
+        Which may know severities.
     """
     gold = None if by_gold is None else rows_by_gold(by_gold)
     screens = {row.annotator: row for row in screening}
@@ -227,6 +243,12 @@ def store_profiles(
         row["screen"] = _screen(row, screens.get(annotator))
         row["flags"] = row["screen"]["flags"]
         rows.append(row)
+    if counts is not None and is_scale_of_grades(store):
+        grades = np.arange(store.n_classes)
+        apart = np.abs(grades - grades[:, None])
+        wrong, far = ((counts * (apart > d)).sum(axis=(1, 2)) for d in (0, 1))
+        severe = model if getattr(model, "severity_", None) is not None else None
+        _add_grades(rows, wrong, far, severe, judged=judged)
     return [rows[r] for r in order_of(rows).tolist()]
 
 
