@@ -407,7 +407,7 @@ def label(cell: Cell) -> str:
     return "/".join(map(str, cell.values()))
 
 
-ROOMS = ("", "aggregation/", "judges/", "ordinal/")
+ROOMS = ("", "aggregation/", "comparisons/", "judges/", "ordinal/")
 """Folders of the data home that hold folders of tables."""
 
 
