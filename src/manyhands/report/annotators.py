@@ -152,7 +152,7 @@ def _grade(inputs: Inputs, profiles: list[Profile], judge: Any) -> None:
     severe = next((m for m in models if getattr(m, "severity_", None) is not None), None)
     rows = found.posterior[table.instance]
     wrong, far = 1.0 - rows[np.arange(len(r)), table.label], 1.0 - near_share(rows, table.label)
-    sums = [np.bincount(r, each, table.n_annotators) for each in (wrong, far)]
+    sums = [np.bincount(r, x, table.n_annotators).astype(np.float64) for x in (wrong, far)]
     _add_grades(profiles, sums[0], sums[1], severe, judged=inputs.judged)
     if inputs.gold is None:
         return
