@@ -98,6 +98,21 @@ def test_labels_are_compared_with_gold_as_grades(graded):
     assert "mae" not in summarize(table.with_scale("nominal"), gold=y)["gold"]["rows"][0]
 
 
+def test_severities_are_told_in_words_and_only_where_they_are_sure(graded):
+    _, _, model, found = graded
+    text = page_text(found)
+    for row in found["annotators"]["rows"]:
+        told = row["severity"]["told"]
+        sure = row["severity"]["low"] > 0 or row["severity"]["high"] < 0
+        assert bool(told) == sure
+        assert not told or f"{row['id']} {told}" in text
+    names = {row["id"]: row["severity"]["told"] for row in found["annotators"]["rows"]}
+    assert "grades too much" in names["w3"]
+    assert "grades too little" in names["w4"]
+    assert names["w0"] == ""
+    assert model.severity_[3] > 0.3 > 0 > model.severity_[4]
+
+
 # -- commands -------------------------------------------------------------------------------------
 
 
