@@ -166,7 +166,7 @@ def test_what_specialists_know_of_single_options_is_not_shared():
     assert "less than that of each option by itself" in found.why_
     few = MultiLabelDawidSkene(dependence=0.2).fit(specialists(k=3))
     assert few.shared_
-    assert "3.0 annotators on average, although its evidence is" in few.why_
+    assert "3.0 annotators on average, although the evidence of sharing is" in few.why_
 
 
 def test_one_annotator_per_instance_gives_the_answers():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Optional, get_type_hints
 
@@ -18,6 +18,7 @@ from manyhands.annotations.scales import read_scale
 from manyhands.cli.option_groups import option_name
 from manyhands.cli.settings import reading_options
 from manyhands.cli.values import (
+    WAYS,
     Duplicates,
     Multilabel,
     Scale,
@@ -25,8 +26,10 @@ from manyhands.cli.values import (
     read_classes,
     read_groups_option,
     read_mapping_option,
+    some_multilabel,
     some_path,
 )
+from manyhands.exceptions import AnnotationError
 
 OptionalText = Optional[str]  # noqa: UP045 - typer reads these at run time
 
@@ -132,13 +135,24 @@ class Reading:
         typer.Option(metavar="NAME", help="The question to take, if an export holds several."),
     ] = None
     multilabel: Annotated[
-        Multilabel,
+        str,
         typer.Option(
+            parser=some_multilabel,
+            metavar="SEPARATOR|split|join|none",
             help="Answers of several labels, such as 'policy;safety' or a row per ticked label: "
-            "split: ask whether --option was ticked; join: each set is one class; none: each text "
-            "is one class.",
+            "';' (what stands between them): keep them as sets; split: ask whether --option was "
+            "ticked; join: each set is one class; none: each text is one class.",
         ),
-    ] = Multilabel.error
+    ] = Multilabel.error.value
+    nothing: Annotated[
+        OptionalTexts,
+        typer.Option(
+            "--none",
+            metavar="VALUE",
+            help="With --multilabel ';': what says that nothing was ticked: empty, for empty "
+            "cells, or a value such as NONE; repeatable.",
+        ),
+    ] = None
     option: Annotated[
         OptionalText,
         typer.Option(metavar="NAME", help="With --multilabel split: the label, yes or no."),
@@ -194,8 +208,37 @@ class Reading:
         stated = None if self.scale is None else self.scale.value
         return read_scale(stated, True if self.ordered else None)
 
+    @property
+    def takes_sets(self) -> bool:
+        """Whether answers are read as sets of labels."""
+        return self.multilabel not in WAYS
+
+    def of_sets(self) -> dict[str, Any]:
+        """Return the arguments of `manyhands.io.read_label_sets`."""
+        found = replace(self, multilabel=Multilabel.error.value, nothing=None).arguments()
+        for name in ("scale", "mapping", "lowercase", "annotator_mapping", "option", "annotators"):
+            if found.pop(name, None):
+                raise AnnotationError(
+                    f"{name}= is not for sets of labels (--multilabel {self.multilabel!r}); leave "
+                    "it out"
+                )
+        if found.get("people") is not None:
+            raise AnnotationError("people= is not for sets of labels; name families in groups=")
+        return found | {"multilabel": self.multilabel, "none": self.nothing}
+
     def arguments(self) -> dict[str, Any]:
         """Those of `manyhands.io.read_annotations`."""
+        if self.takes_sets:
+            raise AnnotationError(
+                f"--multilabel {self.multilabel!r} reads answers as sets of labels, which "
+                "describe, aggregate and agreement take; here, take one option (--multilabel split "
+                "--option NAME), or make each set one class (--multilabel join)"
+            )
+        if self.nothing:
+            raise AnnotationError(
+                f"--none {self.nothing[0]} is for sets of labels; give --multilabel ';', too, or "
+                "leave it out"
+            )
         found = reading_options(self.read or []) | {
             "format": self.format,
             "question": self.question,
@@ -211,7 +254,7 @@ class Reading:
             "annotator_mapping": read_mapping_option(self.map_annotators, "annotator"),
             "abstain": self.abstain,
             "skip": self.skip,
-            "multilabel": self.multilabel.value,
+            "multilabel": self.multilabel,
             "option": self.option,
             "encoding": self.encoding,
             "separator": self.separator,

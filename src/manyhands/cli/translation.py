@@ -22,6 +22,7 @@ OPTIONS: Final = {
     },
     "annotator_from": "--annotator-from",
     "group": "--groups",
+    "none": "--none",
     "gold": "--known",
     "audited": "--audit",
     "mapping": "--map",

@@ -34,12 +34,27 @@ class Multilabel(StrEnum):
     none = "none"
 
 
+WAYS = tuple(way.value for way in Multilabel)
+"""Values of --multilabel that are no separator."""
+
+
+def some_multilabel(text: str) -> str:
+    """Read what to do with answers of several labels: a word, or the separator of sets."""
+    if text in WAYS or (text.strip() and not any(c.isalnum() for c in text)):
+        return text.strip()
+    raise typer.BadParameter(
+        f"{text!r} is unknown; use {', '.join(WAYS)}, or what stands between the labels of a cell, "
+        "such as ';'"
+    )
+
+
 class Rule(StrEnum):
     """How labels are decided from probabilities; see `manyhands.decide`."""
 
     argmax = "argmax"
     median = "median"
     balanced = "balanced"
+    f1 = "f1"
 
 
 class Scale(StrEnum):

@@ -196,9 +196,8 @@ class MultiLabelDawidSkene(BaseSetAggregator):
             return True
         gain = self.evidence_["shared"] - self.evidence_["own"]
         more = "greater" if gain > 0 else "less"
-        evidence = (
-            f"its evidence is {abs(gain):,.0f} nats {more} than that of each option by itself"
-        )
+        evidence = f"the evidence of sharing is {abs(gain):,.0f} nats {more}"
+        evidence += " than that of each option by itself"
         self.why_ = evidence
         if per_instance <= FEW:
             but = "" if gain > 0 else f", although {evidence}"

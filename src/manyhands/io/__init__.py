@@ -8,6 +8,7 @@ from manyhands.io.consensus_labels import Consensus, consensus
 from manyhands.io.exports.records import Export
 from manyhands.io.features import FeatureFile, read_features
 from manyhands.io.gold import GoldFile, read_gold, read_history
+from manyhands.io.label_sets import read_gold_sets, read_label_sets
 from manyhands.io.writers import write_annotations, write_labels
 
 __all__ = [
@@ -22,8 +23,10 @@ __all__ = [
     "read_export",
     "read_features",
     "read_gold",
+    "read_gold_sets",
     "read_history",
     "read_images",
+    "read_label_sets",
     "read_raw_aligned",
     "read_texts",
     "write_annotations",

@@ -8,6 +8,9 @@ from .fit import run_job as run_job
 from .gold import GoldRows as GoldRows
 from .gold import match_gold as match_gold
 from .gold import training_part as training_part
+from .label_sets import aggregate_label_sets as aggregate_label_sets
+from .label_sets import describe_label_sets as describe_label_sets
+from .label_sets import set_alphas as set_alphas
 from .outputs import OUTPUTS as OUTPUTS
 from .outputs import load_classifier as load_classifier
 from .outputs import predict_file as predict_file

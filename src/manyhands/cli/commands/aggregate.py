@@ -11,6 +11,7 @@ import typer
 
 from manyhands.cli.errors import reported
 from manyhands.cli.inputs import one_or_all, open_store, read_gold_option, read_known_option
+from manyhands.cli.label_sets import aggregate_sets
 from manyhands.cli.option_groups import grouped
 from manyhands.cli.options import Excel, Gold, Json, KeepFormulas, Known, Settings, TablePaths
 from manyhands.cli.output import (
@@ -136,12 +137,28 @@ class Inference:
         rule = None if self.rule is None else self.rule.value
         return {"rule": rule, "threshold": self.threshold}
 
+    def single(self) -> dict[str, Any]:
+        """Options that are for single labels, and what was given."""
+        rules = (Rule.median, Rule.balanced)
+        return {
+            "--compare": self.compare,
+            "--continue": self.continue_,
+            "--history": self.history,
+            "--to": self.to != TABLE,
+            f"--rule {self.rule}": self.rule in rules,
+        }
+
     def check(self, reading: FamilyReading, beside: dict[str, Any]) -> None:
         """Refuse options that do not go together; ``beside`` are those of single fits."""
         chosen = self.method or self.out or self.known or self.history or self.settings
         is_decided = self.threshold is not None or self.rule is not None
         if self.compare and (chosen or is_decided):
             raise AnnotationError(ONE_METHOD)
+        if self.rule == Rule.f1:
+            raise AnnotationError(
+                "--rule f1 ticks options, and each label is one class here; give --multilabel ';' "
+                "if answers are sets of labels"
+            )
         if self.to != TABLE and self.out is None:
             raise AnnotationError(f"--to {self.to} writes a file; name it, or a folder, with --out")
         if self.continue_ is None:
@@ -182,6 +199,7 @@ def aggregate(
     Example: manyhands aggregate annotations.csv --compare --gold gold.csv
     Example: manyhands aggregate project-1.json --out labels --to label-studio
     Example: manyhands aggregate --continue labels project-2.json --out labels
+    Example: manyhands aggregate answers.csv --multilabel ';' --rule f1 --out labels
     Example: manyhands aggregate store --out labels.parquet --checkpoint saved
     Example: manyhands aggregate store --out labels.parquet --dask tcp://10.0.0.1:8786
     """
@@ -192,6 +210,10 @@ def aggregate(
     within = [] if out is None else [out / name for name in (*OUTPUTS, tool_file(how.to))]
     read = [*tables, how.gold, *(how.known or ()), how.history, *reading.files]
     refuse_overwriting([out, *within], read)
+    if reading.takes_sets:
+        beside = {"--checkpoint": checkpoint, "--dask": dask}
+        aggregate_sets(tables, how, reading, how.single() | beside, keep_formulas, json)
+        return
     how.check(reading, {"--checkpoint": checkpoint, "--dask": dask})
     store = open_store(tables)
     if store is not None:

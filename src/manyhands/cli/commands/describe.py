@@ -68,6 +68,11 @@ def describe(
 
     Example: manyhands describe annotations.csv --worker annotator
     """
+    if reading.takes_sets:
+        from manyhands.cli.label_sets import describe_sets
+
+        describe_sets(tables, reading, json)
+        return
     from manyhands.io.annotations import read_with_account, reading_of
     from manyhands.report import summarize
     from manyhands.report.counts import class_rows, data_rows
@@ -163,6 +168,11 @@ def agreement(
     from manyhands.annotations.scales import check_scale
     from manyhands.io import read_annotations
 
+    if reading.takes_sets:
+        from manyhands.cli.label_sets import agreement_of_sets
+
+        agreement_of_sets(tables, reading, json)
+        return
     options = reading.arguments()
     store = open_store(tables)
     read = store or read_annotations(one_or_all(tables), **options)

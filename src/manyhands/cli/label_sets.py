@@ -1,0 +1,231 @@
+"""What the commands print of answers that are sets of labels (``--multilabel ';'``)."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from manyhands.cli.inputs import one_or_all, open_store
+from manyhands.cli.output import print_json, print_table, say, visible
+from manyhands.cli.reading import FamilyReading, Reading
+from manyhands.cli.settings import parse_settings
+from manyhands.cli.translation import with_options
+from manyhands.cli.values import Rule
+from manyhands.exceptions import AnnotationError
+from manyhands.wording import percent
+
+SHOWN = 10
+"""Instances, and options, that are shown."""
+
+TITLES = {
+    "instances": "instances",
+    "annotators": "annotators",
+    "answers": "answers",
+    "options": "options",
+    "ticks": "ticks",
+    "ticks_per_answer": "ticks per answer",
+    "answers_without_a_tick": "answers without a tick",
+    "different_sets": "different sets",
+    "answers_per_instance": "answers per instance",
+    "abstentions": "abstentions",
+    "skips": "skips",
+}
+"""Counts of a table, for readers."""
+
+
+def read_sets(tables: list[Path], reading: Reading) -> Any:
+    """Read the answers as a `LabelSetTable`."""
+    from manyhands.io import read_label_sets
+
+    if open_store(tables) is not None:
+        raise AnnotationError(
+            f"{tables[0]} is a store, which holds single labels; give the files of the answers"
+        )
+    return read_label_sets(one_or_all(tables), **reading.of_sets())
+
+
+def describe_sets(tables: list[Path], reading: Reading, json: bool) -> None:
+    """Describe answers that are sets."""
+    from manyhands.jobs import describe_label_sets
+
+    found = describe_label_sets(read_sets(tables, reading))
+    if json:
+        print_json(found)
+        return
+    counts = [(TITLES[name], _shown(value)) for name, value in found["data"].items() if value]
+    alphas = [(f"alpha, {name}", _shown(value)) for name, value in found["agreement"].items()]
+    print_table(", ".join(map(str, tables)), ["", ""], counts + alphas)
+    _print_options(found["options"])
+    for text in found["warnings"]:
+        say(with_options(f"! {text}"))
+
+
+def agreement_of_sets(tables: list[Path], reading: Reading, json: bool) -> None:
+    """Print alpha about sets by each distance, and about every option."""
+    from manyhands.agreement import jackknife, krippendorff_alpha, option_agreement
+    from manyhands.jobs import set_alphas
+
+    table = read_sets(tables, reading)
+    distances = list(set_alphas(table))
+    rows = {
+        f"krippendorff_alpha_{name}": _bounds(
+            jackknife(partial(krippendorff_alpha, distance=name), table)  # type: ignore[arg-type]
+        )
+        for name in distances
+    }
+    found = option_agreement(table)
+    options = [
+        {"option": option, "n_ticks": int(n), "share": float(share), **_bounds(interval)}
+        for option, n, share, *interval in zip(
+            *(found.options.tolist(), found.n_ticks.tolist(), found.share.tolist()),
+            *(found.alpha.tolist(), found.low.tolist(), found.high.tolist()),
+            strict=True,
+        )
+    ]
+    if json:
+        print_json(rows | {"options": options})
+        return
+    print_table(
+        "Agreement, sets of labels",
+        ["measure", "value", "from", "to"],
+        [[name.replace("_", " "), *map(_shown, row.values())] for name, row in rows.items()],
+    )
+    _print_options([each | {"alpha": each["value"]} for each in options])
+    if len(distances) == 1:
+        say("distances of Jaccard and MASI compare up to 20,000 different sets, and here are more")
+    if any(row["value"] is None for row in [*rows.values(), *options]):
+        say("empty: undefined (no instance has two answers, or there is nothing to disagree on)")
+
+
+def aggregate_sets(
+    tables: list[Path],
+    how: Any,
+    reading: FamilyReading,
+    refused: dict[str, Any],
+    keep_formulas: bool,
+    json: bool,
+) -> None:
+    """Infer which options apply; ``refused`` are options that sets do not have."""
+    from manyhands.io import read_gold_sets
+    from manyhands.jobs import aggregate_label_sets
+    from manyhands.registry import find_set_aggregator
+
+    given = [name for name, value in refused.items() if value]
+    if given:
+        raise AnnotationError(
+            f"{given[0]} is for single labels, and --multilabel {reading.multilabel!r} reads sets; "
+            f"leave {given[0]} out, or take one option (--multilabel split --option NAME)"
+        )
+    name = how.method or "multi-label-dawid-skene"
+    prefix = "" if name.replace("-", "").lower().startswith("multilabel") else "multi-label-"
+    kind = find_set_aggregator(prefix + name)
+    rule = "f1" if how.rule == Rule.f1 else "probable"
+    if how.threshold is not None and rule != "probable":
+        raise AnnotationError(f"--rule {rule} and --threshold each decide by themselves; give one")
+    model = kind(**parse_settings(how.settings or [], kind))
+    table = read_sets(tables, reading)
+    own = {"none": reading.nothing, "encoding": reading.encoding, "separator": reading.separator}
+    read = partial(read_gold_sets, table=table, multilabel=reading.multilabel, **own)
+    gold = None if how.gold is None else read(how.gold)
+    known = None
+    for path in how.known or ():
+        cells = read(path)
+        known = cells if known is None else np.where(cells < 0, known, cells)
+    result = aggregate_label_sets(
+        table,
+        model,
+        gold,
+        how.out,
+        known=known,
+        rule=rule,
+        threshold=how.threshold,
+        separator=reading.multilabel,
+        keep_formulas=keep_formulas,
+    )
+    if json:
+        print_json(result)
+        return
+    _print_result(result, how.out)
+
+
+def _print_result(result: dict[str, Any], out: Path | None) -> None:
+    n = result["n_instances"]
+    rows = [
+        [row["task"], visible(row["labels"] or "(none)"), percent(row["least_sure"])]
+        for row in result["labels"][:SHOWN]
+    ]
+    print_table(f"{result['method']}: {n:,} instances", ["task", "labels", "least sure"], rows)
+    if (more := n - len(rows)) > 0:
+        say(f"... and {more:,} more" + ("" if out else " (--out labels.csv writes all)"))
+    options = [
+        [
+            visible(row["option"]),
+            percent(row["share_of_answers"]),
+            percent(row["n_instances"] / max(n, 1)),
+            _shown(row["alpha"]),
+            f"{row['threshold']:.2f}",
+            percent(row["expected_f1"]),
+        ]
+        for row in result["options"][: 2 * SHOWN]
+    ]
+    head = ["option", "ticked in answers", "labelled", "alpha", "from p", "expected F1"]
+    print_table("Options", head, options)
+    if (more := len(result["options"]) - len(options)) > 0:
+        say(f"... and {more:,} more options")
+    if result["shared"] is not None:
+        shared = "shared across options" if result["shared"] else "taken option by option"
+        say(f"What annotators do is {shared}: {result['why']}.")
+    for row in _marked(result["annotators"]):
+        say(
+            f"Annotator {row['annotator']} ticks {percent(row['sensitivity'])} of the options that "
+            f"apply ({percent(row['sensitivity_low_95'])} to "
+            f"{percent(row['sensitivity_high_95'])}), and {percent(row['false_tick_rate'])} of "
+            f"those that do not ({row['n_annotations']:,} answers)."
+        )
+    for name, value in (result["gold"] or {}).items():
+        is_share = isinstance(value, float) and name != "log loss"
+        say(f"{name}: {percent(value) if is_share else _shown(value)}")
+    if out:
+        say(f"written: {', '.join(result['files'])}")
+
+
+def _marked(annotators: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Annotators who certainly tick less of what applies than the typical one, at most three."""
+    rows = [row for row in annotators if "sensitivity" in row and row["n_annotations"]]
+    if len(rows) < 3:
+        return []
+    typical = float(np.median([row["sensitivity"] for row in rows]))
+    low = [row for row in rows if row["sensitivity_high_95"] < typical]
+    return sorted(low, key=lambda row: float(row["sensitivity"]))[:3]
+
+
+def _print_options(options: list[dict[str, Any]]) -> None:
+    shown = sorted(options, key=lambda row: -row["n_ticks"])[: 2 * SHOWN]
+    print_table(
+        "Options" if len(shown) == len(options) else "Most frequent options",
+        ["option", "ticks", "share of answers", "alpha", "from", "to"],
+        [
+            [
+                visible(row["option"]),
+                f"{row['n_ticks']:,}",
+                percent(row["share"]),
+                *(_shown(row[name]) for name in ("alpha", "low", "high")),
+            ]
+            for row in shown
+        ],
+    )
+
+
+def _bounds(interval: Any) -> dict[str, float | None]:
+    value, low, high = (None if math.isnan(each) else float(each) for each in interval)
+    return {"value": value, "low": low, "high": high}
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:,}" if isinstance(value, int) else f"{value:.3g}"

@@ -1,0 +1,324 @@
+"""Readers of answers that are sets of labels, and of known sets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from os import PathLike as OSPath
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from manyhands.annotations import LabelSetTable
+from manyhands.annotations.label_set_frames import EMPTY
+from manyhands.annotations.target import SETS
+from manyhands.annotations.wide import with_joined_task
+from manyhands.exceptions import AnnotationError, warn_caller
+from manyhands.io.annotations import is_plain, read_export
+from manyhands.io.columns import find_column, with_trimmed
+from manyhands.io.exports.reading import report_losses
+from manyhands.io.files import PathLike, existing_file, naming
+from manyhands.io.frames import is_typed, read_frame
+from manyhands.io.sheets import stated_of
+from manyhands.typing import MISSING, IntArray
+
+OWN = {"task", "worker", "label", "weight", "group", "abstain", "skip", "passes", "duplicates"}
+OWN |= {"encoding", "separator", "sheet"}
+"""Options that long tables of sets take."""
+
+SPELLED = {"separator=": "multilabel=", "labels=": "label=", "options=": "classes="}
+"""Arguments of `LabelSetTable.from_frame`, and those of the reader that stand for them."""
+
+
+def read_label_sets(
+    path: PathLike | Sequence[PathLike],
+    multilabel: str = ";",
+    *,
+    none: str | Sequence[str] | None = None,
+    classes: Any = None,
+    task: str | Sequence[str] = "task",
+    worker: str = "worker",
+    label: str | Sequence[str] = "labels",
+    group: str | Mapping[Any, Any] | None = None,
+    **options: Any,
+) -> LabelSetTable:
+    r"""Read answers that are sets of labels from a table, or an export of a labelling tool.
+
+    Parameters
+    ----------
+    path : str, Path or sequence of these
+        A long table with one row per answer, or per ticked label; or an export with check boxes, as
+        of Label Studio, Argilla, doccano, Prodigy or MTurk.
+    multilabel : str, default=";"
+        What stands between the labels in a cell of text. (``separator=`` is what separates the
+        cells of tables, as in `read_annotations`.)
+    none : str or sequence of str, optional
+        What says that nothing was ticked: "empty" for empty cells, or a value such as "NONE".
+    classes : sequence of str, optional
+        All options, in the desired order.
+    task, worker : str
+        Names of the columns, as in `read_annotations`.
+    label : str or sequence of str, default="labels"
+        Name of the column with the sets ("label" will do, too), or the columns of 0 and 1, one for
+        each option.
+    group : str or dict, optional
+        Column of families, or {annotator: family}.
+    **options
+        Further options of `read_annotations` (tables) or `read_export` (exports).
+
+    Returns
+    -------
+    LabelSetTable
+
+    Raises
+    ------
+    FileNotFoundError, AnnotationError
+        As in `read_annotations` and `LabelSetTable.from_frame`.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "answers.csv")
+    >>> _ = path.write_text("task,worker,labels\na,ann,joy; awe\na,bob,awe\nb,ann,NONE\n")
+    >>> read_label_sets(path, none="NONE").ticks.toarray().astype(int).tolist()
+    [[1, 1], [1, 0], [0, 0]]
+    """
+    families = group if isinstance(group, Mapping) else None
+    column = None if families is not None else group
+    own: dict[str, Any] = {"task": task, "worker": worker, **options}
+    if isinstance(label, str) and label not in ("labels", "label"):
+        own["label"] = label
+    if not isinstance(label, str) or _is_table(path, own):
+        table = _of_table(path, multilabel, none, classes, label, column, own)
+    else:
+        table = _of_export(path, none, classes, own)
+    if families is None:
+        return table
+    names = dict(zip(table.annotators.astype(str).tolist(), table.annotators.tolist(), strict=True))
+    return table.with_groups({names.get(str(who), who): each for who, each in families.items()})
+
+
+def _is_table(path: Any, options: dict[str, Any]) -> bool:
+    """Whether a path is a long table, whose cells hold sets."""
+    if not isinstance(path, str | OSPath):
+        return False
+    known = {name: value for name, value in options.items() if name in OWN | {"format"}}
+    return is_plain(path, {}, known)
+
+
+def _of_table(
+    path: Any,
+    multilabel: str,
+    none: Any,
+    classes: Any,
+    label: Any,
+    group: str | None,
+    options: dict[str, Any],
+) -> LabelSetTable:
+    path = existing_file(Path(str(path)))
+    defaults = ("auto", None, False, "error", ())
+    strange = [
+        name
+        for name, value in options.items()
+        if name not in OWN | {"format", "option", "multilabel"} and value not in defaults
+    ]
+    if strange:
+        raise AnnotationError(
+            f"{strange[0]}= is not for tables of sets of labels; leave it out, or write the labels "
+            "as they are meant"
+        )
+    with naming(path):
+        frame = read_frame(path, stated_of(options))
+        frame, task = with_joined_task(frame, options["task"])
+        names = {
+            "task": find_column(frame, "task", task),
+            "worker": find_column(frame, "worker", options["worker"]),
+        }
+        if not is_typed(path):
+            frame = with_trimmed(frame, names.values(), path)
+        if label in ("labels", "label"):
+            label = "labels" if "labels" in frame.columns else find_column(frame, "label", "label")
+        duplicates = options.get("duplicates", "auto")
+        given = {name: options.get(name) for name in ("weight", "abstain", "skip", "passes")}
+        if given["passes"] is None and "pass" in frame.columns:
+            given["passes"] = "pass"
+        try:
+            return LabelSetTable.from_frame(
+                frame,
+                separator=multilabel,
+                labels=label,
+                none=none,
+                options=classes,
+                group=group,
+                duplicates="error" if duplicates == "auto" else duplicates,
+                **names,
+                **given,
+            )
+        except AnnotationError as error:
+            raise AnnotationError(_spelled(str(error))) from error
+
+
+def _spelled(text: str) -> str:
+    """Write a message about frames with the arguments of readers."""
+    for name, ours in SPELLED.items():
+        text = re.sub(rf"(?<![\w.]){re.escape(name)}", ours, text)
+    return text
+
+
+def _of_export(path: Any, none: Any, classes: Any, options: dict[str, Any]) -> LabelSetTable:
+    options = {**options, "multilabel": "split", "option": None, "classes": classes}
+    for name in ("weight", "passes"):
+        if options.pop(name, None) is not None:
+            raise AnnotationError(f"{name}= names a column, which only a long table has")
+    words = [] if none is None else [none] if isinstance(none, str) else list(none)
+    found = read_export(path, **options)
+    report_losses(found, path)
+    tables = {name: each for name, each in found.tables.items() if name not in words}
+    if not tables:
+        raise AnnotationError(f"{path} holds no answer with a label; {SETS}")
+    table = LabelSetTable.from_tables(tables)
+    for word in set(words) & set(found.tables) - {EMPTY}:
+        beside = (found.tables[word].label == 1) & (table.ticks_per_answer() > 0)
+        if beside.any():
+            row = int(np.flatnonzero(beside)[0])
+            raise AnnotationError(
+                f"{word!r}, which none names, stands beside other labels in the answer of "
+                f"annotator {table.annotators[table.annotator[row]].item()!r} about instance "
+                f"{table.instances[table.instance[row]].item()!r}; correct it, or leave it out of "
+                "none="
+            )
+    return table
+
+
+# -- known sets -----------------------------------------------------------------------------------
+
+
+def read_gold_sets(
+    path: PathLike,
+    table: LabelSetTable,
+    multilabel: str = ";",
+    *,
+    none: Any = None,
+    task: str = "task",
+    encoding: str | None = None,
+    separator: str | None = None,
+) -> IntArray:
+    """Read which options apply to instances of a table.
+
+    Parameters
+    ----------
+    path : str or Path
+        A table with the columns task and labels, whose sets say all of an instance; or task, option
+        and gold (0 or 1), a row per known cell.
+    table : LabelSetTable
+    multilabel, none
+        As in `read_label_sets`; an empty cell is unknown, unless ``none`` names "empty".
+    task, encoding, separator
+        As in `read_annotations`.
+
+    Returns
+    -------
+    integer array of shape (n_instances, n_options)
+        0, 1, and -1 where unknown.
+
+    Raises
+    ------
+    FileNotFoundError, AnnotationError
+        If an option is unknown, a value is neither 0 nor 1, a task has two different sets, or no
+        task is among the instances.
+    """
+    path = existing_file(Path(str(path)))
+    with naming(path):
+        frame = read_frame(path, stated_of({"encoding": encoding, "separator": separator}))
+        name = find_column(frame, "task", task)
+        columns = {str(column).lower(): column for column in frame.columns}
+        by_cell = {"option", "gold"} <= set(columns)
+        if name not in frame.columns or not (by_cell or {"labels", "label"} & set(columns)):
+            raise AnnotationError(
+                f"known sets are in a table with the columns 'task' and 'labels', or 'task', "
+                f"'option' and 'gold'; the columns are {', '.join(map(repr, frame.columns))}"
+            )
+        rows = {str(i): k for k, i in enumerate(table.instances.astype(str).tolist())}
+        tasks = [str(each).strip() for each in frame[name].to_list()]
+        unknown = [each for each in tasks if each not in rows]
+        cells = np.full((table.n_instances, table.n_options), MISSING, dtype=np.int8)
+        if by_cell:
+            _read_cells(cells, rows, tasks, frame, columns, table)
+        else:
+            column = columns.get("labels") or columns["label"]
+            _read_sets(cells, rows, tasks, frame[column].to_list(), table, multilabel, none)
+        if len(unknown) == len(tasks):
+            raise AnnotationError(
+                f"none of the {len(tasks)} tasks with gold (such as {(tasks or [''])[0]!r}) is "
+                f"among the instances (such as {table.instances[0].item()!r}); use the same ids in "
+                "both"
+            )
+        if unknown:
+            warn_caller(
+                f"{len(unknown)} rows of gold are about tasks that are not among the instances "
+                f"({unknown[0]!r}), and are not used"
+            )
+    return cells
+
+
+def _read_cells(
+    cells: IntArray,
+    rows: dict[str, int],
+    tasks: list[str],
+    frame: Any,
+    columns: dict[str, str],
+    table: LabelSetTable,
+) -> None:
+    places = {name: k for k, name in enumerate(table.options.tolist())}
+    options = [str(each).strip() for each in frame[columns["option"]].to_list()]
+    for task, option, value in zip(tasks, options, frame[columns["gold"]].to_list(), strict=True):
+        if option not in places:
+            raise _unknown_option(option, task, table)
+        text = "" if value is None or value != value else str(value).strip().lower()
+        if text not in ("", "0", "1", "0.0", "1.0", "false", "true", "no", "yes"):
+            raise AnnotationError(
+                f"task {task!r} has the gold {value!r} for the option {option!r}; write 1 where it "
+                "applies, and 0 where it does not"
+            )
+        if text and task in rows:
+            cells[rows[task], places[option]] = text in ("1", "1.0", "true", "yes")
+
+
+def _read_sets(
+    cells: IntArray,
+    rows: dict[str, int],
+    tasks: list[str],
+    values: list[Any],
+    table: LabelSetTable,
+    multilabel: str,
+    none: Any,
+) -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame({"task": tasks, "worker": "gold", "labels": values})
+    empty = frame["labels"].isna() | (frame["labels"].astype(str).str.strip() == "")
+    words = [] if none is None else [none] if isinstance(none, str) else list(none)
+    if EMPTY not in words:
+        frame = frame[~empty]  # An instance without gold, as in a sheet that is not filled in.
+    if not len(frame):
+        return
+    found = LabelSetTable.from_frame(frame, separator=multilabel, none=none, duplicates="error")
+    strange = [name for name in found.options.tolist() if name not in set(table.options.tolist())]
+    if strange:
+        code = found.options.tolist().index(strange[0])
+        row = int(np.flatnonzero(found.ticks[:, [code]].toarray().ravel())[0])
+        task = str(found.instances[found.instance[row]])
+        raise _unknown_option(strange[0], task, table)
+    ticks = found.with_options(table.options).ticks.toarray()
+    for row, task in enumerate(found.instances[found.instance].tolist()):
+        if str(task) in rows:
+            cells[rows[str(task)]] = ticks[row]
+
+
+def _unknown_option(option: str, task: str, table: LabelSetTable) -> AnnotationError:
+    known = ", ".join(map(repr, table.options[:6].tolist()))
+    return AnnotationError(
+        f"gold names the option {option!r} (task {task!r}), which is not among {known}"
+        f"{' ...' if table.n_options > 6 else ''}; correct it, or name all options in classes="
+    )

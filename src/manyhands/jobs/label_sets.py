@@ -1,0 +1,298 @@
+"""Jobs on sets of labels: which options apply to every instance, in files and as a summary."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from manyhands.agreement import krippendorff_alpha, option_agreement
+from manyhands.agreement.set_distances import MOST_SETS
+from manyhands.annotations import LabelSetTable
+from manyhands.decision import SetDecision, decide_sets
+from manyhands.exceptions import WriteError
+from manyhands.files import write_atomically
+from manyhands.fitting.saving import holds_aggregator
+from manyhands.inference.set_aggregator import BaseSetAggregator
+from manyhands.io.frames import check_table_path, write_table
+from manyhands.jobs.outputs import ANNOTATORS, LABELS, STAGING, SUMMARY, job_folder, publish
+from manyhands.models import save
+from manyhands.typing import BoolArray, IntArray
+
+OPTIONS = "options.csv"
+"""File of a folder that holds what is known of each option."""
+
+
+def aggregate_label_sets(
+    table: LabelSetTable,
+    model: BaseSetAggregator,
+    gold: IntArray | None = None,
+    out: str | Path | None = None,
+    *,
+    known: IntArray | None = None,
+    rule: str = "probable",
+    threshold: float | None = None,
+    separator: str = ";",
+    keep_formulas: bool = False,
+) -> dict[str, Any]:
+    """Infer which options apply, and write all labels if ``out`` is given.
+
+    Parameters
+    ----------
+    table : LabelSetTable
+    model : BaseSetAggregator
+    gold : integer array of shape (n_instances, n_options), optional
+        True labels, used for evaluation only: 0, 1, and -1 where unknown.
+    out : str or Path, optional
+        File for the labels; or a folder (a name without a suffix) for the model, ``labels.csv``,
+        ``annotators.csv``, ``options.csv`` and ``summary.json``.
+    known : integer array of shape (n_instances, n_options), optional
+        Known labels, which the fit uses.
+    rule, threshold
+        How labels are decided; see `manyhands.decide_sets`.
+    separator : str
+        What is written between the labels of a set.
+    keep_formulas : bool
+        As in `manyhands.io.write_labels`.
+
+    Returns
+    -------
+    dict
+        ``method``, ``n_instances``, ``n_annotators``, ``n_annotations``, ``shared`` and ``why``
+        (where the method shares behaviour), ``rule``, ``labels`` (task, labels, a probability of
+        each option, n_annotations), ``annotators``, ``options``, ``files``, and ``gold``: scores on
+        the known cells that are not in ``known``, or None.
+
+    Raises
+    ------
+    AnnotationError
+        As of the method, or if ``threshold`` is out of range.
+    WriteError
+        If the output cannot be written.
+    """
+    if out is not None and Path(out).suffix:
+        check_table_path(out)
+    cells = None if known is None else np.where(known < 0, np.nan, known)
+    model.fit(table, **({} if cells is None else {"gold": cells}))
+    decided = decide_sets(model.posterior_, rule, threshold=threshold)
+    labels = label_columns(model, decided, separator)
+    annotators = annotator_columns(model)
+    options = option_columns(model, decided)
+    summary: dict[str, Any] = {
+        "method": type(model).__name__,
+        "n_instances": table.n_instances,
+        "n_annotators": table.n_annotators,
+        "n_annotations": table.n_annotations,
+        "n_options": table.n_options,
+        "shared": getattr(model, "shared_", None),
+        "why": getattr(model, "why_", None),
+        "rule": rule if threshold is None else "threshold",
+        "gold": None if gold is None else _measured(model, decided.ticks, gold, known),
+    }
+    files: list[Path] = []
+    if out is not None and Path(out).suffix:
+        files = [write_table(Path(out), labels, keep_formulas=keep_formulas)]
+    elif out is not None:
+        tables = {LABELS: labels, ANNOTATORS: annotators, OPTIONS: options}
+        files = _write_folder(Path(out), model, tables, summary, keep_formulas)
+    return {
+        **summary,
+        "labels": _rows(labels),
+        "annotators": _rows(annotators),
+        "options": _rows(options),
+        "files": [str(path) for path in files],
+    }
+
+
+def _write_folder(
+    folder: Path,
+    model: BaseSetAggregator,
+    tables: dict[str, dict[str, list[Any]]],
+    summary: dict[str, Any],
+    keep_formulas: bool,
+) -> list[Path]:
+    with job_folder(folder) as place:
+        if (place / "model.json").exists() and not holds_aggregator(place):
+            raise WriteError(
+                errno.EEXIST,
+                f"cannot write {str(folder)!r}: its model is from fit; choose another folder",
+            )
+        staged = place / STAGING
+        save(model, staged)
+        for name, columns in tables.items():
+            write_table(staged / name, columns, keep_formulas=keep_formulas)
+        write_atomically(staged / SUMMARY, json.dumps(summary, indent=1, allow_nan=False))
+        written = sorted(path.name for path in staged.iterdir() if path.suffix != ".safetensors")
+        publish(place)
+        stale = place / "report.html"
+        stale.unlink(missing_ok=True)  # Of an earlier job: there is none for sets.
+    return [folder / name for name in written]
+
+
+def label_columns(
+    model: BaseSetAggregator, decided: SetDecision, separator: str
+) -> dict[str, list[Any]]:
+    """Columns of ``labels.csv``: the set of each instance, and the probability of each option."""
+    names = model.options_
+    sets = [separator.join(names[row].tolist()) for row in decided.ticks]
+    least = np.maximum(model.posterior_, 1 - model.posterior_).min(axis=1)
+    columns: dict[str, Any] = {"task": model.instances_, "labels": sets, "least_sure": least}
+    for name, proba in zip(names.tolist(), model.posterior_.T, strict=True):
+        columns[f"p({name})"] = proba
+    columns["n_annotations"] = model.table_.annotations_per_instance()
+    return {name: _plain(values) for name, values in columns.items()}
+
+
+def annotator_columns(model: BaseSetAggregator) -> dict[str, list[Any]]:
+    """Columns of ``annotators.csv``: answers, ticks, and where known how often each is right."""
+    table = model.table_
+    ticks = np.bincount(table.annotator, table.ticks_per_answer(), table.n_annotators)
+    n = table.annotations_per_annotator()
+    columns: dict[str, Any] = {
+        "annotator": model.annotators_,
+        "n_annotations": n,
+        "ticks_per_answer": np.divide(ticks, n, out=np.full(len(n), np.nan), where=n > 0),
+    }
+    if hasattr(model, "annotator_sensitivity_"):
+        found: Any = model
+        intervals = found.intervals()
+        for name in ("sensitivity", "false_tick_rate"):
+            low, high = np.moveaxis(getattr(intervals, f"annotator_{name}"), -1, 0)
+            columns[name] = getattr(found, f"annotator_{name}_")
+            columns[f"{name}_low_95"], columns[f"{name}_high_95"] = low, high
+    return {name: _plain(values) for name, values in columns.items()}
+
+
+def option_columns(model: BaseSetAggregator, decided: SetDecision) -> dict[str, list[Any]]:
+    """Columns of ``options.csv``: how often each option is ticked, and is thought to apply."""
+    agreement = option_agreement(model.table_)
+    columns: dict[str, Any] = {
+        "option": model.options_,
+        "n_ticks": agreement.n_ticks,
+        "share_of_answers": agreement.share,
+        "alpha": agreement.alpha,
+        "prevalence": model.prevalence_,
+        "n_instances": decided.n_ticked,
+        "threshold": np.minimum(decided.threshold, 1.0),
+        "expected_f1": decided.expected_f1,
+    }
+    return {name: _plain(values) for name, values in columns.items()}
+
+
+def describe_label_sets(table: LabelSetTable) -> dict[str, Any]:
+    """Describe answers that are sets: counts, options, agreement, and warnings.
+
+    Returns
+    -------
+    dict
+        ``data`` (counts), ``options`` (rows), ``agreement`` (alpha by distance) and ``warnings``.
+    """
+    found = option_agreement(table)
+    n_answers, per_answer = table.n_annotations, table.ticks_per_answer()
+    per_instance = table.annotations_per_instance()
+    annotated = per_instance > 0
+    data = {
+        "instances": table.n_instances,
+        "annotators": table.n_annotators,
+        "answers": n_answers,
+        "options": table.n_options,
+        "ticks": table.n_ticks,
+        "ticks_per_answer": _number(per_answer.mean()) if n_answers else None,
+        "answers_without_a_tick": int((per_answer == 0).sum()),
+        "different_sets": len(np.unique(table.answers.label)),
+        "answers_per_instance": _number(per_instance[annotated].mean())
+        if annotated.any()
+        else None,
+        "abstentions": len(table.abstentions),
+        "skips": len(table.skips),
+    }
+    options = {
+        "option": found.options,
+        "n_ticks": found.n_ticks,
+        "share": found.share,
+        "alpha": found.alpha,
+        "low": found.low,
+        "high": found.high,
+    }
+    return {
+        "data": data,
+        "options": _rows({name: _plain(values) for name, values in options.items()}),
+        "agreement": set_alphas(table),
+        "warnings": _warnings(table),
+    }
+
+
+def set_alphas(table: LabelSetTable) -> dict[str, float | None]:
+    """Krippendorff's alpha by distance; None where undefined, or where there are too many sets."""
+    many = len(np.unique(table.answers.label)) > MOST_SETS
+    distances: tuple[Any, ...] = ("nominal",) if many else ("nominal", "jaccard", "masi")
+    found = {name: krippendorff_alpha(table, distance=name) for name in distances}
+    return {name: _number(value) for name, value in found.items()}
+
+
+def _warnings(table: LabelSetTable) -> list[str]:
+    found = []
+    per_answer = table.ticks_per_answer()
+    ticked = per_answer[per_answer > 0]
+    if len(ticked) and (ticked == 1).all():
+        found.append(
+            "No answer ticks more than one option. If only one could be chosen, read the labels as "
+            "classes: leave multilabel= out."
+        )
+    elif len(ticked) and (ticked == 1).mean() > 0.5:
+        share = 100 * (ticked == 1).mean()
+        found.append(
+            f"{share:.0f} % of the answers with a tick tick one option only. If only one could be "
+            "chosen, the others may be mistakes of the form."
+        )
+    n = table.ticks_per_option()
+    for names, what in (
+        (table.options[n == 0], "Nobody ticked"),
+        (table.options[(n == table.n_annotations) & (n > 0)], "Everybody ticked"),
+    ):
+        if len(names):
+            found.append(
+                f"{what} {', '.join(map(repr, names[:5].tolist()))}; nothing is known of it."
+            )
+    several = np.bincount(table.annotations_per_instance(), minlength=2)
+    if not several[2:].any():
+        found.append("No instance has two annotators, so the labels are the answers.")
+    return found
+
+
+def _measured(
+    model: BaseSetAggregator, ticks: BoolArray, gold: IntArray, known: IntArray | None
+) -> dict[str, Any]:
+    """Scores on the cells with gold that the fit did not know."""
+    given = gold >= 0 if known is None else (gold >= 0) & (known < 0)
+    found: dict[str, Any] = {"cells with gold": int(given.sum())}
+    if not given.any():
+        return found
+    truth, proba = gold[given] == 1, np.clip(model.posterior_[given], 1e-6, 1 - 1e-6)
+    own = ticks[given]
+    hits = int((own & truth).sum())
+    found["micro-F1"] = 2 * hits / max(int(own.sum() + truth.sum()), 1)
+    found["precision"] = hits / max(int(own.sum()), 1)
+    found["recall"] = hits / max(int(truth.sum()), 1)
+    found["share of right cells"] = float((own == truth).mean())
+    found["log loss"] = float(-np.where(truth, np.log(proba), np.log(1 - proba)).mean())
+    return found
+
+
+def _number(value: Any) -> float | None:
+    return None if np.isnan(value) else float(f"{float(value):.6g}")
+
+
+def _plain(values: Any) -> list[Any]:
+    """Plain values; None for NaN, and floats to six significant digits."""
+    return [
+        _number(value) if isinstance(value, float) else value
+        for value in np.asarray(values).tolist()
+    ]
+
+
+def _rows(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
