@@ -1,0 +1,325 @@
+"""Sets of labels: what sharing behaviour across options gains, and where it harms.
+
+Real sets of the data home's siblings ``multilabel`` and ``judges/framing``, with some annotators
+per item drawn at random, and simulated crowds whose behaviour is shared across options or not.
+Micro-F1 and log loss per cell (instance, option), against experts, or against a person left out.
+
+The parts sets, framing and crowds take some minutes each, cost one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import expit
+
+from evidence.study import Part, grid, of_parts, peak_mb
+from evidence.tables import Record, table, where, with_error
+from manyhands import LabelSetTable, MultiLabelDawidSkene, MultiLabelMajorityVote, decide_sets
+from manyhands.datasets.base import data_home
+
+SETS = {"snow": (2, 3, 5, 0), "relex": (2, 3, 5, 0), "varierr": (2, 0)}
+"""Annotators per item that are drawn; 0: all."""
+
+DRAWS = range(5)
+SEEDS = range(10)
+PER_ITEM = (2, 3, 5)
+ANNOTATORS, ITEMS, OPTIONS = 40, 400, 8
+
+HABITS = {
+    "under, over": "a third tick too little everywhere, a third too much",
+    "skill": "some are better at all options",
+    "own habits": "too little or too much, drawn anew for every option",
+    "turning habits": "too little of every second option, too much of the others",
+    "own skill": "better or worse, drawn anew for every option",
+    "specialists": "good at two options, poor at the other six",
+}
+"""Simulated crowds: what annotators do. In the first two it is the same under all options."""
+
+METHODS = {
+    "majority": lambda: MultiLabelMajorityVote(),
+    "own": lambda: MultiLabelDawidSkene(share=False),
+    "shared": lambda: MultiLabelDawidSkene(share=True),
+    "auto": lambda: MultiLabelDawidSkene(),
+}
+
+
+def f1(ticks: Any, truth: Any) -> float:
+    """Micro-F1 over known cells; ``truth`` is -1 where unknown."""
+    known = truth >= 0
+    hits = (ticks & (truth == 1))[known].sum()
+    return float(2 * hits / max(ticks[known].sum() + (truth == 1).sum(), 1))
+
+
+def log_loss(proba: Any, truth: Any) -> float:
+    """Log loss per known cell."""
+    p = np.clip(proba, 1e-6, 1 - 1e-6)[truth >= 0]
+    return float(-np.where(truth[truth >= 0] == 1, np.log(p), np.log(1 - p)).mean())
+
+
+def score_all(answers: LabelSetTable, truth: Any) -> Record:
+    """Score every method on one table."""
+    found: Record = {}
+    for name, make in METHODS.items():
+        model: Any = make().fit(answers)
+        found[f"{name}_f1"] = f1(model.labels_, truth)
+        found[f"{name}_loss"] = log_loss(model.posterior_, truth)
+        if name in ("own", "shared"):
+            found[f"{name}_f1_rule"] = f1(decide_sets(model.posterior_, "f1").ticks, truth)
+        if name == "shared":
+            found["gain"] = model.evidence_["shared"] - model.evidence_["own"]
+        if name == "auto":
+            found["shares"] = bool(model.shared_)
+    return found
+
+
+# -- real sets ------------------------------------------------------------------------------------
+
+
+def folder() -> Path:
+    """Return the folder of the sets."""
+    return data_home() / "multilabel"
+
+
+def load_set(name: str) -> tuple[LabelSetTable, Any]:
+    """Load a set: its answers, and experts' labels, -1 where there are none."""
+    place = folder() / name
+    answers = LabelSetTable.from_frame(pd.read_csv(place / "annotations.csv.gz"), none="empty")
+    gold = pd.read_csv(place / "gold.csv.gz")
+    rows = {task: i for i, task in enumerate(answers.instances.tolist())}
+    columns = {option: i for i, option in enumerate(answers.options.tolist())}
+    truth = np.full((answers.n_instances, answers.n_options), -1)
+    for task, option, value in gold.itertuples(index=False):
+        if task in rows and option in columns:
+            truth[rows[task], columns[option]] = value
+    return answers, truth
+
+
+def drawn(answers: LabelSetTable, k: int, seed: int) -> LabelSetTable:
+    """Keep k random answers about each instance; all, if k is 0."""
+    if not k:
+        return answers
+    key = np.random.default_rng(seed).random(answers.n_annotations)
+    order = np.lexsort((key, answers.instance))
+    instance = answers.instance[order]
+    place = np.arange(len(order)) - np.searchsorted(instance, instance)
+    return answers.take(np.sort(order[place < k]))
+
+
+def of_set(name: str, k: int, seed: int) -> Record:
+    """Score the methods on a set."""
+    answers, truth = load_set(name)
+    return score_all(drawn(answers, k, seed), truth)
+
+
+def set_cells() -> Iterator[Record]:
+    """Yield the sets; of all annotators there is one draw."""
+    for name, sizes in SETS.items():
+        for k in sizes:
+            yield from ({"name": name, "k": k, "seed": seed} for seed in (DRAWS if k else (0,)))
+
+
+def of_framing(person: int) -> Record:
+    """Score the methods on three people's answers, against those of a fourth."""
+    rows = pd.read_csv(data_home() / "judges" / "framing" / "annotations.csv")
+    rows = rows[rows["worker"].str.startswith("person") & rows["label"].isin(["yes", "no"])]
+    cells = rows.pivot_table(
+        index=["cluster", "worker"], columns="question", values="label", aggfunc="first"
+    )
+    whole = cells.dropna()  # Answers about all questions.
+    options = whole.columns.tolist()
+    left_out = f"person{person}"
+    other = whole[whole.index.get_level_values("worker") != left_out]
+    answers = LabelSetTable.from_arrays(
+        other.index.get_level_values("cluster").astype(str),
+        other.index.get_level_values("worker"),
+        (other == "yes").to_numpy(),
+        options=options,
+    )
+    truth = np.full((answers.n_instances, answers.n_options), -1)
+    own = whole.xs(left_out, level="worker") == "yes"
+    rows_of = {task: i for i, task in enumerate(answers.instances.tolist())}
+    for task, ticks in own.iterrows():
+        if str(task) in rows_of:
+            truth[rows_of[str(task)]] = ticks.to_numpy()
+    return score_all(answers, truth)
+
+
+# -- simulated crowds -----------------------------------------------------------------------------
+
+
+def simulate(crowd: str, k: int, seed: int) -> tuple[LabelSetTable, Any, Any]:
+    """Draw a crowd: answers, truth, and the true sensitivity of each annotator and option."""
+    rng = np.random.default_rng([seed, k, list(HABITS).index(crowd)])
+    truth = rng.random((ITEMS, OPTIONS)) < rng.uniform(0.05, 0.4, OPTIONS)
+    seen, false = rng.normal(1.0, 0.5, OPTIONS), rng.normal(-2.2, 0.5, OPTIONS)
+    shape = (ANNOTATORS, OPTIONS)
+    habit = np.resize([-1.5, 0.0, 1.5], ANNOTATORS)[:, None]
+    ticks, skill = np.zeros(shape), np.zeros(shape)
+    if crowd == "under, over":
+        ticks += habit
+    elif crowd == "skill":
+        skill += rng.normal(0, 1, (ANNOTATORS, 1))
+    elif crowd == "own habits":
+        ticks += rng.choice([-1.5, 0.0, 1.5], shape)
+    elif crowd == "turning habits":
+        ticks += habit * np.resize([1.0, -1.0], OPTIONS)
+    elif crowd == "own skill":
+        skill += rng.normal(0, 1, shape)
+    else:
+        skill += np.where(rng.random(shape).argsort(axis=1) < 2, 2.0, -1.0)
+    sensitivity, false_ticks = expit(seen + ticks + skill), expit(false + ticks - skill)
+    instance = np.repeat(np.arange(ITEMS), k)
+    annotator = rng.random((ITEMS, ANNOTATORS)).argsort(axis=1)[:, :k].ravel()
+    rate = np.where(truth[instance], sensitivity[annotator], false_ticks[annotator])
+    answers = LabelSetTable.from_arrays(
+        instance, annotator, rng.random(rate.shape) < rate, n_annotators=ANNOTATORS
+    )
+    return answers, truth, sensitivity
+
+
+def of_crowd(crowd: str, k: int, seed: int) -> Record:
+    """Score both kinds of fit on a simulated crowd."""
+    answers, truth, sensitivity = simulate(crowd, k, seed)
+    found: Record = {}
+    for name in ("own", "shared"):
+        model: Any = METHODS[name]().fit(answers)
+        found[f"{name}_f1"] = f1(model.labels_, truth.astype(int))
+        found[f"{name}_loss"] = log_loss(model.posterior_, truth.astype(int))
+        found[f"{name}_r"] = float(
+            np.corrcoef(model.sensitivity_.ravel(), sensitivity.ravel())[0, 1]
+        )
+        if name == "shared":
+            low, high = np.moveaxis(model.intervals().annotator_sensitivity, -1, 0)
+            mean = sensitivity.mean(axis=1)
+            found["covered"] = float(((low <= mean) & (mean <= high)).mean())
+            found["gain"] = model.evidence_["shared"] - model.evidence_["own"]
+    return found
+
+
+def of_cost() -> Record:
+    """Fit a million answers about twenty options."""
+    rng = np.random.default_rng(0)
+    n, k, n_options = 200_000, 5, 20
+    instance = np.repeat(np.arange(n), k)
+    annotator = (rng.integers(0, 400, (n, k)) + 400 * np.arange(k)).ravel()
+    skill = rng.normal(0, 0.7, 2_000)
+    rows, columns = [], []
+    for option in range(n_options):
+        truth = rng.random(n) < 0.08
+        rate = expit(np.where(truth[instance], 1.0, -3.0) + skill[annotator])
+        rows.append(np.flatnonzero(rng.random(n * k) < rate))
+        columns.append(np.full(len(rows[-1]), option))
+    from scipy.sparse import csr_array
+
+    ticks = csr_array(
+        (np.ones(sum(map(len, rows)), dtype=bool), (np.concatenate(rows), np.concatenate(columns))),
+        shape=(n * k, n_options),
+    )
+    started = process_time()
+    answers = LabelSetTable.from_arrays(instance, annotator, ticks)
+    made = process_time()
+    model = MultiLabelDawidSkene().fit(answers)
+    return {
+        "reading": made - started,
+        "fit": process_time() - made,
+        "mb": peak_mb(),
+        "mb_table": answers.nbytes / 1e6,
+        "shares": bool(model.shared_),
+    }
+
+
+# -- the page -------------------------------------------------------------------------------------
+
+
+def pair(found: list[Record], score: str) -> str:
+    """Write the means of own and shared, and their difference with its standard error."""
+    own, shared = (np.array([r[f"{name}_{score}"] for r in found]) for name in ("own", "shared"))
+    error = f" ({with_error(shared - own, 3)})" if len(found) > 1 else ""
+    return f"{own.mean():.3f} → {shared.mean():.3f}{error}"
+
+
+def set_page(records: list[Record]) -> dict[str, Any]:
+    """Return the table of the real sets."""
+    rows = []
+    for name, sizes in SETS.items():
+        for k in sizes:
+            if found := where(records, name=name, k=k):
+                rule = (
+                    f"{np.mean([r[f'{n}_f1_rule'] for r in found]):.3f}" for n in ("own", "shared")
+                )
+                rows.append(
+                    [
+                        name,
+                        str(k or "all"),
+                        f"{np.mean([r['majority_f1'] for r in found]):.3f}",
+                        pair(found, "f1"),
+                        f"{np.mean([r['auto_f1'] for r in found]):.3f}",
+                        pair(found, "loss"),
+                        " → ".join(rule),
+                        f"{np.mean([r['gain'] for r in found]):+,.0f}",
+                    ]
+                )
+    heading = ["set", "k", "majority F1", "F1", "auto F1", "log loss", "F1, rule f1", "evidence"]
+    return {"sets": table(heading, rows), "draws": len(DRAWS)}
+
+
+def framing_page(records: list[Record]) -> dict[str, Any]:
+    """Return the figures of the framing set."""
+    return {
+        "framing_majority": f"{np.mean([r['majority_f1'] for r in records]):.3f}",
+        "framing_f1": pair(records, "f1"),
+        "framing_loss": pair(records, "loss"),
+    }
+
+
+def crowd_page(records: list[Record]) -> dict[str, Any]:
+    """Return the table of the simulated crowds."""
+    rows = []
+    for crowd, k in product(HABITS, PER_ITEM):
+        if found := where(records, crowd=crowd, k=k):
+            correlation = (np.mean([r[f"{name}_r"] for r in found]) for name in ("own", "shared"))
+            rows.append(
+                [
+                    crowd,
+                    str(k),
+                    pair(found, "f1"),
+                    pair(found, "loss"),
+                    " → ".join(f"{r:.2f}" for r in correlation),
+                    f"{np.mean([r['gain'] > 0 for r in found]):.0%}",
+                    f"{np.mean([r['covered'] for r in found]):.0%}",
+                ]
+            )
+    heading = ["crowd", "k", "F1", "log loss", "r", "evidence shares", "95 % covers"]
+    return {
+        "crowds": table(heading, rows),
+        "seeds": len(SEEDS),
+        "kinds": [f"- **{name}**: {what}." for name, what in HABITS.items()],
+    }
+
+
+def cost_page(records: list[Record]) -> dict[str, Any]:
+    """Return the figures of cost."""
+    last = records[-1]
+    return {name: last[name] for name in ("reading", "fit", "mb", "mb_table")}
+
+
+STUDY = of_parts(
+    __file__,
+    {
+        "sets": Part(of_set, set_page, set_cells),
+        "framing": Part(of_framing, framing_page, lambda: grid(person=range(1, 5))),
+        "crowds": Part(of_crowd, crowd_page, lambda: grid(crowd=HABITS, k=PER_ITEM, seed=SEEDS)),
+        "cost": Part(of_cost, cost_page),
+    },
+    data=lambda cell: {"sets": ["multilabel"], "framing": ["judges"]}.get(str(cell["part"]), []),
+)
+
+if __name__ == "__main__":
+    STUDY.main()
