@@ -148,7 +148,7 @@ def from_frame(
         cells = cells.with_passes(data, names["passes"])
     cells.warn_of_missing()
     codes, sets = cells.codes, cells.sets
-    rows = np.flatnonzero(cells.kinds != MISSING)
+    rows: IntArray = np.flatnonzero(cells.kinds != MISSING)
     pairs = instance[rows].astype(np.int64) * max(len(annotators), 1) + annotator[rows]
     if has_repeats(pairs) and duplicates == "error" and cells.are_ticks:
         rows, codes, sets = _merged(cells, data, rows, pairs, names)
@@ -249,8 +249,8 @@ class Cells:
         ticks = _sparse(np.array(flat, dtype=np.int64), start, len(names))
         sets, numbers = number_sets(ticks)
         single = all(len(labels) < 2 for labels in found)
-        kind = np.array(kinds, dtype=np.int8)
-        return cls(column, names, sets, numbers[rows], kind[rows], single)
+        of_cells = np.array(kinds, dtype=np.int8)
+        return cls(column, names, sets, numbers[rows], of_cells[rows], single)
 
     def with_passes(self, data: Any, column: str) -> Cells:
         """Read the passes that another column names."""
@@ -436,9 +436,9 @@ def _ticked_columns(data: Any, names: list[str]) -> Cells:
     where, codes = np.nonzero(np.column_stack(ticked))
     start = np.concatenate([[0], np.cumsum(np.bincount(where, minlength=n))])
     sets, numbers = number_sets(_sparse(codes, start, len(names)))
-    kinds = np.where(is_empty, MISSING, ANSWER).astype(np.int8)
+    answered = np.where(is_empty, MISSING, ANSWER).astype(np.int8)
     return Cells(
-        ", ".join(names), check_options(names, "labels"), sets, numbers, kinds, are_ticks=False
+        ", ".join(names), check_options(names, "labels"), sets, numbers, answered, are_ticks=False
     )
 
 
@@ -546,7 +546,8 @@ def from_arrays(
         If shapes do not match, a tick is neither 0 nor 1, or for the reasons of
         `AnnotationTable.from_arrays`.
     """
-    found = csr_array(ticks) if issparse(ticks) else csr_array(np.atleast_2d(np.asarray(ticks)))
+    given: Any = ticks if issparse(ticks) else np.atleast_2d(np.asarray(ticks))
+    found: Any = csr_array(given)
     if found.data.size and not np.isin(found.data, (0, 1)).all():
         bad = found.data[~np.isin(found.data, (0, 1))][0]
         raise AnnotationError(

@@ -128,8 +128,15 @@ def aggregate_sets(
         raise AnnotationError(f"--rule {rule} and --threshold each decide by themselves; give one")
     model = kind(**parse_settings(how.settings or [], kind))
     table = read_sets(tables, reading)
-    own = {"none": reading.nothing, "encoding": reading.encoding, "separator": reading.separator}
-    read = partial(read_gold_sets, table=table, multilabel=reading.multilabel, **own)
+    own: dict[str, Any] = {
+        "none": reading.nothing,
+        "encoding": reading.encoding,
+        "separator": reading.separator,
+    }
+
+    def read(path: Path) -> Any:
+        return read_gold_sets(path, table=table, multilabel=reading.multilabel, **own)
+
     gold = None if how.gold is None else read(how.gold)
     known = None
     for path in how.known or ():

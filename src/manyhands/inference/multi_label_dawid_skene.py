@@ -320,7 +320,7 @@ class _Option(DawidSkene):
 
     _judges_sample = False
     _given: SharedPrior | None = None
-    _run: ConfusionRun
+    _kept: ConfusionRun
 
     def _prior(self) -> ConfusionPrior:
         return self._given or super()._prior()
@@ -328,7 +328,7 @@ class _Option(DawidSkene):
     def _read_out(
         self, votes: Any, shards: Any, run: ConfusionRun, found: Dependence, out: FloatArray
     ) -> None:
-        self._run = run
+        self._kept = run
         super()._read_out(votes, shards, run, found, out)
 
     def by_class(self, counts: Any) -> FloatArray:
@@ -342,12 +342,12 @@ class _Option(DawidSkene):
         given = self.get_params()
         model = DawidSkene(**given)
         own = {name: value for name, value in vars(self).items() if name not in given}
-        for name in ("_run", "_given", "labels_", "identified_", "_gold", "_unaided"):
+        for name in ("_kept", "_given", "labels_", "identified_", "_gold", "_unaided"):
             own.pop(name, None)
         empty = self.table_[:0]
         own |= {"table_": empty, "instances_": empty.instances, "_gold": None}
         own["posterior_"] = self.posterior_[:0].copy()
-        vars(model).update(own)
+        model.__dict__.update(own)
         return model
 
 
@@ -379,13 +379,20 @@ class Fits:
         """Make arrays for the options of a table."""
         shape = (table.n_instances, table.n_options)
         tables = (table.n_annotators, table.n_options, 2, 2)
-        counts = (np.zeros(tables) for _ in range(3))
-        zeros = (np.zeros(table.n_options) for _ in range(2))
-        return cls(np.empty(shape), np.ones(shape, dtype=bool), *counts, *zeros, [])
+        return cls(
+            posterior=np.empty(shape),
+            identified=np.ones(shape, dtype=bool),
+            vote_counts=np.zeros(tables),
+            counts=np.zeros(tables),
+            pseudo_counts=np.zeros(tables),
+            evidence=np.zeros(table.n_options),
+            dependence=np.zeros(table.n_options),
+            models=[],
+        )
 
     def keep(self, code: int, model: Any) -> None:
         """Keep what a fit of an option, a `_Option`, has found."""
-        run = model._run
+        run = model._kept
         self.posterior[:, code] = model.posterior_[:, 1]
         self.identified[:, code] = model.identified_
         self.vote_counts[:, code] = model.by_class(run.vote_counts.confusion)

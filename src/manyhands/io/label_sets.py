@@ -18,8 +18,8 @@ from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.io.annotations import is_plain, read_export
 from manyhands.io.columns import find_column, with_trimmed
 from manyhands.io.exports.reading import report_losses
-from manyhands.io.files import PathLike, existing_file, naming
-from manyhands.io.frames import is_typed, read_frame
+from manyhands.io.files import PathLike, existing_file, is_typed, naming
+from manyhands.io.frames import read_frame
 from manyhands.io.sheets import stated_of
 from manyhands.typing import MISSING, IntArray
 
@@ -85,7 +85,7 @@ def read_label_sets(
     [[1, 1], [1, 0], [0, 0]]
     """
     families = group if isinstance(group, Mapping) else None
-    column = None if families is not None else group
+    column = None if isinstance(group, Mapping) else group
     own: dict[str, Any] = {"task": task, "worker": worker, **options}
     if isinstance(label, str) and label not in ("labels", "label"):
         own["label"] = label
@@ -131,7 +131,7 @@ def _of_table(
     with naming(path):
         frame = read_frame(path, stated_of(options))
         frame, task = with_joined_task(frame, options["task"])
-        names = {
+        names: dict[str, Any] = {
             "task": find_column(frame, "task", task),
             "worker": find_column(frame, "worker", options["worker"]),
         }
@@ -140,7 +140,9 @@ def _of_table(
         if label in ("labels", "label"):
             label = "labels" if "labels" in frame.columns else find_column(frame, "label", "label")
         duplicates = options.get("duplicates", "auto")
-        given = {name: options.get(name) for name in ("weight", "abstain", "skip", "passes")}
+        given: dict[str, Any] = {
+            name: options.get(name) for name in ("weight", "abstain", "skip", "passes")
+        }
         if given["passes"] is None and "pass" in frame.columns:
             given["passes"] = "pass"
         try:
