@@ -484,6 +484,7 @@ def test_the_top_level_holds_what_a_user_types_and_no_more():
         "AnnotationTable",
         "ComparisonTable",
         "LabelSetTable",
+        "all_aggregators",
         "all_classifiers",
         "compare_aggregators",
         "cross_predict",

@@ -34,7 +34,7 @@ __getattr__, __dir__, __all__ = attach(
         "models": ["load", "save"],
         "planning": ["AnnotationPlanner", "next_annotations", "review_queue"],
         "ranking": ranking.__all__,
-        "registry": ["all_classifiers"],
+        "registry": ["all_aggregators", "all_classifiers"],
         "report": ["render_report", "summarize"],
         "selection": ["cross_predict", "select"],
     },

@@ -23,6 +23,7 @@ from .planning import AnnotationPlanner as AnnotationPlanner
 from .planning import next_annotations as next_annotations
 from .planning import review_queue as review_queue
 from .ranking import *
+from .registry import all_aggregators as all_aggregators
 from .registry import all_classifiers as all_classifiers
 from .report import render_report as render_report
 from .report import summarize as summarize

@@ -137,6 +137,19 @@ def test_shares_are_those_of_the_weighted_targets(balance):
     np.testing.assert_array_equal(again.shares, soft.shares)
 
 
+def test_smoothed_targets_are_balanced_by_what_was_given():
+    given = np.eye(3)[[0] * 6 + [1] * 2]  # Nobody gave class 2.
+    smoothed = 0.7 * given + 0.1
+
+    def share_of_class_1(**by):
+        soft = SoftTargets(make_balance("resample"), torch.device("cpu"))
+        soft.set(smoothed, np.random.default_rng(0), **by)
+        return float(soft.weighted[6:].sum() / soft.weighted.sum())
+
+    assert share_of_class_1(balanced_by=given) == pytest.approx(0.5, abs=1e-6)
+    assert share_of_class_1() != pytest.approx(0.5, abs=0.05)
+
+
 @pytest.mark.parametrize("targets", ["soft", "hard"])
 @pytest.mark.parametrize("backbone", [None, LogisticRegression()])
 def test_class_prior_of_a_classifier(backbone, targets):

@@ -147,3 +147,9 @@ def test_it_takes_stores_and_resumes(table, tmp_path, monkeypatch):
     again = SameSkill(max_iter=6, tol=0).fit(store, checkpoint=tmp_path / "saved")
     np.testing.assert_array_equal(again.posterior_, found.posterior_)
     np.testing.assert_array_equal(again.log_likelihood_, found.log_likelihood_)
+
+
+def test_an_aggregator_without_a_model_is_told_to_name_one(table, monkeypatch):
+    monkeypatch.delattr(SameSkill, "model")
+    with pytest.raises(TypeError, match="SameSkill does not say which model it fits; set the"):
+        SameSkill().fit(table)

@@ -145,9 +145,27 @@ class SoftTargets:
         self.targets = torch.empty((0, 0), device=device)
         self.weights: Tensor | None = None
 
-    def set(self, targets: FloatArray, rng: np.random.Generator) -> None:
-        """Take new targets (n_instances, n_classes), and balance them."""
-        weights = balancing_weights(self.balance, targets, rng)
+    def set(
+        self,
+        targets: FloatArray,
+        rng: np.random.Generator,
+        *,
+        balanced_by: FloatArray | None = None,
+    ) -> None:
+        """Take new targets, and balance them.
+
+        Parameters
+        ----------
+        targets : array of shape (n_instances, n_classes)
+            Rows of zeros are instances without a target.
+        rng : Generator
+        balanced_by : array of shape (n_instances, n_classes), optional
+            Class distributions of the same instances by which they are balanced. Default: the
+            targets. Smoothed targets have mass on classes that nobody gave, which "resample" would
+            draw: pass the targets before smoothing.
+        """
+        by = targets if balanced_by is None else balanced_by
+        weights = balancing_weights(self.balance, by, rng)
         if weights is not None:
             # Rescaled to mean 1: see `soft_cross_entropy`.
             weights = weights * (targets.sum() / (weights * targets).sum())

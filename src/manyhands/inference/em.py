@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -63,6 +63,11 @@ class Model(ABC, Generic[P, C]):
 
     over_relaxes = False
     """Whether steps go further than the M-step, as long as the objective rises (`beyond`)."""
+
+    @classmethod
+    def of(cls, settings: Any, votes: Any, shards: Iterable[Votes]) -> Self:
+        """Make the model for the votes of a fit; ``settings`` is the aggregator."""
+        raise NotImplementedError  # Of a model that its aggregator makes otherwise.
 
     @abstractmethod
     def start(self, posterior: Any) -> P:

@@ -53,6 +53,11 @@ class EMAggregator(BaseAggregator):
         return votes.shards()
 
     def _infer(self, votes: AllVotes, start: Any, rng: np.random.RandomState) -> None:
+        if not hasattr(self, "model"):
+            raise TypeError(
+                f"{type(self).__name__} does not say which model it fits; set the class attribute "
+                "`model` to a subclass of manyhands.inference.em.Model"
+            )
         if "dependence" in self._parameter_constraints:
             self._measure_dependence(votes, start)
         model: Any = self.model
