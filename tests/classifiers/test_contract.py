@@ -229,6 +229,18 @@ def test_the_suite_catches_a_lost_class_that_is_not_named():
         check_lost_classes(Vague())
 
 
+def test_the_suite_catches_a_fitted_attribute_that_is_lost_on_saving(monkeypatch):
+    from manyhands.estimator_checks import check_save_and_load
+
+    def found_more(self, fit):
+        return {**read_out(self, fit), "margin_": 1.0}
+
+    read_out = CrowdLayerClassifier._read_out
+    monkeypatch.setattr(CrowdLayerClassifier, "_read_out", found_more)
+    with pytest.raises(AssertionError, match=r"\['margin_'\] are lost on saving; list them"):
+        check_save_and_load(CrowdLayerClassifier())
+
+
 def test_the_suite_catches_a_state_that_is_not_in_the_checkpoint():
     from manyhands.estimator_checks import check_resume_from_checkpoint
 

@@ -110,6 +110,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint, callba
             inherited,
             title=f"{'given labels' if is_given else source}, then a network",
             saved=(*inherited.saved, "class_prior_"),
+            unsaved=("aggregator_",),
             shrinks_confusions=True,
             balances_annotations=False,
         )

@@ -141,6 +141,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint, callba
     def _traits(self) -> Traits:
         return Traits(
             saved=(*ANNOTATOR_ARRAYS, "class_prior_", "forget_rates_"),
+            unsaved=("aggregator_",),
             shrinks_confusions=True,
             balances_annotations=False,
         )

@@ -20,6 +20,8 @@ from manyhands.estimator_checks.problem import (
 )
 from manyhands.fitting import BaseCrowdClassifier
 from manyhands.fitting.crowd_classifier import CrowdClassifier
+from manyhands.fitting.fitted import fitted_attributes
+from manyhands.fitting.traits import UNSAVED
 from manyhands.models import load
 from manyhands.training import Callback
 from manyhands.typing import FloatArray
@@ -41,7 +43,10 @@ def check_pickle(estimator: BaseCrowdClassifier) -> None:
 
 
 def check_save_and_load(estimator: BaseCrowdClassifier) -> None:
-    """A saved model makes the same predictions after loading, those of annotations included."""
+    """A saved model makes the same predictions after loading, those of annotations included.
+
+    It has all fitted attributes but those that the traits declare as ``unsaved``.
+    """
     X, A, _ = make_crowd_problem()
     table = AnnotationTable.from_matrix(A, classes=[0, 1, 2], annotators=list("vwxyz"))
     fitted = quick_clone(estimator).fit(X, table)
@@ -50,6 +55,9 @@ def check_save_and_load(estimator: BaseCrowdClassifier) -> None:
         loaded = load(folder, device="cpu")
     expect_same_fit(fitted, loaded, X)
     assert type(loaded) is type(fitted)
+    spared = {*UNSAVED, *fitted._traits.unsaved}
+    lost = sorted(fitted_attributes(fitted).keys() - fitted_attributes(loaded).keys() - spared)
+    assert not lost, f"{lost} are lost on saving; list them as `saved` (or `unsaved`) in `_traits`"
     assert loaded.classes_.tolist() == fitted.classes_.tolist()
     assert loaded.annotators_.tolist() == list("vwxyz")
     assert loaded.history_ == fitted.history_

@@ -130,6 +130,7 @@ class EmbeddingClassifier(BaseCrowdClassifier):
             focal_refusal="changes the loss of a network; here a logistic regression is balanced: "
             "use 'resample' or 'reweight'",
             saved=(*ANNOTATOR_ARRAYS, "class_prior_", "C_"),
+            unsaved=("aggregator_",),
             shrinks_confusions=True,
             balances_annotations=False,
             length_refusal="a pilot would have to fit the regression after every epoch",

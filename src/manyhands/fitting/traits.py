@@ -14,6 +14,9 @@ SAVED = (
 )  # fmt: skip
 """Fitted attributes that every classifier saves that has them."""
 
+UNSAVED = ("training_instances_", "instances_")
+"""Fitted attributes that need not be saved: a later partial fit alone asks for them."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Traits:
@@ -31,6 +34,9 @@ class Traits:
     saved : tuple of str
         Fitted attributes that are saved beside those that every classifier saves (`SAVED`). With
         ``posterior_``, the ids of its rows are saved, too.
+    unsaved : tuple of str
+        Fitted attributes that a loaded classifier does without. The contract asks that any other
+        is saved.
     saved_instead : str or None
         Fitted attribute whose value is saved in place of the classifier. None: it is saved itself.
     save_refusal : str or None
@@ -83,6 +89,7 @@ class Traits:
     title: str | None = None
     trains_network: bool = True
     saved: tuple[str, ...] = ANNOTATOR_ARRAYS
+    unsaved: tuple[str, ...] = ()
     saved_instead: str | None = None
     save_refusal: str | None = None
     consists_of: str | None = None

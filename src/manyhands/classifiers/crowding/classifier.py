@@ -292,6 +292,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint, callba
     @property
     def _traits(self) -> Traits:
         return Traits(
+            unsaved=("pretrainer_", "label_correlation_", "generated_annotations_"),
             start_refusal="begins with its start's",
             # The start, a classifier of its own, has a pilot.
             pilots=False,
