@@ -57,8 +57,9 @@ def test_every_method_is_exported_documented_and_listed(name, cls):
     # A method is one file, or one package, and one page of that name: manyhands.<room>.<method>.
     page = ROOT / "docs" / "methods" / f"{cls.__module__.split('.')[2]}.md"
     assert page.is_file(), f"{name} has no page {page.name}"
-    assert f"`{name}`" in page.read_text()
-    assert f"]({page.name})" in (page.parent / "index.md").read_text()
+    assert f"`{name}`" in page.read_text(), f"docs/methods/{page.name} lacks `{name}`"
+    index = (page.parent / "index.md").read_text()
+    assert f"]({page.name})" in index, f"add a row with {page.name} to docs/methods/index.md"
     kind = protocol_class(cls)
     for field in () if kind is None else kind.defaults().keys() - MethodProtocol.defaults():
         assert f"`{field}`" in page.read_text(), f"{page.name} lacks the protocol's {field}"

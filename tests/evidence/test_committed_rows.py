@@ -135,11 +135,19 @@ def assert_committed(paper, rows, records, folder):
     reruns = read_reruns(ROOT / "results")
     # The HTML is not committed: the site is made of the Markdown.
     written = write_results(paper, rows, records, folder, ("md",), reruns)
+    present = {path.name: path.read_bytes() for path in pages.glob(f"{paper.key}-*.svg")}
     for path in written:
-        # Else: python -m evidence results <paper> --out docs/results
-        assert path.read_bytes() == (pages / path.name).read_bytes(), path.name
-    drawings = {path.name for path in pages.glob(f"{paper.key}-*.svg")}
-    assert drawings == {path.name for path in written if path.suffix == ".svg"}
+        here = pages / path.name
+        present[path.name] = here.read_bytes() if here.is_file() else b""
+    expected = {path.name: path.read_bytes() for path in written}
+    other = sorted(n for n in present | expected if present.get(n) != expected.get(n))
+    if other:
+        pytest.fail(
+            f"docs/results/{', '.join(other)}: not what the records give; run "
+            f"python -m evidence results {paper.key} --out docs/results (and delete drawings that "
+            "it does not write)",
+            pytrace=False,
+        )
 
 
 def latest_of(row):
@@ -220,12 +228,16 @@ class TestAllClassifiers:
         taken = [(row.column, row.label) for row in mine]
         places = {(column, label) for column in table.columns for label in table.rows}
         assert len(taken) == len(set(taken))
-        assert set(taken) == places - ABSENT
+        odd = sorted(set(taken) ^ (places - ABSENT))
+        assert not odd, f"experiments/{self.PAPER}.yaml: no row, or one without a place, for {odd}"
 
     def test_every_classifier_of_the_library_stands_in_the_table(self, mine):
         named = {row.estimator["class"] for row in mine}
-        assert named == {name for name, _ in all_classifiers()} & named
-        assert {name for name, _ in all_classifiers()} <= named
+        known = {name for name, _ in all_classifiers()}
+        missing = sorted(known - named)
+        assert not missing, f"add a row of {missing} to experiments/{self.PAPER}.yaml"
+        unknown = sorted(named - known)
+        assert not unknown, f"rows of experiments/{self.PAPER}.yaml name {unknown}: no classifiers"
 
     def test_seeds_and_hold_out(self, mine):
         for row in mine:

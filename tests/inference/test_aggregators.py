@@ -2,7 +2,9 @@
 
 import json
 import pickle
+import re
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -97,6 +99,18 @@ def test_does_better_than_the_annotators(cls):
 def test_any_table_gives_probabilities(cls, A):
     model = few_starts(cls).fit(AnnotationTable.from_matrix(A, classes=range(3)))
     check_result(model, *A.shape, 3)
+
+
+@methods
+def test_the_page_says_what_is_estimated_of_an_annotator(cls):
+    page = (Path(__file__).parents[2] / "docs" / "inference.md").read_text()
+    table = page.partition("| method | attribute | without annotations |")[2].partition("\n\n")[0]
+    rows = [row.split("|") for row in table.splitlines() if f"`{cls.__name__}`" in row]
+    assert rows, f'add {cls.__name__} to the table under "What annotations mean" of inference.md'
+    A, y = crowd(n=60)
+    model = few_steps(cls).fit(A, gold=dict(enumerate(y[:20])), groups={})
+    for name in re.findall(r"`(\w+_)`", rows[0][2]):
+        assert len(getattr(model, name)) == A.shape[1], name
 
 
 @methods
