@@ -111,6 +111,18 @@ def test_codes_told_from_ratings_are_noted(tmp_path, caplog):
     assert "40 different numbers, 0 to 39, are read as names of classes" in caplog.text
 
 
+def test_a_few_numbers_that_are_nearly_agreed_on_are_noted_and_codes_are_not(tmp_path, caplog):
+    caplog.set_level("INFO", "manyhands")
+    assert read_annotations(written(tmp_path / "codes.csv", codes(n_classes=5))).scale == "nominal"
+    assert "as with grades" not in caplog.text
+    rng = np.random.default_rng(0)
+    stars = rng.integers(1, 6, (200, 1)) + rng.integers(-1, 2, (200, 3))
+    table = read_annotations(written(tmp_path / "stars.csv", stars.clip(1, 5)))
+    assert table.scale == "nominal"
+    assert "5 different numbers, 1 to 5, are read as names of classes" in caplog.text
+    assert "scale='ordinal' reads them as grades" in caplog.text
+
+
 def test_frames_are_warned_about(recwarn):
     AnnotationTable.from_frame(frame_of(codes()))
     AnnotationTable.from_frame(frame_of(np.array([["0.5", "1.5"], ["1.5", "2.5"]])))  # Names.

@@ -47,6 +47,16 @@ def test_severities_are_in_the_json(sheet):
     assert names["annotators"] == []
 
 
+def test_a_sheet_of_stars_names_the_option_that_reads_them_as_grades(sheet):
+    found = done("aggregate", str(sheet), *READING[:-1])
+    assert "--scale ordinal reads them as grades in their order" in found.stderr
+    assert "too much" not in found.stdout
+    found = done("aggregate", str(sheet), *READING)
+    assert "as with grades" not in found.stderr
+    assert "too much (" in found.stdout
+    assert ") compared with the others, in 150 annotations" in found.stdout
+
+
 def test_labels_are_medians_unless_a_rule_is_given(sheet, tmp_path):
     for name, more in (
         ("own", ()),

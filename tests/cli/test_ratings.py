@@ -208,6 +208,11 @@ def test_numbers_are_described_as_such(slider):
     assert "Krippendorff's alpha, interval" in shown
     assert "majority vote" not in shown
     assert "order of the classes" not in shown
+    assert "as often as the least frequent" not in shown
+    found = json.loads(done("describe", "slider.csv", *NUMBERS, "--json").stdout)
+    n = len(found["classes"]["rows"])
+    assert found["data"]["imbalance"]["ratio"] >= 10
+    assert f"... and {n - 10} more (--json has {n})" in shown
     graded = done("describe", "slider.csv", "--ordered").stdout
     assert "majority vote" in graded
     assert "order of the classes: " in graded

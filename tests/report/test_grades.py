@@ -111,6 +111,13 @@ def test_severities_are_told_in_words_and_only_where_they_are_sure(graded):
     assert "grades too little" in names["w4"]
     assert names["w0"] == ""
     assert model.severity_[3] > 0.3 > 0 > model.severity_[4]
+    rows = {row["id"]: row["severity"] for row in found["annotators"]["rows"]}
+    most = sorted((n for n in rows if names[n]), key=lambda n: -abs(rows[n]["value"]))
+    places = [text.index(f"{n} {names[n]}") for n in most]
+    assert places == sorted(places)
+    first_screen = text[: text.index("In the order of the mistakes")]
+    assert f"{most[0]} {names[most[0]]}" in first_screen
+    assert "compared with the others" in first_screen
 
 
 # -- commands -------------------------------------------------------------------------------------

@@ -444,6 +444,13 @@ def _question_of_numbers(
     fractions = found[found != np.floor(found)]
     few = len(found) <= MANY_NUMBERS
     if few and not (untyped and (len(fractions) or _are_scattered(found, len(given)))):
+        if not len(fractions) and are_all and _differ_by_little(given, instance):
+            _LOG.info(
+                "%s: %s, %s, are read as names of classes, but annotators who differ do so by "
+                "little, as with grades; scale='ordinal' reads them as grades in their order, and "
+                "tells who gives too much",
+                argument, _numbers(len(found)), listed,
+            )  # fmt: skip
         return None
     if len(fractions):
         return Question(
@@ -504,20 +511,36 @@ def _are_codes(given: FloatArray, instance: IntArray) -> bool | None:
 
     None if too few annotations of the same instances tell it.
     """
+    distance, shuffled = _distances(given, instance)
+    if not len(distance):
+        return None
+    by_chance = (shuffled == 0).mean()
+    exact = ((distance == 0).mean() - by_chance) / max(1 - by_chance, 1e-9)
+    if exact < AGREE_EXACTLY and len(distance) >= ENOUGH_PAIRS / 2:
+        return False
+    near = _are_near(distance, shuffled)
+    return None if near is None else not near
+
+
+def _differ_by_little(given: FloatArray, instance: IntArray) -> bool:
+    """Whether annotators who differ on whole numbers surely do so by less than chance gives."""
+    return bool(_are_near(*_distances(given, instance)))
+
+
+def _distances(given: FloatArray, instance: IntArray) -> tuple[FloatArray, FloatArray]:
+    """How far apart numbers of the same instances are, and any two numbers."""
     kept = ~np.isnan(given)
     given, instance = given[kept], instance[kept]
     order = np.lexsort((np.random.default_rng(0).permutation(len(given)), instance))
     row, value = instance[order], given[order]
     same = row[1:] == row[:-1]  # Neighbours on an instance are pairs, in O(annotations).
     distance = np.abs(np.diff(value))[same]
-    if not len(distance):
-        return None
-    shuffled = np.abs(given - np.random.default_rng(1).permutation(given))
-    by_chance = (shuffled == 0).mean()
-    exact = ((distance == 0).mean() - by_chance) / max(1 - by_chance, 1e-9)
+    return distance, np.abs(given - np.random.default_rng(1).permutation(given))
+
+
+def _are_near(distance: FloatArray, shuffled: FloatArray) -> bool | None:
+    """Whether distances, where there are any, are less than chance gives; None if too few."""
     unequal, apart = distance[distance > 0], shuffled[shuffled > 0]
-    if exact < AGREE_EXACTLY and len(distance) >= ENOUGH_PAIRS / 2:
-        return False
     if len(unequal) < ENOUGH_PAIRS or not len(apart):
         return None
-    return bool(unequal.mean() >= DIFFER_FAR * apart.mean())
+    return bool(unequal.mean() < DIFFER_FAR * apart.mean())

@@ -157,7 +157,8 @@ def say_severities(rows: Sequence[dict[str, Any]], shown: int = 5) -> None:
     found.sort(key=lambda each: -each[0])
     for _, annotator, told, n in found[:shown]:
         say(
-            f"Annotator {annotator} {told}, in {counted(n, 'annotation')}; the labels allow for it."
+            f"Annotator {annotator} {told} compared with the others, in "
+            f"{counted(n, 'annotation')}; the labels allow for it."
         )
     if (more := len(found) - shown) > 0:
         say(f"... and {counted(more, 'other annotator')} (annotators.csv has all)")

@@ -407,13 +407,15 @@ def one_in(gain: float | None, *, ordered: bool = False) -> str:
 
     Examples
     --------
-    >>> one_in(0.018), one_in(1e-9), one_in(0.018, ordered=True)
-    ('about one label in 56 bought', 'hardly any label', 'labels by about one grade in 56 bought')
+    >>> one_in(0.018), one_in(1e-9)
+    ('about one label in 56 bought', 'hardly any label')
+    >>> one_in(0.018, ordered=True)
+    'labels by about one grade for every 56 bought'
     """
     if gain is None or gain <= 1e-4:
         return "hardly any label"
     if ordered:
-        return f"labels by about one grade in {_price(gain)} bought"
+        return f"labels by about one grade for every {_price(gain)} bought"
     return f"about one label in {_price(gain)} bought"
 
 

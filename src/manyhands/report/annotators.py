@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from manyhands.codes import ActionCode, Flag, WarningCode
 from manyhands.decision.labels import is_scale_of_grades
@@ -30,7 +31,7 @@ from manyhands.report.confusions import (
     top_mistake,
 )
 from manyhands.report.doubts import is_open_who_shares
-from manyhands.report.filters import percent, rest_lines
+from manyhands.report.filters import name, percent, rest_lines
 from manyhands.report.gold import gold_by_annotator, rows_by_gold
 from manyhands.report.headline import share_of_wrong
 from manyhands.report.inputs import Inputs
@@ -620,6 +621,21 @@ def count_hurried(own: Mapping[str, Any]) -> int:
     return sum(bool((row.get("times") or {}).get("too_fast")) for row in own["rows"])
 
 
+def told_severities(s: Mapping[str, Any]) -> Markup:
+    """Say who surely gives too much or too little, those who do so most first; "" if nobody."""
+    own = s.get("annotators") or {}
+    found = [row for row in own.get("rows", []) if (row.get("severity") or {}).get("told")]
+    found.sort(key=lambda row: -abs(row["severity"]["value"]))
+    if not found:
+        return Markup()
+    first = found[: LIMITS["actions"]]
+    texts = [Markup("<b>{}</b> {}").format(name(row["id"], 24), row["severity"]["told"])
+             for row in first]  # fmt: skip
+    if more := own.get("n_severe", len(found)) - len(first):
+        texts.append(Markup("and {}").format(counted(more, "other")))
+    return Markup("; ").join(texts) + ", compared with the others."
+
+
 def answer_right(s: Mapping[str, Any]) -> Answer:
     """Answer who is right."""
     found = s.get("annotators")
@@ -656,5 +672,5 @@ ANNOTATORS = Section(
     actions=_actions,
     instances=_instances,
     tables=_tables,
-    words={"rest_lines": rest_lines, "A_FLAG": A_FLAG},
+    words={"rest_lines": rest_lines, "told_severities": told_severities, "A_FLAG": A_FLAG},
 )

@@ -269,7 +269,8 @@ def warn_of_classes(never: list[Any], data: Mapping[str, Any]) -> Told:
         names = listed(never, len(never))
         yield WarningCode.CLASS_NEVER_GIVEN, f"{start} {names} {verb} never given by any annotator."
     ratio = data["imbalance"]["ratio"]
-    if ratio is not None and ratio >= IMBALANCED:
+    are_numbers = data["agreement"]["scale"] == "interval"  # Of which some are always rare.
+    if ratio is not None and ratio >= IMBALANCED and not are_numbers:
         yield (
             WarningCode.IMBALANCE,
             f"The most frequent class was given {ratio:,.0f} times as often as the least frequent: "

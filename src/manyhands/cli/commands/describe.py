@@ -52,6 +52,9 @@ SHARES = ("percent_agreement", "within_one_grade")
 SAME_WAY = "To read this file the same way in a script: "
 """Begins the line with the command that was found."""
 
+MOST_NUMBERS = 10
+"""Numbers that are printed, of which a slider has a hundred."""
+
 LONGEST_LINE = 400
 """Maximal length of a line about an export."""
 
@@ -107,7 +110,10 @@ def describe(
     if are_numbers:  # Of which nobody wants the most frequent one.
         title = title.replace("Classes", "Numbers").replace("classes", "numbers")
         columns, rows = ["number", *columns[1:3]], [row[:3] for row in rows]
-    print_table(title, columns, rows)
+    hidden = max(len(rows) - MOST_NUMBERS, 0) if are_numbers else 0
+    print_table(title, columns, rows[: len(rows) - hidden])
+    if hidden:
+        say(f"... and {hidden:,} more (--json has {classes['shown']:,})")
     for warning in summary["warnings"]:
         say(with_options(f"! {warning['text']}"))
 
