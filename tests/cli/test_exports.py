@@ -388,9 +388,9 @@ def test_a_cache_is_shown_and_cleared(tmp_path, monkeypatch):
 
 def test_every_command_that_takes_annotations_has_all_options_of_reading():
     commands = get_command(app).commands
-    options = {name: {o for p in each.params for o in p.opts} for name, each in commands.items()}
-    reading = {f"--{field.name.replace('_', '-')}" for field in fields(Reading)}
-    takes = {name for name, own in options.items() if "--read" in own}
+    options = {name: {p.name for p in each.params} for name, each in commands.items()}
+    reading = {field.name for field in fields(Reading)}
+    takes = {name for name, own in options.items() if "read" in own}
     assert takes >= {"aggregate", "fit", "select", "predict", "describe", "convert", "explore"}
     assert takes >= {"next", "review", "annotators", "budget"}
     assert {name: reading - options[name] for name in takes if reading - options[name]} == {}

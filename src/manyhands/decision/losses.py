@@ -61,8 +61,9 @@ def best_value(p: FloatArray, axis: int = -1, *, ordered: bool = False) -> Float
     Examples
     --------
     >>> import numpy as np
-    >>> best_value(np.array([0.2, 0.5, 0.3])), best_value(np.array([0.2, 0.5, 0.3]), ordered=True)
-    (np.float64(0.5), np.float64(-0.5))
+    >>> p = np.array([0.2, 0.5, 0.3])
+    >>> float(best_value(p)), float(best_value(p, ordered=True))
+    (0.5, -0.5)
     """
     if not ordered:
         return np.asarray(p.max(axis=axis))

@@ -172,12 +172,12 @@ class BradleyTerry(BaseEstimator):
     --------
     >>> import pandas as pd
     >>> from manyhands import BradleyTerry, ComparisonTable
-    >>> games = [("x", "y"), ("x", "z"), ("y", "z"), ("x", "y"), ("z", "x"), ("y", "x")] * 5
-    >>> df = pd.DataFrame(games, columns=["left", "right"]).assign(winner="left")
-    >>> df.loc[::3, "winner"] = "right"
+    >>> wins = {"xy": 7, "yx": 3, "xz": 8, "zx": 2, "yz": 6, "zy": 4}  # "xy": x was better than y
+    >>> rows = [(*pair[:: (1, -1)[i % 2]], pair[0]) for pair, n in wins.items() for i in range(n)]
+    >>> df = pd.DataFrame(rows, columns=["left", "right", "winner"])
     >>> model = BradleyTerry().fit(ComparisonTable.from_frame(df, worker=None))
     >>> model.items_[model.ranks_.argsort()]
-    array(['y', 'x', 'z'], dtype='<U1')
+    array(['x', 'y', 'z'], dtype='<U1')
     """
 
     _parameter_constraints: dict[str, list[Any]] = {
