@@ -56,7 +56,7 @@ def test_every_method_is_exported_documented_and_listed(name, cls):
     assert getattr(manyhands, name) is cls
     # A method is one file, or one package, and one page of that name: manyhands.<room>.<method>.
     page = ROOT / "docs" / "methods" / f"{cls.__module__.split('.')[2]}.md"
-    assert page.is_file(), f"{name} has no page {page.name}"
+    assert page.is_file(), f"{name} has no page docs/methods/{page.name}"
     assert f"`{name}`" in page.read_text(), f"docs/methods/{page.name} lacks `{name}`"
     index = (page.parent / "index.md").read_text()
     assert f"]({page.name})" in index, f"add a row with {page.name} to docs/methods/index.md"
