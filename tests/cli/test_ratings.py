@@ -213,6 +213,10 @@ def test_numbers_are_described_as_such(slider):
     n = len(found["classes"]["rows"])
     assert found["data"]["imbalance"]["ratio"] >= 10
     assert f"... and {n - 10} more (--json has {n})" in shown
+    agreeing = done("agreement", "slider.csv", *NUMBERS).stdout
+    assert "Agreement, numbers (interval scale)" in agreeing
+    assert agreeing.index("krippendorff alpha") < agreeing.index("percent agreement")
+    assert "order of the classes" not in agreeing
     graded = done("describe", "slider.csv", "--ordered").stdout
     assert "majority vote" in graded
     assert "order of the classes: " in graded

@@ -179,10 +179,11 @@ def summary(
         ``gwet_ac1`` or ``gwet_ac2``. On an ordinal scale of three or more grades,
         ``krippendorff_alpha`` comes first, then ``krippendorff_alpha_nominal``, as if grades were
         mere names, and ``within_one_grade``, the share of pairs at most one grade apart.
-        ``mean_cohen_kappa`` is NaN if the annotators are not known,
-        and for a store of more than a million annotations, whose pairs of annotators do not fit in
-        memory. Its bounds are NaN if pairs of annotators share fewer than ten instances on average:
-        with so few, the mean is far below the kappa that the same annotators have on many.
+        On an interval scale ``krippendorff_alpha`` comes first, too. ``mean_cohen_kappa`` is NaN if
+        the annotators are not known, and for a store of more than a million annotations, whose
+        pairs of annotators do not fit in memory. Its bounds are NaN if pairs of annotators share
+        fewer than ten instances on average: with so few, the mean is far below the kappa that the
+        same annotators have on many.
 
     Raises
     ------
@@ -204,18 +205,21 @@ def summary(
         if pairs.n_shared.sum() >= _MIN_SHARED * len(pairs.n_shared):
             cohen = of(partial(mean_cohen_kappa, weights=weights), table=paired)
     gwet = gwet_ac1 if scale == "nominal" else gwet_ac2
+    alpha = of(partial(krippendorff_alpha, level=scale, values=values))
     first = {}
     if scale == "ordinal" and table.n_classes > 2:
         first = {
-            "krippendorff_alpha": of(partial(krippendorff_alpha, level=scale)),
+            "krippendorff_alpha": alpha,
             "krippendorff_alpha_nominal": of(partial(krippendorff_alpha, level="nominal")),
             "within_one_grade": of(partial(percent_agreement, within=1)),
         }
+    elif scale == "interval":  # Few of many numbers are equal.
+        first = {"krippendorff_alpha": alpha}
     rest = {
         "percent_agreement": of(percent_agreement),
         "mean_cohen_kappa": cohen,
         "fleiss_kappa": of(fleiss_kappa),
-        "krippendorff_alpha": of(partial(krippendorff_alpha, level=scale, values=values)),
+        "krippendorff_alpha": alpha,
         gwet.__name__: of(gwet),
     }
     return first | {name: value for name, value in rest.items() if name not in first}

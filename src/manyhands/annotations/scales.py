@@ -64,8 +64,9 @@ NAMES = "Give the labels instead; if these are names of classes, say so: scale='
 
 NO_METHOD = (
     "the labels are numbers (scale='interval'), and this method chooses among classes: it would "
-    "choose numbers that nobody gave. RatingMean (manyhands aggregate) averages them, and "
-    "manyhands agreement measures how far annotators agree; read them by scale='ordinal' if they "
+    "choose numbers that nobody gave. RatingMean (manyhands aggregate) averages them, its report "
+    "says what to have rated again and who gives too much, and manyhands agreement measures how "
+    "far annotators agree; read them by scale='ordinal' if they "
     "are a few grades, by scale='nominal' if they are names of classes"
 )
 """What inference of classes says of labels that are numbers."""

@@ -90,8 +90,9 @@ Known = Annotated[
 ]
 
 ANNOTATIONS = (
-    "CSV, TSV, Parquet (one row per annotation), .npy (instances x annotators), or an export of a "
-    "labelling tool: file, ZIP or folder."
+    "CSV, TSV, Excel, Parquet (one row per annotation, or one per task and one column per "
+    "annotator), .npy (instances x annotators), or an export of a labelling tool: file, ZIP or "
+    "folder."
 )
 
 TablePaths = Annotated[

@@ -52,6 +52,13 @@ SHARES = ("percent_agreement", "within_one_grade")
 SAME_WAY = "To read this file the same way in a script: "
 """Begins the line with the command that was found."""
 
+WHAT = {
+    "nominal": "nominal classes",
+    "ordinal": "ordinal classes",
+    "interval": "numbers (interval scale)",
+}
+"""What annotators agree on, by scale."""
+
 MOST_NUMBERS = 10
 """Numbers that are printed, of which a slider has a hundred."""
 
@@ -199,7 +206,7 @@ def agreement(
         print_json(rows if not order else rows | {"order": order})
         return
     print_table(
-        f"Agreement, {scale} classes",
+        f"Agreement, {WHAT[scale]}",
         ["measure", "value", "from", "to"],
         [
             [
@@ -209,7 +216,7 @@ def agreement(
             for name, row in rows.items()
         ],
     )
-    if order:
+    if order and scale != "interval":
         stored = store is not None and store.scale == "nominal"
         basis = ORDERS[order_of(read.classes) if stored else read.class_order]
         say(f"order of the classes: {shown_order(read.classes)} ({basis})")

@@ -119,7 +119,10 @@ def _account_for(roles: Roles, columns: Cells, into: Gathered, *, named: bool) -
             + ("worker= and label= name others" if roles.pairs else "annotators= names others")
         )
     if not roles.task:
-        into.note("no column holds ids, so the rows are numbered from 0; task= names one")
+        into.note(
+            "no column holds ids, so the rows are numbered from 0, which is the first row of data; "
+            "task= names one"
+        )
     if roles.gold is not None:
         into.note(
             f"{roles.gold!r} is read as the gold labels, because of its name: "
