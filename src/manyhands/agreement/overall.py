@@ -300,9 +300,9 @@ def krippendorff_alpha(
         ``table.classes``; default: the classes themselves, as numbers or text such as "0.5".
     distance : {"nominal", "jaccard", "masi"}, optional
         Of a `LabelSetTable`: how far apart two sets A and B are. "nominal" (the default): 1, unless
-        they are equal. "jaccard": 1 - |A & B| / |A | B|, the share of their options that only one
-        of them holds. "masi" [2]_: 1 - m |A & B| / |A | B|, where m is 1 for equal sets, 2/3 if one
-        holds the other, and else 1/3. Two empty sets are equal.
+        they are equal. "jaccard": 1 - s, where s is the share of their options that both hold.
+        "masi" [2]_: 1 - m s, where m is 1 for equal sets, 2/3 if one holds the other, and else 1/3.
+        Two empty sets are equal.
 
     Returns
     -------
