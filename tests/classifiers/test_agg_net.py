@@ -287,12 +287,12 @@ def test_resume_ends_in_the_same_weights(options, tmp_path, monkeypatch):
     X, A, _ = make_crowd_problem()
     A[np.arange(48) % 6 == 1] = -1  # classes are no longer as frequent as each other
     options = QUICK | options
-    whole = AggNetClassifier(**options).fit(X, A)
+    whole = built(AggNetClassifier, **options).fit(X, A)
     for epoch in (1, 3):
         file = tmp_path / f"{epoch}.safetensors"
-        model = AggNetClassifier(checkpoint=file, **options)
+        model = built(AggNetClassifier, checkpoint=file, **options)
         train_until(monkeypatch, "train", epoch, model, X, A)
-        assert_same_run(whole, AggNetClassifier(checkpoint=file, **options).fit(X, A))
+        assert_same_run(whole, built(AggNetClassifier, checkpoint=file, **options).fit(X, A))
 
 
 def test_class_balance_helps_a_rare_class():
