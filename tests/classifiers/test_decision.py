@@ -15,12 +15,14 @@ from sklearn.naive_bayes import GaussianNB
 from manyhands import (
     AggNetClassifier,
     AggregatedClassifier,
+    AveragedCrowdClassifier,
     CrowdStackingClassifier,
     DawidSkene,
     ICEDClassifier,
     ICEDProtocol,
     MajorityVote,
     NeuCrowdClassifier,
+    SelfTrainingCrowdClassifier,
     decide,
     load,
     make_crowd,
@@ -29,11 +31,11 @@ from manyhands.annotations import AnnotationTable
 from manyhands.decision.rules import apply_rule, check_rule
 from manyhands.estimator_checks import make_crowd_problem
 from manyhands.exceptions import AnnotationError, ModelChoiceWarning
-from manyhands.fitting import Watch
+from manyhands.fitting import BaseCrowdClassifier, Watch
 from manyhands.fitting.latent import SoftTargets, balancing_weights, class_shares
 from manyhands.linear.ridge import SoftRidge
 from manyhands.metrics import accuracy, balanced_accuracy, macro_f1, minority_recall
-from manyhands.registry import all_classifiers
+from manyhands.registry import all_classifiers, all_wrappers
 from manyhands.sampling.class_balance import make_balance
 
 QUICK = {"max_epochs": 3, "batch_size": 16, "random_state": 0, "device": "cpu"}
@@ -249,12 +251,62 @@ def test_a_class_nobody_named_does_not_crash():
                 assert set(model.predict(X)) <= {0, 1, 2}
 
 
-def test_a_classifier_without_the_parameter_decides_as_ever():
+def test_a_classifier_whose_probabilities_imply_no_prior_refuses_to_balance():
     X, A, _ = make_crowd_problem()
+    refusal = "AggNetClassifier does not find one. Decide afterwards: decide"
+    with pytest.raises(AnnotationError, match=refusal):
+        AggNetClassifier(decision="balanced", **QUICK).fit(X, A)
     model = AggNetClassifier(**QUICK).fit(X, A)
-    assert "decision" not in model.get_params()
     model.class_prior_ = np.array([1e-6, 1.0, 1.0])  # such as MBEM has one, of another meaning
     np.testing.assert_array_equal(model.predict(X), model.predict_proba(X).argmax(axis=1))
+    with pytest.raises(AnnotationError, match=refusal):
+        model.set_params(decision="balanced").predict(X)
+
+
+def test_every_classifier_and_wrapper_has_the_parameter():
+    lacking = {
+        name
+        for name, cls in [*all_classifiers(), *all_wrappers()]
+        if "decision" not in inspect.signature(cls).parameters
+    }
+    assert lacking == set()
+
+
+def test_self_training_hands_its_decision_on_and_keeps_it_when_saved(tmp_path):
+    X, A, _ = make_crowd_problem()
+    inner = AggregatedClassifier(decision=COSTS, **QUICK)
+    own = SelfTrainingCrowdClassifier(inner, n_rounds=0, random_state=0).fit(X, A)
+    assert own.estimator_.decision == COSTS
+    other = own.set_params(decision="balanced").fit(X, A)
+    prior = other.estimator_.class_prior_
+    expected = decide(other.predict_proba(X), "balanced", class_prior=prior)
+    np.testing.assert_array_equal(other.predict(X), expected)
+    other.save(tmp_path)
+    assert load(tmp_path).decision == "balanced"
+
+
+def test_self_training_refuses_a_decision_that_its_estimator_cannot_take():
+    class Own(BaseEstimator):
+        def fit(self, X, y):
+            return self
+
+        def predict_annotation_proba(self, X):
+            raise NotImplementedError
+
+    X, A, _ = make_crowd_problem()
+    with pytest.raises(AnnotationError, match=r"decision='median' is handed on .* Own has no such"):
+        SelfTrainingCrowdClassifier(Own(), decision="median").fit(X, A)
+
+
+def test_an_average_decides_by_its_own_rule_and_not_by_its_members():
+    X, A, _ = make_crowd_problem()
+    members = [AggregatedClassifier(decision=COSTS, **QUICK).fit(X, A)]
+    model = AveragedCrowdClassifier.of_fitted(members)
+    np.testing.assert_array_equal(model.predict(X), model.predict_proba(X).argmax(axis=1))
+    model.set_params(decision=[[1, 1, 0]] * 3)
+    assert set(model.predict(X)) == {2}
+    with pytest.raises(AnnotationError, match="AveragedCrowdClassifier does not find one"):
+        model.set_params(decision="balanced").predict(X)
 
 
 def test_a_rule_may_be_changed_after_fit():
@@ -436,7 +488,8 @@ def test_every_classifier_with_a_decision_says_whether_it_speaks_for_its_labels(
     for name, cls in all_classifiers():
         found = {*inspect.signature(cls).parameters}
         if "decision" in found and re.search(r"^labels_ :", inspect.getdoc(cls), re.MULTILINE):
-            own = inspect.getdoc(cls).split("\ndecision :")[1].split("\nAttributes\n")[0]
+            described = cls if "\ndecision :" in inspect.getdoc(cls) else BaseCrowdClassifier
+            own = inspect.getdoc(described).split("\ndecision :")[1].split("\nAttributes\n")[0]
             assert "``labels_``" in own, name
 
 

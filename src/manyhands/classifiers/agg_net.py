@@ -77,7 +77,7 @@ class AggNetClassifier(LatentClassClassifier):
     Parameters
     ----------
     backbone, max_epochs, batch_size, lr, weight_decay, class_balance, \
-scaling, device, random_state, verbose, validation, patience, checkpoint, callbacks
+scaling, device, random_state, verbose, validation, patience, checkpoint, decision, callbacks
         See `BaseCrowdClassifier`. ``class_balance`` acts on the inferred classes.
     protocol : AggNetProtocol or None, default=None
         Variants and details of published experiments; None: the defaults described there.

@@ -46,16 +46,9 @@ class AggregatedClassifier(SecondStageClassifier):
         weighted row per class); the training parameters then do not apply.
     targets : {"soft", "hard"}, default="soft"
         Train on the posterior, or on its most probable class, as the papers do.
-    decision : {"posterior", "median", "balanced"} or array of shape (n_classes, n_classes), \
-default="posterior"
-        How `predict` (and so `score`) chooses a class; probabilities and training do not change.
-        "posterior" chooses the most probable class, "median" the median of classes that are in
-        their order (grades), "balanced" the class with the largest probability divided by
-        ``class_prior_``, and a matrix of costs ``[true, decided]`` the class with the least
-        expected cost. See `manyhands.decide`. The labels of the training instances
-        are the aggregator's, whatever ``decision`` says.
     max_epochs, batch_size, lr, weight_decay, class_balance, \
-scaling, device, random_state, verbose, validation, patience, checkpoint, callbacks, protocol
+scaling, device, random_state, verbose, validation, patience, checkpoint, decision, callbacks, \
+protocol
         See `BaseCrowdClassifier`.
 
     Attributes
@@ -93,13 +86,11 @@ scaling, device, random_state, verbose, validation, patience, checkpoint, callba
         **SecondStageClassifier._parameter_constraints,
         "aggregator": [None, HasMethods(["fit_predict_proba"])],
         "targets": [StrOptions({"soft", "hard"})],
-        "decision": [str, "array-like"],
     }
 
     aggregator: BaseAggregator | None = field(default=None, kw_only=False)
     backbone: Any = field(default=None, kw_only=False)
     targets: str = "soft"
-    decision: Any = "posterior"
 
     @property
     def _traits(self) -> Traits:
@@ -111,6 +102,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint, callba
             title=f"{'given labels' if is_given else source}, then a network",
             saved=(*inherited.saved, "class_prior_"),
             unsaved=("aggregator_",),
+            balanced_by="class_prior_",
             shrinks_confusions=True,
             balances_annotations=False,
         )

@@ -17,13 +17,14 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.digests import InstanceDigests
+from manyhands.decision.rules import apply_rule
 from manyhands.exceptions import AnnotationError, all_or_nothing
 from manyhands.fitting.context import Earlier, Watch
 from manyhands.fitting.continuing import Seen, gone_on, refusal_of
 from manyhands.fitting.crowd_classifier import CrowdClassifierMixin
 from manyhands.fitting.fitted import SET_WITH_FEATURES, Fitted, become
 from manyhands.fitting.lost_classes import quiet_about_lost_classes, warn_of_lost_classes
-from manyhands.fitting.parameters import refuse_classes
+from manyhands.fitting.parameters import check_decision, refuse_classes
 from manyhands.fitting.reading import read_target
 from manyhands.fitting.scoring import mean_log_proba, observed_annotations
 from manyhands.fitting.traits import Traits
@@ -64,6 +65,10 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, CrowdClassifierMixin, BaseEsti
     checkpoint : str, Path or None, default=None
         File beside which every member that can keeps its own (``<stem>-member<k>``), from which a
         later ``fit`` on the same data with the same parameters continues.
+    decision : {"posterior", "median"} or array of shape (n_classes, n_classes), default="posterior"
+        How `predict` chooses a class by the mean probabilities, whatever ``decision`` a member has:
+        the most probable class, the median of classes that are in their order, or that of the least
+        expected cost ``[true, decided]``. See `manyhands.decide`.
     verbose : int, default=0
         1 shows the members' progress bars.
     random_state : int, RandomState or None, default=None
@@ -79,8 +84,7 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, CrowdClassifierMixin, BaseEsti
 
     Notes
     -----
-    `predict` names the most probable class by the mean probabilities, whatever ``decision`` a
-    member has. A classifier of your own can be a member if it has ``fit(X, table)``,
+    A classifier of your own can be a member if it has ``fit(X, table)``,
     ``predict_proba``, ``classes_`` and scikit-learn's ``get_params``. Methods about annotations
     need members that have them, and `save` needs members of this library.
 
@@ -98,6 +102,7 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, CrowdClassifierMixin, BaseEsti
         "estimators": [None, list, tuple],
         "validation": [None, Interval(Real, 0, 1, closed="neither"), tuple, list],
         "checkpoint": [None, str, Path],
+        "decision": [str, "array-like"],
         "verbose": ["verbose"],
         "random_state": ["random_state"],
     }
@@ -110,6 +115,7 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, CrowdClassifierMixin, BaseEsti
     estimators: Any = field(default=None, kw_only=False)
     validation: Any = None
     checkpoint: str | Path | None = None
+    decision: Any = "posterior"
     verbose: int = 0
     random_state: Any = None
 
@@ -207,8 +213,10 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, CrowdClassifierMixin, BaseEsti
         with all_or_nothing(self), joined_if_any(self):
             refuse_classes(self)
             self._validate_params()
+            check_decision(self)
             self._check_members()
             table = read_target(X, y, type(self).__name__)
+            check_decision(self, table.n_classes)
             members = fitted_members(self._make_members(), X, table, watch)
             become(self, averaged(members, InstanceDigests.of(y, table)))
             warn_of_lost_classes(self, X, table)
@@ -281,12 +289,13 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, CrowdClassifierMixin, BaseEsti
         return self._mean("predict_proba", X)
 
     def predict(self, X: Any) -> AnyArray:
-        """Most probable true class, shape (n_samples,), in the original class values."""
+        """True class, shape (n_samples,): the most probable one unless ``decision`` differs."""
         proba = self.predict_proba(X)  # Refuses a classifier that is not fitted.
         return cast(AnyArray, self.classes_[self._decide(proba)])
 
     def _decide(self, proba: FloatArray) -> IntArray:
-        return proba.argmax(axis=1)
+        check_decision(self)
+        return apply_rule(proba, self.decision)
 
     @_members_have("predict_annotation_proba")  # type: ignore[untyped-decorator]
     def predict_annotation_proba(self, X: Any, annotators: Any = None) -> FloatArray:

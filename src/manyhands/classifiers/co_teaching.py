@@ -83,7 +83,7 @@ class CoTeachingClassifier(BaseCrowdClassifier):
         of votes against the winner). It is 0, and nothing is left out, where the aggregator has
         no doubts, such as majority vote of one annotation each: give a rate then.
     max_epochs, batch_size, lr, weight_decay, class_balance, \
-scaling, device, random_state, verbose, validation, patience, checkpoint, callbacks
+scaling, device, random_state, verbose, validation, patience, checkpoint, decision, callbacks
         See `BaseCrowdClassifier`. ``class_balance`` acts on the inferred labels, in what is
         learnt; instances are chosen by their plain cross entropy, so that rare classes are not
         left out for weighing more.
@@ -142,6 +142,7 @@ scaling, device, random_state, verbose, validation, patience, checkpoint, callba
         return Traits(
             saved=(*ANNOTATOR_ARRAYS, "class_prior_", "forget_rates_"),
             unsaved=("aggregator_",),
+            balanced_by="class_prior_",
             shrinks_confusions=True,
             balances_annotations=False,
         )

@@ -91,7 +91,7 @@ class CoNALClassifier(BaseCrowdClassifier):
     Parameters
     ----------
     backbone, max_epochs, batch_size, lr, weight_decay, class_balance, \
-scaling, device, random_state, verbose, validation, patience, checkpoint, callbacks
+scaling, device, random_state, verbose, validation, patience, checkpoint, decision, callbacks
         See `BaseCrowdClassifier`.
     gap_weight : float, default=1e-5
         :math:`\lambda`, the weight of the separation term.

@@ -85,7 +85,7 @@ class MaxMIGClassifier(BaseCrowdClassifier):
     Parameters
     ----------
     backbone, max_epochs, batch_size, lr, weight_decay, \
-scaling, device, random_state, verbose, validation, patience, checkpoint, callbacks
+scaling, device, random_state, verbose, validation, patience, checkpoint, decision, callbacks
         See `BaseCrowdClassifier`.
     prior : {"estimated", "uniform"} or array of shape (n_classes,), default="estimated"
         :math:`\pi`. "estimated" uses the classes' shares in the majority vote, with one additional

@@ -264,12 +264,10 @@ default="triplet"
         triplets for "contrastive", "triplet" or a module of yours.
     aggregator : BaseAggregator or None, default=None
         Truth inference: which class an instance belongs to. None is `MajorityVote`.
-    decision : {"posterior", "median", "balanced"} or cost matrix, default="posterior"
-        See `AggregatedClassifier`.
     batch_size : int, default=64
         Instances per batch, at least 2: all their pairs or triplets are compared.
     max_epochs, lr, weight_decay, class_balance, scaling, device, random_state, \
-verbose, validation, patience, checkpoint, callbacks
+verbose, validation, patience, checkpoint, decision, callbacks
         See `BaseCrowdClassifier`. ``class_balance`` acts on the regression.
     protocol : MetricLearningProtocol or None, default=None
         Variants and details of published experiments; None: the defaults described there.

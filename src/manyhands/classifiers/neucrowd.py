@@ -145,12 +145,10 @@ class NeuCrowdClassifier(EmbeddingClassifier):
     n_tuplets : int or "auto", default="auto"
         Tuplets learnt from per epoch. "auto": ten per instance that can be drawn, because a
         network memorises few instances sooner. The paper's code uses 60,000.
-    decision : {"posterior", "median", "balanced"} or cost matrix, default="posterior"
-        See `AggregatedClassifier`.
     batch_size : int, default=256
         Tuplets per batch.
     max_epochs, lr, weight_decay, class_balance, scaling, device, random_state, \
-verbose, validation, patience, checkpoint, callbacks
+verbose, validation, patience, checkpoint, decision, callbacks
         See `BaseCrowdClassifier`. ``class_balance`` acts on the regression; anchors are
         drawn equally often from all classes.
     protocol : NeuCrowdProtocol or None, default=None

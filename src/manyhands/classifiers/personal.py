@@ -98,7 +98,7 @@ class PersonalClassifier(BaseCrowdClassifier):
         Number of instances read at once if they do not all fit into 1 GiB. It does not change the
         result.
     class_balance, scaling, device, random_state, verbose, validation, patience, \
-checkpoint, callbacks
+checkpoint, decision, callbacks
         See `BaseCrowdClassifier`. "focal" and "cb_focal" are refused, because the problem would no
         longer be convex. "resample" and "reweight" count annotations more than once. Random
         numbers are drawn for "resample" and ``validation`` only.

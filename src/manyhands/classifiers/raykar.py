@@ -96,7 +96,7 @@ class RaykarClassifier(LatentClassClassifier):
     class_balance : None, "resample" or "reweight"
         Instances are weighted by the balance of the vote shares, in both parts of the M-step. The
         focal losses are refused, as they are not likelihoods.
-    scaling, device, random_state, verbose, validation, patience, checkpoint, callbacks
+    scaling, device, random_state, verbose, validation, patience, checkpoint, decision, callbacks
         See `BaseCrowdClassifier`. ``validation`` as a fraction always goes by the likelihood:
         agreement must not choose the number of EM iterations.
     protocol : RaykarProtocol or None, default=None

@@ -67,7 +67,7 @@ class TraceRegClassifier(BaseCrowdClassifier):
     Parameters
     ----------
     backbone, max_epochs, batch_size, lr, weight_decay, class_balance, \
-scaling, device, random_state, verbose, validation, patience, checkpoint, callbacks
+scaling, device, random_state, verbose, validation, patience, checkpoint, decision, callbacks
         See `BaseCrowdClassifier`.
     trace_weight : float, default=0.01
         :math:`\lambda`.

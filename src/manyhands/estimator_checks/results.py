@@ -75,6 +75,22 @@ def check_probabilities(estimator: BaseCrowdClassifier) -> None:
         np.testing.assert_allclose(fitted.confusion_.sum(axis=2), 1.0, rtol=1e-5)
 
 
+def check_decisions(estimator: BaseCrowdClassifier) -> None:
+    """``decision`` changes what `predict` says, on grades too, and no probability."""
+    X, A, _ = make_crowd_problem()
+    table = AnnotationTable.from_matrix(A, classes=[0, 1, 2], ordered=True)
+    fitted = quick_clone(estimator, decision="median").fit(X, table)
+    grades = (fitted.predict_proba(X).cumsum(axis=1) < 0.5).sum(axis=1)
+    np.testing.assert_array_equal(fitted.predict(X), fitted.classes_[grades])
+    last_only = [[1.0, 1.0, 0.0]] * 3  # Every other answer costs something, whatever is true.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LostClassWarning)
+        costly = quick_clone(estimator, decision=last_only).fit(X, table)
+    assert set(costly.predict(X).tolist()) == {2}, "predict ignores decision"
+    unknown = quick_clone(estimator, decision="fair")
+    expect_error("decision='fair' is unknown", unknown.fit, X, table)
+
+
 def check_annotator_subset_is_slice(estimator: BaseCrowdClassifier) -> None:
     """The prediction for some annotators is a slice of the prediction for all."""
     X, A, _ = make_crowd_problem()

@@ -29,7 +29,7 @@ from manyhands.fitting.fitted import Fitted, take_over
 from manyhands.fitting.lost_classes import warn_of_lost_classes
 from manyhands.fitting.method_protocol import MethodProtocol, TakesProtocol
 from manyhands.fitting.network import read_start, refuse_devices
-from manyhands.fitting.parameters import SHARED_CONSTRAINTS, check_parameters
+from manyhands.fitting.parameters import SHARED_CONSTRAINTS, check_decision, check_parameters
 from manyhands.fitting.pilots import AUTO, ENOUGH_PREDICTED, whole_length
 from manyhands.fitting.reading import as_fitted, check_rows, read_features, table_of
 from manyhands.fitting.recipe import CrowdData, Recipe, read_data
@@ -95,6 +95,15 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         With ``validation``: stop after this many epochs without a new best one.
     checkpoint : str, Path or None, default=None
         File written after every epoch, from which the same ``fit`` resumes to the same weights.
+    decision : {"posterior", "median", "balanced"} or array of shape (n_classes, n_classes), \
+default="posterior"
+        How `predict` (and so `score`) chooses a class; probabilities and training do not change.
+        "posterior" chooses the most probable class, "median" the median of classes that are in
+        their order (grades), and a matrix of costs ``[true, decided]`` the class with the least
+        expected cost. "balanced" chooses the class with the largest probability divided by
+        ``class_prior_``, for classifiers whose probabilities imply that prior; others refuse it.
+        ``labels_``, where a method has them, are the most probable classes whatever ``decision``
+        says. See `manyhands.decide`.
     callbacks : list of Callback or None, default=None
         They hear of every epoch; see `manyhands.training.Callback`. They are not saved.
     protocol : MethodProtocol or None, default=None
@@ -140,6 +149,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     validation: Any = None
     patience: int | None = None
     checkpoint: str | Path | None = None
+    decision: Any = "posterior"
     callbacks: Sequence[Callback] | None = None
     protocol: MethodProtocol | None = None
 
@@ -195,11 +205,6 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     def _network(self) -> Any:
         """The specification of the network: ``backbone``, or linear if the class has none."""
         return getattr(self, "backbone", "linear")
-
-    @property
-    def _rule(self) -> Any:
-        """Decision rule of `predict`; the most probable class if the class has no ``decision``."""
-        return getattr(self, "decision", "posterior")
 
     # -- fit ------------------------------------------------------------------------------------
 
@@ -314,7 +319,9 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
 
     def _decide(self, proba: FloatArray) -> IntArray:
         """Turn probabilities (n, n_classes) into the class codes that `predict` returns."""
-        return apply_rule(proba, self._rule, getattr(self, "class_prior_", None))
+        check_decision(self)
+        prior = self._traits.balanced_by
+        return apply_rule(proba, self.decision, None if prior is None else getattr(self, prior))
 
     def predict_annotation_proba(self, X: Instances, annotators: Any = None) -> FloatArray:
         """Probability of every class as the annotation by every annotator.

@@ -111,12 +111,10 @@ class EmbeddingClassifier(BaseCrowdClassifier):
         **BaseCrowdClassifier._parameter_constraints,
         **FIXED_LENGTH,
         "aggregator": [None, HasMethods(["fit_predict_proba"])],
-        "decision": [str, "array-like"],
     }
 
     backbone: Any = field(default=None, kw_only=False)
     aggregator: BaseAggregator | None = None
-    decision: Any = "posterior"
     max_epochs: int = 20
     lr: float = 3e-4
     weight_decay: float = 1e-2
@@ -131,6 +129,7 @@ class EmbeddingClassifier(BaseCrowdClassifier):
             "use 'resample' or 'reweight'",
             saved=(*ANNOTATOR_ARRAYS, "class_prior_", "C_"),
             unsaved=("aggregator_",),
+            balanced_by="class_prior_",
             shrinks_confusions=True,
             balances_annotations=False,
             length_refusal="a pilot would have to fit the regression after every epoch",

@@ -47,6 +47,7 @@ class Method(Protocol):
     patience: int | None
     checkpoint: str | Path | None
     callbacks: Sequence[Callback] | None
+    decision: Any
 
     # What a fit finds.
     classes_: AnyArray
@@ -77,9 +78,6 @@ class Method(Protocol):
     # Parameters as they are used.
     @property
     def _network(self) -> Any: ...
-
-    @property
-    def _rule(self) -> Any: ...
 
     # The hooks, in the order in which a fit calls them.
     _build_module: Callable[..., CrowdModule]

@@ -6,7 +6,7 @@ import hashlib
 from numbers import Integral, Real
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -15,11 +15,22 @@ from sklearn.utils._param_validation import Interval, InvalidParameterError, Str
 from manyhands.decision.rules import check_rule
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.method_protocol import flat_parameters
+from manyhands.fitting.traits import Traits
 from manyhands.sampling.class_balance import make_balance
 from manyhands.training.progress import Callback
 
 if TYPE_CHECKING:
     from manyhands.fitting.method import Method
+
+
+class DecidesByRule(Protocol):
+    """A classifier with the parameter ``decision``."""
+
+    decision: Any
+
+    @property
+    def _traits(self) -> Traits: ...
+
 
 SHARED_CONSTRAINTS: dict[str, Any] = {
     "backbone": [None, str, dict, callable],
@@ -35,6 +46,7 @@ SHARED_CONSTRAINTS: dict[str, Any] = {
     "validation": [None, Interval(Real, 0, 1, closed="neither"), tuple, list],
     "patience": [None, Interval(Integral, 1, None, closed="left")],
     "checkpoint": [None, str, Path],
+    "decision": [str, "array-like"],
     "callbacks": [None, list, tuple],
     "protocol": "no_validation",  # It checks itself, and `ProtocolOf` whose it is.
 }
@@ -106,6 +118,32 @@ def refuse_auto(model: Method) -> None:
         )
 
 
+def check_decision(model: DecidesByRule, n_classes: int | None = None) -> None:
+    """Refuse a ``decision`` that the classifier cannot take.
+
+    Parameters
+    ----------
+    model : classifier
+    n_classes : int, optional
+        Number of classes, if already known.
+
+    Raises
+    ------
+    AnnotationError
+        For the reasons of `check_rule`, or if it is "balanced", and no class prior goes with the
+        probabilities.
+    """
+    check_rule(model.decision, n_classes)
+    is_balanced = isinstance(model.decision, str) and model.decision == "balanced"
+    if is_balanced and model._traits.balanced_by is None:
+        raise AnnotationError(
+            "decision='balanced' divides by the class prior that the probabilities imply, and "
+            f"{type(model).__name__} does not find one. Decide afterwards: "
+            "decide(model.predict_proba(X), 'balanced') divides by the mean of these "
+            "probabilities, and class_prior= by the shares you know"
+        )
+
+
 def check_parameters(model: Method) -> None:
     """Refuse unusable parameters before any data are read.
 
@@ -124,7 +162,7 @@ def check_parameters(model: Method) -> None:
     balance, reason = make_balance(model.class_balance), model._traits.focal_refusal
     if balance is not None and balance.focus and reason is not None:
         raise AnnotationError(f"class_balance={model.class_balance!r} {reason}")
-    check_rule(model._rule)
+    check_decision(model)
     for number, callback in enumerate(model.callbacks or ()):
         if not isinstance(callback, Callback):
             raise AnnotationError(

@@ -28,10 +28,10 @@ from manyhands.annotations.ids import (
     is_id_name,
 )
 from manyhands.annotations.target import Target, in_order_of_rows, matched, refuse_swapped, rows_of
-from manyhands.decision.rules import check_rule
 from manyhands.encoders.inputs import raw_kind
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.fitting.fitted import SET_WITH_FEATURES, forget_fit
+from manyhands.fitting.parameters import check_decision
 from manyhands.inference.inputs import check_annotations
 from manyhands.io.mapped import MappedRows, as_mapped
 from manyhands.typing import AnyArray, FloatArray, Instances, IntArray
@@ -364,7 +364,7 @@ def set_vocabularies(model: BaseEstimator, y: Target, table: AnnotationTable) ->
 
     ``table`` is what was read from ``y``.
     """
-    check_rule(model._rule, table.n_classes)
+    check_decision(model, table.n_classes)
     forget_fit(model, keep=SET_WITH_FEATURES)
     model.classes_ = np.array(table.classes)
     model.annotators_ = np.array(table.annotators)

@@ -97,7 +97,7 @@ class Recipe:
             noise_lr=protocol.noise_lr if isinstance(protocol, NoiseProtocol) else None,
             reset_optimizer=protocol.reset_optimizer,
             balance=make_balance(method.class_balance),
-            rule=method._rule,
+            rule=method.decision,
             title=traits.title or type(method).__name__.removesuffix("Classifier"),
             monitor="likelihood" if traits.epochs_are_rounds else protocol.monitor,
             callbacks=tuple(method.callbacks or ()),

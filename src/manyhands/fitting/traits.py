@@ -60,6 +60,9 @@ class Traits:
         counts as two.
     second_stage : bool
         Whether ``backbone`` is a scikit-learn classifier, which is fitted in place of a network.
+    balanced_by : str or None
+        Fitted attribute with the class prior that the probabilities imply, by which
+        ``decision="balanced"`` divides. None: that decision is refused.
     starts : tuple of float
         Starts that ``init_scale="auto"`` tries; empty without that parameter.
     pilots : bool
@@ -100,6 +103,7 @@ class Traits:
     balances_annotations: bool = True
     scales_weights: bool = True
     second_stage: bool = False
+    balanced_by: str | None = None
     starts: tuple[float, ...] = ()
     pilots: bool = True
     trains_once: bool = True

@@ -145,15 +145,10 @@ class ICEDClassifier(LatentClassClassifier):
         infer best.
     sampler : CrowdSMOTE or None, default=None
         Makes the instances: any object with ``fit_resample(X, table, labels=...)``.
-    decision : {"posterior", "median", "balanced"} or cost matrix, default="posterior"
-        How `predict` turns probabilities into labels: the most probable class; the largest
-        probability divided by ``class_prior_``, for the mean recall; or, with costs of shape
-        (n_classes, n_classes) [true, decided], the least expected cost. See `manyhands.decide`.
-        ``labels_`` are the most probable classes whatever ``decision`` says.
     max_epochs : int, default=30
         Number of rounds.
     batch_size, lr, weight_decay, class_balance, scaling, device, random_state, \
-verbose, validation, patience, checkpoint, callbacks
+verbose, validation, patience, checkpoint, decision, callbacks
         See `BaseCrowdClassifier`. ``class_balance`` acts on the inferred classes, synthetic
         instances included. ``validation`` chooses among the rounds, as a
         fraction always by the likelihood: agreement must not choose their number.
@@ -238,14 +233,12 @@ verbose, validation, patience, checkpoint, callbacks
         "em": [StrOptions({"hard", "soft"}), None],
         "prior": [StrOptions({"uniform", "estimated"})],
         "sampler": [None, HasMethods(["fit_resample"])],
-        "decision": [str, "array-like"],
     }
 
     backbone: Any = field(default=None, kw_only=False)
     em: str | None = "hard"
     prior: str = "uniform"
     sampler: Any = None
-    decision: Any = "posterior"
     max_epochs: int = 30
     batch_size: int = 64
     protocol: ICEDProtocol | None = None
@@ -262,6 +255,7 @@ verbose, validation, patience, checkpoint, callbacks
                 "observed_posterior_",
                 "class_prior_",
             ),
+            balanced_by="class_prior_",
             start_refusal="begins with majority votes",
             validates_last_stage_only=True,
             preparatory_stages=("decoder", "warm_up"),

@@ -68,6 +68,7 @@ class BaseSelfTraining(MetaEstimatorMixin, CrowdClassifierMixin, BaseEstimator):
         "validation": [None, Interval(Real, 0, 1, closed="neither"), tuple, list],
         "patience": [None, Interval(Integral, 1, None, closed="left")],
         "checkpoint": [None, str, Path],
+        "decision": [None, str, "array-like"],
         "verbose": ["verbose"],
         "random_state": ["random_state"],
     }
@@ -89,6 +90,7 @@ class BaseSelfTraining(MetaEstimatorMixin, CrowdClassifierMixin, BaseEstimator):
     validation: Any = None
     patience: int | None = None
     checkpoint: str | Path | None = None
+    decision: Any = None
     verbose: int = 0
     random_state: Any = None
 
@@ -103,7 +105,8 @@ class BaseSelfTraining(MetaEstimatorMixin, CrowdClassifierMixin, BaseEstimator):
 
     def clone_estimator(self) -> Any:
         """Return an unfitted copy of ``estimator``."""
-        return CrowdLayerClassifier() if self.estimator is None else clone(self.estimator)
+        copy = CrowdLayerClassifier() if self.estimator is None else clone(self.estimator)
+        return copy if self.decision is None else copy.set_params(decision=self.decision)
 
     def fit(self, X: Any, y: Any, *, watch: Watch | None = None) -> Self:
         """Train, select, and train anew. A fit that fails leaves the estimator as it was.
@@ -167,7 +170,7 @@ class BaseSelfTraining(MetaEstimatorMixin, CrowdClassifierMixin, BaseEstimator):
         return cast(FloatArray, self.estimator_.predict_proba(X))
 
     def predict(self, X: Any) -> AnyArray:
-        """Most probable true class, shape (n_samples,), in the original class values."""
+        """True class, shape (n_samples,): the most probable one unless ``decision`` differs."""
         check_is_fitted(self, "estimator_")
         return cast(AnyArray, self.estimator_.predict(X))
 
@@ -270,6 +273,7 @@ def check_parameters(model: Any) -> None:
         )
     _check_validation(model)
     _check_checkpoints(model)
+    _check_decision(model)
     if model.annotator is not None:
         _check_annotator(model)
 
@@ -308,6 +312,16 @@ def _check_checkpoints(model: Any) -> None:
                 f"{name} has checkpoint={str(path)!r}, one file for the trainings of all "
                 f"rounds; give checkpoint= to {type(model).__name__} instead"
             )
+
+
+def _check_decision(model: Any) -> None:
+    given = model.estimator
+    if model.decision is None or given is None or "decision" in given.get_params(deep=False):
+        return
+    raise AnnotationError(
+        f"decision={model.decision!r} is handed on to the estimator, and {type(given).__name__} "
+        "has no such parameter; decide afterwards, decide(model.predict_proba(X), rule)"
+    )
 
 
 def _check_annotator(model: Any) -> None:
@@ -381,6 +395,9 @@ class SelfTrainingCrowdClassifier(BaseSelfTraining):
     checkpoint : str, Path or None, default=None
         File beside which the estimator of every round keeps its own (``<stem>-round<k>``), from
         which a later ``fit`` on the same data with the same parameters continues.
+    decision : rule or None, default=None
+        How the estimator chooses a class, handed on to it as its own ``decision``; see
+        `BaseCrowdClassifier`. None leaves it with the one it has.
     verbose : int, default=0
         1 shows a progress bar per round.
     random_state : int, RandomState or None, default=None
@@ -465,7 +482,7 @@ class DASCClassifier(BaseSelfTraining):
     Parameters
     ----------
     estimator, annotator, n_rounds, n_select, warm_start, validation, patience, checkpoint, \
-    verbose, random_state
+    decision, verbose, random_state
         See `SelfTrainingCrowdClassifier`.
     refill : bool, default=False
         See `DistributionAwareSelector`.

@@ -239,6 +239,7 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
     def _traits(self) -> Traits:
         return Traits(
             trains_network=False,
+            balanced_by="prediction_prior_",
             saved=(
                 "posterior_", "confusion_", "pooled_confusion_", "heard_", "abstention_",
                 "class_prior_", "prediction_prior_", "is_known_", "sampled_rows_",
@@ -376,10 +377,6 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
 
     def _decide(self, proba: FloatArray) -> IntArray:
         return apply_rule(proba, self.decision, self.prediction_prior_)
-
-    @property
-    def _rule(self) -> Any:
-        return self.decision
 
     def predict_annotation_proba(self, X: Any, annotators: Any = None) -> FloatArray:
         """Probability of every class as the annotation, (n_samples, n_annotators, n_classes).
