@@ -101,3 +101,32 @@ def test_nobody_accepts_grades_that_are_noise(tmp_path):
     assert "nothing shows that the annotators agree better than by chance" in result.stderr
     assert "accept 0" in result.output
     assert "is not known" in result.output
+
+
+def test_methods_are_compared_by_what_is_measured_of_grades(sheet, tmp_path):
+    rng = np.random.default_rng(0)
+    gold = tmp_path / "gold.csv"
+    stars = rng.integers(1, 6, 150)
+    pd.DataFrame({"task": [f"item {i}" for i in range(150)], "label": stars}).to_csv(gold)
+    found = said("aggregate", sheet, *READING, "--compare", "--gold", gold)
+    for heading in (
+        "DawidSkene",
+        "within 1",
+        "MAE",
+        "QWK",
+        "RPS",
+        "labels are medians, best first by MAE",
+    ):
+        assert heading in found, heading
+    assert "the first is named" not in found  # The median is.
+    rows = json.loads(said("aggregate", sheet, *READING, "--compare", "--gold", gold, "--json"))
+    errors = [row["mae"] for row in rows["methods"] if row["error"] is None]
+    assert errors == sorted(errors)
+    alone = json.loads(said("aggregate", sheet, *READING, "--gold", gold, "--json"))["gold"]
+    (own,) = (row for row in rows["methods"] if row["method"] == "DawidSkene")
+    assert alone["mean absolute error in grades"] == own["mae"]
+    names = said(
+        "aggregate", sheet, *READING[:-1], "--scale", "nominal", "--compare", "--gold", gold
+    )
+    assert "shared" in names
+    assert "QWK" not in names

@@ -2,6 +2,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from sklearn.metrics import cohen_kappa_score
 
 from manyhands import AnnotationTable, DawidSkene, MajorityVote
 from manyhands.exceptions import AnnotationError
@@ -45,6 +46,46 @@ def test_ties_shared_do_not_depend_on_the_order_of_the_classes():
     assert score.accuracy_ties_shared == 4 / 6
     (swapped,) = compare_aggregators(1 - A, [MajorityVote()], gold=1 - y)
     assert (swapped.accuracy, swapped.accuracy_ties_shared) == (3 / 6, 4 / 6)
+
+
+def test_grades_are_compared_by_their_distance_and_names_are_not():
+    A = np.array([[1, 2, 5], [2, 2, 3], [4, 4, 1], [5, 5, 5], [1, 1, 2]])
+    y = np.array([1, 2, 4, 5, 3])
+    table = AnnotationTable.from_matrix(A, classes=[1, 2, 3, 4, 5], ordered=True)
+    (score,) = compare_aggregators(table, [MajorityVote()], gold=y)
+    labels = MajorityVote().fit(table).labels_  # medians: 2, 2, 4, 5, 1
+    np.testing.assert_array_equal(labels, [2, 2, 4, 5, 1])
+    assert (score.accuracy, score.within_one, score.mae) == (3 / 5, 4 / 5, 3 / 5)
+    assert score.qwk == cohen_kappa_score(y, labels, weights="quadratic")
+    assert score.rps > 0
+    names = AnnotationTable.from_matrix(A, classes=[1, 2, 3, 4, 5], ordered=False)
+    (plain,) = compare_aggregators(names, [MajorityVote()], gold=y)
+    assert plain.mae is plain.qwk is plain.rps is plain.within_one is None
+
+
+def test_grades_are_ranked_by_their_error_and_not_by_their_accuracy():
+    """One method is right more often, and far off where it is wrong."""
+
+    class Says(MajorityVote):
+        def __init__(self, shift=0):
+            super().__init__()
+            self.shift = shift
+
+        def fit(self, table, **options):
+            super().fit(table, **options)
+            if self.shift:
+                self.posterior_ = np.eye(5)[[0, 1, 2, 3, 0]]
+                self.labels_ = self.classes_[[0, 1, 2, 3, 0]]
+            else:
+                self.posterior_ = np.eye(5)[[0, 1, 2, 4, 3]]
+                self.labels_ = self.classes_[[0, 1, 2, 4, 3]]
+            return self
+
+    A = np.array([[1, 1], [2, 2], [3, 3], [4, 4], [5, 5]])
+    table = AnnotationTable.from_matrix(A, classes=[1, 2, 3, 4, 5], ordered=True)
+    scored = compare_aggregators(table, {"far": Says(1), "near": Says()}, gold=A[:, 0])
+    assert [s.method for s in scored] == ["near", "far"]
+    assert scored[0].accuracy < scored[1].accuracy
 
 
 def test_all_methods_are_compared():

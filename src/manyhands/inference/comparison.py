@@ -14,9 +14,10 @@ from sklearn.base import clone
 
 from manyhands import inference
 from manyhands.annotations import AnnotationTable, as_table
+from manyhands.annotations.encoding import encode
 from manyhands.annotations.frames import Backend
 from manyhands.annotations.html import block, html_table
-from manyhands.decision.labels import generator, share_ties
+from manyhands.decision.labels import generator, is_scale_of_grades, share_ties
 from manyhands.exceptions import AnnotationError, raise_missing_extra
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.confusions import total_em_counts
@@ -24,11 +25,16 @@ from manyhands.inference.inputs import check_annotations, gold_codes
 from manyhands.inference.probability import floored_log, normalise_rows
 from manyhands.inference.votes import make_votes
 from manyhands.metrics import accuracy, expected_calibration_error, macro_f1, minority_recall
-from manyhands.typing import AnyArray, FloatArray, IntArray
+from manyhands.metrics.grades import score_grades
+from manyhands.typing import FloatArray, IntArray
 
 HEADINGS = {
     "accuracy": "accuracy",
     "accuracy_ties_shared": "ties shared",
+    "within_one": "within one",
+    "mae": "MAE",
+    "qwk": "QWK",
+    "rps": "RPS",
     "macro_f1": "macro F1",
     "minority_recall": "min. recall",
     "ece": "ECE",
@@ -54,8 +60,11 @@ class MethodScore:
     error : str or None
         Why there are no scores.
     accuracy_ties_shared : float or None
-        Expected accuracy if each tie between most probable classes is broken evenly at random;
-        None without gold.
+        Expected accuracy of the most probable class, if each tie between such classes is broken
+        evenly at random; None without gold.
+    within_one, mae, qwk, rps : float or None
+        Of grades, against gold: share of labels at most one grade off, mean absolute error in
+        grades, Cohen's kappa with quadratic weights, and `ranked_probability_score`.
     """
 
     method: str
@@ -67,6 +76,10 @@ class MethodScore:
     seconds: float = 0.0
     error: str | None = None
     accuracy_ties_shared: float | None = None
+    within_one: float | None = None
+    mae: float | None = None
+    qwk: float | None = None
+    rps: float | None = None
 
 
 Row = TypeVar("Row", bound=Any)
@@ -196,7 +209,8 @@ def compare_aggregators(
     Returns
     -------
     ScoreTable
-        Best first: by accuracy with gold, by held-out log likelihood without. Methods that fail on
+        Best first: with gold by accuracy, or by the mean absolute error of grades, whose labels are
+        medians; without gold by held-out log likelihood. Methods that fail on
         this table come last, with their errors.
 
     Notes
@@ -213,6 +227,8 @@ def compare_aggregators(
     scores = [_score(name, method, table, parts, codes) for name, method in _named(methods).items()]
 
     def rank(score: MethodScore) -> tuple[bool, float]:
+        if score.mae is not None:
+            return False, score.mae
         value = score.held_out_log_likelihood if codes is None else score.accuracy
         return value is None, -(value or 0.0)
 
@@ -256,30 +272,45 @@ def _score(
             "gold names no instance that has annotations, so nothing can be scored; give gold for "
             "annotated instances"
         )
-    figures = against_gold(
-        table.classes, codes[known], fitted.labels_[known], fitted.posterior_[known]
+    labels, _ = encode(
+        fitted.labels_[known], table.classes, argument="labels_", vocabulary_name="classes"
     )
+    figures = against_gold(table, codes[known], labels, fitted.posterior_[known])
     shares = share_ties(fitted.posterior_[known])[np.arange(len(known)), codes[known]]
     figures["accuracy_ties_shared"] = float(shares.mean())
     return replace(MethodScore(name, held_out, seconds=seconds), **figures)
 
 
 def against_gold(
-    classes: AnyArray, codes: IntArray, labels: AnyArray, posterior: FloatArray
+    table: Any, gold: IntArray, labels: IntArray, posterior: FloatArray
 ) -> dict[str, Any]:
-    """Score labels and probabilities of n instances against the codes of their gold labels.
+    """Score labels and probabilities of n instances against gold.
+
+    Parameters
+    ----------
+    table : AnnotationTable or AnnotationStore
+        Its classes, and whether they are grades.
+    gold, labels : integer arrays of shape (n,)
+        Codes of classes.
+    posterior : array or CSR array of shape (n, n_classes)
 
     Returns
     -------
     dict
         ``accuracy``, ``macro_f1``, ``minority_recall`` (None if gold has only one class), ``ece``
-        (None of a sparse posterior).
+        (None of a sparse posterior); of grades also those of `GradeScores`.
     """
-    y = classes[codes]
+    classes = table.classes
+    y, named = classes[gold], classes[labels]
+    graded: dict[str, Any] = {}
+    if is_scale_of_grades(table):
+        shares = None if issparse(posterior) else posterior
+        graded = score_grades(gold, labels, shares)._asdict()
     return {
-        "accuracy": accuracy(y, labels),
-        "macro_f1": macro_f1(y, labels),
-        "minority_recall": minority_recall(y, labels) if len(np.unique(y)) > 1 else None,
+        **graded,
+        "accuracy": accuracy(y, named),
+        "macro_f1": macro_f1(y, named),
+        "minority_recall": minority_recall(y, named) if len(np.unique(y)) > 1 else None,
         "ece": None
         if issparse(posterior)
         else expected_calibration_error(posterior, y, classes=classes),

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.decision import decide
-from manyhands.decision.labels import best_of, is_scale_of_grades, rule_of
+from manyhands.decision.labels import best_of, rule_of
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.comparison import against_gold, compare_aggregators
@@ -26,7 +25,6 @@ from manyhands.io.writers import SUFFIXES, check_target, write_consensus
 from manyhands.jobs.gold import match_gold, note_unused_gold
 from manyhands.jobs.outputs import keep_labels, label_rows, severity_rows, times_of
 from manyhands.metrics.certainty import certainty_of
-from manyhands.metrics.grades import score_grades
 from manyhands.models import load
 from manyhands.report import read_inputs, summarize_annotators, summarize_inputs
 from manyhands.report.headline import tell_labels
@@ -342,13 +340,12 @@ def measure(
     if len(labelled) < len(rows):
         metrics["of them decided"] = len(labelled)
     if len(labelled):
-        labels = table.classes[codes[labelled]]
-        values = against_gold(table.classes, truth[labelled], labels, posterior[labelled])
-        metrics |= {METRIC_NAMES[key]: value for key, value in values.items() if value is not None}
-        if is_scale_of_grades(table):
-            shares = None if issparse(posterior) else posterior[labelled]
-            graded = score_grades(truth[labelled], codes[labelled], shares)._asdict()
-            metrics |= {OF_GRADES[key]: v for key, v in graded.items() if v is not None}
+        values = against_gold(table, truth[labelled], codes[labelled], posterior[labelled])
+        metrics |= {
+            name: values[key]
+            for key, name in (METRIC_NAMES | OF_GRADES).items()
+            if values.get(key) is not None
+        }
     return metrics
 
 

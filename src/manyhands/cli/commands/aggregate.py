@@ -472,10 +472,10 @@ def _print_result(result: dict[str, Any], out: Path | None, to: str) -> None:
 
 
 def _score(name: str, value: float | None) -> str:
-    """Write a score: all are shares but two."""
+    """Write a score: most are shares."""
     if value is None:
         return ""
-    numbers = ("held_out_log_likelihood", "seconds")
+    numbers = ("held_out_log_likelihood", "seconds", "mae", "qwk", "rps")
     return f"{value:.3f}" if name in numbers else percent(value)
 
 
@@ -484,27 +484,40 @@ def _print_comparison(result: dict[str, Any], json: bool) -> None:
     if json:
         print_json(result)
         return
-    columns = {  # Short, so that a terminal of 80 characters shows whole names.
-        "accuracy": "accuracy",
+    scores = [score for score in result["methods"] if score["error"] is None]
+    graded = any(score["mae"] is not None for score in scores)
+    held_out = {"held_out_log_likelihood": "held-out LL"}
+    of_grades = {"within_one": "within 1", "mae": "MAE", "qwk": "QWK", "rps": "RPS"}
+    of_names = {
         "accuracy_ties_shared": "shared",
         "macro_f1": "macro F1",
         "minority_recall": "min. recall",
         "ece": "ECE",
-        "held_out_log_likelihood": "held-out LL",
-        "seconds": "CPU s",
     }
-    scores = [score for score in result["methods"] if score["error"] is None]
+    # Few and short, so that a terminal of 80 characters shows whole names.
+    columns = {"accuracy": "accuracy", **(of_grades if graded else of_names | held_out)}
+    columns["seconds"] = "CPU s"
     shown = [key for key in columns if any(score[key] is not None for score in scores)]
     print_table(
         f"{len(scores)} methods on {result['n_instances']:,} instances",
         ["method", *(columns[key] for key in shown)],
         [[score["method"], *(_score(k, score[k]) for k in shown)] for score in scores],
     )
+    if graded:
+        say(
+            "labels are medians, best first by MAE, the mean absolute error in grades; within 1: "
+            "at most one grade off; QWK: Cohen's kappa with quadratic weights; RPS: ranked "
+            "probability score, an MAE of the probabilities"
+        )
     if "accuracy_ties_shared" in shown:
         say("shared: accuracy if classes that tie share the instance; else the first is named")
     if "minority_recall" in shown:
         say("min. recall: of the rarer half of the classes; ECE: expected calibration error")
-    say("held-out LL: mean log probability of annotations held out; it ranks close methods poorly")
+    if "held_out_log_likelihood" in shown:
+        say(
+            "held-out LL: mean log probability of annotations held out; it ranks close methods "
+            "poorly"
+        )
     for score in result["methods"]:
         if score["error"] is not None:
             say(with_options(f"! {score['method']}: {score['error']}"))
