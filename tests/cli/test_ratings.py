@@ -220,3 +220,48 @@ def test_numbers_are_described_as_such(slider):
     graded = done("describe", "slider.csv", "--ordered").stdout
     assert "majority vote" in graded
     assert "order of the classes: " in graded
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("annotators", "annotators.csv says how much each annotator gives too much"),
+        ("review", "report.html lists the least sure values first"),
+        ("next", "report.html names the items to have rated again first"),
+        ("budget", "a mean of n ratings is unsure by about that"),
+    ],
+)
+def test_each_command_about_classes_says_what_answers_it_of_numbers(slider, command, says):
+    """The command to paste reads the table as the refused one did."""
+    reading = ("--format", "long", *NUMBERS)
+    found = run(command, "slider.csv", *reading).stderr
+    refused(3, command, "slider.csv", *reading, says=[f"'manyhands {command}'", says])
+    pasted = found.split("Run manyhands ")[1].split(" instead: ")[0].split()
+    assert {*reading} <= {*pasted}
+    done(*pasted)
+    assert Path("values/annotators.csv").exists()
+    assert Path("values/report.html").exists()
+
+
+def test_values_are_not_ranked_where_all_are_equally_sure(tmp_path, monkeypatch):
+    """Everybody rated everything: no item needs a rating more than another."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    ratings = np.clip(rng.integers(5, 20, 40)[:, None] + rng.normal(0, 2, (40, 3)), 1, 25)
+
+    def action(values):
+        model = RatingMean().fit(AnnotationTable.from_matrix(values, scale="interval"))
+        summary = summarize_ratings(model)
+        return summary["rating_actions"][-1]["title"], summary["rating_items"]["all_equally_sure"]
+
+    assert action(ratings) == ("All values are equally sure", True)
+    ratings[0, 0] = np.nan
+    assert action(ratings) == ("Have these items rated again first", False)
+
+
+def test_an_interval_is_not_promised_to_hold_more_than_the_report_says(slider):
+    told = done("aggregate", "slider.csv", *NUMBERS, "--out", "values").stdout
+    page = Page(Path("values/report.html").read_text())
+    assumed = "if ratings scatter as evenly as the method takes them to"
+    assert assumed in " ".join(told.split())
+    assert assumed in " ".join(" ".join(page.text).split())

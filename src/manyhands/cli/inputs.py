@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -298,9 +298,16 @@ class ReadTable(NamedTuple):
 
 
 def read_planned(
-    tables: list[Path], options: dict[str, Any], inputs: Inputs | None, seed: int
+    tables: list[Path],
+    options: dict[str, Any],
+    inputs: Inputs | None,
+    seed: int,
+    check: Callable[[Any], None],
 ) -> ReadTable:
-    """Read annotations, and predict their instances out of fold if a classifier can join."""
+    """Read annotations, and predict their instances out of fold if a classifier can join.
+
+    ``check`` refuses tables that a command cannot take, before anything is predicted.
+    """
     from manyhands.io.annotations import read_items, read_with_account
     from manyhands.io.exports.reading import report_losses
 
@@ -309,11 +316,13 @@ def read_planned(
         table, export = read_with_account(path, **options)
         if export is not None:
             report_losses(export, path)
+        check(table)
         return ReadTable(table, export)
     from manyhands import CrowdStackingClassifier, cross_predict
     from manyhands.jobs.fit import encode_rows
 
     rows, table = inputs.read(path, options)
+    check(table)
     X = encode_rows(inputs.encoder(seed), rows.X, table)
     model = CrowdStackingClassifier(random_state=seed)
     with warned_once():

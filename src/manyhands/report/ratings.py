@@ -25,6 +25,9 @@ from manyhands.wording import counted, quantity, too_much
 LEVEL = 0.95
 """Level of all intervals."""
 
+STEPS = 9
+"""Decimals of a standard error in which two of them may differ; more are rounding."""
+
 WIDTH = 1.959963984540054
 """Standard errors from an estimate to the end of its interval."""
 
@@ -116,7 +119,13 @@ def doubtful_section(found: RatingFindings) -> Content | None:
     if not len(rows):
         return None
     shown = rows[: LIMITS["review"]]
-    return {"total": len(rows), "shown": len(shown), "rows": _values(found, shown)}
+    errors = np.round(found.model.standard_error_[rows], STEPS)
+    return {
+        "total": len(rows),
+        "shown": len(shown),
+        "all_equally_sure": len(rows) > 1 and bool((errors == errors[0]).all()),
+        "rows": _values(found, shown),
+    }
 
 
 def _by_doubt(found: RatingFindings) -> IntArray:
@@ -128,7 +137,7 @@ def _by_doubt(found: RatingFindings) -> IntArray:
         np.abs(table.values - model.values_[table.instance]),
         table.n_instances,
     )
-    order = np.lexsort((-apart[rows], -np.round(model.standard_error_[rows], 9)))
+    order = np.lexsort((-apart[rows], -np.round(model.standard_error_[rows], STEPS)))
     return np.asarray(rows[order])
 
 
@@ -221,12 +230,16 @@ def _actions(found: RatingFindings) -> Iterator[Action]:
         )  # fmt: skip
     doubtful = found.once(doubtful_section)
     if doubtful is not None:
+        equal = doubtful["all_equally_sure"]
         yield Action(
             ActionCode.BUY,
             "rating_items",
-            "Have these items rated again first",
-            "Their values are the least sure. One more rating narrows an interval most where there "
-            "are few.",
+            "All values are equally sure" if equal else "Have these items rated again first",
+            "No item needs another rating more than the others, as all have equally many. The "
+            "ratings of these differ most from their values; look at them first."
+            if equal
+            else "Their values are the least sure. One more rating narrows an interval most where "
+            "there are few.",
             0.0,
             [
                 f"{row['id']}: {row['value']:.2f} "
@@ -267,7 +280,7 @@ RATING_SECTIONS: Final[tuple[Section, ...]] = (
     Section("rating_agreement", "Agreement", "rating_agreement.html", agreement_section),
     Section("rating_gold", "Against gold values", "rating_gold.html", gold_section),
     Section("rating_annotators", "Annotators", "rating_annotators.html", annotators_section),
-    Section("rating_items", "Values, the least sure first", "rating_items.html", doubtful_section),
+    Section("rating_items", "Values by how sure they are", "rating_items.html", doubtful_section),
     Section("methods", "How this was made", "rating_methods.html", methods_section, on_demand=True),
     Section("items", "Instances", ITEMS.template, items_section, on_demand=True),
 )

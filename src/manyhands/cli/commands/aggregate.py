@@ -421,8 +421,8 @@ def _print_ratings(result: dict[str, Any], out: Path | None) -> None:
         say(
             f"in {out.name if out.suffix else 'labels.csv'}, 'label' is the mean of the ratings "
             "without what annotators give too much or too little, and low_95 to high_95 hold the "
-            "true value with a probability of 95 %; 'mean' and 'median' are those of the ratings "
-            "as they are"
+            "true value with a probability of 95 %, if ratings scatter as evenly as the method "
+            "takes them to; 'mean' and 'median' are those of the ratings as they are"
         )
     if out is not None and not out.suffix:
         say(

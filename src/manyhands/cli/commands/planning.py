@@ -43,7 +43,7 @@ from manyhands.cli.output import (
     say_severities,
     write_columns,
 )
-from manyhands.cli.reading import FamilyReading
+from manyhands.cli.reading import FamilyReading, as_arguments
 from manyhands.cli.values import TABLE, refuse_overwriting, some_path, some_target
 from manyhands.exceptions import AnnotationError
 from manyhands.wording import (
@@ -148,6 +148,56 @@ Folder = Annotated[
 ]
 
 
+OF_NUMBERS = {
+    "annotators": (
+        "says how often each annotator is right",
+        "annotators.csv says how much each annotator gives too much (severity) and how far their "
+        "ratings scatter (sd)",
+    ),
+    "review": (
+        "lists labels that are probably wrong",
+        "labels.csv has each value with its 95 % interval, and report.html lists the least sure "
+        "values first",
+    ),
+    "next": (
+        "chooses what makes most labels right",
+        "report.html names the items to have rated again first, those whose values are the least "
+        "sure",
+    ),
+    "budget": (
+        "forecasts how many labels are right",
+        "it prints how far ratings scatter, and a mean of n ratings is unsure by about that, "
+        "divided by the square root of n",
+    ),
+}
+"""By command: what it does with labels that are classes, and what answers it of numbers."""
+
+
+def _read(
+    command: str,
+    tables: list[Path],
+    reading: FamilyReading,
+    inputs: Inputs | None = None,
+    seed: int = 0,
+) -> tuple[Any, dict[str, Any]]:
+    """Read what one of these commands takes, and the options of the reading; refuse numbers."""
+
+    def check(table: Any) -> None:
+        if table.scale != "interval":
+            return
+        what, instead = OF_NUMBERS[command]
+        files = [str(path) if str(path)[:1] != "-" else f"./{path}" for path in tables]
+        words = ["manyhands", "aggregate", *files, *as_arguments(reading, {}), "--out", "values"]
+        raise AnnotationError(
+            f"'manyhands {command}' {what}, and these labels are numbers, which are more or less "
+            f"far from the truth. Run {shlex.join(words)} instead: {instead}. A few grades are read "
+            "as such by --scale ordinal, names of classes by --scale nominal"
+        )
+
+    options = reading.arguments()
+    return read_planned(tables, options, inputs, seed, check), options
+
+
 @dataclass(frozen=True)
 class Joining(Inputs):
     """What a classifier is trained on that joins the annotators; nothing, and none does."""
@@ -208,8 +258,7 @@ def next_(
     _check_tasks(to, out)
     if reading.annotators in list(Who):  # What --who was called before wide tables were read.
         who, reading = Who(reading.annotators), replace(reading, annotators=None)
-    options = reading.arguments()
-    read = read_planned(tables, options, inputs, seed)
+    read, options = _read("next", tables, reading, inputs, seed)
     known_labels = read_gold_of_fit(known, read.table, options)
     checked = read_known(audit, read.table, options, "--audit")
     _refuse_both(read.table, known_labels, checked)
@@ -404,8 +453,7 @@ def review(
 
     refuse_overwriting([out], [*tables, *inputs.files, *(known or ())])
     check_out(out)
-    options = reading.arguments()
-    read = read_planned(tables, options, inputs, seed)
+    read, options = _read("review", tables, reading, inputs, seed)
     model = DawidSkene().fit(read.table, **read_gold_of_fit(known, read.table, options))
     size = n if n is not None else 0 if random else 100
     posterior, codes = model.posterior_, best_of(model.posterior_, read.table)
@@ -500,8 +548,7 @@ def annotators(
             f"--sheet {reading.sheet!r} names a sheet of a workbook, and none is given; what to "
             f"show an annotator is --teach {shlex.quote(reading.sheet)}"
         )
-    options = reading.arguments()
-    read = read_planned(tables, options, None, 0)
+    read, options = _read("annotators", tables, reading)
     table, export = read.table, read.export
     model = DawidSkene().fit(table, **read_gold_of_fit(known, table, options))
     if teach is not None:
@@ -621,8 +668,8 @@ def budget(
             "--known is for a forecast, and --gold replays what was recorded, where no label is "
             "known; give one of them"
         )
-    options = reading.arguments()
-    table = read_planned(tables, options, None, seed).table
+    read, options = _read("budget", tables, reading)
+    table = read.table
     planner = AnnotationPlanner(criterion=criterion.value, load=load)
     truth = read_known(gold, table, options, "--gold")
     known_labels = read_gold_of_fit(known, table, options)
