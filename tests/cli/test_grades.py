@@ -130,3 +130,18 @@ def test_methods_are_compared_by_what_is_measured_of_grades(sheet, tmp_path):
     )
     assert "shared" in names
     assert "QWK" not in names
+
+
+@pytest.mark.filterwarnings("default:.*two classes have no order")
+def test_agreement_says_which_measures_go_by_the_order(sheet, tmp_path):
+    grades = said("agreement", sheet, *READING)
+    assert "mean cohen kappa, quadratic weights" in grades
+    assert "fleiss kappa, which ignores the order" in grades
+    assert "gwet ac2, quadratic weights" in grades
+    names = said("agreement", sheet, *READING[:-1], "--scale", "nominal")
+    two = tmp_path / "two.csv"
+    two.write_text("task,worker,label\na,x,0\na,y,1\nb,x,1\nb,y,1\n")
+    for found in (names, said("agreement", two, "--scale", "ordinal")):
+        assert "quadratic" not in found
+        assert "ignores the order" not in found
+        assert "fleiss kappa" in found

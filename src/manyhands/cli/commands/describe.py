@@ -46,6 +46,13 @@ MEASURES = {
 }
 """Names of measures for readers; the others are called as they are."""
 
+WEIGHTED = {
+    "mean_cohen_kappa": "mean cohen kappa, quadratic weights",
+    "fleiss_kappa": "fleiss kappa, which ignores the order",
+    "gwet_ac2": "gwet ac2, quadratic weights",
+}
+"""Names of measures where classes have an order, by which of them go by it."""
+
 SHARES = ("percent_agreement", "within_one_grade")
 """Measures that are shares, which are written in percent."""
 
@@ -205,12 +212,13 @@ def agreement(
     if json:
         print_json(rows if not order else rows | {"order": order})
         return
+    names = MEASURES if scale == "nominal" or read.n_classes < 3 else MEASURES | WEIGHTED
     print_table(
         f"Agreement, {WHAT[scale]}",
         ["measure", "value", "from", "to"],
         [
             [
-                MEASURES.get(name, name.replace("_", " ")),
+                names.get(name, name.replace("_", " ")),
                 *(map(percent, row.values()) if name in SHARES else row.values()),
             ]
             for name, row in rows.items()

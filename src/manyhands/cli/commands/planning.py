@@ -190,8 +190,8 @@ def _read(
         words = ["manyhands", "aggregate", *files, *as_arguments(reading, {}), "--out", "values"]
         raise AnnotationError(
             f"'manyhands {command}' {what}, and these labels are numbers, which are more or less "
-            f"far from the truth. Run {shlex.join(words)} instead: {instead}. A few grades are read "
-            "as such by --scale ordinal, names of classes by --scale nominal"
+            f"far from the truth. Run {shlex.join(words)} instead: {instead}. A few grades are "
+            "read as such by --scale ordinal, names of classes by --scale nominal"
         )
 
     options = reading.arguments()
