@@ -62,7 +62,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
         model = RatingMean().fit(table)
         low, high = model.interval(0.8).T
         held.append((low <= value) & (value <= high))
-        known.append(abs(model.severity_ - severity) <= 1.2816 * model.severity_error_)
+        known.append(abs(model.severity_ - severity) <= 1.2816 * model.severity_se_)
     assert 0.76 < np.mean(held) < 0.88
     assert 0.7 < np.mean(known) < 0.92
     with pytest.raises(AnnotationError, match="level=95"):
@@ -81,7 +81,7 @@ def test_precision_gains_where_annotators_differ_much():
     assert rmse(precise.values_, value) < 0.5 * rmse(plain.values_, value)
     assert (precise.annotator_sd_[:3] < 1).all()
     assert (precise.annotator_sd_[3:] > 3).all()
-    assert precise.standard_error_.mean() < plain.standard_error_.mean()
+    assert precise.value_se_.mean() < plain.value_se_.mean()
 
 
 def test_plain_mean_and_median():
@@ -91,7 +91,7 @@ def test_plain_mean_and_median():
     np.testing.assert_allclose(model.median_, [2, 5.5, 3, np.nan])
     np.testing.assert_allclose(model.values_[:3], model.mean_[:3])
     assert model.values_[3] == pytest.approx(model.mean_[:3].mean(), abs=2)  # Of the others.
-    assert np.isfinite(model.standard_error_).all()
+    assert np.isfinite(model.value_se_).all()
     assert (model.severity_ == 0).all()
 
 
@@ -129,7 +129,7 @@ def test_gold_shows_what_all_annotators_share():
     model = RatingMean().fit(high, gold=gold)
     assert model.is_known_.sum() == 100
     np.testing.assert_array_equal(model.values_[:100], value[:100])
-    assert (model.standard_error_[:100] == 0).all()
+    assert (model.value_se_[:100] == 0).all()
     rest = slice(100, None)
     assert abs((model.values_ - value)[rest].mean()) < 0.3
     assert abs((RatingMean().fit(high).values_ - value)[rest].mean()) > 2.5
@@ -143,7 +143,7 @@ def test_gold_shows_what_all_annotators_share():
 def test_one_constant_rating_is_no_problem():
     model = RatingMean().fit(AnnotationTable.from_matrix([[3, 3], [3, 3]], scale="interval"))
     assert model.values_.tolist() == [3, 3]
-    assert np.isfinite(model.standard_error_).all()
+    assert np.isfinite(model.value_se_).all()
 
 
 def test_annotators_who_share_nothing_are_told():
@@ -234,7 +234,7 @@ def test_a_saved_model_is_the_same(tmp_path, precision):
     again = load(tmp_path / "model")
     assert isinstance(again, RatingMean)
     assert again.get_params() == model.get_params()
-    for name in ("values_", "standard_error_", "severity_", "annotator_sd_", "mean_", "median_"):
+    for name in ("values_", "value_se_", "severity_", "annotator_sd_", "mean_", "median_"):
         np.testing.assert_array_equal(getattr(again, name), getattr(model, name))
     np.testing.assert_array_equal(again.predict(table), model.predict(table))
     assert again.table_.equals(table)
@@ -302,3 +302,11 @@ def test_two_models_per_summary_are_nearer_to_people_without_severities(data_hom
         return (values - values.mean() - right + right.mean()).std()
 
     assert error(model.values_) < most * error(model.mean_)
+
+
+def test_who_asks_for_labels_is_told_of_the_values():
+    table = AnnotationTable.from_matrix(np.array([[1.0, 2.5], [3.0, 4.5]]), scale="interval")
+    model = RatingMean().fit(table)
+    assert not hasattr(model, "labels_")
+    with pytest.raises(AttributeError, match="its answers are numbers: values_ are"):
+        _ = model.labels_

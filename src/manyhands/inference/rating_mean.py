@@ -66,7 +66,7 @@ class RatingMean(BaseEstimator):
     values_ : array of shape (n_instances,)
         Mean rating of each instance after subtraction of the severities; gold where it is given. An
         instance without ratings gets the mean of the others.
-    standard_error_ : array of shape (n_instances,)
+    value_se_ : array of shape (n_instances,)
         Of ``values_``, from the noise of the ratings, the doubt about severities and, without gold,
         the doubt about their mean; 0 for gold.
     mean_, median_ : arrays of shape (n_instances,)
@@ -74,7 +74,7 @@ class RatingMean(BaseEstimator):
     severity_ : array of shape (n_annotators,)
         How much each annotator gives too much, in units of the ratings; their mean is 0 (without
         gold).
-    severity_error_ : array of shape (n_annotators,)
+    severity_se_ : array of shape (n_annotators,)
         Standard error of ``severity_``.
     annotator_sd_ : array of shape (n_annotators,)
         Standard deviation of each annotator's ratings around value + severity. That of all
@@ -176,9 +176,9 @@ class RatingMean(BaseEstimator):
         self.table_, self._gold = table, gold
         self.instances_, self.annotators_ = table.instances, table.annotators
         self.n_annotators_ = table.n_annotators
-        self.values_, self.standard_error_ = value, error
+        self.values_, self.value_se_ = value, error
         self.mean_, self.median_ = ratings.plain()
-        self.severity_, self.severity_error_ = found.severity, np.sqrt(found.doubt)
+        self.severity_, self.severity_se_ = found.severity, np.sqrt(found.doubt)
         self.annotator_sd_ = np.sqrt(found.own_noise)
         self.value_sd_ = float(np.sqrt(found.spread))
         self.severity_sd_ = float(np.sqrt(found.bias))
@@ -267,8 +267,17 @@ class RatingMean(BaseEstimator):
         check_is_fitted(self, "values_")
         if not 0 < level < 1:
             raise AnnotationError(f"level={level!r} must be between 0 and 1, such as 0.95")
-        width = ndtri((1 + level) / 2) * self.standard_error_
+        width = ndtri((1 + level) / 2) * self.value_se_
         return np.column_stack([self.values_ - width, self.values_ + width])
+
+    @property
+    def labels_(self) -> AnyArray:
+        """Say where the values are: aggregators of classes have labels, this one has numbers."""
+        raise AttributeError(
+            "RatingMean has no labels_, because its answers are numbers: values_ are the means of "
+            "the ratings after subtraction of the severities, value_se_ their standard errors, and "
+            "mean_ and median_ the plain ones"
+        )
 
     @property
     def is_known_(self) -> BoolArray:

@@ -175,7 +175,7 @@ def value_columns(model: RatingMean) -> dict[str, list[Any]]:
 
 def annotator_columns(model: RatingMean) -> dict[str, list[Any]]:
     """Columns of ``annotators.csv``: how much each gives too much, and how far ratings scatter."""
-    width = 1.959963984540054 * model.severity_error_
+    width = 1.959963984540054 * model.severity_se_
     columns: dict[str, Any] = {
         "annotator": model.annotators_,
         "n_annotations": model.table_.annotations_per_annotator(),

@@ -56,7 +56,7 @@ def means_section(found: RatingFindings) -> Content:
     """How many ratings there are, how sure the means are, and what makes ratings differ."""
     model, table = found.model, found.table
     rated = (table.annotations_per_instance() > 0) & ~model.is_known_
-    width = WIDTH * model.standard_error_[rated]
+    width = WIDTH * model.value_se_[rated]
     return {
         "n_instances": table.n_instances,
         "n_annotators": table.n_annotators,
@@ -89,7 +89,7 @@ def agreement_section(found: RatingFindings) -> Content | None:
 def annotators_section(found: RatingFindings) -> Content:
     """What annotators give too much or too little, those who do so for sure first."""
     model = found.model
-    low, high = (model.severity_ + side * WIDTH * model.severity_error_ for side in (-1, 1))
+    low, high = (model.severity_ + side * WIDTH * model.severity_se_ for side in (-1, 1))
     n = found.table.annotations_per_annotator()
     is_sure = ((low > 0) | (high < 0)) & (n > 0)
     order = np.lexsort((-n, -np.abs(model.severity_), ~is_sure))
@@ -119,7 +119,7 @@ def doubtful_section(found: RatingFindings) -> Content | None:
     if not len(rows):
         return None
     shown = rows[: LIMITS["review"]]
-    errors = np.round(found.model.standard_error_[rows], STEPS)
+    errors = np.round(found.model.value_se_[rows], STEPS)
     return {
         "total": len(rows),
         "shown": len(shown),
@@ -137,7 +137,7 @@ def _by_doubt(found: RatingFindings) -> IntArray:
         np.abs(table.values - model.values_[table.instance]),
         table.n_instances,
     )
-    order = np.lexsort((-apart[rows], -np.round(model.standard_error_[rows], STEPS)))
+    order = np.lexsort((-apart[rows], -np.round(model.value_se_[rows], STEPS)))
     return np.asarray(rows[order])
 
 
