@@ -30,7 +30,7 @@ from manyhands import (
 from manyhands.annotations import AnnotationTable
 from manyhands.decision.rules import apply_rule, check_rule
 from manyhands.estimator_checks import make_crowd_problem
-from manyhands.exceptions import AnnotationError, ModelChoiceWarning
+from manyhands.exceptions import AnnotationError, LostClassWarning, ModelChoiceWarning
 from manyhands.fitting import BaseCrowdClassifier, Watch
 from manyhands.fitting.latent import SoftTargets, balancing_weights, class_shares
 from manyhands.linear.ridge import SoftRidge
@@ -526,3 +526,18 @@ def test_others_are_trained_on_the_shares_that_they_divide_by(model, balance):
     model = clone(model).set_params(class_balance=balance, random_state=0).fit(X, table)
     mean = model.predict_proba(X).mean(axis=0)
     assert np.abs(mean - model.class_prior_).max() < 0.06
+
+
+def test_a_lost_end_of_a_scale_is_explained_by_the_median():
+    """The last grade is the most probable one of some, and the median of none."""
+    X = np.zeros((6, 1))
+    table = AnnotationTable.from_matrix(
+        [[0, 1, 2]] * 2 + [[0, 0, 1]] * 2 + [[1, 1, 2]] * 2, classes=[0, 1, 2], ordered=True
+    )
+    model = AggregatedClassifier(backbone=Fixed([[0.3, 0.3, 0.4]]), decision="median")
+    says = r"classes that have annotations: 0 .* 2 .*; a median names the first or last grade only"
+    with pytest.warns(LostClassWarning, match=says):
+        model.fit(X, table)
+    with pytest.warns(LostClassWarning, match="try ") as caught:
+        model.set_params(decision="posterior").fit(X, table)
+    assert "median" not in str(caught[0].message)

@@ -101,6 +101,13 @@ def _mends(model: BaseEstimator) -> str:
     init_scale = parameters.get(f"{PREFIX}init_scale", AUTO)
     if init_scale != AUTO:  # "auto" has tried larger ones.
         mends.append(f"an init_scale above {init_scale:g} in the protocol")
+    rule = parameters.get("decision")
+    if isinstance(rule, str) and rule == "median":
+        return (
+            "a median names the first or last grade only where more than half of the probability "
+            "is on it, so that the ends of a scale are rarely predicted, which may be what you "
+            "want; decision='posterior' names the most probable grade"
+        )
     if "class_prior" in parameters and "n_rounds" in parameters:
         return "try class_prior= with the shares you know, or decision='balanced'"
     return f"try {', '.join([*mends, 'more epochs'])}"
