@@ -50,6 +50,7 @@ def test_severities_are_in_the_json(sheet):
 def test_a_sheet_of_stars_names_the_option_that_reads_them_as_grades(sheet):
     found = done("aggregate", str(sheet), *READING[:-1])
     assert "--scale ordinal reads them as grades in their order" in found.stderr
+    assert "note: the table: 5 different numbers, 1 to 5, are read as names" in found.stderr
     assert "too much" not in found.stdout
     found = done("aggregate", str(sheet), *READING)
     assert "as with grades" not in found.stderr

@@ -525,7 +525,7 @@ def _classes(
     return read_classes(
         values,
         None,
-        argument="the question",
+        argument="the table",
         scale=scale,
         instance=instance if judged else None,
         asks=True,
