@@ -214,3 +214,36 @@ def test_a_saved_aggregator_keeps_it(tmp_path):
     for model in (MajorityVote(), DawidSkene()):
         save(model.fit(table()), tmp_path / type(model).__name__)
         assert load(tmp_path / type(model).__name__).table_.ordered
+
+
+def skewed(words=("none", "mild", "moderate", "severe"), top=48):
+    labels = [words[0]] * top + [word for word in words[1:] for _ in range(4)]
+    return pd.DataFrame(
+        {"task": np.arange(len(labels)) // 3, "worker": np.arange(len(labels)) % 3, "label": labels}
+    )
+
+
+def test_words_of_a_known_scale_stay_names_where_one_has_nearly_all_labels(caplog, tmp_path):
+    caplog.set_level(logging.INFO)
+    found = AnnotationTable.from_frame(skewed())
+    assert found.scale == "nominal"
+    assert found.classes.tolist() == ["none", "mild", "moderate", "severe"]
+    assert "80 % of the labels are 'none', so the labels are read as names" in caplog.text
+    assert "scale='ordinal' reads them as grades" in caplog.text
+    assert AnnotationTable.from_frame(skewed(top=20)).ordered
+    counts = pd.DataFrame({"none": [20, 20], "mild": [1, 0], "moderate": [0, 1], "severe": [1, 1]})
+    assert AnnotationTable.from_counts(counts).scale == "nominal"
+    skewed().to_csv(tmp_path / "a.csv", index=False)
+    assert read_annotations(tmp_path / "a.csv").scale == "nominal"
+    skewed(top=300).to_csv(tmp_path / "b.csv", index=False)  # More than are shown of each label.
+    ingest(tmp_path / "b.csv", tmp_path / "store")
+    assert AnnotationStore.open(tmp_path / "store").scale == "nominal"
+
+
+def test_an_order_that_is_declared_where_one_grade_has_nearly_all_labels_is_warned_of():
+    with pytest.warns(UserWarning, match="80 % of the labels are 'none'.*scale='nominal'"):
+        found = AnnotationTable.from_frame(skewed(), ordered=True)
+    assert found.ordered
+    counts = [[20, 1, 0], [20, 0, 1]]
+    with pytest.warns(UserWarning, match="95 % of the labels are 1"):
+        assert AnnotationTable.from_counts(counts, classes=[1, 2, 3], scale="ordinal").ordered

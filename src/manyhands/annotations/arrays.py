@@ -49,6 +49,7 @@ from manyhands.annotations.scales import (
     read_classes,
     read_scale,
     scale_of_found,
+    warn_of_skew,
 )
 from manyhands.annotations.wide import (
     ANNOTATOR_WORDS,
@@ -401,7 +402,7 @@ def from_counts(
     >>> MajorityVote().fit(table).posterior_.round(2).tolist()
     [[1.0, 0.0], [0.33, 0.67]]
     """
-    scale = read_scale(scale, ordered)
+    scale = stated = read_scale(scale, ordered)
     named, basis = instances is not None, "given"
     _refuse_sparse(counts, "counts", "AnnotationTable.from_counts(counts.toarray())")
     one_level(counts, "counts")
@@ -418,8 +419,10 @@ def from_counts(
         )
         codes, vocabulary, basis = in_class_order(codes, sorted_names)
         found = found[:, np.argsort(codes)]
-        scale = scale_of_found(vocabulary, basis, scale)
+        scale = scale_of_found(vocabulary, basis, scale, found.sum(axis=0))
     check_scale(vocabulary, basis, scale or "nominal")
+    if stated == "ordinal":
+        warn_of_skew(vocabulary, found.sum(axis=0), "counts")
     kinds = pass_kinds(vocabulary, read_marks(abstain, skip))
     label = np.repeat(np.tile(np.arange(c, dtype=np.int32), n), found.ravel())
     total = found.sum(axis=1)

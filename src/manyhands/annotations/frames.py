@@ -117,9 +117,10 @@ def from_frame(
     scale : {"nominal", "ordinal", "interval"}, optional
         What the labels are: names, grades in their order, or numbers, which may have fractions.
         Default: grades if the column is an ordered Categorical (pandas) or dictionary (pyarrow), or
-        if the labels are those of a known scale, such as low < medium < high, which is logged; else
-        numbers if they are more than 12 and look like ratings, with a warning; else names, with a
-        warning if they look like free text. Agreement is measured on all three.
+        if the labels are those of a known scale, such as low < medium < high, which is logged, and
+        none of them is more than two thirds of all; else numbers if they are more than 12 and look
+        like ratings, with a warning; else names, with a warning if they look like free text.
+        Agreement is measured on all three.
     ordered : bool, optional
         True is short for ``scale="ordinal"``, False for ``scale="nominal"``.
 
@@ -224,6 +225,7 @@ def columns_of_frame(
     own = data[label].to_native()
     if classes is None:
         declared = declared_classes([own], marks, argument)
+    weights = None if weight is None else np.asarray(data[weight].to_numpy()[given])
     codes, vocabulary, order, found_scale = read_classes(
         labels,
         vocabulary,
@@ -234,6 +236,7 @@ def columns_of_frame(
         instance=instance[given],
         asks=asks,
         sets=multilabel == "error",
+        weight=weights,
     )
     if classes is None:
         for column, ids, own in ((task, instances, instance), (worker, annotators, annotator)):
@@ -245,7 +248,7 @@ def columns_of_frame(
         instances,
         annotators,
         vocabulary,
-        None if weight is None else data[weight].to_numpy()[given],
+        weights,
         None if source is None else read_sources(data[source].to_numpy()[given], len(codes)),
         np.column_stack([instance[passed], annotator[passed], kinds[passed]]),
         sorted_order(instances) if tasks is None else GIVEN,

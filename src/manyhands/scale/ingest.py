@@ -376,11 +376,13 @@ class _Merge:
         shown = [None if p else v for p, v in zip(passed, rows, strict=True)]
         data: dict[str, list[Any]] = {"task": [*range(len(rows))], "worker": [0] * len(rows)}
         data["label"] = shown
+        weight = (counts / np.maximum(np.minimum(counts, LABELS_SHOWN), 1))[which].tolist()
         if any(passed):
             data["pass"] = passed
-        frame: Any = nw.from_native(_frame(data), eager_only=True)
         path = Path("labels.parquet" if typed or kinds == {"text"} else "labels.csv")
-        table = table_of_frame(frame, path, **reading)
+        data["weight"] = [repr(v) for v in weight] if path.suffix == ".csv" else weight
+        frame: Any = nw.from_native(_frame(data), eager_only=True)
+        table = table_of_frame(frame, path, weight="weight", **reading)
         class_of = np.full(len(values), -1, dtype=np.int64)
         class_of[which[table.instance]] = table.label
         if table.passes is not None:

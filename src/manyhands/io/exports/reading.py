@@ -370,13 +370,14 @@ def _of_counts(
             canonical(np.array(names, dtype=str)), None, argument="counts", vocabulary_name="names"
         )
         _, classes, order = in_class_order(codes, classes)
-        scale = scale_of_found(classes, order, scale)
     else:
         classes = make_vocabulary(known, "classes")
     given = np.array(names, dtype=str) if classes.dtype.kind == "U" else canonical(np.array(names))
     codes, _ = encode(given, classes, argument="the counts", vocabulary_name="classes")
     counts = np.zeros((len(votes.tasks), len(classes)), dtype=np.int64)
     np.add.at(counts.T, codes, votes.counts.T)  # Spellings of one class are counted together.
+    if known is None:
+        scale = scale_of_found(classes, order, scale, counts.sum(axis=0))
     instances = canonical(np.array([str(task) for task in votes.tasks], dtype=str))
     table = AnnotationTable.from_counts(counts, classes, instances=instances, scale=scale, **passes)
     if known is None:
@@ -519,7 +520,8 @@ def _classes(
                 gathered.note(f"labels outside the configuration became classes: {preview(extra)}")
             names = np.concatenate([order, extra.astype(order.dtype)]) if len(extra) else order
             if order_of(names) == "known":
-                scale = scale_of_found(names, "known", scale)
+                counts = np.array([np.count_nonzero(values == name) for name in names])
+                scale = scale_of_found(names, "known", scale, counts)
             return read_classes(values, names, argument="the labels", scale=scale)
     judged = len(values) and not choices.piece
     return read_classes(
