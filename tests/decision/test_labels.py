@@ -1,6 +1,7 @@
 import contextlib
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,10 @@ from scipy.sparse import csr_array
 
 import manyhands
 from manyhands import AnnotationTable, DawidSkene, MajorityVote, decide
+from manyhands.classifiers import AggregatedClassifier, CrowdStackingClassifier
+from manyhands.decision.labels import check_rule_of
 from manyhands.exceptions import AnnotationError
+from manyhands.jobs import aggregate_table
 
 POSTERIOR = np.array([[0.9, 0.1], [0.8, 0.2], [0.6, 0.4]])
 PAGE = Path(__file__).parents[2] / "docs" / "decisions.md"
@@ -334,3 +338,33 @@ def test_the_page_prints_what_it_says():
         with contextlib.redirect_stdout(printed):
             exec(compile(code, str(PAGE), "exec"), {})
         assert printed.getvalue() == expected
+
+
+def unordered(words):
+    return AnnotationTable.from_matrix(np.array([words, words[::-1], [words[1]] * len(words)]))
+
+
+@pytest.mark.parametrize("model", [AggregatedClassifier, CrowdStackingClassifier])
+def test_medians_of_names_in_the_order_of_the_alphabet_are_refused(model):
+    words, X = ["ccc", "aaa", "bbb"], np.arange(6.0).reshape(3, 2)
+    with pytest.raises(AnnotationError, match=r"decision='median' needs .*a < bbb < c"):
+        model(decision="median").fit(X, unordered(words))
+
+
+def test_medians_are_of_classes_that_have_an_order():
+    table = unordered(["ccc", "aaa", "bbb"])
+    with pytest.raises(AnnotationError, match="rule='median' needs the order of the classes"):
+        aggregate_table(table, MajorityVote(), rule="median")
+    named = replace(table, class_order="given")  # As in a fit that was saved.
+    with pytest.raises(AnnotationError, match="scale='ordinal'"):
+        aggregate_table(named, MajorityVote(), rule="median")
+    for known in (
+        named.with_scale("ordinal"),
+        unordered(["low", "medium", "high"]),
+        AnnotationTable.from_matrix([[1, 2, 3], [3, 3, 2]]),
+        AnnotationTable.from_matrix(np.array([["ccc", "aaa"], ["aaa", "aaa"]])),
+        AnnotationTable.from_matrix(np.array([["c", "a", "b"]]), classes=["c", "a", "b"]),
+    ):
+        check_rule_of("median", known)
+    check_rule_of("argmax", table)
+    check_rule_of(np.ones((3, 3)), table)

@@ -17,7 +17,17 @@ OPTIONS: Final = {
             *("task", "worker", "label", "annotators", "duplicates", "scale", "classes"),
             *("abstain", "skip", "format", "question", "multilabel", "option", "encoding"),
             *("separator", "sheet", "groups", "pairs", "load", "cost", "holdout", "seeds"),
-            *("method", "protocol", "criterion", "threshold", "by", "people", "cluster", "margin"),
+            *(
+                "method",
+                "rule",
+                "protocol",
+                "criterion",
+                "threshold",
+                "by",
+                "people",
+                "cluster",
+                "margin",
+            ),
         )
     },
     "annotator_from": "--annotator-from",

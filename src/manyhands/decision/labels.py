@@ -19,7 +19,8 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 from sklearn.utils import check_random_state
 
-from manyhands.annotations.encoding import make_vocabulary
+from manyhands.annotations.class_order import check_order, order_of
+from manyhands.annotations.encoding import is_text, make_vocabulary
 from manyhands.decision.label_sets import decide_sets
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
@@ -54,7 +55,8 @@ def decide(
         "argmax": the most probable class, which minimises the expected number of errors.
 
         "median": the lowest class that is, with all lower ones, at least as probable as not. It
-        minimises the expected distance in grades, so the classes must be in their order.
+        minimises the expected distance in grades, so the classes must be in their order, which
+        probabilities do not tell: it is not checked here, as it is where a table is at hand.
 
         "f1": of the posterior of sets of labels (`MultiLabelDawidSkene`), whose columns are options
         and whose rows need not sum to 1: which options are ticked if the expected F1 of each is
@@ -389,6 +391,35 @@ def is_scale_of_grades(table: Any) -> bool:
 def rule_of(table: Any) -> str:
     """Rule of `decide` by which a table or store is labelled: "median" of grades."""
     return "median" if is_scale_of_grades(table) else "argmax"
+
+
+def check_rule_of(rule: Any, table: Any, argument: str = "rule") -> None:
+    """Refuse medians of names, whose order is that of the alphabet.
+
+    Parameters
+    ----------
+    rule : str, cost matrix or None
+        As of `decide`.
+    table : AnnotationTable or store
+    argument : str
+        What the caller calls the rule.
+
+    Raises
+    ------
+    AnnotationError
+        If the rule is "median", and three or more classes are text in the order of the alphabet,
+        which is no known scale; unless the table's scale says that they are grades.
+    """
+    if not (isinstance(rule, str) and rule == "median") or table.ordered:
+        return
+    order, names = table.class_order, table.classes
+    if order == "given" and is_text(names) and names.tolist() == sorted(names.tolist()):
+        # A fit that was saved does not tell whether a caller gave them so.
+        order = "sorted" if order_of(names) == "given" else order_of(names)
+    try:
+        check_order(names, order, f"{argument}='median'")
+    except AnnotationError as error:
+        raise AnnotationError(f"{error}, and say that they are grades: scale='ordinal'") from error
 
 
 def best_of(posterior: Any, table: Any) -> IntArray:

@@ -28,6 +28,7 @@ from manyhands.annotations.ids import (
     is_id_name,
 )
 from manyhands.annotations.target import Target, in_order_of_rows, matched, refuse_swapped, rows_of
+from manyhands.decision.labels import check_rule_of
 from manyhands.encoders.inputs import raw_kind
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.fitting.fitted import SET_WITH_FEATURES, forget_fit
@@ -365,6 +366,7 @@ def set_vocabularies(model: BaseEstimator, y: Target, table: AnnotationTable) ->
     ``table`` is what was read from ``y``.
     """
     check_decision(model, table.n_classes)
+    check_rule_of(model.decision, table, "decision")
     forget_fit(model, keep=SET_WITH_FEATURES)
     model.classes_ = np.array(table.classes)
     model.annotators_ = np.array(table.annotators)

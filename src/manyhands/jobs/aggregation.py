@@ -11,7 +11,7 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.decision import decide
-from manyhands.decision.labels import best_of, rule_of
+from manyhands.decision.labels import best_of, check_rule_of, rule_of
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.comparison import against_gold, compare_aggregators
@@ -116,6 +116,7 @@ def aggregate_table(
             f"out={str(out)!r} names a folder for a model and a report, and these do not hold "
             f"{table.n_classes:,} classes; name a file for the labels, such as labels.csv"
         )
+    check_rule_of(rule, table)
     own = {} if history is None else {"history": history}
     own |= {} if checkpoint is None else {"checkpoint": checkpoint}
     aggregator.fit(table, **_known(known, table), **own)
@@ -178,6 +179,7 @@ def continue_aggregation(
             "manyhands fit --continue, with features"
         )
     before = aggregator.table_
+    check_rule_of(rule, before)
     new = recode_classes(new, aggregator.classes_, argument="the new annotations")
     if known is not None:
         # Over all instances, so that old ones can become known, too.

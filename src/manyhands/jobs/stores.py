@@ -16,7 +16,7 @@ import numpy as np
 from manyhands.annotations.groups import undeclared_models
 from manyhands.annotations.units import Overlap, in_one_family
 from manyhands.decision import decide
-from manyhands.decision.labels import best_of, generator, rule_of
+from manyhands.decision.labels import best_of, check_rule_of, generator, rule_of
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.base import BaseAggregator
 from manyhands.io import GoldFile, consensus
@@ -66,6 +66,7 @@ def aggregate_store(
         As of `aggregate_table`, with the first ten labels only.
     """
     place = None if out is None else check_store_output(Path(out))
+    check_rule_of(rule, store)
     clamped = None
     own = {name: value for name, value in options.items() if value is not None}
     if known is not None:
