@@ -6,7 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from manyhands import AnnotationStore, AnnotationTable, DawidSkene, MajorityVote, load, save
+from manyhands import (
+    AnnotationStore,
+    AnnotationTable,
+    CrowdLayerClassifier,
+    DawidSkene,
+    MajorityVote,
+    load,
+    save,
+)
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.inputs import recode_classes
 from manyhands.io import read_annotations, read_export, write_annotations
@@ -152,7 +160,7 @@ def test_every_operation_keeps_it():
         graded.with_added(graded.with_source("pseudo"), duplicates="keep"),
         recode_classes(graded, np.array(["none", *GRADES]), argument="table"),
         table().with_added(AnnotationTable.from_frame(
-            frame().replace({"t1": "t90"}).query("task == 't90'"), classes=GRADES)),
+            frame().replace({"t1": "t90"}).query("task == 't90'"), classes=GRADES, ordered=True)),
     ):  # fmt: skip
         assert other.ordered
         assert set(GRADES) <= set(other.classes.tolist())
@@ -247,3 +255,57 @@ def test_an_order_that_is_declared_where_one_grade_has_nearly_all_labels_is_warn
     counts = [[20, 1, 0], [20, 0, 1]]
     with pytest.warns(UserWarning, match="95 % of the labels are 1"):
         assert AnnotationTable.from_counts(counts, classes=[1, 2, 3], scale="ordinal").ordered
+
+
+def test_tables_of_different_scales_are_not_joined():
+    grades = table()
+    names = AnnotationTable.from_frame(frame(n=3).assign(task="new"), classes=GRADES)
+    for one, other in ((grades, names), (names, grades)):
+        with pytest.raises(AnnotationError, match=r"scale='nominal'.*with_scale"):
+            one.with_added(other)
+    assert grades.with_added(names.with_scale("ordinal")).ordered
+
+
+def test_tables_of_numbers_are_joined_over_the_numbers_of_both():
+    one = AnnotationTable.from_matrix(np.array([[1, 2], [4, 2]]), scale="interval")
+    other = AnnotationTable.from_matrix(
+        np.array([[3.5, 1]]), scale="interval", instances=["new"], annotators=["a", "b"]
+    )
+    mine = AnnotationTable.from_matrix(
+        np.array([[1, 2], [4, 2]]), scale="interval", instances=["x", "y"], annotators=["a", "b"]
+    )
+    both = mine.with_added(other)
+    assert both.scale == "interval"
+    assert both.numbers.tolist() == [1, 2, 3.5, 4]
+    assert both.values.tolist() == [1, 2, 4, 2, 3.5, 1]
+    assert one.over_the_same_numbers(one)[0] is one
+
+
+def test_what_is_added_to_a_fit_takes_its_scale_or_is_refused():
+    first = AnnotationTable.from_frame(frame(), classes=GRADES)
+    more = frame(n=3).assign(task="new")
+    names = AnnotationTable.from_frame(more, classes=GRADES)
+    grades = names.with_scale("ordinal")
+    fit = DawidSkene().fit(first.with_scale("ordinal")).partial_fit(names)
+    again = DawidSkene().fit(first.with_scale("ordinal")).partial_fit(grades)
+    assert fit.table_.ordered
+    np.testing.assert_array_equal(fit.posterior_, again.posterior_)
+    with pytest.raises(AnnotationError, match=r"table: the labels are grades.*made on names"):
+        DawidSkene().fit(first).partial_fit(grades)
+    reversed_ = AnnotationTable.from_frame(more, classes=GRADES[::-1], ordered=True)
+    with pytest.raises(AnnotationError, match="in the order all of it < lots < bit < zilch"):
+        DawidSkene().fit(first.with_scale("ordinal")).partial_fit(reversed_)
+
+
+def test_what_is_added_to_a_classifier_takes_the_scale_of_its_fit():
+    first = table(GRADES)
+    names = AnnotationTable.from_frame(frame(n=3).assign(task="new"), classes=GRADES)
+    rng = np.random.default_rng(0)
+    X, new = (
+        pd.DataFrame(rng.normal(size=(part.n_instances, 1)), part.instances, ["x"])
+        for part in (first, names)
+    )
+    model = CrowdLayerClassifier(max_epochs=1).partial_fit(X, first).partial_fit(new, names)
+    assert model.seen_.table.ordered
+    with pytest.raises(AnnotationError, match="y: the labels are grades"):
+        CrowdLayerClassifier(max_epochs=1).partial_fit(new, names).partial_fit(X, first)

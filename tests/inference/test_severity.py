@@ -247,6 +247,7 @@ matrices = arrays(np.int64, st.tuples(st.integers(2, 10), st.integers(1, 5)),
                   elements=st.integers(-1, 2)).filter(lambda A: (A >= 0).any())  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:.*labels are read as grades")  # Of any share.
 @pytest.mark.parametrize("em", ["soft", "hard"])
 @pytest.mark.parametrize("n_subtypes", [1, 2])
 @pytest.mark.parametrize("prior", ["hierarchical", "pooled", None])

@@ -39,6 +39,9 @@ Scale = Literal["nominal", "ordinal", "interval"]
 
 SCALES: Final = ("nominal", "ordinal", "interval")
 
+MEANT: Final = {"nominal": "names of classes", "ordinal": "grades", "interval": "numbers"}
+"""What labels are on each scale."""
+
 MANY_NUMBERS = 12
 """So many different whole numbers are taken for codes of classes without a question."""
 

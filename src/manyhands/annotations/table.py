@@ -31,7 +31,7 @@ from manyhands.annotations.ids import (
     names_ids,
 )
 from manyhands.annotations.passes import PASSES, recode_passes
-from manyhands.annotations.scales import Scale, check_scale, numbers_or_refuse, read_scale
+from manyhands.annotations.scales import MEANT, Scale, check_scale, numbers_or_refuse, read_scale
 from manyhands.exceptions import AnnotationError
 from manyhands.records import record
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
@@ -386,7 +386,8 @@ class AnnotationTable:
     ) -> AnnotationTable:
         """Append the annotations and passes of another table over the same classes.
 
-        Instances and annotators unknown here are appended to the vocabularies.
+        Instances and annotators unknown here are appended to the vocabularies. Tables of numbers
+        may hold different ones.
 
         Parameters
         ----------
@@ -398,10 +399,46 @@ class AnnotationTable:
         Raises
         ------
         AnnotationError
-            If classes differ, a pair is in both tables (see ``duplicates``), or only one table
-            knows its annotators.
+            If scales or classes differ, a pair is in both tables (see ``duplicates``), or only one
+            table knows its annotators.
         """
-        return AnnotationTable(*merged(self._columns, other._columns, duplicates))
+        _check_same_scale(self.scale, other.scale)
+        tables = self, other
+        if self.scale == "interval":
+            tables = self.over_the_same_numbers(other)
+        mine, theirs = tables
+        return AnnotationTable(*merged(mine._columns, theirs._columns, duplicates))
+
+    def over_the_same_numbers(
+        self, other: AnnotationTable
+    ) -> tuple[AnnotationTable, AnnotationTable]:
+        """Return both tables over the numbers of both, in their order.
+
+        Parameters
+        ----------
+        other : AnnotationTable
+
+        Raises
+        ------
+        AnnotationError
+            If a class of either table is no number.
+        """
+        tables = self, other
+        if np.array_equal(self.classes, other.classes):
+            return tables
+        numbers, inverse = np.unique(
+            np.concatenate([table.numbers for table in tables]), return_inverse=True
+        )
+        names: dict[float, Any] = {}
+        for table in tables:
+            names |= dict(zip(table.numbers.tolist(), table.classes.tolist(), strict=True))
+        is_text = any(isinstance(name, str) for name in names.values())
+        classes = np.array([str(names[v]) if is_text else names[v] for v in numbers.tolist()])
+        mine, theirs = (
+            AnnotationTable(*table._columns._replace(label=codes[table.label], classes=classes))
+            for table, codes in zip(tables, np.split(inverse, [self.n_classes]), strict=True)
+        )
+        return mine, theirs
 
     def with_source(self, source: str) -> AnnotationTable:
         """Mark all annotations with one source (see `SOURCES`); passes have none."""
@@ -436,8 +473,7 @@ class AnnotationTable:
     def with_scale(self, scale: Scale) -> AnnotationTable:
         """Say what the classes are: names ("nominal"), grades ("ordinal") or numbers ("interval").
 
-        Methods that return tables keep the scale. Of two tables that are joined, that of the first
-        holds.
+        Methods that return tables keep the scale. Tables that are joined must have the same.
 
         Parameters
         ----------
@@ -537,6 +573,21 @@ def _rows_at(positions: IntArray, codes: IntArray, n: int) -> tuple[IntArray, In
     first = np.cumsum(counts) - counts
     rows = np.arange(counts.sum()) - np.repeat(first - start[positions], counts)
     return rows if order is None else order[rows], np.repeat(np.arange(len(positions)), counts)
+
+
+def _check_same_scale(mine: str, theirs: str) -> None:
+    """Refuse to join names, grades and numbers.
+
+    Raises
+    ------
+    AnnotationError
+    """
+    if mine != theirs:
+        raise AnnotationError(
+            f"the added table holds {MEANT[theirs]} (scale={theirs!r}), this one {MEANT[mine]} "
+            f"(scale={mine!r}); read both by the same scale, or make it the same first, by "
+            f"with_scale({mine!r}) of the one or with_scale({theirs!r}) of the other"
+        )
 
 
 def merged(columns: Columns, added: Columns, duplicates: Duplicates) -> Columns:

@@ -31,7 +31,14 @@ from manyhands.fitting.reading import (
     is_dataset,
     take_rows,
 )
-from manyhands.inference.inputs import check_annotations, holds_nothing, only_new, recode_classes
+from manyhands.inference.inputs import (
+    check_annotations,
+    check_scale_of,
+    holds_nothing,
+    on_scale_of,
+    only_new,
+    recode_classes,
+)
 from manyhands.typing import AnyArray, Instances, IntArray
 
 GROWTH = 2
@@ -144,12 +151,15 @@ def with_added(
     check_rows(X, new)
     mend = "classes are fixed by the first call: fit anew on everything, or declare all classes "
     mend += "there, partial_fit(classes=...)"
+    kept = getattr(model, "seen_", None)
+    if kept is not None:
+        check_scale_of(kept.table, new, argument="y")
     new = _over_classes(new, model.classes_, mend)
     if new.n_annotations:  # Otherwise, there are abstentions or skips alone.
         check_annotations(new, argument="y")
-    kept = getattr(model, "seen_", None)
     if kept is None:
         return _everything_again(model, X, new)
+    new = on_scale_of(kept.table, new, argument="y")
     fresh = only_new(new, kept.table, duplicates)
     merged = kept.table.with_added(fresh, duplicates=duplicates)
     seen = Seen(_extended(kept, X, new, merged), merged, kept.from_scratch)
@@ -169,6 +179,7 @@ def _everything_again(
         annotators=model.annotators_,
         instances=given.instances,
     )
+    known = replace(known, scale=given.scale, class_order=given.class_order)
     table = known.with_added(given)
     before = getattr(model, "n_annotations_", 0)
     absent = (table.annotations_per_annotator()[: len(model.annotators_)] == 0).sum()

@@ -51,6 +51,7 @@ from manyhands.inference.inputs import (
     gold_codes,
     gold_of_both,
     holds_nothing,
+    on_scale_of,
     only_new,
     recode_annotators,
     recode_classes,
@@ -345,7 +346,8 @@ class BaseAggregator(BaseEstimator):
         ----------
         table : AnnotationTable or matrix
             New annotations over the same classes. A matrix is by annotators and instances 0, 1, ...
-            New annotators bring their families; for known ones, those of the fit hold.
+            Names of classes (``scale="nominal"``) take the scale of the fit. New annotators bring
+            their families; for known ones, those of the fit hold.
         y : ignored
         gold : as in `fit`, for the instances of ``table``
             Gold given earlier remains known.
@@ -357,8 +359,9 @@ class BaseAggregator(BaseEstimator):
         Raises
         ------
         AnnotationError
-            If the classes differ, a known annotator has another family, or an (instance, annotator)
-            pair was already annotated and ``duplicates="error"``, as when a table is given twice.
+            If the classes differ, the table declares another scale or order of grades, a known
+            annotator has another family, or an (instance, annotator) pair was already annotated and
+            ``duplicates="error"``, as when a table is given twice.
 
         Warns
         -----
@@ -378,7 +381,7 @@ class BaseAggregator(BaseEstimator):
         given = as_table(table, argument="table", what=self._needs_annotators)
         if gold is None and holds_nothing(given):
             return self
-        given = recode_classes(given, self.classes_, argument="table")
+        given = on_scale_of(self.table_, given, argument="table")
         new = only_new(given, self.table_, duplicates)
         if gold is None and holds_nothing(new, given):
             return self

@@ -11,6 +11,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations import AnnotationTable
+from manyhands.annotations.class_order import shown_order
 from manyhands.annotations.encoding import (
     as_values,
     encode,
@@ -23,7 +24,7 @@ from manyhands.annotations.encoding import (
 from manyhands.annotations.groups import ALONE
 from manyhands.annotations.ids import as_frame, first_and_last, id_column_of, is_default_index
 from manyhands.annotations.passes import recode_passes
-from manyhands.annotations.scales import check_no_numbers
+from manyhands.annotations.scales import MEANT, check_no_numbers
 from manyhands.annotations.target import (
     as_one_kind,
     matched,
@@ -470,6 +471,54 @@ def recode_classes(table: AnnotationTable, classes: AnyArray, *, argument: str) 
         table.classes[seen], classes, argument=argument, vocabulary_name="the fitted classes"
     )
     return replace(table, label=new[table.label], classes=classes)
+
+
+def check_scale_of(fitted: AnnotationTable, table: AnnotationTable, *, argument: str) -> None:
+    """Refuse to add annotations that declare another scale than the fit's, or another order.
+
+    Names of classes say nothing about an order, and may be added to grades.
+
+    Parameters
+    ----------
+    fitted : AnnotationTable
+        What the fit was made on.
+    table : AnnotationTable
+        What is to be added.
+    argument : str
+        Where it comes from, for messages.
+
+    Raises
+    ------
+    AnnotationError
+    """
+    mine, theirs = fitted.scale, table.scale
+    if theirs not in (mine, "nominal"):
+        raise AnnotationError(
+            f"{argument}: the labels are {MEANT[theirs]} (scale={theirs!r}), and the fit was made "
+            f"on {MEANT[mine]}; add them by scale={mine!r}, or fit anew on everything by "
+            f"scale={theirs!r}"
+        )
+    if theirs != "ordinal":
+        return
+    places = {name: place for place, name in enumerate(fitted.classes.tolist())}
+    shared = [places[name] for name in table.classes.tolist() if name in places]
+    if shared != sorted(shared):
+        raise AnnotationError(
+            f"{argument}: the grades are in the order {shown_order(table.classes)}, and in the fit "
+            f"in the order {shown_order(fitted.classes)}; read both by the same classes="
+        )
+
+
+def on_scale_of(
+    fitted: AnnotationTable, table: AnnotationTable, *, argument: str
+) -> AnnotationTable:
+    """Re-code annotations to be added over the fitted classes, on the fit's scale.
+
+    Parameters and errors are those of `check_scale_of` and `recode_classes`.
+    """
+    check_scale_of(fitted, table, argument=argument)
+    found = recode_classes(table, fitted.classes, argument=argument)
+    return replace(found, scale=fitted.scale, class_order=fitted.class_order)
 
 
 def recode_annotators(table: AnnotationTable, annotators: AnyArray) -> AnnotationTable:

@@ -36,7 +36,7 @@ from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, warn_c
 from manyhands.inference.base import Traits
 from manyhands.inference.families import family_weights
 from manyhands.inference.inputs import holds_nothing, only_new, recode_annotators
-from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
+from manyhands.typing import BoolArray, FloatArray, IntArray
 
 EARLIER = 5.0
 """Ratings that the noise of all annotators counts for in that of one of them."""
@@ -213,7 +213,7 @@ class RatingMean(BaseEstimator):
         self._validate_params()
         new = _as_ratings(table, empty=True)
         known = None if gold is None else gold_values(gold, new)
-        before, added = over_the_same_numbers(self.table_, new)
+        before, added = self.table_.over_the_same_numbers(new)
         fresh = only_new(added, before, duplicates)
         if known is None and holds_nothing(fresh, added):
             return self
@@ -498,26 +498,3 @@ def gold_values(gold: Any, table: AnnotationTable) -> FloatArray:
         raise AnnotationError("gold holds an infinite value; leave it out, or correct it")
     found[place] = numbers
     return found
-
-
-def over_the_same_numbers(
-    first: AnnotationTable, second: AnnotationTable
-) -> tuple[AnnotationTable, AnnotationTable]:
-    """Two tables of numbers over the numbers of both."""
-    tables = first, second
-    if np.array_equal(first.classes, second.classes):
-        return tables
-    numbers, inverse = np.unique(
-        np.concatenate([table.numbers for table in tables]), return_inverse=True
-    )
-    names: dict[float, Any] = {}
-    for table in tables:
-        names |= dict(zip(table.numbers.tolist(), table.classes.tolist(), strict=True))
-    is_text = any(isinstance(name, str) for name in names.values())
-    classes: AnyArray = np.array([str(names[v]) if is_text else names[v] for v in numbers.tolist()])
-    parts = np.split(inverse, [first.n_classes])
-    one, other = (
-        AnnotationTable(*table._columns._replace(label=codes[table.label], classes=classes))
-        for table, codes in zip(tables, parts, strict=True)
-    )
-    return one, other

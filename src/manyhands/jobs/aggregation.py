@@ -16,7 +16,7 @@ from manyhands.exceptions import AnnotationError
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.comparison import against_gold, compare_aggregators
 from manyhands.inference.identifiability import warn_of_unidentified
-from manyhands.inference.inputs import recode_classes, without_known
+from manyhands.inference.inputs import on_scale_of, without_known
 from manyhands.inference.many_classes import is_vast
 from manyhands.inference.votes import votes_of
 from manyhands.io import Consensus, Export, GoldFile, consensus
@@ -180,7 +180,7 @@ def continue_aggregation(
         )
     before = aggregator.table_
     check_rule_of(rule, before)
-    new = recode_classes(new, aggregator.classes_, argument="the new annotations")
+    new = on_scale_of(before, new, argument="the new annotations")
     if known is not None:
         # Over all instances, so that old ones can become known, too.
         new = before.take(np.zeros(before.n_annotations, dtype=bool)).with_added(new)
