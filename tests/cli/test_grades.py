@@ -146,3 +146,32 @@ def test_agreement_says_which_measures_go_by_the_order(sheet, tmp_path):
         assert "quadratic" not in found
         assert "ignores the order" not in found
         assert "fleiss kappa" in found
+
+
+def test_what_is_added_is_read_as_the_fit(tmp_path):
+    """Grades whose order only the first command tells, and words that look like grades."""
+    rng = np.random.default_rng(0)
+    for words, scale, classes in (
+        (["zilch", "bit", "lots"], "ordinal", "zilch,bit,lots"),
+        (["low", "medium", "high"], "nominal", "low,medium,high"),
+    ):
+        rows = pd.DataFrame(
+            {
+                "task": [f"t{i // 3}" for i in range(90)],
+                "worker": ["a", "b", "c"] * 30,
+                "label": [words[i // 3 % 3 if rng.random() < 0.9 else 1] for i in range(90)],
+            }
+        )
+        first, more, folder = (tmp_path / f"{scale}-{name}" for name in ("1.csv", "2.csv", "fit"))
+        rows[:60].to_csv(first, index=False)
+        rows[60:].to_csv(more, index=False)
+        said("aggregate", first, "--scale", scale, "--classes", classes, "--out", folder)
+        found = done("aggregate", str(more), "--continue", str(folder), "--out", str(folder))
+        assert "read as" not in found.stderr
+        table = load(folder).table_
+        assert (table.scale, table.classes.tolist()) == (scale, words)
+        assert table.n_annotations == 90
+    other = run("aggregate", str(more), "--continue", str(folder), "--scale", "ordinal")
+    assert other.exit_code == 3
+    assert "are names of classes (--scale nominal)" in other.stderr
+    assert "leave --scale ordinal out" in other.stderr

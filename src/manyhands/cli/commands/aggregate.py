@@ -308,6 +308,8 @@ def _of_tables(
     if how.out is not None:
         check_output(how.out, how.to)
     path = one_or_all(tables)
+    if how.continue_ is not None:
+        _read_as_the_fit(how.continue_, options)
     table, export = read_with_account(path, **options)
     if export is not None:
         report_losses(export, path)
@@ -338,6 +340,25 @@ def _of_tables(
     history = None if how.history is None else read_history(how.history, table, **own)
     shared |= {"history": history, "checkpoint": checkpoint}
     return aggregate_table(table, aggregator, gold, how.out, **shared)
+
+
+def _read_as_the_fit(folder: Path, options: dict[str, Any]) -> None:
+    """Have what is added to a fit read on its scale, and grades in its order."""
+    from manyhands import AnnotationTable, load
+    from manyhands.annotations.scales import MEANT
+
+    before = getattr(load(folder), "table_", None)
+    if not isinstance(before, AnnotationTable):
+        return  # Refused later.
+    if options["scale"] not in (None, before.scale):
+        raise AnnotationError(
+            f"--continue: the labels in {folder} are {MEANT[before.scale]} (--scale "
+            f"{before.scale}), and what is added is read so, too; leave --scale {options['scale']} "
+            "out, or aggregate all files anew with it"
+        )
+    options["scale"] = before.scale
+    if before.ordered and options["classes"] is None:
+        options["classes"] = before.classes.tolist()
 
 
 def _averages(how: Inference, table: Any, aggregator: Any) -> bool:
