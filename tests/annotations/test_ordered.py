@@ -309,3 +309,21 @@ def test_what_is_added_to_a_classifier_takes_the_scale_of_its_fit():
     assert model.seen_.table.ordered
     with pytest.raises(AnnotationError, match="y: the labels are grades"):
         CrowdLayerClassifier(max_epochs=1).partial_fit(new, names).partial_fit(X, first)
+
+
+@pytest.mark.parametrize("stars", [[0.5, 1.0, 1.5, 2.0], [1.0, 2.0]])
+def test_an_ordered_categorical_may_hold_fractions(stars):
+    categories = [0.5, 1.0, 1.5, 2.0]
+    data = frame(stars)
+    data["label"] = pd.Categorical(data["label"], categories, ordered=True)
+    found = AnnotationTable.from_frame(data)
+    assert found.ordered
+    assert found.classes.tolist() == ["0.5", "1", "1.5", "2"]
+    assert found.values.tolist() == frame(stars)["label"].tolist()
+    assert found.equals(AnnotationTable.from_frame(data, ordered=True))
+    assert found.equals(AnnotationTable.from_frame(found.to_frame()))
+    data["label"] = data["label"].cat.as_unordered()
+    assert AnnotationTable.from_frame(data, scale="interval").scale == "interval"
+    if 0.5 in stars:
+        with pytest.raises(AnnotationError, match="scale='ordinal'"):
+            AnnotationTable.from_frame(data)

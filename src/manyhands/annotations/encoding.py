@@ -153,6 +153,11 @@ def make_vocabulary(values: Any, argument: str) -> AnyArray:
     return vocabulary
 
 
+def written(number: float | None) -> str:
+    """Write a number in the one form that classes have, such as "0.5" or "2"."""
+    return repr(float(number)).removesuffix(".0") if number is not None else ""
+
+
 def declared_classes(
     columns: Iterable[Any], marks: Iterable[Any], argument: str
 ) -> AnyArray | None:
@@ -169,8 +174,9 @@ def declared_classes(
     Returns
     -------
     array, or None
-        None if some column declares no order: it is not categorical, a Categorical of polars (whose
-        order is that of appearance in the program), or a dictionary of pyarrow that is not ordered.
+        Fractions are text, such as "0.5". None if some column declares no order: it is not
+        categorical, a Categorical of polars (whose order is that of appearance in the program), or
+        a dictionary of pyarrow that is not ordered.
         None, too, if columns declare different categories; a warning says so, unless all of them
         are sorted, as the classes then are.
     """
@@ -187,6 +193,8 @@ def declared_classes(
         return None
     no_classes = set(marks)
     classes = [each for each in known[0] if each not in no_classes]
+    if any(isinstance(each, float) and np.isfinite(each) and each % 1 for each in classes):
+        classes = [written(each) for each in classes]
     return make_vocabulary(classes, f"the categories of {argument}") if classes else None
 
 

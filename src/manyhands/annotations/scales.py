@@ -27,6 +27,7 @@ from manyhands.annotations.encoding import (
     is_text,
     missing_mask,
     tidy,
+    written,
 )
 from manyhands.annotations.label_sets import refuse_sets
 from manyhands.annotations.suspicious import MARKS, check_classes
@@ -186,16 +187,19 @@ def as_labels(values: Any, scale: Scale | None, argument: str = "label") -> AnyA
     if is_text(labels) and scale != "nominal":
         different = {text: number_of(text) for text in dict.fromkeys(given)}
         if all(number is not None and np.isfinite(number) for number in different.values()):
-            written = {text: _written(number) for text, number in different.items()}
-            return _replaced(labels, gaps, [written[text] for text in given])
+            forms = {text: written(number) for text, number in different.items()}
+            return _replaced(labels, gaps, [forms[text] for text in given])
     floats = all(isinstance(v, float) and np.isfinite(v) for v in given)
     if floats and not all(v.is_integer() for v in given):
-        return _replaced(labels, gaps, [_written(v) for v in given])
+        return _replaced(labels, gaps, [written(v) for v in given])
     return labels
 
 
-def _written(number: float | None) -> str:
-    return repr(float(number)).removesuffix(".0") if number is not None else ""
+def _as_text(labels: AnyArray) -> AnyArray:
+    """Write labels that are numbers, whose categories are text, as some are fractions."""
+    if labels.dtype.kind not in "iuf":
+        return labels
+    return np.array([written(v) for v in labels.tolist()], dtype=object)
 
 
 def _replaced(labels: AnyArray, gaps: AnyArray, given: list[str]) -> AnyArray:
@@ -263,6 +267,8 @@ def read_classes(
         scale = "interval"
         warn_caller(f"{_fractions_of(labels, argument)}. {OTHERWISE}")
     labels = as_labels(labels, scale, argument)
+    if declared is not None and is_text(declared) and scale is not None:
+        labels = _as_text(labels)
     if given is not None:
         codes, classes = encode(labels, given, argument=argument, vocabulary_name="classes")
         order = "given"
@@ -516,7 +522,7 @@ def _question_of_numbers(
     """Ask about fractions, and about whole numbers that are many or far apart."""
     given = values[codes]
     found = np.unique(given[~np.isnan(given)])
-    listed = f"{_written(found[0])} to {_written(found[-1])}"
+    listed = f"{written(found[0])} to {written(found[-1])}"
     fractions = found[found != np.floor(found)]
     few = len(found) <= MANY_NUMBERS
     if few and not (untyped and (len(fractions) or _are_scattered(found, len(given)))):
@@ -531,7 +537,7 @@ def _question_of_numbers(
     if len(fractions):
         return Question(
             f"{argument} holds {_numbers(len(found))}, {listed}, with fractions such as "
-            f"{_written(fractions[0])}, which look like scores",
+            f"{written(fractions[0])}, which look like scores",
             WAYS,
             not few and are_all,
         )
@@ -563,7 +569,7 @@ def _are_many_fractions(labels: Any) -> bool:
 def _fractions_of(labels: Any, argument: str) -> str:
     found = np.unique(as_values(labels))
     return (
-        f"{argument} holds {_numbers(len(found))}, {_written(found[0])} to {_written(found[-1])}, "
+        f"{argument} holds {_numbers(len(found))}, {written(found[0])} to {written(found[-1])}, "
         "with fractions, and they are read as numbers"
     )
 
