@@ -327,3 +327,40 @@ def test_an_ordered_categorical_may_hold_fractions(stars):
     if 0.5 in stars:
         with pytest.raises(AnnotationError, match="scale='ordinal'"):
             AnnotationTable.from_frame(data)
+
+
+@pytest.mark.parametrize("backend", ["pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize("classes", [GRADES, [1, 2, 3, 4]])
+def test_frames_of_grades_keep_the_scale_or_say_how_it_is_read(backend, classes, caplog):
+    caplog.set_level(logging.INFO)
+    given = table(classes)
+    data = given.to_frame(backend)
+    said = "a frame of polars does not say that its labels are grades" in caplog.text
+    assert said == (backend == "polars")
+    more = {}
+    if said:
+        assert "scale='ordinal'" in caplog.text
+        more["scale"] = "ordinal"
+        if classes[0] == 1:
+            assert "classes=[1, 2, 3, 4]" in caplog.text
+            more["classes"] = classes
+    assert AnnotationTable.from_frame(data, **more).with_groups(None).equals(given)
+
+
+@pytest.mark.parametrize("backend", ["pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize(("stars", "kind"), [([1, 2, 4], "i"), ([0.5, 1, 2.5], "f")])
+def test_frames_of_numbers_hold_numbers(backend, stars, kind, caplog):
+    caplog.set_level(logging.INFO)
+    given = AnnotationTable.from_frame(frame(stars), scale="interval")
+    data = given.to_frame(backend)
+    assert np.asarray(data["label"]).dtype.kind == kind
+    assert "read it again by from_frame(..., scale='interval')" in caplog.text
+    again = AnnotationTable.from_frame(data, scale="interval")
+    np.testing.assert_array_equal(again.values, given.values)
+    passed = AnnotationTable.from_frame(
+        frame(stars).assign(label=lambda d: d["label"].where(d["task"] != "t1").fillna(-9)),
+        scale="interval", abstain=-9.0,
+    )  # fmt: skip
+    again = AnnotationTable.from_frame(passed.to_frame(backend), scale="interval", passes="pass")
+    np.testing.assert_array_equal(again.values, passed.values)
+    np.testing.assert_array_equal(again.abstentions, passed.abstentions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Literal, TypeVar
@@ -35,7 +36,14 @@ from manyhands.annotations.ids import (
 from manyhands.annotations.label_sets import Multilabel, one_label_per_row
 from manyhands.annotations.nested import how_to_flatten, keys_of, refuse_nested
 from manyhands.annotations.passes import PASSES, check_marks, pass_kinds, read_marks
-from manyhands.annotations.scales import Scale, read_classes, read_scale, warn_of_scale
+from manyhands.annotations.scales import (
+    MEANT,
+    Scale,
+    numbers_or_refuse,
+    read_classes,
+    read_scale,
+    warn_of_scale,
+)
 from manyhands.annotations.suspicious import refuse_copies, warn_of_alike
 from manyhands.annotations.wide import (
     HEAD_OF_LONG,
@@ -46,6 +54,8 @@ from manyhands.annotations.wide import (
 )
 from manyhands.exceptions import AnnotationError, raise_missing_extra, warn_caller
 from manyhands.typing import AnyArray, BoolArray, IntArray
+
+_LOG = logging.getLogger("manyhands")
 
 TEXTS = (nw.String, nw.Object, nw.Categorical)
 """Types of columns whose cells may be texts."""
@@ -479,7 +489,7 @@ def to_frame(columns: Columns, backend: Backend) -> Any:
     values: dict[str, AnyArray] = {
         "task": columns.instances[columns.instance],
         "worker": columns.annotators[columns.annotator],
-        "label": columns.classes[columns.label],
+        "label": _labels_of_frame(columns)[columns.label],
         "weight": np.array(columns.weight),
         "source": np.array(SOURCES)[columns.source_codes],
     }
@@ -498,9 +508,32 @@ def to_frame(columns: Columns, backend: Backend) -> Any:
         )
     except ImportError as error:
         raise_missing_extra(f"to_frame(backend={backend!r})", "io", error)
+    _tell_of_scale(columns, backend)
     if columns.scale != "ordinal":
         return frame.to_native()
     return _with_grades(frame.to_native(), columns, backend)
+
+
+def _labels_of_frame(columns: Columns) -> AnyArray:
+    """What stands for each class: the class, or the number that it is, whole if all are."""
+    if columns.scale != "interval":
+        return columns.classes
+    numbers = numbers_or_refuse(columns.classes)
+    is_whole = columns.passes is None and (np.abs(numbers) < 2**53).all()
+    return numbers.astype(np.int64) if is_whole and not (numbers % 1).any() else numbers
+
+
+def _tell_of_scale(columns: Columns, backend: Backend) -> None:
+    """Say how a frame is read again whose type of labels does not hold the scale."""
+    how = f"scale={columns.scale!r}"
+    if columns.scale == "ordinal" and not is_text(columns.classes):
+        how += f", classes={columns.classes.tolist()}"
+    if columns.scale == "interval" or (columns.scale == "ordinal" and backend == "polars"):
+        _LOG.info(
+            "a frame of %s does not say that its labels are %s; read it again by from_frame(..., "
+            "%s)",
+            backend, MEANT[columns.scale], how,
+        )  # fmt: skip
 
 
 def _with_grades(frame: Any, columns: Columns, backend: Backend) -> Any:
@@ -533,7 +566,7 @@ def _with_pass_rows(
     more = {
         "task": columns.instances[passes[:, 0]],
         "worker": columns.annotators[passes[:, 1]],
-        "label": np.full(k, None),
+        "label": np.full(k, None if columns.scale != "interval" else np.nan),
         "weight": np.full(k, np.nan, dtype=np.float32),
         "source": np.full(k, SOURCES[0]),
     }

@@ -310,7 +310,9 @@ class AnnotationTable:
         """Return a long data frame: task, worker, label, weight, source (names).
 
         The labels of grades are an ordered Categorical (pandas), Enum (polars, of texts) or
-        dictionary (pyarrow), which holds the order and the grades that nobody gave.
+        dictionary (pyarrow), which holds the order and the grades that nobody gave. Those of an
+        interval scale are numbers. `from_frame` reads the scale from a Categorical or dictionary;
+        grades of polars and numbers it reads by ``scale=``, as a note says.
 
         Passes, if any, are the last rows, without label and weight. Their kind is in an additional
         column, ``pass`` (see `PASSES`; missing for annotations).
