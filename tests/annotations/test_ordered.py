@@ -212,7 +212,7 @@ def test_files_are_read_and_written(tmp_path, caplog):
     path = tmp_path / "levels.csv"
     with caplog.at_level(logging.INFO, "manyhands"):
         write_annotations(path, table())
-    assert "scale='ordinal', classes='zilch,bit,lots,all of it'" in caplog.text
+    assert f"scale='ordinal', classes={GRADES}" in caplog.text
     assert read_annotations(path, classes=GRADES, ordered=True).equals(table())
     assert read_export(path, classes=GRADES, ordered=True).annotations.ordered
     assert not read_annotations(path).ordered
@@ -364,3 +364,24 @@ def test_frames_of_numbers_hold_numbers(backend, stars, kind, caplog):
     again = AnnotationTable.from_frame(passed.to_frame(backend), scale="interval", passes="pass")
     np.testing.assert_array_equal(again.values, passed.values)
     np.testing.assert_array_equal(again.abstentions, passed.abstentions)
+
+
+def test_parquet_files_hold_the_grades_and_others_say_how_they_are_read(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    path = tmp_path / "a.parquet"
+    for classes, is_held in ((GRADES, True), (["none", *GRADES], True), ([1, 2, 3, 4], False)):
+        caplog.clear()
+        given = AnnotationTable.from_frame(frame(classes[-4:]), classes=classes, ordered=True)
+        write_annotations(path, given)
+        said = f"read_annotations({str(path)!r}, scale='ordinal', classes={classes})"
+        assert (said in caplog.text) != is_held
+        more = {} if is_held else {"scale": "ordinal", "classes": classes}
+        assert read_annotations(path, **more).equals(given)
+
+
+def test_files_of_numbers_say_how_they_are_read(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    given = AnnotationTable.from_frame(frame([0.5, 1, 2.5]), scale="interval")
+    write_annotations(tmp_path / "a.csv", given)
+    assert "its labels are numbers; read it again by read_annotations(" in caplog.text
+    assert "scale='interval')" in caplog.text

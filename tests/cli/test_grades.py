@@ -1,6 +1,7 @@
 """Ratings of people from a spreadsheet, as grades: labels, severities, and what is warned of."""
 
 import json
+import shlex
 
 import numpy as np
 import pandas as pd
@@ -175,3 +176,15 @@ def test_what_is_added_is_read_as_the_fit(tmp_path):
     assert other.exit_code == 3
     assert "are names of classes (--scale nominal)" in other.stderr
     assert "leave --scale ordinal out" in other.stderr
+
+
+def test_the_command_that_reads_a_converted_file_again_can_be_pasted(tmp_path):
+    rows = [(f"t{i}", who, ["zilch", "a bit", "lots"][i % 3]) for i in range(9) for who in "abc"]
+    given, out = tmp_path / "given.csv", tmp_path / "conv erted.csv"
+    pd.DataFrame(rows, columns=["task", "worker", "label"]).to_csv(given, index=False)
+    order = ("--ordered", "--classes", "zilch,a bit,lots")
+    found = done("convert", str(given), str(out), *order)
+    words = shlex.split(found.stderr.partition("read it again by ")[2])
+    assert words[:3] == ["manyhands", "aggregate", str(out)]
+    labels = json.loads(said(*words[1:], "--json"))["labels"]
+    assert labels == json.loads(said("aggregate", given, *order, "--json"))["labels"]

@@ -552,10 +552,34 @@ def _with_grades(frame: Any, columns: Columns, backend: Backend) -> Any:
         if not is_text(columns.classes):
             return frame  # An Enum holds texts only.
         return frame.with_columns(pl.col("label").cast(pl.Enum(grades)))
-    pa: Any = import_module("pyarrow")
-    indices = pa.array(codes, mask=codes < 0)
-    values = pa.DictionaryArray.from_arrays(indices, pa.array(grades), ordered=True)
-    return frame.set_column(frame.column_names.index("label"), "label", values)
+    labels = grades_of_arrow(columns)
+    return frame.set_column(frame.column_names.index("label"), "label", labels)
+
+
+def grades_of_arrow(columns: Any) -> Any:
+    """Labels of a table of grades as an ordered dictionary of pyarrow; those of passes are missing.
+
+    Parameters
+    ----------
+    columns : Columns or AnnotationTable
+
+    Returns
+    -------
+    pyarrow.DictionaryArray of length n_annotations + n_passes
+
+    Raises
+    ------
+    MissingExtraError
+        If the extra 'io' is not installed.
+    """
+    try:
+        pa: Any = import_module("pyarrow")
+    except ImportError as error:
+        raise_missing_extra("A column of grades in Parquet", "io", error)
+    n_passes = 0 if columns.passes is None else len(columns.passes)
+    codes = np.concatenate([columns.label, np.full(n_passes, -1, columns.label.dtype)])
+    grades = pa.array(columns.classes.tolist())
+    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), grades, ordered=True)
 
 
 def _with_pass_rows(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+from ast import literal_eval
 from collections.abc import Callable
 from typing import Final
 
@@ -93,6 +95,25 @@ OF_GOLD: Final = re.compile(r"^--(gold|known|audit)\b")
 """Beginnings of messages about tables whose columns have fixed names."""
 
 
+READ_AGAIN: Final = re.compile(
+    r"read_annotations\((?P<path>'[^']*'|\"[^\"]*\"), scale='(?P<scale>\w+)'"
+    r"(?:, classes=(?P<classes>\[.*\]))?\)"
+)
+"""How a file is read that does not hold the scale of its labels."""
+
+
+def _aggregated(found: re.Match[str]) -> str:
+    """Write how a file is read as a command that can be pasted."""
+    words = ["manyhands", "aggregate", literal_eval(found["path"]), "--scale", found["scale"]]
+    command = shlex.join(words)
+    if found["classes"] is None:
+        return command
+    names = [str(name) for name in literal_eval(found["classes"])]
+    if any("," in name for name in names):
+        return f"{command} --classes FILE, a file with a class per line"
+    return f"{command} --classes {shlex.quote(','.join(names))}"
+
+
 def with_options(text: str) -> str:
     """Write a message of the library with the options that stand for its arguments.
 
@@ -106,8 +127,10 @@ def with_options(text: str) -> str:
     "if it means that nobody could tell, pass --abstain 'not sure'"
     >>> with_options("declare them (groups=; groups={} if nobody shares mistakes)")
     'declare them (--groups COLUMN or FILE; --groups none if nobody shares mistakes)'
+    >>> with_options("read it again by read_annotations('a.csv', scale='ordinal', classes=[1, 2])")
+    'read it again by manyhands aggregate a.csv --scale ordinal --classes 1,2'
     """
-    text = with_groups_option(text)
+    text = READ_AGAIN.sub(_aggregated, with_groups_option(text))
     for pattern, phrase in PHRASES:
         text = re.sub(pattern, phrase, text)
     if OF_GOLD.match(text):

@@ -147,6 +147,7 @@ def write_table(
     ----------
     path : str or Path
     columns : mapping from str to sequences of equal length
+        For Parquet, also arrays of pyarrow, whose types are kept.
     keep_formulas : bool
         As in `csv_text`; the other formats are never changed: in a workbook, text is stored as
         text, which Excel does not run.
@@ -207,7 +208,6 @@ def write_parquet_parts(path: PathLike, parts: Iterable[Mapping[str, Any]]) -> P
 def _parquet(columns: Mapping[str, Sequence[Any]]) -> bytes:
     pa = _pyarrow()
     content = io.BytesIO()
-    pa.parquet.write_table(
-        pa.table({name: list(values) for name, values in columns.items()}), content
-    )
+    arrays = {name: v if isinstance(v, pa.Array) else list(v) for name, v in columns.items()}
+    pa.parquet.write_table(pa.table(arrays), content)
     return content.getvalue()

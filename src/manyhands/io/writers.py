@@ -13,6 +13,9 @@ import numpy as np
 
 from manyhands.annotations import PASSES, SOURCES, AnnotationTable
 from manyhands.annotations.columns import require_annotators
+from manyhands.annotations.encoding import is_text
+from manyhands.annotations.frames import grades_of_arrow
+from manyhands.annotations.scales import MEANT
 from manyhands.annotations.target import require_table
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.files import refuse_foreign, write_atomically
@@ -232,7 +235,11 @@ def write_annotations(
         if items.question != "label":
             columns["question"] = [items.question] * len(columns["task"])
         columns |= items.columns(columns["task"], {*columns, "question"})
-        _tell_of_grades(path, table)
+        if table.ordered and path.suffix.lower() == ".parquet" and is_text(table.classes):
+            # Of numbers, Parquet forgets the dictionary.
+            columns["label"] = grades_of_arrow(table)
+        else:
+            _tell_of_scale(path, table)
         if to == "table":
             return write_table(path, columns, keep_formulas=keep_formulas, excel=excel)
         return _write_dataset(path, columns, f"{table.n_annotations:,} annotations")
@@ -263,15 +270,16 @@ def _long_columns(table: AnnotationTable) -> dict[str, list[Any]]:
     return columns
 
 
-def _tell_of_grades(path: Path, table: AnnotationTable) -> None:
-    """Say how a file of grades is read again, since it holds neither scale nor order."""
-    if table.ordered:
-        names = ",".join(str(value) for value in table.classes.tolist())
-        _LOG.info(
-            "%s does not say that its labels are grades, nor in which order; read it again by "
-            "scale='ordinal', classes='%s'",
-            path.name, names,
-        )  # fmt: skip
+def _tell_of_scale(path: Path, table: AnnotationTable) -> None:
+    """Say how a file of grades or numbers is read again, which does not hold what they are."""
+    if table.scale == "nominal":
+        return
+    how = f"{str(path)!r}, scale={table.scale!r}"
+    how += f", classes={table.classes.tolist()!r}" if table.ordered else ""
+    _LOG.info(
+        "%s does not say that its labels are %s%s; read it again by read_annotations(%s)",
+        path.name, MEANT[table.scale], ", nor in which order" if table.ordered else "", how,
+    )  # fmt: skip
 
 
 def _warn_of_what_is_lost(table: AnnotationTable, writer: Writer) -> None:
