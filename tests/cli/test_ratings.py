@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from manyhands import AnnotationTable, RatingMean, load
+from manyhands import AnnotationStore, AnnotationTable, RatingMean, load
 from manyhands.report import summarize_ratings
 from manyhands.report.ratings import RATING_SECTIONS
 from tests.cli.conftest import done, refused, run
@@ -119,8 +119,17 @@ def test_text_is_refused_and_numbers_of_any_scale_are_averaged(slider):
     done("aggregate", "slider.csv", "--scale", "ordinal", "--method", "rating-mean")
 
 
+def test_ingest_reads_many_numbers_as_aggregate_does(slider):
+    made = run("ingest", "slider.csv", "--out", "store")
+    assert made.exit_code == 0, made.output
+    assert "which look like ratings, and are read as numbers" in made.stderr
+    assert AnnotationStore.open("store").scale == "interval"
+
+
 def test_a_store_of_numbers_is_refused_with_what_to_do(slider):
-    done("ingest", "slider.csv", "--out", "store", *NUMBERS)
+    made = done("ingest", "slider.csv", "--out", "store", *NUMBERS)
+    assert "manyhands aggregate slider.csv --scale interval" in made.stderr
+    assert "--scale ordinal (grades)" in made.stderr
     for more in ((), ("--method", "rating-mean")):
         refused(3, "aggregate", "store", *more, says=["a store; give its files instead"])
     assert "interval" in done("agreement", "store").stdout

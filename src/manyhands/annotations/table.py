@@ -435,7 +435,9 @@ class AnnotationTable:
         for table in tables:
             names |= dict(zip(table.numbers.tolist(), table.classes.tolist(), strict=True))
         is_text = any(isinstance(name, str) for name in names.values())
-        classes = np.array([str(names[v]) if is_text else names[v] for v in numbers.tolist()])
+        classes: AnyArray = np.array(
+            [str(names[v]) if is_text else names[v] for v in numbers.tolist()]
+        )
         mine, theirs = (
             AnnotationTable(*table._columns._replace(label=codes[table.label], classes=classes))
             for table, codes in zip(tables, np.split(inverse, [self.n_classes]), strict=True)

@@ -58,8 +58,8 @@ WORK, PIECES, IDS = ".ingest", ".pieces", "instances.raw"
 SAMPLES = 256
 """Ids of each run, evenly spaced, among which the bounds of the parts are chosen."""
 
-LABELS_SHOWN = 50
-"""A label that occurs more often is judged as if it occurred so often."""
+LABELS_SHOWN, ROWS_SHOWN = 50, 20_000
+"""What labels are is judged by so many rows at the beginning, and so many of each label."""
 
 
 def ingest(
@@ -351,8 +351,8 @@ class _Merge:
 
         The code is -1 without a label, -2 and below for passes.
 
-        The rules are those of small tables, applied to a table with a row for each distinct label
-        (several, as their number is judged, too).
+        The rules are those of small tables, applied to a table with the first rows, which show how
+        annotators differ, and rows of each distinct label (several, as their number is judged).
         """
         counts = np.zeros(len(self.work.labels), dtype=np.int64)
         for number in range(len(self.work.runs)):
@@ -370,13 +370,17 @@ class _Merge:
                 reading[name] = spellings.read_marks(reading[name])
             kinds = {"csv"}
         typed = kinds <= {"number"}
-        which = np.repeat(np.arange(len(values)), np.minimum(counts, LABELS_SHOWN))
+        task, which = self._first_rows()
+        shown = np.bincount(which, minlength=len(values))
+        more = np.maximum(np.minimum(counts, LABELS_SHOWN) - shown, 0)
+        which = np.append(which, np.repeat(np.arange(len(values)), more))
+        task = np.append(task, task.max(initial=-1) + 1 + np.arange(more.sum()))
         rows = [int(values[i]) if typed else values[i] for i in which.tolist()]
         passed = [str(v).removeprefix(PASS) if str(v).startswith(PASS) else None for v in rows]
-        shown = [None if p else v for p, v in zip(passed, rows, strict=True)]
-        data: dict[str, list[Any]] = {"task": [*range(len(rows))], "worker": [0] * len(rows)}
-        data["label"] = shown
-        weight = (counts / np.maximum(np.minimum(counts, LABELS_SHOWN), 1))[which].tolist()
+        given = [None if p else v for p, v in zip(passed, rows, strict=True)]
+        data: dict[str, list[Any]] = {"task": task.tolist(), "worker": [*range(len(rows))]}
+        data["label"] = given
+        weight = (counts / np.maximum(shown + more, 1))[which].tolist()
         if any(passed):
             data["pass"] = passed
         path = Path("labels.parquet" if typed or kinds == {"text"} else "labels.csv")
@@ -384,10 +388,20 @@ class _Merge:
         frame: Any = nw.from_native(_frame(data), eager_only=True)
         table = table_of_frame(frame, path, weight="weight", **reading)
         class_of = np.full(len(values), -1, dtype=np.int64)
-        class_of[which[table.instance]] = table.label
+        class_of[which[table.annotator]] = table.label  # Each row has an annotator of its own.
         if table.passes is not None:
-            class_of[which[table.passes[:, 0]]] = -2 - table.passes[:, 2]
+            class_of[which[table.passes[:, 1]]] = -2 - table.passes[:, 2]
         return table, class_of
+
+    def _first_rows(self) -> tuple[IntArray, IntArray]:
+        """Instance and provisional code of the first rows with a label, of whole instances."""
+        if not self.work.runs:
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        start = np.asarray(self.work.array(0, "start"))[: ROWS_SHOWN + 1]
+        n = max(int(np.searchsorted(start, ROWS_SHOWN, side="right")) - 1, 0)
+        label = np.asarray(self.work.array(0, "label")[: start[n]]).astype(np.int64)
+        task = np.repeat(np.arange(n), np.diff(start[: n + 1]))
+        return task[label >= 0], label[label >= 0]
 
     def _bounds(self) -> list[Any]:
         """Keys at which the runs are cut, so that a part fits in memory; None at both ends."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Optional
 
@@ -11,7 +12,7 @@ from manyhands.cli.errors import reported
 from manyhands.cli.inputs import one_or_all
 from manyhands.cli.option_groups import grouped
 from manyhands.cli.options import ANNOTATIONS, Excel, Json, KeepFormulas, TablePaths
-from manyhands.cli.output import print_json, say
+from manyhands.cli.output import note, print_json, say
 from manyhands.cli.reading import FamilyReading, Reading
 from manyhands.cli.values import TABLE, Duplicates, refuse_overwriting, some_path, some_target
 from manyhands.exceptions import AnnotationError
@@ -106,6 +107,14 @@ def ingest(
     else:
         held = [f"{n:,} {name if n != 1 else nouns[name]}" for name, n in counts.items()]
         say(f"written: {out} ({', '.join(held)})")
+    if store.scale == "interval":
+        files = shlex.join(map(str, tables))
+        note(
+            "note: the labels are numbers, which manyhands aggregate averages in memory only: give "
+            f"it the files (manyhands aggregate {files} --scale interval). The store is for "
+            "manyhands describe and agreement; to infer labels from it, ingest the files by "
+            "--scale ordinal (grades) or --scale nominal (names of classes)"
+        )
 
 
 @reported
