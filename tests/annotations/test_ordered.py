@@ -385,3 +385,14 @@ def test_files_of_numbers_say_how_they_are_read(tmp_path, caplog):
     write_annotations(tmp_path / "a.csv", given)
     assert "its labels are numbers; read it again by read_annotations(" in caplog.text
     assert "scale='interval')" in caplog.text
+
+
+def test_a_store_of_parquet_files_keeps_the_order_that_they_declare(tmp_path):
+    given = AnnotationTable.from_frame(frame(), classes=["none", *GRADES], ordered=True)
+    write_annotations(tmp_path / "a.parquet", given)
+    store = ingest(tmp_path / "a.parquet", tmp_path / "store")
+    assert store.scale == "ordinal"
+    assert store.classes.tolist() == ["none", *GRADES]
+    assert store[:].equals(given)
+    stated = ingest(tmp_path / "a.parquet", tmp_path / "names", scale="nominal")
+    assert stated.scale == "nominal"

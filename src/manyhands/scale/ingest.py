@@ -14,7 +14,7 @@ import logging
 import os
 import shutil
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,9 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.columns import Columns
 from manyhands.annotations.duplicates import Duplicates, ages_of, without_duplicates
+from manyhands.annotations.encoding import declare_order, declared_classes
 from manyhands.annotations.ids import in_natural_order
+from manyhands.annotations.passes import read_marks
 from manyhands.annotations.scales import Scale, read_scale
 from manyhands.annotations.suspicious import warn_of_alike
 from manyhands.exceptions import AnnotationError, WriteError, raise_missing_extra, warn_caller
@@ -34,7 +36,7 @@ from manyhands.files import explain, write_atomically
 from manyhands.io.annotations import is_plain, read_annotations
 from manyhands.io.annotator_names import AnnotatorNames
 from manyhands.io.columns import canonical, spaces_left_out, trimmed
-from manyhands.io.files import PathLike, existing_file
+from manyhands.io.files import PathLike, existing_file, is_typed
 from manyhands.io.label_values import Spellings
 from manyhands.io.long_tables import table_of_frame
 from manyhands.io.sheets import UNSTATED, stated_of
@@ -150,6 +152,8 @@ def ingest(
         columns["label"] = options["question"]
     if options.get("multilabel") == "none":
         reading["multilabel"] = "none"
+    if conversion is None and classes is None and scale is None and not (mapping or lowercase):
+        reading |= _declared(listed, columns["label"], read_marks(abstain, skip))
     files = [existing_file(path) for path in listed] if conversion is None else []
     with StoreWriter.locked(folder, keep=(WORK, PIECES)) as writer:
         works = writer.folder / WORK, writer.folder / PIECES
@@ -206,6 +210,22 @@ def _is_long(path: PathLike, columns: dict[str, Any], options: dict[str, Any]) -
     if str(path).endswith(".npy") or not is_plain(path, optional, {**named, **options}):
         return False
     return not Path(path).exists() or can_be_chunked(Path(path))
+
+
+def _declared(paths: Sequence[Path], label: str, marks: Iterable[Any]) -> dict[str, Any]:
+    """Classes and scale that ordered dictionaries of Parquet files declare; empty if none do."""
+    if not all(is_typed(path) and path.exists() for path in paths):
+        return {}
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+    files = [pq.ParquetFile(path) for path in paths]
+    if not all(label in file.schema_arrow.names and file.num_row_groups for file in files):
+        return {}
+    if not declare_order(file.schema_arrow.field(label) for file in files):
+        return {}
+    columns = [file.read_row_group(0, columns=[label])[label] for file in files]
+    classes = declared_classes(columns, marks, f"column {label!r}")
+    return {} if classes is None else {"classes": classes.tolist(), "scale": "ordinal"}
 
 
 @contextmanager
