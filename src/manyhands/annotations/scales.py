@@ -386,7 +386,7 @@ def _skew(classes: AnyArray, counts: AnyArray) -> str | None:
 
 def _counts(codes: IntArray, classes: AnyArray, weight: FloatArray | None) -> FloatArray:
     is_number = weight is not None and weight.dtype.kind in "biuf"  # Others are refused later.
-    return np.bincount(codes, weight if is_number else None, len(classes))
+    return np.bincount(codes, weight if is_number else None, len(classes)).astype(float)
 
 
 def warn_of_scale(classes: AnyArray, codes: IntArray, instance: IntArray, argument: str) -> Scale:

@@ -36,7 +36,7 @@ from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, warn_c
 from manyhands.inference.base import Traits
 from manyhands.inference.families import family_weights
 from manyhands.inference.inputs import holds_nothing, only_new, recode_annotators
-from manyhands.typing import BoolArray, FloatArray, IntArray
+from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 EARLIER = 5.0
 """Ratings that the noise of all annotators counts for in that of one of them."""

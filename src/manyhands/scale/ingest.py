@@ -153,7 +153,9 @@ def ingest(
     if options.get("multilabel") == "none":
         reading["multilabel"] = "none"
     if conversion is None and classes is None and scale is None and not (mapping or lowercase):
-        reading |= _declared(listed, columns["label"], read_marks(abstain, skip))
+        reading |= _declared(
+            [Path(path) for path in listed], columns["label"], read_marks(abstain, skip)
+        )
     files = [existing_file(path) for path in listed] if conversion is None else []
     with StoreWriter.locked(folder, keep=(WORK, PIECES)) as writer:
         works = writer.folder / WORK, writer.folder / PIECES
