@@ -17,7 +17,7 @@ from manyhands import (
 )
 from manyhands.agreement import krippendorff_alpha
 from manyhands.exceptions import AnnotationError
-from manyhands.inference import many_classes, shared_mistakes
+from manyhands.inference import shared_mistakes, votes
 from manyhands.io import consensus
 from manyhands.jobs import aggregate_table
 from manyhands.metrics import annotator_reliability
@@ -48,8 +48,8 @@ def names(n):
 @pytest.fixture
 def sparse_shares(monkeypatch):
     """Keep all vote shares as sparse arrays."""
-    monkeypatch.setattr(many_classes, "DENSE_CLASSES", 0)
-    monkeypatch.setattr(many_classes, "DENSE_SHARES", 0)
+    monkeypatch.setattr(votes, "DENSE_CLASSES", 0)
+    monkeypatch.setattr(votes, "DENSE_SHARES", 0)
 
 
 @pytest.mark.parametrize("silent", [0, 3])
@@ -139,7 +139,7 @@ def test_memory_grows_with_the_annotations(tmp_path):
 
 
 def test_methods_that_need_dense_arrays_say_so(monkeypatch, tmp_path):
-    monkeypatch.setattr(many_classes, "MOST_CELLS", 2**20)
+    monkeypatch.setattr(votes, "MOST_CELLS", 2**20)
     table = names(700)
     for method in (OneCoinDawidSkene(), MajorityVote()):
         method.fit(table)
@@ -161,7 +161,7 @@ def test_methods_that_need_dense_arrays_say_so(monkeypatch, tmp_path):
 
 
 def test_instances_without_annotations_are_limited(monkeypatch, sparse_shares):
-    monkeypatch.setattr(many_classes, "MOST_CELLS", 50)
+    monkeypatch.setattr(votes, "MOST_CELLS", 50)
     with pytest.raises(AnnotationError, match="4 instances have no annotations"):
         MajorityVote().fit(crowd(silent=3))
 

@@ -23,8 +23,8 @@ from manyhands.fitting.context import Fit
 from manyhands.fitting.method_protocol import NoiseProtocol, ProtocolOf
 from manyhands.fitting.traits import Traits
 from manyhands.inference import MajorityVote
-from manyhands.inference.many_classes import as_dense
 from manyhands.inference.probability import normalise_rows
+from manyhands.inference.votes import as_dense
 from manyhands.nn import AggregatorModule, ScaledClassifier
 from manyhands.objectives import information_objective
 from manyhands.sampling.class_balance import ClassBalance

@@ -18,8 +18,7 @@ from manyhands.fitting.method_protocol import flat_parameters
 from manyhands.fitting.run import annotator_attributes
 from manyhands.inference import MajorityVote
 from manyhands.inference.base import BaseAggregator
-from manyhands.inference.many_classes import as_dense
-from manyhands.inference.votes import make_votes, vote_shares
+from manyhands.inference.votes import as_dense, make_votes, vote_shares
 from manyhands.nn import FixedConfusionModule
 from manyhands.training.seeding import set_random_states
 from manyhands.typing import FloatArray

@@ -57,12 +57,13 @@ from manyhands.inference.inputs import (
     recode_classes,
     warn_of_numbered_rows,
 )
-from manyhands.inference.many_classes import as_dense, check_size
 from manyhands.inference.probability import normalise_rows
 from manyhands.inference.shared_mistakes import warn_of_shared_mistakes
 from manyhands.inference.votes import (
     AllVotes,
     Votes,
+    as_dense,
+    check_size,
     clamp_to_gold,
     expected_accuracy,
     vote_shares,

@@ -10,8 +10,14 @@ from scipy.sparse import csr_array
 from manyhands.decision.labels import pick, row_max
 from manyhands.inference.base import BaseAggregator, Traits, known_prior
 from manyhands.inference.identifiability import LoneFamilies
-from manyhands.inference.many_classes import is_vast, sparse_shares
-from manyhands.inference.votes import AllVotes, Votes, vote_shares, zip_shards
+from manyhands.inference.votes import (
+    AllVotes,
+    Votes,
+    is_vast,
+    sparse_shares,
+    vote_shares,
+    zip_shards,
+)
 from manyhands.typing import FloatArray
 
 

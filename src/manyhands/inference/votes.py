@@ -3,7 +3,9 @@
 `Votes` holds integer-coded columns, and `Votes.shards` cuts them into runs of whole instances. A
 method is a function ``shard, parameters -> counts`` whose counts are summed over shards
 (`sum_over_shards`). Shards can therefore come one by one from memory, from a file or from another
-machine (`Shards`). No array has size instances x annotators.
+machine (`Shards`). No array has size instances x annotators. Where classes are counted in
+thousands, an array over instances and classes does not fit in memory either: shares of the votes
+are then sparse (`sparse_shares`), and methods that need a dense array are refused (`check_size`).
 
 Everything is float64: float32 was off by 1e-3 at ten million annotations.
 """
@@ -19,11 +21,12 @@ from operator import iadd
 from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
-from scipy.sparse import csc_matrix, csr_matrix, issparse
+from scipy.sparse import csc_matrix, csr_array, csr_matrix, issparse
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.sharded import is_sharded
 from manyhands.decision.labels import best, entries, is_scale_of_grades
+from manyhands.exceptions import AnnotationError
 from manyhands.inference.annotator_tables import LargeTables, pairs_of
 from manyhands.inference.checkpoints import FolderCheckpoint
 from manyhands.inference.families import abstention_weights, family_codes, family_weights
@@ -35,6 +38,15 @@ SHARD = 100_000
 
 NARROW = 32
 """Most annotations of an instance with which comparing all of them is faster than sorting."""
+
+HARMLESS_CLASSES = 200
+"""Up to so many classes, no array over classes is too large."""
+
+DENSE_CLASSES, DENSE_SHARES = 1000, 2**21
+"""Classes, and cells, up to which vote shares are a dense array; beyond both, a sparse one."""
+
+MOST_CELLS = 2**25
+"""Cells of a posterior, or of all confusion matrices, beyond which many classes are refused."""
 
 SparseVotes: TypeAlias = "csr_matrix[np.float64]"
 
@@ -727,6 +739,88 @@ def _shares(shard: Votes) -> FloatArray:
     shares = weighted_votes(shard)
     mass = (shares @ np.ones(shard.n_classes))[:, None]
     return np.divide(shares, mass, out=shares, where=mass > 0)
+
+
+def is_vast(n_instances: int, n_classes: int) -> bool:
+    """Whether shares of the votes are kept as a sparse array."""
+    return n_classes > DENSE_CLASSES and n_instances * n_classes > DENSE_SHARES
+
+
+def as_dense(posterior: Any) -> FloatArray:
+    """Return a posterior as a dense array."""
+    dense: FloatArray = posterior.toarray() if hasattr(posterior, "toarray") else posterior
+    return dense
+
+
+def check_size(table: Any, method: str, *, confusions: bool, alternative: str) -> None:
+    """Refuse what needs a dense array over many classes.
+
+    Parameters
+    ----------
+    table : AnnotationTable
+    method : str
+        What is refused, for the message.
+    confusions : bool
+        Whether it has a confusion matrix for each annotator.
+    alternative : str
+        What to use instead.
+
+    Raises
+    ------
+    AnnotationError
+    """
+    n, r, c = table.n_instances, table.n_annotators, table.n_classes
+    if c <= HARMLESS_CLASSES:
+        return
+    sizes = {"a probability of each class for each instance": n * c}
+    if confusions:
+        sizes[f"a matrix of {c:,} x {c:,} classes for each annotator"] = r * c * c
+    what, cells = max(sizes.items(), key=lambda pair: pair[1])
+    if cells > MOST_CELLS:
+        raise AnnotationError(
+            f"{method} keeps {what}, which would take {cells * 8 / 2**30:,.1f} GiB and more for "
+            f"{c:,} classes, {n:,} instances and {r:,} annotators. {alternative}"
+        )
+
+
+def sparse_shares(votes: Votes, empty: FloatArray | None = None) -> Any:
+    """Share of the votes each class received, as a CSR array (n, C); gold counts as certain.
+
+    An instance without votes gets ``empty``, by default the mean of all shares.
+
+    Raises
+    ------
+    AnnotationError
+        If so many instances have no votes that their shares do not fit in memory.
+    """
+    n, c = votes.n_instances, votes.n_classes
+    instance, label = votes.instance.astype(np.int64), votes.response.astype(np.int64)
+    weight = np.ones(len(label)) if votes.weight is None else votes.weight
+    if votes.gold is not None:
+        kept = votes.gold[instance] < 0
+        known = np.flatnonzero(votes.gold >= 0)
+        instance = np.concatenate([instance[kept], known])
+        label = np.concatenate([label[kept], votes.gold[known]])
+        weight = np.concatenate([weight[kept], np.ones(len(known))])
+    total = np.bincount(instance, weight, minlength=n)
+    shares = csr_array((weight / total[instance], (instance, label)), shape=(n, c))
+    shares.sum_duplicates()
+    bare = np.flatnonzero(~votes.voted)
+    if not len(bare):
+        return shares
+    if empty is None:
+        empty = np.asarray(np.ones(n) @ shares) / max(n - len(bare), 1)
+    others = np.flatnonzero(empty)
+    if len(bare) * len(others) > MOST_CELLS:
+        raise AnnotationError(
+            f"{len(bare):,} instances have no annotations, and their shares of {len(others):,} "
+            "classes do not fit in memory; leave these instances out"
+        )
+    row = np.repeat(bare, len(others))
+    more = (np.tile(empty[others], len(bare)), (row, np.tile(others, len(bare))))
+    filled = shares + csr_array(more, shape=(n, c))
+    filled.sort_indices()
+    return filled
 
 
 def uniform_prior(votes: AllVotes) -> FloatArray:

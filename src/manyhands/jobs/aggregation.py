@@ -17,8 +17,7 @@ from manyhands.inference.base import BaseAggregator
 from manyhands.inference.comparison import against_gold, compare_aggregators
 from manyhands.inference.identifiability import warn_of_unidentified
 from manyhands.inference.inputs import on_scale_of, without_known
-from manyhands.inference.many_classes import is_vast
-from manyhands.inference.votes import votes_of
+from manyhands.inference.votes import is_vast, votes_of
 from manyhands.io import Consensus, Export, GoldFile, consensus
 from manyhands.io.shown import Shown, shown_of
 from manyhands.io.writers import SUFFIXES, check_target, write_consensus

@@ -12,8 +12,8 @@ from manyhands.annotations.units import in_one_family
 from manyhands.decision.labels import best_of
 from manyhands.exceptions import AnnotationError, silenced
 from manyhands.inference import DawidSkene
-from manyhands.inference.many_classes import HARMLESS_CLASSES
 from manyhands.inference.shared_mistakes import suspected
+from manyhands.inference.votes import HARMLESS_CLASSES
 from manyhands.metrics.levels import accuracy_of_labels, told_accuracy
 from manyhands.metrics.sample_levels import Level
 from manyhands.typing import BoolArray, FloatArray, IntArray

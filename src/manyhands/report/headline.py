@@ -20,8 +20,8 @@ from manyhands.annotations.units import (
     units_per_instance,
 )
 from manyhands.decision.labels import is_scale_of_grades
-from manyhands.inference.many_classes import HARMLESS_CLASSES
 from manyhands.inference.shared_mistakes import declaring, suspected
+from manyhands.inference.votes import HARMLESS_CLASSES
 from manyhands.metrics import Level
 from manyhands.metrics.certainty import certainty_of
 from manyhands.metrics.grades import within_one

@@ -26,9 +26,8 @@ from manyhands.inference.inputs import (
     probabilities_of,
     rows_of_fitted,
 )
-from manyhands.inference.many_classes import as_dense, sparse_shares
 from manyhands.inference.shared_mistakes import annotators_are_judged
-from manyhands.inference.votes import make_votes, vote_shares
+from manyhands.inference.votes import as_dense, make_votes, sparse_shares, vote_shares
 from manyhands.metrics.certainty import Certainty, certainty_of
 from manyhands.metrics.inferred_labels import level_of_labels
 from manyhands.metrics.sample_levels import Level

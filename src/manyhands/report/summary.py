@@ -14,8 +14,8 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.columns import require_annotators
 from manyhands.annotations.sharded import Sharded, is_sharded
 from manyhands.exceptions import AnnotationError
-from manyhands.inference.many_classes import HARMLESS_CLASSES, check_size
 from manyhands.inference.rating_mean import RatingMean
+from manyhands.inference.votes import HARMLESS_CLASSES, check_size
 from manyhands.metrics import Level
 from manyhands.report.annotators import annotator_columns, find_profiles
 from manyhands.report.counts import classes_section, data_section, store_sections
