@@ -20,7 +20,7 @@ import numpy as np
 from manyhands._version import __version__
 from manyhands.exceptions import AnnotationError
 from manyhands.files import check_writable, remove_partial, write_atomically
-from manyhands.inference.annotator_tables import LargeTable, LargeTables
+from manyhands.inference.probability import LargeTable, LargeTables
 from manyhands.typing import AnyArray
 
 NAME = "fit.json"

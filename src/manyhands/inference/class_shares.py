@@ -22,9 +22,8 @@ from typing import Any
 import numpy as np
 from scipy.special import logit, softmax
 
-from manyhands.inference.annotator_tables import sum_rows
 from manyhands.inference.confusions import EMCounts
-from manyhands.inference.probability import floored_log, normalise_rows
+from manyhands.inference.probability import floored_log, normalise_rows, sum_rows
 from manyhands.inference.votes import (
     AllVotes,
     Votes,

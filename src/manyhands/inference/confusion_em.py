@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from manyhands.inference.annotator_tables import Table, map_rows, sum_rows
 from manyhands.inference.class_shares import WEIGHT, AgreementCounts, Correction, OneCoin
 from manyhands.inference.confusion_prior import (
     ConfusionPrior,
@@ -38,7 +37,10 @@ from manyhands.inference.dawid_skene_model import (
 )
 from manyhands.inference.em import EMResult, run_em
 from manyhands.inference.probability import (
+    Table,
+    map_rows,
     normalise_rows,
+    sum_rows,
 )
 from manyhands.inference.votes import (
     AllVotes,

@@ -9,10 +9,9 @@ import numpy as np
 from scipy.special import expit, gammaln, logit
 
 from manyhands.annotations import AnnotationTable
-from manyhands.inference.annotator_tables import Table, map_rows, sum_rows
 from manyhands.inference.class_shares import GREATEST_RATE, LEAST_RATE, Correction
 from manyhands.inference.confusions import EMCounts
-from manyhands.inference.probability import normalise_rows
+from manyhands.inference.probability import Table, map_rows, normalise_rows, sum_rows
 from manyhands.inference.severity import Tilt
 from manyhands.inference.votes import AllVotes
 from manyhands.typing import FloatArray

@@ -13,8 +13,14 @@ from typing import Any
 import numpy as np
 
 from manyhands.decision.labels import pick
-from manyhands.inference.annotator_tables import LargeTable, Table, as_array, map_rows, sum_rows
-from manyhands.inference.probability import normalise_rows
+from manyhands.inference.probability import (
+    LargeTable,
+    Table,
+    as_array,
+    map_rows,
+    normalise_rows,
+    sum_rows,
+)
 from manyhands.inference.votes import (
     AllVotes,
     Votes,
@@ -35,7 +41,7 @@ class EMCounts:
         Expected number of instances of each class, over those with annotations or gold.
     confusion : array of shape (R, C, K)
         Expected responses, indexed [annotator, true, response]; or on disk
-        (`manyhands.inference.annotator_tables`).
+        (`manyhands.inference.probability`).
     log_likelihood : float
     """
 

@@ -18,7 +18,6 @@ import numpy as np
 from scipy.special import softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from manyhands.inference.annotator_tables import as_array, map_rows
 from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, Traits
 from manyhands.inference.confusion_em import (
     ConfusionEM,
@@ -40,7 +39,7 @@ from manyhands.inference.dependence import (
 from manyhands.inference.em_aggregator import EMAggregator
 from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.history import TakesHistory
-from manyhands.inference.probability import normalise_rows
+from manyhands.inference.probability import as_array, map_rows, normalise_rows
 from manyhands.inference.severity import doubt_of_grades, severity, severity_error
 from manyhands.inference.votes import AllVotes, Votes, fill_rows, sum_over_shards
 from manyhands.typing import FloatArray

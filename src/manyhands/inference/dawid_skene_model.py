@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 
-from manyhands.inference.annotator_tables import Table, map_rows, sum_rows
 from manyhands.inference.confusions import (
     EMCounts,
     e_step,
@@ -35,7 +34,14 @@ from manyhands.inference.confusions import (
     total_em_counts,
 )
 from manyhands.inference.em import Model
-from manyhands.inference.probability import floored_log, log_prior, normalise_rows
+from manyhands.inference.probability import (
+    Table,
+    floored_log,
+    log_prior,
+    map_rows,
+    normalise_rows,
+    sum_rows,
+)
 from manyhands.inference.votes import Votes, clamp_to_gold, sum_over_shards
 from manyhands.records import record
 from manyhands.typing import FloatArray

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
-from manyhands.inference.annotator_tables import Table, as_array, map_rows, sum_rows
 from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator, Traits
 from manyhands.inference.class_shares import AgreementCounts, OneCoin
 from manyhands.inference.confusion_em import MARGIN
@@ -35,9 +34,13 @@ from manyhands.inference.em_aggregator import EMAggregator
 from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.history import TakesHistory
 from manyhands.inference.probability import (
+    Table,
+    as_array,
     dirichlet_divergence,
     expected_log,
+    map_rows,
     normalise_rows,
+    sum_rows,
 )
 from manyhands.inference.votes import AllVotes, Votes, sum_over_shards, votes_of
 from manyhands.metrics.intervals import beta_interval

@@ -18,13 +18,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations import LabelSetTable
 from manyhands.exceptions import AnnotationError, warn_caller
-from manyhands.inference.annotator_tables import as_array
 from manyhands.inference.base import COUNT, NON_NEGATIVE, Traits
 from manyhands.inference.confusion_em import ConfusionRun
 from manyhands.inference.confusion_prior import SKILL_STRENGTH, ConfusionPrior
 from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.inference.dependence import DEPENDENCE, Dependence
 from manyhands.inference.gold_samples import GOLD_SAMPLE
+from manyhands.inference.probability import as_array
 from manyhands.inference.set_aggregator import BaseSetAggregator, ByOption, named
 from manyhands.inference.shared_behaviour import (
     SharedPrior,

@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from manyhands.inference.annotator_tables import Table, map_rows
+from manyhands.inference.probability import Table, map_rows
 from manyhands.inference.votes import Votes, by_annotator
 from manyhands.typing import FloatArray, IntArray
 

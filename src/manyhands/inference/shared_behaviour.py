@@ -28,7 +28,6 @@ import numpy as np
 from scipy.special import expit, logit
 
 from manyhands.annotations import AnnotationTable
-from manyhands.inference.annotator_tables import Table
 from manyhands.inference.class_shares import Correction
 from manyhands.inference.confusion_prior import (
     SKILL_STRENGTH,
@@ -36,6 +35,7 @@ from manyhands.inference.confusion_prior import (
     log_dirichlet_multinomial,
 )
 from manyhands.inference.families import family_weights
+from manyhands.inference.probability import Table
 from manyhands.typing import FloatArray, IntArray
 
 STRENGTHS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0)

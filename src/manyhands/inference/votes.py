@@ -27,10 +27,9 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.sharded import is_sharded
 from manyhands.decision.labels import best, entries, is_scale_of_grades
 from manyhands.exceptions import AnnotationError
-from manyhands.inference.annotator_tables import LargeTables, pairs_of
 from manyhands.inference.checkpoints import FolderCheckpoint
 from manyhands.inference.families import abstention_weights, family_codes, family_weights
-from manyhands.inference.probability import normalise_rows
+from manyhands.inference.probability import LargeTables, normalise_rows, pairs_of
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 SHARD = 100_000

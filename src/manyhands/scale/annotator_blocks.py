@@ -1,7 +1,7 @@
 """Confusion matrices of more annotators than fit in memory: tables on disk, block by block.
 
 With a million annotators and ten classes, each of EM's tables
-(`manyhands.inference.annotator_tables`) takes 0.8 GB. A table beyond `LARGEST` numbers is therefore
+(`manyhands.inference.probability`) takes 0.8 GB. A table beyond `LARGEST` numbers is therefore
 a file (`Blocks`), and
 
 - a run of annotations reads the rows (annotator, response) that occur in it, and counts them alone
@@ -30,7 +30,7 @@ import numpy as np
 
 from manyhands.exceptions import AnnotationError, WriteError
 from manyhands.files import explain, reserve
-from manyhands.inference.annotator_tables import LargeTable
+from manyhands.inference.probability import LargeTable
 from manyhands.io.mapped import release
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
@@ -211,7 +211,7 @@ def n_pieces(n_annotators: int, n_responses: int) -> int:
 
 @dataclass(frozen=True)
 class TablesOnDisk:
-    """Tables by annotator as files in a folder: the `LargeTables` of `annotator_tables`.
+    """Tables by annotator as files in a folder: the `LargeTables` of inference.
 
     Attributes
     ----------
