@@ -22,7 +22,6 @@ from manyhands.inference.confusion_prior import (
 )
 from manyhands.inference.confusions import (
     EMCounts,
-    by_response,
     log_likelihoods,
     row_max,
     starting_counts,
@@ -38,6 +37,7 @@ from manyhands.inference.dawid_skene_model import (
 from manyhands.inference.em import EMResult, run_em
 from manyhands.inference.probability import (
     Table,
+    by_response,
     map_rows,
     normalise_rows,
     sum_rows,

@@ -244,10 +244,3 @@ def estimate_confusions(votes: AllVotes, posterior: FloatArray) -> FloatArray:
 def _without_rounding(counts: FloatArray) -> FloatArray:
     """Counts in which rows that only rounding errors fill are 0."""
     return np.where(counts.sum(axis=2, keepdims=True) < 1e-9, 0.0, counts)
-
-
-def by_response(values: Table) -> Table:
-    """Lay out values (R, S, K) in memory as (R, K, S), as counts are and the E-step reads them."""
-    if not isinstance(values, np.ndarray):
-        return values  # So they lie on disk.
-    return np.ascontiguousarray(values.transpose(0, 2, 1)).transpose(0, 2, 1)

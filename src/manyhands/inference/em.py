@@ -20,8 +20,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from manyhands.inference.checkpoints import FolderCheckpoint
-from manyhands.inference.confusions import by_response
-from manyhands.inference.probability import has_settled
+from manyhands.inference.probability import by_response, has_settled
 from manyhands.inference.votes import (
     AllVotes,
     Votes,

@@ -202,3 +202,10 @@ def as_array(table: Table) -> FloatArray:
     """Table as an array, memory-mapped if it is on disk."""
     array: FloatArray = table.array if isinstance(table, LargeTable) else table
     return array
+
+
+def by_response(values: Table) -> Table:
+    """Lay out values (R, S, K) in memory as (R, K, S), as counts are and the E-step reads them."""
+    if not isinstance(values, np.ndarray):
+        return values  # So they lie on disk.
+    return np.ascontiguousarray(values.transpose(0, 2, 1)).transpose(0, 2, 1)
