@@ -134,16 +134,16 @@ def SCHEMA() -> Any:
 def fit(annotations_: Any, options: dict[str, Any], out: Path) -> dict[str, Any]:
     """Fit Dawid-Skene, timing every M-step; keep the first rows of the posterior."""
     from manyhands import DawidSkene
-    from manyhands.inference import dawid_skene_model
+    from manyhands.inference import confusions
 
     times: list[tuple[float, float]] = []
-    plain = dawid_skene_model.m_step
+    plain = confusions.m_step
 
     def timed(*args: Any, **kwargs: Any) -> Any:
         times.append((time.perf_counter(), time.process_time()))
         return plain(*args, **kwargs)
 
-    timing = mock.patch.object(dawid_skene_model, "m_step", timed)
+    timing = mock.patch.object(confusions, "m_step", timed)
     with timing, parts_timed() as parts, spent() as whole:
         model = DawidSkene(**options).fit(annotations_)
     rounds = np.diff(np.array(times), axis=0)
@@ -280,7 +280,7 @@ def compare_prefix(work: Path, size: str) -> dict[str, Any]:
     Both have the parameters that the fit of the whole store ended with.
     """
     from manyhands import AnnotationTable
-    from manyhands.inference.dawid_skene_model import Params
+    from manyhands.inference.confusions import Params
     from manyhands.inference.votes import make_votes
 
     place = work / f"store-{size}-plain-short"

@@ -11,8 +11,7 @@ from scipy.special import log_softmax
 from manyhands import GLAD, IBCC, MACE, AnnotationTable, DawidSkene, OneCoinDawidSkene
 from manyhands.inference import dependence
 from manyhands.inference.confusion_em import OwnRemoved
-from manyhands.inference.confusions import EMCounts
-from manyhands.inference.dawid_skene_model import m_step
+from manyhands.inference.confusions import EMCounts, m_step
 from manyhands.inference.dependence import DEFAULT_EM as EM
 from manyhands.inference.dependence import (
     FEW_CLASSES,

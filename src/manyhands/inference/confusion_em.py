@@ -21,18 +21,16 @@ from manyhands.inference.confusion_prior import (
     with_history,
 )
 from manyhands.inference.confusions import (
-    EMCounts,
-    log_likelihoods,
-    row_max,
-    starting_counts,
-    total_em_counts,
-)
-from manyhands.inference.dawid_skene_model import (
     DawidSkeneModel,
+    EMCounts,
     Params,
     among_subtypes,
+    log_likelihoods,
     log_sum_subtypes,
+    row_max,
+    starting_counts,
     sum_of_product,
+    total_em_counts,
 )
 from manyhands.inference.em import EMResult, run_em
 from manyhands.inference.probability import (

@@ -1,6 +1,6 @@
 """Dawid & Skene (1979): expectation maximisation for annotators' confusion matrices.
 
-The paper's model, its E-step and its M-step are in `manyhands.inference.dawid_skene_model`. Here
+The paper's model, its E-step and its M-step are in `manyhands.inference.confusions`. Here
 the fit of a table is chosen (`manyhands.inference.confusion_em`), and its posterior read out.
 
 .. [1] A. P. Dawid and A. M. Skene. Maximum likelihood estimation of observer error-rates using
@@ -26,8 +26,7 @@ from manyhands.inference.confusion_em import (
     OwnRemoved,
 )
 from manyhands.inference.confusion_prior import ConfusionPrior
-from manyhands.inference.confusions import normalise_joint
-from manyhands.inference.dawid_skene_model import DawidSkeneModel, Params
+from manyhands.inference.confusions import DawidSkeneModel, Params, normalise_joint
 from manyhands.inference.dependence import (
     DEPENDENCE,
     Dependence,

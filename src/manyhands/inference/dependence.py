@@ -46,8 +46,14 @@ from manyhands.inference.confusion_em import (
     OwnRemoved,
 )
 from manyhands.inference.confusion_prior import ConfusionPrior, with_history
-from manyhands.inference.confusions import EMCounts, count_votes, em_counts, expect_and_count
-from manyhands.inference.dawid_skene_model import Params, m_step
+from manyhands.inference.confusions import (
+    EMCounts,
+    Params,
+    count_votes,
+    em_counts,
+    expect_and_count,
+    m_step,
+)
 from manyhands.inference.gold_samples import Doubts, GoldSample, KnownLabels, sample_of
 from manyhands.inference.inputs import NumberInterval
 from manyhands.inference.probability import normalise_rows

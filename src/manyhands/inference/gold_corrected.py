@@ -18,8 +18,8 @@ from manyhands.annotations.sharded import is_sharded
 from manyhands.exceptions import NotIdentifiableWarning, warn_caller
 from manyhands.inference.base import BaseAggregator, Execution, Traits, known_prior
 from manyhands.inference.confusion_em import Fits, OwnRemoved
+from manyhands.inference.confusions import Params
 from manyhands.inference.dawid_skene import DawidSkene
-from manyhands.inference.dawid_skene_model import Params
 from manyhands.inference.dependence import DEFAULT_EM, DEPENDENCE, exponents
 from manyhands.inference.families import family_codes, member_weights
 from manyhands.inference.gold_samples import GOLD_SAMPLE, least_gold
