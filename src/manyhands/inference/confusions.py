@@ -35,6 +35,7 @@ from manyhands.inference.probability import (
     log_prior,
     map_rows,
     normalise_rows,
+    normalised_sum,
     sum_rows,
 )
 from manyhands.inference.votes import (
@@ -380,7 +381,10 @@ class DawidSkeneModel(Model[Params, EMCounts]):
             return _normalised_exp(logs)
 
         priors, responses = zip(here.sent, proposal.sent, strict=True)
-        return Params(_constrained(further(*priors), self.shares), map_rows(further, *responses))
+        prior = further(*priors)
+        if self.shares is not None:
+            prior = among_subtypes(self.shares, prior)
+        return Params(normalise_rows(prior), map_rows(further, *responses))
 
 
 def m_step(
@@ -390,11 +394,13 @@ def m_step(
     held: FloatArray | None = None,
 ) -> Params:
     """Parameters that fit the expected counts; ``shares`` and ``held`` as in `DawidSkeneModel`."""
-    responses = map_rows(_normalised_sum, counts.confusion, pseudo_counts)
     instances = counts.prior
     if held is not None:
         instances = instances + among_subtypes(held, instances)
-    return Params(_constrained(instances, shares), responses)
+    if shares is not None:
+        instances = among_subtypes(shares, instances)
+    responses = map_rows(normalised_sum, counts.confusion, pseudo_counts)
+    return Params(normalise_rows(instances), responses)
 
 
 def among_subtypes(by_class: FloatArray, prior: FloatArray) -> FloatArray:
@@ -403,24 +409,12 @@ def among_subtypes(by_class: FloatArray, prior: FloatArray) -> FloatArray:
     return np.asarray((by_class[:, None] * shares).ravel())
 
 
-def _constrained(prior: FloatArray, shares: FloatArray | None) -> FloatArray:
-    """Shares of the states (S,); those of the classes are ``shares``, if these are set."""
-    if shares is not None:
-        by_class = normalise_rows(prior.reshape(len(shares), -1))
-        prior = (shares[:, None] * by_class).ravel()
-    return normalise_rows(prior)
-
-
 def _log_joint(
     shard: Votes, prior: FloatArray, log_responses: Table, exponent: FloatArray | None
 ) -> FloatArray:
     """Log p(class, annotations), shape (n, C), before it is multiplied by ``exponent``."""
     joint = log_likelihoods(shard, log_responses) + log_prior(prior, exponent)
     return log_sum_subtypes(joint, shard.n_classes)
-
-
-def _normalised_sum(counts: FloatArray, pseudo_counts: FloatArray) -> FloatArray:
-    return normalise_rows(counts + pseudo_counts)
 
 
 def sum_of_product(counts: FloatArray, logs: FloatArray) -> float:

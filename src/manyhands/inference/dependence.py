@@ -352,9 +352,10 @@ class _Fitted:
         pseudo_counts = with_history(pseudo_counts, drawn, vote_counts)
         parameters = self.parameters
         shares = parameters.prior if em.class_prior == "uniform" else None
+        held = em.held(drawn, vote_counts)
         for _ in range(EM_STEPS):
             counts = self.rest + expect_and_count(drawn, *parameters.sent)
-            parameters = m_step(counts, pseudo_counts, shares, em.held(drawn, vote_counts))
+            parameters = m_step(counts, pseudo_counts, shares, held)
         return residual_correlation(drawn, parameters.posterior(drawn), parameters.responses)
 
     def draw(self, sample: Votes, rho: float, rng: np.random.RandomState) -> Votes:

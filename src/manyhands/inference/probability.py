@@ -40,6 +40,11 @@ def normalise_rows(counts: FloatArray) -> FloatArray:
     return np.divide(counts, mass, out=uniform, where=mass > 0)
 
 
+def normalised_sum(counts: FloatArray, pseudo_counts: FloatArray) -> FloatArray:
+    """Normalise the rows of the sum, as an M-step with a Dirichlet prior does."""
+    return normalise_rows(counts + pseudo_counts)
+
+
 def floored_log(p: FloatArray) -> FloatArray:
     """Log p, with `LOG_FLOOR` in place of log 0."""
     if p.size and p.min() > 0:  # Masked loops are several times slower.
