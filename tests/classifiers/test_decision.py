@@ -40,7 +40,7 @@ from manyhands.sampling.class_balance import make_balance
 
 QUICK = {"max_epochs": 3, "batch_size": 16, "random_state": 0, "device": "cpu"}
 COSTS = [[0, 1, 2], [8, 0, 1], [9, 3, 0]]
-RULES = ["posterior", "balanced", COSTS]
+RULES = ["auto", "balanced", COSTS]
 
 
 class Fixed(ClassifierMixin, BaseEstimator):
@@ -204,9 +204,7 @@ def test_predict_is_decide_on_the_probabilities(backbone, rule):
     model.fit(X, names[A])
     proba = model.predict_proba(X)
     how = {"class_prior": model.class_prior_} if rule == "balanced" else {}
-    expected = decide(
-        proba, "argmax" if rule == "posterior" else rule, classes=model.classes_, **how
-    )
+    expected = decide(proba, "argmax" if rule == "auto" else rule, classes=model.classes_, **how)
     np.testing.assert_array_equal(model.predict(X), expected)
     gold = names[make_crowd_problem()[2]]
     assert model.score(X, gold) == np.mean(expected == gold)
@@ -334,7 +332,7 @@ def test_a_loaded_model_decides_the_same(rule, tmp_path):
     np.testing.assert_array_equal(again.class_prior_, model.class_prior_)
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     plain = model.predict_proba(X).argmax(axis=1)
-    assert (isinstance(rule, str) and rule == "posterior") or (again.predict(X) != plain).any()
+    assert (isinstance(rule, str) and rule == "auto") or (again.predict(X) != plain).any()
     np.testing.assert_array_equal(again.decision, rule)
 
 
@@ -388,7 +386,7 @@ def test_a_job_writes_what_predict_decides(tmp_path):
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ("argmax", "decision='argmax' is unknown; use 'posterior', 'median', 'balanced'"),
+        ("argmax", "decision='argmax' is unknown; use 'auto', 'posterior', 'median', 'balanced'"),
         ([[0, 1, 1], [1, 0, 1]], r"decision .*\(2, 3\).*abstaining; predict must return a class"),
         (
             [[0, 1], [1, 0], [1, 1]],
@@ -528,13 +526,23 @@ def test_others_are_trained_on_the_shares_that_they_divide_by(model, balance):
     assert np.abs(mean - model.class_prior_).max() < 0.06
 
 
-def test_a_lost_end_of_a_scale_is_explained_by_the_median():
+def test_the_length_that_pilots_find_does_not_depend_on_the_rule():
+    X, A, _ = make_crowd_problem()
+    options = QUICK | {"max_epochs": "auto"}
+    plain = AggregatedClassifier(**options).fit(X, A)
+    costly = AggregatedClassifier(decision=COSTS, **options).fit(X, A)
+    assert plain.n_epochs_ == costly.n_epochs_
+    np.testing.assert_array_equal(plain.predict_proba(X), costly.predict_proba(X))
+
+
+@pytest.mark.parametrize("rule", ["auto", "median"])
+def test_a_lost_end_of_a_scale_is_explained_by_the_median(rule):
     """The last grade is the most probable one of some, and the median of none."""
     X = np.zeros((6, 1))
     table = AnnotationTable.from_matrix(
         [[0, 1, 2]] * 2 + [[0, 0, 1]] * 2 + [[1, 1, 2]] * 2, classes=[0, 1, 2], ordered=True
     )
-    model = AggregatedClassifier(backbone=Fixed([[0.3, 0.3, 0.4]]), decision="median")
+    model = AggregatedClassifier(backbone=Fixed([[0.3, 0.3, 0.4]]), decision=rule)
     says = r"classes that have annotations: 0 .* 2 .*; a median names the first or last grade only"
     with pytest.warns(LostClassWarning, match=says):
         model.fit(X, table)

@@ -188,3 +188,34 @@ def test_the_command_that_reads_a_converted_file_again_can_be_pasted(tmp_path):
     assert words[:3] == ["manyhands", "aggregate", str(out)]
     labels = json.loads(said(*words[1:], "--json"))["labels"]
     assert labels == json.loads(said("aggregate", given, *order, "--json"))["labels"]
+
+
+def test_a_classifier_labels_grades_as_an_aggregator_does(sheet, tmp_path):
+    """By medians: in labels.csv, of the saved model, and in the scores against gold."""
+    rng = np.random.default_rng(1)
+    stars = np.random.default_rng(0).integers(1, 6, 150)  # As in the sheet.
+    items = [f"item {i}" for i in range(150)]
+    features, gold, out = (tmp_path / name for name in ("X.csv", "gold.csv", "fit"))
+    noise = {f"x{k}": stars + rng.normal(0, 1.5, 150) for k in range(3)}
+    pd.DataFrame({"task": items, **noise}).to_csv(features, index=False)
+    pd.DataFrame({"task": items, "label": stars}).to_csv(gold, index=False)
+    given = ("fit", "--annotations", sheet, "--features", features, "--gold", gold, "--out", out)
+    text = said(*given, *READING)
+    assert "within 1 grade" in text
+    assert "MAE in grades" in text
+    assert "macro-F1" not in text
+    labels = pd.read_csv(out / "labels.csv")
+    p = labels.filter(like="p(").to_numpy()
+    assert (labels["label"] == 1 + (p.cumsum(axis=1) >= 0.5 - 1e-5).argmax(axis=1)).all()
+    model = load(out)
+    assert model.ordered_
+    assert (model.labels_ == labels["label"]).all()
+    X = pd.read_csv(features)[list(noise)]
+    proba = model.predict_proba(X)
+    median = 1 + (proba.cumsum(axis=1) >= 0.5 - 1e-9).argmax(axis=1)
+    assert (median != 1 + proba.argmax(axis=1)).any()
+    assert (model.predict(X) == median).all()
+    found = json.loads(said(*given, *READING, "--json"))
+    scores = next(iter(found["table"]["all rounds"]["splits"].values()))
+    assert scores["mae"]["mean"] == pytest.approx(np.abs(median - stars).mean())
+    assert "macro-F1" in said(*given, *READING[:-1])

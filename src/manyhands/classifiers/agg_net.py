@@ -91,7 +91,8 @@ scaling, device, random_state, verbose, validation, patience, checkpoint, decisi
         Class probabilities of the training instances given x and their annotations (given x alone
         if there are none).
     labels_ : array of shape (n_samples,)
-        Their most probable classes, in the order of X (see `partial_fit`).
+        Their most probable classes, of three or more grades the medians, in the order of X (see
+        `partial_fit`).
 
     Notes
     -----

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.digests import InstanceDigests
-from manyhands.decision.rules import apply_rule
+from manyhands.decision.rules import apply_rule, knows_grades
 from manyhands.exceptions import AnnotationError, all_or_nothing
 from manyhands.fitting.context import Earlier, Watch
 from manyhands.fitting.continuing import Seen, gone_on, refusal_of
@@ -65,10 +65,13 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, CrowdClassifierMixin, BaseEsti
     checkpoint : str, Path or None, default=None
         File beside which every member that can keeps its own (``<stem>-member<k>``), from which a
         later ``fit`` on the same data with the same parameters continues.
-    decision : {"posterior", "median"} or array of shape (n_classes, n_classes), default="posterior"
+    decision : {"auto", "posterior", "median"} or array of shape (n_classes, n_classes), \
+default="auto"
         How `predict` chooses a class by the mean probabilities, whatever ``decision`` a member has:
         the most probable class, the median of classes that are in their order, or that of the least
-        expected cost ``[true, decided]``. See `manyhands.decide`.
+        expected cost ``[true, decided]``. "auto" is the median where the annotations are three or
+        more grades (`AnnotationTable.ordered`), else the most probable class. See
+        `manyhands.decide`.
     verbose : int, default=0
         1 shows the members' progress bars.
     random_state : int, RandomState or None, default=None
@@ -115,7 +118,7 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, CrowdClassifierMixin, BaseEsti
     estimators: Any = field(default=None, kw_only=False)
     validation: Any = None
     checkpoint: str | Path | None = None
-    decision: Any = "posterior"
+    decision: Any = "auto"
     verbose: int = 0
     random_state: Any = None
 
@@ -218,7 +221,7 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, CrowdClassifierMixin, BaseEsti
             table = read_target(X, y, type(self).__name__)
             check_decision(self, table.n_classes)
             members = fitted_members(self._make_members(), X, table, watch)
-            become(self, averaged(members, InstanceDigests.of(y, table)))
+            become(self, averaged(members, InstanceDigests.of(y, table), table.ordered))
             warn_of_lost_classes(self, X, table)
         return self
 
@@ -226,7 +229,8 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, CrowdClassifierMixin, BaseEsti
         """Let every member go on, as its own ``partial_fit`` does."""
         with quiet_about_lost_classes():
             members = [gone_on(member, seen, earlier, watch) for member in self.estimators_]
-        become(self, averaged(members, InstanceDigests.of(seen.table, seen.table)))
+        digests = InstanceDigests.of(seen.table, seen.table)
+        become(self, averaged(members, digests, seen.table.ordered))
         warn_of_lost_classes(self, seen.X, seen.table)
 
     def _check_shape(self, X: Any) -> None:
@@ -289,13 +293,13 @@ class AveragedCrowdClassifier(MetaEstimatorMixin, CrowdClassifierMixin, BaseEsti
         return self._mean("predict_proba", X)
 
     def predict(self, X: Any) -> AnyArray:
-        """True class, shape (n_samples,): the most probable one unless ``decision`` differs."""
+        """True class, shape (n_samples,), as ``decision`` says."""
         proba = self.predict_proba(X)  # Refuses a classifier that is not fitted.
         return cast(AnyArray, self.classes_[self._decide(proba)])
 
     def _decide(self, proba: FloatArray) -> IntArray:
         check_decision(self)
-        return apply_rule(proba, self.decision)
+        return apply_rule(proba, self.decision, grades=knows_grades(self))
 
     @_members_have("predict_annotation_proba")  # type: ignore[untyped-decorator]
     def predict_annotation_proba(self, X: Any, annotators: Any = None) -> FloatArray:
@@ -358,7 +362,9 @@ def _watched(member: Any, watch: Watch | None) -> dict[str, Watch]:
     return {} if watch is None or not has_fit_parameter(member, "watch") else {"watch": watch}
 
 
-def averaged(members: Sequence[Any], digests: InstanceDigests | None = None) -> Fitted:
+def averaged(
+    members: Sequence[Any], digests: InstanceDigests | None = None, ordered: bool | None = None
+) -> Fitted:
     """What the average of fitted classifiers is.
 
     Parameters
@@ -366,6 +372,8 @@ def averaged(members: Sequence[Any], digests: InstanceDigests | None = None) -> 
     members : sequence of fitted classifiers
     digests : InstanceDigests, optional
         Of the training instances. Default: those of all members together.
+    ordered : bool, optional
+        Whether the annotations were grades in their order. Default: whether the members say so.
 
     Returns
     -------
@@ -391,6 +399,8 @@ def averaged(members: Sequence[Any], digests: InstanceDigests | None = None) -> 
         digests = InstanceDigests.union(seen)
     shared = ("classes_", "annotators_", "n_annotators_", "n_annotations_", *SET_WITH_FEATURES)
     found = {name: getattr(members[0], name) for name in shared if hasattr(members[0], name)}
+    told = any(getattr(member, "ordered_", False) for member in members)
+    found["ordered_"] = told if ordered is None else ordered
     if digests is not None:
         found["training_instances_"] = digests
     return Fitted(None, History(), {**found, "estimators_": list(members)})

@@ -102,7 +102,8 @@ scaling, device, random_state, verbose, validation, patience, checkpoint, decisi
         Class probabilities of the training instances given their annotations, which would be the
         targets of another round. An instance without annotations has the prior.
     labels_ : array of shape (n_samples,)
-        Their most probable classes, in the order of X (see `partial_fit`).
+        Their most probable classes, of three or more grades the medians, in the order of X (see
+        `partial_fit`).
 
     Notes
     -----

@@ -6,7 +6,7 @@ import json
 import logging
 import unicodedata
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -85,10 +85,25 @@ def show(value: Any) -> str:
     return str(value)
 
 
-def show_spread(spread: dict[str, Any]) -> str:
-    """Show a share as mean ± sd in percent, or the mean alone for a single run."""
-    mean = percent(spread["mean"])
-    return mean if spread["sd"] is None else f"{mean} ± {percent(spread['sd'])}"
+def headings_of_splits(splits: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Map the scores against gold that are shown of all splits to their headings.
+
+    Of grades, how far they are off stands in place of macro-F1.
+    """
+    if splits and all("mae" in scores for scores in splits):
+        return {"accuracy": "accuracy", "within_one": "within 1 grade", "mae": "MAE in grades"}
+    return {"accuracy": "accuracy", "macro_f1": "macro-F1"}
+
+
+def show_score(name: str, value: float) -> str:
+    """Show a score: shares in percent, distances in grades."""
+    return f"{value:.2f}" if name == "mae" else percent(value)
+
+
+def show_spread(name: str, spread: dict[str, Any]) -> str:
+    """Show a score as mean ± sd, or the mean alone for a single run."""
+    mean = show_score(name, spread["mean"])
+    return mean if spread["sd"] is None else f"{mean} ± {show_score(name, spread['sd'])}"
 
 
 @contextmanager

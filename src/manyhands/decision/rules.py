@@ -2,19 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from manyhands.decision import decide
 from manyhands.exceptions import AnnotationError
-from manyhands.typing import FloatArray, IntArray
+from manyhands.typing import AnyArray, FloatArray, IntArray
 
-RULES = ("posterior", "median", "balanced")
+AUTO = "auto"
+"""The default: the median of grades, and of names the most probable class."""
+
+RULES = (AUTO, "posterior", "median", "balanced")
 """Rules with a name; all others are cost matrices."""
 
 _TINY = 1e-300
 """Avoids empty rows where all mass is on classes with a prior of 0."""
+
+
+def settled(rule: Any, *, grades: bool) -> Any:
+    """Return a rule itself, and for "auto" the one it stands for.
+
+    Parameters
+    ----------
+    rule : {"auto", "posterior", "median", "balanced"} or cost matrix
+    grades : bool
+        Whether the classes are three or more grades in their order.
+
+    Returns
+    -------
+    {"posterior", "median", "balanced"} or cost matrix
+    """
+    if isinstance(rule, str) and rule == AUTO:
+        return "median" if grades else "posterior"
+    return rule
+
+
+def knows_grades(model: Any) -> bool:
+    """Whether a fitted classifier was fitted on three or more grades in their order."""
+    return bool(getattr(model, "ordered_", False)) and len(model.classes_) > 2
+
+
+def labels_of(model: Any) -> AnyArray:
+    """Labels of a classifier's training instances, shape (n,), by ``posterior_``.
+
+    They are those that an aggregator would give: medians of grades, else the most probable classes.
+    """
+    codes = apply_rule(model.posterior_, AUTO, grades=knows_grades(model))
+    return cast(AnyArray, model.classes_[codes])
 
 
 def is_posterior(rule: Any) -> bool:
@@ -27,7 +62,7 @@ def check_rule(rule: Any, n_classes: int | None = None) -> None:
 
     Parameters
     ----------
-    rule : {"posterior", "median", "balanced"} or cost matrix
+    rule : {"auto", "posterior", "median", "balanced"} or cost matrix
     n_classes : int, optional
         Number of classes, if already known.
 
@@ -81,16 +116,20 @@ def _check_shape(shape: tuple[int, ...], n_classes: int | None) -> None:
     )
 
 
-def apply_rule(proba: FloatArray, rule: Any, class_prior: FloatArray | None = None) -> IntArray:
+def apply_rule(
+    proba: FloatArray, rule: Any, class_prior: FloatArray | None = None, *, grades: bool = False
+) -> IntArray:
     """Choose class codes from probabilities by a rule.
 
     Parameters
     ----------
     proba : array of shape (n, n_classes)
-    rule : {"posterior", "median", "balanced"} or cost matrix
+    rule : {"auto", "posterior", "median", "balanced"} or cost matrix
         See `check_rule`. "posterior" is the argmax; the other rules are those of `decide`.
     class_prior : array of shape (n_classes,), optional
         Required by "balanced"; a class with prior 0 is never chosen.
+    grades : bool
+        Whether the classes are three or more grades in their order, of which "auto" is the median.
 
     Returns
     -------
@@ -111,7 +150,10 @@ def apply_rule(proba: FloatArray, rule: Any, class_prior: FloatArray | None = No
     array([0, 0, 1])
     >>> apply_rule(proba, [[0, 1], [5, 0]])
     array([0, 1, 1])
+    >>> apply_rule(np.array([[0.4, 0.35, 0.25]]), "auto", grades=True)
+    array([1])
     """
+    rule = settled(rule, grades=grades)
     if is_posterior(rule):
         return proba.argmax(axis=1)
     check_rule(rule, proba.shape[1])

@@ -79,9 +79,17 @@ def check_decisions(estimator: BaseCrowdClassifier) -> None:
     """``decision`` changes what `predict` says, on grades too, and no probability."""
     X, A, _ = make_crowd_problem()
     table = AnnotationTable.from_matrix(A, classes=[0, 1, 2], ordered=True)
-    fitted = quick_clone(estimator, decision="median").fit(X, table)
-    grades = (fitted.predict_proba(X).cumsum(axis=1) < 0.5).sum(axis=1)
-    np.testing.assert_array_equal(fitted.predict(X), fitted.classes_[grades])
+    fitted = quick_fit(estimator, X, table)
+    proba = fitted.predict_proba(X)
+    median = fitted.classes_[(proba.cumsum(axis=1) < 0.5).sum(axis=1)]
+    np.testing.assert_array_equal(fitted.predict(X), median, "grades are not labelled by medians")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LostClassWarning)
+        plain = quick_clone(estimator, decision="posterior").fit(X, table)
+    np.testing.assert_array_equal(plain.predict(X), plain.classes_[proba.argmax(axis=1)])
+    if hasattr(fitted, "posterior_"):
+        codes = (fitted.posterior_.cumsum(axis=1) < 0.5 - 1e-9).sum(axis=1)
+        np.testing.assert_array_equal(fitted.labels_, fitted.classes_[codes])
     last_only = [[1.0, 1.0, 0.0]] * 3  # Every other answer costs something, whatever is true.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LostClassWarning)

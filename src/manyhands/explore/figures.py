@@ -12,7 +12,8 @@ import numpy as np
 from scipy.special import softmax
 
 from manyhands.annotations import AnnotationTable
-from manyhands.decision.labels import best_of
+from manyhands.decision.labels import best_of, is_scale_of_grades
+from manyhands.decision.rules import AUTO, apply_rule
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.io import consensus
@@ -253,13 +254,13 @@ class Model:
         calibrated = is_calibrated(self._summary)
         more: dict[str, Any] = {"fitted": aggregator, "audit": audit, "is_calibrated": calibrated}
         more["identified"] = aggregator.identified_
-        return tell_labels(self._table, None, posterior.argmax(axis=1), posterior, **more)
+        return tell_labels(self._table, None, self.codes(posterior), posterior, **more)
 
     def codes(self, posterior: FloatArray) -> IntArray:
         """Codes of the labels that a posterior gives, shape (n,)."""
         if self.command == "aggregate":
             return best_of(posterior, self._table)
-        return np.asarray(posterior.argmax(axis=1))
+        return apply_rule(posterior, AUTO, grades=is_scale_of_grades(self._table))
 
     def inputs(self, aggregator: BaseAggregator, posterior: FloatArray) -> Inputs:
         """The same as the functions of the report take it."""

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.target import Target
-from manyhands.decision.rules import apply_rule
+from manyhands.decision.rules import apply_rule, knows_grades
 from manyhands.exceptions import all_or_nothing
 from manyhands.fitting import prediction, run
 from manyhands.fitting.callbacks import ending_heard, make_callbacks
@@ -95,15 +95,16 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         With ``validation``: stop after this many epochs without a new best one.
     checkpoint : str, Path or None, default=None
         File written after every epoch, from which the same ``fit`` resumes to the same weights.
-    decision : {"posterior", "median", "balanced"} or array of shape (n_classes, n_classes), \
-default="posterior"
+    decision : {"auto", "posterior", "median", "balanced"} or array of shape \
+(n_classes, n_classes), default="auto"
         How `predict` (and so `score`) chooses a class; probabilities and training do not change.
         "posterior" chooses the most probable class, "median" the median of classes that are in
-        their order (grades), and a matrix of costs ``[true, decided]`` the class with the least
-        expected cost. "balanced" chooses the class with the largest probability divided by
+        their order, and a matrix of costs ``[true, decided]`` the class with the least expected
+        cost. "balanced" chooses the class with the largest probability divided by
         ``class_prior_``, for classifiers whose probabilities imply that prior; others refuse it.
-        ``labels_``, where a method has them, are the most probable classes whatever ``decision``
-        says. See `manyhands.decide`.
+        "auto" is "median" where the annotations are three or more grades
+        (`AnnotationTable.ordered`), else "posterior"; ``labels_``, where a method has them, are
+        labelled so whatever ``decision`` says. See `manyhands.decide`.
     callbacks : list of Callback or None, default=None
         They hear of every epoch; see `manyhands.training.Callback`. They are not saved.
     protocol : MethodProtocol or None, default=None
@@ -114,6 +115,8 @@ default="posterior"
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
+    ordered_ : bool
+        Whether the annotations were grades in their order.
     annotators_, n_annotators_ : array of shape (n_annotators,), int
     instances_ : array of shape (n_samples,)
         Ids of the rows of X, and so of ``posterior_`` and ``labels_``; saved with these.
@@ -149,7 +152,7 @@ default="posterior"
     validation: Any = None
     patience: int | None = None
     checkpoint: str | Path | None = None
-    decision: Any = "posterior"
+    decision: Any = "auto"
     callbacks: Sequence[Callback] | None = None
     protocol: MethodProtocol | None = None
 
@@ -313,7 +316,7 @@ default="posterior"
         return prediction.apply(self, self.module_, X).double().softmax(dim=1).cpu().numpy()
 
     def predict(self, X: Instances) -> AnyArray:
-        """True class, shape (n_samples,): the most probable one unless ``decision`` differs."""
+        """True class, shape (n_samples,), as ``decision`` says."""
         proba = self.predict_proba(X)  # Refuses a classifier that is not fitted.
         return cast(AnyArray, self.classes_[self._decide(proba)])
 
@@ -321,7 +324,8 @@ default="posterior"
         """Turn probabilities (n, n_classes) into the class codes that `predict` returns."""
         check_decision(self)
         prior = self._traits.balanced_by
-        return apply_rule(proba, self.decision, None if prior is None else getattr(self, prior))
+        class_prior = None if prior is None else getattr(self, prior)
+        return apply_rule(proba, self.decision, class_prior, grades=knows_grades(self))
 
     def predict_annotation_proba(self, X: Instances, annotators: Any = None) -> FloatArray:
         """Probability of every class as the annotation by every annotator.

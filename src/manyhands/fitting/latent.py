@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from manyhands.annotations import AnnotationTable
+from manyhands.decision.rules import labels_of
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Fit
 from manyhands.fitting.method_protocol import flat_parameters
@@ -314,7 +315,8 @@ class LatentClassClassifier(BaseCrowdClassifier):
     posterior_ : array of shape (n_samples, n_classes)
         Class probabilities of the training instances, in the order of X (see `partial_fit`).
     labels_ : array of shape (n_samples,)
-        Most probable class of every training instance, in the original class values.
+        Label of every training instance, in the original class values: the most probable class,
+        or of three or more grades the median.
     """
 
     @property
@@ -327,8 +329,8 @@ class LatentClassClassifier(BaseCrowdClassifier):
 
     @property
     def labels_(self) -> AnyArray:
-        """Most probable class of every training instance, in the original class values."""
-        return cast(AnyArray, self.classes_[self.posterior_.argmax(axis=1)])
+        """Label of every training instance, in the original class values."""
+        return labels_of(self)
 
     def _build_module(
         self, classifier: ScaledClassifier, input_shape: Sequence[int]

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from manyhands.annotations import AnnotationTable
+from manyhands.decision.rules import knows_grades, settled
 from manyhands.exceptions import LostClassWarning, warn_caller
 from manyhands.fitting.method_protocol import PREFIX
 from manyhands.fitting.pilots import AUTO
@@ -101,7 +102,7 @@ def _mends(model: BaseEstimator) -> str:
     init_scale = parameters.get(f"{PREFIX}init_scale", AUTO)
     if init_scale != AUTO:  # "auto" has tried larger ones.
         mends.append(f"an init_scale above {init_scale:g} in the protocol")
-    rule = parameters.get("decision")
+    rule = settled(parameters.get("decision"), grades=knows_grades(model))
     if isinstance(rule, str) and rule == "median":
         return (
             "a median names the first or last grade only where more than half of the probability "

@@ -368,7 +368,7 @@ def set_vocabularies(model: BaseEstimator, y: Target, table: AnnotationTable) ->
     check_decision(model, table.n_classes)
     check_rule_of(model.decision, table, "decision")
     forget_fit(model, keep=SET_WITH_FEATURES)
-    model.classes_ = np.array(table.classes)
+    model.classes_, model.ordered_ = np.array(table.classes), table.ordered
     model.annotators_ = np.array(table.annotators)
     model.n_annotators_, model.n_annotations_ = table.n_annotators, table.n_annotations
     model.instances_ = np.array(table.instances)

@@ -16,6 +16,7 @@ import torch
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.target import Target
+from manyhands.decision.rules import knows_grades, settled
 from manyhands.fitting.context import Watch
 from manyhands.fitting.method_protocol import NoiseProtocol
 from manyhands.fitting.network import make_adam
@@ -54,7 +55,7 @@ class Recipe:
     reset_optimizer : bool
     balance : ClassBalance or None
     rule : str or array
-        Decision rule of ``predict``.
+        Decision rule of ``predict``, settled for the classes.
     verbose : int
     title : str
         Name on the progress bar.
@@ -97,7 +98,7 @@ class Recipe:
             noise_lr=protocol.noise_lr if isinstance(protocol, NoiseProtocol) else None,
             reset_optimizer=protocol.reset_optimizer,
             balance=make_balance(method.class_balance),
-            rule=method.decision,
+            rule=settled(method.decision, grades=knows_grades(method)),
             title=traits.title or type(method).__name__.removesuffix("Classifier"),
             monitor="likelihood" if traits.epochs_are_rounds else protocol.monitor,
             callbacks=tuple(method.callbacks or ()),

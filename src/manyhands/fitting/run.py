@@ -15,7 +15,7 @@ import torch
 
 from manyhands.annotations import AnnotationTable
 from manyhands.files import check_writable
-from manyhands.fitting.callbacks import EpochClock, Follower, announce, make_predictor
+from manyhands.fitting.callbacks import EpochClock, Follower, Predictor, announce
 from manyhands.fitting.context import Earlier, Fit, Followed, Watch
 from manyhands.fitting.fitted import Fitted
 from manyhands.fitting.folds import hold_out_instances
@@ -130,7 +130,9 @@ def _pilot(method: Method, fit: Fit[Any, Any], held: IntArray, start: Start | No
     fit.module = deepcopy(make_module(method, fit, start))
     with drawn_in(fit.features.dtype):
         fit.state = method._prepare(fit)
-    follower = Follower(Followed(None), make_predictor(fit, fit.features, held))
+    # By the most probable classes, so that the length does not depend on ``decision``.
+    predictor = Predictor(fit.module, fit.features, PREDICT_BATCH, None, held)
+    follower = Follower(Followed(None), predictor)
     callbacks: list[Callback] = [EpochClock(fit), Monitor(follower)]
     if fit.recipe.verbose and in_first_process():
         callbacks.append(ProgressBar(f"{fit.recipe.title}, pilot"))

@@ -10,7 +10,7 @@ ANNOTATOR_ARRAYS = ("confusion_", "pooled_confusion_", "heard_")
 SAVED = (
     "classes_", "annotators_", "n_annotators_", "n_annotations_", "n_features_in_",
     "feature_names_in_", "input_shape_", "n_epochs_", "init_scale_", "best_epoch_", "best_stage_",
-    "history_", "module_",
+    "history_", "module_", "ordered_",
 )  # fmt: skip
 """Fitted attributes that every classifier saves that has them."""
 

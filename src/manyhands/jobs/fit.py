@@ -15,6 +15,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from manyhands.annotations import AnnotationTable
+from manyhands.decision.labels import best_of, is_scale_of_grades
 from manyhands.exceptions import AnnotationError, DivergenceError
 from manyhands.fitting.reading import take_rows
 from manyhands.io import Consensus
@@ -27,6 +28,8 @@ from manyhands.jobs.gold import (
 )
 from manyhands.jobs.outputs import job_folder, keep_model, publish
 from manyhands.metrics import Level, accuracy, accuracy_on_new_items, macro_f1
+from manyhands.metrics.grades import score_grades
+from manyhands.metrics.vote_shares import predicted_codes
 from manyhands.report.headline import headline, headline_of_new_items
 from manyhands.selection import cross_predict
 from manyhands.training.seeding import (
@@ -222,7 +225,10 @@ def level_on_new_items(
             out = cross_predict(fresh, take_rows(X, rows), train[rows], cv=folds)
         except (AnnotationError, DivergenceError):
             return None  # Such as a class that a fold does not have.
-    return accuracy_on_new_items(train[rows], out.proba)
+    predicted = out.proba
+    if is_scale_of_grades(table):
+        predicted = table.classes[best_of(out.proba, table)]
+    return accuracy_on_new_items(train[rows], predicted)
 
 
 def _has_several_devices(model: Any) -> bool:
@@ -444,7 +450,7 @@ def measure_splits(
     gold: GoldRows | None,
     train: AnnotationTable,
 ) -> dict[str, dict[str, float]]:
-    """Accuracy and macro-F1 on each split that has gold."""
+    """Accuracy and macro-F1 on each split that has gold; of grades, how far they are off, too."""
     if gold is None:
         return {}
     predicted = model.predict(X)
@@ -456,6 +462,10 @@ def measure_splits(
             "accuracy": accuracy(y, predicted[rows]),
             "macro_f1": macro_f1(y, predicted[rows]),
         }
+        if is_scale_of_grades(table):
+            codes = predicted_codes(predicted[rows], table.classes)
+            grades = score_grades(gold.codes[rows], codes)
+            result[split] |= {"within_one": grades.within_one, "mae": grades.mae}
     return result
 
 

@@ -22,6 +22,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import missing_mask
+from manyhands.decision.labels import is_scale_of_grades
+from manyhands.decision.rules import AUTO, apply_rule
 from manyhands.exceptions import (
     AnnotationError,
     MissingExtraError,
@@ -165,9 +167,10 @@ def keep_model(
     """
     # posterior_ combines annotations and features, if the method infers it.
     proba = model.posterior_ if hasattr(model, "posterior_") else model.predict_proba(X)
-    codes = proba.argmax(axis=1)
     if not hasattr(model, "posterior_") and hasattr(model, "_decide"):
         codes = model._decide(proba)
+    else:
+        codes = apply_rule(proba, AUTO, grades=is_scale_of_grades(train))
     positions = class_positions(model, train, "classifier")
     over_classes = np.zeros((train.n_instances, train.n_classes))
     over_classes[:, positions] = proba

@@ -17,7 +17,8 @@ from manyhands.annotations.digests import InstanceDigests
 from manyhands.annotations.encoding import as_values, encode, equal_mask, missing_mask
 from manyhands.annotations.ids import as_frame, is_default_index
 from manyhands.annotations.target import matched, rows_of, same_ids
-from manyhands.decision.labels import best_of, pick
+from manyhands.decision.labels import best_of, is_scale_of_grades, pick
+from manyhands.decision.rules import AUTO, apply_rule
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.identifiability import identified
 from manyhands.inference.inputs import (
@@ -352,23 +353,30 @@ def _infer(
         if found is not None:
             codes = read_labels(found, table, "aggregator.labels_")
             codes = _known(codes, table, "aggregator.labels_")
-        return _inferred(type(aggregator).__name__, "aggregator", proba, codes)
+        return _inferred(table, type(aggregator).__name__, "aggregator", proba, codes)
     if predicted is not None:
         name = type(classifier).__name__
         if not hasattr(classifier, "posterior_"):
-            return _inferred(name, "classifier", predicted)
+            return _inferred(table, name, "classifier", predicted)
         # It infers labels of its training instances, which are other than predictions.
         if _was_fitted_on(classifier, table):
-            return _inferred(name, "classifier", _aggregated(classifier, table, "classifier"))
-        return _inferred(f"{name} (prediction)", "classifier", predicted)
+            own = _aggregated(classifier, table, "classifier")
+            return _inferred(table, name, "classifier", own)
+        return _inferred(table, f"{name} (prediction)", "classifier", predicted)
     shares = vote_shares(make_votes(table))
-    return _inferred("majority vote", "majority", shares, best_of(shares, table))
+    return _inferred(table, "majority vote", "majority", shares, best_of(shares, table))
 
 
 def _inferred(
-    name: str, kind: str, posterior: FloatArray, codes: IntArray | None = None
+    table: AnnotationTable,
+    name: str,
+    kind: str,
+    posterior: FloatArray,
+    codes: IntArray | None = None,
 ) -> Inferred:
-    return Inferred(name, kind, posterior.argmax(axis=1) if codes is None else codes, posterior)
+    if codes is None:
+        codes = apply_rule(posterior, AUTO, grades=is_scale_of_grades(table))
+    return Inferred(name, kind, codes, posterior)
 
 
 def majority_of(table: AnnotationTable) -> Inferred:
@@ -422,8 +430,8 @@ def _given(table: AnnotationTable, labels: Any, posterior: Any) -> Inferred:
     proba = _checked_posterior(posterior, table, "posterior")
     if labels is not None:
         codes = _known(read_labels(labels, table, "labels"), table, "labels")
-        return _inferred("the posterior given", "given", proba, codes)
-    return _inferred("the posterior given", "given", proba, best_of(proba, table))
+        return _inferred(table, "the posterior given", "given", proba, codes)
+    return _inferred(table, "the posterior given", "given", proba, best_of(proba, table))
 
 
 def _known(codes: IntArray, table: AnnotationTable, argument: str) -> IntArray:

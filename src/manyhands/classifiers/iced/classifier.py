@@ -161,7 +161,8 @@ verbose, validation, patience, checkpoint, decision, callbacks
         Class probabilities of the training instances in the round that is kept, by inference (by
         the network, for instances without annotations).
     labels_ : array of shape (n_samples,)
-        Their most probable classes, in the order of X (see `partial_fit`).
+        Their most probable classes, of three or more grades the medians, in the order of X (see
+        `partial_fit`).
     observed_posterior_ : array of shape (n_samples, n_classes)
         The same inference on the observed annotations alone, before any instance was made.
     confusion_ : array of shape (n_annotators, n_classes, n_classes)

@@ -170,7 +170,7 @@ class BaseSelfTraining(MetaEstimatorMixin, CrowdClassifierMixin, BaseEstimator):
         return cast(FloatArray, self.estimator_.predict_proba(X))
 
     def predict(self, X: Any) -> AnyArray:
-        """True class, shape (n_samples,): the most probable one unless ``decision`` differs."""
+        """True class, shape (n_samples,), as the estimator's ``decision`` says."""
         check_is_fitted(self, "estimator_")
         return cast(AnyArray, self.estimator_.predict(X))
 

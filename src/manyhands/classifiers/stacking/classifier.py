@@ -23,7 +23,7 @@ from manyhands.classifiers.stacking.members import check_members
 from manyhands.classifiers.stacking.prior import set_doubts
 from manyhands.classifiers.stacking.reading_out import annotators_of
 from manyhands.classifiers.stacking.rounds import belief_of, earlier_belief, fit_rounds, set_fitted
-from manyhands.decision.rules import apply_rule, check_rule
+from manyhands.decision.rules import apply_rule, check_rule, knows_grades, labels_of
 from manyhands.exceptions import all_or_nothing
 from manyhands.fitting.context import Earlier
 from manyhands.fitting.continuing import Seen
@@ -102,10 +102,12 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
         Landmarks of a kernel, for more than 1,500 instances.
     n_folds : int, default=5
         Folds of members without closed-form leave-one-out predictions.
-    decision : {"posterior", "median", "balanced"} or array of shape (n_classes, n_classes)
-        How `predict` decides about new instances; see `manyhands.decide`. "balanced" divides the
-        probabilities by ``prediction_prior_``. ``labels_`` are the most probable classes whatever
-        ``decision`` says, as the probabilities beside them are; for another rule, use
+    decision : {"auto", "posterior", "median", "balanced"} or array of shape \
+(n_classes, n_classes), default="auto"
+        How `predict` decides about new instances; see `manyhands.decide`. "auto" is "median" where
+        the annotations are three or more grades (`AnnotationTable.ordered`), else "posterior", the
+        most probable class. "balanced" divides the probabilities by ``prediction_prior_``.
+        ``labels_`` are labelled as by "auto" whatever ``decision`` says; for another rule, use
         ``decide(model.posterior_, ...)``.
     random_state : int, RandomState or None
         Draws folds and landmarks.
@@ -120,7 +122,8 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
         Class probabilities of the training instances, given their annotations and features (given
         the features alone, where there are no annotations).
     labels_ : array of shape (n_samples,)
-        Their most probable classes, in the order of X (see `partial_fit`).
+        Their most probable classes, of three or more grades the medians, in the order of X (see
+        `partial_fit`).
     confusion_ : array of shape (n_annotators, n_classes, n_classes)
         [annotator, true, given], counted against ``posterior_``. An annotator without annotations
         gets ``pooled_confusion_``.
@@ -231,7 +234,7 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
     abstentions: str = "model"
     n_landmarks: int = 1200
     n_folds: int = 5
-    decision: Any = "posterior"
+    decision: Any = "auto"
     random_state: Any = None
     verbose: int = 0
 
@@ -360,8 +363,8 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
 
     @property
     def labels_(self) -> AnyArray:
-        """Most probable class of every training instance, in the original class values."""
-        return cast(AnyArray, self.classes_[self.posterior_.argmax(axis=1)])
+        """Label of every training instance, in the original class values."""
+        return labels_of(self)
 
     # -- prediction -----------------------------------------------------------------------------
 
@@ -371,12 +374,13 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
         return self.stack_.predict_proba(read_rows(self, X, self.encoder_, reset=False))
 
     def predict(self, X: Any) -> AnyArray:
-        """True class, shape (n_samples,): the most probable one unless ``decision`` differs."""
+        """True class, shape (n_samples,), as ``decision`` says."""
         proba = self.predict_proba(X)  # Refuses a classifier that is not fitted.
         return cast(AnyArray, self.classes_[self._decide(proba)])
 
     def _decide(self, proba: FloatArray) -> IntArray:
-        return apply_rule(proba, self.decision, self.prediction_prior_)
+        prior = self.prediction_prior_
+        return apply_rule(proba, self.decision, prior, grades=knows_grades(self))
 
     def predict_annotation_proba(self, X: Any, annotators: Any = None) -> FloatArray:
         """Probability of every class as the annotation, (n_samples, n_annotators, n_classes).

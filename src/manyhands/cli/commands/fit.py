@@ -23,7 +23,15 @@ from manyhands.cli.options import (
     Seed,
     Settings,
 )
-from manyhands.cli.output import print_json, print_table, say, say_actions, show_spread, visible
+from manyhands.cli.output import (
+    headings_of_splits,
+    print_json,
+    print_table,
+    say,
+    say_actions,
+    show_spread,
+    visible,
+)
 from manyhands.cli.processes import (
     DeviceOptions,
     launch,
@@ -278,20 +286,21 @@ def _print_job(result: dict[str, Any]) -> None:
     """Print the training data, and the scores if there is gold."""
     seeds = result["seeds"]
     say_data(result["method"], result)
+    runs = result["table"].values()
+    headings = headings_of_splits([scores for run in runs for scores in run["splits"].values()])
     rows = [
         [
-            f"{protocol}, {visible(split)} ({metrics['n']['mean']:,.0f})",
-            show_spread(metrics["accuracy"]),
-            show_spread(metrics["macro_f1"]),
+            f"{protocol}, {visible(split)} ({scores['n']['mean']:,.0f})",
+            *(show_spread(name, scores[name]) for name in headings),
         ]
         for protocol, run in result["table"].items()
-        for split, metrics in run["splits"].items()
+        for split, scores in run["splits"].items()
     ]
     if rows:
         title = f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds, mean ± sd"
         if seeds == [None]:
             title = "continued"
-        print_table(title, ["protocol, split (instances)", "accuracy", "macro-F1"], rows)
+        print_table(title, ["protocol, split (instances)", *headings.values()], rows)
     for line in result.get("headline", ()):
         say(line)
 

@@ -13,12 +13,14 @@ from manyhands.cli.inputs import Files, Inputs
 from manyhands.cli.option_groups import grouped
 from manyhands.cli.options import Annotations, Excel, Gold, Json, KeepFormulas, OutFolder, Seed
 from manyhands.cli.output import (
+    headings_of_splits,
     print_json,
     print_table,
     say,
     say_actions,
     say_columns,
     show,
+    show_score,
     visible,
 )
 from manyhands.cli.reading import FamilyReading
@@ -183,16 +185,13 @@ def _print_selection(result: dict[str, Any]) -> None:
     if len(chosen["tied"]) > 1:
         say(f"tied with it (z at most 1): {visible(', '.join(chosen['tied'][1:]))}")
     say(f"{ABOUT_ACCURACY}; mistakes that most annotators share are not seen")
+    headings = headings_of_splits(list(result["splits"].values()))
     rows = [
-        [f"{visible(split)} ({metrics['n']:,})", *map(percent, _measures(metrics))]
-        for split, metrics in result["splits"].items()
+        [f"{visible(split)} ({scores['n']:,})", *(show_score(k, scores[k]) for k in headings)]
+        for split, scores in result["splits"].items()
     ]
     if rows:
-        print_table("against gold", ["split (instances)", "accuracy", "macro-F1"], rows)
-
-
-def _measures(metrics: dict[str, Any]) -> tuple[float, float]:
-    return metrics["accuracy"], metrics["macro_f1"]
+        print_table("against gold", ["split (instances)", *headings.values()], rows)
 
 
 def _cells(row: dict[str, Any]) -> list[Any]:
