@@ -34,8 +34,7 @@ from manyhands.agreement.per_annotator import annotator_agreement, weighted_anno
 from manyhands.agreement.per_class import class_agreement, weighted_classes
 from manyhands.agreement.weighted import Annotations, Weighted, check_option
 from manyhands.annotations import AnnotationTable
-from manyhands.annotations.sharded import is_sharded
-from manyhands.annotations.target import require_table
+from manyhands.annotations.target import is_sharded, require_table
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import FloatArray
 

@@ -40,8 +40,7 @@ from manyhands.annotations.columns import require_annotators
 from manyhands.annotations.encoding import as_values, missing_mask, resolve
 from manyhands.annotations.frames import Backend
 from manyhands.annotations.groups import ALONE, is_person
-from manyhands.annotations.sharded import is_sharded
-from manyhands.annotations.target import require_table
+from manyhands.annotations.target import is_sharded, require_table
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, warn_caller
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 

@@ -16,8 +16,7 @@ from scipy.sparse import coo_matrix, csr_matrix, vstack
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.class_order import check_order
-from manyhands.annotations.sharded import Sharded, is_sharded
-from manyhands.annotations.target import require_table
+from manyhands.annotations.target import Sharded, is_sharded, require_table
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray, FloatArray, IntArray
 

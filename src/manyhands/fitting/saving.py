@@ -41,7 +41,7 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 from manyhands import inference
-from manyhands.annotations.sharded import is_sharded
+from manyhands.annotations.target import is_sharded
 from manyhands.exceptions import AnnotationError, ModelFolderError
 from manyhands.fitting.earlier_layouts import upgraded
 from manyhands.fitting.fitted import take_over

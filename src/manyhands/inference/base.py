@@ -17,8 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.columns import require_annotators
 from manyhands.annotations.duplicates import Duplicates
-from manyhands.annotations.sharded import is_sharded
-from manyhands.annotations.target import refuse_swapped
+from manyhands.annotations.target import is_sharded, refuse_swapped
 from manyhands.decision.labels import best, best_of, entries, generator, is_scale_of_grades
 from manyhands.exceptions import (
     AnnotationError,

@@ -14,7 +14,7 @@ from scipy.sparse import csr_matrix, hstack
 from scipy.special import log_softmax, softmax
 
 from manyhands.annotations.groups import RHO, in_families
-from manyhands.annotations.sharded import is_sharded
+from manyhands.annotations.target import is_sharded
 from manyhands.exceptions import NotIdentifiableWarning, warn_caller
 from manyhands.inference.base import BaseAggregator, Execution, Traits, known_prior
 from manyhands.inference.confusion_em import Fits, OwnRemoved

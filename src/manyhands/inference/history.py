@@ -12,8 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from manyhands.annotations import as_table
 from manyhands.annotations.encoding import encode
 from manyhands.annotations.ids import as_frame, first_and_last
-from manyhands.annotations.sharded import is_sharded
-from manyhands.annotations.target import refuse_swapped
+from manyhands.annotations.target import is_sharded, refuse_swapped
 from manyhands.exceptions import AnnotationError, all_or_nothing, warn_caller
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.confusions import total_em_counts

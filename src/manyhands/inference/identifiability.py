@@ -38,7 +38,7 @@ from scipy.stats import binom, norm, t
 from manyhands.agreement import jackknife, krippendorff_alpha
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.groups import in_families
-from manyhands.annotations.sharded import is_sharded
+from manyhands.annotations.target import is_sharded
 from manyhands.decision.labels import pick
 from manyhands.exceptions import NotIdentifiableWarning, warn_caller
 from manyhands.inference.confusion_em import Fits

@@ -30,8 +30,7 @@ from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.columns import require_annotators
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.encoding import resolve
-from manyhands.annotations.sharded import is_sharded
-from manyhands.annotations.target import refuse_swapped
+from manyhands.annotations.target import is_sharded, refuse_swapped
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, warn_caller
 from manyhands.inference.base import Traits
 from manyhands.inference.families import family_weights

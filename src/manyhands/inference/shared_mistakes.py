@@ -29,7 +29,7 @@ from manyhands.agreement.pairs import cohen_kappa
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import resolve
 from manyhands.annotations.groups import ALONE, in_families, undeclared_models
-from manyhands.annotations.sharded import Sharded, is_sharded
+from manyhands.annotations.target import Sharded, is_sharded
 from manyhands.annotations.units import can_be_judged, in_one_family
 from manyhands.exceptions import (
     AnnotationError,

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.sparse import csc_matrix, csr_array, csr_matrix, issparse
 
 from manyhands.annotations import AnnotationTable
-from manyhands.annotations.sharded import is_sharded
+from manyhands.annotations.target import is_sharded
 from manyhands.decision.labels import best, entries, is_scale_of_grades
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.checkpoints import FolderCheckpoint

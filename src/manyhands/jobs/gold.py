@@ -11,7 +11,7 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode, missing_mask
 from manyhands.annotations.ids import as_frame, first_and_last
-from manyhands.annotations.sharded import Sharded
+from manyhands.annotations.target import Sharded
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.fitting.reading import equals_class
 from manyhands.io import Export, GoldFile

@@ -15,7 +15,7 @@ from manyhands.agreement import (
 )
 from manyhands.agreement.weighted import Annotations, ClassCounts, class_counts, per_entry
 from manyhands.annotations.class_order import shown_order
-from manyhands.annotations.sharded import Sharded
+from manyhands.annotations.target import Sharded
 from manyhands.codes import WarningCode
 from manyhands.decision.labels import is_scale_of_grades
 from manyhands.planning.beliefs import distinct_pairs

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from manyhands._version import __version__
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.columns import require_annotators
-from manyhands.annotations.sharded import Sharded, is_sharded
+from manyhands.annotations.target import Sharded, is_sharded
 from manyhands.exceptions import AnnotationError
 from manyhands.inference.rating_mean import RatingMean
 from manyhands.inference.votes import HARMLESS_CLASSES, check_size

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
-from manyhands.annotations.sharded import Sharded
+from manyhands.annotations.target import Sharded
 from manyhands.codes import WarningCode
 from manyhands.report.annotators import warn_of_annotators
 from manyhands.report.counts import (

@@ -72,7 +72,7 @@ class Shard(NamedTuple):
 class ShardedAnnotations(ABC):
     """Annotations in shards; vocabularies are arrays, which may be memory-mapped.
 
-    They are the `manyhands.annotations.sharded.Sharded` of the other rooms.
+    They are the `manyhands.annotations.target.Sharded` of the other rooms.
     """
 
     in_memory: Literal[False] = False
