@@ -153,17 +153,6 @@ def read_scale(scale: Any, ordered: bool | None = None) -> Scale | None:
     return scale
 
 
-def check_no_numbers(scale: str) -> None:
-    """Refuse to choose among classes where labels are numbers.
-
-    Raises
-    ------
-    AnnotationError
-    """
-    if scale == "interval":
-        raise AnnotationError(NO_METHOD)
-
-
 def as_labels(values: Any, scale: Scale | None, argument: str = "label") -> AnyArray:
     """Read labels as an array; on a scale that is given, fractions are labels, as text.
 

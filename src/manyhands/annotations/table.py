@@ -240,8 +240,9 @@ class AnnotationTable:
         return self._passes_of("skip")
 
     def _passes_of(self, name: str) -> IntArray:
-        passes = self._columns.pass_rows
-        return passes[passes[:, 2] == PASSES.index(name), :2]
+        if self.passes is None:
+            return np.zeros((0, 2), dtype=np.int32)
+        return self.passes[self.passes[:, 2] == PASSES.index(name), :2]
 
     @property
     def observed(self) -> AnnotationTable:

@@ -1,4 +1,4 @@
-"""Targets that `fit` accepts (a table, a matrix, one label per instance), matched with X."""
+"""Targets that `fit` accepts (a table, a matrix, one label per instance), checked and matched."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manyhands.annotations.columns import require_annotators
-from manyhands.annotations.encoding import as_values, encode, missing_mask
+from manyhands.annotations.encoding import (
+    as_values,
+    encode,
+    missing_mask,
+)
 from manyhands.annotations.ids import (
     GIVEN,
     are_shuffled,
@@ -22,6 +26,7 @@ from manyhands.annotations.ids import (
 )
 from manyhands.annotations.label_set_table import LabelSetTable
 from manyhands.annotations.passes import recode_passes
+from manyhands.annotations.scales import NO_METHOD
 from manyhands.annotations.table import AnnotationTable
 from manyhands.annotations.wide import how_to_read
 from manyhands.exceptions import AnnotationError, warn_caller
@@ -172,6 +177,37 @@ def require_table(value: Any, argument: str = "table") -> None:
         f"{argument} is a {kind}, not an AnnotationTable; give "
         + (mend or "a table, such as AnnotationTable.from_frame(df)")
     )
+
+
+def check_annotations(table: Any, *, argument: str) -> Any:
+    """Refuse a table from which nothing can be learnt.
+
+    Raises
+    ------
+    AnnotationError
+        If the table is empty, has only weights of 0, has only one class, or has labels that are
+        numbers.
+    """
+    if table.scale == "interval":
+        raise AnnotationError(NO_METHOD)
+    if not table.n_annotations:
+        raise AnnotationError(
+            f"{argument} is empty: no annotation in {table.n_instances} instances x "
+            f"{table.n_annotators} annotators (-1 and NaN count as missing; if one of them is a "
+            "class, name all classes in classes=)"
+        )
+    if isinstance(table, AnnotationTable) and table.weights is not None and not table.weights.any():
+        raise AnnotationError(
+            f"all weights of {argument} are 0, so no annotation counts; give some annotations a "
+            "positive weight"
+        )
+    if table.n_classes < 2:
+        raise AnnotationError(
+            f"{argument} holds one class only, {table.classes[0].item()!r} "
+            f"({table.n_annotations} annotations); at least two are needed. If other classes "
+            "exist, name all of them in classes="
+        )
+    return table
 
 
 def refuse_swapped(first: Any, second: Any = None, *, takes: str = "features") -> None:

@@ -19,11 +19,11 @@ from torch import Tensor
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import check_positions, resolve
+from manyhands.annotations.target import check_annotations
 from manyhands.exceptions import AnnotationError, all_or_nothing
 from manyhands.fitting.prediction import PREDICT_BATCH
 from manyhands.fitting.reading import check_rows, read_features, read_target, refuse_dicts
 from manyhands.functional import annotation_nll
-from manyhands.inference.inputs import check_annotations
 from manyhands.nn import AnnotationEdges, GraphCompletionModule, Standardize
 from manyhands.training import (
     BestState,

@@ -21,7 +21,7 @@ from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.encoding import as_values, encode, missing_mask, tidy
 from manyhands.annotations.ids import GIVEN, as_frame, row_ids
-from manyhands.annotations.target import Target, in_order_of_rows
+from manyhands.annotations.target import Target, check_annotations, in_order_of_rows
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.fitting.context import Earlier, Watch
 from manyhands.fitting.fitted import fitted_attributes, fitted_twin, forget_fit, take_over, twin
@@ -32,7 +32,6 @@ from manyhands.fitting.reading import (
     take_rows,
 )
 from manyhands.inference.inputs import (
-    check_annotations,
     check_scale_of,
     holds_nothing,
     on_scale_of,

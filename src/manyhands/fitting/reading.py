@@ -27,13 +27,19 @@ from manyhands.annotations.ids import (
     id_column_of,
     is_id_name,
 )
-from manyhands.annotations.target import Target, in_order_of_rows, matched, refuse_swapped, rows_of
+from manyhands.annotations.target import (
+    Target,
+    check_annotations,
+    in_order_of_rows,
+    matched,
+    refuse_swapped,
+    rows_of,
+)
 from manyhands.decision.labels import check_rule_of
 from manyhands.encoders.inputs import raw_kind
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.fitting.fitted import SET_WITH_FEATURES, forget_fit
 from manyhands.fitting.parameters import check_decision
-from manyhands.inference.inputs import check_annotations
 from manyhands.io.mapped import MappedRows, as_mapped
 from manyhands.typing import AnyArray, FloatArray, Instances, IntArray
 

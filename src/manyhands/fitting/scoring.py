@@ -10,10 +10,9 @@ import numpy as np
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import as_values, encode, equal_mask, missing_mask, resolve
-from manyhands.annotations.target import Target, in_order_of_rows, matched
+from manyhands.annotations.target import Target, check_annotations, in_order_of_rows, matched
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.fitting.reading import check_rows
-from manyhands.inference.inputs import check_annotations
 from manyhands.typing import MISSING, AnyArray, FloatArray, Instances, IntArray
 
 

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.columns import require_annotators
 from manyhands.annotations.duplicates import Duplicates
-from manyhands.annotations.target import is_sharded, refuse_swapped
+from manyhands.annotations.target import check_annotations, is_sharded, refuse_swapped
 from manyhands.decision.labels import best, best_of, entries, generator, is_scale_of_grades
 from manyhands.exceptions import (
     AnnotationError,
@@ -43,7 +43,6 @@ from manyhands.inference.identifiability import (
     warn_of_unidentified,
 )
 from manyhands.inference.inputs import (
-    check_annotations,
     checked_posterior,
     drawn_at_random,
     drawn_of_both,
@@ -303,6 +302,25 @@ class BaseAggregator(BaseEstimator):
             If there are no annotations or only one class, ``gold`` names an unknown instance or
             class, ``start`` has the wrong shape, or ``groups`` names an unknown annotator.
         """
+        return self._fit_given(
+            table, y, gold, random_gold, start=start, groups=groups,
+            checkpoint=checkpoint, engine=engine,
+        )  # fmt: skip
+
+    def _fit_given(
+        self,
+        table: Any,
+        y: Any,
+        gold: Any,
+        random_gold: Any,
+        *,
+        start: Any,
+        groups: Any,
+        checkpoint: Any,
+        engine: Any,
+        history: Any = None,
+    ) -> Self:
+        """Read and check what `fit` is given, and fit."""
         self._validate_params()
         refuse_swapped(table, y, takes="annotations")
         if not is_sharded(table):
@@ -324,8 +342,13 @@ class BaseAggregator(BaseEstimator):
         drawn = None if random_gold is None else drawn_at_random(random_gold, table)
         if start is not None:
             start = checked_posterior(start, table.n_instances, table.n_classes, "start")
+        earlier = None if history is None else self._earlier(history, table)
         execution = Execution(checkpoint, engine)
-        return self._fit(table, codes, start, execution, random_gold=drawn)
+        return self._fit(table, codes, start, execution, random_gold=drawn, history=earlier)
+
+    def _earlier(self, history: Any, table: Any) -> Any:
+        """Read the history of annotators, of a method that takes one (`TakesHistory`)."""
+        raise NotImplementedError
 
     def partial_fit(
         self,
@@ -394,7 +417,7 @@ class BaseAggregator(BaseEstimator):
         if self.traits.uses_start:
             start = vote_shares(self._votes(merged).answers)
             start[: len(self.posterior_)] = self.posterior_
-        return self._fit(merged, known, start, random_gold=drawn)
+        return self._fit(merged, known, start, random_gold=drawn, history=self._history)
 
     def _fit(
         self,
@@ -404,9 +427,10 @@ class BaseAggregator(BaseEstimator):
         execution: Execution = PLAIN,
         *,
         random_gold: BoolArray | None = None,
+        history: Any = None,
     ) -> Self:
         with all_or_nothing(self):
-            self._random_gold = random_gold
+            self._random_gold, self._history = random_gold, history
             self._refit(table, gold, start, execution)
         return self
 

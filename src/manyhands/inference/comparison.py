@@ -17,11 +17,12 @@ from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.encoding import encode
 from manyhands.annotations.frames import Backend
 from manyhands.annotations.html import block, html_table
+from manyhands.annotations.target import check_annotations
 from manyhands.decision.labels import generator, is_scale_of_grades, share_ties
 from manyhands.exceptions import AnnotationError, raise_missing_extra
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.confusions import total_em_counts
-from manyhands.inference.inputs import check_annotations, gold_codes
+from manyhands.inference.inputs import gold_codes
 from manyhands.inference.probability import floored_log, normalise_rows
 from manyhands.inference.votes import make_votes
 from manyhands.metrics import accuracy, expected_calibration_error, macro_f1, minority_recall

@@ -234,11 +234,12 @@ class CrowdLab(BaseAggregator):
         execution: Execution = PLAIN,
         *,
         random_gold: BoolArray | None = None,
+        history: Any = None,
     ) -> Self:
         if self._proba is not None:
             self._proba = probabilities_of(table, self._proba, "proba")
             table = replace(table, instance_order=GIVEN)  # From now on, it is that of proba.
-        return super()._fit(table, gold, start, execution, random_gold=random_gold)
+        return super()._fit(table, gold, start, execution, random_gold=random_gold, history=history)
 
     def _lone_families(self, votes: Any) -> LoneFamilies:
         found = super()._lone_families(votes)

@@ -36,7 +36,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_array
 from scipy.special import log_softmax
-from sklearn.utils._param_validation import StrOptions
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from manyhands.inference.class_shares import AgreementCounts, Correction
 from manyhands.inference.confusion_em import (
@@ -55,7 +55,6 @@ from manyhands.inference.confusions import (
     m_step,
 )
 from manyhands.inference.gold_samples import Doubts, GoldSample, KnownLabels, sample_of
-from manyhands.inference.inputs import NumberInterval
 from manyhands.inference.probability import normalise_rows
 from manyhands.inference.votes import (
     AllVotes,
@@ -66,6 +65,15 @@ from manyhands.inference.votes import (
     weighted_votes,
 )
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
+
+
+class NumberInterval(Interval):
+    """Constraint on a parameter: a number in an interval, and not True or False."""
+
+    def is_satisfied_by(self, val: Any) -> bool:
+        """Tell whether a value is allowed."""
+        return not isinstance(val, bool | np.bool_) and bool(super().is_satisfied_by(val))
+
 
 DEPENDENCE = [NumberInterval(Real, 0, 1, closed="both"), StrOptions({"auto"})]
 """Values of the parameter ``dependence``."""

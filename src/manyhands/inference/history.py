@@ -9,11 +9,9 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from manyhands.annotations import as_table
 from manyhands.annotations.encoding import encode
 from manyhands.annotations.ids import as_frame, first_and_last
-from manyhands.annotations.target import is_sharded, refuse_swapped
-from manyhands.exceptions import AnnotationError, all_or_nothing, warn_caller
+from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.confusions import total_em_counts
 from manyhands.records import record
@@ -99,24 +97,15 @@ class TakesHistory(BaseAggregator):
             If ``history`` names annotators that the table does not have. Theirs is kept for
             `partial_fit`.
         """
-        with all_or_nothing(self):
-            refuse_swapped(table, y, takes="annotations")
-            if not is_sharded(table):
-                table = as_table(table, argument="table")
-            self._history = None
-            if history is not None:
-                self._history = as_history(history, table.classes)
-                _warn_of_absent(self._history, table.annotators)
-            return super().fit(
-                table,
-                y,
-                gold=gold,
-                random_gold=random_gold,
-                start=start,
-                groups=groups,
-                checkpoint=checkpoint,
-                engine=engine,
-            )
+        return self._fit_given(
+            table, y, gold, random_gold, start=start, groups=groups,
+            checkpoint=checkpoint, engine=engine, history=history,
+        )  # fmt: skip
+
+    def _earlier(self, history: Any, table: Any) -> EarlierCounts:
+        earlier = as_history(history, table.classes)
+        _warn_of_absent(earlier, table.annotators)
+        return earlier
 
 
 def as_history(history: Any, classes: AnyArray) -> EarlierCounts:

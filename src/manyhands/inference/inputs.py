@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations import AnnotationTable
@@ -24,7 +23,7 @@ from manyhands.annotations.encoding import (
 from manyhands.annotations.groups import ALONE
 from manyhands.annotations.ids import as_frame, first_and_last, id_column_of, is_default_index
 from manyhands.annotations.passes import recode_passes
-from manyhands.annotations.scales import MEANT, check_no_numbers
+from manyhands.annotations.scales import MEANT
 from manyhands.annotations.target import (
     as_one_kind,
     matched,
@@ -36,14 +35,6 @@ from manyhands.decision.labels import as_posterior
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.inference.probability import normalise_rows
 from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
-
-
-class NumberInterval(Interval):
-    """Constraint on a parameter: a number in an interval, and not True or False."""
-
-    def is_satisfied_by(self, val: Any) -> bool:
-        """Tell whether a value is allowed."""
-        return not isinstance(val, bool | np.bool_) and bool(super().is_satisfied_by(val))
 
 
 def warn_of_numbered_rows(before: AnnotationTable, new: AnnotationTable) -> None:
@@ -60,36 +51,6 @@ def warn_of_numbered_rows(before: AnnotationTable, new: AnnotationTable) -> None
             f"number them so: AnnotationTable.from_matrix(A, instances=range({n}, "
             f"{n + new.n_instances})), or give all tables ids of their own"
         )
-
-
-def check_annotations(table: Any, *, argument: str) -> Any:
-    """Refuse a table from which nothing can be learnt.
-
-    Raises
-    ------
-    AnnotationError
-        If the table is empty, has only weights of 0, has only one class, or has labels that are
-        numbers.
-    """
-    check_no_numbers(table.scale)
-    if not table.n_annotations:
-        raise AnnotationError(
-            f"{argument} is empty: no annotation in {table.n_instances} instances x "
-            f"{table.n_annotators} annotators (-1 and NaN count as missing; if one of them is a "
-            "class, name all classes in classes=)"
-        )
-    if isinstance(table, AnnotationTable) and not table.weight.any():
-        raise AnnotationError(
-            f"all weights of {argument} are 0, so no annotation counts; give some annotations a "
-            "positive weight"
-        )
-    if table.n_classes < 2:
-        raise AnnotationError(
-            f"{argument} holds one class only, {table.classes[0].item()!r} "
-            f"({table.n_annotations} annotations); at least two are needed. If other classes "
-            "exist, name all of them in classes="
-        )
-    return table
 
 
 def holds_nothing(table: AnnotationTable, given: AnnotationTable | None = None) -> bool:

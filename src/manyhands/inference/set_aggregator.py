@@ -18,10 +18,10 @@ from manyhands.annotations.columns import require_annotators
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.encoding import encode, missing_mask, of_one_kind
 from manyhands.annotations.ids import as_frame
-from manyhands.annotations.target import is_sharded, refuse_swapped
+from manyhands.annotations.target import check_annotations, is_sharded, refuse_swapped
 from manyhands.exceptions import AnnotationError, all_or_nothing, warn_caller
 from manyhands.inference.base import Traits
-from manyhands.inference.inputs import check_annotations, holds_nothing, only_new
+from manyhands.inference.inputs import holds_nothing, only_new
 from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
 
 REFUSED = {

@@ -9,10 +9,10 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import as_values, encode, missing_mask
 from manyhands.annotations.ids import as_frame, id_column_of
-from manyhands.annotations.target import matched, rows_of
+from manyhands.annotations.target import check_annotations, matched, rows_of
 from manyhands.decision.labels import as_posterior
 from manyhands.exceptions import AnnotationError
-from manyhands.inference.inputs import check_annotations, frame_in_order, in_order_of_classes
+from manyhands.inference.inputs import frame_in_order, in_order_of_classes
 from manyhands.inference.votes import make_votes, weighted_votes
 from manyhands.typing import AnyArray, FloatArray, IntArray
 

@@ -17,10 +17,11 @@ from manyhands._version import __version__
 from manyhands.annotations import AnnotationTable, as_table
 from manyhands.annotations.encoding import encode
 from manyhands.annotations.frames import Backend
+from manyhands.annotations.target import check_annotations
 from manyhands.decision.labels import generator
 from manyhands.exceptions import AnnotationError, silenced
 from manyhands.files import write_atomically
-from manyhands.inference.inputs import check_annotations, gold_codes
+from manyhands.inference.inputs import gold_codes
 from manyhands.metrics import accuracy_of_labels
 from manyhands.planning.beliefs import of_pairs, right_labels
 from manyhands.planning.choosing import Rule, Suggestion, fill

@@ -24,10 +24,10 @@ from manyhands.annotations import AnnotationTable, as_table, label_certainty
 from manyhands.annotations.columns import SOURCES
 from manyhands.annotations.encoding import encode
 from manyhands.annotations.ids import as_frame, id_column_of
-from manyhands.annotations.target import matched
+from manyhands.annotations.target import check_annotations, matched
 from manyhands.decision.labels import generator
 from manyhands.exceptions import AnnotationError, warn_caller
-from manyhands.inference.inputs import check_annotations, gold_codes
+from manyhands.inference.inputs import gold_codes
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 
