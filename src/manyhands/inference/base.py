@@ -537,7 +537,9 @@ class BaseAggregator(BaseEstimator):
             fresh._judges_sample = False
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # This fit has given its warnings.
-                fresh._fit(self.table_, gold, None, random_gold=self._random_gold)
+                fresh._fit(
+                    self.table_, gold, None, random_gold=self._random_gold, history=self._history
+                )
             out[fold] = fresh.posterior_[rows[fold]]
         return out
 
