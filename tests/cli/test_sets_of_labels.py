@@ -9,7 +9,7 @@ import pytest
 
 from manyhands import LabelSetTable, load
 from manyhands.exceptions import AnnotationError
-from manyhands.io import read_gold_sets, read_label_sets
+from manyhands.io import read_gold_sets, read_label_sets, write_annotations
 from tests.cli.conftest import done as finished
 from tests.cli.conftest import run
 
@@ -68,8 +68,13 @@ def test_aggregate_into_a_folder(answers, tmp_path):
     assert found["gold"]["cells with gold"] == 9  # With --none empty, t02 has no label.
     assert 0 < found["gold"]["micro-F1"] <= 1
     labels = pd.read_csv(out / "labels.csv", keep_default_na=False)
-    columns = ["task", "labels", "least_sure", "p(awe)", "p(fear)", "p(joy)", "n_annotations"]
+    columns = ["task", "labels", "expected_errors", "least_sure", "probability", "n_annotations"]
+    columns += ["agreement", "action", "p(awe)", "p(fear)", "p(joy)", "reviewed"]
     assert labels.columns.tolist() == columns
+    assert set(labels["least_sure"]) <= set(OPTIONS)
+    assert labels["action"].value_counts().to_dict() == {
+        name: n for name, n in found["actions"].items() if n
+    }
     people = pd.read_csv(out / "annotators.csv")
     assert (people["sensitivity_low_95"] < people["sensitivity_high_95"]).all()
     assert pd.read_csv(out / "options.csv")["option"].tolist() == OPTIONS
@@ -102,7 +107,9 @@ def test_what_is_known_and_how_it_is_decided(answers, tmp_path):
     [
         (("aggregate", "--compare"), "--compare is for single labels"),
         (("aggregate", "--rule", "median"), "--rule median is for single labels"),
-        (("aggregate", "--to", "prodigy"), "--to is for single labels"),
+        (("aggregate", "--to", "prodigy"), "--to prodigy writes a file"),
+        (("aggregate", "--history", "earlier.csv"), "--history is for single labels"),
+        (("aggregate", "--continue", "x", "--method", "ebcc"), "leave --method out"),
         (("aggregate", "--rule", "f1", "--threshold", "0.3"), "each decide by themselves"),
         (("aggregate", "--method", "ebcc"), "multi-label-ebcc is unknown"),
         (("describe", "--scale", "ordinal"), "--scale is not for sets of labels"),
@@ -154,6 +161,134 @@ def test_check_boxes_of_label_studio(tmp_path):
     assert isinstance(found, LabelSetTable)
     assert found.options.tolist() == ["awe", "joy"]
     assert sorted(found.ticks_per_answer().tolist()) == [1, 1, 1, 1, 2, 2]
+
+
+def studio_project(path, answers=None):
+    """A project of Label Studio with check boxes; answers are (item, person, choices)."""
+    said = [(f"t{i}", who, sets[i % 4].replace(" ", "").split(";")) for i in range(40)
+            for who, sets in SAID.items()] if answers is None else answers  # fmt: skip
+    tasks = {}
+    for item, who, choices in said:
+        task = tasks.setdefault(
+            item, {"id": int(item[1:]), "data": {"text": f"text of {item}"}, "annotations": []}
+        )
+        value = {"choices": [name for name in choices if name]}
+        result = {"from_name": "mood", "to_name": "text", "type": "choices", "value": value}
+        task["annotations"].append(
+            {"completed_by": who, "result": [result] if value["choices"] else []}
+        )
+    path.write_text(json.dumps(list(tasks.values())))
+    return path
+
+
+CHOSEN = {
+    "label-studio": lambda record: record["predictions"][0]["result"][0]["value"]["choices"],
+    "prodigy": lambda record: record["accept"],
+    "argilla": lambda record: record["suggestions"]["mood"]["value"],
+    "doccano": lambda record: record["label"],
+    "datasets": lambda record: record["labels"],
+}
+"""Where the tools find a set."""
+
+
+@pytest.mark.parametrize("to", CHOSEN)
+def test_sets_are_written_for_a_tool(to, tmp_path):
+    project, out = studio_project(tmp_path / "project.json"), tmp_path / "labels"
+    found = json.loads(done("aggregate", project, *SETS, "--out", out, "--to", to, "--json"))
+    wanted = {row["task"]: row["labels"].split(";") for row in found["labels"]}
+    wanted = {task: [name for name in names if name] for task, names in wanted.items()}
+    path = next(out.glob(f"{to}*"))
+    path = path / "data.jsonl" if path.is_dir() else path
+    text = path.read_text()
+    records = [json.loads(line.rstrip(",")) for line in text.strip("[]\n").splitlines()]
+    if to == "prodigy":  # The hash of a number is the number.
+        assert {r["_input_hash"]: CHOSEN[to](r) for r in records} == wanted
+        assert {o["id"] for o in records[0]["options"]} == set(OPTIONS)
+    else:
+        ids = [r.get("task", r.get("id")) for r in records]
+        assert {int(i): CHOSEN[to](r) for i, r in zip(ids, records, strict=True)} == wanted
+    assert "text of t3" in text
+
+
+@pytest.mark.parametrize(
+    ("to", "name", "options"),
+    [
+        ("table", "again.csv", SETS),
+        ("table", "answers.parquet", SETS),
+        ("label-studio", "answers.json", SETS),
+        ("argilla", "answers.json", SETS),
+        ("prodigy", "answers.jsonl", (*SETS, "--task", "meta.task")),
+    ],
+)
+def test_answers_are_converted_and_read_back(to, name, options, answers, tmp_path):
+    before = read_label_sets(answers, none="empty")
+    done("convert", answers, tmp_path / name, *SETS, "--to", to)
+    told = json.loads(done("describe", tmp_path / name, *options, "--json"))
+    task = {"task": "meta.task"} if to == "prodigy" else {}
+    again = read_label_sets(tmp_path / name, none="empty", **task)
+    assert told["data"]["answers"] == 120
+    assert cells_of(again) == cells_of(before)
+
+
+def cells_of(table):
+    """The set of every pair."""
+    sets = table.labels_of_sets()
+    rows = zip(table.instance, table.annotator, table.answers.label, strict=True)
+    return {
+        (str(table.instances[i]), str(table.annotators[r])): frozenset(sets[c]) for i, r, c in rows
+    }
+
+
+def test_answers_are_added_to_a_folder(answers, tmp_path):
+    frame, out = pd.read_csv(answers), tmp_path / "labels"
+    first, more = tmp_path / "first.csv", tmp_path / "more.csv"
+    frame.iloc[:90].to_csv(first, index=False)
+    frame.iloc[80:].to_csv(more, index=False)
+    done("aggregate", first, *SETS, "--out", out)
+    known = tmp_path / "known.csv"
+    known.write_text("task,labels\nt00,joy;awe\nt39,fear\n")
+    found = json.loads(
+        done("aggregate", "--continue", out, more, *SETS, "--known", known, "--out", out, "--json")
+    )
+    assert found["added"] == {"new": 30, "answered_before": 10}
+    assert found["n_annotations"] == 120
+    rows = {row["task"]: row for row in found["labels"]}
+    assert rows["t00"]["labels"] == "awe;joy"
+    assert rows["t39"]["labels"] == "fear"
+    assert (rows["t00"]["reviewed"], rows["t00"]["action"]) == ("yes", "accept")
+    assert rows["t01"]["reviewed"] == ""
+    once = json.loads(done("aggregate", answers, *SETS, "--known", known, "--json"))
+    assert [row["labels"] for row in once["labels"]] == [row["labels"] for row in found["labels"]]
+    more.write_text("task,worker,labels\nt50,ann,rage\n")
+    result = run("aggregate", "--continue", out, more, *SETS)
+    assert "'rage', which is none of the 3 options" in " ".join(result.output.split())
+    more.write_text("task,worker,label\nt50,ann,joy\n")
+    result = run("aggregate", "--continue", out, more)
+    assert result.exit_code == 3
+    assert "--multilabel" in result.output
+
+
+def test_a_reviewed_sheet_is_known_where_somebody_looked(answers, tmp_path):
+    table = read_label_sets(answers, none="empty")
+    sheet = tmp_path / "labels.csv"
+    sheet.write_text("task,labels,reviewed\nt00,fear,me\nt01,joy,\nt02,,me\n")
+    cells = read_gold_sets(sheet, table)
+    np.testing.assert_array_equal(cells[:3], [[0, 1, 0], [-1, -1, -1], [0, 0, 0]])
+    sheet.write_text("task,labels,was,reviewed\nt00,fear,joy,\nt01,joy,joy,\n")
+    np.testing.assert_array_equal(read_gold_sets(sheet, table)[:2], [[0, 1, 0], [-1, -1, -1]])
+    sheet.write_text("task,labels,reviewed\nt00,fear,\n")
+    with pytest.warns(UserWarning, match="none of its 1 sets is taken as known"):
+        assert (read_gold_sets(sheet, table) < 0).all()
+
+
+def test_a_separator_within_an_option_is_refused(tmp_path):
+    table = LabelSetTable.from_frame(
+        pd.DataFrame({"task": [1, 2], "worker": "a", "labels": [["no; never"], ["no", "other"]]})
+    )
+    with pytest.raises(AnnotationError, match=r"'no; never' holds ';'.*multilabel='\|'"):
+        write_annotations(tmp_path / "answers.csv", table)
+    path = write_annotations(tmp_path / "answers.csv", table, separator="|")
+    assert cells_of(read_label_sets(path, multilabel="|")) == cells_of(table)
 
 
 def test_gold_that_cannot_be_is_refused(answers, tmp_path):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from manyhands.cli.output import print_json, print_table, say, visible
 from manyhands.cli.reading import FamilyReading, Reading
 from manyhands.cli.settings import parse_settings
 from manyhands.cli.translation import with_options
-from manyhands.cli.values import Rule
+from manyhands.cli.values import TABLE, Duplicates, Rule
 from manyhands.exceptions import AnnotationError
 from manyhands.wording import percent
 
@@ -37,22 +38,56 @@ TITLES = {
 """Counts of a table, for readers."""
 
 
-def read_sets(tables: list[Path], reading: Reading) -> Any:
-    """Read the answers as a `LabelSetTable`."""
-    from manyhands.io import read_label_sets
+class ReadSets(NamedTuple):
+    """What a command reads.
+
+    Attributes
+    ----------
+    table : LabelSetTable
+    export : Export or None
+        What the answers are an export of; of a table, what it shows of its items.
+    shown : Shown or None
+        What stands beside labels, so that a person knows the item.
+    """
+
+    table: Any
+    export: Any
+    shown: Any
+
+
+def read_sets(tables: list[Path], reading: Reading) -> ReadSets:
+    """Read the answers as a `LabelSetTable`, with what is known of the items."""
+    from manyhands.io.annotations import read_shown
+    from manyhands.io.label_sets import items_shown, read_sets_with_account
 
     if open_store(tables) is not None:
         raise AnnotationError(
             f"{tables[0]} is a store, which holds single labels; give the files of the answers"
         )
-    return read_label_sets(one_or_all(tables), **reading.of_sets())
+    path, options = one_or_all(tables), reading.of_sets()
+    table, export = read_sets_with_account(path, **options)
+    shown = read_shown(path, export, **options)
+    return ReadSets(table, export or items_shown(table, shown), shown)
+
+
+def reader_of_gold(reading: Reading) -> Callable[[Path, Any], Any]:
+    """Return a function that reads known sets of a table's instances from a file."""
+    from manyhands.io import read_gold_sets
+
+    own: dict[str, Any] = {
+        "multilabel": reading.multilabel,
+        "none": reading.nothing,
+        "encoding": reading.encoding,
+        "separator": reading.separator,
+    }
+    return lambda path, table: read_gold_sets(path, table, **own)
 
 
 def describe_sets(tables: list[Path], reading: Reading, json: bool) -> None:
     """Describe answers that are sets."""
     from manyhands.jobs import describe_label_sets
 
-    found = describe_label_sets(read_sets(tables, reading))
+    found = describe_label_sets(read_sets(tables, reading).table)
     if json:
         print_json(found)
         return
@@ -69,7 +104,7 @@ def agreement_of_sets(tables: list[Path], reading: Reading, json: bool) -> None:
     from manyhands.agreement import jackknife, krippendorff_alpha, option_agreement
     from manyhands.jobs import set_alphas
 
-    table = read_sets(tables, reading)
+    table = read_sets(tables, reading).table
     distances = list(set_alphas(table))
     rows = {
         f"krippendorff_alpha_{name}": _bounds(
@@ -110,8 +145,9 @@ def aggregate_sets(
     json: bool,
 ) -> None:
     """Infer which options apply; ``refused`` are options that sets do not have."""
-    from manyhands.io import read_gold_sets
-    from manyhands.jobs import aggregate_label_sets
+    from manyhands.jobs import aggregate_label_sets, continue_label_sets
+    from manyhands.jobs.aggregation import check_output
+    from manyhands.jobs.label_sets import join_cells
     from manyhands.registry import find_set_aggregator
 
     given = [name for name, value in refused.items() if value]
@@ -120,54 +156,84 @@ def aggregate_sets(
             f"{given[0]} is for single labels, and --multilabel {reading.multilabel!r} reads sets; "
             f"leave {given[0]} out, or take one option (--multilabel split --option NAME)"
         )
-    name = how.method or "multi-label-dawid-skene"
-    prefix = "" if name.replace("-", "").lower().startswith("multilabel") else "multi-label-"
-    kind = find_set_aggregator(prefix + name)
+    how.check_files(reading.of_sets(), {})
     rule = "f1" if how.rule == Rule.f1 else "probable"
     if how.threshold is not None and rule != "probable":
         raise AnnotationError(f"--rule {rule} and --threshold each decide by themselves; give one")
+    name = how.method or "multi-label-dawid-skene"
+    prefix = "" if name.replace("-", "").lower().startswith("multilabel") else "multi-label-"
+    kind = find_set_aggregator(prefix + name)
     model = kind(**parse_settings(how.settings or [], kind))
-    table = read_sets(tables, reading)
-    own: dict[str, Any] = {
-        "none": reading.nothing,
-        "encoding": reading.encoding,
-        "separator": reading.separator,
+    if how.out is not None:
+        check_output(how.out, how.to)
+    read, read_cells = read_sets(tables, reading), reader_of_gold(reading)
+    shared: dict[str, Any] = {
+        "rule": rule,
+        "threshold": how.threshold,
+        "separator": reading.multilabel,
+        "to": how.to,
+        "export": read.export,
+        "shown": read.shown,
+        "title": f"Labels of {tables[0].name}",
+        "keep_formulas": keep_formulas,
     }
-
-    def read(path: Path) -> Any:
-        return read_gold_sets(path, table=table, multilabel=reading.multilabel, **own)
-
-    gold = None if how.gold is None else read(how.gold)
-    known = None
-    for path in how.known or ():
-        cells = read(path)
-        known = cells if known is None else np.where(cells < 0, known, cells)
-    result = aggregate_label_sets(
-        table,
-        model,
-        gold,
-        how.out,
-        known=known,
-        rule=rule,
-        threshold=how.threshold,
-        separator=reading.multilabel,
-        keep_formulas=keep_formulas,
-    )
+    if how.continue_ is not None:
+        policy = reading.duplicates
+        shared["duplicates"] = "last" if policy is Duplicates.auto else policy.value
+        shared |= {"known": how.known or (), "read_cells": read_cells}
+        result = continue_label_sets(how.continue_, read.table, how.gold, how.out, **shared)
+    else:
+        gold = None if how.gold is None else read_cells(how.gold, read.table)
+        cells = [read_cells(path, read.table) for path in how.known or ()]
+        shared["known"] = join_cells(cells) if cells else None
+        result = aggregate_label_sets(read.table, model, gold, how.out, **shared)
     if json:
         print_json(result)
         return
-    _print_result(result, how.out)
+    _print_result(result, how.out, how.to)
 
 
-def _print_result(result: dict[str, Any], out: Path | None) -> None:
+def convert_sets(
+    tables: list[Path],
+    out: Path,
+    to: str,
+    labels: Path | None,
+    reading: FamilyReading,
+    keep_formulas: bool,
+) -> dict[str, int]:
+    """Write answers as a table or for a tool; return how many there were."""
+    from manyhands.io import write_annotations
+
+    if labels is not None:
+        raise AnnotationError(
+            f"--labels {labels} writes labels that are classes; sets of labels are written for a "
+            "tool when they are inferred (manyhands aggregate ... --multilabel "
+            f"{reading.multilabel!r} --out labels --to {to if to != TABLE else 'label-studio'})"
+        )
+    table, export, _ = read_sets(tables, reading)
+    own: dict[str, Any] = {"separator": reading.multilabel, "keep_formulas": keep_formulas}
+    write_annotations(out, table, to=to, export=export, **own)
+    n_passes = len(table.abstentions) + len(table.skips)
+    return {"answers": table.n_annotations, "passes": n_passes}
+
+
+def _print_result(result: dict[str, Any], out: Path | None, to: str) -> None:
     n = result["n_instances"]
+    if "added" in result:
+        counts = result["added"]
+        say(
+            f"added: {counts['new']:,} answers; of pairs that had answered before: "
+            f"{counts['answered_before']:,}"
+        )
     rows = [
-        [row["task"], visible(row["labels"] or "(none)"), percent(row["least_sure"])]
+        [row["task"], visible(row["labels"] or "(none)"), row["action"], visible(_doubt(row))]
         for row in result["labels"][:SHOWN]
     ]
-    print_table(f"{result['method']}: {n:,} instances", ["task", "labels", "least sure"], rows)
+    head = ["task", "labels", "action", "least sure"]
+    print_table(f"{result['method']}: {n:,} instances", head, rows)
     if (more := n - len(rows)) > 0:
         say(f"... and {more:,} more" + ("" if out else " (--out labels.csv writes all)"))
+    say(result["headline"])
     options = [
         [
             visible(row["option"]),
@@ -183,6 +249,7 @@ def _print_result(result: dict[str, Any], out: Path | None) -> None:
     print_table("Options", head, options)
     if (more := len(result["options"]) - len(options)) > 0:
         say(f"... and {more:,} more options")
+    say(result["decided"])
     if result["shared"] is not None:
         shared = "shared across options" if result["shared"] else "taken option by option"
         say(f"What annotators do is {shared}: {result['why']}.")
@@ -196,8 +263,26 @@ def _print_result(result: dict[str, Any], out: Path | None) -> None:
     for name, value in (result["gold"] or {}).items():
         is_share = isinstance(value, float) and name != "log loss"
         say(f"{name}: {percent(value) if is_share else _shown(value)}")
+    actions = ", ".join(f"{name} {count:,}" for name, count in result["actions"].items())
+    say(f"recommended: {actions}")
+    from manyhands.io.consensus_sets import RULE
+
+    say(RULE)
     if out:
         say(f"written: {', '.join(result['files'])}")
+    if out is not None and to == TABLE:
+        say(
+            f"in {out.name if out.suffix else 'labels.csv'}, 'least_sure' is the option that is "
+            "most probably wrong, 'probability' how sure it is, and 'expected_errors' how many "
+            "options of the set are expected to be wrong; p(...) are the method's own "
+            "probabilities that an option applies"
+        )
+
+
+def _doubt(row: dict[str, Any]) -> str:
+    """Name the least sure option of a set."""
+    told = row["probability"]
+    return str(row["least_sure"]) + ("" if told is None else f" ({percent(told)})")
 
 
 def _marked(annotators: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -7,8 +7,11 @@ prior of each (`manyhands.inference.shared_behaviour`), where that helps.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Real
+from time import monotonic
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -33,6 +36,11 @@ from manyhands.inference.shared_behaviour import (
     shared_strength,
 )
 from manyhands.typing import BoolArray, FloatArray
+
+_PROGRESS = logging.getLogger("manyhands.progress")
+
+BETWEEN_LINES = 5.0
+"""Seconds between two lines on how far a fit is."""
 
 FEW = 3.0
 """Annotators per instance, on average, up to which behaviour is shared without asking the
@@ -130,6 +138,7 @@ class MultiLabelDawidSkene(BaseSetAggregator):
     """
 
     traits: ClassVar[Traits] = Traits(takes_sets=True, counts_confusions=True)
+    _knows_its_accuracy: ClassVar[bool] = True
 
     _parameter_constraints: dict[str, list[Any]] = {
         "share": [StrOptions({"auto"}), "boolean"],
@@ -207,7 +216,7 @@ class MultiLabelDawidSkene(BaseSetAggregator):
     def _fits(self, table: LabelSetTable, told: ByOption, **own: Any) -> Fits:
         """Fit each option by itself."""
         fits = Fits.new(table)
-        for m in range(table.n_options):
+        for m in _with_progress(table.n_options, "each option by itself"):
             with told.of(m):
                 fits.keep(m, self._option(**own)._fit(table._of_code(m), self._gold_of(m), None))
         return fits
@@ -234,7 +243,7 @@ class MultiLabelDawidSkene(BaseSetAggregator):
             # Never 0, which would be the published read-out.
             rho = max(float(own.dependence.mean()), np.finfo(float).tiny)
         fits = Fits.new(table)
-        for m in range(table.n_options):
+        for m in _with_progress(table.n_options, "options with what annotators share"):
             model = self._option(
                 SharedPrior.of(rates[:, m], strength), n_subtypes=1, dependence=rho
             )
@@ -401,6 +410,16 @@ class Fits:
         self.evidence[code] = run.evidence
         self.dependence[code] = model.dependence_
         self.models.append(model.bare())
+
+
+def _with_progress(n_options: int, what: str) -> Iterator[int]:
+    """Yield the codes of the options; a fit of more than some seconds says how far it is."""
+    told = monotonic()
+    for m in range(n_options):
+        yield m
+        if monotonic() - told >= BETWEEN_LINES and m + 1 < n_options:
+            told = monotonic()
+            _PROGRESS.info("%s: %d of %d fitted", what, m + 1, n_options)
 
 
 def _annotators_per_instance(table: LabelSetTable) -> float:

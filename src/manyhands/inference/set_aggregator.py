@@ -69,6 +69,7 @@ class BaseSetAggregator(BaseEstimator):
 
     traits: ClassVar[Traits] = Traits(takes_sets=True)
     _saved_whole: ClassVar[bool] = True
+    _knows_its_accuracy: ClassVar[bool] = False
 
     table_: LabelSetTable
     posterior_: FloatArray

@@ -337,6 +337,7 @@ def read_export(
     annotator_mapping: Any = None,
     multilabel: Multilabel = "error",
     option: str | None = None,
+    empty: bool = False,
     items: str | None = None,
     fields: Sequence[str] = (),
     drop_rejected: bool = False,
@@ -363,6 +364,9 @@ def read_export(
         label, in ``tables``.
     option : str, optional
         The label to split by; ``annotations`` is its table, and ``gold`` says where it applies.
+    empty : bool
+        With ``multilabel="split"``: an answer without a label says that none applies. Otherwise it
+        is left out, or an abstention where the tool hands it in as an answer.
     items : str, optional
         MTurk: a pattern such as ``_(\d+)$`` of columns of one item among several in a HIT.
     fields : sequence of str
@@ -421,6 +425,7 @@ def read_export(
         annotator_mapping=annotator_mapping,
         multilabel=multilabel,
         option=option,
+        empty=empty,
         items=items,
         fields=fields,
         drop_rejected=drop_rejected,
@@ -445,7 +450,7 @@ def requested(**options: Any) -> tuple[Asked, Choices]:
     TypeError
         If an option is unknown.
     """
-    for name in ("drop_rejected", "predictions_as_annotators", "anonymise"):
+    for name in ("drop_rejected", "empty", "predictions_as_annotators", "anonymise"):
         if not isinstance(options.get(name, False), bool):
             raise AnnotationError(f"{name}={options[name]!r} is neither True nor False")
     source = options.get("annotator_from")

@@ -100,6 +100,12 @@ class Consensus:
         values = [*self.classes.tolist(), None]
         return [values[code] for code in self.codes]
 
+    def least_certain_first(self) -> IntArray:
+        """Positions of all instances, the least certain label first."""
+        from manyhands.metrics.certainty import label_probability  # Metrics need inference.
+
+        return np.argsort(label_probability(self.posterior, self.codes), kind="stable")
+
     def arrays(self) -> dict[str, AnyArray]:
         """Columns of ``labels.csv``, as arrays: the one form in which labels are written.
 

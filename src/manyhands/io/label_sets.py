@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from os import PathLike as OSPath
@@ -18,10 +19,15 @@ from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.io.annotations import is_plain, read_export
 from manyhands.io.columns import find_column, with_trimmed
 from manyhands.io.exports.reading import report_losses
+from manyhands.io.exports.records import Export, Items
 from manyhands.io.files import PathLike, existing_file, is_typed, naming
 from manyhands.io.frames import read_frame
+from manyhands.io.gold import REVIEWED, WAS, GoldFile, read_marks
 from manyhands.io.sheets import stated_of
+from manyhands.io.shown import Shown
 from manyhands.typing import MISSING, IntArray
+
+_LOG = logging.getLogger("manyhands")
 
 OWN = {"task", "worker", "label", "weight", "group", "abstain", "skip", "passes", "duplicates"}
 OWN |= {"encoding", "separator", "sheet"}
@@ -84,6 +90,23 @@ def read_label_sets(
     >>> read_label_sets(path, none="NONE").ticks.toarray().astype(int).tolist()
     [[1, 1], [1, 0], [0, 0]]
     """
+    options |= {"none": none, "classes": classes, "task": task, "worker": worker, "label": label}
+    return read_sets_with_account(path, multilabel, group=group, **options)[0]
+
+
+def read_sets_with_account(
+    path: PathLike | Sequence[PathLike],
+    multilabel: str = ";",
+    *,
+    none: str | Sequence[str] | None = None,
+    classes: Any = None,
+    task: str | Sequence[str] = "task",
+    worker: str = "worker",
+    label: str | Sequence[str] = "labels",
+    group: str | Mapping[Any, Any] | None = None,
+    **options: Any,
+) -> tuple[LabelSetTable, Export | None]:
+    """Read as `read_label_sets` does, and return the export as well; None of a table."""
     families = group if isinstance(group, Mapping) else None
     column = None if isinstance(group, Mapping) else group
     own: dict[str, Any] = {"task": task, "worker": worker, **options}
@@ -91,12 +114,33 @@ def read_label_sets(
         own["label"] = label
     if not isinstance(label, str) or _is_table(path, own):
         table = _of_table(path, multilabel, none, classes, label, column, own)
+        export = None
     else:
-        table = _of_export(path, none, classes, own)
+        table, export = _of_export(path, none, classes, own)
     if families is None:
-        return table
+        return table, export
     names = dict(zip(table.annotators.astype(str).tolist(), table.annotators.tolist(), strict=True))
-    return table.with_groups({names.get(str(who), who): each for who, each in families.items()})
+    families = {names.get(str(who), who): each for who, each in families.items()}
+    return table.with_groups(families), export
+
+
+def items_shown(table: LabelSetTable, shown: Shown | None) -> Export | None:
+    """Return what a table of answers shows of its items as an export has it; None of nothing."""
+    if shown is None:
+        return None
+    values = [shown.values.get(str(task)) for task in table.instances.tolist()]
+    nothing = np.zeros(0)
+    return Export(
+        None,
+        GoldFile(np.zeros(0, dtype=str), np.zeros(0, dtype=object)),
+        Items(table.instances, {shown.name: values}, {shown.name: shown.name}),
+        (),
+        (),
+        nothing,
+        nothing,
+        "long",
+        "labels",
+    )
 
 
 def _is_table(path: Any, options: dict[str, Any]) -> bool:
@@ -168,13 +212,15 @@ def _spelled(text: str) -> str:
     return text
 
 
-def _of_export(path: Any, none: Any, classes: Any, options: dict[str, Any]) -> LabelSetTable:
+def _of_export(
+    path: Any, none: Any, classes: Any, options: dict[str, Any]
+) -> tuple[LabelSetTable, Export]:
     options = {**options, "multilabel": "split", "option": None, "classes": classes}
     for name in ("weight", "passes"):
         if options.pop(name, None) is not None:
             raise AnnotationError(f"{name}= names a column, which only a long table has")
     words = [] if none is None else [none] if isinstance(none, str) else list(none)
-    found = read_export(path, **options)
+    found = read_export(path, empty=EMPTY in words, **options)
     report_losses(found, path)
     tables = {name: each for name, each in found.tables.items() if name not in words}
     if not tables:
@@ -190,7 +236,7 @@ def _of_export(path: Any, none: Any, classes: Any, options: dict[str, Any]) -> L
                 f"{table.instances[table.instance[row]].item()!r}; correct it, or leave it out of "
                 "none="
             )
-    return table
+    return table, found
 
 
 # -- known sets -----------------------------------------------------------------------------------
@@ -212,7 +258,9 @@ def read_gold_sets(
     ----------
     path : str or Path
         A table with the columns task and labels, whose sets say all of an instance; or task, option
-        and gold (0 or 1), a row per known cell.
+        and gold (0 or 1), a row per known cell. In one with a column "reviewed", such as
+        ``review.csv`` and ``labels.csv``, a set is known if that column is filled in, or if it
+        differs from the one in the column "was"; an empty set says that nothing applies.
     table : LabelSetTable
     multilabel, none
         As in `read_label_sets`; an empty cell is unknown, unless ``none`` names "empty".
@@ -248,9 +296,15 @@ def read_gold_sets(
         if by_cell:
             _read_cells(cells, rows, tasks, frame, columns, table)
         else:
-            column = columns.get("labels") or columns["label"]
-            _read_sets(cells, rows, tasks, frame[column].to_list(), table, multilabel, none)
-        if len(unknown) == len(tasks):
+            values = frame[columns.get("labels") or columns["label"]].to_list()
+            looked = _looked_at(frame, columns, values, path)
+            if looked is not None:
+                none = [EMPTY, *([] if none is None else [none] if isinstance(none, str) else none)]
+                tasks = [each for each, is_known in zip(tasks, looked, strict=True) if is_known]
+                values = [each for each, is_known in zip(values, looked, strict=True) if is_known]
+                unknown = [each for each in tasks if each not in rows]
+            _read_sets(cells, rows, tasks, values, table, multilabel, none)
+        if tasks and len(unknown) == len(tasks):
             raise AnnotationError(
                 f"none of the {len(tasks)} tasks with gold (such as {(tasks or [''])[0]!r}) is "
                 f"among the instances (such as {table.instances[0].item()!r}); use the same ids in "
@@ -262,6 +316,36 @@ def read_gold_sets(
                 f"({unknown[0]!r}), and are not used"
             )
     return cells
+
+
+def _looked_at(
+    frame: Any, columns: dict[str, str], values: list[Any], path: Path
+) -> list[bool] | None:
+    """Which sets somebody looked at, of a sheet that says so; None of others."""
+    if REVIEWED not in columns:
+        return None
+    looked = read_marks(frame, columns[REVIEWED]).tolist()
+    if WAS in columns:
+        before = frame[columns[WAS]].to_list()
+        pairs = zip(looked, map(_cell, values), map(_cell, before), strict=True)
+        looked = [mark or now != was for mark, now, was in pairs]
+    n = sum(looked)
+    if not n:
+        warn_caller(
+            f"{path.name}: none of its {len(looked):,} sets is taken as known, because nobody "
+            "marked one as reviewed: write your name, or any other mark, into the column "
+            f"{columns[REVIEWED]!r} of every row that you looked at"
+        )
+    elif n < len(looked):
+        _LOG.info(
+            f"{path.name}: {n:,} of {len(looked):,} sets {'was' if n == 1 else 'were'} reviewed "
+            f"and count{'s' * (n == 1)} as known"
+        )
+    return looked
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None or value != value else str(value).strip()
 
 
 def _read_cells(

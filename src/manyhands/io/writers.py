@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from manyhands.annotations import PASSES, SOURCES, AnnotationTable
+from manyhands.annotations import PASSES, SOURCES, AnnotationTable, LabelSetTable
 from manyhands.annotations.columns import require_annotators
 from manyhands.annotations.encoding import is_text
 from manyhands.annotations.frames import grades_of_arrow
@@ -20,13 +20,15 @@ from manyhands.annotations.target import require_table
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.files import refuse_foreign, write_atomically
 from manyhands.io.consensus_labels import ACCEPT, ENOUGH, Consensus, consensus
-from manyhands.io.exports.contract import Writer
+from manyhands.io.consensus_sets import SetConsensus
+from manyhands.io.exports.contract import Inferred, Writer
 from manyhands.io.exports.formats import WRITERS
 from manyhands.io.exports.records import Export
 from manyhands.io.exports.written import ItemFields, Record, by_task
 from manyhands.io.files import PathLike
 from manyhands.io.frames import check_table_path, write_table
 from manyhands.io.shown import Shown, shown_of, with_shown
+from manyhands.typing import AnyArray
 
 _LOG = logging.getLogger("manyhands")
 
@@ -137,17 +139,51 @@ def write_consensus(
     if to == "table":
         columns = with_shown(found.columns(), shown or shown_of(export))
         return write_table(path, columns, keep_formulas=keep_formulas, excel=excel)
+    return _write_for_tool(path, found, found.columns(), to, export, method)
+
+
+def write_sets(
+    path: PathLike,
+    found: SetConsensus,
+    *,
+    separator: str = ";",
+    to: str = "table",
+    export: Export | None = None,
+    method: str = "manyhands",
+    keep_formulas: bool = False,
+    excel: bool = False,
+    shown: Shown | None = None,
+) -> Path:
+    """Write what `manyhands.io.consensus_sets.set_consensus` returned; see `write_labels`.
+
+    In a table, ``separator`` stands between the labels of a set; in what is written for a tool, a
+    set is a list, as of check boxes.
+    """
+    path = check_target(path, to)
+    if to == "table":
+        check_separator(found.options, separator)
+        columns = with_shown(found.columns(separator), shown or shown_of(export))
+        return write_table(path, columns, keep_formulas=keep_formulas, excel=excel)
+    columns = found.columns(separator) | {"labels": found.labels}
+    return _write_for_tool(path, found, columns, to, export, method)
+
+
+def _write_for_tool(
+    path: Path,
+    found: Inferred,
+    columns: dict[str, list[Any]],
+    to: str,
+    export: Export | None,
+    method: str,
+) -> Path:
+    """Write labels as tasks of a tool, or ``columns`` as a data set."""
     items = ItemFields(export, to)
     if to == "datasets":
-        columns = found.columns()
         columns |= items.columns(found.tasks.tolist(), columns)
         return _write_dataset(path, columns, f"Labels of {len(found.tasks):,} instances ({method})")
-    writer, rows = WRITERS[to], range(len(found.tasks))
-    if writer.least_certain_first:
-        from manyhands.metrics.certainty import label_probability  # Metrics need inference.
-
-        rows = np.argsort(label_probability(found.posterior, found.codes), kind="stable").tolist()
-    return _write_records(path, (writer.label(found, i, items, method) for i in rows))
+    writer = WRITERS[to]
+    order = found.least_certain_first() if writer.least_certain_first else range(len(found.tasks))
+    return _write_records(path, (writer.label(found, int(i), items, method) for i in order))
 
 
 def check_target(path: PathLike, to: str) -> Path:
@@ -185,10 +221,11 @@ def check_target(path: PathLike, to: str) -> Path:
 
 def write_annotations(
     path: PathLike,
-    table: AnnotationTable,
+    table: AnnotationTable | LabelSetTable,
     *,
     to: str = "table",
     export: Export | None = None,
+    separator: str = ";",
     keep_formulas: bool = False,
     excel: bool = False,
 ) -> Path:
@@ -198,10 +235,13 @@ def write_annotations(
     ----------
     path, to, export, keep_formulas, excel
         As in `write_labels`.
-    table : AnnotationTable
+    table : AnnotationTable or LabelSetTable
         Weights, sources other than "observed" and families are columns of a long table; the
         formats of tools have no place for them, which is a warning. A table has a column
         "question", too, if the export names it.
+    separator : str, default=";"
+        What stands between the labels of a set, in the column "labels" of a table; in what is
+        written for a tool, a set is a list, as of check boxes.
 
     Returns
     -------
@@ -221,16 +261,15 @@ def write_annotations(
     ['task,worker,label', '0,0,0', '0,1,1', '1,0,1']
     """
     path = check_target(path, to)
+    if isinstance(table, LabelSetTable):
+        return _write_answers(
+            path, table, separator, to, export, keep_formulas=keep_formulas, excel=excel
+        )
     require_table(table)
     require_annotators(table, "writing annotations")
-    writer = WRITERS.get(to)
-    if writer is not None and writer.annotations is None:
-        raise AnnotationError(
-            f"to={to!r} has no place for annotators: {writer.no_annotators}; write labels, or a "
-            "table (.csv, .parquet)"
-        )
+    writer = _writer_of_annotations(to)
     items = ItemFields(export, to)
-    if writer is None or writer.annotations is None:
+    if writer is None:
         columns = _long_columns(table)
         if items.question != "label":
             columns["question"] = [items.question] * len(columns["task"])
@@ -244,7 +283,66 @@ def write_annotations(
             return write_table(path, columns, keep_formulas=keep_formulas, excel=excel)
         return _write_dataset(path, columns, f"{table.n_annotations:,} annotations")
     _warn_of_what_is_lost(table, writer)
+    assert writer.annotations is not None
     return _write_records(path, writer.annotations(table, by_task(table, export), items))
+
+
+def _writer_of_annotations(to: str) -> Writer | None:
+    """Return what writes annotations for a tool; None for tables and data sets."""
+    writer = WRITERS.get(to)
+    if writer is not None and writer.annotations is None:
+        raise AnnotationError(
+            f"to={to!r} has no place for annotators: {writer.no_annotators}; write labels, or a "
+            "table (.csv, .parquet)"
+        )
+    return writer
+
+
+def _write_answers(
+    path: Path,
+    table: LabelSetTable,
+    separator: str,
+    to: str,
+    export: Export | None,
+    **options: bool,
+) -> Path:
+    """Write answers that are sets of labels; see `write_annotations`."""
+    require_annotators(table.answers, "writing annotations")
+    writer, items = _writer_of_annotations(to), ItemFields(export, to)
+    if writer is not None and writer.annotations is not None:
+        _warn_of_what_is_lost(table.answers, writer)
+        given = by_task(table.answers, export, table.labels_of_sets())
+        return _write_records(path, writer.annotations(table, given, items))
+    if to == "table":
+        check_separator(table.options, separator)
+    columns = _long_columns(table.answers)
+    codes = table.answers.label.tolist()
+    sets: list[Any] = table.labels_of_sets()
+    if to == "table":
+        sets = [separator.join(names) for names in sets]
+    n_passes = len(columns["task"]) - len(codes)
+    columns["labels"] = [*(sets[code] for code in codes), *[None] * n_passes]
+    del columns["label"]
+    columns |= items.columns(columns["task"], {*columns, "question"})
+    if to == "table":
+        return write_table(path, columns, **options)
+    return _write_dataset(path, columns, f"{table.n_annotations:,} annotations")
+
+
+def check_separator(options: AnyArray, separator: str) -> None:
+    """Refuse a separator that stands in the name of an option: sets could not be read back.
+
+    Raises
+    ------
+    AnnotationError
+        In this case.
+    """
+    inside = next((name for name in options.tolist() if separator in name), None)
+    if inside is not None:
+        raise AnnotationError(
+            f"the option {inside!r} holds {separator!r}, which is to stand between the labels of a "
+            "set, so that the table could not be read back; write another one by multilabel='|'"
+        )
 
 
 def _long_columns(table: AnnotationTable) -> dict[str, list[Any]]:

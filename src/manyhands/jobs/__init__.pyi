@@ -9,6 +9,7 @@ from .gold import GoldRows as GoldRows
 from .gold import match_gold as match_gold
 from .gold import training_part as training_part
 from .label_sets import aggregate_label_sets as aggregate_label_sets
+from .label_sets import continue_label_sets as continue_label_sets
 from .label_sets import describe_label_sets as describe_label_sets
 from .label_sets import set_alphas as set_alphas
 from .outputs import OUTPUTS as OUTPUTS

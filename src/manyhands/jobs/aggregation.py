@@ -17,6 +17,7 @@ from manyhands.inference.base import BaseAggregator
 from manyhands.inference.comparison import against_gold, compare_aggregators
 from manyhands.inference.identifiability import warn_of_unidentified
 from manyhands.inference.inputs import on_scale_of, without_known
+from manyhands.inference.set_aggregator import BaseSetAggregator
 from manyhands.inference.votes import is_vast, votes_of
 from manyhands.io import Consensus, Export, GoldFile, consensus
 from manyhands.io.shown import Shown, shown_of
@@ -172,6 +173,11 @@ def continue_aggregation(
     """
     place = None if out is None else check_output(Path(out), to)
     aggregator = load(folder)
+    if isinstance(aggregator, BaseSetAggregator):
+        raise AnnotationError(
+            f"{folder} holds the sets of labels of {type(aggregator).__name__}; read what is added "
+            "as sets, too: multilabel=';'"
+        )
     if not isinstance(aggregator, BaseAggregator):
         raise AnnotationError(
             f"{folder} holds a {type(aggregator).__name__}, a classifier; go on with it by "

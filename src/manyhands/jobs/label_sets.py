@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,23 @@ import numpy as np
 from manyhands.agreement import krippendorff_alpha, option_agreement
 from manyhands.agreement.set_distances import MOST_SETS
 from manyhands.annotations import LabelSetTable
+from manyhands.annotations.duplicates import Duplicates
 from manyhands.decision import SetDecision, decide_sets
-from manyhands.exceptions import WriteError
+from manyhands.exceptions import AnnotationError, WriteError
 from manyhands.files import write_atomically
 from manyhands.fitting.saving import holds_aggregator
 from manyhands.inference.set_aggregator import BaseSetAggregator
-from manyhands.io.frames import check_table_path, write_table
+from manyhands.io import Export
+from manyhands.io.consensus_sets import SetConsensus, set_consensus
+from manyhands.io.frames import write_table
+from manyhands.io.shown import Shown
+from manyhands.io.writers import write_sets
+from manyhands.jobs.aggregation import check_output, tool_file
 from manyhands.jobs.outputs import ANNOTATORS, LABELS, STAGING, SUMMARY, job_folder, publish
-from manyhands.models import save
-from manyhands.typing import BoolArray, IntArray
+from manyhands.metrics.set_levels import levels_of_sets
+from manyhands.models import load, save
+from manyhands.report.label_sets import told_of_decision, told_of_sets
+from manyhands.typing import AnyArray, BoolArray, IntArray
 
 OPTIONS = "options.csv"
 """File of a folder that holds what is known of each option."""
@@ -33,10 +42,7 @@ def aggregate_label_sets(
     out: str | Path | None = None,
     *,
     known: IntArray | None = None,
-    rule: str = "probable",
-    threshold: float | None = None,
-    separator: str = ";",
-    keep_formulas: bool = False,
+    **options: Any,
 ) -> dict[str, Any]:
     """Infer which options apply, and write all labels if ``out`` is given.
 
@@ -47,24 +53,27 @@ def aggregate_label_sets(
     gold : integer array of shape (n_instances, n_options), optional
         True labels, used for evaluation only: 0, 1, and -1 where unknown.
     out : str or Path, optional
-        File for the labels; or a folder (a name without a suffix) for the model, ``labels.csv``,
-        ``annotators.csv``, ``options.csv`` and ``summary.json``.
+        File for the labels, in the format ``to``; or a folder (a name without a suffix) for the
+        model, ``labels.csv``, ``annotators.csv``, ``options.csv``, ``summary.json`` and, unless
+        ``to`` is "table", a file in that format.
     known : integer array of shape (n_instances, n_options), optional
         Known labels, which the fit uses.
-    rule, threshold
-        How labels are decided; see `manyhands.decide_sets`.
-    separator : str
-        What is written between the labels of a set.
-    keep_formulas : bool
-        As in `manyhands.io.write_labels`.
+    **options
+        rule, threshold : how labels are decided; see `manyhands.decide_sets`.
+        separator : str, what is written between the labels of a set.
+        to, export, keep_formulas, shown : as in `manyhands.io.writers.write_sets`.
 
     Returns
     -------
     dict
-        ``method``, ``n_instances``, ``n_annotators``, ``n_annotations``, ``shared`` and ``why``
-        (where the method shares behaviour), ``rule``, ``labels`` (task, labels, a probability of
-        each option, n_annotations), ``annotators``, ``options``, ``files``, and ``gold``: scores on
-        the known cells that are not in ``known``, or None.
+        ``method``, ``n_instances``, ``n_annotators``, ``n_annotations``, ``n_options``; ``shared``
+        and ``why`` (where the method shares behaviour); ``rule``; ``levels``: shares of right
+        labels among those ``given``, and of those that apply which were ``found`` (each a
+        `manyhands.metrics.Level` as a dict, or None where nothing tells), and ``headline``, the
+        same in words; ``decided``, how the sets were decided, in words; ``actions`` (number of
+        instances per recommended action); ``labels`` (rows of ``labels.csv``), ``annotators``,
+        ``options``, ``files``; and ``gold``: scores on the known cells that are not in ``known``,
+        or None.
 
     Raises
     ------
@@ -73,12 +82,116 @@ def aggregate_label_sets(
     WriteError
         If the output cannot be written.
     """
-    if out is not None and Path(out).suffix:
-        check_table_path(out)
+    place = None if out is None else check_output(Path(out), options.get("to", "table"))
     cells = None if known is None else np.where(known < 0, np.nan, known)
     model.fit(table, **({} if cells is None else {"gold": cells}))
+    return _concluded(model, gold, place, **options)
+
+
+def continue_label_sets(
+    folder: str | Path,
+    new: LabelSetTable,
+    gold: Path | None = None,
+    out: str | Path | None = None,
+    *,
+    known: Sequence[Path] = (),
+    read_cells: Callable[[Path, LabelSetTable], IntArray],
+    duplicates: Duplicates = "last",
+    **options: Any,
+) -> dict[str, Any]:
+    """Add answers to the model of a folder, and write the labels of all instances.
+
+    Parameters
+    ----------
+    folder : str or Path
+        What `aggregate_label_sets` wrote into a folder.
+    new : LabelSetTable
+        Answers over the model's options, or some of them. Those that it has already may be among
+        them.
+    gold : Path, optional
+        File of true labels, used for evaluation only.
+    out : as in `aggregate_label_sets`
+    known : sequence of Path
+        Files of known labels of old and new instances. Those known earlier remain so.
+    read_cells : function of (path, table)
+        Reads such a file; see `manyhands.io.read_gold_sets`.
+    duplicates : {"error", "last", "keep"}
+        How to treat (instance, annotator) pairs that answered before.
+    **options
+        As of `aggregate_label_sets`.
+
+    Returns
+    -------
+    dict
+        As of `aggregate_label_sets`, and ``added``: the numbers of answers that were ``new``, and
+        of those whose pair of instance and annotator had ``answered_before``.
+
+    Raises
+    ------
+    AnnotationError
+        If the folder holds another kind of model, or the answers tick an option that it has not.
+    """
+    place = None if out is None else check_output(Path(out), options.get("to", "table"))
+    model = load(folder)
+    if not isinstance(model, BaseSetAggregator):
+        raise AnnotationError(
+            f"{folder} holds a {type(model).__name__}, which does not infer sets of labels; leave "
+            "multilabel= out, or aggregate the answers of sets into another folder"
+        )
+    before = model.table_
+    new = new.with_options(_with_new(model.options_, new.options, folder))
+    nobody = np.zeros(before.n_annotations, dtype=bool)
+    cells = None
+    if known:  # Over all instances, so that old ones can become known, too.
+        new = before.take(nobody).with_added(new)
+        cells = join_cells([read_cells(path, new) for path in known])
+        cells = np.where(cells < 0, np.nan, cells)
+    n_before = before.n_annotations
+    model.partial_fit(new, gold=cells, duplicates=duplicates)
+    added = model.table_.n_annotations - n_before
+    counts = {"new": added, "answered_before": new.n_annotations - added}
+    truth = None if gold is None else read_cells(gold, model.table_)
+    return _concluded(model, truth, place, **options) | {"added": counts}
+
+
+def _with_new(options: AnyArray, found: AnyArray, folder: str | Path) -> AnyArray:
+    """The options of a model, if they hold those that were found."""
+    strange = sorted(set(found.tolist()) - set(options.tolist()))
+    if strange:
+        raise AnnotationError(
+            f"the new answers tick {strange[0]!r}, which is none of the {len(options)} options of "
+            f"{folder}; correct it, or aggregate all files anew, without continuing"
+        )
+    return options
+
+
+def join_cells(files: Sequence[IntArray]) -> IntArray:
+    """Join known cells; the later file counts where several know a cell."""
+    cells = files[0]
+    for more in files[1:]:
+        cells = np.where(more < 0, cells, more)
+    return cells
+
+
+def _concluded(
+    model: BaseSetAggregator,
+    gold: IntArray | None,
+    place: Path | None,
+    *,
+    rule: str = "probable",
+    threshold: float | None = None,
+    separator: str = ";",
+    to: str = "table",
+    export: Export | None = None,
+    shown: Shown | None = None,
+    title: str | None = None,
+    keep_formulas: bool = False,
+) -> dict[str, Any]:
+    """Decide the sets of a fitted aggregator, evaluate and write them."""
+    table = model.table_
     decided = decide_sets(model.posterior_, rule, threshold=threshold)
-    labels = label_columns(model, decided, separator)
+    levels = levels_of_sets(model, decided.ticks, gold)
+    found = set_consensus(table, model, decided.ticks, levels.probability)
     annotators = annotator_columns(model)
     options = option_columns(model, decided)
     summary: dict[str, Any] = {
@@ -90,17 +203,29 @@ def aggregate_label_sets(
         "shared": getattr(model, "shared_", None),
         "why": getattr(model, "why_", None),
         "rule": rule if threshold is None else "threshold",
-        "gold": None if gold is None else _measured(model, decided.ticks, gold, known),
+        "levels": {
+            name: None if level is None else level.to_dict()
+            for name, level in (("given", levels.given), ("found", levels.found))
+        },
+        "headline": told_of_sets(levels, int(decided.ticks.sum()), table.n_instances),
+        "decided": told_of_decision(rule, threshold, decided),
+        "actions": found.count_actions(),
+        "gold": None if gold is None else _measured(model, decided.ticks, gold),
     }
+    method = type(model).__name__
+    own: dict[str, Any] = {"separator": separator, "export": export, "method": method}
+    own |= {"keep_formulas": keep_formulas, "shown": shown}
     files: list[Path] = []
-    if out is not None and Path(out).suffix:
-        files = [write_table(Path(out), labels, keep_formulas=keep_formulas)]
-    elif out is not None:
-        tables = {LABELS: labels, ANNOTATORS: annotators, OPTIONS: options}
-        files = _write_folder(Path(out), model, tables, summary, keep_formulas)
+    if place is not None and place.suffix:
+        files = [write_sets(place, found, to=to, **own)]
+    elif place is not None:
+        tables = {ANNOTATORS: annotators, OPTIONS: options}
+        files = _write_folder(place, model, found, tables, summary, own)
+        if to != "table":
+            files.append(write_sets(place / tool_file(to), found, to=to, **own))
     return {
         **summary,
-        "labels": _rows(labels),
+        "labels": _rows({name: _plain(v) for name, v in found.arrays(separator).items()}),
         "annotators": _rows(annotators),
         "options": _rows(options),
         "files": [str(path) for path in files],
@@ -110,9 +235,10 @@ def aggregate_label_sets(
 def _write_folder(
     folder: Path,
     model: BaseSetAggregator,
+    found: SetConsensus,
     tables: dict[str, dict[str, list[Any]]],
     summary: dict[str, Any],
-    keep_formulas: bool,
+    own: dict[str, Any],
 ) -> list[Path]:
     with job_folder(folder) as place:
         if (place / "model.json").exists() and not holds_aggregator(place):
@@ -122,28 +248,15 @@ def _write_folder(
             )
         staged = place / STAGING
         save(model, staged)
+        write_sets(staged / LABELS, found, **own)
         for name, columns in tables.items():
-            write_table(staged / name, columns, keep_formulas=keep_formulas)
+            write_table(staged / name, columns, keep_formulas=own["keep_formulas"])
         write_atomically(staged / SUMMARY, json.dumps(summary, indent=1, allow_nan=False))
         written = sorted(path.name for path in staged.iterdir() if path.suffix != ".safetensors")
         publish(place)
         stale = place / "report.html"
         stale.unlink(missing_ok=True)  # Of an earlier job: there is none for sets.
     return [folder / name for name in written]
-
-
-def label_columns(
-    model: BaseSetAggregator, decided: SetDecision, separator: str
-) -> dict[str, list[Any]]:
-    """Columns of ``labels.csv``: the set of each instance, and the probability of each option."""
-    names = model.options_
-    sets = [separator.join(names[row].tolist()) for row in decided.ticks]
-    least = np.maximum(model.posterior_, 1 - model.posterior_).min(axis=1)
-    columns: dict[str, Any] = {"task": model.instances_, "labels": sets, "least_sure": least}
-    for name, proba in zip(names.tolist(), model.posterior_.T, strict=True):
-        columns[f"p({name})"] = proba
-    columns["n_annotations"] = model.table_.annotations_per_instance()
-    return {name: _plain(values) for name, values in columns.items()}
 
 
 def annotator_columns(model: BaseSetAggregator) -> dict[str, list[Any]]:
@@ -263,11 +376,9 @@ def _warnings(table: LabelSetTable) -> list[str]:
     return found
 
 
-def _measured(
-    model: BaseSetAggregator, ticks: BoolArray, gold: IntArray, known: IntArray | None
-) -> dict[str, Any]:
+def _measured(model: BaseSetAggregator, ticks: BoolArray, gold: IntArray) -> dict[str, Any]:
     """Scores on the cells with gold that the fit did not know."""
-    given = gold >= 0 if known is None else (gold >= 0) & (known < 0)
+    given = (gold >= 0) & ~model.is_known_
     found: dict[str, Any] = {"cells with gold": int(given.sum())}
     if not given.any():
         return found

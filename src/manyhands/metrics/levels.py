@@ -8,7 +8,7 @@ how good labels or predictions are takes its figure from here.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit, logit
@@ -163,14 +163,48 @@ def _of_model(
     """Level that a model expects of the free labels; None if nothing tells."""
     if not free.any():
         return None
-    units = units_per_instance(table)[annotated]
-    if np.mean(units > 1) < 0.5 or not can_be_judged(table, known):
+    off = model_is_off(table, known, reviewed=bool(free.sum() < annotated.sum()))
+    if off is None:
         return None
-    few, error = FEW_ANNOTATIONS / float(units.mean()), MODEL_ERROR
-    if free.sum() < annotated.sum():
-        few, error = REVIEWED_SHARE * few, REVIEWED_ERROR
-    level = _expected(expected[free], error, few)
+    level = expected_level(expected[free], off)
     return None if level.is_vague else level
+
+
+class Off(NamedTuple):
+    """What a model's expectation is off by, as differences of logits.
+
+    Attributes
+    ----------
+    error : float
+        Standard deviation.
+    surer : float
+        By how much it is too high.
+    """
+
+    error: float
+    surer: float
+
+
+def model_is_off(
+    table: AnnotationTable, known: BoolArray | None = None, *, reviewed: bool = False
+) -> Off | None:
+    """Return what a model's expectation of labels is off by; None if nothing tells how good it is.
+
+    Parameters
+    ----------
+    table : AnnotationTable
+        Who annotated what; what they said does not matter.
+    known : boolean array of shape (n_instances,), optional
+        Instances whose labels were given.
+    reviewed : bool
+        Whether the labels that it is about are those that a review left.
+    """
+    units = units_per_instance(table)
+    units = units[table.annotations_per_instance() > 0]
+    if not units.size or np.mean(units > 1) < 0.5 or not can_be_judged(table, known):
+        return None
+    few = FEW_ANNOTATIONS / float(units.mean())
+    return Off(REVIEWED_ERROR, REVIEWED_SHARE * few) if reviewed else Off(MODEL_ERROR, few)
 
 
 def accuracy_on_new_items(
@@ -235,18 +269,22 @@ def _refuse_other_types(true: Any, given: Any) -> None:
         )
 
 
-def _expected(probabilities: FloatArray, error: float, surer: float) -> Level:
+def expected_level(probabilities: FloatArray, off: Off) -> Level:
     """Level that a model expects, less by how much it is too sure, and what such levels are off by.
 
     The interval holds what the model itself expects, because it is not too sure on all tables.
     """
-    n = len(probabilities)
-    own = logit(np.clip(probabilities.mean(), LEAST_EXPECTED, 1 - LEAST_EXPECTED))
-    value = float(expit(own - surer))
+    return expected_share(float(probabilities.mean()), len(probabilities), off)
+
+
+def expected_share(share: float, n: float, off: Off) -> Level:
+    """Level of a share of ``n`` labels; see `expected_level`."""
+    own = logit(np.clip(share, LEAST_EXPECTED, 1 - LEAST_EXPECTED))
+    value = float(expit(own - off.surer))
     # Which of n labels are wrong is chance, too: of few labels, or where few are wrong.
-    apart = norm.ppf(0.975) * np.sqrt(error**2 + 1 / (n * value * (1 - value)))
-    low, high = expit([own - surer - apart, own + apart])
-    return Level(value, float(low), float(high), "model", n)
+    apart = norm.ppf(0.975) * np.sqrt(off.error**2 + 1 / (n * value * (1 - value)))
+    low, high = expit([own - off.surer - apart, own + apart])
+    return Level(value, float(low), float(high), "model", round(n))
 
 
 def _of_labels(table: AnnotationTable, labels: Any, proba: FloatArray) -> FloatArray:

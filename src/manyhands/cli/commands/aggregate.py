@@ -142,9 +142,7 @@ class Inference:
         rules = (Rule.median, Rule.balanced)
         return {
             "--compare": self.compare,
-            "--continue": self.continue_,
             "--history": self.history,
-            "--to": self.to != TABLE,
             f"--rule {self.rule}": self.rule in rules,
         }
 
@@ -159,6 +157,10 @@ class Inference:
                 "--rule f1 ticks options, and each label is one class here; give --multilabel ';' "
                 "if answers are sets of labels"
             )
+        self.check_files(reading.arguments(), beside)
+
+    def check_files(self, options: dict[str, Any], beside: dict[str, Any]) -> None:
+        """Refuse options that do not go with what is read and written; see `check`."""
         if self.to != TABLE and self.out is None:
             raise AnnotationError(f"--to {self.to} writes a file; name it, or a folder, with --out")
         if self.continue_ is None:
@@ -171,7 +173,7 @@ class Inference:
             raise AnnotationError(
                 f"--continue keeps the aggregator's method and parameters; leave {given[0]} out"
             )
-        if reading.arguments().get("anonymise"):
+        if options.get("anonymise"):
             raise AnnotationError(
                 "--read anonymise=true numbers annotators by their order in the files, so w001 may "
                 "be another one than in the model; leave it out with --continue"

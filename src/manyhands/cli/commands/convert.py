@@ -10,6 +10,7 @@ import typer
 
 from manyhands.cli.errors import reported
 from manyhands.cli.inputs import one_or_all
+from manyhands.cli.label_sets import convert_sets
 from manyhands.cli.option_groups import grouped
 from manyhands.cli.options import ANNOTATIONS, Excel, Json, KeepFormulas, TablePaths
 from manyhands.cli.output import note, print_json, say
@@ -148,6 +149,10 @@ def convert(
         raise AnnotationError(f"only {str(out)!r} is given; name what to read, and what to write")
     check_target(out, to)
     refuse_overwriting([out], [*inputs, *reading.files, labels])
+    if reading.takes_sets:
+        counts = convert_sets(inputs, out, to, labels, reading, keep_formulas)
+        _print_converted(out, to, counts, json)
+        return
     options = reading.arguments()
     source = one_or_all(inputs)
     table, export = read_with_account(source, **options)
@@ -163,6 +168,10 @@ def convert(
         found = read_consensus(labels, table, stated=stated_of({**options, "sheet": None}))
         write_consensus(out, found, to=to, export=export, keep_formulas=keep_formulas)
         counts = {"labels": len(found.tasks)}
+    _print_converted(out, to, counts, json)
+
+
+def _print_converted(out: Path, to: str, counts: dict[str, int], json: bool) -> None:
     if json:
         print_json({"out": str(out), "to": to} | counts)
     else:

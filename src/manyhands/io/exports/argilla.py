@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from manyhands.annotations import AnnotationTable
-from manyhands.io.consensus_labels import Consensus
-from manyhands.io.exports.contract import JSON, Format, Writer
+from manyhands.io.exports.contract import JSON, Answers, Format, Inferred, Writer
 from manyhands.io.exports.parsing import Document, each
 from manyhands.io.exports.records import (
     ABSTAIN,
@@ -105,7 +103,7 @@ def _argilla_labels(value: Any) -> list[Any]:
     return values
 
 
-def argilla_suggestion(found: Consensus, i: int, items: ItemFields, method: str) -> Record:
+def argilla_suggestion(found: Inferred, i: int, items: ItemFields, method: str) -> Record:
     """Make a record with a suggestion, or with none where the label was left open."""
     task, label = found.tasks[i].item(), found.labels[i]
     record = _argilla_record(task, items)
@@ -118,7 +116,7 @@ def argilla_suggestion(found: Consensus, i: int, items: ItemFields, method: str)
 
 
 def argilla_responses(
-    table: AnnotationTable, given: list[list[Given]], items: ItemFields
+    table: Answers, given: list[list[Given]], items: ItemFields
 ) -> Iterator[Record]:
     """Make records with everybody's responses; passes are discarded ones."""
     for task, made in zip(table.instances.tolist(), given, strict=True):
@@ -135,7 +133,7 @@ def argilla_responses(
 
 
 def _argilla_value(label: Any, items: ItemFields) -> Any:
-    return items.labels(label) if items.origin.joined else label
+    return items.labels(label) if items.origin.joined or isinstance(label, list) else label
 
 
 def _argilla_record(task: Any, items: ItemFields) -> Record:

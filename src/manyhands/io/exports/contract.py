@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-from manyhands.annotations import PASSES, AnnotationTable
+from manyhands.annotations import PASSES, AnnotationTable, LabelSetTable
 from manyhands.io.consensus_labels import Consensus
+from manyhands.io.consensus_sets import SetConsensus
 from manyhands.io.exports.parsing import Document
 from manyhands.io.exports.records import Asked, Gathered
 from manyhands.io.exports.written import Given, ItemFields, Record
 
 JSON, TABLE, ANY = "JSON", "table", "any"
+
+Answers: TypeAlias = AnnotationTable | LabelSetTable
+"""Annotations: a label each, or a set, which is a list of names."""
+
+Inferred: TypeAlias = Consensus | SetConsensus
+"""Inferred labels: one for each instance, or a set, which is a list of names."""
 
 
 @dataclass(frozen=True)
@@ -104,10 +111,8 @@ class Writer:
     name: str
     title: str
     suffix: str
-    label: Callable[[Consensus, int, ItemFields, str], Record]
-    annotations: (
-        Callable[[AnnotationTable, list[list[Given]], ItemFields], Iterable[Record]] | None
-    ) = None
+    label: Callable[[Inferred, int, ItemFields, str], Record]
+    annotations: Callable[[Answers, list[list[Given]], ItemFields], Iterable[Record]] | None = None
     assigned: Callable[[Any, Any, float, ItemFields], Record] | None = None
     no_annotators: str = ""
     passes: tuple[str, ...] = PASSES

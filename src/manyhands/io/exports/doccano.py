@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from manyhands.exceptions import AnnotationError
-from manyhands.io.consensus_labels import Consensus
-from manyhands.io.exports.contract import JSON, Format, Writer
+from manyhands.io.exports.contract import JSON, Format, Inferred, Writer
 from manyhands.io.exports.parsing import Document, each
 from manyhands.io.exports.records import Asked, Gathered, Malformed, listed, mapping, members
 from manyhands.io.exports.written import ItemFields, Record, facts, score_of
@@ -74,7 +73,7 @@ def read_old_doccano(document: Document, into: Gathered, asked: Asked) -> None:
     each(document, read)
 
 
-def doccano_example(found: Consensus, i: int, items: ItemFields, method: str) -> Record:
+def doccano_example(found: Inferred, i: int, items: ItemFields, method: str) -> Record:
     """Make an example with its label, or with none where the label was left open."""
     task, label = found.tasks[i].item(), found.labels[i]
     data = items.of(task)

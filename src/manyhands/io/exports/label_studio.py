@@ -12,10 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from manyhands.annotations import AnnotationTable
 from manyhands.exceptions import AnnotationError
-from manyhands.io.consensus_labels import Consensus
-from manyhands.io.exports.contract import JSON, TABLE, Format, Writer
+from manyhands.io.exports.contract import JSON, TABLE, Answers, Format, Inferred, Writer
 from manyhands.io.exports.parsing import Document, parse_xml
 from manyhands.io.exports.records import (
     SKIP,
@@ -242,7 +240,7 @@ def read_config(path: PathLike) -> dict[str, list[str]]:
     return found
 
 
-def label_studio_prediction(found: Consensus, i: int, items: ItemFields, method: str) -> Record:
+def label_studio_prediction(found: Inferred, i: int, items: ItemFields, method: str) -> Record:
     """Make a task with a prediction, or with none where the label was left open."""
     task, label = found.tasks[i].item(), found.labels[i]
     made = []
@@ -253,7 +251,7 @@ def label_studio_prediction(found: Consensus, i: int, items: ItemFields, method:
 
 
 def label_studio_tasks(
-    table: AnnotationTable, given: list[list[Given]], items: ItemFields
+    table: Answers, given: list[list[Given]], items: ItemFields
 ) -> Iterator[Record]:
     """Make tasks with annotations; passes are cancelled annotations."""
     for task, made in zip(table.instances.tolist(), given, strict=True):

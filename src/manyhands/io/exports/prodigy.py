@@ -10,9 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from manyhands.annotations import AnnotationTable
-from manyhands.io.consensus_labels import Consensus
-from manyhands.io.exports.contract import JSON, Format, Writer
+from manyhands.annotations import LabelSetTable
+from manyhands.io.exports.contract import JSON, Answers, Format, Inferred, Writer
 from manyhands.io.exports.parsing import Document, each
 from manyhands.io.exports.records import (
     ABSTAIN,
@@ -109,7 +108,7 @@ def _annotator_names(document: Document, into: Gathered) -> dict[str, str]:
     return {"": document.stem} | {name: name[cut:] or name for name in named}
 
 
-def prodigy_task(found: Consensus, i: int, items: ItemFields, method: str) -> Record:
+def prodigy_task(found: Inferred, i: int, items: ItemFields, method: str) -> Record:
     """Make a task in which the label is chosen already."""
     task, label = found.tasks[i].item(), found.labels[i]
     record = _prodigy_item(task, items, found.classes)
@@ -120,13 +119,14 @@ def prodigy_task(found: Consensus, i: int, items: ItemFields, method: str) -> Re
 
 
 def prodigy_annotations(
-    table: AnnotationTable, given: list[list[Given]], items: ItemFields
+    table: Answers, given: list[list[Given]], items: ItemFields
 ) -> Iterator[Record]:
     """Make one record per annotation: "reject" abstains, and "ignore" skips."""
     answers = {None: "accept", "abstain": "reject", "skip": "ignore"}
+    classes = table.options if isinstance(table, LabelSetTable) else table.classes
     for made in given:
         for a in made:
-            record = _prodigy_item(a.task, items, table.classes)
+            record = _prodigy_item(a.task, items, classes)
             record |= {"_annotator_id": str(a.worker), "_session_id": str(a.worker)}
             if a.ended is not None:
                 record["_timestamp"] = int(a.ended)

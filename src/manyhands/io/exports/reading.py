@@ -88,6 +88,7 @@ class Choices:
     duplicates: Repeats = "auto"
     multilabel: Multilabel = "error"
     option: str | None = None
+    empty: bool = False
     drop_rejected: bool = False
     annotator_from: AnnotatorFrom | None = None
     anonymise: bool = False
@@ -150,7 +151,7 @@ def items_of_table(path: PathLike, asked: Asked, instances: AnyArray) -> Export:
 
 
 def _gather(found: Recognised, asked: Asked, choices: Choices, *, several: bool) -> Gathered:
-    gathered = Gathered(keep_first=found.form.keeps_first)
+    gathered = Gathered(keep_first=found.form.keeps_first, keep_empty=choices.empty)
     owners: dict[tuple[str, Any], str] = {}
     if choices.annotator_from is not None and found.form is long.FORMAT:
         tables = [d for d in found.documents if d.kind == "table"]

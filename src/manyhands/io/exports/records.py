@@ -27,6 +27,10 @@ CONTENT = frozenset(
 """Names of columns with what an item consists of; a long table's others are kept if named."""
 
 NO_ANSWER = "no answer was given"
+
+NOTHING = "nothing"
+"""Kind of a pass that the annotator handed in without a label: an abstention, unless answers
+without a label are kept."""
 REPEATED = "an annotator answered the same question on the same task again"
 UNREADABLE = "the record cannot be read"
 
@@ -244,6 +248,7 @@ class Gathered:
     `items` maps tasks to their own data; `candidates` are columns that may hold the answers,
     and `default_question` is the one that a file calls its own among several. `controls` says of a
     question of Label Studio what its "type" and "to_name" are, `sets` what labels a class joins.
+    With `keep_empty`, an answer without a label says that none applies.
     With `unnamed`, annotators are places in lists; `counts` take the place of answers. `found` are
     the options that name what the reader found by itself.
     """
@@ -259,6 +264,7 @@ class Gathered:
     sets: dict[str, list[str]] = field(default_factory=dict)
     found: dict[str, Any] = field(default_factory=dict)
     keep_first: bool = False
+    keep_empty: bool = False
     unnamed: bool = False
     counts: VoteCounts | None = None
     default_question: str | None = None
@@ -306,9 +312,11 @@ class Gathered:
         at: str,
         **more: Any,
     ) -> None:
-        """Add an answer; without labels and without a pass it is left out."""
+        """Add an answer; without labels and without a pass it is left out, unless it is kept."""
         given = tuple(label for label in map(plain, labels) if label is not None)
-        if not given and more.get("passed") is None:
+        if more.get("passed") == NOTHING:
+            more["passed"] = None if self.keep_empty else ABSTAIN
+        if not given and more.get("passed") is None and not self.keep_empty:
             self.lose(NO_ANSWER, at)
             return
         if task is None or task == "":
@@ -416,8 +424,8 @@ def number(value: Any) -> float | None:
 
 
 def or_abstained(labels: list[Any]) -> str | None:
-    """An answer without a label is an abstention: the annotator handed it in so."""
-    return None if any(plain(label) is not None for label in labels) else ABSTAIN
+    """An answer without a label is an abstention, or says that none applies: see `NOTHING`."""
+    return None if any(plain(label) is not None for label in labels) else NOTHING
 
 
 def varying_columns(rows: list[tuple[Any, dict[str, Any]]], names: list[str]) -> list[str]:

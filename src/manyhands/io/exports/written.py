@@ -10,6 +10,7 @@ import numpy as np
 
 from manyhands.annotations import PASSES, AnnotationTable
 from manyhands.io.consensus_labels import Consensus
+from manyhands.io.consensus_sets import SetConsensus
 from manyhands.io.exports.records import CONTENT, Export, Origin
 
 Record = dict[str, Any]
@@ -52,8 +53,8 @@ class ItemFields:
         }
 
     def labels(self, label: Any) -> list[str]:
-        """Labels that a class stands for: one, unless sets of labels are classes."""
-        return self.origin.sets.get(str(label), [str(label)])
+        """Labels that a class stands for: one, unless it is a set, or stands for one."""
+        return label if isinstance(label, list) else self.origin.sets.get(str(label), [str(label)])
 
     def columns(self, tasks: list[Any], taken: Any) -> dict[str, list[Any]]:
         """Columns of scalars, under names that are not taken."""
@@ -72,7 +73,7 @@ def as_scalar(value: Any) -> Any:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
 
 
-def facts(found: Consensus, i: int) -> Record:
+def facts(found: Consensus | SetConsensus, i: int) -> Record:
     """What the tools can show beside a label."""
     agreement = float(found.agreement[i])
     return {
@@ -82,9 +83,12 @@ def facts(found: Consensus, i: int) -> Record:
     }
 
 
-def score_of(found: Consensus, i: int) -> Record:
-    """Return the probability of an instance's label as ``score``; nothing where none is told."""
-    told = float(found.probability[i])
+def score_of(found: Consensus | SetConsensus, i: int) -> Record:
+    """Return the probability of an instance's label as ``score``; nothing where none is told.
+
+    Of a set it is that of the option which is least sure.
+    """
+    told = float(np.min(found.probability[i]))
     return {} if np.isnan(told) else {"score": round(told, 6)}
 
 
@@ -100,11 +104,13 @@ class Given:
     ended: float | None = None
 
 
-def by_task(table: AnnotationTable, export: Export | None) -> list[list[Given]]:
-    """Annotations and passes of every instance."""
+def by_task(
+    table: AnnotationTable, export: Export | None, values: list[Any] | None = None
+) -> list[list[Given]]:
+    """Annotations and passes of every instance; ``values`` are what the classes stand for."""
     found: list[list[Given]] = [[] for _ in range(table.n_instances)]
     tasks, workers = table.instances.tolist(), table.annotators.tolist()
-    classes = table.classes.tolist()
+    classes = table.classes.tolist() if values is None else values
     timed = export is not None and len(export.seconds) == table.n_annotations
     spent = export.seconds.tolist() if export is not None and timed else []
     ended = export.ended.tolist() if export is not None and timed else []

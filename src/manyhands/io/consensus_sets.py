@@ -1,0 +1,228 @@
+"""The set of labels of every instance: how sure each option is, and what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from manyhands.annotations import LabelSetTable
+from manyhands.annotations.groups import undeclared_models
+from manyhands.annotations.units import can_be_judged, in_one_family, unit_of
+from manyhands.io.consensus_labels import ACCEPT, ACTIONS, ENOUGH, FEWEST
+from manyhands.io.gold import REVIEWED
+from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
+
+RULE: Final = (
+    f"Accepted are sets all of whose options are at least {ACCEPT:.0%} certain, ticked or not, and "
+    "where at least two annotators said the same of every option (those who may share mistakes "
+    "count as one), and sets that are known."
+).replace("%", " %")
+"""Which sets are accepted, in a few words."""
+
+
+@dataclass(frozen=True, eq=False)
+class SetConsensus:
+    """Sets of labels of all instances of a table.
+
+    Attributes
+    ----------
+    tasks : array of shape (n_instances,)
+        Ids.
+    options : array of shape (n_options,)
+        Names.
+    ticks : boolean array of shape (n_instances, n_options)
+    posterior : array of shape (n_instances, n_options)
+        The method's own probability that each option applies.
+    probability : array of shape (n_instances, n_options)
+        How probably each cell is right, ticked or not, as told (`manyhands.metrics.set_levels`);
+        NaN where nothing tells.
+    n_annotations : integer array of shape (n_instances,)
+        Answers.
+    agreement : array of shape (n_instances,)
+        Share of the cells of the instance's answers that say what the set says; NaN without
+        answers.
+    actions : array of str of shape (n_instances,)
+        Of `manyhands.io.consensus_labels.ACTIONS`.
+    known : boolean array of shape (n_instances, n_options)
+    """
+
+    tasks: AnyArray
+    options: AnyArray
+    ticks: BoolArray
+    posterior: FloatArray
+    probability: FloatArray
+    n_annotations: IntArray
+    agreement: FloatArray
+    actions: AnyArray
+    known: BoolArray
+
+    @property
+    def classes(self) -> AnyArray:
+        """The options, which are the classes of a tool's question."""
+        return self.options
+
+    @cached_property
+    def labels(self) -> list[list[str]]:
+        """The names of the options that each set holds."""
+        return [self.options[row].tolist() for row in self.ticks]
+
+    @cached_property
+    def certainty(self) -> FloatArray:
+        """How probably each cell is right: as told, or where nothing is told by the method."""
+        own = np.where(self.ticks, self.posterior, 1 - self.posterior)
+        return np.where(np.isnan(self.probability), own, self.probability)
+
+    @property
+    def expected_errors(self) -> FloatArray:
+        """Number of wrong cells to be expected of each set; NaN where nothing tells."""
+        return np.asarray((1 - self.probability).sum(axis=1))
+
+    @cached_property
+    def doubtful(self) -> IntArray:
+        """Code of the least sure option of each instance."""
+        return np.asarray(self.certainty.argmin(axis=1))
+
+    def by_doubt(self) -> IntArray:
+        """Positions of all instances, those with the most wrong cells to be expected first."""
+        errors = (1 - self.certainty).sum(axis=1)
+        return np.lexsort((np.arange(len(errors)), -np.round(errors, 9)))
+
+    def least_certain_first(self) -> IntArray:
+        """Positions in the order in which they are to be looked at."""
+        return self.by_doubt()
+
+    def count_actions(self) -> dict[str, int]:
+        """Number of instances per recommended action."""
+        return {action: int((self.actions == action).sum()) for action in ACTIONS}
+
+    def arrays(self, separator: str) -> dict[str, AnyArray]:
+        """Columns of ``labels.csv``.
+
+        Returns
+        -------
+        dict {column: array of shape (n_instances,)}
+            ``task``; ``labels``, the set; ``expected_errors``; ``least_sure``, the option that is
+            most probably wrong, and ``probability``, how probably it is right (these are NaN where
+            nothing tells); ``n_annotations``; ``agreement``; ``action``; the method's own
+            probability of every option; and ``reviewed``, "yes" where all of the set is known.
+        """
+        rows = np.arange(len(self.tasks))
+        shares = {
+            f"p({name})": self.posterior[:, m] for m, name in enumerate(self.options.tolist())
+        }
+        return {
+            "task": self.tasks,
+            "labels": np.array([separator.join(names) for names in self.labels], dtype=object),
+            "expected_errors": self.expected_errors,
+            "least_sure": self.options[self.doubtful],
+            "probability": self.probability[rows, self.doubtful],
+            "n_annotations": self.n_annotations,
+            "agreement": self.agreement,
+            "action": self.actions,
+            **shares,
+            REVIEWED: np.where(self.known.all(axis=1), "yes", ""),
+        }
+
+    def columns(self, separator: str) -> dict[str, list[Any]]:
+        """Columns of ``labels.csv``: `arrays` as lists of plain values, None where nothing is."""
+        return {
+            name: [None if v != v else v for v in values.tolist()]
+            for name, values in self.arrays(separator).items()
+        }
+
+
+def set_consensus(
+    table: LabelSetTable, model: Any, ticks: BoolArray, probability: FloatArray
+) -> SetConsensus:
+    """Say of every instance's set how sure it is, and what to do about it.
+
+    Parameters
+    ----------
+    table : LabelSetTable
+    model : BaseSetAggregator, fitted to the table
+    ticks : boolean array of shape (n_instances, n_options)
+        The sets, as decided.
+    probability : array of shape (n_instances, n_options)
+        How probably each cell is right; NaN where nothing tells.
+
+    Returns
+    -------
+    SetConsensus
+
+    Notes
+    -----
+    The recommended action is
+
+    - "accept": every option of the instance, ticked or not, is known, or right with a probability
+      of at least 95 %, and at least two annotators said so of it; members of a family, and
+      annotators named like language models that are in none, count as one. Where they leave fewer
+      than three such units, agreement does not tell who is right, and only known sets are accepted;
+    - "review": otherwise, if the instance has at least five answers, or if at least two annotators
+      abstained and at least as many as answered;
+    - "collect more": all others.
+    """
+    answers, known = table.answers, model.is_known_
+    n = table.annotations_per_instance()
+    said, answered = _said(table, ticks)
+    share = np.divide(_mean_agreement(table, ticks), n, out=np.full(len(n), np.nan), where=n > 0)
+    alike = undeclared_models(answers.groups, answers.annotators)
+    sure = known | ((probability >= ACCEPT) & (said >= FEWEST) & model.identified_)
+    accepted = sure.all(axis=1) & (answered > 0)
+    if (alike.any() or answers.groups is not None) and not can_be_judged(
+        in_one_family(answers, alike), known.all(axis=1)
+    ):
+        accepted[:] = False
+    accepted |= known.all(axis=1)
+    declined = np.bincount(table.abstentions[:, 0], minlength=table.n_instances)
+    open_ = (n >= ENOUGH) | ((declined >= FEWEST) & (declined >= n))
+    actions = np.where(accepted, ACTIONS[0], np.where(open_, ACTIONS[2], ACTIONS[1]))
+    return SetConsensus(
+        table.instances, table.options, ticks, model.posterior_, probability, n, share, actions,
+        known,
+    )  # fmt: skip
+
+
+def _said(table: LabelSetTable, ticks: BoolArray) -> tuple[IntArray, IntArray]:
+    """Units that say of each cell what the set says, (n, M), and units that answered, (n,)."""
+    answers = table.answers
+    unit = unit_of(answers, undeclared_models(answers.groups, answers.annotators))
+    n_units = int(unit.max(initial=-1)) + 1
+    pair, place = np.unique(
+        answers.instance.astype(np.int64) * n_units + unit[answers.annotator], return_inverse=True
+    )
+    rows = np.arange(len(place))
+    joins = csr_array(
+        (np.ones(len(rows), dtype=np.int32), (place.ravel(), rows)), shape=(len(pair), len(rows))
+    )
+    ticked = joins @ table.ticks.astype(np.int32)  # How many of a unit tick, (pairs, M).
+    size = np.asarray(joins.sum(axis=1)).ravel()
+    instance = pair // max(n_units, 1)
+    of_pair = csr_array(
+        (np.ones(len(pair), dtype=np.int32), (instance, np.arange(len(pair)))),
+        shape=(table.n_instances, len(pair)),
+    )
+    some, every = ticked.copy(), ticked.copy()
+    some.data = (ticked.data > 0).astype(np.int32)
+    entries = ticked.tocoo()
+    every = csr_array(
+        ((entries.data == size[entries.row]).astype(np.int32), (entries.row, entries.col)),
+        shape=ticked.shape,
+    )
+    answered = np.asarray(of_pair.sum(axis=1)).ravel()
+    yes = (of_pair @ some).toarray()
+    no = answered[:, None] - (of_pair @ every).toarray()
+    return np.where(ticks, yes, no), answered
+
+
+def _mean_agreement(table: LabelSetTable, ticks: BoolArray) -> FloatArray:
+    """Sum over an instance's answers of the share of cells that say what its set says, (n,)."""
+    given = table.ticks.astype(np.int32)
+    both = np.asarray(given.multiply(csr_array(ticks[table.instance])).sum(axis=1)).ravel()
+    either = table.ticks_per_answer() + ticks.sum(axis=1)[table.instance] - both
+    wrong = either - both
+    share = 1 - wrong / table.n_options
+    return np.bincount(table.instance, share, table.n_instances)

@@ -1,0 +1,131 @@
+"""How many labels of inferred sets are right, how many are missing, and how sure each cell is.
+
+A cell is a pair of instance and option. Most cells say that an option does not apply, and most of
+these are easy, so that the share of right cells says little. People ask which share of the labels
+given is right, and which share of those that apply was given.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from manyhands.exceptions import AnnotationError, silenced
+from manyhands.inference.multi_label_dawid_skene import MultiLabelDawidSkene
+from manyhands.metrics.certainty import Certainty
+from manyhands.metrics.levels import Off, expected_level, expected_share, model_is_off
+from manyhands.metrics.sample_levels import LEAST_GOLD, Level, level_of_gold
+from manyhands.typing import BoolArray, FloatArray, IntArray
+
+
+class SetLevels(NamedTuple):
+    """What is told of inferred sets.
+
+    Attributes
+    ----------
+    given : Level or None
+        Share of right labels among those given: precision. None if nothing tells.
+    found : Level or None
+        Share of the labels that apply which were given: recall.
+    cells : tuple of (Level or None), one per option
+        Share of right cells of each option.
+    probability : array of shape (n_instances, n_options)
+        How probably each cell is right, so that the mean of an option is what is told of it
+        (`manyhands.metrics.certainty`); 1 where the label was given, NaN where nothing tells.
+    """
+
+    given: Level | None
+    found: Level | None
+    cells: tuple[Level | None, ...]
+    probability: FloatArray
+
+
+def levels_of_sets(model: Any, ticks: BoolArray, gold: IntArray | None = None) -> SetLevels:
+    """Tell how good the sets of a fitted aggregator are, from the best source there is.
+
+    With at least ten gold labels of a kind, a share is measured on them. Else it is what the model
+    expects, with the interval of `accuracy_of_labels`. `MultiLabelDawidSkene` says what it expects
+    of another method's sets, whose shares mean something else.
+
+    Parameters
+    ----------
+    model : BaseSetAggregator, fitted
+    ticks : boolean array of shape (n_instances, n_options)
+        The sets.
+    gold : integer array of shape (n_instances, n_options), optional
+        True cells: 0, 1, and -1 where unknown. Those that the fit knew measure nothing.
+
+    Returns
+    -------
+    SetLevels
+    """
+    table, known = model.table_, model.is_known_
+    annotated = table.annotations_per_instance() > 0
+    posterior = _expected(model)
+    free = annotated[:, None] & ~known
+    off = None
+    if posterior is not None:
+        off = model_is_off(table.answers, known.all(axis=1), reviewed=bool(known.any()))
+    shares = model.posterior_ if posterior is None else posterior
+    own = np.where(ticks, shares, 1 - shares)
+    has = np.zeros_like(free) if gold is None else (gold >= 0) & free
+    right = np.zeros_like(free) if gold is None else ticks == (gold == 1)
+    probability = np.ones(ticks.shape)
+    cells = []
+    for m in range(ticks.shape[1]):
+        rows = free[:, m]
+        level = _level(own[rows, m], right[has[:, m], m], off)
+        cells.append(level)
+        told = Certainty.of(level, own[rows, m], 2)(own[:, m])
+        probability[:, m] = np.where(known[:, m], 1.0, told)
+    applies = None if gold is None else has & (gold == 1)
+    return SetLevels(
+        _level(own[free & ticks], right[has & ticks], off),
+        _found(own, ticks, free, applies, off),
+        tuple(cells),
+        probability,
+    )
+
+
+def _expected(model: Any) -> FloatArray | None:
+    """Probabilities whose mean is about the share of right cells; None if there are none."""
+    if getattr(model, "_knows_its_accuracy", False):
+        found: FloatArray = model.posterior_
+        return found
+    gold = np.where(model.is_known_, model._gold, np.nan) if model.is_known_.any() else None
+    with silenced("manyhands"):  # Whoever inferred the labels has been warned.
+        try:
+            return MultiLabelDawidSkene().fit(model.table_, gold=gold).posterior_
+        except AnnotationError:
+            return None
+
+
+def _level(expected: FloatArray, right: BoolArray, off: Off | None) -> Level | None:
+    """Level of some cells: as measured, else as expected."""
+    if len(right) >= LEAST_GOLD:
+        return level_of_gold(right, "gold")
+    if off is None or not len(expected):
+        return None
+    level = expected_level(expected, off)
+    return None if level.is_vague else level
+
+
+def _found(
+    own: FloatArray,
+    ticks: BoolArray,
+    free: BoolArray,
+    applies: BoolArray | None,
+    off: Off | None,
+) -> Level | None:
+    """Share of the labels that apply which were given."""
+    if applies is not None and applies.sum() >= LEAST_GOLD:
+        return level_of_gold(ticks[applies], "gold")
+    if off is None:
+        return None
+    hits = float(own[free & ticks].sum())
+    total = hits + float((1 - own[free & ~ticks]).sum())
+    if total < 1:
+        return None
+    level = expected_share(hits / total, total, off)
+    return None if level.is_vague else level
