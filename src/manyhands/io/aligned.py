@@ -6,13 +6,14 @@ import logging
 import os
 import re
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
-from manyhands.annotations import AnnotationTable
+from manyhands.annotations import AnnotationTable, LabelSetTable
 from manyhands.annotations.encoding import missing_mask
 from manyhands.annotations.ids import are_shuffled, first_and_last, id_column
 from manyhands.annotations.wide import with_joined_task
@@ -21,9 +22,11 @@ from manyhands.io.annotations import read_annotations, read_with_account
 from manyhands.io.columns import canonical, find_column, preview
 from manyhands.io.encodings import find_encoding
 from manyhands.io.exports.reading import report_losses
+from manyhands.io.exports.records import Export
 from manyhands.io.features import FeatureFile, read_features, row_ids_of
 from manyhands.io.files import PathLike, existing_file, is_typed, naming, suffix_of
 from manyhands.io.frames import read_frame
+from manyhands.io.label_sets import read_sets_with_account
 from manyhands.io.long_tables import over_tasks
 from manyhands.io.sheets import Stated, stated_of
 from manyhands.typing import AnyArray
@@ -202,6 +205,20 @@ def read_raw_aligned(
     table, export = read_with_account(annotations_path, **options)
     if export is not None:
         report_losses(export, annotations_path)
+    return _raw_of(kind, source, annotations_path, table, export, options)
+
+
+def _raw_of(
+    kind: str,
+    source: str,
+    annotations_path: Any,
+    table: AnnotationTable,
+    export: Export | None,
+    options: dict[str, Any],
+) -> tuple[FeatureFile, AnnotationTable]:
+    """Read texts or images that the annotations name, or that a folder holds."""
+    path = Path(source)
+    if export is not None:
         ids, columns = export.items.ids, export.items.columns
     else:
         ids, columns = _columns_by_task(
@@ -220,6 +237,48 @@ def read_raw_aligned(
     if kind == "images":
         values = [_local(str(value), _parent(annotations_path)) for value in values]
     return FeatureFile(_as_column(map(str, values)), ids), over_tasks(table, ids)
+
+
+def read_aligned_sets(
+    kind: Literal["features", "texts", "images"],
+    source: PathLike,
+    annotations_path: PathLike | Sequence[PathLike],
+    **options: Any,
+) -> tuple[FeatureFile, LabelSetTable]:
+    """Read features, texts or images such that row i is instance i of a table of label sets.
+
+    Parameters
+    ----------
+    kind : {"features", "texts", "images"}
+    source : str or Path
+        As in `read_aligned`, for features, and else as in `read_raw_aligned`.
+    annotations_path, **options
+        See `manyhands.io.read_label_sets`.
+
+    Returns
+    -------
+    features : FeatureFile
+    table : LabelSetTable
+        ``len(table) == len(features)``; rows without answers are instances, too.
+
+    Raises
+    ------
+    AnnotationError
+        As in `read_label_sets`, `read_aligned` and `read_raw_aligned`.
+    """
+    table, export = read_sets_with_account(annotations_path, **options)
+    own: dict[str, Any] = {name: options.get(name) for name in ("encoding", "separator")}
+    if kind == "images" or (kind == "texts" and not Path(source).is_file()):
+        features, answers = _raw_of(
+            kind, str(source), annotations_path, table.answers, export, options
+        )
+        return features, replace(table, answers=answers)
+    features = read_texts(source, **own) if kind == "texts" else read_features(source, **own)
+    tasks = features.tasks
+    if tasks is None:
+        tasks = np.arange(len(features))
+        _check_row_numbers(table.instances, len(tasks), annotations_path, source)
+    return features, replace(table, answers=over_tasks(table.answers, tasks))
 
 
 def _ids_of(frame: Any, name: str, path: Path) -> AnyArray:
