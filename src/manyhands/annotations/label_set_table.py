@@ -171,7 +171,8 @@ class LabelSetTable:
         raise AnnotationError(
             "a LabelSetTable is no array: an answer is a set of options. Take one option, "
             "table.option(name), which is an AnnotationTable of no and yes, or table.ticks, a "
-            "sparse array (n_annotations, n_options)"
+            "sparse array (n_annotations, n_options). In cross-validation, give the splitter "
+            "itself, such as cv=KFold(5)"
         )
 
     # -- columns --------------------------------------------------------------------------------

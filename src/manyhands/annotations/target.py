@@ -43,6 +43,13 @@ SETS = (
 )
 """What to do with a `LabelSetTable` where single labels are needed."""
 
+SETS_TO_LEARN = (
+    "each answer is a set of labels, and {name} learns one label per instance. "
+    "AggregatedClassifier(MultiLabelDawidSkene(), backbone) learns sets, by one classifier per "
+    "option; or take one option, table.option(name), or make each set one class, table.joined()"
+)
+"""The same where a classifier is trained."""
+
 
 class Sharded(Protocol):
     """Annotations in shards of whole instances, of which one at a time is in memory.
@@ -226,18 +233,23 @@ def refuse_swapped(first: Any, second: Any = None, *, takes: str = "features") -
         If annotations stand where features belong, or features before annotations where only
         annotations are taken.
     """
-    is_table, then_table = (isinstance(each, AnnotationTable) for each in (first, second))
+    tables = (AnnotationTable, LabelSetTable)
+    is_table, then_table = (isinstance(each, tables) for each in (first, second))
     if takes == "features" and is_table:
         raise AnnotationError(
-            "X is an AnnotationTable, and annotations are no features: the arguments are swapped. "
+            f"X is {_a(first)}, and annotations are no features: the arguments are swapped. "
             "Features come first, annotations second, such as fit(X, table)"
         )
     if takes == "annotations" and then_table and not is_table:
         raise AnnotationError(
-            "the second argument is an AnnotationTable and the first is not: a method that learns "
+            f"the second argument is {_a(second)} and the first is not: a method that learns "
             "from annotations alone takes them first, such as fit(table). With features, use a "
             "classifier, such as CrowdStackingClassifier().fit(X, table)"
         )
+
+
+def _a(table: AnnotationTable | LabelSetTable) -> str:
+    return "an AnnotationTable" if isinstance(table, AnnotationTable) else "a LabelSetTable"
 
 
 # -- matching with X ------------------------------------------------------------------------------

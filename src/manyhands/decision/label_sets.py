@@ -110,6 +110,27 @@ def decide_sets(
     else:
         bound = np.full(proba.shape[1], 0.5)
     ticks = proba > bound if rule == "probable" and not named else proba >= bound
+    return _decision(proba, ticks, bound)
+
+
+def decide_by(posterior: Any, bound: FloatArray) -> SetDecision:
+    """Tick what is at least as probable as the threshold of its option; above 1, nothing is.
+
+    Parameters
+    ----------
+    posterior : array of shape (n, n_options)
+    bound : array of shape (n_options,)
+        Such as ``threshold`` of an earlier `SetDecision`.
+
+    Returns
+    -------
+    SetDecision
+    """
+    proba = _probabilities(posterior)
+    return _decision(proba, proba >= bound, bound)
+
+
+def _decision(proba: FloatArray, ticks: BoolArray, bound: FloatArray) -> SetDecision:
     n_ticked = ticks.sum(axis=0)
     hits, total = (ticks * proba).sum(axis=0), n_ticked + proba.sum(axis=0)
     empty = np.exp(np.log1p(-np.minimum(proba, 1 - 1e-12)).sum(axis=0))

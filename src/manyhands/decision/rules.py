@@ -73,6 +73,11 @@ def check_rule(rule: Any, n_classes: int | None = None) -> None:
         classes, has entries that are negative or not finite, or has a column for abstaining.
     """
     if isinstance(rule, str):
+        if rule == "f1":
+            raise AnnotationError(
+                "decision='f1' ticks options, as of AggregatedClassifier(MultiLabelDawidSkene()) "
+                f"fitted to sets of labels; for classes, use {', '.join(map(repr, RULES))}"
+            )
         if rule not in RULES:
             raise AnnotationError(
                 f"decision={rule!r} is unknown; use {', '.join(map(repr, RULES))}, or a matrix of "

@@ -50,7 +50,12 @@ def apply(model: Method, function: Callable[[Tensor], Tensor], X: Instances) -> 
 
 
 def has_embedding(model: Method) -> bool:
-    """Whether the network of a classifier has an embedding, as all named backbones do."""
+    """Whether the network of a classifier has an embedding, as all named backbones do.
+
+    A classifier of sets of labels has several networks.
+    """
+    if hasattr(model, "options_"):
+        return False
     module = getattr(model, "module_", None)
     if module is not None:
         return hasattr(module.classifier.backbone, "embed")

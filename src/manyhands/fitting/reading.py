@@ -15,7 +15,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, validate_data
 
-from manyhands.annotations import AnnotationTable, as_table
+from manyhands.annotations import AnnotationTable, LabelSetTable, as_table
 from manyhands.annotations.digests import InstanceDigests
 from manyhands.annotations.encoding import as_values
 from manyhands.annotations.ids import (
@@ -28,6 +28,7 @@ from manyhands.annotations.ids import (
     is_id_name,
 )
 from manyhands.annotations.target import (
+    SETS_TO_LEARN,
     Target,
     check_annotations,
     in_order_of_rows,
@@ -52,6 +53,8 @@ def as_target(X: Instances, y: Target, name: str) -> AnnotationTable:
             f"{name} requires y to be passed, but the target y is None; give an AnnotationTable, "
             "an (n_samples, n_annotators) array, or one label per row"
         )
+    if isinstance(y, LabelSetTable):
+        raise AnnotationError(f"y is a LabelSetTable: {SETS_TO_LEARN.format(name=name)}")
     if not isinstance(y, AnnotationTable) and not hasattr(y, "toarray"):
         values = as_values(y)
         if values.ndim == 1 and values.dtype.kind == "f" and np.isfinite(values).all():

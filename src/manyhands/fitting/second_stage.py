@@ -23,6 +23,7 @@ from manyhands.fitting.reading import as_fitted
 from manyhands.fitting.recipe import Recipe
 from manyhands.fitting.scoring import find_annotators
 from manyhands.fitting.traits import Traits
+from manyhands.records import record_of
 from manyhands.training.seeding import set_random_states
 from manyhands.typing import FloatArray, Instances
 
@@ -57,12 +58,14 @@ class SecondStageClassifier(BaseCrowdClassifier):
         focal += f"{type(given).__name__} has its own: use 'resample' or 'reweight'"
         unsaved = f"the second stage {type(given).__name__} is a scikit-learn estimator, which "
         unsaved += "save() cannot write without pickle; save it with skops or joblib, or use a "
-        unsaved += "network as backbone"
+        unsaved += "network, or manyhands.linear.TunedLogisticRegression(), as backbone"
+        is_ours = is_rows and record_of(given) is not None
         return Traits(
             second_stage=is_rows,
             trains_once=not is_rows,
             focal_refusal=focal if is_rows else None,
-            save_refusal=unsaved if is_rows else None,
+            saved=(*Traits().saved, *(("estimator_",) if is_ours else ())),
+            save_refusal=unsaved if is_rows and not is_ours else None,
         )
 
     def _check_parameters(self) -> None:
@@ -143,7 +146,7 @@ class SecondStageClassifier(BaseCrowdClassifier):
         return cast(FloatArray, np.einsum("nc,rcg->nrg", proba, confusion))
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "module_") or hasattr(self, "estimator_")
+        return any(hasattr(self, name) for name in ("module_", "estimator_", "options_"))
 
 
 def _weight_parameter(estimator: BaseEstimator, reason: str) -> str:

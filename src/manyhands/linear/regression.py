@@ -155,6 +155,10 @@ def regression_proba(regression: Regression, Z: FloatArray) -> FloatArray:
     return cast(FloatArray, proba / proba.sum(axis=1, keepdims=True))
 
 
+@record(
+    "TunedLogisticRegression", "classes_", "C_", "coef_", "intercept_", "n_iter_", "mean_",
+    "scale_", "n_features_in_", "feature_names_in_",
+)  # fmt: skip
 class TunedLogisticRegression(ClassifierMixin, BaseEstimator):
     """Logistic regression for weighted, repeated rows, with C chosen by cross-validation.
 
@@ -185,6 +189,8 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):
         The inverse strength used.
     coef_ : array of shape (n_classes, n_features)
     intercept_ : array of shape (n_classes,)
+    mean_, scale_ : arrays of shape (n_features,)
+        What is subtracted from every feature, and what the rest is divided by.
     n_iter_ : int
         Iterations of the solver.
 
@@ -260,8 +266,12 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):
         instance = np.cumsum(first) - 1
         targets = np.zeros((int(first.sum()), len(self.classes_)))
         np.add.at(targets, (instance, codes), weight)
-        self._scaler = StandardScaler(with_mean=self.standardize, with_std=self.standardize)
-        Z = self._scaler.fit_transform(X[first])
+        d = X.shape[1]
+        self.mean_, self.scale_ = np.zeros(d), np.ones(d)
+        if self.standardize:
+            scaler = StandardScaler().fit(X[first])
+            self.mean_, self.scale_ = scaler.mean_, scaler.scale_
+        Z = self._scaled(X[first])
         rng = np.random.default_rng(
             check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         )
@@ -273,8 +283,11 @@ class TunedLogisticRegression(ClassifierMixin, BaseEstimator):
         """Probability of every class, shape (n_rows, n_classes)."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
-        Z = self._scaler.transform(_dense(X))
+        Z = self._scaled(_dense(X))
         return regression_proba(Regression(self.coef_, self.intercept_, self.C_), Z)
+
+    def _scaled(self, X: FloatArray) -> FloatArray:
+        return (X - self.mean_) / self.scale_
 
     def predict(self, X: Any) -> AnyArray:
         """Most probable class, shape (n_rows,)."""
