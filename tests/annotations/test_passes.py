@@ -21,7 +21,7 @@ from manyhands.annotations import (
     label_certainty,
 )
 from manyhands.annotations.encoding import encode
-from manyhands.exceptions import AnnotationError
+from manyhands.exceptions import AnnotationError, MissingExtraError
 
 ABSTAIN, SKIP = 4, 5
 LONG = {
@@ -282,6 +282,17 @@ def test_with_added(A, data):
     grown = first.with_added(second)
     np.testing.assert_array_equal(cells(grown), A)
     assert (grown.instances.tolist(), grown.annotators.tolist()) == (ids.tolist(), names.tolist())
+
+
+def test_a_backend_that_is_not_installed_is_named(monkeypatch):
+    table = AnnotationTable.from_frame(pd.DataFrame(LONG), **MEANINGS)
+
+    def from_dict(*_, **__):
+        raise ModuleNotFoundError("No module named 'polars'", name="polars")
+
+    monkeypatch.setattr("narwhals.from_dict", from_dict)
+    with pytest.raises(MissingExtraError, match="pip install polars"):
+        table.to_frame("polars")
 
 
 @given(responses, st.sampled_from(["pandas", "polars", "pyarrow"]), st.booleans())

@@ -105,7 +105,7 @@ def test_ratings_are_asked_about_or_read_as_numbers(grades, name):
         done("describe", name, "--scale", scale)
         assert alpha(name, "--scale", scale)["order"]
     for command in (["aggregate", "--method", "dawid-skene"], ["annotators"], ["next"]):
-        says = ["the labels are numbers", "RatingMean", "--scale nominal", "--scale ordinal"]
+        says = ["labels are numbers", "--scale nominal", "--scale ordinal"]
         refused(3, command[0], name, *command[1:], "--scale", "interval", says=says)
     done("aggregate", name, "--scale", "ordinal", "--method", "majority-vote")
     done("aggregate", name, "--scale", "nominal", "--method", "majority-vote")

@@ -774,18 +774,9 @@ def test_our_own_mistakes_show_a_traceback(home, monkeypatch):
     assert "please report it" in result.stderr
 
 
-def test_missing_extras(model, monkeypatch):
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    refused(6, "report", "model", says=["manyhands[report]"])
-
-
-def test_without_the_extra_of_the_command_line(monkeypatch, capsys):
-    monkeypatch.delitem(sys.modules, "manyhands.cli.app")
-    monkeypatch.setitem(sys.modules, "typer", None)
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert stopped.value.code == 6
-    assert "manyhands[cli]" in capsys.readouterr().err
+def test_missing_extras(home, monkeypatch):
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    refused(6, "aggregate", "A.csv", "--out", "labels.xlsx", says=["manyhands[io]"])
 
 
 def test_a_narrow_terminal_shows_what_it_can(home, monkeypatch):

@@ -812,7 +812,7 @@ def test_what_is_missing_is_said(home, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "starlette.responses", None)
     result = run("explore", "labels", "--annotations", "A.csv")
     assert result.exit_code == 6
-    assert "pip install 'manyhands[report]'" in result.stderr
+    assert "pip install 'manyhands[explore]'" in result.stderr
 
 
 # -- labels that were known before -----------------------------------------------------------------

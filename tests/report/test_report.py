@@ -2,7 +2,6 @@ import copy
 import json
 import pickle
 import re
-import sys
 from dataclasses import replace
 from importlib import resources
 from itertools import pairwise
@@ -18,7 +17,7 @@ from manyhands import (
     MajorityVote,
     make_crowd,
 )
-from manyhands.exceptions import AnnotationError, MissingExtraError
+from manyhands.exceptions import AnnotationError
 from manyhands.metrics import Level
 from manyhands.metrics.certainty import certainty_of
 from manyhands.report import SECTIONS, render_report, summarize, write_report
@@ -607,12 +606,6 @@ def test_another_version_is_refused(full, tmp_path):
     with pytest.raises(ValueError, match=r"broken\.json"):
         write_report(broken, tmp_path / "x.html")
     assert not (tmp_path / "x.html").exists()
-
-
-def test_without_jinja_the_extra_is_named(full, monkeypatch):
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(MissingExtraError, match=r"manyhands\[report\]"):
-        render_report(full)
 
 
 # -- size -----------------------------------------------------------------------------------------

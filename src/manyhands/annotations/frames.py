@@ -52,7 +52,12 @@ from manyhands.annotations.wide import (
     missing_columns,
     with_joined_task,
 )
-from manyhands.exceptions import AnnotationError, raise_missing_extra, warn_caller
+from manyhands.exceptions import (
+    AnnotationError,
+    MissingExtraError,
+    raise_missing_extra,
+    warn_caller,
+)
 from manyhands.typing import AnyArray, BoolArray, IntArray
 
 _LOG = logging.getLogger("manyhands")
@@ -507,7 +512,9 @@ def to_frame(columns: Columns, backend: Backend) -> Any:
             backend=backend,
         )
     except ImportError as error:
-        raise_missing_extra(f"to_frame(backend={backend!r})", "io", error)
+        raise MissingExtraError(
+            f"to_frame(backend={backend!r}) needs {backend}: pip install {backend}"
+        ) from error
     _tell_of_scale(columns, backend)
     if columns.scale != "ordinal":
         return frame.to_native()

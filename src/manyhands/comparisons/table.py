@@ -32,7 +32,7 @@ from manyhands.comparisons.layouts import (
     neither_side,
     outcomes_of,
 )
-from manyhands.exceptions import AnnotationError, raise_missing_extra, warn_caller
+from manyhands.exceptions import AnnotationError, MissingExtraError, warn_caller
 from manyhands.records import record
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
@@ -678,7 +678,9 @@ class ComparisonTable:
         try:
             return nw.from_dict(values, backend=backend).to_native()
         except ImportError as error:
-            raise_missing_extra(f"to_frame(backend={backend!r})", "io", error)
+            raise MissingExtraError(
+                f"to_frame(backend={backend!r}) needs {backend}: pip install {backend}"
+            ) from error
 
 
 # -- parts ----------------------------------------------------------------------------------------

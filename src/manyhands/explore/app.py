@@ -38,7 +38,7 @@ try:
     from starlette.routing import Route
     from starlette.types import ASGIApp
 except ImportError as missing:
-    raise_missing_extra("manyhands explore", "report", missing)
+    raise_missing_extra("manyhands explore", "explore", missing)
 
 STATIC: Final = {
     "report.css": "text/css",

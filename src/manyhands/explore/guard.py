@@ -14,7 +14,7 @@ try:
     from starlette.responses import PlainTextResponse, RedirectResponse, Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 except ImportError as missing:
-    raise_missing_extra("manyhands explore", "report", missing)
+    raise_missing_extra("manyhands explore", "explore", missing)
 
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "

@@ -19,7 +19,7 @@ from manyhands.annotations.frames import Backend
 from manyhands.annotations.html import block, html_table
 from manyhands.annotations.target import check_annotations
 from manyhands.decision.labels import generator, is_scale_of_grades, share_ties
-from manyhands.exceptions import AnnotationError, raise_missing_extra
+from manyhands.exceptions import AnnotationError, MissingExtraError
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.confusions import total_em_counts
 from manyhands.inference.inputs import gold_codes
@@ -132,7 +132,9 @@ class BaseScoreTable(Generic[Row]):
         try:
             return nw.from_dict(columns, backend=backend).to_native()
         except ImportError as error:
-            raise_missing_extra(f"to_frame(backend={backend!r})", "io", error)
+            raise MissingExtraError(
+                f"to_frame(backend={backend!r}) needs {backend}: pip install {backend}"
+            ) from error
 
     def _name(self, row: Row) -> str:
         return str(getattr(row, fields(self._row)[0].name))

@@ -172,7 +172,7 @@ def read_annotations(
         ``option`` is unknown, or a file names no annotators; if its last row holds totals, or its
         encoding, separator or sheet cannot be told.
     MissingExtraError
-        If the format needs pandas, pyarrow or openpyxl, which are in the extra 'io'.
+        If the format needs pyarrow or openpyxl, which are in the extra 'io'.
 
     Examples
     --------

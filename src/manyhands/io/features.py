@@ -14,7 +14,7 @@ from scipy import sparse
 
 from manyhands.annotations.encoding import make_vocabulary
 from manyhands.annotations.ids import id_column
-from manyhands.exceptions import AnnotationError, raise_missing_extra, warn_caller
+from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.io.columns import Frame, as_numbers, canonical, preview
 from manyhands.io.files import PathLike, existing_file, is_typed, naming, suffix_of
 from manyhands.io.frames import read_checked, read_parquet
@@ -50,10 +50,8 @@ class FeatureFile:
         """X as a pandas frame with the ids as its index, if the file names the columns; else X."""
         if self.columns is None:
             return self.X
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise_missing_extra("Features with names", "io", error)
+        import pandas as pd
+
         return pd.DataFrame(self.X, index=self.tasks, columns=list(self.columns))
 
     def __len__(self) -> int:

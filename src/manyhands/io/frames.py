@@ -41,10 +41,8 @@ def read_frame(path: Path, stated: Stated = UNSTATED) -> Frame:
     if is_typed(path):
         return read_parquet(path)
     sheet = read_checked(path, stated)
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise_missing_extra("Reading a table", "io", error)
+    import pandas as pd
+
     columns = dict(zip(sheet.header, sheet.columns(), strict=True))
     if sheet.separator:  # A workbook keeps text apart from formulas.
         columns = {name: _released(cells) for name, cells in columns.items()}

@@ -26,7 +26,6 @@ from manyhands.decision.labels import is_scale_of_grades
 from manyhands.decision.rules import AUTO, apply_rule
 from manyhands.exceptions import (
     AnnotationError,
-    MissingExtraError,
     ModelFolderError,
     WriteError,
     warn_caller,
@@ -257,8 +256,7 @@ def keep_labels(
 ) -> list[Path]:
     """Write model, labels, annotators, summary and report of a job without features into a folder.
 
-    Without the extra 'report', a warning says that there is no page. Raises WriteError for the
-    reasons of `job_folder`, or if a classifier is in the folder.
+    Raises WriteError for the reasons of `job_folder`, or if a classifier is in the folder.
     """
     with job_folder(folder) as place:
         if (place / "model.json").exists() and not holds_aggregator(place):
@@ -269,10 +267,7 @@ def keep_labels(
         staged = place / STAGING
         save(model, staged)
         keep_tables(staged, found, annotators, summary, shown, keep_formulas=keep_formulas)
-        try:
-            write_report(staged / SUMMARY, staged / "report.html")
-        except MissingExtraError as error:
-            warn_caller(f"no report.html: {error}")
+        write_report(staged / SUMMARY, staged / "report.html")
         written = sorted(p.name for p in staged.iterdir() if p.suffix != ".safetensors")
         publish(place)
     return [folder / name for name in written]
@@ -452,7 +447,7 @@ def report_folder(
                 if (Path(folder) / name).is_file():
                     write_atomically(Path(tables) / name, (Path(folder) / name).read_bytes())
         return written
-    except (WriteError, MissingExtraError):
+    except WriteError:
         raise
     except Exception as error:
         # A summary edited by hand can make a template fail in any way.

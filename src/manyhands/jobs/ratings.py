@@ -13,7 +13,7 @@ from manyhands.agreement import krippendorff_alpha
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.class_order import number_of
 from manyhands.annotations.duplicates import Duplicates
-from manyhands.exceptions import AnnotationError, MissingExtraError, WriteError, warn_caller
+from manyhands.exceptions import AnnotationError, WriteError, warn_caller
 from manyhands.files import write_atomically
 from manyhands.fitting.saving import holds_aggregator
 from manyhands.inference.rating_mean import RatingMean
@@ -218,10 +218,7 @@ def _write_folder(
         write_table(staged / LABELS, values, keep_formulas=keep_formulas)
         write_table(staged / ANNOTATORS, annotators, keep_formulas=keep_formulas)
         write_atomically(staged / SUMMARY, json.dumps(summary, indent=1, allow_nan=False))
-        try:
-            write_report(staged / SUMMARY, staged / "report.html")
-        except MissingExtraError as error:
-            warn_caller(f"no report.html: {error}")
+        write_report(staged / SUMMARY, staged / "report.html")
         written = sorted(path.name for path in staged.iterdir() if path.suffix != ".safetensors")
         publish(place)
     return [folder / name for name in written]

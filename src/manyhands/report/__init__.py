@@ -1,7 +1,4 @@
-"""Reports on a crowd's annotations: `summarize` makes a dict, `write_report` one HTML file of it.
-
-`summarize` needs no optional dependency; rendering needs the extra 'report'.
-"""
+"""Reports on annotations: `summarize` makes a dict, `write_report` one HTML file of it."""
 
 from manyhands.report.annotators import annotator_columns
 from manyhands.report.columns import summary_tables

@@ -12,7 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from manyhands.exceptions import WriteError, raise_missing_extra
+from manyhands.exceptions import WriteError
 from manyhands.files import write_atomically
 from manyhands.report.headline import headline
 from manyhands.report.items import Contents
@@ -53,8 +53,6 @@ def render_report(
     ------
     ValueError
         If ``summary`` is not a summary of the current version.
-    MissingExtraError
-        If the extra 'report' is not installed.
 
     Examples
     --------
@@ -111,11 +109,6 @@ def render_page(
     Returns
     -------
     str
-
-    Raises
-    ------
-    MissingExtraError
-        If the extra 'report' is not installed.
     """
     environment = _environment()
     from markupsafe import Markup
@@ -240,16 +233,8 @@ def _check_version(summary: Mapping[str, Any]) -> None:
         )
 
 
-def _environment() -> Environment:
-    try:
-        import jinja2  # noqa: F401
-    except ImportError as error:
-        raise_missing_extra("render_report", "report", error)
-    return _environment_of_templates()
-
-
 @cache
-def _environment_of_templates() -> Environment:
+def _environment() -> Environment:
     """Make the environment once, since it compiles every template once."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 

@@ -208,11 +208,6 @@ def render_ranking(summary: Mapping[str, Any]) -> str:
     Returns
     -------
     str
-
-    Raises
-    ------
-    MissingExtraError
-        If the extra 'report' is not installed.
     """
     shown = [each for each in SECTIONS if summary.get(each.key, True)]
     return render_page(

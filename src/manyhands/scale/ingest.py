@@ -31,7 +31,7 @@ from manyhands.annotations.ids import in_natural_order
 from manyhands.annotations.passes import read_marks
 from manyhands.annotations.scales import Scale, read_scale
 from manyhands.annotations.suspicious import warn_of_alike
-from manyhands.exceptions import AnnotationError, WriteError, raise_missing_extra, warn_caller
+from manyhands.exceptions import AnnotationError, WriteError, warn_caller
 from manyhands.files import explain, write_atomically
 from manyhands.io.annotations import is_plain, read_annotations
 from manyhands.io.annotator_names import AnnotatorNames
@@ -530,8 +530,6 @@ class _Merge:
 
 
 def _frame(data: dict[str, list[Any]]) -> Any:
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise_missing_extra("Ingesting files", "io", error)
+    import pandas as pd
+
     return pd.DataFrame(data)
