@@ -163,6 +163,34 @@ def test_check_boxes_of_label_studio(tmp_path):
     assert sorted(found.ticks_per_answer().tolist()) == [1, 1, 1, 1, 2, 2]
 
 
+def test_report(answers, tmp_path, monkeypatch):
+    out = tmp_path / "labels"
+    gold = tmp_path / "gold.csv"
+    gold.write_text("task,labels\n" + "".join(f"t{i:02d},{SAID['cem'][i % 4]}\n" for i in range(8)))
+    done("aggregate", answers, *SETS, "--gold", gold, "--out", out)
+    page = (out / "report.html").read_text()
+    assert "Labels of answers.csv" in page
+    assert "of the labels given are right, measured on" in page
+    again = tmp_path / "again.html"
+    done("report", out, "--multilabel", ";", "--out", again, "--tables", tmp_path / "tables")
+    assert again.read_text() == page
+    assert pd.read_csv(tmp_path / "tables" / "set_options.csv")["option"].isin(OPTIONS).all()
+    monkeypatch.chdir(tmp_path)
+    found = json.loads(done("report", answers, *SETS, "--json"))
+    assert found == {"report": "answers-report.html", "summary": "answers-report.json"}
+    summary = json.loads((tmp_path / found["summary"]).read_text())
+    assert summary["set_data"]["n_annotations"] == 120
+    assert "set_items" in (tmp_path / found["report"]).read_text()
+    for given, said in (
+        ((out, "--worker", "who"), "leave --worker out"),
+        ((answers, *SETS, "--tables", "t"), "--multilabel ';' --out labels, and report that"),
+        ((answers, *SETS, "--out", "page.pdf"), "ends in .html"),
+    ):
+        result = run("report", *given)
+        assert result.exit_code in (1, 2, 3, 4)
+        assert said in " ".join(result.output.split())
+
+
 def studio_project(path, answers=None):
     """A project of Label Studio with check boxes; answers are (item, person, choices)."""
     said = [(f"t{i}", who, sets[i % 4].replace(" ", "").split(";")) for i in range(40)

@@ -10,6 +10,7 @@ from manyhands import AnnotationTable, render_report, summarize
 from manyhands.codes import ActionCode, Flag, WarningCode
 from manyhands.planning.screening import ADVICE
 from manyhands.report import SECTIONS, Action, Section, summary_tables
+from manyhands.report.label_sets import SET_SECTIONS
 from manyhands.report.ratings import RATING_SECTIONS
 from manyhands.report.section import Findings
 from tests.report.conftest import Page
@@ -90,7 +91,7 @@ def test_what_is_found_is_found_once():
 def test_every_section_has_its_own_key_and_template():
     folder = resources.files("manyhands.report") / "templates"
     assert len({each.key for each in SECTIONS}) == len(SECTIONS)
-    templates = {each.template for each in (*SECTIONS, *RATING_SECTIONS)}
+    templates = {each.template for each in (*SECTIONS, *RATING_SECTIONS, *SET_SECTIONS)}
     templates |= {"report.html", "_macros.html"}
     assert templates <= {f.name for f in folder.iterdir() if f.name.endswith(".html")}
 

@@ -15,7 +15,7 @@ from manyhands.cli.output import print_json, print_table, say, visible
 from manyhands.cli.reading import FamilyReading, Reading
 from manyhands.cli.settings import parse_settings
 from manyhands.cli.translation import with_options
-from manyhands.cli.values import TABLE, Duplicates, Rule
+from manyhands.cli.values import TABLE, Duplicates, Rule, refuse_overwriting
 from manyhands.exceptions import AnnotationError
 from manyhands.wording import percent
 
@@ -191,6 +191,25 @@ def aggregate_sets(
         print_json(result)
         return
     _print_result(result, how.out, how.to)
+
+
+def report_sets(
+    tables: list[Path], reading: Reading, out: Path | None, texts: Path | None, images: Path | None
+) -> list[Path]:
+    """Write a report on answers, and its summary beside it; return both."""
+    from manyhands.jobs import report_label_sets
+    from manyhands.report import read_contents
+
+    out = Path(f"{tables[0].stem}-report.html") if out is None else out
+    refuse_overwriting([out, out.with_suffix(".json")], [*tables, *reading.files, texts])
+    read = read_sets(tables, reading)
+    return report_label_sets(
+        read.table,
+        out,
+        title=f"Labels of {tables[0].name}",
+        separator=reading.multilabel,
+        contents=read_contents(texts, images),
+    )
 
 
 def convert_sets(

@@ -11,6 +11,7 @@ from .gold import training_part as training_part
 from .label_sets import aggregate_label_sets as aggregate_label_sets
 from .label_sets import continue_label_sets as continue_label_sets
 from .label_sets import describe_label_sets as describe_label_sets
+from .label_sets import report_label_sets as report_label_sets
 from .label_sets import set_alphas as set_alphas
 from .outputs import OUTPUTS as OUTPUTS
 from .outputs import load_classifier as load_classifier

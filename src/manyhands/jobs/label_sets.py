@@ -15,9 +15,10 @@ from manyhands.agreement.set_distances import MOST_SETS
 from manyhands.annotations import LabelSetTable
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.decision import SetDecision, decide_sets
-from manyhands.exceptions import AnnotationError, WriteError
+from manyhands.exceptions import AnnotationError, MissingExtraError, WriteError, warn_caller
 from manyhands.files import write_atomically
 from manyhands.fitting.saving import holds_aggregator
+from manyhands.inference import MultiLabelDawidSkene
 from manyhands.inference.set_aggregator import BaseSetAggregator
 from manyhands.io import Export
 from manyhands.io.consensus_sets import SetConsensus, set_consensus
@@ -28,7 +29,8 @@ from manyhands.jobs.aggregation import check_output, tool_file
 from manyhands.jobs.outputs import ANNOTATORS, LABELS, STAGING, SUMMARY, job_folder, publish
 from manyhands.metrics.set_levels import levels_of_sets
 from manyhands.models import load, save
-from manyhands.report.label_sets import told_of_decision, told_of_sets
+from manyhands.report import Contents, summarize_sets, write_report
+from manyhands.report.label_sets import SetFindings, told_of_decision, told_of_sets
 from manyhands.typing import AnyArray, BoolArray, IntArray
 
 OPTIONS = "options.csv"
@@ -54,8 +56,8 @@ def aggregate_label_sets(
         True labels, used for evaluation only: 0, 1, and -1 where unknown.
     out : str or Path, optional
         File for the labels, in the format ``to``; or a folder (a name without a suffix) for the
-        model, ``labels.csv``, ``annotators.csv``, ``options.csv``, ``summary.json`` and, unless
-        ``to`` is "table", a file in that format.
+        model, ``labels.csv``, ``annotators.csv``, ``options.csv``, ``summary.json``,
+        ``report.html`` and, unless ``to`` is "table", a file in that format.
     known : integer array of shape (n_instances, n_options), optional
         Known labels, which the fit uses.
     **options
@@ -207,7 +209,7 @@ def _concluded(
             name: None if level is None else level.to_dict()
             for name, level in (("given", levels.given), ("found", levels.found))
         },
-        "headline": told_of_sets(levels, int(decided.ticks.sum()), table.n_instances),
+        "headline": told_of_sets(levels, decided, gold, table.options),
         "decided": told_of_decision(rule, threshold, decided),
         "actions": found.count_actions(),
         "gold": None if gold is None else _measured(model, decided.ticks, gold),
@@ -220,7 +222,11 @@ def _concluded(
         files = [write_sets(place, found, to=to, **own)]
     elif place is not None:
         tables = {ANNOTATORS: annotators, OPTIONS: options}
-        files = _write_folder(place, model, found, tables, summary, own)
+        inputs = SetFindings(
+            model, found, levels, decided, summary["decided"], gold, summary["gold"], separator
+        )
+        whole = summarize_sets(inputs, title=title) | summary
+        files = _write_folder(place, model, found, tables, whole, own)
         if to != "table":
             files.append(write_sets(place / tool_file(to), found, to=to, **own))
     return {
@@ -230,6 +236,52 @@ def _concluded(
         "options": _rows(options),
         "files": [str(path) for path in files],
     }
+
+
+def report_label_sets(
+    table: LabelSetTable,
+    out: str | Path,
+    *,
+    title: str | None = None,
+    separator: str = ";",
+    contents: Contents | None = None,
+) -> list[Path]:
+    """Infer sets with `MultiLabelDawidSkene`, and write a report and its summary alone.
+
+    Parameters
+    ----------
+    table : LabelSetTable
+    out : str or Path
+        The HTML page; the summary is written beside it, with the suffix .json.
+    title, separator : as in `aggregate_label_sets`
+    contents : Contents, optional
+        Texts and images of the instances.
+
+    Returns
+    -------
+    list of Path
+        The page, and the summary.
+
+    Raises
+    ------
+    AnnotationError
+        As of the method.
+    WriteError
+        If a file cannot be written.
+    MissingExtraError
+        If the extra 'report' is not installed.
+    """
+    out = Path(out)
+    model = MultiLabelDawidSkene().fit(table)
+    decided = decide_sets(model.posterior_)
+    levels = levels_of_sets(model, decided.ticks)
+    found = set_consensus(table, model, decided.ticks, levels.probability)
+    told = told_of_decision("probable", None, decided)
+    inputs = SetFindings(model, found, levels, decided, told, separator=separator)
+    summary = summarize_sets(inputs, title=title)
+    page = write_report(summary, out, contents)
+    text = json.dumps(summary, indent=1, allow_nan=False)
+    return [page, write_atomically(out.with_suffix(".json"), text)]
 
 
 def _write_folder(
@@ -252,10 +304,12 @@ def _write_folder(
         for name, columns in tables.items():
             write_table(staged / name, columns, keep_formulas=own["keep_formulas"])
         write_atomically(staged / SUMMARY, json.dumps(summary, indent=1, allow_nan=False))
+        try:
+            write_report(staged / SUMMARY, staged / "report.html")
+        except MissingExtraError as error:
+            warn_caller(f"no report.html: {error}")
         written = sorted(path.name for path in staged.iterdir() if path.suffix != ".safetensors")
         publish(place)
-        stale = place / "report.html"
-        stale.unlink(missing_ok=True)  # Of an earlier job: there is none for sets.
     return [folder / name for name in written]
 
 

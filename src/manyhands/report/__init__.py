@@ -12,6 +12,7 @@ from manyhands.report.summary import (
     summarize_annotators,
     summarize_inputs,
     summarize_ratings,
+    summarize_sets,
 )
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "summarize_annotators",
     "summarize_inputs",
     "summarize_ratings",
+    "summarize_sets",
     "summary_tables",
     "write_report",
 ]

@@ -13,6 +13,7 @@ from manyhands.report.counts import CLASSES, DATA
 from manyhands.report.gold import GOLD
 from manyhands.report.items import ITEMS
 from manyhands.report.judges import JUDGES
+from manyhands.report.label_sets import SET_SECTIONS
 from manyhands.report.labels import LABELS
 from manyhands.report.methods import METHODS
 from manyhands.report.planning import PLAN
@@ -26,7 +27,10 @@ from manyhands.report.training import TRAINING
 from manyhands.report.unexpected import UNEXPECTED_ANSWERS
 
 RATINGS: Final = "ratings"
-"""Kind of a summary of ratings, ``summary["kind"]``; others have none."""
+"""Kind of a summary of ratings, ``summary["kind"]``."""
+
+SETS: Final = "label sets"
+"""Kind of a summary of sets of labels; that of labels that are classes has none."""
 
 BRIEF: Final = Section("brief", "In brief", "brief.html")
 
@@ -59,4 +63,5 @@ instance's is "item-" and its number, a step's is "step-" and its code."""
 
 def sections_of(summary: Mapping[str, Any]) -> tuple[Section, ...]:
     """The sections that a summary was made with, unless others are named: by its kind."""
-    return RATING_SECTIONS if summary.get("kind") == RATINGS else SECTIONS
+    own = {RATINGS: RATING_SECTIONS, SETS: SET_SECTIONS}
+    return own.get(summary.get("kind", ""), SECTIONS)

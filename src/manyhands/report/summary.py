@@ -21,10 +21,11 @@ from manyhands.report.annotators import annotator_columns, find_profiles
 from manyhands.report.counts import classes_section, data_section, store_sections
 from manyhands.report.headline import find_levels
 from manyhands.report.inputs import Inputs, majority_of, read_inputs
+from manyhands.report.label_sets import SET_SECTIONS, SetFindings
 from manyhands.report.limits import LIMITS
 from manyhands.report.ratings import RATING_SECTIONS, RatingFindings
-from manyhands.report.section import Findings, Section
-from manyhands.report.sections import RATINGS, SECTIONS
+from manyhands.report.section import Findings, Once, Section
+from manyhands.report.sections import RATINGS, SECTIONS, SETS
 from manyhands.report.warnings import find_store_warnings, find_warnings
 
 VERSION = 1
@@ -186,15 +187,36 @@ def summarize_ratings(
         If the model is not fitted.
     """
     check_is_fitted(model, "values_")
-    found = RatingFindings(model, measured)
+    return _of_kind(RATINGS, RATING_SECTIONS, RatingFindings(model, measured), title)
+
+
+def summarize_sets(found: SetFindings, *, title: str | None = None) -> Summary:
+    """Summarise sets of labels in one dict, as `summarize` does labels that are classes.
+
+    Parameters
+    ----------
+    found : SetFindings
+    title : str, optional
+        Heading of the report.
+
+    Returns
+    -------
+    dict
+        Plain values, with ``"kind": "label sets"``, which `render_report` takes.
+    """
+    return _of_kind(SETS, SET_SECTIONS, found, title)
+
+
+def _of_kind(kind: str, sections: Sequence[Section], found: Once, title: str | None) -> Summary:
+    """Summarise with sections of another kind of labels."""
     summary: Summary = plain_values(
         {
             "version": VERSION,
-            "kind": RATINGS,
+            "kind": kind,
             "generator": GENERATOR,
             "title": UNTITLED if title is None else str(title),
             "limits": dict(LIMITS),
-            **{e.key: found.once(e.summarise) for e in RATING_SECTIONS if e.summarise},
+            **{each.key: found.once(each.summarise) for each in sections if each.summarise},
         }
     )
     return summary

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Optional
@@ -10,6 +11,7 @@ import typer
 
 from manyhands.cli.errors import reported
 from manyhands.cli.inputs import one_or_all, read_gold_option
+from manyhands.cli.label_sets import report_sets
 from manyhands.cli.option_groups import grouped
 from manyhands.cli.options import (
     FEATURES,
@@ -23,8 +25,8 @@ from manyhands.cli.options import (
     Texts,
 )
 from manyhands.cli.output import print_json, print_labels, print_table, say
-from manyhands.cli.reading import Reading
-from manyhands.cli.values import refuse_overwriting, some_path
+from manyhands.cli.reading import Reading, as_arguments
+from manyhands.cli.values import Multilabel, refuse_overwriting, some_path
 from manyhands.exceptions import AnnotationError
 
 
@@ -108,12 +110,23 @@ def predict(
 
 
 @reported
+@grouped
 def report(
-    folder: ModelFolder,
+    *,
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            parser=some_path,
+            metavar="DIR|FILE",
+            help="Folder that fit or aggregate wrote; or, with --multilabel ';', the answers.",
+        ),
+    ],
     out: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
-            parser=some_path, metavar="FILE", help="HTML file to write; default: DIR/report.html."
+            parser=some_path,
+            metavar="FILE",
+            help="HTML file to write; default: DIR/report.html, or NAME-report.html of answers.",
         ),
     ] = None,
     tables: Annotated[
@@ -138,6 +151,7 @@ def report(
             help="Show small images of the instances that are named; ids are file names.",
         ),
     ] = None,
+    reading: Reading,
     keep_formulas: KeepFormulas = False,
     excel: Excel = False,
     json: Json = False,
@@ -149,8 +163,28 @@ def report(
     Example: manyhands report model --out report.html
     Example: manyhands report labels --texts project-1.json
     Example: manyhands report labels --tables tables
+    Example: manyhands report answers.csv --multilabel ';' --out report.html
     """
     from manyhands.jobs import OUTPUTS, report_folder
+
+    if reading.takes_sets and not folder.is_dir():
+        if tables is not None:
+            raise AnnotationError(
+                "--tables writes the tables of a folder; make one by manyhands aggregate "
+                f"{folder} --multilabel {reading.multilabel!r} --out labels, and report that"
+            )
+        written = report_sets([folder], reading, out, texts, images)
+        if json:
+            print_json(dict(zip(("report", "summary"), map(str, written), strict=True)))
+        else:
+            say(f"report: {written[0]}")
+            say(f"summary: {written[1]}")
+        return
+    if given := as_arguments(replace(reading, multilabel=Multilabel.error.value), {}):
+        raise AnnotationError(
+            f"{given[0]} says how answers are read, and {folder} was read when it was written; "
+            f"leave {given[0]} out"
+        )
 
     refuse_overwriting([out], [folder / name for name in OUTPUTS if name != "report.html"])
     refuse_overwriting([out], [texts])
