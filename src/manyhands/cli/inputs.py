@@ -59,6 +59,16 @@ class Inputs:
         assert self.features is not None
         return read_aligned(self.features, annotations, **options)
 
+    def read_sets(self, annotations: Path | list[Path], options: dict[str, Any]) -> tuple[Any, Any]:
+        """Read the rows and the `LabelSetTable` of their answers."""
+        from manyhands.io.aligned import read_aligned_sets
+
+        for kind in ("texts", "images", "features"):
+            source = getattr(self, kind)
+            if source is not None:
+                return read_aligned_sets(kind, source, annotations, **options)
+        raise AssertionError("one of them is given")
+
     def shown(self, rows: Any, table: Any) -> Any:
         """Texts or names of images, for tables; None for features."""
         from manyhands.io.shown import Shown

@@ -190,7 +190,7 @@ def aggregate_sets(
     if json:
         print_json(result)
         return
-    _print_result(result, how.out, how.to)
+    print_sets(result, how.out, how.to)
 
 
 def report_sets(
@@ -236,7 +236,8 @@ def convert_sets(
     return {"answers": table.n_annotations, "passes": n_passes}
 
 
-def _print_result(result: dict[str, Any], out: Path | None, to: str) -> None:
+def print_sets(result: dict[str, Any], out: Path | None, to: str) -> None:
+    """Print inferred sets: labels, options, what annotators do, scores, and what was written."""
     n = result["n_instances"]
     if "added" in result:
         counts = result["added"]
@@ -279,9 +280,8 @@ def _print_result(result: dict[str, Any], out: Path | None, to: str) -> None:
             f"{percent(row['sensitivity_high_95'])}), and {percent(row['false_tick_rate'])} of "
             f"those that do not ({row['n_annotations']:,} answers)."
         )
-    for name, value in (result["gold"] or {}).items():
-        is_share = isinstance(value, float) and name != "log loss"
-        say(f"{name}: {percent(value) if is_share else _shown(value)}")
+    for line in scores_of(result["gold"]):
+        say(line)
     actions = ", ".join(f"{name} {count:,}" for name, count in result["actions"].items())
     say(f"recommended: {actions}")
     from manyhands.io.consensus_sets import RULE
@@ -296,6 +296,15 @@ def _print_result(result: dict[str, Any], out: Path | None, to: str) -> None:
             "options of the set are expected to be wrong; p(...) are the method's own "
             "probabilities that an option applies"
         )
+
+
+def scores_of(found: dict[str, Any] | None) -> list[str]:
+    """Write scores on known cells as lines; none of None."""
+    lines = []
+    for name, value in (found or {}).items():
+        is_share = isinstance(value, float) and name != "log loss"
+        lines.append(f"{name}: {percent(value) if is_share else _shown(value)}")
+    return lines
 
 
 def _doubt(row: dict[str, Any]) -> str:

@@ -560,6 +560,22 @@ def holds_means(folder: str | Path) -> bool:
     return _class_in(folder) == "RatingMean"
 
 
+def holds_label_sets(folder: str | Path) -> bool:
+    """Whether a folder's model is a classifier that was fitted to sets of labels."""
+    try:
+        found: Any = read_description(Path(folder))
+    except ModelFolderError:
+        return False
+    steps = found.get("$pipeline")
+    if steps:
+        found = steps[-1][1]
+    return (
+        isinstance(found, dict)
+        and "estimators_" in found.get("fitted", {})
+        and ("options_" in found["fitted"])
+    )
+
+
 def _class_in(folder: str | Path) -> str | None:
     try:
         name = read_description(Path(folder)).get("class")

@@ -5,6 +5,8 @@ from .aggregation import profile_annotators as profile_annotators
 from .demo import run_demo as run_demo
 from .fit import continue_job as continue_job
 from .fit import run_job as run_job
+from .fit_label_sets import fit_label_sets as fit_label_sets
+from .fit_label_sets import predict_label_sets as predict_label_sets
 from .gold import GoldRows as GoldRows
 from .gold import match_gold as match_gold
 from .gold import training_part as training_part

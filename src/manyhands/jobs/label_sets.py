@@ -31,7 +31,7 @@ from manyhands.metrics.set_levels import levels_of_sets
 from manyhands.models import load, save
 from manyhands.report import Contents, summarize_sets, write_report
 from manyhands.report.label_sets import SetFindings, told_of_decision, told_of_sets
-from manyhands.typing import AnyArray, BoolArray, IntArray
+from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
 
 OPTIONS = "options.csv"
 """File of a folder that holds what is known of each option."""
@@ -212,7 +212,11 @@ def _concluded(
         "headline": told_of_sets(levels, decided, gold, table.options),
         "decided": told_of_decision(rule, threshold, decided),
         "actions": found.count_actions(),
-        "gold": None if gold is None else _measured(model, decided.ticks, gold),
+        "gold": None
+        if gold is None
+        else measured_cells(
+            model.posterior_, decided.ticks, np.where(model.is_known_, MISSING, gold)
+        ),
     }
     method = type(model).__name__
     own: dict[str, Any] = {"separator": separator, "export": export, "method": method}
@@ -231,9 +235,9 @@ def _concluded(
             files.append(write_sets(place / tool_file(to), found, to=to, **own))
     return {
         **summary,
-        "labels": _rows({name: _plain(v) for name, v in found.arrays(separator).items()}),
-        "annotators": _rows(annotators),
-        "options": _rows(options),
+        "labels": rows_of({name: plain(v) for name, v in found.arrays(separator).items()}),
+        "annotators": rows_of(annotators),
+        "options": rows_of(options),
         "files": [str(path) for path in files],
     }
 
@@ -330,7 +334,7 @@ def annotator_columns(model: BaseSetAggregator) -> dict[str, list[Any]]:
             low, high = np.moveaxis(getattr(intervals, f"annotator_{name}"), -1, 0)
             columns[name] = getattr(found, f"annotator_{name}_")
             columns[f"{name}_low_95"], columns[f"{name}_high_95"] = low, high
-    return {name: _plain(values) for name, values in columns.items()}
+    return {name: plain(values) for name, values in columns.items()}
 
 
 def option_columns(model: BaseSetAggregator, decided: SetDecision) -> dict[str, list[Any]]:
@@ -346,7 +350,7 @@ def option_columns(model: BaseSetAggregator, decided: SetDecision) -> dict[str, 
         "threshold": np.minimum(decided.threshold, 1.0),
         "expected_f1": decided.expected_f1,
     }
-    return {name: _plain(values) for name, values in columns.items()}
+    return {name: plain(values) for name, values in columns.items()}
 
 
 def describe_label_sets(table: LabelSetTable) -> dict[str, Any]:
@@ -386,7 +390,7 @@ def describe_label_sets(table: LabelSetTable) -> dict[str, Any]:
     }
     return {
         "data": data,
-        "options": _rows({name: _plain(values) for name, values in options.items()}),
+        "options": rows_of({name: plain(values) for name, values in options.items()}),
         "agreement": set_alphas(table),
         "warnings": _warnings(table),
     }
@@ -430,13 +434,28 @@ def _warnings(table: LabelSetTable) -> list[str]:
     return found
 
 
-def _measured(model: BaseSetAggregator, ticks: BoolArray, gold: IntArray) -> dict[str, Any]:
-    """Scores on the cells with gold that the fit did not know."""
-    given = (gold >= 0) & ~model.is_known_
+def measured_cells(proba: FloatArray, ticks: BoolArray, gold: IntArray) -> dict[str, Any]:
+    """Scores of sets on known cells.
+
+    Parameters
+    ----------
+    proba : array of shape (n, n_options)
+        Probability that each option applies.
+    ticks : boolean array of shape (n, n_options)
+    gold : integer array of shape (n, n_options)
+        0, 1, and -1 where unknown.
+
+    Returns
+    -------
+    dict
+        Number of cells with gold and, if there are some, micro-F1, precision, recall, the share of
+        right cells, and the log loss per cell in nats.
+    """
+    given = gold >= 0
     found: dict[str, Any] = {"cells with gold": int(given.sum())}
     if not given.any():
         return found
-    truth, proba = gold[given] == 1, np.clip(model.posterior_[given], 1e-6, 1 - 1e-6)
+    truth, proba = gold[given] == 1, np.clip(proba[given], 1e-6, 1 - 1e-6)
     own = ticks[given]
     hits = int((own & truth).sum())
     found["micro-F1"] = 2 * hits / max(int(own.sum() + truth.sum()), 1)
@@ -451,7 +470,7 @@ def _number(value: Any) -> float | None:
     return None if np.isnan(value) else float(f"{float(value):.6g}")
 
 
-def _plain(values: Any) -> list[Any]:
+def plain(values: Any) -> list[Any]:
     """Plain values; None for NaN, and floats to six significant digits."""
     return [
         _number(value) if isinstance(value, float) else value
@@ -459,5 +478,6 @@ def _plain(values: Any) -> list[Any]:
     ]
 
 
-def _rows(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
+def rows_of(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    """Rows of columns, as dicts."""
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]

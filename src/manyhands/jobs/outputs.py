@@ -35,6 +35,7 @@ from manyhands.fitting.folders import current_weights, remove_weights
 from manyhands.fitting.saving import holds_aggregator
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.rating_mean import RatingMean
+from manyhands.inference.set_aggregator import BaseSetAggregator
 from manyhands.io import (
     Consensus,
     Export,
@@ -299,7 +300,7 @@ def predict_file(
     if out is not None:
         check_table_path(out)
     model = load_classifier(folder)
-    _check_kind(model, {"X": features, "--texts": texts, "--images": images})
+    check_kind(model, {"X": features, "--texts": texts, "--images": images})
     own = {name: (options or {}).get(name) for name in ("encoding", "separator")}
     if annotations is not None and features is None:
         kind: Any = "images" if texts is None else "texts"
@@ -387,7 +388,7 @@ def load_classifier(folder: str | Path) -> Any:
             f"{folder} holds a ranking (BradleyTerry), which reads comparisons of two; give the "
             "folder of a classifier. The ranking is in its ranking.csv"
         )
-    if isinstance(model, BaseAggregator | RatingMean):
+    if isinstance(model, BaseAggregator | BaseSetAggregator | RatingMean):
         raise AnnotationError(
             f"{folder} holds a {type(model).__name__}, which reads annotations alone; give the "
             "folder of a classifier, or go on with it by manyhands aggregate --continue"
@@ -395,7 +396,7 @@ def load_classifier(folder: str | Path) -> Any:
     return model
 
 
-def _check_kind(model: Any, given: dict[str, Any]) -> None:
+def check_kind(model: Any, given: dict[str, Any]) -> None:
     """Refuse inputs of another kind than the model was fitted on."""
     first = model[0] if isinstance(model, Pipeline) else getattr(model, "encoder_", None)
     wanted = {"TextEncoder": "--texts", "ImageEncoder": "--images"}.get(type(first).__name__, "X")

@@ -11,6 +11,7 @@ import typer
 from manyhands.cli.commands.select import choose, say_data, say_written
 from manyhands.cli.errors import reported
 from manyhands.cli.inputs import Files, Inputs, read_known_option
+from manyhands.cli.label_set_models import fit_sets
 from manyhands.cli.option_groups import grouped
 from manyhands.cli.options import (
     Annotations,
@@ -182,12 +183,20 @@ def fit(
     Example: ... --known labels/corrections.jsonl
     Example: ... --method auto
     Example: ... --method conal --devices 2
+    Example: manyhands fit --features X.csv --annotations A.csv --multilabel ';' --out model
     Example: manyhands fit --continue model --features X2.npy --annotations A2.csv --out model
     """
     from manyhands.jobs import OUTPUTS
 
     read = [*inputs.files, *annotations, how.gold, *(how.known or ()), *reading.files]
     refuse_overwriting([out / name for name in OUTPUTS], read)
+    if reading.takes_sets:
+        fit_sets(
+            *(inputs, annotations, out, how, reading, on),
+            keep_formulas=keep_formulas,
+            json=json,
+        )
+        return
     files = Files(inputs, annotations, how.gold, out, reading.arguments(), keep_formulas)
     beside = {**how.from_the_start, **on.given}
     if how.continue_ is not None:

@@ -11,6 +11,7 @@ import typer
 
 from manyhands.cli.errors import reported
 from manyhands.cli.inputs import one_or_all, read_gold_option
+from manyhands.cli.label_set_models import predict_sets
 from manyhands.cli.label_sets import report_sets
 from manyhands.cli.option_groups import grouped
 from manyhands.cli.options import (
@@ -78,15 +79,30 @@ def predict(
 ) -> None:
     """Predict the true class of new instances; with --gold, measure how many are right.
 
+    A model of sets of labels predicts which options apply (--gold then has task and labels).
+
     Example: manyhands predict model X_new.npy --out predictions.csv
     Example: manyhands predict model --texts new.csv --out predictions.csv
     Example: manyhands predict model --texts text --annotations project.json --out predictions.csv
     """
+    from manyhands.fitting.saving import holds_label_sets
     from manyhands.jobs import OUTPUTS, predict_file
 
     read = [features, None if texts is None else Path(texts), gold, *(annotations or [])]
-    options = reading.arguments()
     refuse_overwriting([out], [*read, *reading.files, *(folder / name for name in OUTPUTS)])
+    if holds_label_sets(folder):
+        predict_sets(
+            *(folder, features, out),
+            reading=reading,
+            gold=gold,
+            json=json,
+            texts=texts,
+            images=images,
+            annotations=one_or_all(annotations) if annotations else None,
+            keep_formulas=keep_formulas,
+        )
+        return
+    options = reading.arguments()
     result = predict_file(
         folder,
         features,
