@@ -114,7 +114,13 @@ def test_what_is_known_and_how_it_is_decided(answers, tmp_path):
         (("aggregate", "--method", "ebcc"), "multi-label-ebcc is unknown"),
         (("describe", "--scale", "ordinal"), "--scale is not for sets of labels"),
         (("agreement", "--classes", "joy,fear"), "'awe'.*not among the options.*--classes"),
-        (("review",), "--multilabel ';' reads answers as sets of labels"),
+        (("review", "--by", "annotation"), "a set is reviewed as a whole"),
+        (("review", "--features", "X.npy"), "rests on the answers alone"),
+        (("next",), "manyhands aggregate .* --none empty --out labels instead: 'collect more'"),
+        (("annotators",), "instead: annotators.csv says which share of the labels that apply"),
+        (("budget",), "instead: the report says how many labels"),
+        (("judges",), "describe, agreement, aggregate, fit, review, report.*--multilabel split"),
+        (("ingest", "--out", "store"), "here, take one option .--multilabel split"),
     ],
 )
 def test_what_sets_do_not_have_is_refused(given, said, answers):
@@ -189,6 +195,32 @@ def test_report(answers, tmp_path, monkeypatch):
         result = run("report", *given)
         assert result.exit_code in (1, 2, 3, 4)
         assert said in " ".join(result.output.split())
+
+
+def test_review(answers, tmp_path):
+    sheet = tmp_path / "review.csv"
+    shown = done("review", answers, *SETS, "-n", "6", "--random", "4", "--out", sheet)
+    assert "the first 4 are drawn at random" in shown
+    assert f"--known {sheet}" in shown
+    frame = pd.read_csv(sheet, keep_default_na=False)
+    assert frame["chosen"].tolist() == ["random"] * 4 + ["queue"] * 6
+    errors = frame["expected_errors"].tolist()
+    assert errors[4:] == sorted(errors[4:], reverse=True)
+    assert max(errors[:4]) <= min(errors[4:])
+    assert set(frame["least_sure"]) <= set(OPTIONS)
+    first = frame["task"][0]
+    frame.loc[0, "labels"] = "awe;fear"  # A set that is no longer what it was is known.
+    frame.loc[1, "reviewed"] = "me"
+    frame.to_csv(sheet, index=False)
+    found = json.loads(done("aggregate", answers, *SETS, "--known", sheet, "--json"))
+    rows = {row["task"]: row for row in found["labels"]}
+    assert rows[first]["labels"] == "awe;fear"
+    assert {task for task, row in rows.items() if row["reviewed"]} == {first, frame["task"][1]}
+    left = json.loads(done("review", answers, *SETS, "--known", sheet, "--json"))["queue"]
+    assert first not in {row["task"] for row in left}
+    assert len(left) == 38
+    measured = json.loads(done("aggregate", answers, *SETS, "--gold", sheet, "--json"))["gold"]
+    assert measured["cells with gold"] == 6
 
 
 def studio_project(path, answers=None):

@@ -11,13 +11,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manyhands.cli.inputs import one_or_all, open_store
-from manyhands.cli.output import print_json, print_table, say, visible
+from manyhands.cli.output import (
+    print_columns,
+    print_json,
+    print_table,
+    records_of,
+    say,
+    visible,
+    write_columns,
+)
 from manyhands.cli.reading import FamilyReading, Reading
 from manyhands.cli.settings import parse_settings
 from manyhands.cli.translation import with_options
 from manyhands.cli.values import TABLE, Duplicates, Rule, refuse_overwriting
 from manyhands.exceptions import AnnotationError
-from manyhands.wording import percent
+from manyhands.wording import N_RANDOM, counted, percent
 
 SHOWN = 10
 """Instances, and options, that are shown."""
@@ -191,6 +199,74 @@ def aggregate_sets(
         print_json(result)
         return
     print_sets(result, how.out, how.to)
+
+
+def review_sets(
+    tables: list[Path],
+    n: int | None,
+    random: int,
+    known: list[Path] | None,
+    out: Path | None,
+    reading: FamilyReading,
+    refused: dict[str, Any],
+    *,
+    seed: int,
+    keep_formulas: bool,
+    json: bool,
+) -> None:
+    """List the sets to check; ``refused`` are options that sets do not have."""
+    from manyhands.io.shown import with_shown
+    from manyhands.jobs import review_label_sets
+    from manyhands.jobs.label_sets import join_cells
+
+    for name, (is_given, why) in refused.items():
+        if is_given:
+            raise AnnotationError(f"{name}: {why}; leave {name} out")
+    read, read_cells = read_sets(tables, reading), reader_of_gold(reading)
+    cells = [read_cells(path, read.table) for path in known or ()]
+    columns, found = review_label_sets(
+        read.table,
+        known=join_cells(cells) if cells else None,
+        n=n if n is not None else 0 if random else 100,
+        n_random=random,
+        separator=reading.multilabel,
+        seed=seed,
+    )
+    columns = with_shown(columns, read.shown)
+    write_columns(out, columns, keep_formulas)
+    if json:
+        print_json({"by": "set", "queue": records_of(columns)})
+        return
+    aside = ("was", "reviewed", *(() if random else ("chosen",)))
+    rows = {name: values for name, values in columns.items() if name not in aside}
+    rows["labels"] = [names or "(none)" for names in rows["labels"]]
+    rows["expected_errors"] = [round(value, 2) for value in rows["expected_errors"]]
+    size = len(columns["task"])
+    print_columns(f"{counted(size, 'set')} to check", rows)
+    drawn = min(random, size)
+    order = "those with the most wrong options to expect come first"
+    if random:
+        order = f"the first {drawn:,} are drawn at random" + ("" if drawn == size else f"; {order}")
+    is_told = not np.isnan(found.probability).all()
+    say(
+        f"{order}; expected_errors: how many options of the set are expected to be wrong; "
+        "least_sure: the option that is most probably wrong"
+        + ("" if is_told else " by the method itself, as nothing shows how many labels are right")
+    )
+    if out is not None:
+        files = " ".join(f"--known {path}" for path in [*(known or ()), out])
+        use = f"give it to aggregate, {files}"
+        if random:
+            use += f"; or, to measure how many labels are right, as --gold {out}"
+        say(
+            f"next: in {out}, correct the column 'labels', write your name into 'reviewed' of "
+            f"every row that you looked at, and {use}"
+        )
+    if not random:
+        say(
+            "mistakes that most annotators share look sure: check some sets at random, too "
+            f"(--random {N_RANDOM})"
+        )
 
 
 def report_sets(

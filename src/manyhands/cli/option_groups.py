@@ -21,7 +21,9 @@ def option_of(group: type[Any], field: str) -> str:
 def option_name(name: str, hint: Any) -> str:
     """Name of an option: as it is declared, else that of its field."""
     (info,) = [part for part in get_args(hint) if isinstance(part, OptionInfo)]
-    declared = [text for text in info.param_decls or () if text.startswith("--")]
+    # Within Annotated, typer takes the first name for what would be the default elsewhere.
+    names = [info.default, *(info.param_decls or ())]
+    declared = [text for text in names if isinstance(text, str) and text.startswith("--")]
     return declared[0].split("/")[0] if declared else f"--{name.replace('_', '-')}"
 
 

@@ -231,8 +231,9 @@ class Reading:
         if self.takes_sets:
             raise AnnotationError(
                 f"--multilabel {self.multilabel!r} reads answers as sets of labels, which "
-                "describe, agreement, aggregate and fit take; here, take one option (--multilabel "
-                "split --option NAME), or make each set one class (--multilabel join)"
+                "describe, agreement, aggregate, fit, review, report, explore and convert take; "
+                "here, take one option (--multilabel split --option NAME), or make each set one "
+                "class (--multilabel join)"
             )
         if self.nothing:
             raise AnnotationError(

@@ -14,6 +14,7 @@ from .label_sets import aggregate_label_sets as aggregate_label_sets
 from .label_sets import continue_label_sets as continue_label_sets
 from .label_sets import describe_label_sets as describe_label_sets
 from .label_sets import report_label_sets as report_label_sets
+from .label_sets import review_label_sets as review_label_sets
 from .label_sets import set_alphas as set_alphas
 from .outputs import OUTPUTS as OUTPUTS
 from .outputs import load_classifier as load_classifier

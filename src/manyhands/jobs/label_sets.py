@@ -24,7 +24,7 @@ from manyhands.io import Export
 from manyhands.io.consensus_sets import SetConsensus, set_consensus
 from manyhands.io.frames import write_table
 from manyhands.io.shown import Shown
-from manyhands.io.writers import write_sets
+from manyhands.io.writers import check_separator, write_sets
 from manyhands.jobs.aggregation import check_output, tool_file
 from manyhands.jobs.outputs import ANNOTATORS, LABELS, STAGING, SUMMARY, job_folder, publish
 from manyhands.metrics.set_levels import levels_of_sets
@@ -286,6 +286,65 @@ def report_label_sets(
     page = write_report(summary, out, contents)
     text = json.dumps(summary, indent=1, allow_nan=False)
     return [page, write_atomically(out.with_suffix(".json"), text)]
+
+
+def review_label_sets(
+    table: LabelSetTable,
+    *,
+    known: IntArray | None = None,
+    n: int = 100,
+    n_random: int = 0,
+    separator: str = ";",
+    seed: int = 0,
+) -> tuple[dict[str, list[Any]], SetConsensus]:
+    """List the sets with the most wrong options to expect, and some drawn at random.
+
+    Parameters
+    ----------
+    table : LabelSetTable
+    known : integer array of shape (n_instances, n_options), optional
+        Known labels; sets that are wholly known are not listed.
+    n, n_random : int
+        Length of the queue, and how many are drawn from the rest, which come first.
+    separator : str
+        What is written between the labels of a set.
+    seed : int
+
+    Returns
+    -------
+    columns : dict {column: list}
+        ``task``, ``labels`` (to correct), ``was`` (the same), ``expected_errors``, ``least_sure``
+        (the option that is most probably wrong) and ``probability_wrong`` (of it; None where
+        nothing tells), ``chosen`` ("queue" or "random"), ``reviewed`` (empty).
+        `manyhands.io.read_gold_sets` takes rows as known where ``reviewed`` is filled in or
+        ``labels`` is no longer what it was.
+    found : SetConsensus
+        All sets.
+    """
+    model = MultiLabelDawidSkene()
+    model.fit(table, gold=None if known is None else np.where(known < 0, np.nan, known))
+    decided = decide_sets(model.posterior_)
+    levels = levels_of_sets(model, decided.ticks)
+    found = set_consensus(table, model, decided.ticks, levels.probability)
+    check_separator(found.options, separator)
+    order = found.by_doubt()
+    order = order[(found.n_annotations > 0)[order] & ~found.known.all(axis=1)[order]]
+    queue = order[:n]
+    drawn = np.random.default_rng(seed).permutation(np.sort(order[n:]))[:n_random]
+    rows = np.concatenate([drawn, queue]).astype(np.int64)
+    told = 1 - found.probability[rows, found.doubtful[rows]]
+    labels = [separator.join(found.labels[i]) for i in rows.tolist()]
+    columns: dict[str, Any] = {
+        "task": found.tasks[rows],
+        "labels": labels,
+        "was": labels,
+        "expected_errors": (1 - found.certainty)[rows].sum(axis=1),
+        "least_sure": found.options[found.doubtful[rows]],
+        "probability_wrong": told,
+        "chosen": ["random"] * len(drawn) + ["queue"] * len(queue),
+        "reviewed": [""] * len(rows),
+    }
+    return {name: plain(values) for name, values in columns.items()}, found
 
 
 def _write_folder(

@@ -21,6 +21,7 @@ from manyhands.cli.inputs import (
     read_known,
     read_planned,
 )
+from manyhands.cli.label_sets import review_sets
 from manyhands.cli.option_groups import grouped
 from manyhands.cli.options import (
     FEATURES,
@@ -173,6 +174,43 @@ OF_NUMBERS = {
 """By command: what it does with labels that are classes, and what answers it of numbers."""
 
 
+OF_SETS_ALONE = "the queue of sets rests on the answers alone"
+
+OF_SETS = {
+    "next": (
+        "chooses whom to ask about which item, for labels that are one class each",
+        "'collect more' in the column 'action' names the items that need further answers",
+        "aggregate",
+    ),
+    "annotators": (
+        "says how often each annotator gives the right class",
+        "annotators.csv says which share of the labels that apply each annotator ticks, and which "
+        "share of the others",
+        "aggregate",
+    ),
+    "budget": (
+        "forecasts how many labels that are one class each are right",
+        "the report says how many labels of sets are right, and which items need further answers",
+        "aggregate",
+    ),
+}
+"""By command: what it does with labels that are classes, and what answers it of sets."""
+
+
+def _refuse_sets(command: str, tables: list[Path], reading: FamilyReading) -> None:
+    """Refuse sets of labels, and name the command that answers the question."""
+    if not reading.takes_sets:
+        return
+    what, instead, other = OF_SETS[command]
+    files = [str(path) if str(path)[:1] != "-" else f"./{path}" for path in tables]
+    words = ["manyhands", other, *files, *as_arguments(reading, {}), "--out", "labels"]
+    raise AnnotationError(
+        f"'manyhands {command}' {what}, and --multilabel {reading.multilabel!r} reads answers as "
+        f"sets. Run {shlex.join(words)} instead: {instead}. Or take one option (--multilabel split "
+        "--option NAME)"
+    )
+
+
 def _read(
     command: str,
     tables: list[Path],
@@ -181,6 +219,7 @@ def _read(
     seed: int = 0,
 ) -> tuple[Any, dict[str, Any]]:
     """Read what one of these commands takes, and the options of the reading; refuse numbers."""
+    _refuse_sets(command, tables, reading)
 
     def check(table: Any) -> None:
         if table.scale != "interval":
@@ -442,6 +481,7 @@ def review(
     Example: manyhands review annotations.csv --features X.npy -n 50 --out review.csv
     Example: manyhands review annotations.csv --random 100 --out sample.csv
     Example: manyhands review project-1.json --texts text
+    Example: manyhands review answers.csv --multilabel ';' --out review.csv
     """
     from manyhands import DawidSkene, review_queue
     from manyhands.decision.labels import best_of
@@ -453,6 +493,14 @@ def review(
 
     refuse_overwriting([out], [*tables, *inputs.files, *(known or ())])
     check_out(out)
+    if reading.takes_sets:
+        refused = {
+            "--by annotation": (by is By.annotation, "a set is reviewed as a whole"),
+            "--features, --texts or --images": (bool(inputs), OF_SETS_ALONE),
+        }
+        shared: Any = {"seed": seed, "keep_formulas": keep_formulas, "json": json}
+        review_sets(tables, n, random, known, out, reading, refused, **shared)
+        return
     read, options = _read("review", tables, reading, inputs, seed)
     model = DawidSkene().fit(read.table, **read_gold_of_fit(known, read.table, options))
     size = n if n is not None else 0 if random else 100
