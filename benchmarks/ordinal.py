@@ -21,10 +21,11 @@ from evidence.scores import likelihood
 from evidence.study import Part, Study, grid, of_parts
 from evidence.tables import Record, groups, mean
 from evidence.tables import table as lines_of
-from manyhands import AnnotationTable, DawidSkene, MajorityVote
+from manyhands import AnnotationTable, DawidSkene, MajorityVote, decide
 from manyhands.datasets.base import data_home
 from manyhands.inference import confusion_em
 from manyhands.inference.confusion_prior import ConfusionPrior
+from manyhands.inference.dependence import NEGLIGIBLE
 from manyhands.metrics import accuracy, ranked_probability_score
 
 TABLES = {
@@ -452,11 +453,8 @@ def show_names(records: list[Record]) -> Record:
     return {"names": lines_of(heading, rows)}
 
 
-COSTS = {"alike": {}, "unlike": {"unlike": True}}
-
-
-def large(n_annotators: int, *, unlike: bool = False) -> AnnotationTable:
-    """Draw a million annotations in five grades; ``unlike`` annotators differ in accuracy alone."""
+def large(n_annotators: int) -> Graded:
+    """Draw a million annotations in five grades, by annotators who err independently."""
     rng = np.random.default_rng(0)
     n, votes, k = 200_000, 5, 5
     y = rng.choice(k, n, p=[0.1, 0.2, 0.3, 0.25, 0.15])
@@ -464,31 +462,31 @@ def large(n_annotators: int, *, unlike: bool = False) -> AnnotationTable:
     step = rng.integers(1, n_annotators // votes, n)
     who = (rng.integers(0, n_annotators, n)[:, None] + np.arange(votes) * step[:, None]).ravel()
     who %= n_annotators
-    if unlike:
-        right = rng.random(n * votes) < rng.uniform(0.4, 0.9, n_annotators)[who]
-        label = np.where(right, y[row], rng.integers(0, k, n * votes))
-    else:
-        bias, noise = rng.normal(0, 0.4, n_annotators), rng.uniform(0.4, 0.9, n_annotators)
-        seen = y[row] + bias[who] + noise[who] * rng.normal(size=n * votes)
-        label = np.rint(seen).clip(0, k - 1).astype(int)
-    return AnnotationTable.from_arrays(
+    bias, noise = rng.normal(0, 0.4, n_annotators), rng.uniform(0.4, 0.9, n_annotators)
+    seen = y[row] + bias[who] + noise[who] * rng.normal(size=n * votes)
+    label = np.rint(seen).clip(0, k - 1).astype(int)
+    table = AnnotationTable.from_arrays(
         row, who, label, classes=list(range(k)), n_annotators=n_annotators, ordered=True
     )
+    return Graded(table, y)
 
 
 def measure_cost(n_annotators: int, subtypes: Any) -> Record:
     """Measure CPU seconds of fits to grades and to names, in turns."""
-    table = large(n_annotators, unlike=subtypes == "auto")
+    table, y = large(n_annotators)
     seconds: dict[str, list[float]] = {"names": [], "grades": []}
-    tried = {}
+    tried, errors, dependence = {}, {}, {}
     for _ in range(5):
         for name, given in (("names", table.with_scale("nominal")), ("grades", table)):
             begin = process_time()
             model = DawidSkene(n_subtypes=subtypes).fit(given)
             seconds[name].append(process_time() - begin)
             tried[name] = len(model.evidence_)
+            dependence[name] = model.dependence_
+            errors[name] = float(np.abs(decide(model.posterior_, "median") - y).mean())
     names, grades = (float(np.median(seconds[name])) for name in ("names", "grades"))
-    return {"names": names, "grades": grades, "ratio": grades / names, "tried": tried}
+    found = {"tried": tried, "mae": errors, "dependence": dependence}
+    return {"names": names, "grades": grades, "ratio": grades / names, **found}
 
 
 def show_cost(records: list[Record]) -> Record:
@@ -498,12 +496,14 @@ def show_cost(records: list[Record]) -> Record:
             f"{r['n_annotators']:,}", str(r["subtypes"]),
             f"{r['tried']['names']}, {r['tried']['grades']}",
             f"{r['names']:.2f}", f"{r['grades']:.2f}", f"{r['ratio']:.2f}",
+            *(f"{r[key]['names']:.3f}, {r[key]['grades']:.3f}" for key in ("dependence", "mae")),
         ]
         for r in records
     ]  # fmt: skip
     heading = ["annotators", "n_subtypes", "models fitted: names, grades", "CPU s, names",
-               "grades", "ratio"]  # fmt: skip
-    return {"cost": lines_of(heading, rows)}
+               "grades", "ratio", "dependence: names, grades",
+               "MAE of the median: names, grades"]  # fmt: skip
+    return {"cost": lines_of(heading, rows), "negligible": f"{NEGLIGIBLE:g}"}
 
 
 PARTS = {
@@ -513,7 +513,7 @@ PARTS = {
     "severity": Part(measure_severity, show_severity, lambda: grid(each=EACH, seed=range(20))),
     "names": Part(measure_names, show_names, lambda: grid(table=NAMES)),
     "cost": Part(
-        measure_cost, show_cost, lambda: grid(n_annotators=(2_000, 20_000), subtypes=(1, "auto"))
+        measure_cost, show_cost, lambda: grid(n_annotators=(2_000, 20_000), subtypes=(1, 2, "auto"))
     ),
 }
 
