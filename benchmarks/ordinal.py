@@ -22,6 +22,7 @@ from evidence.study import Part, Study, grid, of_parts
 from evidence.tables import Record, groups, mean
 from evidence.tables import table as lines_of
 from manyhands import AnnotationTable, DawidSkene, MajorityVote, decide
+from manyhands.annotations.scales import SKEWED
 from manyhands.datasets.base import data_home
 from manyhands.inference import confusion_em
 from manyhands.inference.confusion_prior import ConfusionPrior
@@ -436,6 +437,44 @@ def show_severity(records: list[Record]) -> Record:
     return {"severity": lines_of(heading, rows)}
 
 
+SKEW = {
+    "at an end": (0, (0.4, 0.9)),
+    "at an end, better annotators": (0, (0.3, 0.5)),
+    "in the middle": (2, (0.4, 0.9)),
+    "in the middle, better annotators": (2, (0.3, 0.5)),
+}
+"""Where the commonest of five grades is, and the noise of the annotators."""
+
+SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.97)
+"""Of the instances that have the commonest grade; the others have the other four equally."""
+
+
+def measure_skew(kind: str, share: float, seed: int) -> Record:
+    """Compare the fits where one grade is common; "labels" is its share of the labels."""
+    common, noise = SKEW[kind]
+    shares = np.full(5, (1 - share) / 4)
+    shares[common] = share
+    (table, y), _ = crowd(seed, shares=tuple(shares.tolist()), noise=noise)
+    top = np.bincount(table.label, minlength=5).max() / table.n_annotations
+    fits = {fit: scores(posterior_of(table, fit), y) for fit in ("today", "both")}
+    return {"labels": float(top), "fits": fits}
+
+
+def show_skew(records: list[Record]) -> Record:
+    """Rows of the shares, a column for each of `SKEW`."""
+    rows = []
+    for share, own in groups(records, "share").items():
+        cells = []
+        for _, some in groups(own, "kind").items():
+            pairs = np.array([[r["fits"][f]["accuracy"] for f in ("today", "both")] for r in some])
+            change = pairs[:, 1] - pairs[:, 0]
+            error = change.std(ddof=1) / np.sqrt(len(change))
+            text = f"{mean(some, 'labels'):.0%}: {change.mean():+.3f} ± {error:.3f}"
+            cells.append(f"**{text}**" if abs(change.mean()) > 2 * error else text)
+        rows.append([f"{share:.0%}", *cells])
+    return {"skew": lines_of(["true share", *SKEW], rows), "skewed": f"{SKEWED:.0%}"}
+
+
 # -- names of classes, and cost --------------------------------------------------------------------
 
 
@@ -511,6 +550,9 @@ PARTS = {
     "few": Part(measure_few, show_few, few_cells),
     "crowds": Part(measure_crowd, show_crowds, lambda: grid(crowd_of=CROWDS, seed=range(100, 108))),
     "severity": Part(measure_severity, show_severity, lambda: grid(each=EACH, seed=range(20))),
+    "skew": Part(
+        measure_skew, show_skew, lambda: grid(kind=SKEW, share=SHARES, seed=range(100, 108))
+    ),
     "names": Part(measure_names, show_names, lambda: grid(table=NAMES)),
     "cost": Part(
         measure_cost, show_cost, lambda: grid(n_annotators=(2_000, 20_000), subtypes=(1, 2, "auto"))
