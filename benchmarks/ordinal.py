@@ -26,7 +26,7 @@ from manyhands.annotations.scales import SKEWED
 from manyhands.datasets.base import data_home
 from manyhands.inference import confusion_em
 from manyhands.inference.confusion_prior import ConfusionPrior
-from manyhands.inference.dependence import NEGLIGIBLE
+from manyhands.inference.dependence import NEGLIGIBLE, NEGLIGIBLE_ON_GRADES
 from manyhands.metrics import accuracy, ranked_probability_score
 
 TABLES = {
@@ -465,7 +465,7 @@ def show_skew(records: list[Record]) -> Record:
     rows = []
     for share, own in groups(records, "share").items():
         cells = []
-        for _, some in groups(own, "kind").items():
+        for some in groups(own, "kind").values():
             pairs = np.array([[r["fits"][f]["accuracy"] for f in ("today", "both")] for r in some])
             change = pairs[:, 1] - pairs[:, 0]
             error = change.std(ddof=1) / np.sqrt(len(change))
@@ -542,7 +542,11 @@ def show_cost(records: list[Record]) -> Record:
     heading = ["annotators", "n_subtypes", "models fitted: names, grades", "CPU s, names",
                "grades", "ratio", "dependence: names, grades",
                "MAE of the median: names, grades"]  # fmt: skip
-    return {"cost": lines_of(heading, rows), "negligible": f"{NEGLIGIBLE:g}"}
+    return {"cost": lines_of(heading, rows), **_limits()}
+
+
+def _limits() -> Record:
+    return {"negligible": f"{NEGLIGIBLE:g}", "negligible_on_grades": f"{NEGLIGIBLE_ON_GRADES:g}"}
 
 
 PARTS = {

@@ -31,6 +31,7 @@ class WarningCode(Code):
     SINGLE_ANNOTATIONS = "single-annotations"
     NO_OVERLAP = "no-overlap"
     ALPHA_BELOW_0 = "alpha-below-0"
+    LOOK_LIKE_GRADES = "look-like-grades"
     CLASS_NEVER_GIVEN = "class-never-given"
     IMBALANCE = "imbalance"
     UNANNOTATED = "unannotated"

@@ -220,6 +220,21 @@ def decimals_of(value: float, least: int = 1) -> int:
     return max(least, 1 - floor(log10(abs(value)))) if value else least
 
 
+def compared_with(n_known: int) -> str:
+    """Say with what the severities of annotators are compared.
+
+    Examples
+    --------
+    >>> compared_with(0)
+    'compared with the others'
+    >>> compared_with(20)
+    'compared with the labels, 20 of which are known'
+    """
+    if not n_known:
+        return "compared with the others"
+    return f"compared with the labels, {n_known:,} of which {'is' if n_known == 1 else 'are'} known"
+
+
 def too_much(value: float, low: float, high: float, unit: str = "") -> str:
     """Say what an annotator gives too much, with its interval; "" where that holds 0.
 

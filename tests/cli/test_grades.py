@@ -59,6 +59,56 @@ def test_a_sheet_of_stars_names_the_option_that_reads_them_as_grades(sheet):
     assert ") compared with the others, in 150 annotations" in found.stdout
 
 
+def test_the_page_names_the_option_that_reads_stars_as_grades(sheet, tmp_path):
+    said("aggregate", sheet, *READING[:-1], "--out", tmp_path / "names")
+    said("aggregate", sheet, *READING, "--out", tmp_path / "grades")
+    pages = [(tmp_path / name / "report.html").read_text() for name in ("names", "grades")]
+    told = [
+        "read as names of classes, but annotators who differ do so by little" in p for p in pages
+    ]
+    assert told == [True, False]
+    summary = json.loads((tmp_path / "names" / "summary.json").read_text())
+    assert "look-like-grades" in {warning["code"] for warning in summary["warnings"]}
+
+
+def test_who_surely_gives_too_much_is_advised_in_the_table(sheet, tmp_path):
+    said("aggregate", sheet, *READING, "--out", tmp_path / "out")
+    rows = pd.read_csv(tmp_path / "out" / "annotators.csv").set_index("annotator")
+    assert rows.loc["Bea", "flags"]  # And so another advice.
+    assert rows.loc["Cem", "advice"].startswith("show examples of the grades")
+    assert rows.loc["Dan", "advice"] == "nothing to do"
+
+
+def test_severities_are_compared_with_known_labels_where_there_are_some(sheet, tmp_path):
+    known = tmp_path / "known.csv"
+    stars = np.random.default_rng(0).integers(1, 6, 150)  # As in the sheet.
+    rows = {"task": [f"item {i}" for i in range(20)], "label": stars[:20]}
+    pd.DataFrame(rows).to_csv(known, index=False)
+    out = tmp_path / "out"
+    text = said("aggregate", sheet, *READING, "--known", known, "--out", out)
+    page = (out / "report.html").read_text()
+    for told in (text, page):
+        assert "compared with the labels, 20 of which are known" in told
+        assert "compared with the others" not in told
+
+
+@pytest.mark.filterwarnings("default::manyhands.exceptions.NotIdentifiableWarning")
+def test_texts_of_a_sheet_stand_on_the_page_and_nothing_accepted_is_explained(tmp_path):
+    rng = np.random.default_rng(0)
+    texts = [f"The parcel number {i} came late." for i in range(40)]
+    given = {name: rng.integers(1, 4, 40) for name in ("Ann", "Bea")}
+    sheet, out = tmp_path / "two.xlsx", tmp_path / "out"
+    pd.DataFrame({"review": texts, **given}).to_excel(sheet, index=False)
+    reading = ("--annotators", "Ann,Bea", "--format", "wide", "--ordered")
+    printed = run("aggregate", str(sheet), *reading, "--out", str(out)).stdout
+    assert "recommended: accept 0" in printed
+    assert "'manyhands next' lists whom to ask" in printed
+    assert "came late" in (out / "report.html").read_text()
+    (out / "report.html").unlink()
+    said("report", out)
+    assert "came late" in (out / "report.html").read_text()
+
+
 def test_labels_are_medians_unless_a_rule_is_given(sheet, tmp_path):
     for name, more in (
         ("own", ()),

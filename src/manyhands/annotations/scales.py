@@ -592,6 +592,23 @@ def _are_codes(given: FloatArray, instance: IntArray) -> bool | None:
     return None if near is None else not near
 
 
+def look_like_grades(classes: AnyArray, codes: IntArray, instance: IntArray) -> bool:
+    """Whether names of classes are a few whole numbers on which annotators differ by little.
+
+    Parameters
+    ----------
+    classes : array of shape (C,)
+    codes, instance : integer arrays of shape (n_annotations,)
+    """
+    numbers = [number_of(name) for name in classes[np.unique(codes)].tolist()]
+    if not 2 < len(numbers) <= MANY_NUMBERS:
+        return False
+    if any(number is None or number != np.floor(number) for number in numbers):
+        return False
+    values = np.array([number_of(name) for name in classes.tolist()], dtype=np.float64)
+    return _differ_by_little(values[codes], instance)
+
+
 def _differ_by_little(given: FloatArray, instance: IntArray) -> bool:
     """Whether annotators who differ on whole numbers surely do so by less than chance gives."""
     return bool(_are_near(*_distances(given, instance)))

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from manyhands.cli.translation import with_options
-from manyhands.wording import counted, percent, too_much
+from manyhands.wording import compared_with, counted, percent, too_much
 
 HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Categories of invisible characters that may control a terminal: escapes, direction marks."""
@@ -154,13 +154,19 @@ def say_actions(result: dict[str, Any]) -> None:
         from manyhands.io.consensus_labels import RULE
 
         say(RULE)
+    counts = result.get("actions", {})
+    if counts and not counts["accept"] and any(counts.values()):
+        say(
+            "No label is sure enough yet: 'manyhands next' lists whom to ask about which item, and "
+            "'manyhands review' the most doubtful labels; what you decide goes in as --known."
+        )
 
 
-def say_severities(rows: Sequence[dict[str, Any]], shown: int = 5) -> None:
+def say_severities(rows: Sequence[dict[str, Any]], n_known: int = 0, shown: int = 5) -> None:
     """Say which annotators surely give too much or too little, those who do so most first.
 
-    ``rows`` have ``annotator``, ``n_annotations``, ``severity``, ``severity_low_95`` and
-    ``severity_high_95``, in grades.
+    ``n_known`` counts the known labels, and ``rows`` have ``annotator``, ``n_annotations``,
+    ``severity``, ``severity_low_95`` and ``severity_high_95``, in grades.
     """
     found = []
     for row in rows:
@@ -172,7 +178,7 @@ def say_severities(rows: Sequence[dict[str, Any]], shown: int = 5) -> None:
     found.sort(key=lambda each: -each[0])
     for _, annotator, told, n in found[:shown]:
         say(
-            f"Annotator {annotator} {told} compared with the others, in "
+            f"Annotator {annotator} {told} {compared_with(n_known)}, in "
             f"{counted(n, 'annotation')}; the labels allow for it."
         )
     if (more := len(found) - shown) > 0:

@@ -98,6 +98,10 @@ NEGLIGIBLE = 0.05
 """Greatest rho, as measured, that subtypes are not worth their cost for. Independent annotators of
 ten classes reach .04, because their confusion matrices are estimated."""
 
+NEGLIGIBLE_ON_GRADES = 0.1
+"""The same of grades, where independent annotators of 25 to 100 annotations each reach .04 to .08:
+the moment that it is read off responds less to dependence there."""
+
 N_SIMULATED, N_TABLES = 1_000, 3
 """Instances to simulate in all, and the greatest number of tables for it."""
 
@@ -129,8 +133,8 @@ class Dependence:
     rho, se : float
         Estimate and its standard error.
     is_plausible : bool
-        Whether mistakes may be correlated: rho as measured is above `NEGLIGIBLE` and two standard
-        errors, or says nothing.
+        Whether mistakes may be correlated: rho as measured is above `NEGLIGIBLE` (of grades,
+        `NEGLIGIBLE_ON_GRADES`) and two standard errors, or says nothing.
     sample : GoldSample or None
         How the instances with gold were chosen, if there is gold.
     """
@@ -176,7 +180,8 @@ def estimate(votes: AllVotes, run: ConfusionRun, em: ConfusionEM) -> Dependence:
     precision, prior = 1.0 / max(se, 1e-6) ** 2, 1.0 / PRIOR_SD**2
     mean = (precision * rho + prior * PRIOR_MEAN) / (precision + prior)
     in_range = float(np.clip(mean, 0.0, UPPER))
-    is_plausible = rho > max(2.0 * se, NEGLIGIBLE) or not np.isfinite(se)
+    negligible = NEGLIGIBLE_ON_GRADES if votes.ordered else NEGLIGIBLE
+    is_plausible = rho > max(2.0 * se, negligible) or not np.isfinite(se)
     return Dependence(in_range, float((precision + prior) ** -0.5), is_plausible)
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.stats import norm
 from sklearn.pipeline import Pipeline, make_pipeline
 
@@ -59,6 +60,7 @@ from manyhands.metrics.certainty import certainty_of, label_probability
 from manyhands.models import load, save
 from manyhands.ranking.bradley_terry import BradleyTerry
 from manyhands.report import (
+    Contents,
     read_contents,
     read_inputs,
     summarize_inputs,
@@ -268,7 +270,7 @@ def keep_labels(
         staged = place / STAGING
         save(model, staged)
         keep_tables(staged, found, annotators, summary, shown, keep_formulas=keep_formulas)
-        write_report(staged / SUMMARY, staged / "report.html")
+        write_report(staged / SUMMARY, staged / "report.html", _contents_of(shown))
         written = sorted(p.name for p in staged.iterdir() if p.suffix != ".safetensors")
         publish(place)
     return [folder / name for name in written]
@@ -409,6 +411,23 @@ def check_kind(model: Any, given: dict[str, Any]) -> None:
         )
 
 
+def _contents_of(shown: Shown | None) -> Contents | None:
+    """The texts that are shown of items, for a report; None if there are none."""
+    texts = {} if shown is None else shown.values
+    found = {task: text for task, text in texts.items() if isinstance(text, str)}
+    return Contents(found) if found else None
+
+
+def _shown_in(folder: Path) -> Shown | None:
+    """What a job's ``labels.csv`` shows of the items, between their ids and their labels."""
+    path = folder / LABELS
+    names = list(pd.read_csv(path, nrows=0).columns) if path.is_file() else []
+    if names[:1] != ["task"] or names[1:2] in ([], ["label"]):
+        return None
+    rows = pd.read_csv(path, usecols=names[:2], dtype=str).dropna()
+    return Shown(names[1], dict(zip(rows["task"], rows[names[1]], strict=True)))
+
+
 def report_folder(
     folder: str | Path,
     out: str | Path | None = None,
@@ -422,7 +441,7 @@ def report_folder(
 
     With ``tables``, every table of the report becomes a CSV file in that folder, too. With
     ``texts`` or ``images``, the page shows those of the instances that it names (see
-    `manyhands.report.read_contents`).
+    `manyhands.report.read_contents`); by default, the texts that ``labels.csv`` shows.
 
     Raises
     ------
@@ -436,7 +455,10 @@ def report_folder(
         raise ModelFolderError(
             f"{str(folder)!r} has no {SUMMARY}; give the folder that fit or aggregate --out wrote"
         )
-    contents = read_contents(texts, images)
+    if texts is None and images is None:
+        contents = _contents_of(_shown_in(Path(folder)))
+    else:
+        contents = read_contents(texts, images)
     try:
         written = write_report(path, out or Path(folder) / "report.html", contents)
         if tables is not None:

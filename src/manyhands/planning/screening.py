@@ -108,6 +108,9 @@ ADVICE = {
 """What to do about each flag, the most serious first."""
 
 NOTHING = "nothing to do"
+
+SHOW_GRADES = "show examples of the grades: severity says what is given too much or too little"
+"""Advice about annotators of grades who surely give too much, or too little."""
 TOO_FEW = "too few annotations to judge; do not rank"
 UNJUDGED = f"nothing shows how good the annotators are; {SAMPLE_TELLS[0].lower()}{SAMPLE_TELLS[1:]}"
 

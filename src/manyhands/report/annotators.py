@@ -18,6 +18,7 @@ from manyhands.planning.screening import (
     ADVICE,
     LEVEL,
     NOTHING,
+    SHOW_GRADES,
     TOO_FEW,
     UNJUDGED,
     RightByGold,
@@ -49,7 +50,7 @@ from manyhands.report.section import (
 )
 from manyhands.report.unexpected import unexpected_by_annotator
 from manyhands.typing import FloatArray, IntArray
-from manyhands.wording import A_FLAG, counted, listed, nobody, too_much
+from manyhands.wording import A_FLAG, compared_with, counted, listed, nobody, too_much
 
 Profile = dict[str, Any]
 """All that is known of one annotator."""
@@ -181,6 +182,9 @@ def _add_grades(
         row["within_one"] = 1.0 - (1.0 - row["accuracy"]) * float(share)
         if model is not None and len(model.severity_) == len(profiles):
             row["severity"] = _severity_of(model.severity_[k], model.severity_se_[k])
+            told = (row["severity"] or {}).get("told")
+            if told and row["screen"]["advice"] == NOTHING:
+                row["screen"]["advice"] = SHOW_GRADES
 
 
 def _severity_of(value: float, error: float) -> dict[str, Any] | None:
@@ -633,7 +637,8 @@ def told_severities(s: Mapping[str, Any]) -> Markup:
              for row in first]  # fmt: skip
     if more := own.get("n_severe", len(found)) - len(first):
         texts.append(Markup("and {}").format(counted(more, "other")))
-    return Markup("; ").join(texts) + ", compared with the others."
+    n_known = (s.get("levels") or {}).get("n_known", 0)
+    return Markup("; ").join(texts) + f", {compared_with(n_known)}."
 
 
 def answer_right(s: Mapping[str, Any]) -> Answer:

@@ -10,6 +10,7 @@ import numpy as np
 from manyhands.agreement import common_confusions, spammer_score
 from manyhands.annotations import AnnotationTable
 from manyhands.codes import ActionCode
+from manyhands.decision.labels import is_scale_of_grades
 from manyhands.exceptions import AnnotationError
 from manyhands.report.filters import percent
 from manyhands.report.headline import share_of_wrong
@@ -355,10 +356,18 @@ def _actions(found: Findings) -> Iterator[Action]:
             "Annotators differ most between these classes. Which of them is right, and how often, "
             f"is not known. {SAMPLE_TELLS}."
         )
+    title = "Clarify the guidelines for these classes"
+    if is_scale_of_grades(found.inputs.table):
+        title = "Agree on examples of these grades"
+        if all(abs(row["row"] - row["column"]) == 1 for row in own["pairs"][: len(rows)]):
+            text += (
+                " Neighbouring grades are always confused to some degree; an example of each, seen "
+                "by all, helps most."
+            )
     yield Action(
         ActionCode.EXPLAIN,
         "confusions",
-        "Clarify the guidelines for these classes",
+        title,
         text,
         share_of_wrong(found, most / total / 2),  # Guidelines prevent some of them.
         rows,

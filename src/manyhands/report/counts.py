@@ -14,7 +14,9 @@ from manyhands.agreement import (
     percent_agreement,
 )
 from manyhands.agreement.weighted import Annotations, ClassCounts, class_counts, per_entry
+from manyhands.annotations import AnnotationTable
 from manyhands.annotations.class_order import shown_order
+from manyhands.annotations.scales import look_like_grades
 from manyhands.annotations.target import Sharded
 from manyhands.codes import WarningCode
 from manyhands.decision.labels import is_scale_of_grades
@@ -275,6 +277,17 @@ def warn_of_classes(never: list[Any], data: Mapping[str, Any]) -> Told:
             WarningCode.IMBALANCE,
             f"The most frequent class was given {ratio:,.0f} times as often as the least frequent: "
             "accuracy says little about rare classes.",
+        )
+
+
+def warn_of_scale(table: AnnotationTable) -> Told:
+    """Warn of numbers that are read as names, and look like grades."""
+    if table.scale == "nominal" and look_like_grades(table.classes, table.label, table.instance):
+        yield (
+            WarningCode.LOOK_LIKE_GRADES,
+            f"The labels {shown_order(table.classes).replace(' < ', ', ')} are read as names of "
+            "classes, but annotators who differ do so by little, as with grades. Read as grades "
+            "(--scale ordinal), they tell who gives too much, and a near miss counts as one.",
         )
 
 

@@ -18,6 +18,7 @@ from manyhands.report.counts import (
     warn_of_classes,
     warn_of_counting,
     warn_of_coverage,
+    warn_of_scale,
 )
 from manyhands.report.doubts import find_doubts, identification, shared_mistakes
 from manyhands.report.gold import warn_of_gold
@@ -37,6 +38,7 @@ def find_warnings(found: Findings) -> list[dict[str, str]]:
         [
             *warn_of_gold(found),
             *found.once(find_doubts),
+            *warn_of_scale(table),
             *of_counts,
             *warn_of_annotators(found),
             *warn_of_counting(data),

@@ -477,7 +477,7 @@ def _print_result(result: dict[str, Any], out: Path | None, to: str) -> None:
     if "headline" in result:  # Not of a store.
         say(result["headline"])
     if result.get("level") is not None:  # Else nothing shows how good the annotators are.
-        say_severities(result["annotators"])
+        say_severities(result["annotators"], result.get("n_known", 0))
     for name, value in (result["gold"] or {}).items():
         is_number = isinstance(value, int) or name in NUMBERS
         say(f"{name}: {_rounded(value) if is_number else percent(value)}")
