@@ -56,7 +56,7 @@ def _torch_undisturbed() -> Iterator[None]:
         return
     import torch
 
-    from manyhands.training.isolation import isolated_rng
+    from manyhands.training.devices import isolated_rng
 
     with isolated_rng(0, torch.device("cpu")):
         yield

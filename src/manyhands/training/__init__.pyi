@@ -16,12 +16,12 @@ from .data import Rows as Rows
 from .data import mixed_epoch as mixed_epoch
 from .data import subset as subset
 from .devices import Devices as Devices
+from .devices import drawn_in as drawn_in
+from .devices import isolated_rng as isolated_rng
 from .devices import joined as joined
-from .isolation import drawn_in as drawn_in
-from .isolation import isolated_rng as isolated_rng
-from .isolation import pick_device as pick_device
-from .isolation import random_state_of as random_state_of
-from .isolation import set_random_state as set_random_state
+from .devices import pick_device as pick_device
+from .devices import random_state_of as random_state_of
+from .devices import set_random_state as set_random_state
 from .loggers import CSVLogger as CSVLogger
 from .loggers import MlflowLogger as MlflowLogger
 from .loggers import TensorBoardLogger as TensorBoardLogger

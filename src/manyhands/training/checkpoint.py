@@ -16,7 +16,7 @@ from manyhands.exceptions import ModelFolderError
 from manyhands.files import remove_partial
 from manyhands.functional.ranks import active_ranks, in_first_process
 from manyhands.io import write_atomically
-from manyhands.training.isolation import random_state_of, set_random_state
+from manyhands.training.devices import random_state_of, set_random_state
 from manyhands.training.loop import Stage
 from manyhands.training.progress import Callback, History
 

@@ -16,7 +16,7 @@ from manyhands.exceptions import AnnotationError
 from manyhands.functional.ranks import active_ranks, exchanged
 from manyhands.io.mapped import MappedRows
 from manyhands.nn import Field, PackedShape, pack
-from manyhands.training.isolation import generator_of_workers
+from manyhands.training.devices import generator_of_workers
 
 RESIDENT_BYTES = 2 << 30
 """Features up to this size are moved to the device at once, larger ones batch by batch."""
