@@ -1,9 +1,17 @@
 """Backbones, which map features to class logits, usually through an embedding."""
 
 from manyhands.nn.backbones.dense import MLP, EmbeddingMLP, Linear
-from manyhands.nn.backbones.given import Field, PackedShape, blank, embedded, first_embedding, pack
+from manyhands.nn.backbones.given import (
+    BACKBONES,
+    Field,
+    PackedShape,
+    blank,
+    embedded,
+    first_embedding,
+    make_backbone,
+    pack,
+)
 from manyhands.nn.backbones.images import CNN, VGG16, ResNet18
-from manyhands.nn.backbones.named import BACKBONES, make_backbone
 
 __all__ = [
     "BACKBONES",
