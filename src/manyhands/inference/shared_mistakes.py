@@ -28,9 +28,14 @@ from scipy.spatial.distance import squareform
 from manyhands.agreement.pairs import cohen_kappa
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import resolve
-from manyhands.annotations.groups import ALONE, in_families, undeclared_models
+from manyhands.annotations.groups import (
+    ALONE,
+    can_be_judged,
+    in_families,
+    in_one_family,
+    undeclared_models,
+)
 from manyhands.annotations.target import Sharded, is_sharded
-from manyhands.annotations.units import can_be_judged, in_one_family
 from manyhands.exceptions import (
     AnnotationError,
     NotIdentifiableWarning,

@@ -12,8 +12,8 @@ from scipy.sparse import issparse
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode, make_vocabulary, missing_mask
+from manyhands.annotations.groups import can_be_judged, in_one_family, unit_of
 from manyhands.annotations.target import as_one_kind, over
-from manyhands.annotations.units import can_be_judged, in_one_family, unit_of
 from manyhands.decision.labels import (
     as_posterior,
     best_of,

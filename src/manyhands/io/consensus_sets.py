@@ -10,8 +10,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from manyhands.annotations import LabelSetTable
-from manyhands.annotations.groups import undeclared_models
-from manyhands.annotations.units import can_be_judged, in_one_family, unit_of
+from manyhands.annotations.groups import can_be_judged, in_one_family, undeclared_models, unit_of
 from manyhands.io.consensus_labels import ACCEPT, ACTIONS, ENOUGH, FEWEST
 from manyhands.io.gold import REVIEWED
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from manyhands.annotations.groups import undeclared_models
-from manyhands.annotations.units import Overlap, in_one_family
+from manyhands.annotations.groups import Overlap, in_one_family, undeclared_models
 from manyhands.decision import decide
 from manyhands.decision.labels import best_of, check_rule_of, generator, rule_of
 from manyhands.exceptions import AnnotationError, warn_caller

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from manyhands.annotations import AnnotationTable
-from manyhands.annotations.units import in_one_family
+from manyhands.annotations.groups import in_one_family
 from manyhands.decision.labels import best_of
 from manyhands.exceptions import AnnotationError, silenced
 from manyhands.inference import DawidSkene

@@ -16,7 +16,7 @@ from scipy.stats import norm
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import missing_mask
-from manyhands.annotations.units import can_be_judged, units_per_instance
+from manyhands.annotations.groups import can_be_judged, units_per_instance
 from manyhands.decision.labels import as_posterior
 from manyhands.exceptions import AnnotationError
 from manyhands.metrics.accuracy_estimate import estimate_accuracy
@@ -95,7 +95,7 @@ def accuracy_of_labels(
         None if nothing tells. Nothing was measured, and: fewer than half of the annotated instances
         have two annotations; or there are only two annotators, or one annotated what the others
         share with nobody else, so that agreement does not tell how good they are
-        (`manyhands.annotations.units.can_be_judged`); or the labels are so few that the interval
+        (`manyhands.annotations.groups.can_be_judged`); or the labels are so few that the interval
         says nothing.
 
     Raises

@@ -13,12 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
-from manyhands.annotations.units import (
-    can_be_judged,
-    in_one_family,
-    unit_of,
-    units_per_instance,
-)
+from manyhands.annotations.groups import can_be_judged, in_one_family, unit_of, units_per_instance
 from manyhands.decision.labels import is_scale_of_grades
 from manyhands.inference.shared_mistakes import declaring, suspected
 from manyhands.inference.votes import HARMLESS_CLASSES

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from manyhands import AnnotationTable
-from manyhands.annotations.units import can_be_judged, in_one_family, unit_of, units_per_instance
+from manyhands.annotations.groups import can_be_judged, in_one_family, unit_of, units_per_instance
 
 GAP = -1
 
