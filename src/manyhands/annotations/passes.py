@@ -38,8 +38,10 @@ def read_marks(abstain: Any, skip: Any, classes: AnyArray | None = None) -> dict
     """
     marks: dict[Any, int] = {}
     for kind, given in enumerate((abstain, skip)):
+        if given is None:
+            continue
         single = isinstance(given, str) or not isinstance(given, Iterable)
-        listed = [] if given is None else [given] if single else list(given)
+        listed = [given] if single else list(given)
         for value in make_vocabulary(listed, PASSES[kind]).tolist():
             if value in marks:
                 raise AnnotationError(

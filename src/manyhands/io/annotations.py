@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields as fields_of
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from manyhands.annotations.scales import Scale, read_scale
 from manyhands.annotations.wide import may_be_wide, task_columns
 from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import find_name
+from manyhands.io.exports.contract import Format
 from manyhands.io.exports.documents import open_documents
 from manyhands.io.exports.formats import is_paired, matching
 from manyhands.io.exports.parsing import Document, columns_as_text
@@ -513,10 +514,12 @@ def is_plain(
     if format == "long" or by_hand:
         return True
     forms = matching(document)
-    named = _is_named(options.get("task", ""), document)
+    if forms and forms[0].name == "long" and forms[0].is_sure(document):
+        return True
+    named = _is_named(options.get("task", ""), document, forms)
     if not forms or not forms[0].is_sure(document):
         return named or (not (forms or _may_be_wide(document)) and suffix in TABLES)
-    return forms[0].name == "long" or named
+    return named
 
 
 def _may_be_wide(document: Document) -> bool:
@@ -539,10 +542,10 @@ def is_export(path: PathLike) -> bool:
     return any(form.sure and not form.is_layout for form in forms)
 
 
-def _is_named(task: str | Sequence[str], document: Document) -> bool:
+def _is_named(task: str | Sequence[str], document: Document, forms: Iterable[Format]) -> bool:
     """Whether columns named by hand, beside one of annotators, make a table a long one."""
     header = document.header
-    if any(form.is_sure(document) for form in matching(document)):
+    if any(form.is_sure(document) for form in forms):
         return False
     return set(task_columns(task, header)) <= set(header) and (
         find_name(header, "worker", "worker") in header

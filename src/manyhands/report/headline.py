@@ -65,9 +65,11 @@ def tell_labels(
     arguments of `level_of_labels`.
     """
     decided = getattr(model, "identified_", None) if identified is None else identified
+    alike = suspected(table)
+    measured = {"alike": alike} | measured
     level = level_of_labels(table, model, codes, posterior, identified=decided, **measured)
     fitted = measured.get("fitted") or model
-    levels = _facts(table, level, fitted, decided)
+    levels = _facts(table, level, fitted, decided, alike)
     if posterior is not None and is_scale_of_grades(table):
         known = known_of(table, fitted)
         certainty = certainty_of(table, level, posterior, codes, known)
@@ -94,12 +96,15 @@ def is_calibrated(summary: Summary) -> bool:
 
 
 def _facts(
-    table: AnnotationTable, level: Level | None, fitted: Any, identified: BoolArray | None
+    table: AnnotationTable,
+    level: Level | None,
+    fitted: Any,
+    identified: BoolArray | None,
+    alike: BoolArray,
 ) -> dict[str, Any]:
     """What the headline says of a table's labels, or why it says nothing."""
     annotated = table.annotations_per_instance() > 0
     decided = identified is None or not annotated.any() or np.mean(identified[annotated]) > 0.5
-    alike = suspected(table)
     apart = in_one_family(table, alike) if alike.any() else table
     known = known_of(table, fitted)
     return {
@@ -125,7 +130,8 @@ def find_levels(found: Findings) -> dict[str, Any] | None:
     if inferred is None:
         return None
     model, level = inputs.source, inputs.level
-    facts = _facts(inputs.table, level, inputs.aggregator or model, inputs.identified)
+    alike = suspected(inputs.table)
+    facts = _facts(inputs.table, level, inputs.aggregator or model, inputs.identified, alike)
     near = None
     if inferred.probable and is_scale_of_grades(inputs.table):
         near = within_one(
