@@ -29,7 +29,6 @@ from manyhands.inference.confusions import (
     log_sum_subtypes,
     row_max,
     starting_counts,
-    sum_of_product,
     total_em_counts,
 )
 from manyhands.inference.em import EMResult, run_em
@@ -38,6 +37,7 @@ from manyhands.inference.probability import (
     by_response,
     map_rows,
     normalise_rows,
+    sum_of_product,
     sum_rows,
 )
 from manyhands.inference.votes import (
@@ -187,7 +187,7 @@ class ConfusionEM:
 
         def suffices(found: EMResult[Params, EMCounts]) -> bool:
             # The evidence is a lower bound at any posterior, not only where EM ends.
-            return bool(np.isfinite(sufficient)) and run_of(found).evidence > sufficient
+            return run_of(found).evidence > sufficient
 
         found = run_em(
             model,
@@ -196,7 +196,7 @@ class ConfusionEM:
             enough=self.tol * votes.total_weight,
             checkpoint=votes.checkpoint,
             stage=stage or stage_of(n_subtypes),
-            suffices=suffices,
+            suffices=suffices if np.isfinite(sufficient) else None,
         )
         return run_of(found)
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -31,11 +31,13 @@ from manyhands.inference.probability import (
     LargeTable,
     Table,
     as_array,
+    extrapolated,
     floored_log,
     log_prior,
     map_rows,
     normalise_rows,
     normalised_sum,
+    sum_of_product,
     sum_rows,
 )
 from manyhands.inference.votes import (
@@ -48,9 +50,6 @@ from manyhands.inference.votes import (
 )
 from manyhands.records import record
 from manyhands.typing import FloatArray
-
-GREATEST_LOG = 700.0
-"""Logarithms beyond which, on either side of 0, exponentials are no longer numbers."""
 
 
 @dataclass(frozen=True)
@@ -373,13 +372,7 @@ class DawidSkeneModel(Model[Params, EMCounts]):
 
     def beyond(self, here: Params, proposal: Params, step: float) -> Params:
         """See `Model.beyond`."""
-
-        def further(start: FloatArray, end: FloatArray) -> FloatArray:
-            logs = end - start
-            logs *= step
-            logs += start
-            return _normalised_exp(logs)
-
+        further = partial(extrapolated, step=step)
         priors, responses = zip(here.sent, proposal.sent, strict=True)
         prior = further(*priors)
         if self.shares is not None:
@@ -417,11 +410,6 @@ def _log_joint(
     return log_sum_subtypes(joint, shard.n_classes)
 
 
-def sum_of_product(counts: FloatArray, logs: FloatArray) -> float:
-    """Sum of counts (R, S, K) times logarithms."""
-    return float(np.einsum("rsk,rsk->", counts, logs))
-
-
 def sum_subtypes(posterior: FloatArray, n_classes: int) -> FloatArray:
     """Sum over the subtypes of each class, shape (n, C)."""
     if posterior.shape[1] == n_classes:
@@ -437,12 +425,3 @@ def log_sum_subtypes(joint: FloatArray, n_classes: int) -> FloatArray:
         2, 0, 1
     )
     return reduce(np.logaddexp, by_subtype)  # Reducing along a short last axis is slow in numpy.
-
-
-def _normalised_exp(logs: FloatArray) -> FloatArray:
-    """Exponentials, divided by the sum over the last axis, in place of their logarithms."""
-    if logs.size and max(-logs.min(), logs.max()) > GREATEST_LOG:
-        logs -= logs.max(axis=-1, keepdims=True)
-    np.exp(logs, out=logs)
-    logs /= np.einsum("...k->...", logs)[..., None]  # Several times faster than sum.
-    return logs

@@ -23,6 +23,8 @@ from manyhands.typing import FloatArray, IntArray
 LOG_FLOOR = float(np.log(1e-100))
 """Replaces log 0 in a confusion matrix: one impossible annotation must not rule out all classes."""
 
+GREATEST_LOG = 700.0
+"""Logarithms beyond which, on either side of 0, exponentials are no longer numbers."""
 
 ABSENT = 1e-12
 """Share up to which a class is absent."""
@@ -50,6 +52,18 @@ def floored_log(p: FloatArray) -> FloatArray:
     if p.size and p.min() > 0:  # Masked loops are several times slower.
         return np.asarray(np.log(p))
     return np.log(p, out=np.full_like(p, LOG_FLOOR), where=p > 0)
+
+
+def extrapolated(start: FloatArray, end: FloatArray, step: float) -> FloatArray:
+    """Go ``step`` times as far as from rows to others, given as logarithms; rows sum to 1."""
+    logs = end - start
+    logs *= step
+    logs += start
+    if logs.size and max(-logs.min(), logs.max()) > GREATEST_LOG:
+        logs -= logs.max(axis=-1, keepdims=True)
+    np.exp(logs, out=logs)
+    logs /= np.einsum("...k->...", logs)[..., None]  # Several times faster than sum.
+    return logs
 
 
 def log_prior(prior: FloatArray, exponent: FloatArray | None) -> FloatArray:
@@ -91,6 +105,11 @@ def dirichlet_divergence(alpha: FloatArray, prior: FloatArray, log_p: FloatArray
     """
     normalisers = _log_normaliser(prior) - _log_normaliser(alpha)
     return float(normalisers.sum() + np.vdot(alpha - prior, log_p))
+
+
+def sum_of_product(counts: FloatArray, logs: FloatArray) -> float:
+    """Sum of counts (R, S, K) times logarithms."""
+    return float(np.einsum("rsk,rsk->", counts, logs))
 
 
 def _log_normaliser(alpha: FloatArray) -> FloatArray:
