@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral, Real
@@ -630,9 +631,15 @@ class BaseAggregator(BaseEstimator):
         AnnotationError
             If ``table`` holds an annotator or a class that `fit` did not see.
         """
+        return self._predict_proba(table, self._posterior)
+
+    def _predict_proba(self, table: Any, posterior_of: Callable[[Votes], FloatArray]) -> FloatArray:
+        """Read instances as those of `fit`, and give each its posterior."""
         check_is_fitted(self, "posterior_")
         if is_sharded(table):
-            parts = (self.predict_proba(table.table(k)) for k in range(table.n_shards))
+            parts = (
+                self._predict_proba(table.table(k), posterior_of) for k in range(table.n_shards)
+            )
             return votes_of(table).gather(len(self.classes_), parts)
         given = as_table(table, argument="table", what=self._needs_annotators)
         if given is not table:
@@ -652,7 +659,7 @@ class BaseAggregator(BaseEstimator):
         if votes.n_responses > self._n_responses:
             votes = votes.answers  # Nobody abstained in fit, so abstentions are not modelled.
         votes = replace(votes, n_responses=self._n_responses)
-        posterior = self._posterior(votes)
+        posterior = posterior_of(votes)
         if not self._labels_families:
             read_out_families(votes, self._lone_families(votes).alone, posterior, None)
         return posterior

@@ -7,9 +7,8 @@
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import dataclass, fields, replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import starmap
 from operator import add
 from typing import Any, Self
@@ -213,14 +212,12 @@ class CrowdLab(BaseAggregator):
                 "proba was given to predict_proba but not to fit, so the classifier's weight is "
                 "unknown; fit with proba= first"
             )
-        with_proba = copy(self)
-        with_proba._proba = proba
         if as_frame(proba) is not None:
             given = recode_classes(
                 as_table(table, argument="table"), self.classes_, argument="table"
             )
-            with_proba._proba = probabilities_of(given, proba, "proba")
-        return super(CrowdLab, with_proba).predict_proba(table)
+            proba = probabilities_of(given, proba, "proba")
+        return self._predict_proba(table, partial(self._posterior_with, proba=proba))
 
     def predict(self, table: Any, proba: Any = None) -> AnyArray:
         """Most probable class of (new) instances, shape (n_instances,); see `predict_proba`."""
@@ -250,17 +247,20 @@ class CrowdLab(BaseAggregator):
         posterior = vote_shares(votes)
         for _ in range(ROUNDS):
             self._set_weights(self._tally(votes, posterior))
-            posterior = self._weighted_averages(votes)
+            posterior = self._weighted_averages(votes, self._proba)
         self.class_prior_ = known_prior(votes, posterior)
-        self.posterior_ = self._fill_unannotated(votes, posterior)
+        self.posterior_ = self._fill_unannotated(votes, posterior, self._proba)
         self.quality_ = self.posterior_.max(axis=1)
         self._set_annotator_quality(votes)
 
     def _posterior(self, votes: Votes) -> FloatArray:
-        if self._proba is not None:
-            shape = votes.n_instances, votes.n_classes
-            self._proba = checked_posterior(self._proba, *shape, "proba")
-        return self._fill_unannotated(votes, self._weighted_averages(votes))
+        return self._posterior_with(votes, self._proba)
+
+    def _posterior_with(self, votes: Votes, proba: Any) -> FloatArray:
+        """Posterior of instances of which a classifier says ``proba``, or nothing (None)."""
+        if proba is not None:
+            proba = checked_posterior(proba, votes.n_instances, votes.n_classes, "proba")
+        return self._fill_unannotated(votes, self._weighted_averages(votes, proba), proba)
 
     def _tally(self, votes: Votes, posterior: FloatArray) -> _Tally:
         return reduce(add, starmap(tally, zip_shards(votes.shards(SHARD), self._proba, posterior)))
@@ -278,10 +278,10 @@ class CrowdLab(BaseAggregator):
             trust = max(1.0 - error_of_model / error_of_most_common, LEAST_WEIGHT)
             self.model_weight_ = float(trust * np.sqrt(counts.annotations / counts.annotated))
 
-    def _weighted_averages(self, votes: Votes) -> FloatArray:
+    def _weighted_averages(self, votes: Votes, proba: FloatArray | None) -> FloatArray:
         """p_CR, shape (n, C); rows of 0 where there is nothing to average."""
         return concatenate_rows(
-            starmap(self._weighted_average, zip_shards(votes.shards(SHARD), self._proba))
+            starmap(self._weighted_average, zip_shards(votes.shards(SHARD), proba))
         )
 
     def _weighted_average(self, votes: Votes, proba: FloatArray | None) -> FloatArray:
@@ -296,8 +296,10 @@ class CrowdLab(BaseAggregator):
         np.divide(sums, trust, out=sums, where=trust > 0)
         return clamp_to_gold(votes, sums)
 
-    def _fill_unannotated(self, votes: Votes, posterior: FloatArray) -> FloatArray:
-        if self._proba is None:
+    def _fill_unannotated(
+        self, votes: Votes, posterior: FloatArray, proba: FloatArray | None
+    ) -> FloatArray:
+        if proba is None:
             posterior[~votes.voted] = self.class_prior_
         return posterior
 

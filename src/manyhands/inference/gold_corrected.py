@@ -187,8 +187,8 @@ class GoldCorrected(BaseAggregator):
         )
         self._plain._gold, self._plain._random_gold = self._gold, self._random_gold
         self._plain._infer(votes, start.copy(), rng)
-        for name in ("log_likelihood_", "n_iter_", "dependence_", "dependence_se_"):
-            setattr(self, name, getattr(self._plain, name))
+        self.log_likelihood_, self.n_iter_ = self._plain.log_likelihood_, self._plain.n_iter_
+        self.dependence_, self.dependence_se_ = self._plain.dependence_, self._plain.dependence_se_
         self.gold_sample_ = self._plain.gold_sample_
         self.gold_p_value_ = self._plain.gold_p_value_
         self.base_weights_: dict[str, float] = {}
