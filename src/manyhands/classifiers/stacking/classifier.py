@@ -20,14 +20,13 @@ from sklearn.utils.validation import check_is_fitted
 from manyhands.annotations import AnnotationTable
 from manyhands.classifiers.stacking.encoding import fit_encoder, read_rows
 from manyhands.classifiers.stacking.members import check_members
-from manyhands.classifiers.stacking.prior import set_doubts
-from manyhands.classifiers.stacking.reading_out import annotators_of
-from manyhands.classifiers.stacking.rounds import belief_of, earlier_belief, fit_rounds, set_fitted
+from manyhands.classifiers.stacking.rounds import belief_of, earlier_belief, fit_rounds, fitted_by
 from manyhands.decision.rules import apply_rule, check_rule, knows_grades, labels_of
 from manyhands.exceptions import all_or_nothing
 from manyhands.fitting.context import Earlier
 from manyhands.fitting.continuing import Seen
 from manyhands.fitting.crowd_classifier import CrowdClassifierMixin
+from manyhands.fitting.fitted import take_over
 from manyhands.fitting.lost_classes import warn_of_lost_classes
 from manyhands.fitting.parameters import refuse_classes
 from manyhands.fitting.reading import (
@@ -335,14 +334,12 @@ class CrowdStackingClassifier(CrowdClassifierMixin, BaseEstimator):
         rows = read_rows(self, X, encoder, reset=True)
         check_learnable(rows, table)
         set_vocabularies(self, y, table)
-        self.encoder_ = encoder
-        self.input_shape_ = tuple(rows.shape[1:])
         # The views hand on arrays, whatever containers the user has set_config hand out.
         with config_context(transform_output="default"):
             known: dict[str, Any] = {"gold": gold, "random_gold": random_gold}
             findings = fit_rounds(self, rows, table, belief, later=later, **known)
-            set_fitted(self, findings, rows, table)
-            set_doubts(self, findings.first.free_shares, annotators_of(findings.rounds.votes))
+            more = {"encoder_": encoder, "input_shape_": tuple(rows.shape[1:])}
+            take_over(self, fitted_by(self, findings, rows, table, **more).attributes())
             warn_of_lost_classes(self, X, table)
 
     def _go_on(self, seen: Seen, earlier: Earlier, watch: Any = None) -> None:

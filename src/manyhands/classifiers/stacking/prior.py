@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import chi2
 
+from manyhands.annotations import AnnotationTable
 from manyhands.codes import WarningCode
 from manyhands.exceptions import AnnotationError, ModelChoiceWarning, warn_caller
+from manyhands.training.progress import History
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 LITTLE_PARITY = 0.7
@@ -92,24 +94,48 @@ ENOUGH_SECONDS = 0.08
 features are worth, though most instances have one annotation."""
 
 
-def set_doubts(model: Any, free_shares: FloatArray, n_annotators: IntArray) -> None:
-    """Set ``doubts_``, and warn of each.
+def doubts_of(
+    model: Any,
+    table: AnnotationTable,
+    history: History,
+    free_shares: FloatArray,
+    *,
+    shrinkage: float,
+    parity: float | None,
+    n_annotators: IntArray,
+) -> dict[WarningCode, str]:
+    """Say what a fit leaves in doubt, as ``doubts_``.
 
-    They are class shares that votes leave open, weak features, and instances with one annotation.
+    These are class shares that votes leave open, weak features, and instances with one annotation.
 
     Parameters
     ----------
-    model : fitted CrowdStackingClassifier
+    model : CrowdStackingClassifier
+        Whose parameters hold.
+    table : AnnotationTable
+    history : History
+        Of the rounds.
     free_shares : array of shape (number of classes seen,)
         Class shares as they would turn out in the first round without a prior.
+    shrinkage, parity : float
+        The fitted ``prior_shrinkage_`` and ``parity_``.
     n_annotators : integer array of shape (m,)
         How many annotators each instance has that has annotations or a known label.
+
+    Returns
+    -------
+    dict {code: text}
+
+    Warns
+    -----
+    ModelChoiceWarning
+        Of each.
     """
-    model.doubts_ = {}
-    n_classes, n = len(free_shares), len(model.training_instances_.ids)
+    doubts: dict[WarningCode, str] = {}
+    n_classes = len(free_shares)
+    n = int(np.count_nonzero(table.observed.annotations_per_instance()))
     apart = free_shares - 1 / n_classes
     by_chance = float(chi2.isf(CHANCE, n_classes - 1))
-    shrinkage = model.prior_shrinkage_
     matters = (
         isinstance(model.class_prior, str)
         and model.class_prior == "auto"  # Whoever chose another prior knows.
@@ -118,31 +144,32 @@ def set_doubts(model: Any, free_shares: FloatArray, n_annotators: IntArray) -> N
         and n * n_classes * (apart**2).sum() > by_chance
     )
     if matters:
-        last = model.history_[-1]
+        last = history[-1]
         taken = {
             label: round(last[f"share_{label}"], 3)
-            for label in model.classes_.tolist()
+            for label in table.classes.tolist()
             if f"share_{label}" in last
         }
-        model.doubts_[WarningCode.CLASS_SHARES_ASSUMED] = (
+        doubts[WarningCode.CLASS_SHARES_ASSUMED] = (
             "the votes do not say whether the classes are equally frequent "
             f"(prior_shrinkage_ is {shrinkage:.2f}); for training, the class shares were taken "
             f"to be {taken}. Those of the first round, without this assumption, differ from "
             f"equal shares by {np.abs(apart).sum() / 2:.0%} of the instances. If you know better, "
             "give class_prior= the shares, 'uniform' or 'estimated'"
         )
-    if model.parity_ is not None and model.parity_ < LITTLE_PARITY:
-        model.doubts_[WarningCode.LOW_PARITY] = (
+    if parity is not None and parity < LITTLE_PARITY:
+        doubts[WarningCode.LOW_PARITY] = (
             f"the features tell less than one more annotation per instance would (parity_ is "
-            f"{model.parity_:.2f}); better features or more annotations would help more than "
+            f"{parity:.2f}); better features or more annotations would help more than "
             "another method"
         )
     annotated = n_annotators[n_annotators > 0]
-    if len(model.annotators_) > 1 and np.mean(annotated > 1) < ENOUGH_SECONDS:
-        model.doubts_[WarningCode.SINGLE_ANNOTATIONS] = (
+    if table.n_annotators > 1 and np.mean(annotated > 1) < ENOUGH_SECONDS:
+        doubts[WarningCode.SINGLE_ANNOTATIONS] = (
             f"{np.mean(annotated == 1):.0%} of the annotated instances have one annotation, which "
             "does not tell whether to believe the annotator or the features where they disagree; "
             "a second annotation on 10 % of the instances would settle it"
         )
-    for text in model.doubts_.values():
+    for text in doubts.values():
         warn_caller(text, ModelChoiceWarning)
+    return doubts

@@ -34,7 +34,7 @@ from manyhands.classifiers.stacking.members import (
     as_member,
     automatic_members,
 )
-from manyhands.classifiers.stacking.prior import read_class_prior
+from manyhands.classifiers.stacking.prior import doubts_of, read_class_prior
 from manyhands.classifiers.stacking.reading_out import Judges, ReadOut, annotators_of, read_out
 from manyhands.classifiers.stacking.stack import (
     Annotated,
@@ -46,6 +46,7 @@ from manyhands.classifiers.stacking.stack import (
     temper,
 )
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, warn_caller
+from manyhands.fitting.fitted import Fitted
 from manyhands.fitting.reading import take_rows
 from manyhands.inference.confusion_prior import pool_confusions
 from manyhands.inference.confusions import log_likelihoods
@@ -509,23 +510,42 @@ def _history_row(
     }
 
 
-def set_fitted(model: Any, findings: Findings, X: Any, table: AnnotationTable) -> None:
-    """Set the fitted attributes of a model.
+def fitted_by(
+    model: Any, findings: Findings, X: Any, table: AnnotationTable, **more: Any
+) -> Fitted:
+    """Read out what rounds have found; ``more`` was found before, such as the encoder.
 
     The posterior is read out with what the last round's stack says of the instances, unless the
     first round's is safer (`_witness`). New instances are predicted by the later rounds.
+
+    Parameters
+    ----------
+    model : CrowdStackingClassifier
+        Whose parameters hold.
+    findings : Findings
+    X : array of shape (n, ...)
+    table : AnnotationTable
+    **more : object
+        Further fitted attributes.
+
+    Returns
+    -------
+    Fitted
+
+    Warns
+    -----
+    NotIdentifiableWarning
+        If the known labels that were drawn at random contradict the others.
     """
     rounds, last, seen = findings.rounds, findings.last, findings.seen
     n, n_annotators, n_classes = table.n_instances, table.n_annotators, table.n_classes
-    found = dependence_of(model.dependence, rounds.votes, rounds.vote_shares, findings.known)
-    model.gold_sample_ = None if found.sample is None else found.sample.kind
-    model.gold_p_value_ = None if found.sample is None else found.sample.p_value
-    model.gold_note_ = None
-    if found.sample is not None and found.sample.kind == "chosen":
-        model.gold_note_ = found.sample.told()
-        _LOG.info("%s", model.gold_note_)
+    dependence = dependence_of(model.dependence, rounds.votes, rounds.vote_shares, findings.known)
+    sample = dependence.sample
+    note = sample.told() if sample is not None and sample.kind == "chosen" else None
+    if note is not None:
+        _LOG.info("%s", note)
     belief = np.zeros((n, n_classes))
-    out = rounds.read_out(_witness(findings), found.rho)
+    out = rounds.read_out(_witness(findings), dependence.rho)
     belief[np.ix_(findings.annotated, seen)] = out.posterior
     # A class without annotations gets the crowd's matrix of zero counts: mostly named rightly.
     unknown = crowd_confusion(np.zeros((1, n_classes, n_classes)))
@@ -533,49 +553,73 @@ def set_fitted(model: Any, findings: Findings, X: Any, table: AnnotationTable) -
     confusion[:, seen] = 0.0
     confusion[np.ix_(np.arange(n_annotators), seen, seen)] = rounds.confusion(out.posterior)
     confusion, pooled = pool_confusions(confusion, table, belief, pseudo_annotations=0.0)
-    model.heard_ = table.annotations_per_annotator() > 0
-    model.pooled_confusion_ = pooled
-    model.confusion_ = np.where(model.heard_[:, None, None], confusion, pooled)
-    abstention = rounds.abstention(out.posterior)
-    model.abstention_ = np.zeros((n_annotators, n_classes))
-    if abstention is not None:
-        model.abstention_[:, seen] = abstention
-    model.is_known_ = np.zeros(n, dtype=bool)
+    heard = table.annotations_per_annotator() > 0
+    abstention = np.zeros((n_annotators, n_classes))
+    abstaining = rounds.abstention(out.posterior)
+    if abstaining is not None:
+        abstention[:, seen] = abstaining
+    is_known = np.zeros(n, dtype=bool)
     if findings.known is not None:
-        model.is_known_[findings.annotated] = findings.known.codes >= 0
+        is_known[findings.annotated] = findings.known.codes >= 0
     drawn: Any = [] if findings.known is None else findings.known.sampled_rows
     drawn = np.asarray(drawn, dtype=np.int64)
-    model.sampled_rows_ = findings.annotated[drawn]
-    model.sampled_posterior_ = np.zeros((len(drawn), n_classes))
-    model.sampled_posterior_[:, seen] = out.unclamped[drawn]
-    model.sample_note_ = None
+    sampled = np.zeros((len(drawn), n_classes))
+    sampled[:, seen] = out.unclamped[drawn]
+    contradicted = None
     if len(drawn):
         codes = np.asarray(seen)[findings.known.codes[drawn]]  # type: ignore[union-attr]
         given = np.zeros(n, dtype=bool)
         given[findings.annotated] = True
-        model.sample_note_ = contradiction(
-            model.sampled_posterior_.argmax(axis=1) == codes,
-            model.sampled_rows_,
-            model.sampled_posterior_.max(axis=1),
+        contradicted = contradiction(
+            sampled.argmax(axis=1) == codes,
+            findings.annotated[drawn],
+            sampled.max(axis=1),
             belief.max(axis=1),
-            given & ~model.is_known_,
+            given & ~is_known,
         )
-        if model.sample_note_ is not None:
-            warn_caller(model.sample_note_, NotIdentifiableWarning)
-    model.class_prior_ = belief[findings.annotated].mean(axis=0)
-    model.stack_ = replace(findings.stack, exponent=out.new_exponent)
-    model.prediction_prior_ = _mean_prediction(model.stack_, X, findings.annotated)
+        if contradicted is not None:
+            warn_caller(contradicted, NotIdentifiableWarning)
+    shares = belief[findings.annotated].mean(axis=0)
+    stack = replace(findings.stack, exponent=out.new_exponent)
     rest = np.setdiff1d(np.arange(n), findings.annotated)
     if len(rest):
-        belief[rest] = model.stack_.predict_proba(take_rows(X, rest))
-    model.posterior_, model.dependence_ = belief, found.rho
-    model.posterior_exponent_, model.prediction_exponent_ = out.exponent, out.new_exponent
-    model.history_ = findings.history
-    model.prior_shrinkage_ = rounds.shrinkage
-    model.parity_, model.vote_share_ = last.parity, last.vote_share
+        belief[rest] = stack.predict_proba(take_rows(X, rest))
     parts = {member.name: part for member, part in zip(findings.members, last.members, strict=True)}
-    model.member_weights_ = {name: part.weight for name, part in parts.items()}
-    model.member_temperatures_ = {name: part.temperature for name, part in parts.items()}
+    found = {
+        "gold_sample_": None if sample is None else sample.kind,
+        "gold_p_value_": None if sample is None else sample.p_value,
+        "gold_note_": note,
+        "heard_": heard,
+        "pooled_confusion_": pooled,
+        "confusion_": np.where(heard[:, None, None], confusion, pooled),
+        "abstention_": abstention,
+        "is_known_": is_known,
+        "sampled_rows_": findings.annotated[drawn],
+        "sampled_posterior_": sampled,
+        "sample_note_": contradicted,
+        "class_prior_": shares,
+        "stack_": stack,
+        "prediction_prior_": _mean_prediction(stack, X, findings.annotated),
+        "posterior_": belief,
+        "dependence_": dependence.rho,
+        "posterior_exponent_": out.exponent,
+        "prediction_exponent_": out.new_exponent,
+        "prior_shrinkage_": rounds.shrinkage,
+        "parity_": last.parity,
+        "vote_share_": last.vote_share,
+        "member_weights_": {name: part.weight for name, part in parts.items()},
+        "member_temperatures_": {name: part.temperature for name, part in parts.items()},
+        "doubts_": doubts_of(
+            model,
+            table,
+            findings.history,
+            findings.first.free_shares,
+            shrinkage=rounds.shrinkage,
+            parity=last.parity,
+            n_annotators=annotators_of(rounds.votes),
+        ),
+    }
+    return Fitted(None, findings.history, more | found)
 
 
 def _mean_prediction(stack: Any, X: Any, rows: IntArray) -> FloatArray:
