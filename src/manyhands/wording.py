@@ -40,6 +40,54 @@ ALL_TO_REVIEW = (
 )
 """What to do first where all labels are to review."""
 
+
+class ScoreWords(NamedTuple):
+    """How a score of labels against gold is called.
+
+    Attributes
+    ----------
+    name : str
+        In full: on a line of its own, as a heading of the report, as a key of JSON.
+    short : str
+        As a heading where several methods stand side by side in a terminal.
+    is_share : bool
+        Whether it is written in percent.
+    """
+
+    name: str
+    short: str
+    is_share: bool = True
+
+
+SCORES = {
+    "accuracy": ScoreWords("accuracy", "accuracy"),
+    "accuracy_ties_shared": ScoreWords("accuracy if ties are shared", "ties shared"),
+    "macro_f1": ScoreWords("macro-F1", "macro-F1"),
+    "minority_recall": ScoreWords("minority recall", "min. recall"),
+    "ece": ScoreWords("calibration error", "ECE"),
+    "within_one": ScoreWords("within one grade", "within 1"),
+    "mae": ScoreWords("mean absolute error in grades", "MAE", is_share=False),
+    "qwk": ScoreWords("quadratic weighted kappa", "QWK", is_share=False),
+    "rps": ScoreWords("ranked probability score", "RPS", is_share=False),
+    "held_out_log_likelihood": ScoreWords("held-out log likelihood", "held-out LL", is_share=False),
+    "seconds": ScoreWords("CPU seconds", "CPU s", is_share=False),
+}
+"""Words of the scores, by their names in Python."""
+
+MEASURES = {
+    "percent_agreement": "agreeing pairs of annotations",
+    "within_one_grade": "pairs of annotations within one grade",
+    "mean_cohen_kappa": "mean Cohen's kappa",
+    "fleiss_kappa": "Fleiss' kappa",
+    "gwet_ac1": "Gwet's AC1",
+    "gwet_ac2": "Gwet's AC2",
+    "krippendorff_alpha": "Krippendorff's alpha",
+    "krippendorff_alpha_nominal": "Krippendorff's alpha, nominal",
+    "krippendorff_alpha_jaccard": "Krippendorff's alpha, Jaccard",
+    "krippendorff_alpha_masi": "Krippendorff's alpha, MASI",
+}
+"""Words of the measures of agreement, by their names in Python."""
+
 GROUPS_OPTION = (
     (
         r"groups=, on the command line --groups; groups=\{\} or --groups none",

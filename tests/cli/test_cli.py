@@ -213,7 +213,7 @@ def test_agreement(home):
     assert alpha["low"] < alpha["value"] < alpha["high"]
     table = read_annotations("A.csv")
     assert alpha["value"] == krippendorff_alpha(table)
-    assert "krippendorff alpha" in done("agreement", "A.csv").stdout
+    assert "Krippendorff's alpha" in done("agreement", "A.csv").stdout
     assert "no effect" in done("agreement", "A.csv", "--resamples", "20").stderr
     assert "gwet_ac2" in done_json("agreement", "A.csv", "--scale", "ordinal")
     refused(3, "agreement", "A_names.csv", "--scale", "interval", says=["numbers", "ordinal"])

@@ -187,16 +187,16 @@ def test_methods_are_compared_by_what_is_measured_of_grades(sheet, tmp_path):
 @pytest.mark.filterwarnings("default:.*two classes have no order")
 def test_agreement_says_which_measures_go_by_the_order(sheet, tmp_path):
     grades = said("agreement", sheet, *READING)
-    assert "mean cohen kappa, quadratic weights" in grades
-    assert "fleiss kappa, which ignores the order" in grades
-    assert "gwet ac2, quadratic weights" in grades
+    assert "mean Cohen's kappa, quadratic weights" in grades
+    assert "Fleiss' kappa, which ignores the order" in grades
+    assert "Gwet's AC2, quadratic weights" in grades
     names = said("agreement", sheet, *READING[:-1], "--scale", "nominal")
     two = tmp_path / "two.csv"
     two.write_text("task,worker,label\na,x,0\na,y,1\nb,x,1\nb,y,1\n")
     for found in (names, said("agreement", two, "--scale", "ordinal")):
         assert "quadratic" not in found
         assert "ignores the order" not in found
-        assert "fleiss kappa" in found
+        assert "Fleiss' kappa" in found
 
 
 def test_what_is_added_is_read_as_the_fit(tmp_path):
@@ -251,8 +251,8 @@ def test_a_classifier_labels_grades_as_an_aggregator_does(sheet, tmp_path):
     pd.DataFrame({"task": items, "label": stars}).to_csv(gold, index=False)
     given = ("fit", "--annotations", sheet, "--features", features, "--gold", gold, "--out", out)
     text = said(*given, *READING)
-    assert "within 1 grade" in text
-    assert "MAE in grades" in text
+    assert "within 1" in text
+    assert "MAE" in text
     assert "macro-F1" not in text
     labels = pd.read_csv(out / "labels.csv")
     p = labels.filter(like="p(").to_numpy()

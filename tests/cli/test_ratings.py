@@ -224,7 +224,7 @@ def test_numbers_are_described_as_such(slider):
     assert f"... and {n - 10} more (--json has {n})" in shown
     agreeing = done("agreement", "slider.csv", *NUMBERS).stdout
     assert "Agreement, numbers (interval scale)" in agreeing
-    assert agreeing.index("krippendorff alpha") < agreeing.index("percent agreement")
+    assert agreeing.index("Krippendorff's alpha") < agreeing.index("agreeing pairs")
     assert "order of the classes" not in agreeing
     graded = done("describe", "slider.csv", "--ordered").stdout
     assert "majority vote" in graded

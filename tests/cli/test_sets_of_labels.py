@@ -46,7 +46,7 @@ def test_describe(answers):
     assert "tick one option only" in found["warnings"][0]
     shown = done("describe", answers, *SETS)
     assert "different sets" in shown
-    assert "alpha, masi" in shown
+    assert "alpha, MASI" in shown
 
 
 def test_agreement(answers):
@@ -54,7 +54,7 @@ def test_agreement(answers):
     masi = found["krippendorff_alpha_masi"]
     assert masi["low"] < masi["value"] < masi["high"]
     assert [row["option"] for row in found["options"]] == OPTIONS
-    assert "krippendorff alpha jaccard" in done("agreement", answers, *SETS)
+    assert "Krippendorff's alpha, Jaccard" in done("agreement", answers, *SETS)
 
 
 def test_aggregate_into_a_folder(answers, tmp_path):

@@ -153,7 +153,7 @@ def test_the_table_prints_every_figure_that_some_method_has():
         )
     )
     assert repr(table).splitlines() == [
-        "method  accuracy  macro F1    ECE  held-out LL  CPU s",
+        "method  accuracy  macro-F1    ECE  held-out LL  CPU s",
         "Good()     0.900     0.875  0.062       -0.250  1.500",
         "Bad()      0.500     0.250  0.500               0.000",
         "! Fails(x=<1>): not <this> table",

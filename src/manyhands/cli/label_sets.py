@@ -25,7 +25,7 @@ from manyhands.cli.settings import parse_settings
 from manyhands.cli.translation import with_options
 from manyhands.cli.values import TABLE, Duplicates, Rule, refuse_overwriting
 from manyhands.exceptions import AnnotationError
-from manyhands.wording import N_RANDOM, counted, percent
+from manyhands.wording import MEASURES, N_RANDOM, counted, percent
 
 SHOWN = 10
 """Instances, and options, that are shown."""
@@ -100,7 +100,10 @@ def describe_sets(tables: list[Path], reading: Reading, json: bool) -> None:
         print_json(found)
         return
     counts = [(TITLES[name], _shown(value)) for name, value in found["data"].items() if value]
-    alphas = [(f"alpha, {name}", _shown(value)) for name, value in found["agreement"].items()]
+    alphas = [
+        (MEASURES[f"krippendorff_alpha_{name}"], _shown(value))
+        for name, value in found["agreement"].items()
+    ]
     print_table(", ".join(map(str, tables)), ["", ""], counts + alphas)
     _print_options(found["options"])
     for text in found["warnings"]:
@@ -135,7 +138,7 @@ def agreement_of_sets(tables: list[Path], reading: Reading, json: bool) -> None:
     print_table(
         "Agreement, sets of labels",
         ["measure", "value", "from", "to"],
-        [[name.replace("_", " "), *map(_shown, row.values())] for name, row in rows.items()],
+        [[MEASURES[name], *map(_shown, row.values())] for name, row in rows.items()],
     )
     _print_options([each | {"alpha": each["value"]} for each in options])
     if len(distances) == 1:

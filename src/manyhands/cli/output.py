@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from manyhands.cli.translation import with_options
-from manyhands.wording import compared_with, counted, percent, too_much
+from manyhands.wording import SCORES, compared_with, counted, percent, too_much
 
 HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Categories of invisible characters that may control a terminal: escapes, direction marks."""
@@ -91,13 +91,13 @@ def headings_of_splits(splits: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     Of grades, how far they are off stands in place of macro-F1.
     """
     if splits and all("mae" in scores for scores in splits):
-        return {"accuracy": "accuracy", "within_one": "within 1 grade", "mae": "MAE in grades"}
-    return {"accuracy": "accuracy", "macro_f1": "macro-F1"}
+        return {name: SCORES[name].short for name in ("accuracy", "within_one", "mae")}
+    return {name: SCORES[name].short for name in ("accuracy", "macro_f1")}
 
 
 def show_score(name: str, value: float) -> str:
     """Show a score: shares in percent, distances in grades."""
-    return f"{value:.2f}" if name == "mae" else percent(value)
+    return percent(value) if SCORES[name].is_share else f"{value:.2f}"
 
 
 def show_spread(name: str, spread: dict[str, Any]) -> str:

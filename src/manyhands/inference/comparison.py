@@ -28,20 +28,14 @@ from manyhands.inference.votes import make_votes
 from manyhands.metrics import accuracy, expected_calibration_error, macro_f1, minority_recall
 from manyhands.metrics.grades import score_grades
 from manyhands.typing import FloatArray, IntArray
+from manyhands.wording import SCORES
 
-HEADINGS = {
-    "accuracy": "accuracy",
-    "accuracy_ties_shared": "ties shared",
-    "within_one": "within one",
-    "mae": "MAE",
-    "qwk": "QWK",
-    "rps": "RPS",
-    "macro_f1": "macro F1",
-    "minority_recall": "min. recall",
-    "ece": "ECE",
-    "held_out_log_likelihood": "held-out LL",
-    "seconds": "CPU s",
-}
+SHOWN = (
+    *("accuracy", "accuracy_ties_shared", "within_one", "mae", "qwk", "rps"),
+    *("macro_f1", "minority_recall", "ece", "held_out_log_likelihood", "seconds"),
+)
+
+HEADINGS = {name: SCORES[name].short for name in SHOWN}
 """Scores of a `MethodScore` in the order of a table's columns, and the columns' headings."""
 
 

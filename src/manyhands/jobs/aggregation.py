@@ -30,24 +30,10 @@ from manyhands.report import read_inputs, summarize_annotators, summarize_inputs
 from manyhands.report.headline import tell_labels
 from manyhands.scale.store import AnnotationStore
 from manyhands.typing import AnyArray
+from manyhands.wording import SCORES
 
-METRIC_NAMES = {
-    "accuracy": "accuracy",
-    "macro_f1": "macro-F1",
-    "minority_recall": "minority recall",
-    "ece": "calibration error",
-}
-
-OF_GRADES = {
-    "within_one": "within one grade",
-    "mae": "mean absolute error in grades",
-    "qwk": "quadratic weighted kappa",
-    "rps": "ranked probability score",
-}
-"""What is measured of labels on an ordered scale, too."""
-
-NUMBERS = frozenset(OF_GRADES.values()) - {OF_GRADES["within_one"]}
-"""Metrics that are no shares, which are not written in percent."""
+MEASURED = ("accuracy", "macro_f1", "minority_recall", "ece", "within_one", "mae", "qwk", "rps")
+"""What is told of labels against gold, of names or of grades; see `manyhands.wording.SCORES`."""
 
 
 def aggregate_table(
@@ -349,9 +335,7 @@ def measure(
     if len(labelled):
         values = against_gold(table, truth[labelled], codes[labelled], posterior[labelled])
         metrics |= {
-            name: values[key]
-            for key, name in (METRIC_NAMES | OF_GRADES).items()
-            if values.get(key) is not None
+            SCORES[key].name: values[key] for key in MEASURED if values.get(key) is not None
         }
     return metrics
 

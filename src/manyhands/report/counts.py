@@ -25,7 +25,7 @@ from manyhands.report.inputs import Inputs
 from manyhands.report.limits import IMBALANCED, LIMITS
 from manyhands.report.section import Answer, Content, Findings, Section
 from manyhands.typing import AnyArray, IntArray
-from manyhands.wording import count_with_share, counted, listed, percent
+from manyhands.wording import MEASURES, count_with_share, counted, listed, percent
 
 
 def data_section(found: Findings) -> Content:
@@ -362,13 +362,14 @@ def data_rows(data: dict[str, Any]) -> list[tuple[str, str]]:
         rows = [row for row in rows if "nnotator" not in row[0] or row[1] == "unknown"]
     agreement = data["agreement"]
     if agreement["n_instances"]:
-        agreeing = [("Agreeing pairs of annotations", percent(agreement["percent"]))]
-        alpha = [(f"Krippendorff's alpha, {agreement['scale']}", _alpha(agreement["alpha"]))]
+        agreeing = [(_named("percent_agreement"), percent(agreement["percent"]))]
+        scale = f"{MEASURES['krippendorff_alpha']}, {agreement['scale']}"
+        alpha = [(scale, _alpha(agreement["alpha"]))]
         if agreement["within_one"] is None:
             rows += agreeing + alpha
         else:  # Of grades, that comes first which knows their order.
-            alpha += [("Krippendorff's alpha, nominal", _alpha(agreement["alpha_nominal"]))]
-            near = ("Pairs of annotations within one grade", percent(agreement["within_one"]))
+            alpha += [(_named("krippendorff_alpha_nominal"), _alpha(agreement["alpha_nominal"]))]
+            near = (_named("within_one_grade"), percent(agreement["within_one"]))
             rows += [*alpha, near, *agreeing]
     ties, imbalance = data["ties"], data["imbalance"]
     if ties["share"] is not None and not are_numbers:
@@ -387,6 +388,11 @@ def data_rows(data: dict[str, Any]) -> list[tuple[str, str]]:
         ("Annotations added by a program (not counted)", data["n_added"]),
     ]
     return rows + [(name, _number(n)) for name, n in rare if n]
+
+
+def _named(measure: str) -> str:
+    name = MEASURES[measure]
+    return name[:1].upper() + name[1:]
 
 
 def _alpha(value: float | None) -> str:

@@ -25,7 +25,7 @@ from manyhands.report.inputs import Inputs
 from manyhands.report.limits import FEW, LIMITS, OVERCONFIDENT
 from manyhands.report.section import Action, Answer, Content, Findings, Section
 from manyhands.typing import BoolArray, FloatArray, IntArray
-from manyhands.wording import counted
+from manyhands.wording import SCORES, counted
 
 CONTRADICTIONS = 2
 """Good annotators who must contradict a gold label with one class before it is doubted."""
@@ -269,4 +269,5 @@ GOLD = Section(
     gold_section,
     actions=_actions,
     instances=_instances,
+    words={"SCORES": SCORES},
 )

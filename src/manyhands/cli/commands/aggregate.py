@@ -29,7 +29,7 @@ from manyhands.cli.settings import parse_settings
 from manyhands.cli.translation import with_options
 from manyhands.cli.values import TABLE, Duplicates, Rule, refuse_overwriting, some_path, some_target
 from manyhands.exceptions import AnnotationError
-from manyhands.wording import count_with_share, counted, percent, too_much
+from manyhands.wording import SCORES, count_with_share, counted, percent, too_much
 
 Method = Annotated[
     Optional[str],  # noqa: UP045
@@ -462,8 +462,6 @@ def _rounded(value: float | None) -> str:
 
 def _print_result(result: dict[str, Any], out: Path | None, to: str) -> None:
     """Print the first labels, and their scores if there is gold."""
-    from manyhands.jobs.aggregation import NUMBERS
-
     if "added" in result:
         counts = result["added"]
         say(
@@ -478,8 +476,9 @@ def _print_result(result: dict[str, Any], out: Path | None, to: str) -> None:
         say(result["headline"])
     if result.get("level") is not None:  # Else nothing shows how good the annotators are.
         say_severities(result["annotators"], result.get("n_known", 0))
+    shares = {score.name for score in SCORES.values() if score.is_share}
     for name, value in (result["gold"] or {}).items():
-        is_number = isinstance(value, int) or name in NUMBERS
+        is_number = isinstance(value, int) or name not in shares
         say(f"{name}: {_rounded(value) if is_number else percent(value)}")
     say_actions(result)
     if out:
@@ -498,8 +497,7 @@ def _score(name: str, value: float | None) -> str:
     """Write a score: most are shares."""
     if value is None:
         return ""
-    numbers = ("held_out_log_likelihood", "seconds", "mae", "qwk", "rps")
-    return f"{value:.3f}" if name in numbers else percent(value)
+    return percent(value) if SCORES[name].is_share else f"{value:.3f}"
 
 
 def _print_comparison(result: dict[str, Any], json: bool) -> None:
@@ -509,21 +507,15 @@ def _print_comparison(result: dict[str, Any], json: bool) -> None:
         return
     scores = [score for score in result["methods"] if score["error"] is None]
     graded = any(score["mae"] is not None for score in scores)
-    held_out = {"held_out_log_likelihood": "held-out LL"}
-    of_grades = {"within_one": "within 1", "mae": "MAE", "qwk": "QWK", "rps": "RPS"}
-    of_names = {
-        "accuracy_ties_shared": "shared",
-        "macro_f1": "macro F1",
-        "minority_recall": "min. recall",
-        "ece": "ECE",
-    }
+    of_grades = ("within_one", "mae", "qwk", "rps")
+    of_names = ("accuracy_ties_shared", "macro_f1", "minority_recall", "ece")
     # Few and short, so that a terminal of 80 characters shows whole names.
-    columns = {"accuracy": "accuracy", **(of_grades if graded else of_names | held_out)}
-    columns["seconds"] = "CPU s"
+    columns = of_grades if graded else (*of_names, "held_out_log_likelihood")
+    columns = ("accuracy", *columns, "seconds")
     shown = [key for key in columns if any(score[key] is not None for score in scores)]
     print_table(
         f"{len(scores)} methods on {result['n_instances']:,} instances",
-        ["method", *(columns[key] for key in shown)],
+        ["method", *(SCORES[key].short for key in shown)],
         [[score["method"], *(_score(k, score[k]) for k in shown)] for score in scores],
     )
     if graded:
@@ -533,7 +525,7 @@ def _print_comparison(result: dict[str, Any], json: bool) -> None:
             "probability score, an MAE of the probabilities"
         )
     if "accuracy_ties_shared" in shown:
-        say("shared: accuracy if classes that tie share the instance; else the first is named")
+        say("ties shared: accuracy if classes that tie share the instance; else the first is named")
     if "minority_recall" in shown:
         say("min. recall: of the rarer half of the classes; ECE: expected calibration error")
     if "held_out_log_likelihood" in shown:

@@ -22,7 +22,7 @@ from manyhands.cli.output import note, print_json, print_table, say, visible
 from manyhands.cli.reading import Reading, as_arguments
 from manyhands.cli.translation import with_options
 from manyhands.exceptions import DataNotFoundError
-from manyhands.wording import percent
+from manyhands.wording import MEASURES, percent
 
 if TYPE_CHECKING:
     from manyhands.io import Export
@@ -40,18 +40,12 @@ ORDERS = {
 }
 """What the order of the classes rests on, for readers."""
 
-MEASURES = {
-    "krippendorff_alpha_nominal": "krippendorff alpha, as if grades were mere names",
-    "within_one_grade": "pairs within one grade",
+OF_GRADES = {
+    "mean_cohen_kappa": "quadratic weights",
+    "fleiss_kappa": "which ignores the order",
+    "gwet_ac2": "quadratic weights",
 }
-"""Names of measures for readers; the others are called as they are."""
-
-WEIGHTED = {
-    "mean_cohen_kappa": "mean cohen kappa, quadratic weights",
-    "fleiss_kappa": "fleiss kappa, which ignores the order",
-    "gwet_ac2": "gwet ac2, quadratic weights",
-}
-"""Names of measures where classes have an order, by which of them go by it."""
+"""What measures make of the order of classes, if these have one."""
 
 SHARES = ("percent_agreement", "within_one_grade")
 """Measures that are shares, which are written in percent."""
@@ -212,13 +206,13 @@ def agreement(
     if json:
         print_json(rows if not order else rows | {"order": order})
         return
-    names = MEASURES if scale == "nominal" or read.n_classes < 3 else MEASURES | WEIGHTED
+    weights = {} if scale == "nominal" or read.n_classes < 3 else OF_GRADES
     print_table(
         f"Agreement, {WHAT[scale]}",
         ["measure", "value", "from", "to"],
         [
             [
-                names.get(name, name.replace("_", " ")),
+                ", ".join(filter(None, (MEASURES[name], weights.get(name)))),
                 *(map(percent, row.values()) if name in SHARES else row.values()),
             ]
             for name, row in rows.items()
