@@ -74,7 +74,7 @@ def make_app(desk: Desk, token: str, port: int) -> ASGIApp:
         Route("/status", pages.status),
         Route("/image/{row:int}", pages.image),
         Route("/export/{name}", pages.export),
-        Route("/static/{name}", _static),
+        Route("/static/{name}", static),
         Route("/decide", pages.decide, methods=["POST"]),
         Route("/undo", pages.undo, methods=["POST"]),
     ]
@@ -82,16 +82,23 @@ def make_app(desk: Desk, token: str, port: int) -> ASGIApp:
     return RequestGuard(Starlette(routes=routes, exception_handlers=handlers), token, port)
 
 
-def serve(desk: Desk, port: int, announce: Callable[[str], object]) -> None:
+def serve(
+    desk: Any,
+    port: int,
+    announce: Callable[[str], object],
+    make: Callable[[Any, str, int], ASGIApp] = make_app,
+) -> None:
     """Serve a desk on this machine until interrupted.
 
     Parameters
     ----------
-    desk : Desk
+    desk : Desk, or what ``make`` takes in its place
     port : int
         0 takes a free one.
     announce : function
         Called with the address, which holds the token, when the page can be opened.
+    make : function
+        Makes the application, as `make_app` does.
 
     Raises
     ------
@@ -110,7 +117,7 @@ def serve(desk: Desk, port: int, announce: Callable[[str], object]) -> None:
         listener.listen()
         port, token = listener.getsockname()[1], secrets.token_urlsafe(32)
         config = uvicorn.Config(
-            make_app(desk, token, port),
+            make(desk, token, port),
             log_level="warning",
             access_log=False,
             server_header=False,
@@ -121,7 +128,8 @@ def serve(desk: Desk, port: int, announce: Callable[[str], object]) -> None:
         uvicorn.Server(config).run(sockets=[listener])
 
 
-def _static(request: Request) -> Response:
+def static(request: Request) -> Response:
+    """Send a style sheet or a script."""
     name = request.path_params["name"]
     if name not in STATIC:
         raise HTTPException(HTTPStatus.NOT_FOUND)
@@ -173,7 +181,7 @@ class _Pages:
         """Render a page; what went wrong is no place to come back to."""
         desk = self._desk
         with desk.steady():
-            page = _environment().get_template("page.html").render(
+            page = environment().get_template("page.html").render(
                 view=view, desk=desk, figures=desk.figures, choice=more.pop("choice", Choice()),
                 tools=WRITERS.values(), keys=KEYS, few=FEW, many=MANY, **more,
             )  # fmt: skip
@@ -246,10 +254,10 @@ class _Pages:
 
     def _decide(self, form: dict[str, str]) -> Response:
         desk, choice = self._desk, self._choice(_fields(form.get("back", "")))
-        row, version = _whole(form, "row"), _whole(form, "version")
+        row, version = whole(form, "row"), whole(form, "version")
         skips = form.get("do") == "skip"
-        code = None if skips else _whole(form, "code" if "code" in form else "now")
-        now = _whole(form, "now")
+        code = None if skips else whole(form, "code" if "code" in form else "now")
+        now = whole(form, "now")
         if row >= desk.table.n_instances or max(code or 0, now) >= desk.table.n_classes:
             raise HTTPException(HTTPStatus.BAD_REQUEST, "there is no such item or class")
         before = desk.rows(choice).tolist()
@@ -274,7 +282,7 @@ class _Pages:
 
     def _undo(self, form: dict[str, str]) -> Response:
         choice = self._choice(_fields(form.get("back", "")))
-        row, version = _whole(form, "row"), _whole(form, "version")
+        row, version = whole(form, "row"), whole(form, "version")
         try:
             self._desk.undo(row, version)
         except (Conflict, IndexError):
@@ -304,7 +312,7 @@ class _Pages:
         found: dict[str, Any] = {"state": state, "order": "doubt"}
         for name, size in sizes.items():
             if query.get(name):
-                found[name] = _whole(query, name)
+                found[name] = whole(query, name)
                 if found[name] >= size:
                     raise HTTPException(HTTPStatus.BAD_REQUEST, f"there is no {name} {query[name]}")
         if query.get("order") == "random":
@@ -313,25 +321,26 @@ class _Pages:
 
 
 @cache
-def _environment() -> Environment:
-    environment = Environment(
+def environment() -> Environment:
+    """Make the environment of the templates once."""
+    made = Environment(
         loader=PackageLoader("manyhands.explore", "templates"),
         autoescape=True,  # Every name and every text is untrusted.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(FILTERS)
-    environment.filters["prose"] = prose
-    environment.filters["query"] = urlencode
-    environment.globals |= {
+    made.filters.update(FILTERS)
+    made.filters["prose"] = prose
+    made.filters["query"] = urlencode
+    made.globals |= {
         "enough": enough,
         "limit": limit,
         "gain_words": gain_words,
         "A_FLAG": A_FLAG,
         "RANDOM_ITEMS_TELL": RANDOM_ITEMS_TELL,
     }
-    return environment
+    return made
 
 
 def prose(value: Any, limit: int = 20_000) -> str:
@@ -381,19 +390,25 @@ TABLES: Final = {"corrections.csv": corrections, "review.csv": review_sheet}
 
 async def _form(request: Request) -> dict[str, str]:
     """Read a small form; its fields occur once."""
+    return _fields(await body_of(request))
+
+
+async def body_of(request: Request) -> str:
+    """Read the body of a small form."""
     body = b""
     async for part in request.stream():
         body += part
         if len(body) > LARGEST_FORM:
             raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-    return _fields(body.decode("utf-8", errors="replace"))
+    return body.decode("utf-8", errors="replace")
 
 
 def _fields(text: str) -> dict[str, str]:
     return {name: values[-1] for name, values in parse_qs(text).items()}
 
 
-def _whole(fields: Mapping[str, str], name: str) -> int:
+def whole(fields: Mapping[str, str], name: str) -> int:
+    """Read a whole number of a form or an address."""
     text = fields.get(name, "")
     if not (text.isascii() and text.isdigit() and len(text) < 12):
         raise HTTPException(HTTPStatus.BAD_REQUEST, f"{name}={text!r} is no number")

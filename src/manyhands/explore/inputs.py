@@ -29,6 +29,7 @@ from manyhands.io.shown import Shown, shown_of, with_shown
 from manyhands.jobs.gold import GoldRows, match_gold
 from manyhands.jobs.outputs import LABELS, SUMMARY, times_of
 from manyhands.planning import review_queue
+from manyhands.report.sections import SETS
 from manyhands.report.summary import UNTITLED
 
 SHOWN = dict(zip((".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp"),
@@ -77,13 +78,18 @@ def open_desk(
     WriteError
         If corrections cannot be written, or another explorer has the folder open.
     """
-    described = _described(folder)
+    described = described_in(folder)
+    if described.get("kind") == SETS:
+        raise AnnotationError(
+            f"{folder} holds sets of labels; read the answers as sets, too: multilabel=';'"
+        )
     table, export = read_with_account(annotations, **options)
     if export is not None:
         report_losses(export, annotations)
     found = read_consensus(folder / LABELS, table)
     table = over_tasks(table, found.tasks)
-    contents = _contents(table, export, annotations, texts, images, options)
+    items = export if export is not None else _items(annotations, table, options)
+    contents = contents_of(table, items, annotations, texts, images, options)
     with open_journal(folder) as journal:
         own = _known_in_folder(found, journal)
         given = match_gold(_joined(own, folder, known), table)
@@ -155,7 +161,7 @@ def _joined(own: GoldFile, folder: Path, known: GoldFile | None) -> GoldFile:
         ) from error
 
 
-def _described(folder: Path) -> dict[str, Any]:
+def described_in(folder: Path) -> dict[str, Any]:
     """Read the folder's summary."""
     refuse_means(folder, "the explorer")
     for name in (SUMMARY, LABELS):
@@ -175,9 +181,9 @@ def _described(folder: Path) -> dict[str, Any]:
     return dict(described)
 
 
-def _contents(
+def contents_of(
     table: AnnotationTable,
-    export: Export | None,
+    items: Export | None,
     annotations: Path | Sequence[Path],
     texts: str | None,
     images: str | None,
@@ -185,7 +191,6 @@ def _contents(
 ) -> Contents:
     """Read what the items are: texts, images, or else their own data in the annotations."""
     row_of = {str(task): row for row, task in enumerate(table.instances.tolist())}
-    items = export if export is not None else _items(annotations, table, options)
     files = (annotations,) if isinstance(annotations, Path) else tuple(annotations)
     contents = Contents(export=items, annotations=files)
     if texts is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -93,6 +93,12 @@ class SetConsensus:
     def least_certain_first(self) -> IntArray:
         """Positions in the order in which they are to be looked at."""
         return self.by_doubt()
+
+    def take(self, mask: BoolArray) -> SetConsensus:
+        """Return the sets of some instances."""
+        arrays = ("tasks", "ticks", "posterior", "probability", "n_annotations", "agreement")
+        own = (*arrays, "actions", "known")
+        return replace(self, **{name: getattr(self, name)[mask] for name in own})
 
     def count_actions(self) -> dict[str, int]:
         """Number of instances per recommended action."""

@@ -37,9 +37,9 @@ class Correction:
     Attributes
     ----------
     task : str or int
-    label : class value or None
-        The label from then on; None after a skip.
-    was : class value or None
+    label : class value, list of str or None
+        The label from then on, or the set of labels; None after a skip.
+    was : class value, list of str or None
         The label before.
     certainty : float or None
         Probability that the model gave to ``was``; 1 if, and only if, that label was known.
@@ -182,8 +182,10 @@ def _record(line: bytes) -> Correction:
         raise ValueError(f"action {record.action!r}")
     if record.chosen not in (*CHOSEN, None):
         raise ValueError(f"chosen {record.chosen!r}")
-    if isinstance(record.task, list | dict) or isinstance(record.label, list | dict):
+    if isinstance(record.task, list | dict) or isinstance(record.label, dict):
         raise ValueError("task and label must be plain values")
+    if isinstance(record.label, list) and not all(isinstance(v, str) for v in record.label):
+        raise ValueError("a set of labels must be a list of names")
     if record.known and record.label is None:
         raise ValueError(f"no label, which {record.action!r} needs")
     return record

@@ -509,6 +509,11 @@ def _read_corrections(path: Path, classes: Any) -> GoldFile:
     with naming(path):
         if not found:
             raise AnnotationError("no correction in this file stands, so no label is known")
+        if any(isinstance(record.label, list) for record in found):
+            raise AnnotationError(
+                "these corrections are of sets of labels; read the answers as sets, too: "
+                "multilabel=';'"
+            )
         labels = np.array([record.label for record in found])
         if classes is not None:
             values = make_vocabulary(classes, "classes")

@@ -18,6 +18,7 @@ from manyhands.annotations.wide import with_joined_task
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.io.annotations import is_plain, read_export
 from manyhands.io.columns import find_column, with_trimmed
+from manyhands.io.corrections import Standing, of_one_kind, read_corrections
 from manyhands.io.exports.reading import report_losses
 from manyhands.io.exports.records import Export, Items
 from manyhands.io.files import PathLike, existing_file, is_typed, naming
@@ -260,7 +261,8 @@ def read_gold_sets(
         A table with the columns task and labels, whose sets say all of an instance; or task, option
         and gold (0 or 1), a row per known cell. In one with a column "reviewed", such as
         ``review.csv`` and ``labels.csv``, a set is known if that column is filled in, or if it
-        differs from the one in the column "was"; an empty set says that nothing applies.
+        differs from the one in the column "was"; an empty set says that nothing applies. Or a file
+        of corrections (.jsonl), of which those that stand count.
     table : LabelSetTable
     multilabel, none
         As in `read_label_sets`; an empty cell is unknown, unless ``none`` names "empty".
@@ -279,6 +281,8 @@ def read_gold_sets(
         task is among the instances.
     """
     path = existing_file(Path(str(path)))
+    if path.suffix.lower() == ".jsonl":
+        return _read_corrected(path, table)
     with naming(path):
         frame = read_frame(path, stated_of({"encoding": encoding, "separator": separator}))
         name = find_column(frame, "task", task)
@@ -314,6 +318,36 @@ def read_gold_sets(
             warn_caller(
                 f"{len(unknown)} rows of gold are about tasks that are not among the instances "
                 f"({unknown[0]!r}), and are not used"
+            )
+    return cells
+
+
+def _read_corrected(path: Path, table: LabelSetTable) -> IntArray:
+    """Read the sets of a file of corrections."""
+    cells = np.full((table.n_instances, table.n_options), MISSING, dtype=np.int8)
+    rows = {str(i): k for k, i in enumerate(table.instances.astype(str).tolist())}
+    places = {name: k for k, name in enumerate(table.options.tolist())}
+    with naming(path):
+        strange = []
+        for record in Standing(of_one_kind(read_corrections(path))).decisions():
+            task = str(record.task)
+            if not isinstance(record.label, list):
+                raise AnnotationError(
+                    f"task {task!r} has the label {record.label!r}, and a set is a list of names; "
+                    "give corrections of sets"
+                )
+            if task not in rows:
+                strange.append(task)
+                continue
+            for name in record.label:
+                if name not in places:
+                    raise _unknown_option(name, task, table)
+            cells[rows[task]] = 0
+            cells[rows[task], [places[name] for name in record.label]] = 1
+        if strange:
+            warn_caller(
+                f"{len(strange)} corrections are about tasks that are not among the instances "
+                f"({strange[0]!r}), and are not used"
             )
     return cells
 

@@ -205,6 +205,7 @@ def _concluded(
         "shared": getattr(model, "shared_", None),
         "why": getattr(model, "why_", None),
         "rule": rule if threshold is None else "threshold",
+        "threshold": threshold,
         "levels": {
             name: None if level is None else level.to_dict()
             for name, level in (("given", levels.given), ("found", levels.found))

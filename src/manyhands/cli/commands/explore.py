@@ -11,6 +11,7 @@ import typer
 
 from manyhands.cli.errors import reported
 from manyhands.cli.inputs import one_or_all, read_known_option
+from manyhands.cli.label_sets import explore_sets
 from manyhands.cli.option_groups import grouped
 from manyhands.cli.options import Annotations, Excel, Json, KeepFormulas, Known, ModelFolder
 from manyhands.cli.output import print_json, say
@@ -75,6 +76,7 @@ def explore(
 
     Example: manyhands explore labels --annotations A.csv --texts texts.csv
     Example: manyhands explore labels --annotations A.csv --out reviewed.json --to label-studio
+    Example: manyhands explore labels --annotations answers.csv --multilabel ';'
     """
     from manyhands.explore.app import serve, write_reviewed
     from manyhands.explore.inputs import open_desk
@@ -90,6 +92,19 @@ def explore(
         refuse_overwriting(
             [out], [*annotations, *(known or ()), *reading.files, *(folder / name for name in kept)]
         )
+    if reading.takes_sets:
+        explore_sets(
+            (folder, annotations, known),
+            {"texts": texts, "images": images, "by": by or _user()},
+            reading,
+            lambda desk: _announced(desk, port, open_, json),
+            out=out,
+            to=to,
+            only=reviewed,
+            keep_formulas=keep_formulas,
+            json=json,
+        )
+        return
     options = reading.arguments()
     shown: dict[str, Any] = {"texts": texts, "images": images, "by": by or _user()}
     # Its own corrections are read in any case, and can be undone.
@@ -114,6 +129,15 @@ def explore(
         files = " ".join(f"--known {each}" for each in desk.added_files)
         then = f"  (next: manyhands {desk.model.command} ... {files})" if n else ""
         say(f"{counted(n, 'reviewed label')} {verb} in {path}{then}")
+
+
+def _announced(desk: Any, port: int, open_: bool, json: bool) -> None:
+    """Serve a desk of sets until it is stopped."""
+    from manyhands.explore.app import serve
+    from manyhands.explore.set_app import make_set_app
+
+    with suppress(KeyboardInterrupt):  # How it is stopped.
+        serve(desk, port, lambda address: _announce(address, open_, json), make_set_app)
 
 
 def _announce(address: str, open_: bool, json: bool) -> None:
