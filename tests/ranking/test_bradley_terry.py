@@ -275,6 +275,22 @@ def test_intervals_allow_for_questions():
     assert np.mean(usual) / spread < 0.75
 
 
+def test_questions_whose_answers_do_not_depend_change_intervals_little():
+    """Few annotators of differing reliability leave the scale unsure, whatever is asked."""
+    reliability = np.array([0.4, 0.7, 1.0, 1.3, 1.6, 1.0])
+    ratios = []
+    for seed in range(5):
+        made = crowd(seed, n=8, r=6, m=2400, reliability=reliability, questions=120)
+        bare = ComparisonTable(*[getattr(made.table, name) for name in
+            ("left", "right", "annotator", "outcome", "items", "annotators")])  # fmt: skip
+        asked, usual = quiet(BradleyTerry(), made.table), quiet(BradleyTerry(), bare)
+        assert asked.clustered_
+        assert usual.reliability_variance_ > 0
+        laplace = usual.strength_se_ / np.sqrt(max(usual.dispersion_, 1))
+        ratios.append(asked.strength_se_.mean() / laplace.mean())
+    assert 0.9 < np.mean(ratios) < 1.1
+
+
 def test_few_questions_are_said_to_be_few():
     made = crowd(1, questions=10)
     model = told(BradleyTerry(), made.table, "10 questions")

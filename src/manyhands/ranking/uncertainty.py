@@ -252,7 +252,21 @@ def clustered(
         scores -= taken.toarray()
     counted = (scores != 0).any(axis=1).sum()
     spread = scores @ inverse
-    return spread.T @ spread * counted / max(counted - 1, 1)
+    prior = inverse @ _of_priors(state, wanted, found) @ inverse
+    return spread.T @ spread * counted / max(counted - 1, 1) + prior
+
+
+def _of_priors(state: State, wanted: Wanted, found: Curvature) -> FloatArray:
+    """Covariance of the priors' scores: items and annotators are drawn, too, whatever is asked.
+
+    With it, the sandwich is Laplace's covariance where answers do not depend.
+    """
+    n = len(found.free) - 2
+    own = np.where(wanted.own, 1 / np.sqrt(np.where(wanted.own, state.variance, 1.0)), 0.0)
+    roots = np.linalg.inv(found.annotators) * own  # Their prior's precision is own².
+    spread = (found.crossed @ _block_diagonal(roots)).toarray()
+    of_items = np.r_[np.full(n, 1 / state.s2), 0.0, 0.0]
+    return np.diag(of_items) + spread @ spread.T
 
 
 def _each_row(table: ComparisonTable, wanted: Wanted) -> Rows:
