@@ -23,7 +23,7 @@ from manyhands.agreement import compare_judges
 from manyhands.agreement.judges import CAN, CANNOT, OPEN
 from manyhands.datasets import load_judgebench
 from manyhands.datasets.base import data_home
-from manyhands.metrics import mean_estimate
+from manyhands.metrics import expected_calibration_error, mean_estimate
 from manyhands.typing import AnyArray
 
 SETS = ("lgbteen", "framing", "summeval", "cebab_stars", "10k_prompts", "mtbench")
@@ -425,6 +425,170 @@ def page_labels(records: list[Record]) -> Record:
     return {"labels": table(["people per item", "", *SETS], rows)}
 
 
+# -- people on a part of the items, and what to check ----------------------------------------------
+
+PART = 100
+"""Items that a person has labelled, where people label a part."""
+
+
+def models_of(set: str, seed: int) -> tuple[mh.AnnotationTable, AnyArray, AnyArray]:
+    """The models' labels, and those of one and of a second person (or None) for each item."""
+    frame = frame_of(set)
+    humans = frame[frame.family != "llm"].sample(frac=1, random_state=seed)
+    order = humans.groupby("task").cumcount()
+    first, second = (humans[order == k].set_index("task").label for k in (0, 1))
+    models = frame[(frame.family == "llm") & frame.task.isin(first.index)]
+    every = mh.AnnotationTable.from_frame(
+        models, group="family", classes=sorted(frame.label.unique())
+    )
+    both = (each.reindex(every.instances).to_numpy(dtype=object) for each in (first, second))
+    return every, *both
+
+
+def fitted(model: Any, table: mh.AnnotationTable, **options: Any) -> Any:
+    """Fit without a word."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return model.fit(table, **options)
+
+
+def measure_known(set: str, seed: int) -> Record:
+    """One person's labels of 100 random items, as gold or as annotations: the other items."""
+    every, first, _ = models_of(set, seed)
+    given = np.random.default_rng(seed).choice(every.n_instances, PART, replace=False)
+    if every.n_instances < 2 * PART:
+        return {}
+    rest = np.setdiff1d(np.arange(every.n_instances), given)
+    person = pd.DataFrame(
+        {"task": every.instances[given], "worker": "person", "label": first[given]}
+    )
+    both = pd.concat([every.to_frame()[["task", "worker", "label"]], person])
+    joined = mh.AnnotationTable.from_frame(both, classes=every.classes)
+    joined = joined[np.array([joined.instances.tolist().index(i) for i in every.instances])]
+    gold = dict(zip(every.instances[given], first[given], strict=True))
+    families = dict.fromkeys(every.annotators, "llm")
+    models = {
+        "GoldCorrected, the person's labels as gold": fitted(
+            mh.GoldCorrected(), every, gold=gold, groups={}
+        ),
+        "DawidSkene, the person as an annotator": fitted(mh.DawidSkene(), joined, groups={}),
+        "DawidSkene, with the models as a family": fitted(mh.DawidSkene(), joined, groups=families),
+    }
+    codes = np.searchsorted(every.classes, first[rest].astype(every.classes.dtype))
+    return {
+        name: {"accuracy": float((model.labels_[rest] == first[rest]).mean()),
+               "ece": float(expected_calibration_error(model.posterior_[rest], codes,
+                                                          classes=range(every.n_classes)))}
+        for name, model in models.items()
+    }  # fmt: skip
+
+
+def page_known(records: list[Record]) -> Record:
+    """Accuracy and calibration, a row per method."""
+    names = list(next(r for r in records if len(r) > 8))
+    rows = []
+    for name in (n for n in names if "person" in n or "family" in n):
+        cells = []
+        for each in SETS:
+            own = [r[name] for r in records if r["set"] == each and name in r]
+            cells.append(f"{mean(own, 'accuracy'):.2f} ({mean(own, 'ece'):.2f})" if own else "")
+        rows.append([name, *cells])
+    return {"known": table(["", *SETS], rows)}
+
+
+QUEUES = {
+    "DawidSkene's labels, by its doubt": ("ds", "ds"),
+    "DawidSkene's labels, by the models' votes": ("ds", "votes"),
+    "the models' majority, by their votes": ("votes", "votes"),
+    "GoldCorrected's labels, by its doubt": ("gold", "gold"),
+}
+
+
+def measure_queue(set: str, seed: int) -> Record:
+    """How much more frequent wrong labels are in the first tenth, and what checking a fifth gains.
+
+    The models are undeclared; `GoldCorrected` has one person's labels of 50 random items, which are
+    not counted. A second person says what is right after the first has checked.
+    """
+    every, first, second = models_of(set, seed)
+    rng = np.random.default_rng(seed)
+    few = rng.choice(every.n_instances, 50, replace=False)
+    rest = np.setdiff1d(np.arange(every.n_instances), few)
+    gold = dict(zip(every.instances[few], first[few], strict=True))
+    models = {
+        "ds": fitted(mh.DawidSkene(), every, groups={}),
+        "votes": fitted(mh.MajorityVote(ties="random", random_state=seed), every, groups={}),
+        "gold": fitted(mh.GoldCorrected(), every, gold=gold, groups={}),
+    }
+    judged = np.array([value is not None and value == value for value in second])
+    found = {}
+    for name, (labels, doubts) in QUEUES.items():
+        given, proba = models[labels].labels_, models[doubts].posterior_
+        codes = np.searchsorted(every.classes, given)
+        doubt = 1 - proba[np.arange(len(codes)), codes] + 1e-6 * rng.random(len(codes))
+        order = rest[np.argsort(-doubt[rest])]
+        wrong = given != first
+        row = {"lift": float(wrong[order[: len(rest) // 10]].mean() / wrong[rest].mean())}
+        if judged[rest].mean() > 0.5:
+            after = given.astype(object)
+            n = len(rest) // 5
+            known = rest[judged[rest]]
+            before = (after == second)[known].mean()
+            for way, checked in (("queue", order[:n]), ("random", rng.choice(rest, n, False))):
+                corrected = after.copy()
+                corrected[checked] = first[checked]
+                row[way] = float((corrected == second)[known].mean() - before)
+        found[name] = row
+    return {"queues": found}
+
+
+def page_queue(records: list[Record]) -> Record:
+    """The first tenth and the first fifth, a row per order."""
+    lifts, gains = [], []
+    for name in QUEUES:
+        own = {s: [r["queues"][name] for r in where(records, set=s)] for s in SETS}
+        lifts.append([name, *(f"{mean(own[s], 'lift'):.2f}" for s in SETS)])
+        cells = [
+            f"{mean(own[s], 'queue'):+.2f} / {mean(own[s], 'random'):+.2f}"
+            if "queue" in own[s][0] else "" for s in SETS
+        ]  # fmt: skip
+        gains.append([name, *cells])
+    return {"queue": table(["", *SETS], lifts), "checked": table(["", *SETS], gains)}
+
+
+# -- biases of judges ------------------------------------------------------------------------------
+
+
+def measure_uses(set: str) -> Record:
+    """Classes that judges give surely more or less often than people."""
+    made, about = loaded(set)
+    uses = [
+        {"judge": judge.name, "label": str(use.label), "own": use.judge, "people": use.people,
+         "low": use.low, "high": use.high}
+        for judge in compared(made, about).judges for use in judge.classes if use.is_certain
+    ]  # fmt: skip
+    return {"uses": sorted(uses, key=lambda use: -abs(use["own"] - use["people"]))}
+
+
+def page_uses(records: list[Record]) -> Record:
+    """The two greatest differences of each set, and how many judges use the first class so."""
+    rows = []
+    for r in records:
+        for use in r["uses"][:2]:
+            way = use["own"] > use["people"]
+            alike = sum(
+                other["label"] == use["label"] and (other["own"] > other["people"]) == way
+                for other in r["uses"]
+            )
+            rows.append([
+                r["set"], use["judge"], use["label"], f"{use['own']:.2f}", f"{use['people']:.2f}",
+                f"{use['low']:+.2f} to {use['high']:+.2f}", f"{alike} of 6",
+            ])  # fmt: skip
+    heads = ["set", "judge", "label", "judge's share", "people's share", "difference",
+             "judges who surely differ so"]  # fmt: skip
+    return {"uses": table(heads, rows)}
+
+
 # -- simulations, JudgeBench and time --------------------------------------------------------------
 
 
@@ -468,6 +632,126 @@ def page_simulated(records: list[Record]) -> Record:
     heads = ["people", "items", "classes", "coverage, r = 1", "coverage, r = .8",
              "false “can”, r = .8", "third person left out"]  # fmt: skip
     return {"simulated": table(heads, rows)}
+
+
+def measure_empty_simulated(skill: float, shares: str) -> Record:
+    """A judge that guesses by the shares of classes, by the alternative annotator test and by r.
+
+    Three people who know a share of the truth; 100 items; a margin of .2 in both.
+    """
+    p = np.array([float(share) for share in shares.split("/")]) / 100
+    passed, can = [], []
+    for seed in range(200):
+        rng = np.random.default_rng([seed, round(100 * skill), len(p)])
+        truth, guess = rng.choice(len(p), 100, p=p), rng.choice(len(p), (100, 3), p=p)
+        people = np.where(rng.random((100, 3)) < skill, truth[:, None], guess)
+        judge = rng.choice(len(p), 100, p=p) if p.max() < 0.6 else np.zeros(100, dtype=int)
+        rate = winning_rate(people.astype(float), judge.astype(float), 0.2, scores=False)
+        passed.append(rate["winning_rate"] >= 0.5)
+        every = mh.AnnotationTable.from_matrix(
+            np.column_stack([people, judge]), classes=range(len(p))
+        )
+        (found,) = compared(every, {}, people=[0, 1, 2]).judges
+        can.append(found.verdict == CAN)
+    return {"passed": float(np.mean(passed)), "can": float(np.mean(can))}
+
+
+def page_empty_simulated(records: list[Record]) -> Record:
+    """A row per crowd."""
+    rows = [
+        [f"{r['skill'] ** 2:.2f}", r["shares"], f"{r['passed']:.2f}", f"{r['can']:.2f}"]
+        for r in records
+    ]
+    heads = ["people's agreement beyond chance", "shares of classes, %",
+             "passes the alternative annotator test", "r: “can stand in”"]  # fmt: skip
+    return {"empty_simulated": table(heads, rows)}
+
+
+def measure_estimates_simulated(p: float, r2: float, n: int) -> Record:
+    """Coverage and width of `mean_estimate`: 2,000 items, 500 draws of n."""
+    rng = np.random.default_rng(1)
+    y = (rng.random(2000) < p).astype(float)
+    noise = np.sqrt(p * (1 - p) * (1 - r2) / max(r2, 1e-9))
+    f = rng.random(2000) if r2 == 0 else y + rng.normal(scale=noise, size=2000)
+    rng = np.random.default_rng(2)
+    covered, width = [], []
+    for _ in range(500):
+        few = rng.choice(2000, n, replace=False)
+        found = mean_estimate(y[few], f[few], f)
+        bare = mean_estimate(y[few], np.zeros(n), np.zeros(2000))
+        covered.append(found.low <= y.mean() <= found.high)
+        width.append((found.high - found.low) / (bare.high - bare.low))
+    return {"covered": float(np.mean(covered)), "width": float(np.mean(width))}
+
+
+def page_estimates_simulated(records: list[Record]) -> Record:
+    """A row per share and R²."""
+    rows = []
+    for p, r2 in dict.fromkeys((r["p"], r["r2"]) for r in records):
+        own = [where(records, p=p, r2=r2, n=n)[0] for n in LABELLED]
+        rows.append([
+            f"{p:g}", f"{r2:g}", " ".join(f"{r['covered']:.3f}" for r in own),
+            " ".join(f"{r['width']:.2f}" for r in own),
+        ])  # fmt: skip
+    sizes = ", ".join(map(str, LABELLED))
+    heads = ["share", "R²", f"coverage, n = {sizes}", "width against people alone"]
+    return {"estimates_simulated": table(heads, rows)}
+
+
+def measure_repair(classes: int, people: int) -> Record:
+    """Six machines who share mistakes on 800 items, and a person on some; ten draws."""
+    found: dict[str, list[float]] = {"majority": [], "before": [], "now": []}
+    for seed in range(10):
+        A, y = beside_machines(people, classes, seed)
+        rest = np.arange(len(y)) >= people
+        families = dict.fromkeys(range(6), "llm")
+        every = mh.AnnotationTable.from_matrix(A, classes=range(classes))
+
+        def right(model: Any, y: AnyArray = y, rest: AnyArray = rest) -> float:
+            return float((model.labels_ == y)[rest].mean())
+
+        with as_before():
+            found["before"].append(right(fitted(mh.DawidSkene(), every, groups=families)))
+        found["now"].append(right(fitted(mh.DawidSkene(), every, groups=families)))
+        votes = mh.MajorityVote(ties="random", random_state=seed)
+        machines = mh.AnnotationTable.from_matrix(A[:, :6], classes=range(classes))
+        found["majority"].append(right(fitted(votes, machines, groups={})))
+    return {name: float(np.mean(values)) for name, values in found.items()}
+
+
+def beside_machines(n_people: int, classes: int, seed: int) -> tuple[AnyArray, AnyArray]:
+    """Machines that copy half of their labels of a shared source, .75 right; a person is .9."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(classes, size=800)
+
+    def noisy(accuracy: float) -> AnyArray:
+        wrong = (y + rng.integers(1, classes, len(y))) % classes
+        return np.where(rng.random(len(y)) < accuracy, y, wrong)
+
+    shared = noisy(0.75)
+    machines = [
+        np.where(rng.random(len(y)) < 0.5, shared, noisy(rng.uniform(0.4, 0.85))) for _ in range(6)
+    ]
+    person = np.where(np.arange(len(y)) < n_people, noisy(0.9), -1)
+    return np.column_stack([*machines, person]), y
+
+
+REPAIRED = {
+    "majority": "majority of the machines",
+    "before": "DawidSkene, before",
+    "now": "DawidSkene, now",
+}
+
+
+def page_repair(records: list[Record]) -> Record:
+    """A row per number of people's labels."""
+    rows = []
+    for people in dict.fromkeys(r["people"] for r in records):
+        own = where(records, people=people)
+        for key, name in REPAIRED.items():
+            rows.append([str(people), name, *(f"{r[key]:.2f}" for r in own)])
+    classes = [f"{r['classes']} classes" for r in where(records, people=records[0]["people"])]
+    return {"repair": table(["people's labels", "", *classes], rows)}
 
 
 def measure_judgebench(code: str) -> Record:
@@ -522,6 +806,20 @@ PARTS = {
     "simulated": Part(
         measure_simulated, page_simulated,
         lambda: grid(n=(100, 200, 400), classes=(2, 4), spammer=(False, True)),
+    ),
+    "known": Part(measure_known, page_known, lambda: grid(set=SETS, seed=range(5))),
+    "queue": Part(measure_queue, page_queue, lambda: grid(set=SETS, seed=range(5))),
+    "uses": Part(measure_uses, page_uses, lambda: grid(set=SETS)),
+    "empty-simulated": Part(
+        measure_empty_simulated, page_empty_simulated,
+        lambda: grid(skill=(0.5, 0.8), shares=("50/50", "85/15", "25/25/25/25")),
+    ),
+    "estimates-simulated": Part(
+        measure_estimates_simulated, page_estimates_simulated,
+        lambda: grid(p=(0.5, 0.3, 0.05), r2=(0.0, 0.5), n=LABELLED),
+    ),
+    "repair": Part(
+        measure_repair, page_repair, lambda: grid(people=(0, 50, 200), classes=(2, 4, 6))
     ),
     "judgebench": Part(measure_judgebench, page_judgebench, lambda: grid(code=("before", "now"))),
     "time": Part(measure_time, page_time, lambda: grid(labels=(57_600, 1_000_000))),
