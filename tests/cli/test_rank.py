@@ -73,7 +73,7 @@ def test_six_judges_in_json_lines(verdicts, tmp_path):
     assert annotators.index[annotators["reliability_high"] < 0].tolist() == ["qwen2-72b"]
     assert annotators["left_between_equals"].idxmax() == "gemini-1.5"
     assert annotators.loc["gemini-1.5", "left_low"] > 0.5
-    assert len(pd.read_csv(out / "next.csv")) == 5
+    assert pd.read_csv(out / "next.csv")["times"].tolist() == [1] * 5
     assert len(pd.read_csv(out / "better.csv")) == 5
     assert "prefers the weaker item" in (out / "report.html").read_text()
     model = manyhands.load(out)
@@ -152,6 +152,7 @@ def test_bad_calls(tmp_path, verdicts):
     )
     assert failed(3, "rank", tmp_path / "nothing.csv")
     assert "no format of tables" in failed(3, "rank", verdicts, "--out", "x.docx").stderr
+    assert "add --next 50" in failed(3, "rank", verdicts, "--each", 2).stderr
     message = failed(3, "rank", verdicts, "--models", "nobody").stderr
     assert "'nobody', who compared nothing" in message
     assert "write over" in failed(3, "rank", verdicts, "--out", verdicts).stderr

@@ -26,6 +26,7 @@ def rank(
     model: BradleyTerry | None = None,
     models: Any = None,
     n_next: int = 0,
+    each: int | None = None,
     title: str = "Ranking",
     keep_formulas: bool = False,
     report: bool = True,
@@ -43,7 +44,9 @@ def rank(
     models : sequence of ids, optional
         Annotators that are language models.
     n_next : int
-        Pairs to compare next.
+        Answers to ask for next.
+    each : int, optional
+        How often a pair may be asked about, as in `BradleyTerry.next_pairs`.
     title : str
         Of the report.
     keep_formulas : bool
@@ -59,7 +62,7 @@ def rank(
         For JSON.
     """
     fitted = (model or BradleyTerry()).fit(table)
-    pairs = fitted.next_pairs(n_next) if n_next else None
+    pairs = fitted.next_pairs(n_next, each=each) if n_next else None
     result = summarize_ranking(fitted, title=title, pairs=pairs, models=models, wording=wording)
     if out is None:
         return result

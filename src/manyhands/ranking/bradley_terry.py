@@ -39,7 +39,7 @@ from manyhands.exceptions import (
     warn_caller,
 )
 from manyhands.ranking.davidson import Rows, State, Wanted, climb, first_state, probabilities
-from manyhands.ranking.next_pairs import NextPairs, choose_pairs
+from manyhands.ranking.next_pairs import NextPairs, choose_pairs, covariance_given_annotators
 from manyhands.ranking.uncertainty import (
     FEWEST_QUESTIONS,
     MOST_ITEMS,
@@ -525,31 +525,49 @@ class BradleyTerry(BaseEstimator):
         width = ndtri((1 + level) / 2) * self.strength_se_
         return np.column_stack([self.strengths_ - width, self.strengths_ + width])
 
-    def next_pairs(self, n: int, pairs: Iterable[tuple[Any, Any]] | None = None) -> NextPairs:
-        """Choose the pairs whose answers are expected to tell most about the strengths.
+    def next_pairs(
+        self,
+        n: int,
+        pairs: Iterable[tuple[Any, Any]] | None = None,
+        *,
+        each: int | None = None,
+    ) -> NextPairs:
+        """Choose the pairs whose answers are expected to tell most where the order is unsure.
 
         Parameters
         ----------
         n : int
-            A pair may be chosen several times, to be judged by several annotators.
+            Answers to ask for. A pair may be chosen several times, to be judged by several
+            annotators or on several questions; `manyhands rank` counts how often.
         pairs : iterable of (id, id), optional
             Pairs that may be asked; default: all within the groups of `component_`.
+        each : int, optional
+            How often a pair may be chosen; 1 gives different pairs, ``n`` those that tell most by
+            the model. Default: a fifth of ``n``.
 
         Returns
         -------
         NextPairs
-            Iterating over it gives (left id, right id).
+            Iterating over it gives (left id, right id). Fewer than n if ``each`` allows no more.
 
         Raises
         ------
         AnnotationError
-            If ``n`` is no positive integer, a pair names an unknown item or one item twice, or
-            there are more than 3,000 items.
+            If ``n`` or ``each`` is no positive integer, a pair names an unknown item or one item
+            twice, or there are more than 3,000 items.
         """
         check_is_fitted(self, "strengths_")
-        if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
-            raise AnnotationError(f"n={n!r} must be a positive integer: how many pairs to ask")
-        cov = self._covariance("next_pairs()")
+        for name, value, what in (
+            ("n", n, "how many answers to ask for"),
+            ("each", 1 if each is None else each, "how often a pair may be asked"),
+        ):
+            if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+                raise AnnotationError(f"{name}={value!r} must be a positive integer: {what}")
+        self._covariance("next_pairs()")
+        profile = np.column_stack([self.reliability_, self.position_bias_, self.tie_tendency_])
+        strengths = np.nan_to_num(self.strengths_)
+        cov = covariance_given_annotators(self.table_, strengths, profile, self.strength_variance_)
+        cov = centred(cov, self.component_)
         allowed: Any = self.component_[:, None] == self.component_[None, :]
         if pairs is not None:
             allowed = self._allowed(list(pairs))
@@ -557,8 +575,9 @@ class BradleyTerry(BaseEstimator):
                 self.component_[:, None] == self.component_[None, :]
             )  # Groups that are not linked yet may differ as items do.
         common = self.position_ if self.table_.has_sides else 0.0, self.ties_
-        strengths = np.nan_to_num(self.strengths_)
-        one, other, gain = choose_pairs(strengths, cov, common, allowed, int(n))
+        one, other, gain = choose_pairs(
+            strengths, cov, common, allowed, int(n), None if each is None else int(each)
+        )
         with_position = probabilities(
             strengths[one] - strengths[other] + common[0], np.array(common[1])
         )

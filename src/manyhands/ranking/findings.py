@@ -195,29 +195,21 @@ def pair_columns(model: BradleyTerry, most: int = 10) -> Columns:
 
 
 def next_columns(pairs: NextPairs) -> Columns:
-    """Columns of the pairs to compare next."""
-    columns = {
-        "left": pairs.left,
-        "right": pairs.right,
-        "gain": pairs.gain,
-        "p_left": pairs.p_left,
-        "p_tie": pairs.p_tie,
-        "p_right": pairs.p_right,
-    }
-    return {name: plain(values) for name, values in columns.items()}
+    """Columns of the different pairs to compare next, the one that tells most first.
 
-
-def times_asked(pairs: NextPairs) -> Columns:
-    """Columns of the different pairs to compare next, and how often each, in their first order."""
+    ``times`` is how often each is to be asked, and ``gain`` what all its answers tell.
+    """
     seen: dict[frozenset[Any], int] = {}
     rows: list[list[Any]] = []
     for k, (left, right) in enumerate(pairs):
         place = seen.setdefault(frozenset((left, right)), len(rows))
         if place == len(rows):
             chances = (pairs.p_left[k], pairs.p_tie[k], pairs.p_right[k])
-            rows.append([left, right, 0, *map(float, chances)])
+            rows.append([left, right, 0, 0.0, *map(float, chances)])
         rows[place][2] += 1
-    names = ("left", "right", "times", "p_left", "p_tie", "p_right")
+        rows[place][3] += float(pairs.gain[k])
+    rows.sort(key=lambda row: -row[3])
+    names = ("left", "right", "times", "gain", "p_left", "p_tie", "p_right")
     columns = zip(names, zip(*rows, strict=True), strict=True)
     return {name: plain(values) for name, values in columns}
 

@@ -1,4 +1,10 @@
-"""Which pairs to compare next: those whose answers tell most about the strengths."""
+"""Which pairs to compare next: those whose answers tell most about an order that is unsure.
+
+The information of an answer about the strengths alone would ask for the two ends of a ranking
+again and again: there strengths are least known, although nobody doubts the order. So it counts as
+far as the order of the two items is in doubt. Strengths are as unsure as they are given the
+annotators: that a few annotators leave their scale unsure does not change by asking.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr
 
+from manyhands.comparisons import ComparisonTable
 from manyhands.ranking.davidson import probabilities
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
+
+BATCH_PAIRS = 5
+"""Fewest pairs of a batch, if nobody says how often a pair may be asked about: where a pair has an
+effect of its own, or what is thought of it is wrong, a batch does not hang on it."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +36,8 @@ class NextPairs:
         Ids of the items.
     gain : array of shape (n,)
         Information that the answer is expected to give about the strengths, in nats, after those
-        of the pairs before it.
+        of the pairs before it, times 4 p (1 - p), where p is the probability that the item that
+        seems stronger is.
     p_left, p_tie, p_right : arrays of shape (n,)
         Probabilities of the answers of a typical annotator.
     """
@@ -43,12 +56,48 @@ class NextPairs:
         return iter(list(zip(self.left.tolist(), self.right.tolist(), strict=True)))
 
 
+def covariance_given_annotators(
+    table: ComparisonTable, strengths: FloatArray, profile: FloatArray, variance: float
+) -> FloatArray:
+    """Covariance of strengths if what annotators are like were known.
+
+    Parameters
+    ----------
+    table : ComparisonTable
+    strengths : array of shape (n_items,)
+    profile : array of shape (n_annotators, 3)
+        Reliability, bias of position and tendency to ties of each annotator.
+    variance : float
+        Of the prior of strengths.
+
+    Returns
+    -------
+    array of shape (n_items, n_items)
+    """
+    a, b, t = profile[table.annotator].T
+    gap = strengths[table.left] - strengths[table.right]
+    weight = np.asarray(table.weight * a**2 * information(a * gap + b, t), dtype=np.float64)
+    n = table.n_items
+    links = np.bincount(table.left.astype(np.int64) * n + table.right, weight, n * n).reshape(n, n)
+    links += links.T
+    inner = np.diag(links.sum(axis=1) + 1 / variance) - links
+    return np.asarray(np.linalg.inv(inner) if np.isfinite(variance) else np.linalg.pinv(inner))
+
+
+def information(eta: FloatArray, ties: Any) -> FloatArray:
+    """Information of an answer about eta, the log odds of left against right."""
+    left, _, right = probabilities(eta, np.asarray(ties))
+    found: FloatArray = (left + right - (left - right) ** 2) / 4
+    return found
+
+
 def choose_pairs(
     strengths: FloatArray,
     cov: FloatArray,
     common: tuple[float, float],
     allowed: BoolArray | tuple[IntArray, IntArray],
     n: int,
+    each: int | None = None,
 ) -> tuple[IntArray, IntArray, FloatArray]:
     """Choose pairs one by one, each as if the answers to those before were in.
 
@@ -61,6 +110,10 @@ def choose_pairs(
     allowed : bool array of shape (n_items, n_items), or two integer arrays
         Pairs that may be compared.
     n : int
+        How many. Fewer are chosen if ``each`` allows no more.
+    each : int, optional
+        How often a pair may be chosen. Default: a fifth of n, or as often as n asks for where
+        there are fewer pairs.
 
     Returns
     -------
@@ -71,14 +124,18 @@ def choose_pairs(
         i, j = allowed
     else:
         i, j = np.nonzero(np.triu(allowed | allowed.T, 1))
-    eta = strengths[i] - strengths[j] + common[0]
-    left, _, right = probabilities(eta, np.array(common[1]))
-    info = (left + right - (left - right) ** 2) / 4
+    info = information(strengths[i] - strengths[j] + common[0], common[1])
     variance = np.maximum(cov[i, i] + cov[j, j] - 2 * cov[i, j], 0.0)
+    p = ndtr((strengths[i] - strengths[j]) / np.sqrt(np.maximum(variance, 1e-300)))
+    doubt = 4 * p * (1 - p)  # What is expected of p does not change with answers to come.
+    times = np.zeros(len(i), dtype=np.int64)
+    if each is None:
+        each = max(-(-n // BATCH_PAIRS), -(-n // len(i)))
     chosen, gains = [], []
-    for _ in range(n):
-        gain = 0.5 * np.log1p(info * variance)
+    for _ in range(min(n, each * len(i))):
+        gain = np.where(times < each, doubt * 0.5 * np.log1p(info * variance), -np.inf)
         best = int(np.argmax(gain))
+        times[best] += 1
         chosen.append(best)
         gains.append(float(gain[best]))
         column = cov[:, i[best]] - cov[:, j[best]]

@@ -20,7 +20,6 @@ from manyhands.ranking.findings import (
     not_told_apart,
     pair_columns,
     ranking_columns,
-    times_asked,
 )
 from manyhands.ranking.next_pairs import NextPairs
 from manyhands.report.html import render_page
@@ -105,7 +104,6 @@ def summarize_ranking(
         "better": better_columns(model) if table.n_items <= MOST_IN_MATRIX else {},
         "pairs": pair_columns(model),
         "next": {} if pairs is None else next_columns(pairs),
-        "next_pairs": {} if pairs is None else times_asked(pairs),
     }
 
 

@@ -75,7 +75,23 @@ Models = Annotated[
     ),
 ]
 Next = Annotated[
-    int, typer.Option("--next", min=0, metavar="N", help="Say which N pairs to compare next.")
+    int,
+    typer.Option(
+        "--next",
+        min=0,
+        metavar="N",
+        help="Say on which pairs N further answers would tell most. A pair may be asked about "
+        "several times.",
+    ),
+]
+Each = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="How often --next may ask about a pair; 1 gives different pairs. Default: a fifth of "
+        "the answers.",
+    ),
 ]
 Title = Annotated[str, typer.Option(help="Title of the report.")]
 NoReport = Annotated[bool, typer.Option("--no-report", help="Write no report.html.")]
@@ -95,6 +111,7 @@ def rank(
     abstain: Abstain = None,
     models: Models = None,
     next_: Next = 0,
+    each: Each = None,
     settings: Settings = None,
     title: Title = "Ranking",
     no_report: NoReport = False,
@@ -122,6 +139,10 @@ def rank(
             f"--out {out}: {out.suffix!r} is no format of tables; give a folder, or a name that "
             f"ends in {', '.join(WRITTEN)}"
         )
+    if each is not None and not next_:
+        raise AnnotationError(
+            f"--each {each} says how often --next may ask about a pair; add --next 50"
+        )
     method = BradleyTerry(**parse_settings(settings or [], BradleyTerry))
     table = read_comparisons(
         comparisons,
@@ -139,6 +160,7 @@ def rank(
         model=method,
         models=None if models is None else [name.strip() for name in models.split(",")],
         n_next=next_,
+        each=each,
         title=title,
         keep_formulas=keep_formulas,
         report=not no_report,
@@ -172,8 +194,7 @@ def _print(result: dict[str, Any], out: Path | None) -> None:
         ["item", "rank", "95 % interval", "strength", "95 % interval", "comparisons"],
         rows,
     )
-    if result["next_pairs"]:
-        pairs = result["next_pairs"]
+    if pairs := result["next"]:
         print_table(
             "Compare next",
             ["left", "right", "times", "chance of left", "of a tie", "of right"],
