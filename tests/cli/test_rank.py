@@ -230,6 +230,26 @@ def test_tiers_begin_with_an_item_that_is_stronger_than_the_next_tier():
         assert (better[first, others] < 0.975).all()
 
 
+def test_annotators_at_random_are_named_and_others_are_not():
+    """Six judges, of whom one chooses at random; 400 answers each show it as a rule."""
+    found, others = [], []
+    for seed in range(12):
+        reliability = np.random.default_rng(seed).uniform(0.6, 1.4, 6)
+        reliability[0] = 0.0
+        model = BradleyTerry().fit(crowd(seed, n=7, r=6, m=2400, reliability=reliability).table)
+        columns = annotator_columns(model)
+        named = {
+            name for name, look in zip(columns["annotator"], columns["look"], strict=True)
+            if "near random" in (look or "") or "weaker" in (look or "")
+        }  # fmt: skip
+        found.append("a0" in named)
+        others.append(len(named - {"a0"}))
+    assert np.mean(found) >= 0.7
+    assert np.mean(others) <= 0.1
+    facts = " ".join(summarize_ranking(model)["facts"])
+    assert ("“a0” chooses nearly at random" in facts) == ("a0" in named)
+
+
 def test_the_worst_pair_is_found():
     table = crowd(5, n=6, m=1200).table
     low, high = np.minimum(table.left, table.right), np.maximum(table.left, table.right)

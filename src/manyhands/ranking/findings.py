@@ -97,7 +97,8 @@ def annotator_columns(model: BradleyTerry, models: Any = None) -> Columns:
 
     ``left_between_equals`` is the share of left among the wins of two equal items, with its 95 %
     interval, ``ties`` the share of ties, and ``ties_expected`` what a typical annotator would give
-    on the same pairs. ``kind`` is "model" or "person".
+    on the same pairs. ``kind`` is "model" or "person", and ``look`` says why to look at the
+    annotator's answers, if there is a reason (`reasons`).
 
     Parameters
     ----------
@@ -130,9 +131,51 @@ def annotator_columns(model: BradleyTerry, models: Any = None) -> Columns:
         "ties": tied / total,
         "ties_expected": np.bincount(table.annotator, weight * tie, n) / total,
     }
+    columns["look"] = np.array(
+        [", ".join(each) or None for each in reasons(columns, bool(model.reliability_variance_))],
+        dtype=object,
+    )
     kept = np.flatnonzero(counts > 0)
     kept = kept[np.argsort(-counts[kept], kind="stable")]
     return {name: plain(np.asarray(values)[kept]) for name, values in columns.items()}
+
+
+WEAKER, RANDOM, LEFT, RIGHT = (
+    "prefers the weaker item",
+    "near random",
+    "prefers left",
+    "prefers right",
+)
+"""Why to look at the answers of an annotator."""
+
+LITTLE = 0.5
+"""Reliability below which, surely, somebody chooses nearly at random if 0 is possible, too."""
+
+
+def reasons(columns: Columns, differ: bool) -> list[list[str]]:
+    """Say of each annotator why to look at the answers, by 95 % intervals.
+
+    Parameters
+    ----------
+    columns : dict
+        Of `annotator_columns`.
+    differ : bool
+        Whether annotators have reliabilities of their own.
+    """
+    found = []
+    names = ("reliability_low", "reliability_high", "left_low", "left_high")
+    for low, high, left_low, left_high in zip(*(columns[name] for name in names), strict=True):
+        mine = []
+        if differ and high < 0:
+            mine.append(WEAKER)
+        elif differ and low < 0 and high < LITTLE:
+            mine.append(RANDOM)
+        if left_low > 0.5:
+            mine.append(LEFT)
+        elif left_high < 0.5:
+            mine.append(RIGHT)
+        found.append(mine)
+    return found
 
 
 def are_models(model: BradleyTerry, models: Any = None) -> BoolArray:

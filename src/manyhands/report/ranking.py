@@ -13,6 +13,7 @@ from manyhands._version import __version__
 from manyhands.files import write_atomically
 from manyhands.ranking.bradley_terry import BradleyTerry
 from manyhands.ranking.findings import (
+    RANDOM,
     annotator_columns,
     better_columns,
     in_order,
@@ -76,7 +77,7 @@ def summarize_ranking(
         "title": title,
         "generator": f"manyhands {__version__}",
         "headline": _headline(model),
-        "facts": [*_facts(model), *_of_judges(model, annotators)],
+        "facts": [*_facts(model), *_of_random(annotators), *_of_judges(model, annotators)],
         "advice": [wording(each) for each in model.warnings_],
         "data": {
             "n_comparisons": table.n_comparisons,
@@ -163,6 +164,23 @@ def _facts(model: BradleyTerry) -> list[str]:
             "who do it well count more."
         )
     return facts
+
+
+def _of_random(annotators: Mapping[str, list[Any]]) -> list[str]:
+    """Name the annotators who choose nearly at random, as far as that is sure."""
+    looks = zip(annotators.get("annotator", []), annotators.get("look", []), strict=True)
+    names = [name for name, look in looks if RANDOM in (look or "").split(", ")]
+    if not names:
+        return []
+    verb, who, whose = (
+        ("chooses", "this annotator surely tells", "The answers")
+        if len(names) == 1
+        else ("choose", "these annotators surely tell", "Their answers")
+    )
+    return [
+        f"{listed(names, len(names))} {verb} nearly at random: {who} better from worse less than "
+        f"half as well as the average annotator, and maybe not at all. {whose} count little."
+    ]
 
 
 def _of_judges(model: BradleyTerry, annotators: Mapping[str, list[Any]]) -> list[str]:

@@ -583,10 +583,13 @@ def report_losses(export: Export, path: Any) -> None:
     """Say what a caller who asked for the table alone would not see."""
     command = f"format={export.format!r}"
     if export.question not in ("label", "choice"):
-        command += f", question={export.question!r}"
+        # Of a long table it is the column of the labels.
+        name = "label" if export.format == "long" else "question"
+        command += f", {name}={export.question!r}"
     others = f" (it could also be {', '.join(export.alternatives)})" if export.alternatives else ""
-    shown = Path(path).name if not isinstance(path, list | tuple) else f"{len(path)} paths"
-    _LOG.info("%s is read with %s%s", shown, command, others)
+    several = isinstance(path, list | tuple)
+    shown = f"{len(path)} files" if several else Path(path).name
+    _LOG.info("%s %s read with %s%s", shown, "are" if several else "is", command, others)
     for note in export.notes:
         _LOG.info("%s: %s", shown, note)
     if export.left_out:
