@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import kendalltau
 
-from evidence.study import Part, grid, of_parts, packages, processor, spent, table
+from evidence.study import Part, folders_of, grid, of_parts, packages, processor, spent, table
 from manyhands import BradleyTerry, ComparisonTable
 from manyhands.datasets.base import data_home
 from manyhands.ranking.bradley_terry import LEVEL
@@ -24,22 +24,68 @@ OWN = {"reliability": False}
 METHODS: dict[str, dict[str, Any]] = {"plain": PLAIN, "own": OWN, "default": {}}
 """Davidson's model; own ties and positions; reliabilities by evidence, too."""
 
+SUMM = ("summ_coherence", "summ_relevance", "summ_consistency", "summ_fluency")
+SYSTEMS = 16
 SETS = (
     ("ukp", 0.8, (0,)),
     ("ukp", 0.1, (0, 1)),
-    ("summ_coherence", 0.1, (0, 1, 2)),
+    *((name, 0.1, (0, 1, 2)) for name in SUMM),
     ("mtbench_models", 0.8, (0, 1, 2, 3, 4)),
     ("mtbench_people", 0.8, (0, 1, 2, 3, 4)),
 )
 CROWDS = ("clean", "mild", "bad", "reversed")
-DRAWS = 8
+DRAWS = 12
 Record = dict[str, Any]
 
 
 def read(name: str) -> ComparisonTable:
-    """Return a set of comparisons."""
+    """Return a set of comparisons; of SummEval's criteria, a quarter of all pairs."""
     path = data_home() / "comparisons" / name / "comparisons.csv.gz"
-    return ComparisonTable.from_frame(pd.read_csv(path))
+    if path.exists():
+        return ComparisonTable.from_frame(pd.read_csv(path))
+    whole = ComparisonTable.from_scores(
+        scores(name), item="system", score="label", question="cluster"
+    )
+    return whole.take(np.random.default_rng(0).random(len(whole)) < 0.25)
+
+
+def scores(name: str, family: str = "llm") -> pd.DataFrame:
+    """Return SummEval's scores of a criterion, with the system that wrote each summary.
+
+    Items of an article stand in the order of the systems.
+    """
+    frame = judged("summeval")
+    frame = frame[(frame.question == name.removeprefix("summ_")) & (frame.family == family)]
+    return frame.assign(
+        system=frame.task.astype(int) // 4 % SYSTEMS, label=frame.label.astype(float)
+    )
+
+
+def judged(name: str) -> pd.DataFrame:
+    """Return labels of people and language models."""
+    path = data_home() / "judges" / name / "annotations.csv"
+    return pd.read_csv(path, dtype=str, keep_default_na=False)
+
+
+def with_questions(name: str) -> ComparisonTable:
+    """Return a set of comparisons with the questions that they answer.
+
+    Those of MT-bench's pairs stand in the file of the judges' labels, whose rows come in the same
+    order, annotator by annotator.
+    """
+    if name in SUMM:
+        return ComparisonTable.from_scores(
+            scores(name), item="system", score="label", question="cluster"
+        )
+    path = data_home() / "comparisons" / name / "comparisons.csv.gz"
+    frame, labels = pd.read_csv(path), judged("mtbench")
+    labels = labels[(labels.family == "llm") == (name == "mtbench_models")]
+    sides = {"left": "model_a", "right": "model_b", "tie": "tie"}
+    if frame.winner.map(sides).tolist() != labels.label.tolist():
+        raise ValueError(f"{name}: the labels of judges/mtbench stand in another order")
+    return ComparisonTable.from_frame(
+        frame.assign(question=labels.cluster.to_numpy()), question="question"
+    )
 
 
 def fit(table: ComparisonTable, **options: Any) -> BradleyTerry:
@@ -78,6 +124,154 @@ def held_out(set: str, share: float, seed: int) -> Record:
         found[f"{method}_gain"] = float(less.mean())
         found[f"{method}_error"] = float(less.std() / np.sqrt(known.sum()))
     return found
+
+
+ALONE = {
+    "position": {"reliability": False, "own_ties": False},
+    "ties": {"reliability": False, "position": False},
+}
+"""One of the tendencies of annotators alone."""
+
+
+def alternatives(set: str, share: float, seed: int) -> Record:
+    """Log loss against plain Davidson of one tendency alone, and of each pair's own shares."""
+    whole = read(set)
+    u = np.random.default_rng(seed).random(len(whole))
+    train, test = whole.take(u < share), whole.take(u >= 0.8)
+    sides = (test.items[test.left], test.items[test.right], test.annotators[test.annotator])
+
+    def loss(proba: Any) -> Any:
+        return -np.log(proba[np.arange(len(test)), test.outcome])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        plain = loss(fit(train, **PLAIN).predict_proba(*sides))
+        losses = {name: loss(fit(train, **o).predict_proba(*sides)) for name, o in ALONE.items()}
+    losses["pairs"] = loss(shares_of_pairs(train, test))
+    known = np.isfinite(plain)
+    return {name: float((each - plain)[known].mean()) for name, each in losses.items()} | {
+        f"{name}_error": float((each - plain)[known].std() / np.sqrt(known.sum()))
+        for name, each in losses.items()
+    }
+
+
+def shares_of_pairs(train: ComparisonTable, test: ComparisonTable) -> Any:
+    """Shares of left, tie and right among the answers to each pair, and one answer of all."""
+
+    def seen(table: ComparisonTable) -> tuple[Any, Any]:
+        swapped = table.left > table.right
+        low = np.where(swapped, table.right, table.left).astype(np.int64)
+        return low * table.n_items + np.where(swapped, table.left, table.right), swapped
+
+    pair, swapped = seen(train)
+    outcome = np.where(swapped, 2 - train.outcome, train.outcome)
+    tied = float((outcome == 1).mean())
+    prior = np.array([(1 - tied) / 2, tied, (1 - tied) / 2])
+    pairs, code = np.unique(pair, return_inverse=True)
+    counts = np.zeros((len(pairs) + 1, 3))
+    np.add.at(counts, (code, outcome), 1.0)
+    shares = (counts + prior) / (counts.sum(axis=1, keepdims=True) + 1)
+    wanted, swapped = seen(test)
+    place = np.minimum(np.searchsorted(pairs, wanted), len(pairs) - 1)
+    proba = shares[np.where(pairs[place] == wanted, place, len(pairs))]
+    return np.where(swapped[:, None], proba[:, ::-1], proba)
+
+
+def of_alternatives(records: list[Record]) -> Record:
+    rows = []
+    for name, share, _ in SETS:
+        own = [each for each in records if (each["set"], each["share"]) == (name, share)]
+        if not own:
+            continue
+        row = [name, f"{share:.0%}"]
+        for key in ("position", "ties", "pairs"):
+            gain, error = (np.mean([r[k] for r in own]) for k in (key, f"{key}_error"))
+            row.append(f"{gain:+.4f} [{gain - 1.96 * error:+.4f}, {gain + 1.96 * error:+.4f}]")
+        rows.append(row)
+    header = ["set", "trained on", "positions alone", "ties alone", "shares of each pair"]
+    return {"alternatives": table(header, rows)}
+
+
+def real_order(set: str, seed: int) -> Record:
+    """Agreement of the order with people's, or of the orders by two halves of the annotators."""
+    found: Record = {}
+    if set in SUMM:
+        theirs = scores(set, family="").groupby("system").label.mean()
+        whole = with_questions(set)  # Items are numbers of systems.
+        for method in ("plain", "default"):
+            strengths = fit(whole, **METHODS[method]).strengths_
+            found[method] = float(kendalltau(theirs.to_numpy(), strengths)[0])
+        return found
+    whole = read(set)
+    first = np.random.default_rng(seed).random(whole.n_annotators) < 0.5
+    halves = [whole.take(first[whole.annotator] == half) for half in (True, False)]
+    fits = {m: [fit(half, **METHODS[m]) for half in halves] for m in ("plain", "default")}
+    one, other = (model.component_ for model in fits["plain"])
+    both = np.flatnonzero((halves[0].counts() > 0) & (halves[1].counts() > 0))
+    for method, (mine, theirs) in fits.items():
+        agree = n = 0.0
+        for i, k in enumerate(both):
+            rest = both[i + 1 :]
+            rest = rest[(one[rest] == one[k]) & (other[rest] == other[k])]
+            a = np.sign(mine.strengths_[k] - mine.strengths_[rest])
+            agree += float((a * np.sign(theirs.strengths_[k] - theirs.strengths_[rest])).sum())
+            n += len(rest)
+        found[method] = agree / n
+    return found
+
+
+def of_real_order(records: list[Record]) -> Record:
+    rows = []
+    for name in ("ukp", *SUMM):
+        own = [r for r in records if r["set"] == name]
+        against = "people's mean scores" if name in SUMM else "the other half of the annotators"
+        rows.append([
+            name, against, *(f"{np.mean([r[m] for r in own]):.3f}" for m in ("plain", "default"))
+        ])  # fmt: skip
+    return {"real_order": table(["set", "compared with", "plain", "default"], rows)}
+
+
+def real_questions(set: str) -> Record:
+    """Standard errors of strengths, beside those of strengths when questions are drawn anew.
+
+    All annotators count alike: the scale of six reliabilities is uncertain, too, and questions do
+    not tell it.
+    """
+    whole = with_questions(set)
+    model = fit(whole, **OWN)
+    bare = ComparisonTable(
+        whole.left, whole.right, whole.annotator, whole.outcome, whole.items, whole.annotators,
+        has_sides=whole.has_sides,
+    )  # fmt: skip
+    usual = fit(bare, **OWN)
+    options = OWN | {"strength_variance": model.strength_variance_}
+    rng = np.random.default_rng(0)
+    rows_of = [np.flatnonzero(whole.question == q) for q in range(len(whole.questions))]
+    drawn = []
+    for _ in range(BOOTSTRAPS):
+        rows = np.concatenate([rows_of[q] for q in rng.integers(0, len(rows_of), len(rows_of))])
+        strengths = fit(bare.take(rows), **options).strengths_
+        drawn.append(strengths - strengths.mean())
+    return {
+        "usual": float(usual.strength_se_.mean()), "default": float(model.strength_se_.mean()),
+        "bootstrap": float(np.std(drawn, axis=0, ddof=1).mean()), "clustered": model.clustered_,
+        "n": len(whole), "questions": len(rows_of),
+    }  # fmt: skip
+
+
+BOOTSTRAPS = 60
+ASKED = ("summ_coherence", "summ_relevance", "summ_consistency", "mtbench_people", "mtbench_models")
+
+
+def of_real_questions(records: list[Record]) -> Record:
+    rows = [
+        [r["set"], f"{r['n']:,}", str(r["questions"]), f"{r['usual']:.3f}", f"{r['default']:.3f}",
+         "yes" if r["clustered"] else "too few", f"{r['bootstrap']:.3f}"]
+        for name in ASKED for r in records if r["set"] == name
+    ]  # fmt: skip
+    header = ["set", "comparisons", "questions", "standard error, usual", "with questions",
+              "clustered", "questions drawn anew"]  # fmt: skip
+    return {"real_questions": table(header, rows), "bootstraps": BOOTSTRAPS}
 
 
 def of_sets(records: list[Record]) -> Record:
@@ -178,6 +372,49 @@ def of_order(records: list[Record]) -> Record:
     return {"order": table(["answers each", *CROWDS], rows), "draws": DRAWS}
 
 
+def others(crowd: str, seed: int) -> Record:
+    """Agreement with the true order of what other libraries say, as they come: 15 answers each."""
+    from crowdkit.aggregation import BradleyTerry as CrowdKitBradleyTerry
+    from crowdkit.aggregation import NoisyBradleyTerry
+
+    theta, comparisons = draw(seed, 30, 40, 600, crowd)
+    df = comparisons.to_frame()
+    df = df[df.winner != "tie"]
+    df["label"] = np.where(df.winner == "left", df.left, df.right)
+    df = df[["worker", "left", "right", "label"]]
+    kits = {"crowd-kit BradleyTerry": CrowdKitBradleyTerry(n_iter=100),
+            "crowd-kit NoisyBradleyTerry": NoisyBradleyTerry()}  # fmt: skip
+    found = {name: kit.fit_predict(df).reindex(range(30)).to_numpy() for name, kit in kits.items()}
+    halves = np.ones((3, len(comparisons))) * [[1.0], [0.5], [0.0]]
+    won = halves[comparisons.outcome, np.arange(len(comparisons))]
+    wins = np.bincount(comparisons.left, won, 30) + np.bincount(comparisons.right, 1 - won, 30)
+    found["share of wins, ties as half"] = wins / comparisons.counts()
+    for method in ("plain", "default"):
+        found[method] = fit(comparisons, **METHODS[method]).strengths_
+    return {name: float(kendalltau(theta, values)[0]) for name, values in found.items()}
+
+
+def of_others(records: list[Record]) -> Record:
+    names = [name for name in records[0] if name in WAYS_TO_ORDER]
+    rows = []
+    for name in names:
+        cells = []
+        for crowd in CROWDS:
+            own = np.array([r[name] for r in records if r["crowd"] == crowd])
+            cells.append(f"{own.mean():.3f} ± {1.96 * own.std(ddof=1) / np.sqrt(len(own)):.3f}")
+        rows.append([WAYS_TO_ORDER[name], *cells])
+    return {"others": table(["", *CROWDS], rows)}
+
+
+WAYS_TO_ORDER = {
+    "crowd-kit BradleyTerry": "crowd-kit BradleyTerry, ties left out",
+    "crowd-kit NoisyBradleyTerry": "crowd-kit NoisyBradleyTerry, ties left out",
+    "share of wins, ties as half": "share of wins, ties as half",
+    "plain": "plain Davidson",
+    "default": "default",
+}
+
+
 def coverage(crowd: str, m: int, effect: float, seed: int) -> Record:
     """Share of strengths and ranks in their intervals, and probabilities of being better."""
     theta, comparisons = draw(seed, 20, 30, m, crowd, effect)
@@ -251,30 +488,31 @@ def of_questions(records: list[Record]) -> Record:
     return {"questions": table(header, rows)}
 
 
-WAYS = ("random", "closest", "information")
+WAYS = ("random", "closest", "next_pairs(20)", "next_pairs(20, each=1)", "next_pairs(20, each=20)")
 
 
 def next_pairs(way: str, seed: int) -> Record:
-    """Buy answers ten at a time after 80 at random, and look at the order after 160 and 320."""
-    n, r = 20, 20
+    """Buy answers 20 at a time after 80 at random, and look at the order after 160 and 320."""
+    n, r, batch = 20, 20, 20
     rng = np.random.default_rng([seed, 5])
     theta, bought = draw(seed, n, r, 80)
     found: Record = {}
     while len(bought) < 320:
         model = fit(bought, **PLAIN)
         if way == "random":
-            left = rng.integers(0, n, 10)
-            right = (left + rng.integers(1, n, 10)) % n
-        elif way == "information":
-            left, right = np.array(list(model.next_pairs(10))).T
+            left = rng.integers(0, n, batch)
+            right = (left + rng.integers(1, n, batch)) % n
+        elif way != "closest":
+            each = int(way.split("=")[1][:-1]) if "=" in way else None
+            left, right = np.array(list(model.next_pairs(batch, each=each))).T
         else:
             i, j = np.triu_indices(n, 1)
             gap = np.abs(model.strengths_[i] - model.strengths_[j]) + 1e-6 * rng.random(len(i))
-            nearest = np.argsort(gap)[:10]
+            nearest = np.argsort(gap)[:batch]
             left, right = i[nearest], j[nearest]
         more = answered(
-            rng, theta[left] - theta[right], np.full(10, -0.5), left, right,
-            rng.integers(0, r, 10), n, r, None,
+            rng, theta[left] - theta[right], np.full(batch, -0.5), left, right,
+            rng.integers(0, r, batch), n, r, None,
         )  # fmt: skip
         bought = bought.with_added(more)
         if len(bought) in (160, 320):
@@ -293,7 +531,7 @@ def of_next(records: list[Record]) -> Record:
         for key in ("kendall_160", "kendall_320", "top_320"):
             values = np.array([r[key] for r in own])
             cells.append(f"{values.mean():.3f} ± {values.std(ddof=1) / np.sqrt(len(values)):.3f}")
-        rows.append([way, *cells])
+        rows.append([f"`{way}`" if "(" in way else way, *cells])
     header = ["way to choose", "order after 160", "order after 320", "share of the top 3"]
     return {"next": table(header, rows), "next_draws": len(own)}
 
@@ -399,6 +637,22 @@ def cells_of_sets() -> Iterator[Record]:
             yield {"set": name, "share": share, "seed": seed}
 
 
+def cells_of_order() -> Iterator[Record]:
+    yield from ({"set": name, "seed": 0} for name in SUMM)
+    yield from ({"set": "ukp", "seed": seed} for seed in range(2))
+
+
+def data_of(cell: Any) -> list[str]:
+    """Folders that a cell reads; those of SummEval and MT-bench have questions and scores."""
+    name = str(cell.get("set", ""))
+    more = ["judges/summeval"] if name in SUMM and name != SUMM[0] else []
+    if cell["part"] == "real-order" and name in SUMM:
+        more = ["judges/summeval"]
+    if cell["part"] == "real-questions":
+        more = ["judges/mtbench" if name.startswith("mtbench") else "judges/summeval"]
+    return [*folders_of(cell), *more]
+
+
 def cells_of_coverage() -> Iterable[Record]:
     for crowd, effect in COVERED:
         for m in (200, 800, 3200) if not effect else (3200,):
@@ -411,6 +665,10 @@ STUDY = of_parts(
     {
         "peers": Part(peers, of_peers),
         "held-out": Part(held_out, of_sets, cells_of_sets),
+        "alternatives": Part(alternatives, of_alternatives, cells_of_sets),
+        "real-order": Part(real_order, of_real_order, cells_of_order),
+        "real-questions": Part(real_questions, of_real_questions, lambda: grid(set=ASKED)),
+        "others": Part(others, of_others, lambda: grid(crowd=CROWDS, seed=range(DRAWS))),
         "order": Part(
             order,
             of_order,
@@ -420,11 +678,12 @@ STUDY = of_parts(
         "questions": Part(
             questions, of_questions, lambda: grid(effect=(0.0, 0.5, 1.0), seed=range(20))
         ),
-        "next": Part(next_pairs, of_next, lambda: grid(way=WAYS, seed=range(20))),
+        "next": Part(next_pairs, of_next, lambda: grid(way=WAYS, seed=range(100))),
         "cost": Part(
             cost, of_cost, lambda: grid(n=(1_000, 20_000), method=("plain", "own", "default"))
         ),
     },
+    data=data_of,
 )
 
 if __name__ == "__main__":
