@@ -100,6 +100,14 @@ html_theme_options = {
 }
 
 
+OTHER_PAGES = "<!-- every other page: .*-->"
+"""Where a page's tables of contents go, which its own tables fill."""
+
+ELSEWHERE = {"index", "which_method", "jobs", "what_holds", "gallery", "api"}
+ELSEWHERE |= {"evidence", "paper_data", "benchmarks"}
+"""Pages of this folder that stand in other tables of contents."""
+
+
 def leave_out(app: Any, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
     """Leave out what classes inherit from scikit-learn and torch, and what routes metadata."""
     if what != "class":
@@ -146,8 +154,8 @@ def prepare(app: Any, page: str, source: list[str]) -> None:
     source[0] = re.sub(rf"\[([^\]]*)\]\({up}[^).][^)]*\)", r"\1", source[0])
     # A mean stays with its deviation: lines of narrow cells would break between them.
     source[0] = re.sub(r"(?<=\d) ± (?=\.?\d)", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}", source[0])
-    if page == "jobs":
-        source[0] = re.sub("<!-- every other page: .*-->", lambda _: other_pages(), source[0])
+    if re.search(OTHER_PAGES, source[0]):
+        source[0] = re.sub(OTHER_PAGES, lambda _: sidebar(page, source[0]), source[0])
     if page in NEED_DATA and not HAVE_DATA:
         head, _, rest = source[0].partition("\n# ")
         title, _, body = rest.partition("\n")
@@ -179,12 +187,28 @@ def spread(app: Any, env: Any, docnames: list[str]) -> None:
     docnames[:] = rest
 
 
-def other_pages() -> str:
-    """Return a table of contents of all pages that stand in no other."""
-    listed = {"index", "which_method", "jobs", "what_holds", "gallery", "api"}
-    listed |= {"evidence", "paper_data", "benchmarks"}
-    names = sorted(path.stem for path in DOCS.glob("*.md") if path.stem not in listed)
-    return "\n".join(["```{toctree}", ":hidden:", "", *names, "```"])
+def sidebar(page: str, text: str) -> str:
+    """Return a page's tables of contents: a caption for each heading whose tables link pages.
+
+    A page of the same folder that no table links is listed under "More".
+    """
+    source = DOCS / f"{page}.md"
+    elsewhere = ELSEWHERE if source.parent == DOCS else {source.stem}
+    left = sorted({path.stem for path in source.parent.glob("*.md")} - elsewhere)
+    groups: dict[str, list[str]] = {}
+    for section in re.split(r"^## ", text, flags=re.M)[1:]:
+        caption, *lines = section.splitlines()
+        rows = "\n".join(line for line in lines if line.startswith("| "))
+        linked = dict.fromkeys(re.findall(r"\]\((\w+)\.md", rows))
+        groups[caption] = [name for name in linked if name in left]
+        left = [name for name in left if name not in linked]
+    groups["More"] = left
+    found = [
+        f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n" + "\n".join(names) + "\n```"
+        for caption, names in groups.items()
+        if names
+    ]
+    return "\n\n".join(found)
 
 
 def warn_of_stale_figures(app: Any) -> None:
