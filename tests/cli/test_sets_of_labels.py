@@ -241,6 +241,20 @@ def studio_project(path, answers=None):
     return path
 
 
+def test_what_to_do_about_check_boxes_is_said(tmp_path):
+    project = studio_project(tmp_path / "project.json")
+    for command in ("describe", "aggregate"):
+        result = run(command, project)
+        assert result.exit_code == 3
+        assert "Keep the sets: --multilabel ';'" in " ".join(result.output.split())
+    with (
+        pytest.warns(UserWarning, match="no answer was given"),
+        pytest.warns(UserWarning, match="20 answers without a tick are left out.*none='empty'"),
+    ):
+        assert read_label_sets(project).n_annotations == 100
+    assert read_label_sets(project, none="empty").n_annotations == 120
+
+
 CHOSEN = {
     "label-studio": lambda record: record["predictions"][0]["result"][0]["value"]["choices"],
     "prodigy": lambda record: record["accept"],

@@ -363,8 +363,9 @@ def sets_found(
 def ways_on(option: str) -> str:
     """What a reader can do with answers of several labels."""
     return (
-        f"Read one option at a time, as yes or no: multilabel='split', option={option!r}; or make "
-        "each set one class: multilabel='join'"
+        "Keep the sets: manyhands.io.read_label_sets (multilabel=';'). Or read one option at a "
+        f"time, as yes or no: multilabel='split', option={option!r}; or make each set one class: "
+        "multilabel='join'"
     )
 
 

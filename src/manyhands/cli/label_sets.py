@@ -315,17 +315,21 @@ def report_sets(
 ) -> list[Path]:
     """Write a report on answers, and its summary beside it; return both."""
     from manyhands.jobs import report_label_sets
+    from manyhands.jobs.outputs import contents_of
     from manyhands.report import read_contents
 
     out = Path(f"{tables[0].stem}-report.html") if out is None else out
     refuse_overwriting([out, out.with_suffix(".json")], [*tables, *reading.files, texts])
     read = read_sets(tables, reading)
+    contents = contents_of(read.shown)
+    if texts is not None or images is not None:
+        contents = read_contents(texts, images)
     return report_label_sets(
         read.table,
         out,
         title=f"Labels of {tables[0].name}",
         separator=reading.multilabel,
-        contents=read_contents(texts, images),
+        contents=contents,
     )
 
 

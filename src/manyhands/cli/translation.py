@@ -61,6 +61,7 @@ VALUES: Final = dict.fromkeys(("mapping", "annotator_mapping", "gold", "audited"
 VALUE: Final = r"('[^']*'|\"[^\"]*\"|\{\}|<[^>]*>|-?\w[\w.-]*)?"
 
 PHRASES: Final[list[tuple[str, str]]] = [
+    (r"manyhands\.io\.read_label_sets \(multilabel='(.)'\)", r"--multilabel '\1'"),
     (
         r"\b(task|worker|label)=('[^']*'|\"[^\"]*\") is not a column",
         r"there is no column \2 (--\1)",

@@ -20,7 +20,7 @@ from manyhands.io.annotations import is_plain, read_export
 from manyhands.io.columns import find_column, with_trimmed
 from manyhands.io.corrections import Standing, of_one_kind, read_corrections
 from manyhands.io.exports.reading import report_losses
-from manyhands.io.exports.records import Export, Items
+from manyhands.io.exports.records import NO_ANSWER, Export, Items
 from manyhands.io.files import PathLike, existing_file, is_typed, naming
 from manyhands.io.frames import read_frame
 from manyhands.io.gold import REVIEWED, WAS, GoldFile, read_marks
@@ -223,6 +223,12 @@ def _of_export(
     words = [] if none is None else [none] if isinstance(none, str) else list(none)
     found = read_export(path, empty=EMPTY in words, **options)
     report_losses(found, path)
+    silent = sum(lost.count for lost in found.left_out if lost.reason == NO_ANSWER)
+    if silent:
+        warn_caller(
+            f"{silent:,} answers without a tick are left out, as they may be unfinished. If they "
+            "say that no option applies, keep them by none='empty'"
+        )
     tables = {name: each for name, each in found.tables.items() if name not in words}
     if not tables:
         raise AnnotationError(f"{path} holds no answer with a label; {SETS}")

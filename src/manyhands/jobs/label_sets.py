@@ -15,7 +15,7 @@ from manyhands.agreement.set_distances import MOST_SETS
 from manyhands.annotations import LabelSetTable
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.decision import SetDecision, decide_sets
-from manyhands.exceptions import AnnotationError, MissingExtraError, WriteError, warn_caller
+from manyhands.exceptions import AnnotationError, WriteError
 from manyhands.files import write_atomically
 from manyhands.fitting.saving import holds_aggregator
 from manyhands.inference import MultiLabelDawidSkene
@@ -26,7 +26,15 @@ from manyhands.io.frames import write_table
 from manyhands.io.shown import Shown
 from manyhands.io.writers import check_separator, write_sets
 from manyhands.jobs.aggregation import check_output, tool_file
-from manyhands.jobs.outputs import ANNOTATORS, LABELS, STAGING, SUMMARY, job_folder, publish
+from manyhands.jobs.outputs import (
+    ANNOTATORS,
+    LABELS,
+    STAGING,
+    SUMMARY,
+    contents_of,
+    job_folder,
+    publish,
+)
 from manyhands.metrics.set_levels import levels_of_sets
 from manyhands.models import load, save
 from manyhands.report import Contents, summarize_sets, write_report
@@ -273,8 +281,6 @@ def report_label_sets(
         As of the method.
     WriteError
         If a file cannot be written.
-    MissingExtraError
-        If the extra 'report' is not installed.
     """
     out = Path(out)
     model = MultiLabelDawidSkene().fit(table)
@@ -368,10 +374,7 @@ def _write_folder(
         for name, columns in tables.items():
             write_table(staged / name, columns, keep_formulas=own["keep_formulas"])
         write_atomically(staged / SUMMARY, json.dumps(summary, indent=1, allow_nan=False))
-        try:
-            write_report(staged / SUMMARY, staged / "report.html")
-        except MissingExtraError as error:
-            warn_caller(f"no report.html: {error}")
+        write_report(staged / SUMMARY, staged / "report.html", contents_of(own["shown"]))
         written = sorted(path.name for path in staged.iterdir() if path.suffix != ".safetensors")
         publish(place)
     return [folder / name for name in written]

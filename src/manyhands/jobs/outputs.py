@@ -270,7 +270,7 @@ def keep_labels(
         staged = place / STAGING
         save(model, staged)
         keep_tables(staged, found, annotators, summary, shown, keep_formulas=keep_formulas)
-        write_report(staged / SUMMARY, staged / "report.html", _contents_of(shown))
+        write_report(staged / SUMMARY, staged / "report.html", contents_of(shown))
         written = sorted(p.name for p in staged.iterdir() if p.suffix != ".safetensors")
         publish(place)
     return [folder / name for name in written]
@@ -411,7 +411,7 @@ def check_kind(model: Any, given: dict[str, Any]) -> None:
         )
 
 
-def _contents_of(shown: Shown | None) -> Contents | None:
+def contents_of(shown: Shown | None) -> Contents | None:
     """The texts that are shown of items, for a report; None if there are none."""
     texts = {} if shown is None else shown.values
     found = {task: text for task, text in texts.items() if isinstance(text, str)}
@@ -422,7 +422,7 @@ def _shown_in(folder: Path) -> Shown | None:
     """What a job's ``labels.csv`` shows of the items, between their ids and their labels."""
     path = folder / LABELS
     names = list(pd.read_csv(path, nrows=0).columns) if path.is_file() else []
-    if names[:1] != ["task"] or names[1:2] in ([], ["label"]):
+    if names[:1] != ["task"] or names[1:2] in ([], ["label"], ["labels"]):
         return None
     rows = pd.read_csv(path, usecols=names[:2], dtype=str).dropna()
     return Shown(names[1], dict(zip(rows["task"], rows[names[1]], strict=True)))
@@ -456,7 +456,7 @@ def report_folder(
             f"{str(folder)!r} has no {SUMMARY}; give the folder that fit or aggregate --out wrote"
         )
     if texts is None and images is None:
-        contents = _contents_of(_shown_in(Path(folder)))
+        contents = contents_of(_shown_in(Path(folder)))
     else:
         contents = read_contents(texts, images)
     try:
