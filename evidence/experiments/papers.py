@@ -54,16 +54,20 @@ Tables and figures are described so::
     claims:
       - id: decomposing-helps
         text: Decomposing noise helps where common noise exists.
+        origin: paper                 # whose claim it is; see `ORIGINS`
         test: {kind: paired, better: conal/a, than: crowd_layer/a, by: 0.0}
       - id: recovers
-        text: The learnt common matrix recovers the true one.
+        text: The learnt common matrix is that of the crowd, entry by entry.
+        origin: ours
         test: {kind: at_most, row: conal/a, metric: common_error, value: 0.1}
       - id: grows
         text: Imbalance grows from the first round to the last.
+        origin: variant
         test: {kind: paired, better: dasc/a, at: last, than: dasc/a, than_at: first,
                metric: imbalance}
       - id: chosen
         text: The epoch chosen without gold labels is better than the last one.
+        origin: ours
         test: {kind: paired, better: conal/a, selection: chosen on held-out annotations,
                than: conal/a, than_selection: last epoch}
 
@@ -76,8 +80,9 @@ in the figure is random, such as a fact of the data.
 
 With ``at``, the metric is a column of the history: ``last`` or ``first`` is the last or first row
 that has a value, ``{round: 3}`` the row where the column ``round`` is 3. ``stage`` restricts this
-to the rows of one stage. ``paired`` takes ``than_selection`` and ``than_at`` if they differ for
-``than``, so a row can be compared with itself at another point.
+to the rows of one stage. ``paired`` takes ``than_metric``, ``than_selection`` and ``than_at`` if
+they differ for ``than``, so a row can be compared with itself by another measure or at another
+point.
 """
 
 from __future__ import annotations
@@ -100,6 +105,14 @@ CURVES = ("history", "profile")
 
 SIDES = ("better", "than", "row")
 """Fields of a test that name rows."""
+
+ORIGINS = {"paper": "the paper's", "variant": "a variant", "ours": "ours"}
+"""Whose a claim is, as its file says it -> as pages say it.
+
+``paper``: the paper's claim, on the paper's data, about the paper's method. ``variant``: the
+paper's claim on another data set or a stand-in, about a variant of the method, under a further
+protocol or reading, or in another form. ``ours``: what the library asks or aims at.
+"""
 
 ENDS = ("first", "last")
 """Rows of a history that a test can name without a number."""
@@ -175,10 +188,11 @@ class FigurePlan:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a paper claims, and how it is tested."""
+    """What is claimed, whose claim it is (see `ORIGINS`), and how it is tested."""
 
     id: str
     text: str
+    origin: str
     test: dict[str, Any]
 
     @property
@@ -408,7 +422,7 @@ _BOUND = {**_POINT, "exact": False}
 KINDS: dict[str, tuple[list[str], dict[str, Any]]] = {
     "paired": (
         ["better", "than"],
-        {**_POINT, "than_selection": None, "than_at": None, "by": 0.0},
+        {**_POINT, "than_metric": None, "than_selection": None, "than_at": None, "by": 0.0},
     ),
     "best": (["better", "than"], {**_MEASURE, "by": 0.0}),
     "at_most": (["row", "value"], _BOUND),
@@ -421,8 +435,13 @@ KINDS: dict[str, tuple[list[str], dict[str, Any]]] = {
 
 def read_claim(document: Document, where: Where, rows: Sequence[str]) -> Claim:
     """Read and check a claim; ``rows`` are the ids that it may name."""
-    fields = document.mapping(where, required=["id", "text", "test"], optional={})
-    check_texts(document, where, fields, ("id", "text"), ())
+    fields = document.mapping(where, required=["id", "text", "origin", "test"], optional={})
+    check_texts(document, where, fields, ("id", "text", "origin"), ())
+    if fields["origin"] not in ORIGINS:
+        document.fail(
+            (*where, "origin"),
+            f"origin is {fields['origin']!r}; write whose the claim is: {', '.join(ORIGINS)}",
+        )
     inside = (*where, "test")
     given = document.at(inside)
     kind = given.get("kind") if isinstance(given, dict) else None
@@ -447,7 +466,7 @@ def read_claim(document: Document, where: Where, rows: Sequence[str]) -> Claim:
         document.fail((*inside, "than"), "than contains the row of better; leave it out")
     if "metric" in test:
         _check_measure(document, inside, test)
-    return Claim(fields["id"], fields["text"], test)
+    return Claim(fields["id"], fields["text"], fields["origin"], test)
 
 
 def _check_measure(document: Document, where: Where, test: Mapping[str, Any]) -> None:
@@ -464,6 +483,10 @@ def _check_measure(document: Document, where: Where, test: Mapping[str, Any]) ->
         document.fail((*where, "stage"), "stage without at; add at, a row of the history")
     else:
         document.check_metric((*where, "metric"), test["metric"])
+    if test.get("than_metric") is not None:
+        check_texts(document, where, test, ("than_metric",), ())
+        if test["at"] is None:
+            document.check_metric((*where, "than_metric"), test["than_metric"])
     # A claim that only an oracle supports is not supported.
     known = [name for name in SELECTIONS if name != ORACLE]
     check_selection(document, (*where, "selection"), test["selection"], known)
@@ -476,13 +499,14 @@ def _check_measure(document: Document, where: Where, test: Mapping[str, Any]) ->
                 f"than_selection out, or measure {' or '.join(SHARES)}",
             )
     first, than = (
-        [test.get(f"{side}{name}") or test.get(name) for name in ("selection", "at")]
+        [test.get(f"{side}{name}") or test.get(name) for name in ("metric", "selection", "at")]
         for side in ("", "than_")
     )
     if "than" in test and row_ids(test["better"]) == row_ids(test["than"]) and first == than:
         document.fail(
             (*where, "than"),
-            "better and than are the same; name another row, or another than_at or than_selection",
+            "better and than are the same; name another row, or another than_metric, than_at or "
+            "than_selection",
         )
 
 

@@ -6,13 +6,14 @@ same bytes: every date is a record's.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from evidence.experiments.papers import paper_of
+from evidence.experiments.papers import ORIGINS, paper_of
 from evidence.pages.document import (
     Figure,
     Page,
@@ -24,7 +25,7 @@ from evidence.pages.document import (
 )
 from evidence.pages.origin import gap_section, origin_section
 from evidence.pages.tables import table_section, verdict_hangs
-from evidence.pages.verdicts import judge
+from evidence.pages.verdicts import VERDICTS, judge
 from evidence.pages.words import figure_file
 from evidence.records import Record
 from evidence.reruns import Rerun
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from evidence.experiments.rows import Row
 
 FORMATS = ("md", "html")
+
+CLAIMS = ["claim", "whose", "verdict", "why"]
+"""Headings of the table of claims."""
 
 NO_RERUNS: Mapping[str, Rerun] = MappingProxyType({})
 
@@ -190,7 +194,9 @@ def _claim_section(
     paper: Paper, rows: Mapping[str, Row], runs: Mapping[str, Sequence[Record]]
 ) -> Section:
     verdicts = [(claim, judge(claim.test, rows, runs)) for claim in paper.claims]
-    lines = [[claim.text, found.verdict, found.why] for claim, found in verdicts]
+    lines = [
+        [claim.text, ORIGINS[claim.origin], found.verdict, found.why] for claim, found in verdicts
+    ]
     reading = (
         "A claim holds where the whole 95 % interval (Student's t, runs paired by seed) is on the "
         "claimed side; it does not hold where the whole is on the other side; else it is undecided "
@@ -199,4 +205,19 @@ def _claim_section(
         f"Every interval is its own: of {len(lines)} claims one in twenty may be judged wrongly by "
         "chance."
     )
-    return Section("Claims", [Paragraph(reading), Table(["claim", "verdict", "why"], lines)])
+    whose = (
+        "A claim is the paper's if the paper makes it of its method, on this data set, in this "
+        "form; the rows' deviations say how near the runs come. It is a variant if it is the "
+        "paper's on another data set or a stand-in, of a variant of the method, under a further "
+        "protocol or reading, or in another form. It is ours if it is the library's own question "
+        "or aim."
+    )
+    found = Counter((claim.origin, verdict.verdict) for claim, verdict in verdicts)
+    counted = [
+        [words, *(str(found[origin, verdict]) for verdict in VERDICTS)]
+        for origin, words in ORIGINS.items()
+        if any(claim.origin == origin for claim in paper.claims)
+    ]
+    header = ["claims", *VERDICTS]
+    tables = [Table(header, counted), Table(CLAIMS, lines)]
+    return Section("Claims", [Paragraph(reading), Paragraph(whose), *tables])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
+from evidence.derived import DERIVED
 from evidence.experiments.papers import row_ids
 from evidence.records import LAST, ORACLE, SHARES, SHORT, is_share, noted
 
@@ -21,6 +22,7 @@ HOLDS, FAILS = "holds", "does not hold"
 UNDECIDED = "undecided"
 EXCLUDES = "undecided, but excludes the paper's figure"
 NOT_RUN = "not run"
+VERDICTS = (HOLDS, FAILS, UNDECIDED, EXCLUDES, NOT_RUN)
 Runs = Mapping[str, Sequence["Record"]]
 """Row id -> its finished records."""
 
@@ -82,8 +84,9 @@ class Measure:
         """Return the measures of a test for ``better`` (or ``row``) and for ``than``."""
         stage = test.get("stage")
         first = cls(test["metric"], test["selection"], _place(test.get("at")), stage)
-        selection, at = test.get("than_selection"), _place(test.get("than_at"))
-        return first, cls(first.metric, selection or first.selection, at or first.at, stage)
+        metric, selection = test.get("than_metric"), test.get("than_selection")
+        than = (metric or first.metric, selection or first.selection)
+        return first, cls(*than, _place(test.get("than_at")) or first.at, stage)
 
     @property
     def is_share(self) -> bool:
@@ -128,10 +131,15 @@ def _place(at: Any) -> str | tuple[str, float] | None:
 
 
 def measured(record: Record, metric: str, selection: str = LAST) -> float | None:
-    """Return a measure of a run: accuracy or macro-F1 at the chosen epoch, or one in ``extra``."""
+    """Return a measure of a run: accuracy or macro-F1 at the chosen epoch, or one in ``extra``.
+
+    One that ``extra`` does not have, but what `DERIVED` needs for it, is computed.
+    """
     if metric in SHARES:
         return record.metrics.get(selection, {}).get(metric)
     value = record.extra.get(metric)
+    if value is None and metric in DERIVED:
+        value = DERIVED[metric](record.extra)
     return value if isinstance(value, int | float) else None
 
 
@@ -215,7 +223,10 @@ def show(metric: str, value: float, signed: bool = False, *, history: bool = Fal
     return f"{100 * value:{sign}.2f}" if share else f"{value:{sign}.4g}"
 
 
-def _judge_difference(test: Mapping[str, Any], rows: Mapping[str, Row], runs: Runs) -> Verdict:
+def _judge_difference(
+    test: Mapping[str, Any], rows: Mapping[str, Row], runs: Runs, rivals: Sequence[str] = ()
+) -> Verdict:
+    """Compare two sides; ``rivals``: the rows of which ``than`` is the best of ours."""
     measures = Measure.of_sides(test)
     measure = measures[0]
     sides = [row_ids(test["better"]), row_ids(test["than"])]
@@ -240,9 +251,12 @@ def _judge_difference(test: Mapping[str, Any], rows: Mapping[str, Row], runs: Ru
     # The p-value belongs to the claim: its null hypothesis is a difference of `by`.
     p = mean_interval(np.subtract(better, than) - by).p
     unit = " points" if measure.is_share else ""
-    points = " versus ".join(dict.fromkeys(each.point for each in measures))
-    head = f"{_named(measure.metric)}, {points}: {measure.show(found.mean, True)}{unit}"
-    paper, excluded = _published_words(sides, rows, measures, found)
+    names, points = (
+        " versus ".join(dict.fromkeys(each))
+        for each in ([_named(m.metric) for m in measures], [m.point for m in measures])
+    )
+    head = f"{names}, {points}: {measure.show(found.mean, True)}{unit}"
+    paper, excluded = _published_words(sides, rows, measures, found, rivals)
     if math.isnan(found.low):
         why = f"{head} with each of {found.n} seeds: no spread to judge by{paper}"
         return Verdict(UNDECIDED, why)
@@ -280,9 +294,10 @@ def _judge_best(test: Mapping[str, Any], rows: Mapping[str, Row], runs: Runs) ->
     shared = {
         name: [record for record in found if record.seed in common] for name, found in runs.items()
     }
-    found = _judge_difference({**test, "than": best}, rows, shared)
-    named = rows[best].label if best in rows else best
-    return Verdict(found.verdict, f"best of {len(values)}: {named}; {found.why}", found.hangs)
+    rivals = [name for name, _ in values]
+    found = _judge_difference({**test, "than": best}, rows, shared, rivals)
+    why = f"best of {len(values)}: {_label(best, rows)}; {found.why}"
+    return Verdict(found.verdict, why, found.hangs)
 
 
 def _seeds_of(n: int, sides: Sequence[Sequence[str]], rows: Mapping[str, Row]) -> str:
@@ -298,29 +313,53 @@ def _published_words(
     rows: Mapping[str, Row],
     measures: tuple[Measure, Measure],
     found: Interval,
+    rivals: Sequence[str],
 ) -> tuple[str, bool]:
-    """Say what the paper reports of the difference, and return whether it is excluded, too."""
+    """Say what the paper reports of the difference, and return whether it is excluded, too.
+
+    Of the best of several rows, the paper's figure is against the best of those that it prints.
+    """
     metric, selection = measures[0].metric, measures[0].selection
     if measures[0] != measures[1] or measures[0].at is not None:
         # A paper prints one figure per row, for one way to choose the epoch.
         return "", False
-    means, chosen = [], set()
-    for side in sides:
-        printed = [rows[name].published_of(metric) for name in side if name in rows]
-        figures = [figure for figure in printed if figure]
-        if len(figures) < len(side):
-            return "", False
-        means.append(float(np.mean([p["value"] for p in figures])))
-        # If the paper does not say, assume the last epoch, as in the tables.
-        chosen |= {SHORT.get(p.get("selection") or "", LAST) for p in figures}
-    theirs = means[0] - means[1]
-    words = f"; the paper reports {show(metric, theirs, True, history=True)}"
+    printed = {
+        name: figure
+        for name in (*sides[0], *sides[1], *rivals)
+        if name in rows and (figure := rows[name].published_of(metric))
+    }
+    than, also = list(sides[1]), ""
+    if theirs := [name for name in rivals if name in printed]:
+        than = [max(theirs, key=lambda name: printed[name]["value"])]
+    if not printed.keys() >= {*sides[0], *than}:
+        return "", False
+
+    def difference(side: Sequence[str]) -> str:
+        return show(metric, _mean(printed, sides[0]) - _mean(printed, side), True, history=True)
+
+    words = f"; the paper reports {difference(than)}"
+    if than != list(sides[1]):
+        words += f" against its best, {_label(than[0], rows)}"
+        if printed.keys() >= {*sides[1]}:
+            also = f" ({difference(sides[1])} against {_label(sides[1][0], rows)})"
+    # If the paper does not say, assume the last epoch, as in the tables.
+    compared = [printed[name].get("selection") or "" for name in (*sides[0], *than)]
+    chosen = {SHORT.get(each, LAST) for each in compared}
     if chosen != {selection}:
         # The paper chose its epoch in another way: quote its figures, do not compare them.
         how = " (oracle)" if ORACLE in chosen else " (epoch chosen in another way)"
-        return words + how, False
-    inside = math.isnan(found.low) or found.low <= theirs <= found.high
-    return (words, False) if inside else (f"{words}, which the interval excludes", True)
+        return words + how + also, False
+    theirs_is = _mean(printed, sides[0]) - _mean(printed, than)
+    inside = math.isnan(found.low) or found.low <= theirs_is <= found.high
+    return words + ("" if inside else ", which the interval excludes") + also, not inside
+
+
+def _mean(printed: Mapping[str, Mapping[str, Any]], side: Sequence[str]) -> float:
+    return float(np.mean([printed[name]["value"] for name in side]))
+
+
+def _label(name: str, rows: Mapping[str, Row]) -> str:
+    return rows[name].label if name in rows else name
 
 
 def _judge_bound(test: Mapping[str, Any], runs: Runs) -> Verdict:

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from evidence.experiments.loading import load_experiments
+from evidence.pages.page import CLAIMS
 from evidence.pages.quoted import anchor_of, tables
+from evidence.pages.verdicts import VERDICTS
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results"
@@ -24,14 +26,12 @@ PAPERS = {
     "iced2022": "ICED (SDM 2022)",
     "neucrowd2022": "NeuCrowd (KAIS 2022)",
 }
-VERDICTS = {
-    "holds": "holds",
-    "does not hold": "does not hold",
-    "undecided": "undecided",
-    "undecided, but excludes the paper's figure": "excludes the paper's figure",
-    "not run": "not run",
-}
+HEADINGS = {verdict: verdict.removeprefix("undecided, but ") for verdict in VERDICTS}
 """Verdict on a claim -> heading of its column."""
+
+WHOSE = {"paper": "", "variant": "variants", "ours": "ours"}
+"""Origin of claims -> what a line that counts them adds to its name."""
+
 THEMES = {
     "chu2021": {
         "annotators share mistakes": "common-mistake",
@@ -39,13 +39,13 @@ THEMES = {
         "CoNAL beats Crowd Layer on real annotations": "better-than-crowd-layer",
         "CoNAL finds more of LabelMe's open country": "open-country",
         "CoNAL beats six other baselines on real annotations": "better-than",
-        "CoNAL is better trained end to end than by EM (our question)": "end-to-end",
+        "CoNAL is better trained end to end than by EM": "end-to-end",
         "the separation term helps": "separation",
         "where common noise is simulated, CoNAL beats Crowd Layer": "helps",
         "where common noise is simulated, CoNAL beats seven other baselines": "ahead-of",
         "where there is none, CoNAL does no harm": "does-not-hurt",
-        "mixed distributions or EM recover the simulated common confusion": "recovers.*-(em|prob)",
-        "CoNAL's mixture of logits recovers the simulated common confusion": "recovers",
+        "mixed distributions or EM recover the pattern of common confusion": "recovers.*-(em|prob)",
+        "CoNAL's mixture of logits recovers the pattern of common confusion": "recovers",
     },
     "crowding2021": {
         "the adversarial phase improves the classifier it starts from": "gains|open-country",
@@ -57,7 +57,7 @@ THEMES = {
         "CrowdInG holds up where annotations are few": "sparse",
         "λ = .5 and t = .5 are the best": "lambda|t-",
         "instances of low entropy are classified well": "entropy",
-        "the library's forms are as good as the paper's (our question)": "form",
+        "the library's forms are as good as the paper's": "form",
     },
     "dasc2023": {
         "DASC improves its base": "dasc-helps|labelme-90",
@@ -68,34 +68,34 @@ THEMES = {
         "what DASC adds is more precise, and names more of the rare classes": "majority|minority",
         "DASC holds up where annotations are few": "sparse",
         "DASC improves heavily imbalanced tasks": "dasc",
-        "held-out likelihood ranks the rounds (our question)": "stopping",
+        "held-out likelihood ranks the rounds": "stopping",
     },
     "iced2022": {
         "ICED is the best of all": "best",
         "ICED beats each baseline": "beats",
         "labels by majority vote beat those by Dawid-Skene": "mv-labels",
-        "synthesis lifts the inferred labels": "lifts|hard-estimated",
+        "before synthesis, Dawid-Skene's labels are worse than majority votes": "lifts-below",
+        "synthesis lifts the inferred labels": "lifts",
+        "the inferred labels reach the levels that the paper gives for Gisette": "level",
+        "hard EM with an estimated prior loses the minority": "hard-estimated",
         "its warm-up beats plain training": "warm-up",
         "each of its parts helps": "part",
-        "ICED reaches the aim of this project": "target|reaches",
+        "ICED reaches a mean recall that we aim at": "target|reaches",
         "the figures of MBEM": "mbem",
     },
     "neucrowd2022": {
-        "NeuCrowd keeps up with metric learning, or beats it": ".*metric-learning",
-        "NeuCrowd keeps up with logistic regression on the features, or beats it": ".*regression",
-        "NeuCrowd beats the same network on vote shares (our question)": "network",
+        "NeuCrowd beats metric learning": "above-metric-learning",
+        "NeuCrowd keeps up with metric learning": ".*metric-learning",
+        "NeuCrowd beats logistic regression on the features": ".*above-regression",
+        "NeuCrowd keeps up with logistic regression on the features": ".*regression",
+        "NeuCrowd beats the same network on vote shares": "network",
         "EM helps metric learning": "em-helps",
         "each of its parts helps": "part",
-        "NeuCrowd keeps up with both at every number of labels (our question)": "curve",
+        "NeuCrowd keeps up with both at every number of labels": "curve",
         "NeuCrowd is the best on the official split of Hotel": "hotel$",
     },
 }
 """Paper -> what its claims say -> the beginning of their ids, as a pattern; the first counts."""
-
-OURS = "(our question)"
-"""At the end of a theme: the paper does not claim it."""
-NOT_THEIRS = re.compile(r"\(this project's (aim|question)|\(a base the paper does not try\)")
-"""In the text of a claim that the paper does not make."""
 
 _MADE = re.compile(
     r"(<!-- (counts of claims|all claims|hours of all runs)(?: of (\w+))? -->\n\n)"
@@ -105,41 +105,45 @@ _MADE = re.compile(
 
 
 def claims(paper: str) -> list[list[str]]:
-    """Return claim, verdict and reason for all claims of a paper."""
-    wanted = ["claim", "verdict", "why"]
+    """Return all claims of a paper, as the table of its page has them."""
     return [
         row
         for table in tables(RESULTS / f"{paper}.md")
-        if table.columns == wanted
+        if table.columns == CLAIMS
         for row in table.rows
     ]
 
 
 def counts(paper: str | None = None) -> str:
-    """Return the table that counts claims by verdict: per paper, or per theme of one paper."""
-    found: dict[str, Counter[str]] = {}
+    """Return the table that counts claims by verdict: per paper, or per theme of one paper.
+
+    The paper's claims, variants of them and our own are in lines of their own.
+    """
+    found: dict[str, dict[str, Counter[str]]] = {}
     for key in PAPERS if paper is None else [paper]:
         asked = experiments()[1][key].claims
-        for claim, (_, verdict, _) in zip(asked, claims(key), strict=True):
-            name = theme(key, claim.id)
-            own = name.endswith(OURS) or NOT_THEIRS.search(claim.text) is not None
-            name = name.removesuffix(f" {OURS}") + f" {OURS}" * own
-            if paper is None:
-                link = f"[{PAPERS[key]}](results/{key}.md#claims)"
-                found.setdefault(link, Counter())  # What the paper claims comes first.
-                name = link + ", our own questions and aims" * own
-            found.setdefault(name, Counter())[verdict] += 1
-    names = [*(["what is claimed"] if paper else ["paper", "claims"]), *VERDICTS.values()]
-    lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
-    themes = [name.removesuffix(f" {OURS}") for name in found]
-    for name in sorted(found, key=lambda name: (themes.index(name.removesuffix(f" {OURS}")), name)):
-        verdicts = found[name]
-        if unknown := set(verdicts) - set(VERDICTS):
-            raise ValueError(f"{name} has verdicts of another kind: {unknown}")
-        total = [] if paper else [verdicts.total()]
-        cells = [name, *map(str, total), *(str(verdicts[verdict]) for verdict in VERDICTS)]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n\n"
+        link = f"[{PAPERS[key]}](results/{key}.md#claims)"
+        for claim, (_, _, verdict, _) in zip(asked, claims(key), strict=True):
+            lines = found.setdefault(theme(key, claim.id) if paper else link, {})
+            lines.setdefault(claim.origin, Counter())[verdict] += 1
+    if paper is None:
+        parts = list(found.values())
+        found["all five"] = {
+            origin: sum((part[origin] for part in parts if origin in part), Counter())
+            for origin in WHOSE
+        }
+    names = [*(["what is claimed"] if paper else ["paper", "claims"]), *HEADINGS.values()]
+    table = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
+    for name, lines in found.items():
+        for origin in [each for each in WHOSE if each in lines]:
+            verdicts = lines[origin]
+            if unknown := set(verdicts) - set(HEADINGS):
+                raise ValueError(f"{name} has verdicts of another kind: {unknown}")
+            words = ": ".join(filter(None, [name, WHOSE[origin]]))
+            total = [] if paper else [verdicts.total()]
+            cells = [words, *map(str, total), *(str(verdicts[verdict]) for verdict in HEADINGS)]
+            table.append(f"| {' | '.join(cells)} |")
+    return "\n".join(table) + "\n\n"
 
 
 def theme(paper: str, claim: str) -> str:
@@ -153,7 +157,8 @@ def theme(paper: str, claim: str) -> str:
 def claims_table(paper: str) -> str:
     """Return all claims of a paper as a table that a click opens, with links to their runs."""
     linked = list(zip(claims(paper), links(paper), strict=True))
-    lines = ["| claim | verdict | why | the runs |", "|---|---|---|---|"]
+    names = [*CLAIMS, "the runs"]
+    lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
     lines += [f"| {' | '.join([*row, link])} |" for row, link in linked]
     opened = f"<details><summary>Every claim in a line ({len(linked)})</summary>"
     return "\n".join([opened, "", *lines, "", "</details>"]) + "\n\n"

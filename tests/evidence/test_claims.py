@@ -16,7 +16,7 @@ from evidence.experiments.papers import (
 )
 from evidence.pages.document import to_markdown
 from evidence.pages.page import hanging_rows, make_page
-from evidence.pages.verdicts import judge, paired_interval
+from evidence.pages.verdicts import by_seed, judge, paired_interval
 from evidence.records import (
     HELD_OUT,
     LAST,
@@ -138,7 +138,9 @@ def test_more_seeds_are_for_rows_whose_verdict_hangs():
         for record in make_records(row, values[name], seconds=90.0 if name == "slow" else 1.0)
     ]
     test = {"kind": "paired", "than": ["m/base"], "metric": "accuracy", "selection": LAST, "by": 0}
-    claims = tuple(Claim(n, n, {**test, "better": [f"m/{n}"]}) for n in ("near", "far", "slow"))
+    claims = tuple(
+        Claim(n, n, "paper", {**test, "better": [f"m/{n}"]}) for n in ("near", "far", "slow")
+    )
     paper = make_paper(claims=claims)
 
     def hanging(**options):
@@ -314,10 +316,57 @@ def test_selections_of_one_row_are_compared():
     assert found.why == f"no finished run with accuracy, {HELD_OUT} of m/a"
 
 
+def test_measures_of_one_row_are_compared():
+    row = make_row("a", published(0.9))
+    records = [
+        make_record(row, k, extra={"first_accuracy": 0.8 + 0.01 * k, "before_accuracy": 0.7})
+        for k in range(3)
+    ]
+    test = {"kind": "paired", "better": "m/a", "than": "m/a", "metric": "first_accuracy"}
+    test |= {"than_metric": "before_accuracy", "selection": LAST, "by": 0.0}
+    found = judge(test, {"m/a": row}, {"m/a": records})
+    assert found.verdict == "holds"
+    assert found.why.startswith("first accuracy versus before accuracy, last epoch: +11.00 points")
+    assert "the paper" not in found.why
+    bare = [make_record(row, k, extra={"first_accuracy": 0.8}) for k in range(3)]
+    found = judge(test, {"m/a": row}, {"m/a": bare})
+    assert found.why == "no finished run with before accuracy of m/a"
+
+
+def test_what_follows_from_a_record_is_measured():
+    row = make_row("a")
+    true = [[0.4, 0.6, 0.0], [0.0, 0.4, 0.6], [0.6, 0.0, 0.4]]
+    learnt = [[0.7, 0.2, 0.1], [0.0, 0.7, 0.3], [0.4, 0.1, 0.5]]
+    records = [
+        make_record(row, k, extra={"common_true": true, "common_learnt": learnt}) for k in range(2)
+    ]
+    # The least of .2 - .1, .3 - 0 and .4 - .1.
+    margins = by_seed(records, "common_pattern_margin")
+    assert list(margins.values()) == pytest.approx([0.1, 0.1])
+    off = np.corrcoef([0.6, 0.0, 0.0, 0.6, 0.6, 0.0], [0.2, 0.1, 0.0, 0.3, 0.4, 0.1])[0, 1]
+    correlations = by_seed(records, "common_pattern_correlation")
+    assert list(correlations.values()) == pytest.approx([off, off])
+    # The wrong mistake of one class is enough: .1 - .2.
+    learnt[0] = [0.7, 0.1, 0.2]
+    assert by_seed(records[:1], "common_pattern_margin")[0] == pytest.approx(-0.1)
+    assert by_seed([make_record(row, 0)], "common_pattern_margin") == {}
+
+
 def test_claims_stand_on_the_page():
-    claim = Claim("c", "It helps.", {"kind": "untestable", "why": "their data are not public"})
-    page = to_markdown(make_page(make_paper(claims=(claim,)), [], []))
-    assert "| It helps. | not run | their data are not public |" in page
+    test = {"kind": "untestable", "why": "their data are not public"}
+    claims = (
+        Claim("c", "It helps.", "paper", test),
+        Claim("d", "It helps elsewhere.", "variant", test),
+        Claim("e", "It helps there.", "variant", test),
+    )
+    page = to_markdown(make_page(make_paper(claims=claims), [], []))
+    assert "| It helps. | the paper's | not run | their data are not public |" in page
+    # Each kind is counted apart, and one that the page lacks is not counted.
+    counted = page[page.index("| claims | holds |") :].split("\n\n")[0].splitlines()
+    assert counted[2:] == [
+        "| the paper's | 0 | 0 | 0 | 0 | 1 |",
+        "| a variant | 0 | 0 | 0 | 0 | 2 |",
+    ]
 
 
 # -- papers as data ---------------------------------------------------------------------------
@@ -341,6 +390,7 @@ claims:
     kind: paired
     better: m/a
     than: [m/b]
+  origin: paper
 """
 
 
@@ -382,6 +432,10 @@ def test_a_paper_is_read(tmp_path):
         ("better: m/a", "better: m/c", 17, "no row 'm/c'"),
         ("[m/b]", "[m/z]", 18, "no row 'm/z'"),
         ("kind: paired", "kind: pair", 16, "one of paired"),
+        ("  origin: paper\n", "", 13, "lacks 'origin'"),
+        ("origin: paper", "origin: theirs", 19, "'theirs'; write whose the claim is: paper, varia"),
+        ("origin: paper", "origin: [ours]", 19, "write a text"),
+        ("[m/b]", "[m/b]\n    than_metric: acuracy", 19, "did you mean accuracy"),
         ("kind: paired", "kind: paired\n    by: much", 17, "a number"),
         # A claim that only holds for what was chosen on test does not hold.
         ("kind: paired", f"kind: paired\n    selection: {ORACLE}", 17, "selection"),
@@ -423,6 +477,7 @@ claims:
     metric: test_accuracy
     at: last
     than_at: {round: 0}
+  origin: variant
 - id: c2
   text: It is good.
   test:
@@ -431,6 +486,7 @@ claims:
     than: m/a
     selection: chosen on held-out annotations
     than_selection: last epoch
+  origin: ours
 """
 
 
@@ -491,13 +547,13 @@ def test_a_profile_is_read(tmp_path):
         ("at: last", f"at: last\n    selection: {LAST}", 27, "every epoch"),
         ("{round: 0}", "last", 24, "are the same"),
         ("at: last", "at: last\n    stage: 3", 27, "stage is 3; write a text"),
-        ("than_selection: last", "stage: late\n    than_selection: last", 35, "stage without at"),
+        ("than_selection: last", "stage: late\n    than_selection: last", 36, "stage without at"),
         ("log: true", "stage: [a]", 13, "stage is ['a']; write a text"),
         ("log: true", "x_absent: 0", 13, "no 'x_absent'"),
         ("kind: history", "kind: profile", 13, "no 'log'"),
-        ("than_selection: last epoch", f"than_selection: {ORACLE}", 35, "than_selection is"),
-        ("than_selection: last epoch", f"than_selection: {HELD_OUT}", 33, "are the same"),
-        ("than_selection: last", "metric: error\n    than_selection: last", 36, "leave"),
+        ("than_selection: last epoch", f"than_selection: {ORACLE}", 36, "than_selection is"),
+        ("than_selection: last epoch", f"than_selection: {HELD_OUT}", 34, "are the same"),
+        ("than_selection: last", "metric: error\n    than_selection: last", 37, "leave"),
     ],
 )
 def test_what_is_wrong_in_a_figure_of_histories_is_told(tmp_path, old, new, line, says):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import fields
 from pathlib import Path
@@ -10,7 +11,10 @@ import numpy as np
 import pytest
 
 from evidence.data.sets import checksum, load_data
+from evidence.experiments.papers import row_ids
+from evidence.pages import what_holds
 from evidence.pages.page import write_results
+from evidence.records import is_share
 from evidence.reruns import read_reruns
 from evidence.store import latest_records, open_packed, packed_papers, read_records
 from manyhands import (
@@ -129,6 +133,63 @@ def test_claims_have_names_of_their_own(experiments):
         assert len(names) == len(set(names)), paper.key
 
 
+def difference(test, printed, label=None):
+    """What a paper's printed figures give for a claim: None where it does not print them.
+
+    The best of several rows is the paper's best, or, with a label, the row that has it.
+    """
+    better, than = row_ids(test["better"]), row_ids(test["than"])
+    if test["kind"] == "best":
+        named = [name for name in than if name in printed and label in (None, printed[name][0])]
+        than = sorted(named, key=lambda name: printed[name][1])[-1:] or [""]
+    if not {*better, *than} <= set(printed):
+        return None
+    first, second = (np.mean([printed[name][1] for name in side]) for side in (better, than))
+    return first - second
+
+
+def test_differences_that_papers_report_are_those_of_their_tables(experiments):
+    rows, papers = experiments
+    found = Counter()
+    for paper in set(papers) & set(ROWS):
+        lines = what_holds.claims(paper)
+        for claim, (text, _, verdict, why) in zip(papers[paper].claims, lines, strict=True):
+            test, said = claim.test, re.search(r"the paper reports (\S+\d)(.*)", why)
+            two = ("than_metric", "than_selection", "at")
+            if test["kind"] not in ("paired", "best") or any(test.get(name) for name in two):
+                assert said is None, text
+                continue
+            figures = {row.id: (row.label, row.published_of(test["metric"])) for row in rows}
+            printed = {name: (label, f["value"]) for name, (label, f) in figures.items() if f}
+            theirs = difference(test, printed)
+            if said is None:
+                assert theirs is None or verdict == "not run" or "no spread" in why, text
+                continue
+            share = is_share(test["metric"])
+            form = (lambda x: f"{100 * x:+.2f}") if share else (lambda x: f"{x:+.4g}")
+            assert said[1] == form(theirs), text
+            found[test["kind"]] += 1
+            if other := re.search(r"\((\S+\d) against ([^)]+)\)", said[2]):
+                assert why.startswith(f"best of {len(test['than'])}: {other[2]};"), text
+                assert other[1] == form(difference(test, printed, other[2])), text
+                found["another best"] += 1
+            outside = "which the interval excludes" in said[2]
+            low, high = (
+                float(each) for each in re.search(r"interval (\S+) to ([^;]+);", why).groups()
+            )
+            unlike = any(word in said[2] for word in ("(oracle)", "chosen in another way"))
+            value = (100 if share else 1) * theirs
+            # Ends are printed to two digits.
+            if not unlike and min(abs(value - low), abs(value - high)) > 0.01:
+                assert outside == (not low <= value <= high), text
+            assert (verdict == "undecided, but excludes the paper's figure") == (
+                outside and verdict.startswith("undecided")
+            ), text
+    assert found["paired"] > 100
+    assert found["best"] >= 6
+    assert found["another best"] >= 3
+
+
 def assert_committed(paper, rows, records, folder):
     """Compare a paper's page and drawings with those in docs/results."""
     pages = ROOT / "docs" / "results"
@@ -181,6 +242,16 @@ def test_committed_records_are_packed_and_sound(records):
         assert lines
         assert {(paper, line["key"]) for line in lines} <= found
         assert packed.problems() == []
+
+
+@pytest.mark.slow
+def test_no_committed_record_is_superseded(experiments, records):
+    used = {
+        (run.paper, run.key)
+        for runs in latest_records(experiments[0], records).values()
+        for run in runs.values()
+    }
+    assert {record.row for record in records if (record.paper, record.key) not in used} == set()
 
 
 @pytest.mark.data

@@ -146,6 +146,7 @@ claims:
 - for: {set: [labelme, music]}
   id: better-$set
   text: It helps on $set.
+  origin: paper
   test: {kind: paired, better: "conal/p_${set}_conal", than: "aggregated/p_${set}_gold"}
 """
 
@@ -225,7 +226,7 @@ def test_a_paper_with_its_rows(write, tmp_path):
         ("claims:", "sheets: {f2: Two}\nclaims:", 55, "no figure has sheet: f2"),
         ("claims:", "sheets: {f1: One}\nclaims:", 55, "the sheet 'f1' is taken"),
         ("claims:", "sheets: [f2]\nclaims:", 55, "write id: title"),
-        ("music]}\n  id: better", "demo]}\n  id: better", 59, "no row 'conal/p_demo_conal'"),
+        ("music]}\n  id: better", "demo]}\n  id: better", 60, "no row 'conal/p_demo_conal'"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_a_paper_has_its_line(write, tmp_path, old, new, line, says):

@@ -178,6 +178,41 @@ def test_the_best_of_several_rows_is_the_one_to_beat():
     assert "m/d" in missing.why
 
 
+def test_the_papers_best_row_is_the_one_that_it_beats():
+    # Ours is c, by .05; the paper's is b, by .02, and c by .1.
+    figures = {"a": 0.92, "b": 0.90, "c": 0.82, "d": None}
+    rows = {
+        f"m/{name}": make_row(name, value and published(value, "last epoch"))
+        for name, value in figures.items()
+    }
+    values = {"a": [0.90, 0.89, 0.91], "b": [0.70, 0.71, 0.72], "c": [0.85, 0.86, 0.84]}
+    values["d"] = [0.5, 0.5, 0.5]
+    runs = {f"m/{name}": make_records(rows[f"m/{name}"], found) for name, found in values.items()}
+    test = {"kind": "best", "better": "m/a", "than": ["m/b", "m/c", "m/d"], "by": 0.0}
+    test |= {"metric": "accuracy", "selection": LAST}
+    why = judge(test, rows, runs).why
+    assert why.startswith("best of 3: c; accuracy, last epoch: +5.00 points")
+    assert why.endswith("; the paper reports +2.00 against its best, b (+10.00 against c)")
+    # That the paper's figure is excluded is said of the difference from its own best.
+    runs["m/c"] = make_records(rows["m/c"], [0.899, 0.889, 0.911])
+    printed = {**test, "than": ["m/b", "m/c"]}
+    undecided = judge(printed, rows, runs)
+    assert undecided.verdict == "undecided, but excludes the paper's figure"
+    said = "+2.00 against its best, b, which the interval excludes (+10.00 against c)"
+    assert said in undecided.why
+    # Where both have the same best, there is one difference; of an unprinted row there is none.
+    same = judge({**test, "than": ["m/c", "m/d"]}, rows, runs).why
+    assert "the paper reports +10.00" in same
+    assert "its best" not in same
+    assert "the paper" not in judge({**printed, "better": "m/d"}, rows, runs).why
+    # Where our best is not printed: the paper's own best remains.
+    runs["m/d"] = make_records(rows["m/d"], [0.95, 0.96, 0.94])
+    why = judge(test, rows, runs).why
+    assert why.startswith("best of 3: d;")
+    assert "the paper reports +2.00 against its best, b" in why
+    assert "against d" not in why
+
+
 def test_the_best_of_several_rows_is_compared_by_the_seeds_that_it_was_chosen_by():
     """Two seeds are common to all; by the others, c is better by far."""
     rows = {f"m/{name}": make_row(name) for name in "abc"}
