@@ -26,6 +26,7 @@ from manyhands.inference.confusion_em import ConfusionRun
 from manyhands.inference.confusion_prior import SKILL_STRENGTH, ConfusionPrior
 from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.inference.dependence import DEPENDENCE, Dependence
+from manyhands.inference.families import family_weights
 from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.probability import as_array
 from manyhands.inference.set_aggregator import BaseSetAggregator, ByOption, named
@@ -45,6 +46,10 @@ BETWEEN_LINES = 5.0
 FEW = 3.0
 """Annotators per instance, on average, up to which behaviour is shared without asking the
 evidence."""
+
+PRIOR_COUNTS = 3.0
+"""Answers as which the prior counts, at most, in intervals of one option: where annotators know
+some options better than others, its centre is wrong, however strong it is."""
 
 RARE = 20
 """Ticks below which little is known of an option."""
@@ -122,6 +127,8 @@ class MultiLabelDawidSkene(BaseSetAggregator):
     ----------
     .. [1] A. P. Dawid and A. M. Skene. Maximum likelihood estimation of observer error-rates using
        the EM algorithm. Journal of the Royal Statistical Society C 28(1), 1979.
+    .. [2] T. A. Louis. Finding the observed information matrix when using the EM algorithm. Journal
+       of the Royal Statistical Society B 44(2), 1982.
 
     Examples
     --------
@@ -260,13 +267,18 @@ class MultiLabelDawidSkene(BaseSetAggregator):
         self.dependence_ = np.array([model.dependence_ for model in fits.models])
         self.n_iter_ = np.array([model.n_iter_ for model in fits.models])
         self._models = fits.models
-        self._counts = fits.counts + fits.pseudo_counts
+        certain = _sure_counts(fits.sums, fits.squares, confusion[..., 1])
+        prior = np.minimum(fits.pseudo_counts.sum(axis=3), PRIOR_COUNTS)
+        self._counts = (certain + prior)[..., None] * confusion
         # Over all options, the crowd's answers are as many as place an annotator's own accuracy.
         crowd = fits.counts.sum(axis=(0, 1)) + np.eye(2) + 0.1
         crowd /= crowd.sum(axis=1, keepdims=True)
-        self._overall = fits.counts.sum(axis=1) + SKILL_STRENGTH * crowd
-        rates = self._overall[:, :, 1] / self._overall.sum(axis=2)
-        self.annotator_false_tick_rate_, self.annotator_sensitivity_ = rates.T
+        overall = fits.counts.sum(axis=1) + SKILL_STRENGTH * crowd
+        rates = overall / overall.sum(axis=2, keepdims=True)
+        self.annotator_false_tick_rate_, self.annotator_sensitivity_ = rates[:, :, 1].T
+        sums, squares = fits.sums.sum(axis=1), fits.squares.sum(axis=1)
+        certain = _sure_counts(sums, squares, rates[:, :, 1]) + SKILL_STRENGTH
+        self._overall = certain[..., None] * rates
 
     def _posterior(self, table: LabelSetTable) -> FloatArray:
         columns = [
@@ -277,8 +289,12 @@ class MultiLabelDawidSkene(BaseSetAggregator):
     def intervals(self, level: float = 0.95) -> RateIntervals:
         """Intervals of the annotators' rates.
 
-        They are quantiles of Beta distributions of the expected counts, with the prior. What is not
-        in them is the doubt about which options apply.
+        They are quantiles of Beta distributions of the expected counts. Answers about instances in
+        doubt count less, by the information that is missing about which options apply [2]_, and the
+        prior of an option counts as at most three answers. In simulated crowds, those named 95 %
+        hold the rates over all options in 83 to 100 % of cases, and those of single options in 80
+        to 100 % (docs/results/multilabel.md): what errs in the same way for all annotators, as
+        where the crowd overlooks much, is not in them.
 
         Parameters
         ----------
@@ -370,6 +386,8 @@ class Fits:
     identified : boolean array of shape (n, M)
     vote_counts, counts, pseudo_counts : arrays of shape (R, M, 2, 2)
         Answers against the vote shares, expected answers, and those of the prior.
+    sums, squares : arrays of shape (R, M, 2, 2)
+        Answers against the posterior, and against its squares.
     evidence, dependence : arrays of shape (M,)
     models : list of DawidSkene
     """
@@ -379,6 +397,8 @@ class Fits:
     vote_counts: FloatArray
     counts: FloatArray
     pseudo_counts: FloatArray
+    sums: FloatArray
+    squares: FloatArray
     evidence: FloatArray
     dependence: FloatArray
     models: list[DawidSkene]
@@ -394,6 +414,8 @@ class Fits:
             vote_counts=np.zeros(tables),
             counts=np.zeros(tables),
             pseudo_counts=np.zeros(tables),
+            sums=np.zeros(tables),
+            squares=np.zeros(tables),
             evidence=np.zeros(table.n_options),
             dependence=np.zeros(table.n_options),
             models=[],
@@ -407,6 +429,13 @@ class Fits:
         self.vote_counts[:, code] = model.by_class(run.vote_counts.confusion)
         self.counts[:, code] = model.by_class(run.counts.confusion)
         self.pseudo_counts[:, code] = model.by_class(run.pseudo_counts)
+        answers = model.table_
+        weight = np.asarray(answers.weight * family_weights(answers), dtype=np.float64)
+        place = answers.annotator.astype(np.int64) * 2 + answers.label
+        for state, q in enumerate(model.posterior_[answers.instance].T):
+            for found, value in ((self.sums, q), (self.squares, q**2)):
+                given = np.bincount(place, weight * value, 2 * answers.n_annotators)
+                found[:, code, state] = given.reshape(-1, 2)
         self.evidence[code] = run.evidence
         self.dependence[code] = model.dependence_
         self.models.append(model.bare())
@@ -420,6 +449,29 @@ def _with_progress(n_options: int, what: str) -> Iterator[int]:
         if monotonic() - told >= BETWEEN_LINES and m + 1 < n_options:
             told = monotonic()
             _PROGRESS.info("%s: %d of %d fitted", what, m + 1, n_options)
+
+
+def _sure_counts(sums: FloatArray, squares: FloatArray, rates: FloatArray) -> FloatArray:
+    """Answers as which those of instances in doubt count (Louis 1982).
+
+    Where it is not sure in which state an instance is, its answer tells less of the rate of ticks
+    in a state. By Louis' identity, the information is that of complete data minus what is missing.
+
+    Parameters
+    ----------
+    sums, squares : arrays of shape (..., 2, 2)
+        Answers [state, given] against the posterior, and against its squares.
+    rates : array of shape (..., 2)
+        Rate of ticks in each state.
+
+    Returns
+    -------
+    array of shape (..., 2)
+    """
+    distance = np.stack([rates**2, (1 - rates) ** 2], axis=-1)
+    complete, left = (sums * distance).sum(axis=-1), (squares * distance).sum(axis=-1)
+    share = np.divide(left, complete, out=np.ones_like(left), where=complete > 0)
+    return np.asarray(sums.sum(axis=-1) * share)
 
 
 def _annotators_per_instance(table: LabelSetTable) -> float:
