@@ -481,7 +481,15 @@ def _merged(
                     f"{names[argument]!r}; give the answer one value"
                 )
     ticks = cells.sets[cells.codes[rows]]
-    where = np.repeat(answer, np.diff(ticks.indptr))
+    size = np.diff(ticks.indptr)
+    both = np.flatnonzero((np.bincount(answer, size) > 0) & (np.bincount(answer, size == 0) > 0))
+    if len(both):
+        at = rows[np.flatnonzero(answer == both[0])]
+        raise AnnotationError(
+            f"{rows_of(data, at)} are one answer, of which one row says that nothing was ticked "
+            f"(none), and stands beside other labels in column {cells.column!r}; correct these rows"
+        )
+    where = np.repeat(answer, size)
     whole = csr_array(
         (np.ones(len(where)), (where, ticks.indices)), shape=(len(distinct), ticks.shape[1])
     )

@@ -19,6 +19,7 @@ from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.io.annotations import is_plain, read_export
 from manyhands.io.columns import find_column, with_trimmed
 from manyhands.io.corrections import Standing, of_one_kind, read_corrections
+from manyhands.io.exports.documents import open_documents
 from manyhands.io.exports.reading import report_losses
 from manyhands.io.exports.records import NO_ANSWER, Export, Items
 from manyhands.io.files import PathLike, existing_file, is_typed, naming
@@ -117,6 +118,8 @@ def read_sets_with_account(
         table = _of_table(path, multilabel, none, classes, label, column, own)
         export = None
     else:
+        if label == "labels" and _has_labels(path, own):
+            own["label"] = label
         table, export = _of_export(path, none, classes, own)
     if families is None:
         return table, export
@@ -142,6 +145,15 @@ def items_shown(table: LabelSetTable, shown: Shown | None) -> Export | None:
         "long",
         "labels",
     )
+
+
+def _has_labels(path: Any, options: dict[str, Any]) -> bool:
+    """Whether the answers of a file of records are under "labels"."""
+    if not isinstance(path, str | OSPath) or not Path(path).is_file():
+        return False
+    documents = open_documents(path, most=200, stated=stated_of(dict(options)))
+    keys = set(documents[0].first) if documents else set()
+    return {"labels", options["task"], options["worker"]} <= keys and "label" not in keys
 
 
 def _is_table(path: Any, options: dict[str, Any]) -> bool:
@@ -216,11 +228,12 @@ def _spelled(text: str) -> str:
 def _of_export(
     path: Any, none: Any, classes: Any, options: dict[str, Any]
 ) -> tuple[LabelSetTable, Export]:
-    options = {**options, "multilabel": "split", "option": None, "classes": classes}
+    words = [] if none is None else [none] if isinstance(none, str) else list(none)
+    named = None if classes is None else [*classes, *(word for word in words if word != EMPTY)]
+    options = {**options, "multilabel": "split", "option": None, "classes": named}
     for name in ("weight", "passes"):
         if options.pop(name, None) is not None:
             raise AnnotationError(f"{name}= names a column, which only a long table has")
-    words = [] if none is None else [none] if isinstance(none, str) else list(none)
     found = read_export(path, empty=EMPTY in words, **options)
     report_losses(found, path)
     silent = sum(lost.count for lost in found.left_out if lost.reason == NO_ANSWER)

@@ -418,7 +418,14 @@ def _split(
     tables, table, order = {}, None, answers
     labels = sorted({str(v) for a in answers for v in a.labels})
     if choices.classes is not None:
-        labels = [str(value) for value in choices.classes]
+        named = [str(value) for value in choices.classes]
+        strange = next((name for name in labels if name not in named), None)
+        if strange is not None:
+            raise AnnotationError(
+                f"answers tick {strange!r}, which is not among the named options "
+                f"({preview(named)}); correct it, or name it in classes=, too"
+            )
+        labels = named
     if choices.option is not None:
         known = labels if not choices.piece else [str(choices.option)]
         labels = [check_option(choices.option, known)]

@@ -1,0 +1,263 @@
+"""`read_label_sets`: the same sets from every layout and every tool with check boxes."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from manyhands.agreement import krippendorff_alpha
+from manyhands.exceptions import AnnotationError
+from manyhands.io import read_gold_sets, read_label_sets
+from tests.io.exports.conftest import made, studio, write
+
+# Of two items by three people; bob ticks nothing of item 2.
+SAID = [
+    (1, "ann", ["joy", "awe"]),
+    (1, "bob", ["awe", "joy"]),
+    (1, "cem", ["joy"]),
+    (2, "ann", ["fear", "awe"]),
+    (2, "bob", []),
+    (2, "cem", ["fear"]),
+]
+OPTIONS = ["awe", "fear", "joy"]
+
+
+def long(join, nothing=""):
+    rows = [(t, w, join(names) if names else nothing) for t, w, names in SAID]
+    return [["task", "worker", "labels"], *map(list, rows)]
+
+
+def by_task():
+    return {task: [(w, names) for t, w, names in SAID if t == task] for task in (1, 2)}
+
+
+def rows_of_ticks(path):
+    rows = [[t, w, name] for t, w, names in SAID for name in names or ["NONE"]]
+    return write(path, [["task", "worker", "labels"], *rows])
+
+
+def columns(path, *marks):
+    rows = [[t, w, *(marks[o in names] for o in OPTIONS)] for t, w, names in SAID]
+    return write(path, [["task", "worker", *OPTIONS], *rows])
+
+
+def label_studio(path):
+    tasks = [
+        studio(*(made(w, *names) for w, names in said), number=task)
+        for task, said in by_task().items()
+    ]
+    return write(path, tasks)
+
+
+def argilla_nested(path):
+    records = []
+    for task, said in by_task().items():
+        answers = [{"value": n, "user_id": w, "status": "submitted"} for w, n in said]
+        records.append(
+            {"id": task, "_server_id": "s", "fields": {"text": "t"}, "responses": {"q": answers}}
+        )
+    return write(path, records)
+
+
+def argilla_flat(path):
+    records = []
+    for task, said in by_task().items():
+        record = {"id": task, "_server_id": "s", "text": "t"}
+        record["q.responses"] = [names for _, names in said]
+        record["q.responses.users"] = [w for w, _ in said]
+        record["q.responses.status"] = ["submitted"] * len(said)
+        records.append(record)
+    return write(path, records)
+
+
+def prodigy(path):
+    options = [{"id": name, "text": name} for name in OPTIONS]
+    records = [
+        {"text": "t", "_input_hash": t, "_task_hash": t, "options": options, "accept": names,
+         "answer": "accept", "_annotator_id": w, "_timestamp": 1700000000}
+        for t, w, names in SAID
+    ]  # fmt: skip
+    return write(path, records)
+
+
+def doccano(folder):
+    """Write one file per annotator, as doccano exports them."""
+    paths = []
+    for who in ("ann", "bob", "cem"):
+        records = [{"id": t, "text": "t", "label": names} for t, w, names in SAID if w == who]
+        paths.append(write(folder / f"{who}.jsonl", records))
+    return paths
+
+
+def mturk(path):
+    boxes = [f"Answer.mood.{name}" for name in OPTIONS]
+    rows = [
+        [t, f"a{i}", w, "Approved", *(str(o in names).lower() for o in OPTIONS)]
+        for i, (t, w, names) in enumerate(SAID)
+    ]
+    return write(path, [["HITId", "AssignmentId", "WorkerId", "AssignmentStatus", *boxes], *rows])
+
+
+EMPTY = {"none": "empty"}
+LAYOUTS = {
+    "cells": (lambda at: write(at / "a.csv", long("; ".join)), EMPTY),
+    "cells with a word": (lambda at: write(at / "a.csv", long(";".join, "NONE")), {"none": "NONE"}),
+    "cells with a bar": (
+        lambda at: write(at / "a.csv", long("|".join)),
+        {"multilabel": "|", **EMPTY},
+    ),
+    "cells in another order": (
+        lambda at: write(at / "a.csv", long(lambda names: ";".join([*names[::-1], names[0]]))),
+        EMPTY,
+    ),
+    "JSON": (lambda at: write(at / "a.csv", long(json.dumps, "[]")), {}),
+    "lists": (
+        lambda at: write(
+            at / "a.jsonl", [dict(zip(("task", "worker", "labels"), r, strict=True)) for r in SAID]
+        ),
+        {},
+    ),
+    "rows": (lambda at: rows_of_ticks(at / "a.csv"), {"none": "NONE"}),
+    "0 and 1": (lambda at: columns(at / "a.csv", 0, 1), {"label": OPTIONS}),
+    "true and false": (lambda at: columns(at / "a.csv", "false", "true"), {"label": OPTIONS}),
+    "Label Studio": (lambda at: label_studio(at / "p.json"), EMPTY),
+    "Argilla": (lambda at: argilla_nested(at / "p.json"), EMPTY),
+    "Argilla, flat": (lambda at: argilla_flat(at / "p.jsonl"), EMPTY),
+    "Prodigy": (lambda at: prodigy(at / "p.jsonl"), EMPTY),
+    "doccano": (lambda at: doccano(at), {"annotator_from": "file", **EMPTY}),
+    "MTurk": (lambda at: mturk(at / "p.csv"), EMPTY),
+}
+
+
+def answers_of(table):
+    """{(task, worker): set of options}."""
+    rows = table.ticks.toarray()
+    return {
+        (str(table.instances[i]), str(table.annotators[j])): set(table.options[row].tolist())
+        for i, j, row in zip(table.instance, table.annotator, rows, strict=True)
+    }
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_gives_the_same_sets(tmp_path, layout):
+    make, options = LAYOUTS[layout]
+    table = read_label_sets(make(tmp_path), **options)
+    assert table.options.tolist() == OPTIONS
+    assert answers_of(table) == {(str(t), w): set(names) for t, w, names in SAID}
+
+
+@pytest.mark.parametrize(
+    "layout", ["cells", "Label Studio", "Argilla", "Argilla, flat", "Prodigy", "doccano"]
+)
+def test_an_empty_answer_is_missing_unless_it_is_said_to_tick_nothing(tmp_path, layout):
+    make, options = LAYOUTS[layout]
+    given = {name: value for name, value in options.items() if name != "none"}
+    with pytest.warns(UserWarning, match="no answer was given|are empty in"):
+        table = read_label_sets(make(tmp_path), **given)
+    assert answers_of(table) == {(str(t), w): set(n) for t, w, n in SAID if n}
+
+
+def refusal(path, said, **options):
+    with pytest.raises(AnnotationError, match=said):
+        read_label_sets(path, **options)
+
+
+@pytest.mark.parametrize("layout", ["cells", "Label Studio", "Argilla", "MTurk", "doccano"])
+def test_an_option_outside_the_declared_list(tmp_path, layout):
+    make, options = LAYOUTS[layout]
+    refusal(make(tmp_path), "'fear'", classes=["joy", "awe"], **options)
+    table = read_label_sets(make(tmp_path), classes=["joy", "rage", "awe", "fear"], **options)
+    assert table.options.tolist() == ["joy", "rage", "awe", "fear"]
+    assert table.ticks_per_option()[1] == 0
+
+
+def test_nothing_beside_other_options(tmp_path):
+    path = write(tmp_path / "a.csv", [["task", "worker", "labels"], [1, "ann", "NONE;joy"],
+                                      [1, "bob", "joy"]])  # fmt: skip
+    refusal(path, "'NONE;joy' in row 2.*beside other labels", none="NONE")
+    tasks = [studio(made("ann", "NONE", "joy"), made("bob", "joy"), number=7)]
+    refusal(write(tmp_path / "p.json", tasks), "'NONE'.*beside other labels.*'7'|7", none="NONE")
+    rows = [["task", "worker", "labels"], [1, "ann", "NONE"], [1, "ann", "joy"], [1, "bob", "joy"]]
+    refusal(write(tmp_path / "b.csv", rows), "says that nothing was ticked", none="NONE")
+
+
+def test_a_separator_within_a_label(tmp_path):
+    path = write(tmp_path / "a.csv", [["task", "worker", "labels"], [1, "ann", "joy; calm"],
+                                      [1, "bob", "fear"]])  # fmt: skip
+    refusal(path, "'joy; calm'", classes=["joy; calm", "fear"])
+    table = read_label_sets(path, "|", classes=["joy; calm", "fear"])
+    assert answers_of(table)["1", "ann"] == {"joy; calm"}
+
+
+def test_too_many_options(tmp_path):
+    rows = [[i, "ann", f"free text {i}"] for i in range(1_001)]
+    refusal(write(tmp_path / "a.csv", [["task", "worker", "labels"], *rows]), "1,000")
+    tasks = [studio(made("ann", f"free text {i}"), number=i) for i in range(1_001)]
+    refusal(write(tmp_path / "p.json", tasks), "1,000")
+
+
+def test_columns_with_other_values(tmp_path):
+    path = columns(tmp_path / "a.csv", 0, 2)
+    refusal(path, "'?2'?", label=OPTIONS)
+    refusal(path, "'rage'", label=["awe", "rage"])
+
+
+GOLD = {
+    "sets": ([["task", "labels"], [1, "joy"], [2, "awe; fear"]], [[0, 0, 1], [1, 1, 0]]),
+    "cells": (
+        [["task", "option", "gold"], [1, "joy", 1], [2, "fear", 0], [2, "awe", ""]],
+        [[-1, -1, 1], [-1, 0, -1]],
+    ),
+    "a gap": ([["task", "labels"], [1, "joy"], [2, ""]], [[0, 0, 1], [-1, -1, -1]]),
+}
+
+
+@pytest.mark.parametrize("layout", GOLD)
+def test_gold(tmp_path, layout):
+    table = read_label_sets(write(tmp_path / "a.csv", long(";".join)), none="empty")
+    rows, expected = GOLD[layout]
+    found = read_gold_sets(write(tmp_path / "gold.csv", rows), table)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_gold_that_says_that_nothing_applies(tmp_path):
+    table = read_label_sets(write(tmp_path / "a.csv", long(";".join)), none="empty")
+    path = write(tmp_path / "gold.csv", [["task", "labels"], [1, "joy"], [2, ""]])
+    np.testing.assert_array_equal(read_gold_sets(path, table, none="empty")[1], [0, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([["task", "labels"], [1, "rage"]], r"'rage' \(task '1'\), which is not among 'awe'"),
+        ([["task", "option", "gold"], [1, "rage", 1]], "'rage'"),
+        ([["task", "option", "gold"], [1, "joy", 7]], "write 1 where it applies"),
+        ([["task", "labels"], [9, "joy"]], "use the same ids"),
+        ([["task", "labels"], [1, "joy;fear"], [1, "awe"]], "'?1'?"),
+        ([["item", "tags"], [1, "joy"]], "columns"),
+    ],
+)
+def test_gold_that_cannot_be_read(tmp_path, rows, said):
+    table = read_label_sets(write(tmp_path / "a.csv", long(";".join)), none="empty")
+    with pytest.raises(AnnotationError, match=said):
+        read_gold_sets(write(tmp_path / "gold.csv", rows), table)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["ml_semi.csv", "ml_rows.csv"])
+def test_the_case_of_cells_in_another_order(data_home, name):
+    table = read_label_sets(data_home.parent / "cases" / "multilabel-cells-order" / name)
+    assert table.options.tolist() == ["billing", "policy", "safety"]
+    assert krippendorff_alpha(table, distance="nominal") == pytest.approx(0.231, abs=5e-4)
+
+
+@pytest.mark.data
+def test_check_boxes_of_a_real_export(data_home):
+    folder = data_home.parent / "exports"
+    path = folder / "appen_figure_eight" / "relex-multiple-choice.csv"
+    table = read_label_sets(path, question="relations")
+    assert (table.n_annotations, table.n_instances, table.n_annotators) == (150, 10, 67)
+    assert table.ticks_per_answer().min() == 1
+    frame = pd.read_csv(path)
+    assert table.n_instances == frame["_unit_id"].nunique()
