@@ -3,29 +3,48 @@
 Real sets of the data home's siblings ``multilabel`` and ``judges/framing``, with some annotators
 per item drawn at random, and simulated crowds whose behaviour is shared across options or not.
 Micro-F1 and log loss per cell (instance, option), against experts, or against a person left out.
+What is not built (a class per set, one matrix for all options, profiles of labels; priors between
+those that are shared and each option's own) is measured beside it, and so are classifiers.
 
-The parts sets, framing and crowds take some minutes each, cost one.
+The parts take some minutes each, cost one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from time import process_time
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
-from scipy.special import expit
+from scipy.special import expit, logit, logsumexp
 
 from evidence.study import Part, grid, of_parts, peak_mb
 from evidence.tables import Record, table, where, with_error
-from manyhands import LabelSetTable, MultiLabelDawidSkene, MultiLabelMajorityVote, decide_sets
+from manyhands import (
+    AggregatedClassifier,
+    AnnotationTable,
+    CrowdStackingClassifier,
+    DawidSkene,
+    LabelSetTable,
+    MultiLabelDawidSkene,
+    MultiLabelMajorityVote,
+    decide_sets,
+)
 from manyhands.datasets.base import data_home
+from manyhands.inference import multi_label_dawid_skene
+from manyhands.inference.shared_behaviour import _crowd_rates, shared_rates
+from manyhands.linear import TunedLogisticRegression
 
 SETS = {"snow": (2, 3, 5, 0), "relex": (2, 3, 5, 0), "varierr": (2, 0)}
 """Annotators per item that are drawn; 0: all."""
+
+MOST_CLASSES = 200
+"""A class per set is not fitted to more sets: that takes minutes and gains nothing."""
 
 DRAWS = range(5)
 SEEDS = range(10)
@@ -185,7 +204,7 @@ def simulate(crowd: str, k: int, seed: int) -> tuple[LabelSetTable, Any, Any]:
 
 
 def of_crowd(crowd: str, k: int, seed: int) -> Record:
-    """Score both kinds of fit on a simulated crowd."""
+    """Score both kinds of fit on a simulated crowd, and the intervals of the default."""
     answers, truth, sensitivity = simulate(crowd, k, seed)
     found: Record = {}
     for name in ("own", "shared"):
@@ -196,11 +215,228 @@ def of_crowd(crowd: str, k: int, seed: int) -> Record:
             np.corrcoef(model.sensitivity_.ravel(), sensitivity.ravel())[0, 1]
         )
         if name == "shared":
-            low, high = np.moveaxis(model.intervals().annotator_sensitivity, -1, 0)
-            mean = sensitivity.mean(axis=1)
-            found["covered"] = float(((low <= mean) & (mean <= high)).mean())
             found["gain"] = model.evidence_["shared"] - model.evidence_["own"]
+    intervals = METHODS["auto"]().fit(answers).intervals()
+    # Of all options, weighted by how often the annotator saw one that applies.
+    seen = np.zeros(sensitivity.shape)
+    np.add.at(seen, answers.annotator, truth[answers.instance].astype(float))
+    overall = (seen * sensitivity).sum(axis=1) / seen.sum(axis=1)
+    for name, bounds, true in (
+        ("covered_overall", intervals.annotator_sensitivity, overall),
+        ("covered", intervals.sensitivity, sensitivity),
+    ):
+        found[name] = float(((bounds[..., 0] <= true) & (true <= bounds[..., 1])).mean())
     return found
+
+
+# -- what is not built ----------------------------------------------------------------------------
+
+
+def answers_of(kind: str, name: str, k: int, seed: int) -> tuple[LabelSetTable, Any]:
+    """Return answers and truth of a real set, or of a simulated crowd."""
+    if kind == "crowd":
+        answers, truth, _ = simulate(name, k, seed)
+        return answers, truth.astype(int)
+    answers, truth = load_set(name)
+    return drawn(answers, k, seed), truth
+
+
+def of_powerset(answers: LabelSetTable) -> Any:
+    """Posterior of the options if each set is one class."""
+    model = DawidSkene().fit(answers.joined())
+    names = [str(each).split(" + ") for each in model.classes_]
+    holds = np.array([[option in set(each) for option in answers.options] for each in names])
+    return np.asarray(model.posterior_ @ holds)
+
+
+def of_one_matrix(answers: LabelSetTable) -> Any:
+    """Posterior of the options if each annotator has one confusion matrix for all of them."""
+    m, ticks = answers.n_options, answers.ticks.toarray()
+    instance = (answers.instance[:, None] * m + np.arange(m)).ravel()
+    table = AnnotationTable.from_arrays(
+        instance,
+        np.repeat(answers.annotator, m),
+        ticks.ravel().astype(int),
+        n_instances=answers.n_instances * m,
+        n_annotators=answers.n_annotators,
+        classes=[0, 1],
+    )
+    return DawidSkene().fit(table).posterior_[:, 1].reshape(-1, m)
+
+
+def of_profiles(answers: LabelSetTable, n_profiles: int = 4, seed: int = 0) -> Any:
+    """Posterior of the options if labels come in profiles, a mixture of which is their prior."""
+    model = METHODS["shared"]().fit(answers)
+    share = np.clip(model.prevalence_, 1e-3, 1 - 1e-3)
+    p = np.clip(model.posterior_, 1e-6, 1 - 1e-6)
+    ratio = logit(p) - logit(share)  # What the answers say beyond the prior.
+    rng = np.random.default_rng(seed)
+    profiles = np.clip(share * rng.uniform(0.5, 1.5, (n_profiles, len(share))), 0.01, 0.99)
+    weights = np.full(n_profiles, 1 / n_profiles)
+    for _ in range(200):
+        told = np.log1p(-profiles)[None] + np.logaddexp(0, ratio[:, None] + logit(profiles)[None])
+        log_weight = np.log(weights) + told.sum(axis=2)
+        member = np.exp(log_weight - logsumexp(log_weight, axis=1, keepdims=True))
+        each = expit(ratio[:, None] + logit(profiles)[None])
+        counts = member.sum(axis=0)
+        weights = (counts + 1) / (counts + 1).sum()
+        joint = (member[:, :, None] * each).sum(axis=0)
+        profiles = np.clip((joint + 2 * share) / (counts[:, None] + 2), 1e-3, 1 - 1e-3)
+    return (member[:, :, None] * each).sum(axis=1)
+
+
+NOT_BUILT = {
+    "a class per set": of_powerset,
+    "one matrix": of_one_matrix,
+    "label profiles": of_profiles,
+}
+
+
+def of_not_built(name: str, k: int, seed: int) -> Record:
+    """Score what was left out, beside the fit that shares."""
+    answers, truth = answers_of("set", name, k, seed)
+    model: Any = METHODS["shared"]().fit(answers)
+    found = {
+        "shared_f1": f1(model.labels_, truth),
+        "shared_loss": log_loss(model.posterior_, truth),
+    }
+    for method, posterior in NOT_BUILT.items():
+        if method == "a class per set" and answers.joined().n_classes > MOST_CLASSES:
+            continue
+        proba = posterior(answers)
+        found |= {f"{method}_f1": f1(proba > 0.5, truth), f"{method}_loss": log_loss(proba, truth)}
+    return found
+
+
+def not_built_page(records: list[Record]) -> dict[str, Any]:
+    """Return the table of what was left out."""
+    rows = []
+    for name, k in dict.fromkeys((r["name"], r["k"]) for r in records):
+        found = where(records, name=name, k=k)
+        cells = [
+            " / ".join(f"{np.mean([r[f'{m}_{s}'] for r in found]):.3f}" for s in ("f1", "loss"))
+            if all(f"{m}_f1" in r for r in found)
+            else ""
+            for m in ("shared", *NOT_BUILT)
+        ]
+        rows.append([name, str(k or "all"), *cells])
+    return {"not_built": table(["set", "k", "shared", *NOT_BUILT], rows), "most": MOST_CLASSES}
+
+
+def not_built_cells() -> Iterator[Record]:
+    """Yield the sets on which what was left out is scored."""
+    for name, sizes in (("snow", (2, 3, 5)), ("varierr", (2, 0)), ("relex", (3,))):
+        for k in sizes:
+            yield from ({"name": name, "k": k, "seed": seed} for seed in (range(3) if k else (0,)))
+
+
+BETWEEN = {"habit of half": (0.5, None), "no habit": (0.0, None), "habit by option": (1.0, 20.0)}
+"""Priors between the shared one and each option's own: the share of an annotator's habit over all
+options, and the answers by which it shrinks the habit under one option."""
+
+
+@contextmanager
+def with_habit(share: float, strength: float | None) -> Iterator[None]:
+    """Place the shared prior otherwise, while the context lasts."""
+
+    def rates(counts: Any, by_others: Any) -> Any:
+        found = shared_rates(counts, by_others)
+        base = logit(_crowd_rates(counts))
+        found = expit(base + share * (logit(found) - base))
+        if strength is None:
+            return found
+        seen, ticked = by_others.sum(axis=3), by_others[..., 1]
+        return np.clip((ticked + strength * found) / (seen + strength), 0.005, 0.995)
+
+    with patch.object(multi_label_dawid_skene, "shared_rates", rates):
+        yield
+
+
+def of_between(kind: str, name: str, k: int, seed: int) -> Record:
+    """Score fits with priors between the shared one and the options' own."""
+    answers, truth = answers_of(kind, name, k, seed)
+    own: Any = METHODS["own"]().fit(answers)
+    found: Record = {"own_f1": f1(own.labels_, truth)}
+    for method, how in ({"shared": (1.0, None)} | BETWEEN).items():
+        with with_habit(*how):
+            model: Any = METHODS["shared"]().fit(answers)
+        found[f"{method}_f1"] = f1(model.labels_, truth)
+        found[f"{method}_gain"] = model.evidence_["shared"] - model.evidence_["own"]
+    return found
+
+
+def between_cells() -> Iterator[Record]:
+    """Yield the crowds and sets in which sharing gains or harms with few annotators."""
+    for name in HABITS:
+        for k in (2, 3):
+            yield from ({"kind": "crowd", "name": name, "k": k, "seed": s} for s in range(5))
+    for name, sizes in (("snow", (2, 3)), ("relex", (2, 3)), ("varierr", (2,))):
+        for k in sizes:
+            yield from ({"kind": "set", "name": name, "k": k, "seed": s} for s in range(3))
+
+
+def between_page(records: list[Record]) -> dict[str, Any]:
+    """Return the table of priors in between: F1 and evidence."""
+    rows = []
+    for name, k in dict.fromkeys((r["name"], r["k"]) for r in records):
+        found = where(records, name=name, k=k)
+        cells = [
+            f"{np.mean([r[f'{m}_f1'] for r in found]):.3f} "
+            f"({np.mean([r[f'{m}_gain'] for r in found]):+,.0f})"
+            for m in ("shared", *BETWEEN)
+        ]
+        rows.append([name, str(k), f"{np.mean([r['own_f1'] for r in found]):.3f}", *cells])
+    return {"between": table(["crowd or set", "k", "own", "shared", *BETWEEN], rows)}
+
+
+# -- classifiers ----------------------------------------------------------------------------------
+
+
+def of_classifiers(crowd: str, k: int, seed: int) -> Record:
+    """Score classifiers of simulated features: shared posterior, own posteriors, a stack each."""
+    answers, truth, _ = simulate(crowd, k, seed)
+    rng = np.random.default_rng([seed, k])
+    shown = truth @ rng.normal(size=(OPTIONS, 20)) + rng.normal(scale=1.5, size=(ITEMS, 20))
+    train = np.arange(ITEMS) < 0.7 * ITEMS
+    answers, X, new = answers[train], shown[train], shown[~train]
+    found: Record = {}
+    for name in ("shared", "own"):
+        model = AggregatedClassifier(METHODS[name](), TunedLogisticRegression(random_state=0))
+        started = process_time()
+        proba = model.fit(X, answers).predict_proba(new)
+        found[f"{name}_seconds"] = process_time() - started
+        found |= _scored(name, proba, truth[~train])
+    started = process_time()
+    columns = []
+    for each in answers.tables.values():
+        stack = CrowdStackingClassifier(random_state=0).fit(X, each)
+        columns.append(stack.predict_proba(new)[:, stack.classes_.tolist().index("yes")])
+    found["stack_seconds"] = process_time() - started
+    return found | _scored("stack", np.column_stack(columns), truth[~train])
+
+
+def _scored(name: str, proba: Any, truth: Any) -> Record:
+    truth = truth.astype(int)
+    return {f"{name}_f1": f1(proba > 0.5, truth), f"{name}_loss": log_loss(proba, truth)}
+
+
+def classifier_page(records: list[Record]) -> dict[str, Any]:
+    """Return the table of classifiers: F1, log loss and seconds on unseen items."""
+    rows = []
+    for crowd, k in dict.fromkeys((r["crowd"], r["k"]) for r in records):
+        found = where(records, crowd=crowd, k=k)
+        cells = [
+            f"{np.mean([r[f'{m}_f1'] for r in found]):.3f} / "
+            f"{np.mean([r[f'{m}_loss'] for r in found]):.3f} / "
+            f"{np.mean([r[f'{m}_seconds'] for r in found]):.0f} s"
+            for m in ("shared", "own", "stack")
+        ]
+        rows.append([crowd, str(k), *cells])
+    heading = ["crowd", "k", "shared posterior", "own posteriors", "a stack per option"]
+    return {"classifiers": table(heading, rows)}
+
+
+# -- cost -----------------------------------------------------------------------------------------
 
 
 def of_cost() -> Record:
@@ -293,10 +529,11 @@ def crowd_page(records: list[Record]) -> dict[str, Any]:
                     pair(found, "loss"),
                     " → ".join(f"{r:.2f}" for r in correlation),
                     f"{np.mean([r['gain'] > 0 for r in found]):.0%}",
+                    f"{np.mean([r['covered_overall'] for r in found]):.0%}",
                     f"{np.mean([r['covered'] for r in found]):.0%}",
                 ]
             )
-    heading = ["crowd", "k", "F1", "log loss", "r", "evidence shares", "95 % covers"]
+    heading = ["crowd", "k", "F1", "log loss", "r", "evidence shares", "covers", "by option"]
     return {
         "crowds": table(heading, rows),
         "seeds": len(SEEDS),
@@ -310,15 +547,29 @@ def cost_page(records: list[Record]) -> dict[str, Any]:
     return {name: last[name] for name in ("reading", "fit", "mb", "mb_table")}
 
 
+def data_of(cell: Any) -> list[str]:
+    """Folders of the data home that a cell reads."""
+    if cell["part"] in ("sets", "not built") or cell.get("kind") == "set":
+        return ["multilabel"]
+    return ["judges"] if cell["part"] == "framing" else []
+
+
 STUDY = of_parts(
     __file__,
     {
         "sets": Part(of_set, set_page, set_cells),
         "framing": Part(of_framing, framing_page, lambda: grid(person=range(1, 5))),
         "crowds": Part(of_crowd, crowd_page, lambda: grid(crowd=HABITS, k=PER_ITEM, seed=SEEDS)),
+        "not built": Part(of_not_built, not_built_page, not_built_cells),
+        "between": Part(of_between, between_page, between_cells),
+        "classifiers": Part(
+            of_classifiers,
+            classifier_page,
+            lambda: grid(crowd=["under, over", "own skill"], k=(2, 3), seed=range(3)),
+        ),
         "cost": Part(of_cost, cost_page),
     },
-    data=lambda cell: {"sets": ["multilabel"], "framing": ["judges"]}.get(str(cell["part"]), []),
+    data=data_of,
 )
 
 if __name__ == "__main__":
