@@ -241,6 +241,22 @@ def test_bad_arguments_are_named(change, says):
         compare_judges(table, **({"people": [0, 1, 2]} | change))
 
 
+def test_a_grade_outside_the_scale_is_named():
+    rng = np.random.default_rng(0)
+    A = crowd([0.8, 0.8, 0.8, 0.8], 100, 4, rng).to_matrix()
+    assert not any("far from" in n for n in found_notes(A))
+    A[3, 1] = 99
+    (note,) = [n for n in found_notes(A) if "far from" in n]
+    assert note.startswith("The grade 99 (1 label) is far from all others")
+
+
+def found_notes(A):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # The reader warns of it, too.
+        table = AnnotationTable.from_matrix(A, ordered=True)
+    return quiet(table, [0, 1, 2]).notes
+
+
 def test_one_person_per_item_is_refused():
     table = AnnotationTable.from_matrix([[0, -1, 1], [-1, 1, 1], [1, -1, 0]])
     with pytest.raises(AnnotationError, match="no item has labels of two people"):

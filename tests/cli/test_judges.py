@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+import manyhands
 from tests.cli.conftest import done, done_json, refused
 
 N, CLASSES = 240, np.array(["cat", "dog", "owl"])
@@ -126,6 +127,27 @@ def test_uses_of_classes_are_told_by_a_column_of_items(crowd):
 )
 def test_bad_input_gets_its_sentence(crowd, more, says):
     refused(3, "judges", "all.csv", *more, says=[says])
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.SharedMistakesWarning")
+def test_what_is_added_to_a_folder_keeps_who_is_a_person(crowd):
+    rows = (crowd / "all.csv").read_text().splitlines(keepends=True)
+    for name, kept in (
+        ("first.csv", lambda task: task < 180),
+        ("more.csv", lambda task: task >= 180),
+    ):
+        own = [row for row in rows[1:] if kept(int(row.split(",")[0][1:]))]
+        (crowd / name).write_text("".join([rows[0], *own]))
+    people = ("--people", "anna,ben,cleo")
+    done("aggregate", "first.csv", *people, "--out", "first")
+    done("aggregate", "more.csv", *people, "--continue", "first", "--out", "both")
+    done("aggregate", "all.csv", *people, "--out", "whole")
+    both, whole = (manyhands.load(crowd / name) for name in ("both", "whole"))
+    assert sorted(both.instances_) == sorted(whole.instances_)
+    found = dict(zip(both.instances_, both.labels_, strict=True))
+    same = [found[i] == y for i, y in zip(whole.instances_, whole.labels_, strict=True)]
+    assert np.mean(same) > 0.97
 
 
 def test_people_of_a_spreadsheet_are_known_labels_of_the_models(crowd):

@@ -146,10 +146,10 @@ def test_bad_rows_are_named_as_a_spreadsheet_counts_them(tmp_path, lines, messag
 
 def test_bad_calls(tmp_path, verdicts):
     path = write(tmp_path, "x,y,x,w", header="one,two,winner,worker")
-    assert (
-        "left='left' is not a column" in failed(3, "rank", path).stderr
-        or "--left" in failed(3, "rank", path).stderr
-    )
+    message = failed(3, "rank", path).stderr
+    assert "there is no column 'left' (--left); the columns are 'one', 'two'" in message
+    sides = ("--left", "one", "--right", "two")
+    assert "no column 'who' (--winner)" in failed(3, "rank", path, *sides, "--winner", "who").stderr
     assert failed(3, "rank", tmp_path / "nothing.csv")
     assert "no format of tables" in failed(3, "rank", verdicts, "--out", "x.docx").stderr
     assert "add --next 50" in failed(3, "rank", verdicts, "--each", 2).stderr

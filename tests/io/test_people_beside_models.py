@@ -65,6 +65,11 @@ def test_a_value_of_the_column_names_people(long):
     assert families(table) == {"anna": "", "ben": "", "gpt": "llm", "claude": "llm"}
 
 
+def test_person_names_those_whom_the_column_calls_people(long):
+    told = read_annotations(long, group="kind", people="person")
+    assert families(told) == {"anna": "", "ben": "", "gpt": "llm", "claude": "llm"}
+
+
 def test_a_file_of_people_joins_the_models(models, tmp_path):
     table = read_annotations(
         models, task="item", annotator_from="file", people=tmp_path / "people.csv"

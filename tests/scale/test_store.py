@@ -689,6 +689,8 @@ def test_commands_take_a_store_in_place_of_a_table(tmp_path):
     for command, says in (
         (("aggregate", store, "--out", "x.csv"), "written shard by shard"),
         (("aggregate", store, "--compare"), "leave --compare"),
+        (("aggregate", store, "--people", "anna"), "--people out"),
+        (("rank", store), "a ranking is of comparisons"),
         (("ingest", table, "--out", store), "is a store already"),
         (("next", store), "is an annotation store, and a table or an export is needed"),
         (("next", table, "--cost", table), "there is no column 'price'; the columns are"),

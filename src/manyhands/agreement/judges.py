@@ -443,7 +443,7 @@ class _Labels:
     """
 
     def __init__(self, table: AnnotationTable, values: FloatArray | None) -> None:
-        self.table = table
+        self.table, self.values = table, values
         n, r = table.n_instances, max(table.n_annotators, 1)
         # An annotator who labelled an instance repeatedly has shares of the labels.
         cells, pair, times = np.unique(
@@ -812,6 +812,8 @@ class _Comparison:
             yield _of_left_out(left_out)
         if not is_yardstick:
             yield NO_YARDSTICK
+        if self.labels.values is not None:
+            yield from _far_from_the_others(self.labels.table, self.labels.values)
         n = len(self.items)
         if n < FEW_ITEMS:
             yield (
@@ -851,6 +853,30 @@ NO_YARDSTICK = (
     "verdict is open. Check that they understood the task, or have more items labelled by two of "
     "them"
 )
+
+
+STRAY = 0.01
+"""Share of the labels below which a grade that is far from all others may be a slip."""
+
+
+def _far_from_the_others(table: AnnotationTable, values: FloatArray) -> Iterator[str]:
+    """Name a rare grade that is farther from the others than these are from one another.
+
+    Agreement goes by the range, so that one slip makes all other labels look alike.
+    """
+    given = np.bincount(table.label, minlength=table.n_classes)
+    used = np.flatnonzero(given > 0)
+    order = used[np.argsort(values[used])]
+    for end, others in ((order[0], order[1:]), (order[-1], order[:-1])):
+        away = np.abs(values[others] - values[end]).min() if len(others) > 1 else 0.0
+        if away > np.ptp(values[others]) and given[end] < STRAY * given.sum():
+            n = int(given[end])
+            yield (
+                f"The grade {table.classes[end].item()!r} ({n:,} label{'' if n == 1 else 's'}) is "
+                "far from all others, and agreement goes by the distance within the whole range, "
+                "so that all other labels look alike. Correct it if it is outside the scale, or "
+                "name the grades (classes=)."
+            )
 
 
 def _items(n: int) -> str:

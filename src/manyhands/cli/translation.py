@@ -29,6 +29,10 @@ OPTIONS: Final = {
                 "people",
                 "cluster",
                 "margin",
+                "left",
+                "right",
+                "winner",
+                "weight",
             ),
         )
     },
@@ -52,6 +56,7 @@ OF_METHODS: Final = (
     *("abstentions", "backbone", "device", "batch_size", "class_balance", "decision", "dependence"),
     *("guard", "imbalance", "lr", "max_epochs", "max_iter", "monitor", "n_restarts", "n_rounds"),
     *("patience", "prior", "random_state", "ties", "tol", "validation", "warm_start", "decision"),
+    *("position", "reliability", "strength_variance"),
 )
 """Parameters of methods, which --set takes."""
 
@@ -63,10 +68,15 @@ VALUE: Final = r"('[^']*'|\"[^\"]*\"|\{\}|<[^>]*>|-?\w[\w.-]*)?"
 PHRASES: Final[list[tuple[str, str]]] = [
     (r"manyhands\.io\.read_label_sets \(multilabel='(.)'\)", r"--multilabel '\1'"),
     (
-        r"\b(task|worker|label)=('[^']*'|\"[^\"]*\") is not a column",
+        r"\b(task|worker|label|left|right|winner|question|weight)=('[^']*'|\"[^\"]*\")"
+        r" is not a column",
         r"there is no column \2 (--\1)",
     ),
     (r"\bgroup=('[^']*') is not a column", r"there is no column \1 (--groups)"),
+    (r"\bmodel\.next_pairs\((\d+)\)", r"--next \1"),
+    (r"\bnext_pairs\(\)", "--next"),
+    (r" \(table\.select\(items=\.\.\.\)\)", " (keep the rows of these alone)"),
+    (r": fit\(table\.select\(items=\.\.\.\)\)", ", by keeping the rows of these alone"),
     (r"\blowercase=True\b", "--lowercase"),
     (r"\bordered=True\b", "--ordered"),
     (r"\(gold=, on the command line --known\)", "(--known FILE)"),

@@ -18,7 +18,7 @@ import numpy as np
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.class_order import in_class_order
 from manyhands.annotations.encoding import is_text
-from manyhands.annotations.groups import ALONE
+from manyhands.annotations.groups import ALONE, is_person
 from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import find_name
 from manyhands.io.exports.documents import open_documents
@@ -100,6 +100,9 @@ def _named(table: AnnotationTable, people: Any) -> set[str]:
             assert table.groups is not None
             members = table.annotators[table.groups == name].tolist()
             found.update(map(str, members))
+        elif is_person(name) and families:  # Such values of a column are no families.
+            assert table.groups is not None
+            found.update(map(str, table.annotators[table.groups == ALONE].tolist()))
         else:
             raise AnnotationError(
                 f"people={name!r} is neither an annotator nor a family; annotators are "

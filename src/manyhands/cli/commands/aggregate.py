@@ -262,8 +262,11 @@ def _of_store(
     from manyhands.registry import find_averager
     from manyhands.scale.clusters import dask_client
 
-    if how.compare or how.to != TABLE or reading.groups or how.continue_:
-        raise AnnotationError("of a store, leave --compare, --continue, --to and --groups out")
+    if how.compare or how.to != TABLE or reading.groups or reading.people or how.continue_:
+        raise AnnotationError(
+            "of a store, leave --compare, --continue, --to, --groups and --people out; a table "
+            "takes them"
+        )
     averages = how.method is not None and issubclass(find_averager(how.method), RatingMean)
     if averages or (store.scale == "interval" and how.method is None):
         raise AnnotationError(

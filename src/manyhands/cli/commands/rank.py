@@ -8,6 +8,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from manyhands.cli.errors import reported
+from manyhands.cli.inputs import open_store
 from manyhands.cli.options import Excel, Json, KeepFormulas, Settings
 from manyhands.cli.output import print_json, print_table, say
 from manyhands.cli.settings import parse_settings
@@ -134,6 +135,11 @@ def rank(
     from manyhands.ranking import BradleyTerry
 
     refuse_overwriting([out], comparisons)
+    if open_store(comparisons) is not None:
+        raise AnnotationError(
+            f"{comparisons[0]} is a store of annotations, and a ranking is of comparisons; give "
+            "their file: it is read row by row, so that millions of rows need little memory"
+        )
     if out is not None and out.suffix and out.suffix.lower() not in WRITTEN:
         raise AnnotationError(
             f"--out {out}: {out.suffix!r} is no format of tables; give a folder, or a name that "
