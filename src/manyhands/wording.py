@@ -283,6 +283,28 @@ def compared_with(n_known: int) -> str:
     return f"compared with the labels, {n_known:,} of which {'is' if n_known == 1 else 'are'} known"
 
 
+def outside_ratings(n: int, lowest: float, highest: float) -> str:
+    """Say why values are outside the ratings that they are means of; "" if none is.
+
+    Examples
+    --------
+    >>> outside_ratings(0, 1, 5)
+    ''
+    >>> print(outside_ratings(2, 1, 5))
+    2 values are outside the ratings, which go from 1 to 5, because what annotators give too much \
+or too little is subtracted at the ends of the scale, too. If the scale has no more, read them as \
+its ends.
+    """
+    if not n:
+        return ""
+    are, them, ends = ("is", "it", "end") if n == 1 else ("are", "them", "ends")
+    return (
+        f"{counted(n, 'value')} {are} outside the ratings, which go from {lowest:g} to "
+        f"{highest:g}, because what annotators give too much or too little is subtracted at the "
+        f"ends of the scale, too. If the scale has no more, read {them} as its {ends}."
+    )
+
+
 def too_much(value: float, low: float, high: float, unit: str = "") -> str:
     """Say what an annotator gives too much, with its interval; "" where that holds 0.
 

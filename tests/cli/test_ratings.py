@@ -274,3 +274,28 @@ def test_an_interval_is_not_promised_to_hold_more_than_the_report_says(slider):
     assumed = "if ratings scatter as evenly as the method takes them to"
     assert assumed in " ".join(told.split())
     assert assumed in " ".join(" ".join(page.text).split())
+
+
+def test_values_outside_the_ratings_are_explained_and_cards_show_texts(tmp_path, monkeypatch):
+    """Of items near an end of the scale that one rater saw, who has room there."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(1)
+    truth, shift = rng.uniform(1, 20, 60), {"mild": 3.0, "harsh": -3.0}
+    rows = [
+        (f"t{i}", who, int(np.clip(np.rint(t + by + rng.normal()), 1, 20)), f"item of {i} words")
+        for i, t in enumerate(truth)
+        for who, by in shift.items()
+        if i % 4 or (who == "harsh") == (t > 10)
+    ]
+    columns = ["task", "worker", "label", "text"]
+    pd.DataFrame(rows, columns=columns).to_csv("r.csv", index=False)
+    text = done("aggregate", "r.csv", *NUMBERS, "--out", "out").stdout
+    values = pd.read_csv("out/labels.csv")["label"]
+    n = int(((values < 1) | (values > 20)).sum())
+    assert n > 0
+    says = f"{n} value{'s are' if n > 1 else ' is'} outside the ratings, which go from 1 to 20"
+    assert says in text
+    assert says in Path("out/report.html").read_text()
+    assert " words</" in Path("out/report.html").read_text()
+    done("report", "out", "--texts", "none")
+    assert " words</" not in Path("out/report.html").read_text()

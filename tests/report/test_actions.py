@@ -576,7 +576,7 @@ def test_the_plan_looks_several_rounds_ahead(monkeypatch, caplog):
 # -- texts and images -----------------------------------------------------------------------------
 
 
-def test_texts_are_shown_only_if_asked_for_and_never_as_markup(tmp_path):
+def test_texts_that_are_given_are_shown_and_never_as_markup(tmp_path):
     A, gold = with_spammers(n=30)
     summary = summarize(A, labels=gold)
     assert "Their texts or images are shown if" in render_report(summary)

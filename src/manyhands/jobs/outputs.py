@@ -411,6 +411,10 @@ def check_kind(model: Any, given: dict[str, Any]) -> None:
         )
 
 
+NO_TEXTS = "none"
+"""What asks for a page without texts."""
+
+
 def contents_of(shown: Shown | None) -> Contents | None:
     """The texts that are shown of items, for a report; None if there are none."""
     texts = {} if shown is None else shown.values
@@ -441,7 +445,8 @@ def report_folder(
 
     With ``tables``, every table of the report becomes a CSV file in that folder, too. With
     ``texts`` or ``images``, the page shows those of the instances that it names (see
-    `manyhands.report.read_contents`); by default, the texts that ``labels.csv`` shows.
+    `manyhands.report.read_contents`); by default, the texts that ``labels.csv`` shows, and with
+    "none" no texts.
 
     Raises
     ------
@@ -458,7 +463,7 @@ def report_folder(
     if texts is None and images is None:
         contents = contents_of(_shown_in(Path(folder)))
     else:
-        contents = read_contents(texts, images)
+        contents = read_contents(None if str(texts) == NO_TEXTS else texts, images)
     try:
         written = write_report(path, out or Path(folder) / "report.html", contents)
         if tables is not None:

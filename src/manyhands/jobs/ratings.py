@@ -20,10 +20,19 @@ from manyhands.inference.rating_mean import RatingMean
 from manyhands.io import GoldFile
 from manyhands.io.frames import check_table_path, write_table
 from manyhands.io.shown import Shown, with_shown
-from manyhands.jobs.outputs import ANNOTATORS, LABELS, STAGING, SUMMARY, job_folder, publish
+from manyhands.jobs.outputs import (
+    ANNOTATORS,
+    LABELS,
+    STAGING,
+    SUMMARY,
+    contents_of,
+    job_folder,
+    publish,
+)
 from manyhands.models import load, save
 from manyhands.report import summarize_ratings, write_report
 from manyhands.typing import FloatArray
+from manyhands.wording import outside_ratings
 
 LEVEL = 0.95
 """Level of all intervals."""
@@ -129,6 +138,7 @@ def _concluded(
     measured = None if gold is None else _measured(model, _numbers_of(gold, table))
     alpha = float(krippendorff_alpha(table, level="interval"))
     values, annotators = value_columns(model), annotator_columns(model)
+    lowest, highest = float(table.values.min()), float(table.values.max())
     summary: dict[str, Any] = {
         "method": type(model).__name__,
         "n_instances": table.n_instances,
@@ -138,6 +148,10 @@ def _concluded(
         "value_sd": model.value_sd_,
         "severity_sd": model.severity_sd_,
         "noise_sd": model.noise_sd_,
+        "outside": outside_ratings(
+            int((~model.is_known_ & ((model.values_ < lowest) | (model.values_ > highest))).sum()),
+            *(lowest, highest),
+        ),
         "gold": measured,
     }
     files: list[Path] = []
@@ -146,7 +160,7 @@ def _concluded(
         files = [write_table(Path(out), columns, keep_formulas=keep_formulas)]
     elif out is not None:
         whole = summarize_ratings(model, measured, title=title) | summary
-        files = _write_folder(Path(out), model, columns, annotators, whole, keep_formulas)
+        files = _write_folder(Path(out), model, columns, annotators, whole, shown, keep_formulas)
     return {
         **summary,
         "values": _rows(values),
@@ -205,6 +219,7 @@ def _write_folder(
     values: dict[str, list[Any]],
     annotators: dict[str, list[Any]],
     summary: dict[str, Any],
+    shown: Shown | None,
     keep_formulas: bool,
 ) -> list[Path]:
     with job_folder(folder) as place:
@@ -218,7 +233,7 @@ def _write_folder(
         write_table(staged / LABELS, values, keep_formulas=keep_formulas)
         write_table(staged / ANNOTATORS, annotators, keep_formulas=keep_formulas)
         write_atomically(staged / SUMMARY, json.dumps(summary, indent=1, allow_nan=False))
-        write_report(staged / SUMMARY, staged / "report.html")
+        write_report(staged / SUMMARY, staged / "report.html", contents_of(shown))
         written = sorted(path.name for path in staged.iterdir() if path.suffix != ".safetensors")
         publish(place)
     return [folder / name for name in written]

@@ -242,9 +242,11 @@ def _actions(found: RatingFindings) -> Iterator[Action]:
             "there are few.",
             0.0,
             [
-                f"{row['id']}: {row['value']:.2f} "
-                f"({row['low']:.2f} to {row['high']:.2f}), from "
-                f"{counted(row['n_annotations'], 'rating')}"
+                {
+                    "id": row["id"],
+                    "text": f"{row['value']:.2f} ({row['low']:.2f} to {row['high']:.2f}), from "
+                    f"{counted(row['n_annotations'], 'rating')}",
+                }
                 for row in doubtful["rows"][: LIMITS["actions"]]
             ],
         )

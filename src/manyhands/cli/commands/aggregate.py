@@ -440,6 +440,8 @@ def _print_ratings(result: dict[str, Any], out: Path | None) -> None:
             f"Annotator {row['annotator']} {too_much(row['severity'], *ends)}, in "
             f"{counted(row['n_annotations'], 'rating')}; this is subtracted."
         )
+    if result["outside"]:
+        say(result["outside"])
     for name, value in (result["gold"] or {}).items():
         say(f"{name}: {percent(value) if 'share' in name else _rounded(value)}")
     if out:

@@ -156,7 +156,8 @@ def report(
         typer.Option(
             parser=some_path,
             metavar="FILE",
-            help=f"Show the texts of the instances that are named: an export, or {TEXT_FILE}.",
+            help="Show the texts of the instances that are named: an export, or "
+            f"{TEXT_FILE}. Default: those in labels.csv; none: no texts.",
         ),
     ] = None,
     images: Annotated[
@@ -174,7 +175,7 @@ def report(
 ) -> None:
     """Write one self-contained HTML page: what to do next, annotators, confusions, labels.
 
-    Texts and images are in the page only if they are asked for.
+    The page shows the texts that labels.csv has of the items; --texts none leaves them out.
 
     Example: manyhands report model --out report.html
     Example: manyhands report labels --texts project-1.json
@@ -204,7 +205,7 @@ def report(
 
     refuse_overwriting([out], [folder / name for name in OUTPUTS if name != "report.html"])
     refuse_overwriting([out], [texts])
-    if texts is not None and not texts.suffix and not texts.exists():
+    if texts is not None and str(texts) != "none" and not texts.suffix and not texts.exists():
         raise AnnotationError(
             f"{texts} does not exist; a report takes the file that holds the texts, such as "
             "--texts project-1.json, not the name of a field"
