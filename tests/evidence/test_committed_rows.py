@@ -133,6 +133,33 @@ def test_claims_have_names_of_their_own(experiments):
         assert len(names) == len(set(names)), paper.key
 
 
+ELSEWHERE = ("not a set of", "not a row of", "stand-in", "not the paper's", "does not try")
+"""In deviations of rows that are none of the paper's."""
+
+EQUAL = {
+    "does-not-hurt-i70-released",
+    "does-not-hurt-cifar10",
+    "stable-labelme",
+    "sparse-saves-labelme",
+}
+"""Claims of the papers that two are about equal, not that one is better."""
+
+
+def test_claims_of_the_papers_are_of_their_sets_and_methods_and_no_weaker(experiments):
+    rows = {row.id: row for row in experiments[0]}
+    weaker = set()
+    for paper in experiments[1].values():
+        for claim in paper.claims:
+            assert not re.search("this project|our question", claim.text), claim.id
+            if claim.origin != "paper":
+                continue
+            for name in claim.rows:
+                found = [d for d in rows[name].deviations if any(word in d for word in ELSEWHERE)]
+                assert not found, (claim.id, name)
+            weaker |= {claim.id} if claim.test.get("by", 0) < 0 else set()
+    assert weaker == EQUAL
+
+
 def difference(test, printed, label=None):
     """What a paper's printed figures give for a claim: None where it does not print them.
 
