@@ -100,7 +100,7 @@ def doubts_of(
     history: History,
     free_shares: FloatArray,
     *,
-    shrinkage: float,
+    shrinkage: float | None,
     parity: float | None,
     n_annotators: IntArray,
 ) -> dict[WarningCode, str]:
@@ -117,7 +117,7 @@ def doubts_of(
         Of the rounds.
     free_shares : array of shape (number of classes seen,)
         Class shares as they would turn out in the first round without a prior.
-    shrinkage, parity : float
+    shrinkage, parity : float or None
         The fitted ``prior_shrinkage_`` and ``parity_``.
     n_annotators : integer array of shape (m,)
         How many annotators each instance has that has annotations or a known label.
@@ -139,6 +139,7 @@ def doubts_of(
     matters = (
         isinstance(model.class_prior, str)
         and model.class_prior == "auto"  # Whoever chose another prior knows.
+        and shrinkage is not None
         and shrinkage > LITTLE_SHRINKAGE
         and np.abs(apart).sum() / 2 > FAR_FROM_UNIFORM
         and n * n_classes * (apart**2).sum() > by_chance
