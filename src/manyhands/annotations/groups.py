@@ -252,7 +252,7 @@ def units_per_instance(table: Any) -> IntArray:
     table = table.observed
     if not getattr(table, "annotators_known", True):
         return np.asarray(table.annotations_per_instance())
-    return np.bincount(_pairs(table)[:, 0], minlength=table.n_instances)
+    return np.bincount(_pairs(table, unit_of(table))[:, 0], minlength=table.n_instances)
 
 
 def can_be_judged(table: Any, known: BoolArray | None = None) -> bool:
@@ -269,7 +269,7 @@ def can_be_judged(table: Any, known: BoolArray | None = None) -> bool:
     known : boolean array of shape (n,), optional
         Instances with known labels, which count as the annotations of one more unit.
     """
-    if not getattr(table.observed, "annotators_known", True):
+    if not getattr(table, "annotators_known", True):
         return True
     return Overlap.of(table, known).judges
 
@@ -296,8 +296,9 @@ class Overlap:
     def of(cls, table: Any, known: BoolArray | None = None) -> Overlap:
         """Count the units of a table's instances; ``known`` as in `can_be_judged`."""
         table = table.observed
-        n_units = int(unit_of(table).max(initial=-1)) + 1
-        pairs = _pairs(table)
+        unit = unit_of(table)
+        n_units = int(unit.max(initial=-1)) + 1
+        pairs = _pairs(table, unit)
         if known is not None and known.any():
             rows = np.intersect1d(np.flatnonzero(known), pairs[:, 0])
             more = np.full(len(rows), n_units)
@@ -330,8 +331,8 @@ class Overlap:
         return bool(n_shared >= min(LEAST_SHARED, 0.5 * self.n_annotated))
 
 
-def _pairs(table: Any) -> IntArray:
-    """Instances and units, each pair once, shape (m, 2)."""
-    pairs = np.column_stack([table.instance, unit_of(table)[table.annotator]])
+def _pairs(table: Any, unit: IntArray) -> IntArray:
+    """Instances and units, each pair once, shape (m, 2); ``unit`` (R,) is that of `unit_of`."""
+    pairs = np.column_stack([table.instance, unit[table.annotator]])
     found: IntArray = np.unique(pairs, axis=0)
     return found
