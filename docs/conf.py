@@ -54,7 +54,7 @@ nb_execution_raise_on_error = True
 nb_execution_timeout = 600
 nb_merge_streams = True
 
-TUTORIALS = ("texts", "images", "tabular", "ratings", "judges", "rankings")
+TUTORIALS = ("texts", "images", "tabular", "ratings", "sets", "judges", "rankings")
 NEED_DATA = [f"tutorials/{name}" for name in TUTORIALS]
 HAVE_DATA = bool(os.environ.get("MANYHANDS_DATA"))
 if not HAVE_DATA:
