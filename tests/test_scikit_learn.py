@@ -29,7 +29,10 @@ from manyhands import (
     CrowdLayerClassifier,
     CrowdStackingClassifier,
     DawidSkene,
+    LabelSetTable,
+    MajorityVote,
     MetricLearningEmbedding,
+    MultiLabelDawidSkene,
     NeuCrowdEmbedding,
     cross_predict,
     load_demo,
@@ -42,6 +45,7 @@ from manyhands.displays import (
     ConfusionDisplay,
     JudgesDisplay,
     ReliabilityDisplay,
+    TicksDisplay,
 )
 from manyhands.exceptions import AnnotationError, MissingExtraError, NoGoldError
 from manyhands.metrics import VOTE_SCORERS, gold_scorer, vote_agreement_scorer
@@ -485,6 +489,25 @@ def test_confusions_are_drawn_on_given_axes_and_large_ones_without_values():
 def test_what_cannot_be_drawn_is_named(draw, message):
     with pytest.raises(AnnotationError, match=message):
         draw()
+
+
+def test_ticks_of_annotators_are_drawn():
+    rng = np.random.default_rng(0)
+    truth = np.repeat(rng.random((40, 3)) < 0.4, 3, axis=0)
+    ticks = rng.random((120, 3)) < np.where(truth, 0.85, 0.1)
+    table = LabelSetTable.from_arrays(
+        np.arange(120) // 3, np.tile(["ann", "bob", "cem"], 40), ticks
+    )
+    model = MultiLabelDawidSkene().fit(table)
+    shown = TicksDisplay.from_estimator(model, title="Who ticks what", named=2)
+    (points,) = shown.ax_.collections
+    np.testing.assert_allclose(points.get_offsets()[:, 1], model.annotator_sensitivity_)
+    assert len(shown.ax_.texts) == 2
+    assert shown.ax_.get_title(loc="left") == "Who ticks what"
+    with pytest.raises(AnnotationError, match="MajorityVote has no annotator_sensitivity_"):
+        TicksDisplay.from_estimator(MajorityVote().fit(table.option(table.options[0])))
+    with pytest.raises(AnnotationError, match=r"sensitivity has shape \(2,\)"):
+        TicksDisplay([0.5, 0.6], [0.1], ["ann"])
 
 
 def test_judges_are_drawn_from_the_best_to_the_worst():

@@ -36,6 +36,7 @@ __all__ = [
     "JudgesDisplay",
     "RankingDisplay",
     "ReliabilityDisplay",
+    "TicksDisplay",
 ]
 
 
@@ -490,6 +491,118 @@ class JudgesDisplay:
         n, people = self.comparison.n_items, len(self.comparison.people)
         title = f"{people} people, {n:,} items; dashed: {limit:.2g} of a person"
         ax.set_title(title, loc="left", fontsize="medium")
+        return self
+
+
+class TicksDisplay:
+    """How much each annotator of sets of labels ticks of what applies, and of what does not.
+
+    Parameters
+    ----------
+    sensitivity, false_tick_rate : arrays of shape (n_annotators,)
+        Rates over all options.
+    annotators : sequence of length n_annotators
+    n_annotations : integer array of shape (n_annotators,), optional
+        Answers of each, by which points grow.
+    title : str, optional
+
+    Attributes
+    ----------
+    ax_, figure_ : of matplotlib
+    """
+
+    def __init__(
+        self,
+        sensitivity: Any,
+        false_tick_rate: Any,
+        annotators: Any,
+        n_annotations: Any = None,
+        *,
+        title: str | None = None,
+    ) -> None:
+        self.sensitivity = np.asarray(sensitivity, dtype=np.float64)
+        self.false_tick_rate = np.asarray(false_tick_rate, dtype=np.float64)
+        self.annotators = as_values(annotators)
+        n = len(self.annotators)
+        counts = np.ones(n) if n_annotations is None else n_annotations
+        self.n_annotations = np.asarray(counts, dtype=np.float64)
+        self.title = title
+        for name in ("sensitivity", "false_tick_rate", "n_annotations"):
+            if getattr(self, name).shape != (n,):
+                raise AnnotationError(
+                    f"{name} has shape {getattr(self, name).shape}; for {n} annotators it must be "
+                    f"{(n,)}"
+                )
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, *, title: str | None = None, ax: Any = None, **options: Any
+    ) -> Self:
+        """Draw the annotators of a fitted `MultiLabelDawidSkene`.
+
+        Parameters
+        ----------
+        estimator : fitted aggregator with ``annotator_sensitivity_``
+        title : str, optional
+        ax : matplotlib axes, optional
+        **options
+            See `plot`.
+
+        Raises
+        ------
+        AnnotationError
+            If the estimator does not estimate these rates.
+        MissingExtraError
+            If matplotlib is missing.
+        """
+        if not hasattr(estimator, "annotator_sensitivity_"):
+            raise AnnotationError(
+                f"{type(estimator).__name__} has no annotator_sensitivity_; fit "
+                "MultiLabelDawidSkene to a LabelSetTable"
+            )
+        return cls(
+            estimator.annotator_sensitivity_,
+            estimator.annotator_false_tick_rate_,
+            estimator.annotators_,
+            estimator.table_.annotations_per_annotator(),
+            title=title,
+        ).plot(ax, **options)
+
+    def plot(self, ax: Any = None, *, named: int = 5) -> Self:
+        """Draw a point per annotator; the best are at the upper left.
+
+        Parameters
+        ----------
+        ax : matplotlib axes, optional
+            Default: those of a new figure.
+        named : int, default=5
+            How many annotators are named: those farthest from the typical one.
+        """
+        self.ax_ = ax = make_axes(ax, None)
+        self.figure_ = ax.figure
+        x, y = self.false_tick_rate, self.sensitivity
+        size = 12 + 60 * self.n_annotations / max(float(self.n_annotations.max(initial=1.0)), 1.0)
+        ax.scatter(x, y, s=size, color="#1f5a9a", alpha=0.55, linewidths=0)
+        middle = float(np.median(x)), float(np.median(y))
+        ax.axvline(middle[0], color="#cccccc", linewidth=1, zorder=0)
+        ax.axhline(middle[1], color="#cccccc", linewidth=1, zorder=0)
+        far = np.argsort(-np.hypot(x - middle[0], y - middle[1]), kind="stable")[:named]
+        for r in far.tolist():
+            ax.annotate(
+                str(self.annotators[r])[:24],
+                (x[r], y[r]),
+                xytext=(4, 3),
+                textcoords="offset points",
+                fontsize="small",
+            )
+        ax.set(
+            ylim=(0, 1.02),
+            xlabel="ticks of what does not apply (lines: the typical annotator)",
+            ylabel="ticks of what applies",
+        )
+        ax.spines[["top", "right"]].set_visible(False)
+        if self.title:
+            ax.set_title(self.title, loc="left", fontsize="medium")
         return self
 
 

@@ -326,3 +326,15 @@ def test_memory_does_not_grow_with_answers_times_options():
         tracemalloc.stop()
     assert peak < 40e6, "one byte per answer and option would be 80 MB"
     assert found.nbytes < 12 * n
+
+
+def test_a_notebook_shows_counts_options_and_the_first_answers():
+    table = LabelSetTable.from_arrays(
+        [0, 0, 1], ["ann", "<b>bob</b>", "ann"], [[1, 1], [1, 0], [0, 0]], options=["joy", "<i>awe"]
+    )
+    shown = table._repr_html_()
+    assert "First answers" in shown
+    assert "&lt;b&gt;bob&lt;/b&gt;" in shown
+    assert "<i>awe" not in shown
+    assert "66.7 %" in shown
+    assert "none" in shown

@@ -89,6 +89,56 @@ def summary(columns: Columns) -> str:
     )
 
 
+def summary_of_sets(
+    columns: Columns, options: AnyArray, n_ticks: IntArray, sets: Sequence[Sequence[str]]
+) -> str:
+    """Summarise answers that are sets of labels: counts, options, and the first answers.
+
+    Parameters
+    ----------
+    columns : Columns
+        Of the answers, whose classes are the numbers of the sets.
+    options : array of shape (n_options,)
+    n_ticks : integer array of shape (n_options,)
+    sets : sequence of sequences of str
+        Names of the options in the set of each of the first answers.
+    """
+    n = len(columns.instance)
+    counts = [
+        ("answers", n),
+        ("ticks", int(n_ticks.sum())),
+        ("instances", len(columns.instances)),
+        ("annotators", len(columns.annotators)),
+        ("options", len(options)),
+    ]
+    counts += [
+        (plural, int((columns.pass_rows[:, 2] == kind).sum()))
+        for kind, plural in enumerate(("abstentions", "skips"))
+        if (columns.pass_rows[:, 2] == kind).any()
+    ]
+    rows = [(key, f"{count:,}") for key, count in counts]
+    rows += [
+        ("per instance", _spread(columns.instance, len(columns.instances))),
+        ("per annotator", _spread(columns.annotator, len(columns.annotators))),
+    ]
+    first = [
+        [str(value) for value in row] + [", ".join(names) or "none"]
+        for *row, names in zip(
+            columns.instances[columns.instance[:MOST_ROWS]].tolist(),
+            columns.annotators[columns.annotator[:MOST_ROWS]].tolist(),
+            sets,
+            strict=True,
+        )
+    ]
+    side_by_side = html_table("", ("", ""), rows) + _shares("option", options, n_ticks, n)
+    shown = html_table("First answers", ("instance", "annotator", "labels"), first)
+    return block(
+        "LabelSetTable",
+        f'<div class="side-by-side">{side_by_side}</div>',
+        shown if first else _note("no answers"),
+    )
+
+
 def _counts(columns: Columns) -> str:
     counts = {"annotations": len(columns.instance)}
     for code, source in enumerate(SOURCES[1:], start=1):
@@ -117,12 +167,17 @@ def _spread(codes: IntArray, n: int) -> str:
 
 def _classes(columns: Columns) -> str:
     counts = np.bincount(columns.label, minlength=len(columns.classes))
-    shares = counts / max(1, counts.sum())
+    return _shares("class", columns.classes, counts, int(counts.sum()))
+
+
+def _shares(what: str, names: AnyArray, counts: IntArray, total: int) -> str:
+    """How often each class or option is given, the most frequent first."""
+    shares = counts / max(1, total)
     most = shares.max(initial=0.0) or 1.0
     order = np.argsort(-counts, kind="stable")[:MOST_CLASSES]
     rows = [
         (
-            str(columns.classes[c]),
+            str(names[c]),
             int(counts[c]),
             Markup(
                 f'<span class="bar" style="width:{6 * shares[c] / most:.2f}em"></span> '
@@ -131,9 +186,10 @@ def _classes(columns: Columns) -> str:
         )
         for c in order
     ]
-    table = html_table("", ("class", "annotations", "share"), rows)
+    given, plural = ("ticks", "options") if what == "option" else ("annotations", "classes")
+    table = html_table("", (what, given, "share"), rows)
     rest = len(counts) - len(rows)
-    return f"<div>{table}{_note(f'and {rest:,} more classes') if rest else ''}</div>"
+    return f"<div>{table}{_note(f'and {rest:,} more {plural}') if rest else ''}</div>"
 
 
 def _first_rows(columns: Columns) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Concatenate, ParamSpec
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from manyhands.annotations import frames, label_set_frames
+from manyhands.annotations import frames, html, label_set_frames
 from manyhands.annotations.columns import frozen
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.encoding import make_vocabulary
@@ -159,6 +159,13 @@ class LabelSetTable:
         told = repr(self.answers).partition("(")[2].rpartition(", ")[0]
         told = told.replace(" annotations", " answers", 1)
         return f"LabelSetTable({told}, {self.n_options} options, {self.n_ticks} ticks)"
+
+    def _repr_html_(self) -> str:
+        sets = self.labels_of_sets()
+        first = [sets[code] for code in self.answers.label[: html.MOST_ROWS].tolist()]
+        return html.summary_of_sets(
+            self.answers._columns, self.options, self.ticks_per_option(), first
+        )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
         """Refuse to become an array.
