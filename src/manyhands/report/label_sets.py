@@ -259,13 +259,19 @@ def _extra_mistakes(
     return np.asarray(people["n_annotations"] * np.maximum(per_answer, 0.0))
 
 
+def _usual_rates(found: SetFindings) -> tuple[FloatArray, FloatArray]:
+    """Rates of the typical annotator under each option: sensitivity, and false ticks."""
+    model: Any = found.model
+    return np.median(model.sensitivity_, axis=0), np.median(model.false_tick_rate_, axis=0)
+
+
 def _where(found: SetFindings, intervals: Any, r: int) -> list[str]:
     """Say under which options an annotator surely differs most from the others."""
     model: Any = found.model
     told = []
     rates = ((model.sensitivity_, 0), (model.false_tick_rate_, 1))
-    for (rate, is_vain), bounds in zip(rates, intervals, strict=True):
-        usual = np.median(rate, axis=0)
+    typical = found.once(_usual_rates)
+    for (rate, is_vain), usual, bounds in zip(rates, typical, intervals, strict=True):
         low, high = bounds[r].T
         worse = low > usual if is_vain else high < usual
         apart = np.abs(logit(rate[r].clip(1e-4, 1 - 1e-4)) - logit(usual.clip(1e-4, 1 - 1e-4)))
