@@ -229,6 +229,16 @@ def test_what_is_added_is_read_as_the_fit(tmp_path):
     assert "leave --scale ordinal out" in other.stderr
 
 
+def test_a_batch_of_one_grade_is_no_reason_to_doubt_the_scale_of_a_folder(sheet, tmp_path):
+    more, folder = tmp_path / "more.csv", tmp_path / "fit"
+    said("aggregate", sheet, *READING, "--out", folder)
+    rows = [(f"item {150 + i}", who, 4) for i in range(20) for who in ("Ann", "Dan")]
+    pd.DataFrame(rows, columns=["task", "worker", "label"]).to_csv(more, index=False)
+    found = done("aggregate", str(more), "--continue", str(folder), "--out", str(folder))
+    assert "100 % of the labels" not in found.stderr
+    assert load(folder).table_.ordered
+
+
 def test_the_command_that_reads_a_converted_file_again_can_be_pasted(tmp_path):
     rows = [(f"t{i}", who, ["zilch", "a bit", "lots"][i % 3]) for i in range(9) for who in "abc"]
     given, out = tmp_path / "given.csv", tmp_path / "conv erted.csv"

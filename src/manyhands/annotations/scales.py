@@ -83,6 +83,9 @@ Beyond it, labels that are read as names were more often right in all simulated 
 grade look like severity.
 """
 
+SKEWED_ARE_NAMES = "more labels are right if they are read as names of classes"
+"""What is said of grades of which one has nearly all labels."""
+
 NOT_FINITE = frozenset({"inf", "infinity", "nan"})
 """What programs write for numbers that are none."""
 
@@ -358,8 +361,7 @@ def warn_of_skew(classes: AnyArray, counts: AnyArray, argument: str) -> None:
     if most is not None:
         warn_caller(
             f"{argument}: {most}, and the labels are read as grades. There, mistakes into the next "
-            "grade look like severity, and more labels are right if they are read as names of "
-            "classes: scale='nominal'"
+            f"grade look like severity, and {SKEWED_ARE_NAMES}: scale='nominal'"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Optional
@@ -302,6 +303,7 @@ def _of_tables(
     keep_formulas: bool,
 ) -> dict[str, Any]:
     """Aggregate tables or exports, compare methods on them, or add them to an aggregator."""
+    from manyhands.annotations.scales import SKEWED_ARE_NAMES
     from manyhands.inference import MajorityVote
     from manyhands.io import read_history
     from manyhands.io.annotations import read_items, read_shown, read_with_account
@@ -320,7 +322,10 @@ def _of_tables(
     path = one_or_all(tables)
     if how.continue_ is not None:
         _read_as_the_fit(how.continue_, options)
-    table, export = read_with_account(path, **options)
+    with warnings.catch_warnings():
+        if how.continue_ is not None:  # A batch may well hold one grade, and the scale is settled.
+            warnings.filterwarnings("ignore", f".*{SKEWED_ARE_NAMES}")
+        table, export = read_with_account(path, **options)
     if export is not None:
         report_losses(export, path)
     elif how.to != TABLE:
