@@ -230,4 +230,4 @@ def _mean_agreement(table: LabelSetTable, ticks: BoolArray) -> FloatArray:
     either = table.ticks_per_answer() + ticks.sum(axis=1)[table.instance] - both
     wrong = either - both
     share = 1 - wrong / table.n_options
-    return np.bincount(table.instance, share, table.n_instances)
+    return np.asarray(np.bincount(table.instance, share, table.n_instances), dtype=np.float64)

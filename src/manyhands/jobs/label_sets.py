@@ -335,7 +335,8 @@ def review_label_sets(
     found = set_consensus(table, model, decided.ticks, levels.probability)
     check_separator(found.options, separator)
     order = found.by_doubt()
-    order = order[(found.n_annotations > 0)[order] & ~found.known.all(axis=1)[order]]
+    is_known = np.asarray(found.known.all(axis=1))
+    order = order[(found.n_annotations > 0)[order] & ~is_known[order]]
     queue = order[:n]
     drawn = np.random.default_rng(seed).permutation(np.sort(order[n:]))[:n_random]
     rows = np.concatenate([drawn, queue]).astype(np.int64)

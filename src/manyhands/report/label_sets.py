@@ -132,7 +132,10 @@ def agreement_section(found: SetFindings) -> Content | None:
     distances: tuple[Any, ...] = ("nominal",) if many else ("jaccard", "masi", "nominal")
     rows = []
     for name in distances:
-        alpha = jackknife(partial(krippendorff_alpha, distance=name), table)
+        alpha = jackknife(
+            partial(krippendorff_alpha, distance=name),
+            table,  # type: ignore[arg-type]
+        )
         if not np.isnan(alpha.value):
             rows.append({"distance": name, **_bounds(alpha.value, alpha.low, alpha.high)})
     several = int((table.annotations_per_instance() > 1).sum())
@@ -393,7 +396,7 @@ def _joined(names: list[str]) -> str:
 
 def _is_judged(found: SetFindings) -> bool:
     """Whether anything shows how good the annotators are."""
-    known = found.found.known.all(axis=1)
+    known = np.asarray(found.found.known.all(axis=1))
     return model_is_off(found.table.answers, known) is not None
 
 
