@@ -1,6 +1,7 @@
 """A sheet of labels to review: written, filled in by a person, and read back as known."""
 
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
@@ -94,6 +95,22 @@ def test_what_a_person_marked_or_changed_is_known_and_the_rest_is_not(crowd):
     assert done_json("aggregate", "A.csv", "--gold", "review.csv")["gold"][
         "instances with gold"
     ] == len(known)
+
+
+def test_labels_of_a_queue_measure_no_level(crowd):
+    done("review", "A.csv", "-n", 30, "--random", 20, "--out", "review.csv")
+    fill_in(Path("review.csv"), lambda row: row.update(reviewed="x"))
+    plain = done_json("aggregate", "A.csv")["level"]
+    result = done("aggregate", "A.csv", "--gold", "review.csv", "--out", "folder")
+    assert "a review queue chose 30 of the 50 gold labels by doubt" in result.stderr
+    found = done_json("aggregate", "A.csv", "--gold", "review.csv")
+    assert found["gold"]["instances with gold"] == 50
+    assert (found["level"]["source"], found["level"]["n"]) == ("gold", 20)
+    summary = json.loads(Path("folder/summary.json").read_text())
+    assert summary["levels"]["labels"] == found["level"]
+
+    fill_in(Path("review.csv"), lambda row: row.update(chosen="queue"))
+    assert done_json("aggregate", "A.csv", "--gold", "review.csv")["level"] == plain
 
 
 def test_labels_that_nobody_reviewed_are_not_known_either(crowd):

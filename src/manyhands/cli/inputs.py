@@ -379,7 +379,9 @@ def read_known(path: Path | None, table: Any, options: dict[str, Any], name: str
     if gold is None:
         return None
     values = np.array([*table.classes.tolist(), None], dtype=object)
-    return values[match_gold(gold, table).codes]
+    rows = match_gold(gold, table)
+    rows.note_queue()
+    return values[rows.measuring]
 
 
 def read_columns(path: Path, *names: str, options: dict[str, Any]) -> list[list[Any]]:

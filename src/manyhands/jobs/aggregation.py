@@ -29,7 +29,7 @@ from manyhands.models import load
 from manyhands.report import read_inputs, summarize_annotators, summarize_inputs
 from manyhands.report.headline import tell_labels
 from manyhands.scale.store import AnnotationStore
-from manyhands.typing import AnyArray
+from manyhands.typing import AnyArray, IntArray
 from manyhands.wording import SCORES
 
 MEASURED = ("accuracy", "macro_f1", "minority_recall", "ece", "within_one", "mae", "qwk", "rps")
@@ -210,14 +210,16 @@ def _concluded(
         random_state=aggregator.random_state,
     )
     is_known = aggregator.is_known_
-    metrics, truth = None, None
+    metrics, truth, measuring = None, None, None
     if gold is not None:
-        truth = match_gold(gold, table).codes
+        matched = match_gold(gold, table)
+        matched.note_queue()
+        truth, measuring = matched.codes, matched.measuring
         annotated = table.annotations_per_instance() > 0
         rows = np.flatnonzero((truth >= 0) & annotated & ~is_known)
         metrics = measure(table, posterior, codes, truth, rows)
     decided = aggregator.identified_
-    told = tell_labels(table, aggregator, codes, posterior, gold=truth)
+    told = tell_labels(table, aggregator, codes, posterior, gold=measuring)
     if not aggregator.traits.compares_annotators:  # Others have said it in their fit.
         warn_of_unidentified(aggregator._unidentified(votes_of(table, aggregator._gold)))
     certainty = certainty_of(table, told.level, posterior, codes, is_known)
@@ -231,7 +233,7 @@ def _concluded(
         files = [write_consensus(place, found, method=name, **options)]
     elif place is not None:
         best = None if truth is None else values[truth]
-        files = _write_folder(place, found, aggregator, best, title, **options)
+        files = _write_folder(place, found, aggregator, best, measuring, title, **options)
     return {
         "method": type(aggregator).__name__,
         "n_instances": table.n_instances,
@@ -280,6 +282,7 @@ def _write_folder(
     found: Consensus,
     aggregator: BaseAggregator,
     gold: AnyArray | None,
+    measuring: IntArray | None,
     title: str | None,
     *,
     to: str,
@@ -295,6 +298,7 @@ def _write_folder(
         given = {"labels": found.labels, "posterior": found.posterior}
     given |= times_of(export, table)
     inputs = read_inputs(table, aggregator, gold=gold, **given)
+    inputs = replace(inputs, measuring=measuring)
     summary, profiles = summarize_inputs(inputs, title=title, actions=found.count_actions())
     note_unused_gold(summary, export)
     shown = shown or shown_of(export)

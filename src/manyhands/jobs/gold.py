@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from itertools import compress
 from typing import Any
@@ -19,6 +20,8 @@ from manyhands.io.gold import nearest
 from manyhands.report.gold import note_unused
 from manyhands.typing import AnyArray, BoolArray, IntArray
 
+_LOG = logging.getLogger("manyhands")
+
 TRAIN = ["train", "all", ""]
 """Splits to train on; rows outside the gold file have none."""
 
@@ -35,17 +38,38 @@ class GoldRows:
         Split of each row, "" where unknown ("all" if the gold file has no split column).
     random : boolean array of shape (n_instances,) or None
         Rows whose label was drawn at random, if the file says it.
+    queued : boolean array of shape (n_instances,) or None
+        Rows whose label a review queue chose, if the file says it of any.
     """
 
     codes: IntArray
     splits: AnyArray
     random: BoolArray | None = None
+    queued: BoolArray | None = None
 
     @classmethod
     def none(cls, table: AnnotationTable | Sharded) -> GoldRows:
         """Return the rows of a table of which no gold label is known."""
         n = table.n_instances
         return cls(np.full(n, -1), np.full(n, "", dtype=object))
+
+    @property
+    def measuring(self) -> IntArray:
+        """Codes of the labels that measure how many others are right: those of no queue."""
+        return self.codes if self.queued is None else np.where(self.queued, -1, self.codes)
+
+    def note_queue(self) -> None:
+        """Log that labels were chosen because they are doubtful."""
+        if self.queued is None:
+            return
+        n = int(self.queued.sum())
+        _LOG.info(
+            "a review queue chose %s of the %s gold labels by doubt (column 'chosen'). Wrong "
+            "labels are more frequent there, so they do not measure how many of all labels are "
+            "right, and are left out of that figure; it takes labels drawn at random",
+            f"{n:,}",
+            f"{int((self.codes >= 0).sum()):,}",
+        )
 
     def parts(self, annotated: AnyArray) -> dict[str, IntArray]:
         """Rows with gold, by split; without splits, by whether they have annotations."""
@@ -104,11 +128,15 @@ def match_gold(gold: GoldFile, table: AnnotationTable | Sharded) -> GoldRows:
     GoldFile(gold.tasks[known], gold.labels[known], at=used).check_classes(table.classes)
     codes[place] = _gold_codes(gold.labels[known], table.classes)
     splits[place] = "all" if gold.splits is None else gold.splits[known]
-    drawn = None
+    drawn = queued = None
     if gold.random is not None:
         drawn = np.zeros(table.n_instances, dtype=bool)
         drawn[place] = gold.random[known]
-    return GoldRows(codes, splits, drawn)
+    if gold.chosen is not None:
+        queued = np.zeros(table.n_instances, dtype=bool)
+        queued[place] = gold.chosen[known] == "queue"
+        queued &= codes >= 0
+    return GoldRows(codes, splits, drawn, queued if queued is not None and queued.any() else None)
 
 
 def _gold_codes(labels: AnyArray, classes: AnyArray) -> IntArray:

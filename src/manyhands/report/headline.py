@@ -141,7 +141,7 @@ def find_levels(found: Findings) -> dict[str, Any] | None:
             inferred.posterior,
             inferred.codes,
             known=inputs.known,
-            gold=inputs.gold,
+            gold=inputs.level_gold,
         )
     return facts | {
         "within_one": None if near is None else near.to_dict(),

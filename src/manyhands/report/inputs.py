@@ -57,6 +57,7 @@ class Inputs:
     ``table`` holds the observed annotations without weights; ``whole`` is the table as given.
     ``seconds`` and ``ended`` are those of the observed annotations; None if nothing is known.
     ``given`` is a fitted model that says which labels were given, where no model here does.
+    ``measuring`` is the gold that measures how many labels are right, if some of it does not.
     """
 
     whole: AnnotationTable
@@ -70,6 +71,12 @@ class Inputs:
     seconds: FloatArray | None = None
     ended: FloatArray | None = None
     given: Any = None
+    measuring: IntArray | None = None
+
+    @property
+    def level_gold(self) -> IntArray | None:
+        """Gold that measures how many labels are right: of what no review queue chose."""
+        return self.gold if self.measuring is None else self.measuring
 
     @cached_property
     def known(self) -> BoolArray | None:
@@ -130,7 +137,7 @@ class Inputs:
             model,
             inferred.codes,
             inferred.posterior if is_own else None,
-            gold=self.gold,
+            gold=self.level_gold,
             fitted=self.aggregator,
             identified=self.identified,
         )
