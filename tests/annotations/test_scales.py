@@ -166,7 +166,7 @@ def test_fractions_are_labels_once_their_scale_is_said():
 def test_infinite_scores_are_refused(scale):
     values = ratings(9) / 7
     values[2, 1] = np.inf
-    with pytest.raises(AnnotationError, match=r"column 'label' holds inf \(1 rows\), .*finite"):
+    with pytest.raises(AnnotationError, match=r"column 'label' holds inf \(1 row\), .*finite"):
         AnnotationTable.from_frame(frame_of(values), scale=scale)
     texts = values.astype(str)
     with pytest.raises(AnnotationError, match=r"needs finite numbers, and 'inf' is none; correct"):
@@ -197,7 +197,7 @@ def test_a_grade_outside_the_classes_of_a_file_shifts_no_other(tmp_path, slip):
     path, names = tmp_path / "grades.csv", [str(grade) for grade in range(1, 6)]
     rows = [f"t{i},w{j},{1 + (i + j) % 4}\n" for i in range(8) for j in range(3)]
     path.write_text("task,worker,label\n" + "".join(rows) + f"t9,w0,{slip}\n")
-    with pytest.raises(AnnotationError, match=rf"holds '{slip}' \(1 rows\), not among classes"):
+    with pytest.raises(AnnotationError, match=rf"holds '{slip}' \(1 row\), not among classes"):
         read_annotations(path, classes=names, ordered=True)
     path.write_text("task,worker,label\n" + "".join(rows))
     table = read_annotations(path, classes=names, ordered=True)

@@ -134,8 +134,23 @@ def model(trained, home):
     return home / "model"
 
 
+LEAKS = re.compile(
+    r"(?<!--set )(?<!--read )(?<!--groups )(?<![\w.'\";])"
+    r"(?!name=value)[a-z_]+=(?![=\s]*$)"  # groups=, pairs=
+    r"|\b[a-z]+(?:_[a-z]+)*_(?![\w*])"  # parity_, posterior_
+    r"|\bread_export\b|\bleft_out\b|\bwith_groups\b|\bAnnotationTable\b|\bfrom_(?:frame|matrix)\b"
+    r"|\b(?:LabelSet|Comparison)Table\b|\b(?:ndarray|dtype|DataFrame|NoneType|Traceback)\b"
+)
+"""What only somebody who writes Python knows."""
+
+
 def run(*arguments):
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+    """Run a command; whatever it says on standard error is in the words of the command line."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exit_code != 1:  # an unexpected error shows its traceback
+        leaked = [line for line in result.stderr.splitlines() if LEAKS.search(line)]
+        assert not leaked, leaked
+    return result
 
 
 def fit_arguments(*more, features="X.npy", annotations="A.csv", out="out"):

@@ -9,17 +9,10 @@ import pytest
 from manyhands.cli.translation import OF_METHODS, OF_READING, OPTIONS, with_options
 from manyhands.io import read_annotations, read_export
 from manyhands.report import planning
-from tests.cli.conftest import done, done_json, fit_arguments, run, write_csv
+from tests.cli.conftest import LEAKS, done, done_json, fit_arguments, run, write_csv
 from tests.io.exports.conftest import made, studio, write
 
 pytestmark = pytest.mark.filterwarnings("default")
-
-LEAKS = re.compile(
-    r"(?<!--set )(?<!--read )(?<!--groups )(?<![\w.'\"])[a-z_]+=(?![=\s]*$)"  # groups=, pairs=
-    r"|\b[a-z]+(?:_[a-z]+)*_(?![\w*])"  # parity_, posterior_
-    r"|\bread_export\b|\bleft_out\b|\bwith_groups\b|\bAnnotationTable\b|\bfrom_(?:frame|matrix)\b"
-)
-"""What only somebody who writes Python knows."""
 
 
 @pytest.fixture(autouse=True)
@@ -98,6 +91,34 @@ COMMANDS = [
     fit_arguments("--duplicates", "last", annotations="A_twice.csv"),
     ("fit", "--features", "noise.npy", "--annotations", "A.csv", "--out", "stack"),
     ("select", "--features", "X.npy", "--annotations", "A.csv", "--methods", "conal", "--out", "s"),
+    ("aggregate", "A.csv", "--skip", "0"),
+    ("aggregate", "A.csv", "--abstain", "maybe", "--skip", "maybe"),
+    ("aggregate", "A.csv", "--set", "tol=many"),
+    ("aggregate", "A_one_class.csv", "--ordered"),
+    ("aggregate", "numbers.csv"),
+    ("aggregate", "numbers.csv", "--threshold", "0.5"),
+    ("aggregate", "sets.csv"),
+    ("aggregate", "sets.csv", "--multilabel", ";"),
+    ("aggregate", "sets.csv", "--multilabel", ";", "--scale", "ordinal"),
+    ("aggregate", "sets.csv", "--multilabel", ";", "--groups", "nowhere"),
+    ("aggregate", "sets.csv", "--multilabel", "split", "--option", "nothing"),
+    ("annotators", "sets.csv", "--multilabel", ";"),
+    ("agreement", "numbers.csv"),
+    ("next", "numbers.csv"),
+    ("review", "numbers.csv"),
+    ("rank", "A.csv"),
+    ("rank", "matches.csv", "--winner", "nowhere"),
+    ("rank", "matches.csv", "--next", "3"),
+    ("rank", "matches.csv", "--each", "2"),
+    ("judges", "A.csv"),
+    ("judges", "A.csv", "--people", "w0,w1"),
+    ("judges", "A.csv", "--people", "nobody"),
+    ("judges", "A.csv", "--groups", "nowhere"),
+    ("describe", "wide.csv"),
+    ("describe", "wide.csv", "--format", "wide"),
+    fit_arguments("--set", "backbone.nonsense=1"),
+    fit_arguments(annotations="A_ids.csv"),
+    fit_arguments(features="X_nan.npy"),
     ("ingest", "project.json", "--out", "store"),
     ("convert", "project.json", "out.csv"),
 ]
@@ -116,6 +137,15 @@ def test_no_message_has_words_of_python(home, arguments):
     write_csv(Path("full.csv"), [("task", "worker", "label"), *every])
     marks = [(i, "w", "yn"[i % 2]) for i in range(4)] + [(9, "w", "n/a")]
     write_csv(Path("marks.csv"), [("task", "worker", "label"), *marks])
+    scores = [(i, f"w{r}", 3 * i + 7 * r) for i in range(30) for r in range(3)]
+    write_csv(Path("numbers.csv"), [("task", "worker", "label"), *scores])
+    sets = [
+        (i, f"w{r}", ("a;b", "b", "a", "c;a")[(i + r) % 4]) for i in range(30) for r in range(3)
+    ]
+    write_csv(Path("sets.csv"), [("task", "worker", "label"), *sets])
+    matches = [("xy"[k % 2], "yz"[k % 2], ("left", "right", "tie")[k % 3], "w") for k in range(12)]
+    write_csv(Path("matches.csv"), [("left", "right", "winner", "worker"), *matches])
+    write_csv(Path("wide.csv"), [("id", "a", "b", "c"), *((i, i % 3, i % 2, 1) for i in range(9))])
     text = said(*arguments)
     assert text.strip()
     assert not LEAKS.findall(text), text
@@ -144,6 +174,17 @@ def test_every_option_that_messages_name_exists():
         ("read_export(...).left_out lists all", "manyhands describe lists all"),
         ("manyhands.io.read_export(...).left_out lists", "manyhands describe lists"),
         ("weak (parity_ is 0.42); better", "weak; better"),
+        ("store the ids with X (np.savez(file, X=X, task=ids))",
+         "store the ids with X (in an .npz file with the arrays X and task)"),
+        ("backbone={'name': 'mlp', 'x': 1}: MLP.__init__() got an unexpected keyword argument 'x'",
+         "--set backbone={'name': 'mlp', 'x': 1}: MLP has no parameter x"),
+        ("give GoldCorrected gold for 10 or more instances drawn at random (gold=)",
+         "use --method gold-corrected with known labels of 10 or more instances drawn at random "
+         "(--known FILE)"),
+        ("skip holds 'dog', which is", "--skip holds 'dog', which is"),
+        ("The 'tol' parameter of X must be a float. Got -1 instead.",
+         "--set tol=-1: it must be a float in X"),
+        ("--set aggregator=a: aggregator='a' is unknown", "--set aggregator=a is unknown"),
         ("duplicates='last' or duplicates=\"keep\"", "--duplicates last or --duplicates keep"),
         ("--gold g.csv: label='label' is not a column. Pass label=<name of the column>",
          "--gold g.csv: there is no column 'label'"),

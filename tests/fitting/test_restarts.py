@@ -119,8 +119,8 @@ def test_every_further_fit_is_logged(caplog):
     with caplog.at_level(logging.INFO, "manyhands"):
         network(7).fit(X, A)
     assert [record.getMessage() for record in caplog.records] == [
-        f"CrowdLayerClassifier started from {a} predicts for no training instance: 2; it is "
-        f"fitted again, from {b}"
+        f"CrowdLayerClassifier, started from {a} times the identity, predicts 2 for no training "
+        f"instance; it is fitted again, from {b} times"
         for a, b in pairwise([3, 6, 12])
     ]
     assert all(record.levelno == logging.INFO for record in caplog.records)

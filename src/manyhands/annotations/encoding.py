@@ -272,7 +272,8 @@ def encode(
         shown = ", ".join(repr(v.item()) for v in bad[:3]) + (" ..." if len(bad) > 3 else "")
         known_shown = ", ".join(repr(v.item()) for v in vocabulary[:6])
         raise AnnotationError(
-            f"{argument} holds {shown} ({n_rows} rows), not among {vocabulary_name}: "
+            f"{argument} holds {shown} ({n_rows} {'row' if n_rows == 1 else 'rows'}), not among "
+            f"{vocabulary_name}: "
             f"{known_shown}{' ...' if len(vocabulary) > 6 else ''}. "
             f"Add it to {vocabulary_name}, or correct the rows"
         )

@@ -192,8 +192,7 @@ protocol
             if gold is not None:
                 raise AnnotationError(
                     "gold= of AggregatedClassifier is for sets of labels; CrowdStackingClassifier "
-                    "(--method crowd-stacking) takes known labels of classes, and so do the "
-                    "methods of aggregate --known"
+                    "takes known labels of classes, and so do aggregators such as DawidSkene"
                 )
             return super().fit(X, y, watch=watch, start=start)
         with all_or_nothing(self):

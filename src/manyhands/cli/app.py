@@ -36,34 +36,30 @@ app = typer.Typer(
 def top(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
-    """Learn from crowds: classifiers, true labels and annotator profiles from many fallible hands.
+    """Find the most likely labels where annotators disagree, and train classifiers on them.
 
-    First steps: [bold]manyhands demo[/], then [bold]manyhands describe my_annotations.csv[/].
+    First steps: [bold]manyhands demo[/], then [bold]manyhands describe my_annotations.csv[/] and
+    [bold]manyhands aggregate my_annotations.csv --out labels[/].
+
+    Grades such as 1 to 5: add [bold]--ordered[/]. Several labels per item: add
+    [bold]--multilabel ';'[/]. Which of two is better: [bold]manyhands rank[/]. Language models
+    beside people: [bold]manyhands judges[/].
     """
     if version:
         say(__version__)
         raise typer.Exit
 
 
-for command in (
-    demo,
-    describe,
-    agreement,
-    judges,
-    rank,
-    convert,
-    ingest,
-    aggregate,
-    fit,
-    select,
-    predict,
-    report,
-    cache,
-    doctor,
-):
-    app.command()(command)
-app.command("next")(next_)
-app.command()(review)
-app.command()(annotators)
-app.command()(budget)
-app.command()(explore)
+COMMANDS = {
+    "Start": (demo, describe, doctor),
+    "Labels and rankings": (aggregate, rank, judges, agreement),
+    "Classifiers": (fit, predict, select),
+    "What to do next": (report, explore, review, annotators, next_, budget),
+    "Files": (convert, ingest, cache),
+}
+"""The commands, under the headings of the help."""
+
+for heading, commands in COMMANDS.items():
+    for command in commands:
+        name = command.__name__.rstrip("_")
+        app.command(name, rich_help_panel=heading)(command)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import MISSING, fields, is_dataclass
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 from typer.models import OptionInfo
 
@@ -51,12 +52,26 @@ def grouped(command: Callable[..., T]) -> Callable[..., T]:
 
 
 def _options(kind: Any) -> Iterator[inspect.Parameter]:
+    """Yield the options of a group; help shows those of one with a ``panel`` apart, under it."""
     hints = get_type_hints(kind, include_extras=True)
+    panel = getattr(kind, "panel", None)
     for field in fields(kind):
         default = inspect.Parameter.empty if field.default is MISSING else field.default
         yield inspect.Parameter(
             field.name,
             inspect.Parameter.KEYWORD_ONLY,
             default=default,
-            annotation=hints[field.name],
+            annotation=_in_panel(hints[field.name], panel),
         )
+
+
+def _in_panel(hint: Any, panel: str | None) -> Any:
+    """Return an option's annotation, with the panel in which help shows it."""
+    if panel is None:
+        return hint
+    kind, *notes = get_args(hint)
+    shown = [copy(note) if isinstance(note, OptionInfo) else note for note in notes]
+    for note in shown:
+        if isinstance(note, OptionInfo):
+            note.rich_help_panel = note.rich_help_panel or panel
+    return Annotated[(kind, *shown)]

@@ -9,13 +9,20 @@ import typer
 
 from manyhands.cli.values import some_path
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 
-Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the networks.")]
+Seed = Annotated[
+    int,
+    typer.Option(
+        min=0, max=2**32 - 1, help="Seed of everything random, such as how a network starts."
+    ),
+]
 
 Settings = Annotated[
     Optional[list[str]],  # noqa: UP045
-    typer.Option("--set", metavar="NAME=VALUE", help="Parameter of the method; repeatable."),
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="Set a parameter of the method. May be repeated."
+    ),
 ]
 
 OutFile = Annotated[
@@ -24,7 +31,7 @@ OutFile = Annotated[
         "--out",
         parser=some_path,
         metavar="FILE",
-        help="File to write: .csv, .tsv, .xlsx, .parquet, .json or .jsonl.",
+        help="File to write the result to: .csv, .tsv, .xlsx, .parquet, .json or .jsonl.",
     ),
 ]
 
@@ -32,8 +39,8 @@ KeepFormulas = Annotated[
     bool,
     typer.Option(
         "--keep-formulas",
-        help="Write ids such as =SUM(A1) into CSV as they are; by default an apostrophe before "
-        "them keeps spreadsheets from running them.",
+        help="Write ids such as =SUM(A1) into CSV unchanged. By default they get an "
+        "apostrophe in front, so that no spreadsheet runs them as formulas.",
     ),
 ]
 
@@ -52,9 +59,9 @@ Excel = Annotated[
     typer.Option(
         "--excel",
         callback=_write_for_excel,
-        help="Write CSV that Excel opens on a double-click: with a byte order mark, and with "
-        "semicolons and decimal commas where this computer's settings have them. A name that ends "
-        "in .xlsx opens everywhere.",
+        help="Write CSV files that Excel opens with a double-click: with a byte order mark, "
+        "and with semicolons and decimal commas if this computer is set up for them. A "
+        "file whose name ends in .xlsx opens everywhere.",
     ),
 ]
 """Its callback does all; commands only declare it."""
@@ -65,7 +72,7 @@ OutFolder = Annotated[
         "--out",
         parser=some_path,
         metavar="DIR",
-        help="Folder for model, labels.csv, annotators.csv, summary.json.",
+        help="Folder to write: the model, labels.csv, annotators.csv and summary.json.",
     ),
 ]
 
@@ -74,8 +81,9 @@ Gold = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help="Table task,label[,split] with gold labels, for evaluation only; or an export that "
-        "holds some, such as the one that is read.",
+        help="Gold labels, which only measure: nothing is learned from them. A table with "
+        "the columns task,label[,split], or an export that holds gold labels, such as "
+        "the one that is read.",
     ),
 ]
 
@@ -84,15 +92,16 @@ Known = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help="Table task,label of known labels (gold questions, reviewed labels), which the method "
-        "uses. Repeat it to give those of several rounds.",
+        help="Labels that are certain (gold questions, reviewed labels), from which the "
+        "method learns: a table with the columns task,label. May be repeated, once for "
+        "each round of review.",
     ),
 ]
 
 ANNOTATIONS = (
-    "CSV, TSV, Excel, Parquet (one row per annotation, or one per task and one column per "
-    "annotator), .npy (instances x annotators), or an export of a labelling tool: file, ZIP or "
-    "folder."
+    "Annotations: a CSV, TSV, Excel or Parquet table (one row per annotation, or one row per task "
+    "with a column per annotator), an .npy array (instances x annotators), or an export of a "
+    "labelling tool, as a file, ZIP or folder."
 )
 
 TablePaths = Annotated[
@@ -100,30 +109,38 @@ TablePaths = Annotated[
     typer.Argument(
         parser=some_path,
         metavar="TABLE...",
-        help=ANNOTATIONS + " Several are read as one.",
+        help=ANNOTATIONS + " Several files are read as one.",
     ),
 ]
 
 ModelFolder = Annotated[
     Path,
-    typer.Argument(parser=some_path, metavar="DIR", help="Folder that fit or aggregate wrote."),
+    typer.Argument(
+        parser=some_path,
+        metavar="DIR",
+        help="Folder that 'manyhands fit' or 'manyhands aggregate' wrote.",
+    ),
 ]
 
-FEATURES = ".npy, .npz (arrays X, task), CSV, TSV or Parquet, of numbers."
+FEATURES = "Features, which are numbers: .npy, .npz (arrays X and task), CSV, TSV or Parquet."
 
 Features = Annotated[
     Optional[Path],  # noqa: UP045
-    typer.Option(parser=some_path, metavar="FILE", help=FEATURES + " Or --texts, or --images."),
+    typer.Option(
+        parser=some_path,
+        metavar="FILE",
+        help=FEATURES + " Or give --texts or --images in their place.",
+    ),
 ]
 
-TEXT_FILE = ".txt (a text per line), or CSV, TSV, Parquet with columns task and text"
+TEXT_FILE = ".txt with one text per line, or CSV, TSV or Parquet with the columns task and text"
 
 Texts = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
         metavar="FILE|COLUMN",
-        help=f"Raw texts, which are encoded: {TEXT_FILE}; or a column of the annotations, or a "
-        "field of the export's items.",
+        help="Texts, which an encoder turns into features: the name of a column of the "
+        f"annotations, or of a field of the export's items; or a file ({TEXT_FILE}).",
     ),
 ]
 
@@ -131,8 +148,9 @@ Images = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
         metavar="FOLDER|COLUMN",
-        help="Images, which are encoded: a folder of files named by task; or a column or field "
-        "with paths beside the annotations.",
+        help="Images, which an encoder turns into features: a folder of files that are named by "
+        "task, or the name of a column or field that holds their paths, from the annotations' "
+        "folder.",
     ),
 ]
 
@@ -141,6 +159,6 @@ Annotations = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help=ANNOTATIONS + " Repeat it to read several as one.",
+        help=ANNOTATIONS + " May be repeated; several files are read as one.",
     ),
 ]

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any, ClassVar, Optional
 
 import typer
 
@@ -23,26 +23,38 @@ GRACE = 10.0
 DevicesOption = Annotated[
     Optional[int],  # noqa: UP045
     typer.Option(
-        "--devices", min=1, help="Processes that train a network together, each on a device."
+        "--devices",
+        min=1,
+        help="Number of processes that train a network together, each on a device of its own.",
     ),
 ]
 NodesOption = Annotated[
     Optional[int],  # noqa: UP045
-    typer.Option("--num-nodes", min=1, help="Machines; start the command on each by torchrun."),
+    typer.Option(
+        "--num-nodes",
+        min=1,
+        help="Number of machines. Start the command on each of them with torchrun.",
+    ),
 ]
 StrategyOption = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option("--strategy", metavar="NAME", help="How they share the work: ddp."),
+    typer.Option("--strategy", metavar="NAME", help="How the processes share the work: ddp."),
 ]
 PrecisionOption = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option("--precision", metavar="NAME", help="32-true, bf16-mixed or 64-true."),
+    typer.Option(
+        "--precision",
+        metavar="NAME",
+        help="Precision of the computation: 32-true, bf16-mixed or 64-true.",
+    ),
 ]
 
 
 @dataclass(frozen=True)
 class DeviceOptions:
     """The options ``--devices``, ``--num-nodes``, ``--strategy`` and ``--precision``."""
+
+    panel: ClassVar[str] = "Several devices"
 
     devices: DevicesOption = None
     num_nodes: NodesOption = None

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Optional, get_type_hints
+from typing import Annotated, Any, ClassVar, Optional, get_type_hints
 
 import typer
 
@@ -46,10 +46,13 @@ OptionalScale = Optional[Scale]  # noqa: UP045
 class Reading:
     """How annotations are read."""
 
+    panel: ClassVar[str] = "How the annotations are read"
+
     task: Annotated[
         str,
         typer.Option(
-            help="Column with the instance's id, or several, such as system,doc,seg.",
+            help="Column with the instance's id, or several columns that identify it together, "
+            "such as system,doc,seg.",
         ),
     ] = "task"
     worker: Annotated[str, typer.Option(help="Column with the annotator's id.")] = "worker"
@@ -58,34 +61,37 @@ class Reading:
         OptionalText,
         typer.Option(
             metavar="COLUMNS",
-            help="Columns of a wide table (one row per instance) that are annotators: a1,a2 or "
-            "'worker_*'; default: recognised.",
+            help="Columns of a wide table (one row per instance) that hold the annotators' "
+            "answers: a1,a2 or 'worker_*'. Default: recognised by their values.",
         ),
     ] = None
     duplicates: Annotated[
         Duplicates,
         typer.Option(
-            help="What to do with repeated (task, worker) pairs; auto: the last counts in exports, "
-            "and tables are refused."
+            help="What to do if an annotator answered twice for the same task. auto keeps the "
+            "last answer in exports, and refuses tables."
         ),
     ] = Duplicates.auto
     scale: Annotated[
         OptionalScale,
         typer.Option(
             help="What the labels are: nominal (names), ordinal (grades in order) or interval "
-            "(numbers). Default: as the labels look; asked for where that cannot be told.",
+            "(numbers). By default the labels decide; where they leave it open, the "
+            "command asks.",
         ),
     ] = None
     ordered: Annotated[
         bool,
-        typer.Option("--ordered", help="The labels are grades in order: as --scale ordinal."),
+        typer.Option(
+            "--ordered", help="The labels are grades in order; the same as --scale ordinal."
+        ),
     ] = False
     classes: Annotated[
         OptionalText,
         typer.Option(
             metavar="FILE|A,B,...",
-            help="All classes in order, the lowest first: a text file with one per line, or a "
-            "list with commas.",
+            help="All classes in order, the lowest first: a list with commas, or a text file "
+            "with one class per line.",
         ),
     ] = None
     map: Annotated[
@@ -93,14 +99,14 @@ class Reading:
         typer.Option(
             parser=some_path,
             metavar="FILE",
-            help="Table with the columns from,to: spellings of labels, and what each means.",
+            help="Table with the columns from,to, which says what each spelling of a label means.",
         ),
     ] = None
     lowercase: Annotated[
         bool,
         typer.Option(
             "--lowercase",
-            help="Read labels in lower case and without spaces around them: ' Yes' is 'yes'.",
+            help="Ignore capitals and surrounding spaces in labels: ' Yes' is read as 'yes'.",
         ),
     ] = False
     map_annotators: Annotated[
@@ -109,39 +115,44 @@ class Reading:
             "--map-annotators",
             parser=some_path,
             metavar="FILE",
-            help="Table with the columns from,to: names of annotators, and the one that each "
-            "means.",
+            help="Table with the columns from,to, which says whom each annotator's name means.",
         ),
     ] = None
     abstain: Annotated[
         OptionalTexts,
         typer.Option(
-            metavar="VALUE", help="Label that means 'looked and could not tell'; repeatable."
+            metavar="VALUE", help="Label that means 'I looked and could not tell'. May be repeated."
         ),
     ] = None
     skip: Annotated[
         OptionalTexts,
-        typer.Option(metavar="VALUE", help="Label that means 'passed on'; repeatable."),
+        typer.Option(
+            metavar="VALUE", help="Label that means 'I passed this one on'. May be repeated."
+        ),
     ] = None
     format: Annotated[
         str,
         typer.Option(
             metavar="NAME",
-            help="Format of the annotations, such as long, wide or label-studio; auto: by content.",
+            help="Format of the annotations, such as long, wide or label-studio. auto "
+            "recognises it by the content.",
         ),
     ] = "auto"
     question: Annotated[
         OptionalText,
-        typer.Option(metavar="NAME", help="The question to take, if an export holds several."),
+        typer.Option(metavar="NAME", help="The question to read, if an export holds several."),
     ] = None
     multilabel: Annotated[
         str,
         typer.Option(
             parser=some_multilabel,
             metavar="SEPARATOR|split|join|none",
-            help="Answers of several labels, such as 'policy;safety' or a row per ticked label: "
-            "';' (what stands between them): keep them as sets; split: ask whether --option was "
-            "ticked; join: each set is one class; none: each text is one class.",
+            show_default=False,
+            help="How to read answers of several labels, such as 'policy;safety' or one row per "
+            "ticked label. ';' (the character between the labels) keeps them as sets. "
+            "split asks whether one label was ticked, which --option names. join makes "
+            "each set one class. none makes each text one class. Default: such answers are "
+            "refused, and the command asks.",
         ),
     ] = Multilabel.error.value
     nothing: Annotated[
@@ -149,43 +160,46 @@ class Reading:
         typer.Option(
             "--none",
             metavar="VALUE",
-            help="With --multilabel ';': what says that nothing was ticked: empty, for empty "
-            "cells, or a value such as NONE; repeatable.",
+            help="With --multilabel ';', the value which says that nothing was ticked, such as "
+            "NONE; 'empty' stands for empty cells. May be repeated.",
         ),
     ] = None
     option: Annotated[
         OptionalText,
-        typer.Option(metavar="NAME", help="With --multilabel split: the label, yes or no."),
+        typer.Option(
+            metavar="NAME",
+            help="With --multilabel split, the label to ask about: was it ticked or not?",
+        ),
     ] = None
     encoding: Annotated[
         OptionalText,
         typer.Option(
             metavar="NAME",
-            help="Encoding of tables that are not UTF-8, such as cp1252; otherwise it is told from "
-            "their bytes.",
+            help="Encoding of tables that are not UTF-8, such as cp1252. Default: recognised by "
+            "the content.",
         ),
     ] = None
     separator: Annotated[
         OptionalText,
         typer.Option(
             metavar="CHARACTER",
-            help="What separates the cells of tables, such as ';' or tab; otherwise it is told "
-            "from their rows.",
+            help="Character between the cells of a table, such as ';' or tab. Default: "
+            "recognised by the content.",
         ),
     ] = None
     sheet: Annotated[
         OptionalText,
         typer.Option(
             metavar="NAME",
-            help="Sheet of a workbook with the annotations, if several hold data.",
+            help="Sheet of a workbook that holds the annotations, if several sheets hold data.",
         ),
     ] = None
     annotator_from: Annotated[
         OptionalSource,
         typer.Option(
             "--annotator-from",
-            help="Every file, folder or sheet holds one annotator's work, whose name it is; tables "
-            "then need no column of annotators.",
+            help="Take the annotators' names from the names of files, folders or sheets, each "
+            "of which holds one annotator's work. Tables then need no column of annotators.",
         ),
     ] = None
     read: Annotated[
@@ -193,7 +207,8 @@ class Reading:
         typer.Option(
             "--read",
             metavar="NAME=VALUE",
-            help="Further option of reading exports, such as anonymise=true; repeatable.",
+            help="Set a further option of reading exports, such as anonymise=true. May be "
+            "repeated.",
         ),
     ] = None
 
@@ -223,7 +238,7 @@ class Reading:
                     "it out"
                 )
         if found.get("people") is not None:
-            raise AnnotationError("people= is not for sets of labels; name families in groups=")
+            raise AnnotationError("--people is not for sets of labels; name families with --groups")
         return found | {"multilabel": self.multilabel, "none": self.nothing}
 
     def arguments(self) -> dict[str, Any]:
@@ -275,15 +290,17 @@ class FamilyReading(Reading):
         typer.Option(
             metavar="COLUMN|FILE|FAMILY=NAMES|none",
             help="Families of annotators who share mistakes: a column of a long table, a table "
-            "annotator,group, names such as llm=gpt-4o,claude, or none if nobody does.",
+            "with the columns annotator,group, or names such as llm=gpt-4o,claude. none "
+            "says that there are no families.",
         ),
     ] = None
     people: Annotated[
         OptionalText,
         typer.Option(
             metavar="NAMES|VALUE|FILE",
-            help="Who is a person beside models, and so in no family: names with commas, a value "
-            "of the column --groups, or a file with their labels, who join.",
+            help="Who is a person, where others are models; people belong to no family. Give "
+            "names with commas, a value of the column that --groups names, or a file with "
+            "people's labels, which are added.",
         ),
     ] = None
 

@@ -17,6 +17,7 @@ OPTIONS: Final = {
         name: f"--{name}"
         for name in (
             *("task", "worker", "label", "annotators", "duplicates", "scale", "classes"),
+            *("left", "right", "winner"),
             *("abstain", "skip", "format", "question", "multilabel", "option", "encoding"),
             *("separator", "sheet", "groups", "pairs", "load", "cost", "holdout", "seeds"),
             *(
@@ -60,10 +61,13 @@ OF_METHODS: Final = (
 )
 """Parameters of methods, which --set takes."""
 
-VALUES: Final = dict.fromkeys(("mapping", "annotator_mapping", "gold", "audited", "pairs"), "FILE")
+VALUES: Final = {
+    **dict.fromkeys(("mapping", "annotator_mapping", "gold", "audited", "pairs"), "FILE"),
+    **dict.fromkeys(("left", "right", "winner"), "COLUMN"),
+}
 """What an option takes where a message names none."""
 
-VALUE: Final = r"('[^']*'|\"[^\"]*\"|\{\}|<[^>]*>|-?\w[\w.-]*)?"
+VALUE: Final = r"('[^']*'|\"[^\"]*\"|\{[^{}]*\}|<[^>]*>|-?\w[\w.-]*)?"
 
 PHRASES: Final[list[tuple[str, str]]] = [
     (r"manyhands\.io\.read_label_sets \(multilabel='(.)'\)", r"--multilabel '\1'"),
@@ -99,6 +103,32 @@ PHRASES: Final[list[tuple[str, str]]] = [
         "--format wide reads one column per annotator",
     ),
     (r" \(parity_(?: is|:)? [-\d.]+\)", ""),
+    (r"\(np\.savez\(file, X=X, task=ids\)", "(in an .npz file with the arrays X and task"),
+    (r"(--set (\w+)=\S+): \2='[^']*' is unknown", r"\1 is unknown"),
+    (
+        r"The '(\w+)' parameter of (\w+) must be (.*)\. Got (.*) instead\.",
+        r"--set \1=\4: it must be \3 in \2",
+    ),
+    (r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'", r"\1 has no parameter \2"),
+    (
+        r"give GoldCorrected gold for (\d+ or more instances drawn at random)(?: \(gold=\))?",
+        r"use --method gold-corrected with known labels of \1 (--known FILE)",
+    ),
+    (r"\bimages='FOLDER'", "--images FOLDER"),
+    (r"\b(abstain|skip) (holds|and in skip|names)\b", r"--\1 \2"),
+    (r"\band in skip; name it", "and in --skip; name it"),
+    (r"\bhistory holds\b", "--history holds"),
+    (r"\bseeds contains\b", "--seeds contains"),
+    (
+        r"\bnot among classes: (.*)\. Add it to classes\b",
+        r"not among the classes: \1. Add it to --classes",
+    ),
+    (r"^(.*: )?(?:table|y) holds one class only", r"\1the annotations hold one class only"),
+    (r"\bA holds\b", "the matrix holds"),
+    (
+        r"make the ids the index of a pandas frame \(in other frames, call their column 'task'\)",
+        "call the column of the ids 'task'",
+    ),
 ]
 """Whole phrases, as regular expressions."""
 

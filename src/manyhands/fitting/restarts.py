@@ -143,7 +143,8 @@ def fewest_lost(
             fits.append(_Attempt(len(lost), fitted, codes))
             break
         _LOG.info(
-            "%s started from %g predicts for no training instance: %s; it is fitted again, from %g",
+            "%s, started from %g times the identity, predicts %s for no training instance; it is "
+            "fitted again, from %g times",
             name,
             recipe.init_scale,
             ", ".join(map(repr, table.classes[lost].tolist())),

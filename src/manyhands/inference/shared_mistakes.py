@@ -121,8 +121,8 @@ class SharedMistakes:
         names = _listed(self.members)
         if not self.measurable:
             return (
-                f"Whether {names} share mistakes cannot be measured: it takes {LEAST_PAIRS} "
-                f"instances with {self._lacking}."
+                f"Whether {names} share mistakes cannot be measured. That takes {LEAST_PAIRS} "
+                f"instances with each of these: {self._lacking}."
             )
         if self.z > LEAST_Z:
             return (
@@ -131,7 +131,10 @@ class SharedMistakes:
                 "do: annotations cannot tell which."
             )
         if self.z < LEAST_DECLARED_Z:
-            return f"This family shows no shared mistakes: {names} (z = {self.z:.1f})."
+            return (
+                f"This family shows no shared mistakes: {names} (z = {self.z:.1f}, below "
+                f"{LEAST_DECLARED_Z:g})."
+            )
         return f"Whether {names} share mistakes is open (z = {self.z:.1f})."
 
     @property
@@ -143,11 +146,11 @@ class SharedMistakes:
             "an annotation of either",
         )
         short = [
-            f"{kind}, and there {'is' if n == 1 else 'are'} {n}"
+            f"{kind} (there {'is' if n == 1 else 'are'} {n})"
             for kind, n in zip(kinds, self.n_shared or (), strict=False)
             if n < LEAST_PAIRS
         ]
-        return "; with ".join(short) or "two annotations by each side"
+        return ", ".join(short) or "two annotations by each side"
 
 
 def shared_mistakes(
@@ -442,8 +445,11 @@ def _listed(members: tuple[Any, ...]) -> str:
     return shown + (f" and {len(members) - 6} more" if len(members) > 6 else "")
 
 
-BETTER = "A family that is better than the others looks the same."
-COST = "Weights of a family that is none cost accuracy"
+BETTER = (
+    "A family that is simply better than the others would look the same, so this is a hint and no "
+    "proof."
+)
+COST = "If it is no family, its weights cost accuracy"
 
 # -- what a fit says -------------------------------------------------------------------------------
 

@@ -320,7 +320,7 @@ def _local(value: str, beside: Path) -> Path:
     if "://" in value:
         raise AnnotationError(
             f"{value!r} is an address, and images are not fetched; download them into a folder, "
-            "and give --images FOLDER"
+            "and give images='FOLDER'"
         )
     return beside / value
 

@@ -21,6 +21,7 @@ from manyhands.io.frames import read_checked, read_parquet
 from manyhands.io.mapped import MappedRows, release
 from manyhands.io.sheets import Stated
 from manyhands.typing import AnyArray, FloatArray
+from manyhands.wording import counted
 
 MAPPED_BYTES = 2**28
 """Size from which a .npy file is mapped, so that it is never all in memory, and several processes
@@ -264,8 +265,8 @@ def _checked_features(X: Any, columns: list[str] | None, numbers: list[int] | No
         if numbers is not None:
             row = f"row {numbers[place[0]]}, column {column}"
         raise AnnotationError(
-            f"{row} is {X[place]!s} in float32, and "
-            f"{finite.size - int(finite.sum()) - 1} more cells are not finite; impute or drop them"
+            f"{row} is {X[place]!s} in float32{_and_more(finite.size - int(finite.sum()) - 1)}; "
+            "impute or drop what is not finite"
         )
     return X
 
@@ -283,6 +284,11 @@ def row_ids_of(ids: AnyArray, n: int, numbers: Sequence[int] | None = None) -> A
     return make_vocabulary(ids, "the column of ids")
 
 
+def _and_more(n: int) -> str:
+    """Count the further cells that are not finite."""
+    return "" if n == 0 else f", and so {'is' if n == 1 else 'are'} {counted(n, 'more cell')}"
+
+
 def _sparse_features(X: Any) -> Any:
     X = X.tocsr().astype(np.float32)
     wrong = np.flatnonzero(~np.isfinite(X.data))
@@ -290,6 +296,6 @@ def _sparse_features(X: Any) -> Any:
         row = int(np.searchsorted(X.indptr, wrong[0], side="right")) - 1
         raise AnnotationError(
             f"row {row}, column {X.indices[wrong[0]]} (counted from 0) is {X.data[wrong[0]]!s} in "
-            f"float32, and {len(wrong) - 1} more cells are not finite; impute or drop them"
+            f"float32{_and_more(len(wrong) - 1)}; impute or drop what is not finite"
         )
     return X

@@ -316,7 +316,7 @@ class Conversion:
                 + ("" if self.choices.anonymise or not where else f" ({'; '.join(where)})")
                 for reason, (count, where) in lost.items()
             ]
-            name = self.paths[0].name if len(self.paths) == 1 else f"{len(self.paths)} paths"
+            name = self.paths[0].name if len(self.paths) == 1 else f"{len(self.paths)} files"
             warn_caller(f"{name}: left out: {'. '.join(said)}")
 
 

@@ -34,13 +34,16 @@ from manyhands.wording import SCORES, count_with_share, counted, percent, too_mu
 
 Method = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option(help="dawid-skene (default), majority-vote, ...; an unknown name lists all."),
+    typer.Option(
+        help="Method: dawid-skene (default), majority-vote, ... (an unknown name prints the list)."
+    ),
 ]
 Compare = Annotated[
     bool,
     typer.Option(
         "--compare",
-        help="Score all methods instead: against --gold, or on held-out annotations.",
+        help="Compare all methods instead: by --gold, or by how well they predict "
+        "annotations that were held out.",
     ),
 ]
 History = Annotated[
@@ -48,8 +51,8 @@ History = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help="Table annotator,true,given,count of the annotators' earlier work, which the method "
-        "uses.",
+        help="The annotators' earlier work, from which the method learns: a table with the "
+        "columns annotator,true,given,count.",
     ),
 ]
 Continue = Annotated[
@@ -58,8 +61,8 @@ Continue = Annotated[
         "--continue",
         parser=some_path,
         metavar="DIR",
-        help="Add the annotations to those of this folder, which aggregate --out wrote, and go on "
-        "from there.",
+        help="Add the annotations to those of this folder, which 'aggregate --out' wrote, "
+        "and go on from there.",
     ),
 ]
 Out = Annotated[
@@ -67,8 +70,9 @@ Out = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE|DIR",
-        help="File for the labels: .csv, .tsv, .xlsx, .parquet, .json or .jsonl; or a folder (a "
-        "name without a suffix) for model, labels.csv, annotators.csv, summary.json, report.html.",
+        help="Where to write. A name without a suffix is a folder for labels.csv, "
+        "annotators.csv, summary.json, report.html and the model. A file (.csv, .tsv, "
+        ".xlsx, .parquet, .json or .jsonl) gets the labels alone.",
     ),
 ]
 Target = Annotated[
@@ -77,8 +81,8 @@ Target = Annotated[
         "--to",
         parser=some_target,
         metavar="TOOL",
-        help="Write the labels so that this tool can import them, too: label-studio, prodigy, ...; "
-        "an unknown name lists all.",
+        help="Also write the labels for this tool, which can import them: label-studio, "
+        "prodigy, ... (an unknown name prints the list).",
     ),
 ]
 Checkpoint = Annotated[
@@ -86,16 +90,16 @@ Checkpoint = Annotated[
     typer.Option(
         parser=some_path,
         metavar="DIR",
-        help="Folder for the parameters of every iteration; the same command, run again after it "
-        "was killed, resumes there.",
+        help="Folder in which every iteration is saved. If the command is killed, run it "
+        "again: it resumes from there.",
     ),
 ]
 Dask = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
         metavar="ADDRESS",
-        help="Scheduler of dask.distributed, such as tcp://10.0.0.1:8786, whose workers count a "
-        "store.",
+        help="Address of a dask.distributed scheduler, such as tcp://10.0.0.1:8786. Its "
+        "workers count the annotations of a store.",
     ),
 ]
 ONE_METHOD = (
@@ -105,8 +109,9 @@ ONE_METHOD = (
 RuleOption = Annotated[
     Optional[Rule],  # noqa: UP045
     typer.Option(
-        help="How labels are decided from probabilities. Default: median of three or more grades, "
-        "else argmax. Of sets: f1 ticks for the greatest expected F1 of each option.",
+        help="How a label is chosen from its probabilities. Default: median if there are "
+        "three or more grades, else argmax, the most probable. For sets, f1 ticks what gives each "
+        "option the greatest expected F1.",
         show_default=False,
     ),
 ]
@@ -115,8 +120,8 @@ Threshold = Annotated[
     typer.Option(
         min=0.0,
         max=1.0,
-        help="Leave the label open if its probability is lower. Of sets: tick an option if it is "
-        "at least so probable.",
+        help="Leave a label open if its probability is lower than this. For sets: tick an option "
+        "if its probability is at least this.",
     ),
 ]
 
@@ -201,9 +206,10 @@ def aggregate(
 ) -> None:
     """Infer the true label of each instance from the annotations alone.
 
-    A store that ingest made is read in place of a table, one shard at a time.
+    In place of a table, you can give a store that 'manyhands ingest' made.
 
     Example: manyhands aggregate annotations.csv --method dawid-skene --out labels.csv
+    Example: manyhands aggregate stars.xlsx --ordered --out labels
     Example: manyhands aggregate annotations.csv --compare --gold gold.csv
     Example: manyhands aggregate project-1.json --out labels --to label-studio
     Example: manyhands aggregate --continue labels project-2.json --out labels
@@ -408,7 +414,7 @@ def _of_ratings(
     if given:
         raise AnnotationError(
             f"{given[0]} is for labels that are classes, and these are numbers, whose mean is "
-            f"wanted; leave {given[0]} out, or read them as classes (scale='ordinal' for grades)"
+            f"wanted; leave {given[0]} out, or read them as classes (--scale ordinal for grades)"
         )
     if how.continue_ is not None:
         policy = reading.duplicates
@@ -436,9 +442,9 @@ def _print_ratings(result: dict[str, Any], out: Path | None) -> None:
     if alpha is not None:
         say(f"Krippendorff's alpha, interval: {alpha:.2f}")
     say(
-        f"Values differ by {result['value_sd']:.2g} (standard deviation), annotators by "
-        f"{result['severity_sd']:.2g} in what they give too much, and ratings scatter by "
-        f"{result['noise_sd']:.2g}."
+        f"Items differ by {result['value_sd']:.2g} (standard deviation of their values). "
+        f"Annotators differ by {result['severity_sd']:.2g} in how much they give on average. The "
+        f"rest of a rating is chance: {result['noise_sd']:.2g}."
     )
     marked = [
         row for row in result["annotators"] if row["severity_low_95"] * row["severity_high_95"] > 0

@@ -21,7 +21,9 @@ from manyhands.exceptions import AnnotationError
 Paths = Annotated[
     list[Path],
     typer.Argument(
-        parser=some_path, metavar="IN... OUT", help=ANNOTATIONS + " The last is written."
+        parser=some_path,
+        metavar="IN... OUT",
+        help=ANNOTATIONS + " The last path is the file to write.",
     ),
 ]
 Target = Annotated[
@@ -30,9 +32,9 @@ Target = Annotated[
         "--to",
         parser=some_target,
         metavar="table|TOOL",
-        help="table: .csv, .tsv, .xlsx, .parquet, .json or .jsonl, one row per annotation, by the "
-        "suffix of OUT; or a tool's own format: label-studio, prodigy, ...; an unknown name lists "
-        "all.",
+        help="Format to write. table: one row per annotation, as .csv, .tsv, .xlsx, "
+        ".parquet, .json or .jsonl, which the name of OUT decides. Or a tool's own "
+        "format, such as label-studio or prodigy (an unknown name prints the list).",
     ),
 ]
 
@@ -42,20 +44,23 @@ Labels = Annotated[
     typer.Option(
         parser=some_path,
         metavar="FILE",
-        help="Write the labels of this file (of fit, aggregate or predict), not the annotations.",
+        help="Write the labels in this file, which fit, aggregate or predict has written, "
+        "in place of the annotations.",
     ),
 ]
 
 
 Store = Annotated[
     Path,
-    typer.Option("--out", parser=some_path, metavar="DIR", help="Folder of the store; new."),
+    typer.Option("--out", parser=some_path, metavar="DIR", help="New folder for the store."),
 ]
 Weight = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option(metavar="COLUMN", help="Column with the weight of each annotation, if any."),
+    typer.Option(
+        metavar="COLUMN", help="Column with the weight of each annotation, if there is one."
+    ),
 ]
-Memory = Annotated[float, typer.Option(min=0.01, help="GiB of memory to use, about.")]
+Memory = Annotated[float, typer.Option(min=0.01, help="About how many GiB of memory to use.")]
 
 
 @reported
@@ -69,10 +74,10 @@ def ingest(
     memory: Memory = 1.0,
     json: Json = False,
 ) -> None:
-    """Make a store of annotations larger than memory, which other commands read like a table.
+    """Store annotations that do not fit in memory; other commands read the store like a table.
 
-    CSV and Parquet files, and exports of one file of JSON or JSON Lines, may be of any size. Run
-    again after an interruption, the same command resumes.
+    CSV and Parquet files may be of any size, and so may exports that are one JSON or JSON Lines
+    file. If the command is interrupted, give it again, and it resumes.
 
     Example: manyhands ingest part-*.parquet --out store
     Example: manyhands aggregate store --out labels.parquet
@@ -130,7 +135,7 @@ def convert(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Convert annotations, or the labels found for them, to a table or for a labelling tool.
+    """Convert annotations, or the labels inferred from them, to a table or a tool's format.
 
     Example: manyhands convert project-1.json annotations.csv
     Example: manyhands convert alice.json bob.json all.parquet --annotator-from file

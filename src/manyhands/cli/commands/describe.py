@@ -75,7 +75,7 @@ def describe(
     reading: Reading,
     json: Json = False,
 ) -> None:
-    """Describe a table: counts, sparsity, imbalance, agreement, and warnings.
+    """Say what is in a file: counts, classes, agreement, and what looks wrong.
 
     Example: manyhands describe annotations.csv --worker annotator
     """
@@ -173,7 +173,7 @@ def agreement(
     reading: Reading,
     json: Json = False,
 ) -> None:
-    """Measure the agreement of annotators, with 95 % intervals over instances.
+    """Measure how well annotators agree, with 95 % intervals.
 
     Example: manyhands agreement annotations.csv --scale ordinal
     """

@@ -27,25 +27,32 @@ Texts = Annotated[
 Images = Annotated[
     Shown, typer.Option(metavar="FOLDER|COLUMN", help="Images to show, as in fit --images.")
 ]
-By = Annotated[Shown, typer.Option(metavar="NAME", help="Who reviews; default: the user's name.")]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0: a free one.")]
-Open = Annotated[bool, typer.Option("--open", help="Open the page in the browser, too.")]
+By = Annotated[
+    Shown, typer.Option(metavar="NAME", help="Name of the reviewer. Default: your user name.")
+]
+Port = Annotated[
+    int, typer.Option(min=0, max=65535, help="Port on this machine; 0 takes a free one.")
+]
+Open = Annotated[bool, typer.Option("--open", help="Also open the page in the browser.")]
 Out = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option(
         "--out",
         parser=some_path,
         metavar="FILE",
-        help="Write the labels with all corrections, and show no page.",
+        help="Write the labels with all corrections to this file, and show no page.",
     ),
 ]
 Target = Annotated[
     str,
     typer.Option(
-        "--to", parser=some_target, metavar="table|TOOL", help="Format of --out; see convert."
+        "--to",
+        parser=some_target,
+        metavar="table|TOOL",
+        help="Format of --out, as for 'manyhands convert --to'.",
     ),
 ]
-Only = Annotated[bool, typer.Option("--reviewed", help="Write only what was reviewed.")]
+Only = Annotated[bool, typer.Option("--reviewed", help="Write only the labels that were reviewed.")]
 
 
 @reported
@@ -68,11 +75,11 @@ def explore(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Review and correct labels on a page of this machine.
+    """Review and correct labels in a browser, on a page that stays on this machine.
 
-    Every decision is in DIR/corrections.jsonl before it is acknowledged. The file is a table of
-    known labels: fit, aggregate, review and next take it as --known. Labels that the folder was
-    made with as known are known here, too; --known adds others.
+    Each decision is saved in DIR/corrections.jsonl at once. The file is a table of known labels,
+    which fit, aggregate, review and next take as --known. Labels that were known when the folder
+    was made are known here, too; --known adds others.
 
     Example: manyhands explore labels --annotations A.csv --texts texts.csv
     Example: manyhands explore labels --annotations A.csv --out reviewed.json --to label-studio

@@ -60,42 +60,48 @@ STARTS_AFRESH = "given again, the same command starts afresh, as this method kee
 Method = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
-        help="crowd-stacking (default), conal, crowd-layer, aggregated, ...; auto is 'select' over "
-        "a short list; an unknown name lists all."
+        help="Method: crowd-stacking (default), conal, crowd-layer, aggregated, ... (an "
+        "unknown name prints the list). auto compares a few, as 'manyhands select' "
+        "does, and keeps the best."
     ),
 ]
 Protocol = Annotated[
     str,
     typer.Option(
-        help="Published way to train: conal_labelme, conal_music, dasc_labelme, dasc_music, "
-        "dasc_cifar10h; --set goes before it."
+        help="Train as a paper did: conal_labelme, conal_music, dasc_labelme, dasc_music or "
+        "dasc_cifar10h. Values of --set come first."
     ),
 ]
 Seeds = Annotated[
     int,
-    typer.Option(min=1, help="Number of runs, from --seed on; the first's model is kept."),
+    typer.Option(
+        min=1,
+        help="Number of runs, whose seeds count up from --seed. The model of the first run "
+        "is kept.",
+    ),
 ]
 Holdout = Annotated[
     Optional[float],  # noqa: UP045
     typer.Option(
         metavar="FRACTION",
-        help="Run every seed once more with so many instances held out to choose the "
-        "epoch; the model kept is still the other.",
+        help="Run every seed a second time, with this fraction of the instances held out to "
+        "choose the number of epochs. The model that is kept comes from the first time.",
     ),
 ]
 Folds = Annotated[
     Optional[int],  # noqa: UP045
     typer.Option(
         min=0,
-        help="Folds of the cross-validation that tells how often the classifier is right on new "
-        "items, without gold labels of a test part; 0: none. Default: 3, if a fit is quick.",
+        help="Folds of a cross-validation which estimates how often the classifier is right "
+        "on new items, without gold labels. 0 leaves it out. Default: 3, if a fit is "
+        "quick.",
     ),
 ]
 Restart = Annotated[
     bool,
     typer.Option(
         "--restart",
-        help="Delete what an interrupted run has left in --out, and start over.",
+        help="Delete what an interrupted run left in --out, and start over.",
     ),
 ]
 Continue = Annotated[
@@ -104,7 +110,8 @@ Continue = Annotated[
         "--continue",
         parser=some_path,
         metavar="MODEL",
-        help="Go on from this model's folder; give all features and annotations, old and new.",
+        help="Go on training the model in this folder. Give all features and annotations, "
+        "old and new.",
     ),
 ]
 
@@ -170,10 +177,10 @@ def fit(
 ) -> None:
     """Train a classifier on features, texts or images, and annotations.
 
-    Row i of the features and task i of the annotations belong together; with ids in the features'
-    file (task), tasks are matched by them. Where --gold has a split column, annotations of rows
-    outside 'train' are left out, and every split is evaluated. An interrupted run of a network
-    goes on when the same command is given again; to run another one instead, add --restart.
+    Row i of the features and task i of the annotations belong together. If the features' file has
+    ids (task), rows and tasks are matched by them instead. If --gold has a column split, the
+    annotations of rows outside 'train' are left out, and every split is evaluated. If the training
+    of a network is interrupted, give the same command again, and it goes on; --restart starts over.
 
     Example: manyhands fit --features X.npy --annotations A.csv --out model
     Example: manyhands fit --texts text --annotations project.json --out model
@@ -320,7 +327,7 @@ def demo(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Train on an embedded crowd, compare five methods with training on gold, and report.
+    """Try everything on digits that come with manyhands: train, compare methods, write a report.
 
     Example: manyhands demo --out /tmp/demo
     """

@@ -35,8 +35,9 @@ class JudgesReading(FamilyReading):
         OptionalText,
         typer.Option(
             metavar="COLUMN",
-            help="Column with the question that each item answers: agreement is compared within "
-            "questions. Or the question to take, if an export holds several.",
+            help="Column with the question that each item answers; agreement is then compared "
+            "within each question. For an export that holds several questions: the "
+            "question to read.",
         ),
     ] = None
 
@@ -45,25 +46,32 @@ Cluster = Annotated[
     OptionalText,
     typer.Option(
         metavar="COLUMN",
-        help="Column whose equal values mark items that belong together, such as those of one "
-        "document; otherwise every item counts as independent.",
+        help="Column that says which items belong together, such as those of one document. "
+        "Without it, every item counts as independent.",
     ),
 ]
 By = Annotated[
     OptionalText,
     typer.Option(
         metavar="COLUMN",
-        help="Column of items, such as the maker of a text: labels that judges give too often or "
-        "too rarely are looked for within its values, too.",
+        help="Column that describes the items, such as who wrote a text. Labels that a "
+        "judge gives too often or too rarely are then also looked for among the items "
+        "of each value.",
     ),
 ]
 Margin = Annotated[
     float,
-    typer.Option(help="A judge can stand in if its share is surely above 1 less this."),
+    typer.Option(
+        help="How much less than a person a judge may agree with people and still stand in "
+        "for one. With 0.2, its whole interval must lie above 0.8 of a person's "
+        "agreement."
+    ),
 ]
 IsRandom = Annotated[
     bool,
-    typer.Option("--random", help="The items that people labelled were drawn at random."),
+    typer.Option(
+        "--random", help="State that the items which people labelled were drawn at random."
+    ),
 ]
 
 

@@ -44,8 +44,9 @@ NewGold = Annotated[
         "--gold",
         parser=some_path,
         metavar="FILE",
-        help="Table task,label of true classes of new items: measures how many are predicted "
-        "rightly. Items that the model was trained on do not count.",
+        help="True classes of the new items, which measure how many are predicted rightly: "
+        "a table with the columns task,label. Items that the model was trained on do "
+        "not count.",
     ),
 ]
 
@@ -66,8 +67,8 @@ def predict(
         typer.Option(
             parser=some_path,
             metavar="FILE",
-            help="Table of annotations, or export, of which --texts or --images names a column or "
-            "field. Repeat it to read several as one.",
+            help="Table or export in which --texts or --images names a column or field. May be "
+            "repeated; several files are read as one.",
         ),
     ] = None,
     gold: NewGold = None,
@@ -79,7 +80,8 @@ def predict(
 ) -> None:
     """Predict the true class of new instances; with --gold, measure how many are right.
 
-    A model of sets of labels predicts which options apply (--gold then has task and labels).
+    A model of sets of labels predicts which options apply; --gold then has the columns task and
+    labels.
 
     Example: manyhands predict model X_new.npy --out predictions.csv
     Example: manyhands predict model --texts new.csv --out predictions.csv
@@ -134,7 +136,8 @@ def report(
         typer.Argument(
             parser=some_path,
             metavar="DIR|FILE",
-            help="Folder that fit or aggregate wrote; or, with --multilabel ';', the answers.",
+            help="Folder that 'manyhands fit' or 'manyhands aggregate' wrote; or, with "
+            "--multilabel ';', a file of answers.",
         ),
     ],
     out: Annotated[
@@ -142,13 +145,16 @@ def report(
         typer.Option(
             parser=some_path,
             metavar="FILE",
-            help="HTML file to write; default: DIR/report.html, or NAME-report.html of answers.",
+            help="HTML file to write. Default: DIR/report.html, or NAME-report.html for a file "
+            "of answers.",
         ),
     ] = None,
     tables: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
-            parser=some_path, metavar="DIR", help="Write every table of the report as CSV, too."
+            parser=some_path,
+            metavar="DIR",
+            help="Also write every table of the report as CSV, into this folder.",
         ),
     ] = None,
     texts: Annotated[
@@ -156,8 +162,8 @@ def report(
         typer.Option(
             parser=some_path,
             metavar="FILE",
-            help="Show the texts of the instances that are named: an export, or "
-            f"{TEXT_FILE}. Default: those in labels.csv; none: no texts.",
+            help="Show the texts of the items that the report names, from an export or a file "
+            f"({TEXT_FILE}). Default: the texts in labels.csv; none: no texts.",
         ),
     ] = None,
     images: Annotated[
@@ -165,7 +171,8 @@ def report(
         typer.Option(
             parser=some_path,
             metavar="DIR",
-            help="Show small images of the instances that are named; ids are file names.",
+            help="Show small images of the items that the report names, from a folder of files "
+            "that are named by id.",
         ),
     ] = None,
     reading: Reading,
@@ -223,13 +230,21 @@ def report(
 
 @reported
 def cache(
-    action: Annotated[CacheAction, typer.Argument(help="info lists the encoders; clear empties.")],
+    action: Annotated[
+        CacheAction,
+        typer.Argument(help="info lists the encoders that use the folder; clear empties it."),
+    ],
     folder: Annotated[
-        Path, typer.Argument(parser=some_path, metavar="DIR", help="Folder of an EmbeddingCache.")
+        Path,
+        typer.Argument(
+            parser=some_path,
+            metavar="DIR",
+            help="Folder of embeddings, which an encoder's cache (EmbeddingCache) keeps.",
+        ),
     ],
     json: Json = False,
 ) -> None:
-    """Show or empty a folder of embeddings that encoders keep.
+    """List or empty a folder in which encoders keep their embeddings.
 
     Example: manyhands cache info embeddings
     """

@@ -83,44 +83,97 @@ def _file(text: str) -> Any:
     return typer.Option(parser=some_path, metavar="FILE", help=text)
 
 
-ByCriterion = Annotated[Criterion, typer.Option(help="What pairs are chosen by.")]
+ByCriterion = Annotated[
+    Criterion,
+    typer.Option(
+        help="How pairs of instance and annotator are chosen: by the information expected, "
+        "by the right labels expected (accuracy), the least certain labels first "
+        "(entropy), or those with the fewest annotations first."
+    ),
+]
 AskWhom = Annotated[
-    Who, typer.Option(help="choose: the best for each; arriving: as they came so far; any: random.")
+    Who,
+    typer.Option(
+        help="Who answers. choose: the best annotator for each instance. arriving: whoever "
+        "comes, as often as they came so far. any: anyone, at random."
+    ),
 ]
 WarmUp = Annotated[
-    float, typer.Option(min=0.0, help="Annotations per instance to spread before choosing.")
+    float,
+    typer.Option(
+        min=0.0,
+        help="Annotations per instance that are asked of annotators at random, before the "
+        "planner begins to choose.",
+    ),
 ]
 Explore = Annotated[
-    bool, typer.Option("--explore", help="Try annotators of whom little is known; see the docs.")
+    bool, typer.Option("--explore", help="Also try annotators of whom little is known.")
 ]
 Load = Annotated[
     float,
     typer.Option(
-        help="Most of a batch per annotator, as a multiple of the even share; 1000 sets no limit."
+        help="The most that one annotator gets of a batch, as a multiple of an even share. "
+        "1000 sets no limit."
     ),
 ]
 OptionalPath = Optional[Path]  # noqa: UP045
-Cost = Annotated[OptionalPath, _file("Table worker,price; gains are divided by prices.")]
-Pairs = Annotated[OptionalPath, _file("Table task,worker of the pairs that may be asked.")]
-PilotGold = Annotated[OptionalPath, _file("Table task,label: replay on the recorded annotations.")]
+Cost = Annotated[
+    OptionalPath,
+    _file(
+        "Prices per annotation, by which the expected gains are divided: a table with "
+        "the columns worker,price."
+    ),
+]
+Pairs = Annotated[
+    OptionalPath, _file("Whom you may ask about what: a table with the columns task,worker.")
+]
+PilotGold = Annotated[
+    OptionalPath,
+    _file(
+        "Gold labels: a table with the columns task,label. The recorded annotations "
+        "are then bought again, step by step, and the labels are compared with gold."
+    ),
+]
 Truth = Annotated[
     OptionalPath,
-    _file("Table task,label of true labels, which measure and are not used otherwise."),
+    _file(
+        "True labels, which only measure: nothing is learned from them. A table with "
+        "the columns task,label."
+    ),
 ]
-Audit = Annotated[OptionalPath, _file("Table task,label of randomly drawn, checked labels.")]
+Audit = Annotated[
+    OptionalPath,
+    _file(
+        "Labels of items that were drawn at random and checked: a table with the "
+        "columns task,label."
+    ),
+]
 Rows = Annotated[
-    OptionalPath, _file(FEATURES + " A classifier joins, out of fold. Or --texts, or --images.")
+    OptionalPath,
+    _file(
+        FEATURES + " A classifier that is trained on them then joins the annotators, and judges "
+        "only items that it was not trained on. Or give --texts or --images in their "
+        "place."
+    ),
 ]
 QueueSize = Annotated[
     Optional[int],  # noqa: UP045
-    typer.Option("-n", "--n", min=0, help="Length of the queue; default: 100, or 0 with --random."),
+    typer.Option(
+        "-n",
+        "--n",
+        min=0,
+        help="How many of the most doubtful labels to list. Default: 100, or 0 with --random.",
+    ),
 ]
 RandomSize = Annotated[
-    int, typer.Option("--random", min=0, help="Labels to draw at random, listed before the queue.")
+    int,
+    typer.Option(
+        "--random", min=0, help="How many labels to draw at random; they are listed first."
+    ),
 ]
 Size = Annotated[
     Optional[int],  # noqa: UP045 - typer reads this at run time
-    typer.Option("-n", "--n", min=1, help="Number of pairs; default: a tenth of the items."),
+    typer.Option("-n", "--n", min=1, help="Number of pairs to ask. Default: a tenth of the items."),
 ]
 To = Annotated[
     str,
@@ -128,24 +181,40 @@ To = Annotated[
         "--to",
         parser=some_target,
         metavar="table|TOOL",
-        help="Format of --out: a table, or tasks of a tool that say whom to ask (label-studio).",
+        help="Format of --out: a table, or a tool's tasks with the annotator to ask "
+        "(label-studio).",
     ),
 ]
-MinGain = Annotated[float, typer.Option(help="Right labels per annotation below which to stop.")]
-ByOption = Annotated[By, typer.Option(help="Review labels, or single annotations.")]
+MinGain = Annotated[
+    float,
+    typer.Option(
+        help="Advise to stop if a further annotation would correct fewer labels than this, "
+        "on average."
+    ),
+]
+ByOption = Annotated[By, typer.Option(help="Whether to review labels, or single annotations.")]
 Teach = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option(metavar="ANNOTATOR", help="Print what to show this annotator instead."),
+    typer.Option(
+        metavar="ANNOTATOR", help="Print examples to show this annotator, in place of the list."
+    ),
 ]
 Budget = Annotated[
     Optional[float],  # noqa: UP045
-    typer.Option(help="Annotations per instance up to which to look; default: 3 more, or all."),
+    typer.Option(
+        help="How many annotations per instance to go up to. Default: 3 more than now, or "
+        "all that were recorded."
+    ),
 ]
-Runs = Annotated[int, typer.Option(min=1, help="Runs to average.")]
-Step = Annotated[float, typer.Option(help="Annotations per instance bought at a time.")]
+Runs = Annotated[int, typer.Option(min=1, help="Number of runs to average.")]
+Step = Annotated[float, typer.Option(help="How many annotations per instance to buy at a time.")]
 Folder = Annotated[
     OptionalPath,
-    typer.Option(parser=some_path, metavar="DIR", help="Finished steps; a killed run goes on."),
+    typer.Option(
+        parser=some_path,
+        metavar="DIR",
+        help="Folder that keeps the finished steps, so that a run that was killed can go on.",
+    ),
 ]
 
 
@@ -271,7 +340,7 @@ def next_(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Say which annotations to buy next, by whom, and whether it is worth it.
+    """Say which annotations to buy next, from whom, and whether they are worth it.
 
     Example: manyhands next annotations.csv -n 200 --out batch.csv
     Example: manyhands next project-1.json --pairs open.csv --out batch.json --to label-studio
@@ -476,7 +545,7 @@ def review(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """List the labels, or annotations, that are most probably wrong, or some drawn at random.
+    """List the labels or annotations that are most probably wrong, or a random sample of labels.
 
     Example: manyhands review annotations.csv --features X.npy -n 50 --out review.csv
     Example: manyhands review annotations.csv --random 100 --out sample.csv
@@ -576,7 +645,7 @@ def annotators(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Say who needs a look and why, or what to show one annotator.
+    """Say which annotators need a closer look and why, or collect examples to show one of them.
 
     Example: manyhands annotators annotations.csv --out annotators.csv
     Example: manyhands annotators annotations.csv --teach alice
@@ -697,7 +766,7 @@ def budget(
     excel: Excel = False,
     json: Json = False,
 ) -> None:
-    """Estimate accuracy against annotations bought, from a pilot; with --gold, replay it.
+    """Estimate from a pilot how many labels further annotations make right; --gold measures it.
 
     Example: manyhands budget pilot.csv --budget 6
     Example: manyhands budget pilot.csv --gold gold.csv --folder steps

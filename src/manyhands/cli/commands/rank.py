@@ -21,8 +21,9 @@ Tables = Annotated[
     typer.Argument(
         parser=some_path,
         metavar="COMPARISONS...",
-        help="CSV, Excel, JSON, JSON Lines or Parquet, with one row per comparison. Several are "
-        "read as one; without a column of annotators, each file is one annotator's.",
+        help="Comparisons, one per row: CSV, Excel, JSON, JSON Lines or Parquet. Several "
+        "files are read as one; without a column of annotators, each file is the work "
+        "of one annotator.",
     ),
 ]
 Out = Annotated[
@@ -31,8 +32,9 @@ Out = Annotated[
         "--out",
         parser=some_path,
         metavar="DIR|FILE",
-        help="Folder for ranking.csv, annotators.csv, better.csv, next.csv, report.html and the "
-        "model; or a table, such as ranking.csv, for the ranking alone.",
+        help="Folder to write: ranking.csv, annotators.csv, better.csv, next.csv, "
+        "report.html and the model. A table, such as ranking.csv, gets the ranking "
+        "alone.",
     ),
 ]
 Left = Annotated[str, typer.Option(metavar="COLUMN", help="Column of the item on the left.")]
@@ -41,38 +43,40 @@ Winner = Annotated[
     str,
     typer.Option(
         metavar="COLUMN",
-        help="Column of the winner: the id of one of the two; left, right or tie; model_a, model_b "
-        "or tie (bothbad).",
+        help="Column with the winner: the id of one of the two items; or left, right or "
+        "tie; or model_a, model_b or tie (bothbad).",
     ),
 ]
 Worker = Annotated[
     str,
-    typer.Option(metavar="COLUMN", help="Column of who compared; 'none' if nobody is named."),
+    typer.Option(
+        metavar="COLUMN", help="Column that says who compared. 'none' if nobody is named."
+    ),
 ]
 Question = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
         metavar="COLUMN",
-        help="Column of what the items were compared on, such as a prompt: answers to the same "
-        "question depend on each other, and intervals allow for it.",
+        help="Column that says what the items were compared on, such as a prompt. Answers "
+        "to the same question depend on each other, and intervals allow for that.",
     ),
 ]
 Weight = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option(metavar="COLUMN", help="Column with how many comparisons a row counts as."),
+    typer.Option(metavar="COLUMN", help="Column that says for how many comparisons a row stands."),
 ]
 Abstain = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
         metavar="VALUE,VALUE",
-        help="Values in the column of winners that mean that nobody answered.",
+        help="Values in the column of winners which say that nobody answered.",
     ),
 ]
 Models = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option(
         metavar="NAME,NAME",
-        help="Annotators that are language models; default: those named like one.",
+        help="Annotators that are language models. Default: recognised by their names.",
     ),
 ]
 Next = Annotated[
@@ -81,8 +85,8 @@ Next = Annotated[
         "--next",
         min=0,
         metavar="N",
-        help="Say on which pairs N further answers would tell most. A pair may be asked about "
-        "several times.",
+        help="Name the pairs on which N further answers would make the ranking surest. A "
+        "pair may be named several times.",
     ),
 ]
 Each = Annotated[
@@ -90,8 +94,8 @@ Each = Annotated[
     typer.Option(
         min=1,
         metavar="N",
-        help="How often --next may ask about a pair; 1 gives different pairs. Default: a fifth of "
-        "the answers.",
+        help="How often --next may name the same pair; with 1, all pairs differ. Default: a "
+        "fifth of N.",
     ),
 ]
 Title = Annotated[str, typer.Option(help="Title of the report.")]
@@ -122,8 +126,8 @@ def rank(
 ) -> None:
     """Rank items by comparisons of two, with intervals, and describe the annotators.
 
-    Columns of the Arena and of crowd-kit are found by themselves. Annotators may err, prefer a
-    side or call ties more easily than others; the ranking allows for it.
+    The columns of Arena logs and of crowd-kit are recognised. Annotators may err, prefer a side, or
+    call ties more easily than others; the ranking allows for that.
 
     Example: manyhands rank comparisons.csv --out ranking
     Example: manyhands rank arena.jsonl --question question_id --next 50 --out ranking

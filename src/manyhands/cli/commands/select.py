@@ -52,19 +52,31 @@ Methods = Annotated[
         help="Methods to compare, such as conal,agg-net,max-mig. Default: eight quick ones.",
     ),
 ]
-Folds = Annotated[int, typer.Option("--cv", min=2, help="Number of folds of instances.")]
+Folds = Annotated[
+    int, typer.Option("--cv", min=2, help="Number of folds into which the instances are split.")
+]
 By = Annotated[
     Criterion,
     typer.Option(
-        help="agreement: accuracy; balanced: every class counts the same; information: not "
-        "deceived by mistakes that most annotators share."
+        help="How methods are compared. agreement: by how well predictions agree with the "
+        "annotations. balanced: the same, but every class counts equally. information: "
+        "not misled by mistakes that most annotators share."
     ),
 ]
-Average = Annotated[int, typer.Option(min=1, help="Number of best methods to average.")]
-Refit = Annotated[
-    bool, typer.Option("--refit", help="Train the best again on everything, not average its folds.")
+Average = Annotated[
+    int, typer.Option(min=1, help="Average the predictions of this many of the best methods.")
 ]
-Jobs = Annotated[int, typer.Option(help="Folds trained at once; -1 is all cores.")]
+Refit = Annotated[
+    bool,
+    typer.Option(
+        "--refit",
+        help="Train the best method again on everything, in place of averaging the models "
+        "of its folds.",
+    ),
+]
+Jobs = Annotated[
+    int, typer.Option(help="Number of folds to train at the same time; -1 uses all cores.")
+]
 
 
 @reported
@@ -89,10 +101,10 @@ def select(
 ) -> None:
     """Choose among methods without gold labels, and keep the best.
 
-    Every method predicts every row by a model that saw neither the row nor its annotations. The
-    method is kept whose predictions agree best with the annotations, with an estimate of its
-    accuracy. --gold only evaluates, and leaves out the annotations of rows outside 'train'. An
-    interrupted run goes on when the same command is given again.
+    Each method predicts each row with a model that saw neither the row nor its annotations. The
+    method whose predictions agree best with the annotations is kept, with an estimate of its
+    accuracy. --gold only measures; if it has a column split, the annotations of rows outside
+    'train' are left out. If the command is interrupted, give it again, and it goes on.
 
     Example: manyhands select --features X.npy --annotations A.csv --out model
     Example: manyhands select --texts reviews.csv --annotations A.csv --out model

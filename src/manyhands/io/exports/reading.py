@@ -111,7 +111,7 @@ def read_documents(
     if form != "auto":
         named(form)
     documents = [d for path in listed for d in open_documents(path, stated=asked.stated)]
-    name = str(listed[0]) if len(listed) == 1 else f"{len(listed)} paths"
+    name = str(listed[0]) if len(listed) == 1 else f"{len(listed)} files"
     return read_opened(documents, name, form, asked, choices)
 
 
@@ -596,7 +596,9 @@ def report_losses(export: Export, path: Any) -> None:
     others = f" (it could also be {', '.join(export.alternatives)})" if export.alternatives else ""
     several = isinstance(path, list | tuple)
     shown = f"{len(path)} files" if several else Path(path).name
-    _LOG.info("%s %s read with %s%s", shown, "are" if several else "is", command, others)
+    _LOG.info(
+        "%s %s read with %s%s", shown, "are" if shown.endswith(" files") else "is", command, others
+    )
     for note in export.notes:
         _LOG.info("%s: %s", shown, note)
     if export.left_out:
