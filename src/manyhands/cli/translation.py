@@ -17,7 +17,6 @@ OPTIONS: Final = {
         name: f"--{name}"
         for name in (
             *("task", "worker", "label", "annotators", "duplicates", "scale", "classes"),
-            *("left", "right", "winner"),
             *("abstain", "skip", "format", "question", "multilabel", "option", "encoding"),
             *("separator", "sheet", "groups", "pairs", "load", "cost", "holdout", "seeds"),
             *(
