@@ -551,7 +551,7 @@ def test_what_is_too_few_to_measure_shared_mistakes_is_named():
     for given, missing in ((few_others, "by the others"), (few_members, "by them")):
         (found,) = shared_mistakes(AnnotationTable.from_matrix(given), [[3, 4, 5]])
         assert not found.measurable
-        said = f"it takes 30 instances with two annotations {missing}, and there are 0."
+        said = f"It takes 30 instances with two annotations {missing} (there are 0)."
         assert str(found).endswith(said)
 
 

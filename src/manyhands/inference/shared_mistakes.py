@@ -121,8 +121,8 @@ class SharedMistakes:
         names = _listed(self.members)
         if not self.measurable:
             return (
-                f"Whether {names} share mistakes cannot be measured. That takes {LEAST_PAIRS} "
-                f"instances with each of these: {self._lacking}."
+                f"Whether {names} share mistakes cannot be measured. It takes {LEAST_PAIRS} "
+                f"instances with {self._lacking}."
             )
         if self.z > LEAST_Z:
             return (
@@ -150,7 +150,7 @@ class SharedMistakes:
             for kind, n in zip(kinds, self.n_shared or (), strict=False)
             if n < LEAST_PAIRS
         ]
-        return ", ".join(short) or "two annotations by each side"
+        return " and as many with ".join(short) or "two annotations by each side"
 
 
 def shared_mistakes(
