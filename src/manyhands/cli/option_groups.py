@@ -74,4 +74,5 @@ def _in_panel(hint: Any, panel: str | None) -> Any:
     for note in shown:
         if isinstance(note, OptionInfo):
             note.rich_help_panel = note.rich_help_panel or panel
-    return Annotated[(kind, *shown)]
+    made: Any = Annotated  # of as many notes as there are
+    return made[(kind, *shown)]
