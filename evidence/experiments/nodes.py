@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from evidence.objects import did_you_mean
 from evidence.records import SHARES, is_share
-from manyhands.exceptions import AnnotationError, raise_missing_extra
+from manyhands.exceptions import AnnotationError
 
 _EXPONENT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+")
 
@@ -73,13 +73,9 @@ def read_yaml(path: Path) -> Node:
     ------
     RowError
         If the file is not YAML, or has a value of another type or a key twice.
-    MissingExtraError
-        Without PyYAML.
     """
-    try:
-        import yaml
-    except ImportError as error:
-        raise_missing_extra("reading rows (YAML)", "cli", error)
+    import yaml
+
     # The C loader is ten times as fast; not every build of PyYAML has it.
     kind = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:

@@ -15,7 +15,7 @@ from evidence.experiments.loading import load_experiments, load_paper, load_row
 from evidence.experiments.nodes import read_yaml
 from evidence.objects import find_object
 from manyhands import AggregatedClassifier, CoNALClassifier, DawidSkene
-from manyhands.exceptions import AnnotationError, MissingExtraError
+from manyhands.exceptions import AnnotationError
 
 DOCS = Path(__file__).parents[2] / "docs" / "evidence.md"
 
@@ -603,9 +603,3 @@ def test_names_that_lead_nowhere():
         find_object("DavidSkene")
     with pytest.raises(AnnotationError, match="has no 'fsum2'"):
         find_object("math:fsum2")
-
-
-def test_without_yaml_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "yaml", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'manyhands\[cli\]'"):
-        load_row("any.yaml")
