@@ -302,6 +302,25 @@ def test_severities_are_near_planted_ones_and_their_errors_hold():
     )
 
 
+def test_severities_gain_where_they_are_large_and_cost_little_where_there_are_none():
+    """Ranked probability score of both parts beside names; docs/results/ordinal.md has more."""
+    found = {}
+    for sd in (0.0, 0.8):
+        scores = []
+        for seed in range(100, 106):
+            table, y, _ = crowd(seed, each=60, sd=sd)
+            scores.append([rps(DawidSkene().fit(t).posterior_, y) for t in (named(table), table)])
+        found[sd] = np.mean(scores, axis=0)
+    names, grades = found[0.8]
+    assert grades < 0.85 * names
+    names, grades = found[0.0]
+    assert grades < 1.1 * names
+
+
+def rps(posterior, y):
+    return ranked_probability_score(posterior, y, classes=np.arange(K))
+
+
 def test_who_gives_more_is_surer_of_severity_and_who_gives_none_is_the_crowd(graded):
     table = graded[0]
     more = AnnotationTable.from_arrays(
