@@ -32,6 +32,7 @@ from manyhands.report.headline import (
 from manyhands.report.inputs import Inferred, Inputs
 from manyhands.report.planning import Basis, basis_of, screening_of
 from manyhands.typing import BoolArray, FloatArray, IntArray
+from manyhands.wording import too_much
 
 LEAST_KEPT = 1e-6
 """Probabilities below are not told apart when a classifier's evidence is kept."""
@@ -97,6 +98,20 @@ class Figures:
     screens: dict[int, AnnotatorScreen]
     told: Told
     certainty: Certainty
+
+    def severities(self) -> dict[int, str]:
+        """What annotators of grades surely give too much or too little, by their positions."""
+        model: Any = self.aggregator
+        if getattr(model, "severity_", None) is None or not self.inputs.judged:
+            return {}
+        width = 1.959963984540054 * model.severity_se_
+        ends = zip(model.severity_ - width, model.severity_ + width, strict=True)
+        told = {
+            r: too_much(float(model.severity_[r]), float(low), float(high), " grades")
+            for r, (low, high) in enumerate(ends)
+            if self.n_annotations[r]
+        }
+        return {r: text for r, text in told.items() if text}
 
 
 class Model:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -83,6 +83,9 @@ def open_desk(
         raise AnnotationError(
             f"{folder} holds sets of labels; read the answers as sets, too: multilabel=';'"
         )
+    if options.get("scale") is None:  # As the labels were made.
+        read = _grades_in(described)
+        options |= {name: read[name] for name in read if options.get(name) is None}
     table, export = read_with_account(annotations, **options)
     if export is not None:
         report_losses(export, annotations)
@@ -179,6 +182,16 @@ def described_in(folder: Path) -> dict[str, Any]:
             f"{str(folder / SUMMARY)!r} is truncated or edited ({error!r}); write the folder again"
         ) from error
     return dict(described)
+
+
+def _grades_in(described: Mapping[str, Any]) -> dict[str, Any]:
+    """How a folder's annotations are read as the grades that they were; empty if they were none."""
+    data, classes = described.get("data") or {}, described.get("classes") or {}
+    names = [row["name"] for row in classes.get("rows", ())]
+    is_ordinal = (data.get("agreement") or {}).get("scale") == "ordinal"
+    if not is_ordinal or len(names) != data.get("n_classes"):
+        return {}
+    return {"scale": "ordinal", "classes": names}
 
 
 def contents_of(

@@ -10,7 +10,7 @@ import numpy as np
 
 from manyhands.annotations import AnnotationTable
 from manyhands.codes import ActionCode
-from manyhands.decision.labels import best_of
+from manyhands.decision.labels import best_of, is_scale_of_grades
 from manyhands.exceptions import AnnotationError, silenced
 from manyhands.inference import DawidSkene, MajorityVote
 from manyhands.inference.base import BaseAggregator
@@ -312,10 +312,14 @@ def _curve(batch: Suggestion) -> list[dict[str, float]]:
 def _rounds(
     table: AnnotationTable, known: Mapping[Any, Any] | None, drawn: BoolArray | None
 ) -> dict[str, Any] | None:
-    """Forecast several rounds, planned and at random; None where it would take long.
+    """Forecast several rounds, planned and at random; None of grades, or where it would take long.
+
+    What a batch adds on grades is a distance, and the forecast is of shares of right labels.
 
     ``drawn`` marks the labels of ``known`` that were drawn at random.
     """
+    if is_scale_of_grades(table):
+        return None
     if any(getattr(table, f"n_{what}") > most for what, most in FORESEEN.items()):
         return None
     start = table.n_annotations / table.n_instances

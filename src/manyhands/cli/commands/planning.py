@@ -773,6 +773,7 @@ def budget(
     """
     from sklearn.base import clone
 
+    from manyhands.decision.labels import is_scale_of_grades
     from manyhands.inference.shared_mistakes import annotators_are_judged
     from manyhands.planning import AnnotationPlanner, forecast, replay
     from manyhands.planning.replay import LESS, MORE
@@ -834,6 +835,11 @@ def budget(
     sizes = [f"{size:.2f}" for size in found.sizes.tolist()]
     rows = [list(row) for row in zip(sizes, *cells.values(), strict=True)]
     print_table("Accuracy", ["annotations per instance", *cells], rows)
+    if truth is None and is_scale_of_grades(table):
+        say(
+            "On grades, a batch is planned for the grades by which it brings labels nearer the "
+            "truth, and the curve counts these as right labels: accuracy may grow by less."
+        )
     if truth is None:
         say(
             f"The curve begins at the level {_BEGUN[told.level.source]}. What is added is what the "
