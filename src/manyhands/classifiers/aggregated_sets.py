@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, clone
 
 from manyhands.annotations import AnnotationTable, LabelSetTable
 from manyhands.annotations.digests import InstanceDigests
 from manyhands.annotations.encoding import encode
 from manyhands.annotations.label_sets import NO_YES
-from manyhands.annotations.target import matched, refuse_swapped
+from manyhands.annotations.target import check_annotations, matched, refuse_swapped
 from manyhands.decision.label_sets import SetDecision, decide_by, decide_sets
 from manyhands.decision.rules import check_rule
 from manyhands.exceptions import AnnotationError, warn_caller
@@ -213,10 +214,15 @@ def score_sets(model: AggregatedClassifier, X: Any, y: Any) -> float:
     if isinstance(y, LabelSetTable):
         table = replace(y, answers=drop_weightless(matched(y.answers, X)))
         check_rows(X, table.answers)
+        check_annotations(table.answers, argument="y")
         table = table.with_options(model.options_)
         warn_of_training_instances(model, y.answers, table.answers)
-        truth, own = table.ticks.toarray(), ticks[table.instance]
-        weight = table.weight[:, None]
+        # How much weight ticks each cell, which takes no memory for answers times options.
+        shape = (table.n_instances, table.answers.n_classes)
+        sets = csr_array((table.weight, (table.instance, table.answers.label)), shape=shape)
+        given = sets @ table._sets.astype(np.float64)
+        answered = np.bincount(table.instance, table.weight, table.n_instances)
+        hits, total = given.multiply(ticks).sum(), given.sum() + (answered @ ticks).sum()
     else:
         gold = np.asarray(y, dtype=np.float64)
         if gold.shape != ticks.shape:
@@ -224,11 +230,11 @@ def score_sets(model: AggregatedClassifier, X: Any, y: Any) -> float:
                 f"y has shape {gold.shape}; known cells have one row per instance and one column "
                 f"per option, {ticks.shape}, with NaN where unknown"
             )
-        weight, truth, own = np.isfinite(gold).astype(float), gold == 1, ticks
-    total = float((weight * own).sum() + (weight * truth).sum())
-    if not weight.sum():
-        raise AnnotationError("y holds nothing that is known; give 0 and 1 where it is")
-    return 2 * float((weight * (own & truth)).sum()) / total if total else 1.0
+        known, true = np.isfinite(gold), gold == 1
+        if not known.any():
+            raise AnnotationError("y holds nothing that is known; give 0 and 1 where it is")
+        hits, total = (ticks & true).sum(), (ticks & known).sum() + true.sum()
+    return 2 * float(hits) / float(total) if total else 1.0
 
 
 def _is_f1(rule: Any) -> bool:

@@ -25,8 +25,8 @@ RESERVED = {
 """Parameters that --set refuses, and what to do instead."""
 
 STACK = (
-    "One crowd-stacking per option was badly calibrated in a study, and its F1 was no better "
-    "(docs/label_sets.md)."
+    "One crowd-stacking per option was badly calibrated on texts in a study, and better where "
+    "features tell much (docs/label_sets.md); it takes one option (--multilabel split)."
 )
 
 

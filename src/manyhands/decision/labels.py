@@ -172,7 +172,8 @@ def as_posterior(values: Any, *, argument: str = "posterior") -> FloatArray:
         raise AnnotationError(
             f"{argument} is not a distribution in row {k} and {int(bad.sum()) - 1} more: the row "
             f"sums to {total[k]:.6g}, its smallest entry is {posterior[k].min():.6g}. Divide "
-            "counts by their sum, apply a softmax to scores, or leave out rows without an answer"
+            "counts by their sum, apply a softmax to scores, or leave out rows without an answer. "
+            "Options with a probability each (sets of labels) are decided by decide_sets"
         )
     return posterior
 

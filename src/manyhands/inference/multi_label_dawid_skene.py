@@ -291,10 +291,10 @@ class MultiLabelDawidSkene(BaseSetAggregator):
 
         They are quantiles of Beta distributions of the expected counts. Answers about instances in
         doubt count less, by the information that is missing about which options apply [2]_, and the
-        prior of an option counts as at most three answers. In simulated crowds, those named 95 %
-        hold the rates over all options in 83 to 100 % of cases, and those of single options in 80
-        to 100 % (docs/results/multilabel.md): what errs in the same way for all annotators, as
-        where the crowd overlooks much, is not in them.
+        prior of an option counts as at most three answers. What errs in the same way for all
+        annotators is not in them, as where the whole crowd overlooks much: intervals over all
+        options then hold less than they say. docs/results/multilabel.md has how many hold the true
+        rates in simulated crowds.
 
         Parameters
         ----------

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -34,6 +35,9 @@ REFUSED = {
     "option, table.option(name), as an AnnotationStore, and fit DawidSkene to it",
 }
 """Options of `BaseAggregator.fit` that sets do not have, and what to do instead."""
+
+GoldCells: TypeAlias = Mapping[Any, Sequence[str] | Mapping[str, Any]] | ArrayLike
+"""What is known of sets: {instance: options, or {option: 0 or 1}}, or an array or a frame."""
 
 SHOWN = 3
 """Warnings about single options that are shown; of more, their number."""
@@ -79,7 +83,13 @@ class BaseSetAggregator(BaseEstimator):
     _gold: IntArray | None
 
     def fit(
-        self, table: Any, y: Any = None, *, gold: Any = None, groups: Any = None, **others: Any
+        self,
+        table: LabelSetTable,
+        y: Any = None,
+        *,
+        gold: GoldCells | None = None,
+        groups: Any = None,
+        **others: Any,
     ) -> Self:
         """Infer which options apply. A fit that fails leaves the aggregator as it was.
 
@@ -114,10 +124,10 @@ class BaseSetAggregator(BaseEstimator):
 
     def partial_fit(
         self,
-        table: Any,
+        table: LabelSetTable,
         y: Any = None,
         *,
-        gold: Any = None,
+        gold: GoldCells | None = None,
         duplicates: Duplicates = "error",
         **others: Any,
     ) -> Self:
@@ -197,9 +207,9 @@ class BaseSetAggregator(BaseEstimator):
             mend += ", or use DawidSkene if each answer is one label"
         elif as_frame(table) is not None:
             mend = "LabelSetTable.from_frame(table)"
-        raise AnnotationError(
-            f"table is a {type(table).__name__}, not a LabelSetTable; give {mend}"
-        )
+        kind = type(table).__name__
+        article = "an" if kind[:1] in "AEIO" else "a"
+        raise AnnotationError(f"table is {article} {kind}, not a LabelSetTable; give {mend}")
 
     def _gold_of(self, code: int) -> IntArray | None:
         """Known answers of one option, shape (n_instances,), -1 where unknown; None without any."""
@@ -215,7 +225,7 @@ class BaseSetAggregator(BaseEstimator):
     def _posterior(self, table: LabelSetTable) -> FloatArray:
         """Posterior of other instances labelled by the fitted annotators, shape (n, M)."""
 
-    def predict_proba(self, table: Any) -> FloatArray:
+    def predict_proba(self, table: LabelSetTable) -> FloatArray:
         """Posterior of (new) instances from what is known of their annotators.
 
         Parameters
@@ -236,15 +246,15 @@ class BaseSetAggregator(BaseEstimator):
         check_is_fitted(self, "posterior_")
         return self._posterior(self._read(table).with_options(self.options_))
 
-    def predict(self, table: Any) -> BoolArray:
+    def predict(self, table: LabelSetTable) -> BoolArray:
         """Whether each option applies to (new) instances, shape (n_instances, n_options)."""
         return self.predict_proba(table) > 0.5
 
-    def fit_predict(self, table: Any, y: Any = None, **options: Any) -> BoolArray:
+    def fit_predict(self, table: LabelSetTable, y: Any = None, **options: Any) -> BoolArray:
         """Fit (options as in `fit`) and return ``labels_``, shape (n_instances, n_options)."""
         return self.fit(table, **options).labels_
 
-    def fit_predict_proba(self, table: Any, y: Any = None, **options: Any) -> FloatArray:
+    def fit_predict_proba(self, table: LabelSetTable, y: Any = None, **options: Any) -> FloatArray:
         """Fit (options as in `fit`) and return ``posterior_``, shape (n_instances, n_options)."""
         return self.fit(table, **options).posterior_
 
