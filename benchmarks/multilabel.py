@@ -558,7 +558,7 @@ def cost_page(records: list[Record]) -> dict[str, Any]:
 
 def data_of(cell: Any) -> list[str]:
     """Folders of the data home that a cell reads."""
-    if cell["part"] in ("sets", "not built") or cell.get("kind") == "set":
+    if cell["part"] in ("sets", "not-built") or cell.get("kind") == "set":
         return ["multilabel"]
     return ["judges"] if cell["part"] == "framing" else []
 
@@ -569,7 +569,7 @@ STUDY = of_parts(
         "sets": Part(of_set, set_page, set_cells),
         "framing": Part(of_framing, framing_page, lambda: grid(person=range(1, 5))),
         "crowds": Part(of_crowd, crowd_page, lambda: grid(crowd=HABITS, k=PER_ITEM, seed=SEEDS)),
-        "not built": Part(of_not_built, not_built_page, not_built_cells),
+        "not-built": Part(of_not_built, not_built_page, not_built_cells),
         "between": Part(of_between, between_page, between_cells),
         "classifiers": Part(of_classifiers, classifier_page, classifier_cells),
         "cost": Part(of_cost, cost_page),
