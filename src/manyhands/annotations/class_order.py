@@ -41,7 +41,8 @@ def number_of(text: Any) -> float | None:
     found = _WHOLE_NUMBER.fullmatch(str(text))
     if found is None:
         return None
-    return float(_value(found[1]) * 10.0 ** int(found[2] or 0))
+    number = float(f"{_with_point(found[1])}e{found[2] or 0}")
+    return number if np.isfinite(number) else None  # 1e400 is a name like others.
 
 
 def numbers_of(classes: AnyArray) -> FloatArray | None:
@@ -53,12 +54,17 @@ def numbers_of(classes: AnyArray) -> FloatArray | None:
 
 
 def _value(text: str) -> float:
+    return float(_with_point(text))
+
+
+def _with_point(text: str) -> str:
+    """Write a number without separators of thousands, with a decimal point."""
     whole = text.replace(",", "")
     if re.fullmatch(r"[+-]?[0-9]+,[0-9]+", text) and not re.fullmatch(
         r"[+-]?[1-9].*,[0-9]{3}", text
     ):
         whole = text.replace(",", ".")
-    return float(whole)
+    return whole
 
 
 def _first_number(text: str) -> tuple[float, int] | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import EllipsisType
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -130,7 +130,33 @@ def distinct_text(values: AnyArray) -> tuple[AnyArray, IntArray | EllipsisType]:
     rows = values.ravel().tolist()
     position = {value: i for i, value in enumerate(dict.fromkeys(rows))}
     positions = np.fromiter(map(position.__getitem__, rows), dtype=np.int64, count=len(rows))
-    return np.array(list(position)), positions.reshape(values.shape)
+    return text_array(list(position)), positions.reshape(values.shape)
+
+
+LARGEST_TEXTS: Final = 2**30
+"""Bytes that the distinct ids, or labels, of a table may take."""
+
+
+def text_array(values: Sequence[str]) -> AnyArray:
+    """Make an array of distinct texts; refuse those that it cannot hold.
+
+    Raises
+    ------
+    AnnotationError
+        If one text is so long that all, which take the room of the longest, fill the memory; or if
+        one ends in NUL, which arrays drop.
+    """
+    longest = max(values, key=len, default="")
+    if 4 * len(longest) * len(values) > LARGEST_TEXTS:
+        raise AnnotationError(
+            f"one of {len(values):,} different ids or labels is {len(longest):,} characters long "
+            f"({longest[:40]!r}...), and all would take as much memory as it does. Is this the "
+            "right column? Texts need an id, such as their number"
+        )
+    bad = next((text for text in values if text.endswith("\0")), None)
+    if bad is not None:
+        raise AnnotationError(f"{bad[:80]!r} ends in a NUL character; remove it")
+    return np.array(values, dtype=str)
 
 
 def make_vocabulary(values: Any, argument: str) -> AnyArray:

@@ -395,8 +395,9 @@ def _check_labels(data: Any, labels: Any) -> None:
     wanted = [labels] if isinstance(labels, str | int | np.integer) else list(labels)
     if not wanted:
         raise AnnotationError("labels=[] names no column; name the column of each option")
+    columns = set(data.columns)
     for name in wanted:
-        if str(name) in data.columns:
+        if str(name) in columns:
             continue
         close = [c for c in data.columns if str(name).lower() in (f"{c}s".lower(), c.lower()[:-1])]
         hint = f"labels={close[0]!r}" if close else "labels=<name of the column>"
@@ -409,6 +410,7 @@ def _check_labels(data: Any, labels: Any) -> None:
 
 def _ticked_columns(data: Any, names: list[str]) -> Cells:
     """Read one column of 0 and 1 for each option."""
+    check_options(names, "labels")
     ticked, gaps = [], []
     for name in names:
         cells = data[name].to_list()

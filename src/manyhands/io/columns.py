@@ -34,6 +34,24 @@ _SYNONYMS = {
 }
 
 
+MOST_COLUMNS = 16_384
+"""Columns of a table of annotations: those of a sheet in Excel."""
+
+
+def check_width(n: int, name: str = "it") -> None:
+    """Refuse a table of annotations with more columns than a spreadsheet has.
+
+    Raises
+    ------
+    AnnotationError
+    """
+    if n > MOST_COLUMNS:
+        raise AnnotationError(
+            f"{name} has {n:,} columns, more than a spreadsheet can have ({MOST_COLUMNS:,}); give "
+            "annotations as a long table, with the columns task, worker and label"
+        )
+
+
 def find_column(frame: Frame, argument: str, name: str) -> str:
     """Return the name of a column, or of the only column with another common name for it."""
     found = find_name(frame.columns, argument, name)
@@ -141,12 +159,18 @@ def spaces_left_out(n: int, example: str, name: str) -> str:
     return f"the spaces around {values} of the column {name!r} are left out, such as {example!r}"
 
 
+LONGEST_INTEGER = 24
+"""Characters of an integer of 64 bits, with a sign and ".0"."""
+
+
 def canonical(text: AnyArray, *, floats: bool = False) -> AnyArray:
     """Convert text to integers if every value is a canonical integer; else return it unchanged.
 
     With ``floats``, "3.0" counts as 3: columns of codes with missing values are often written so.
     """
     text = np.asarray(text, dtype=str)
+    if text.dtype.itemsize > 4 * LONGEST_INTEGER:
+        return text  # numpy would make buffers of 8,192 texts of this length.
     try:
         integers = text.astype(np.int64)
     except (ValueError, OverflowError):

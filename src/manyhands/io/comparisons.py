@@ -5,23 +5,38 @@ A column becomes integer codes while it is read; of the texts, each is kept once
 
 from __future__ import annotations
 
-import json
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from pathlib import Path
+from itertools import chain, islice
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 
+from manyhands.annotations.encoding import text_array
 from manyhands.annotations.ids import in_natural_order
 from manyhands.comparisons import ComparisonTable
-from manyhands.comparisons.layouts import WORKERS, find_columns
+from manyhands.comparisons.layouts import (
+    ARENA_QUESTION,
+    SIDES,
+    WINNERS,
+    WORKERS,
+    find_columns,
+)
 from manyhands.comparisons.table import refuse_times
 from manyhands.exceptions import AnnotationError, raise_missing_extra, warn_caller
 from manyhands.io.columns import canonical
 from manyhands.io.encodings import find_encoding
+from manyhands.io.exports.parsing import (
+    Document,
+    encoding_of,
+    is_json_line,
+    loads,
+    parse,
+    why,
+)
 from manyhands.io.files import PathLike, existing_file, naming, suffix_of
 from manyhands.io.sheets import (
     cells_of,
@@ -110,7 +125,7 @@ class _Codes:
     def get(self) -> tuple[IntArray, AnyArray]:
         """Codes, and ids in natural order; whole numbers are integers."""
         codes = np.frombuffer(self.codes, dtype=np.int32) if self.codes else np.zeros(0, np.int32)
-        ids = canonical(np.array(list(self.position) or [], dtype=str))
+        ids = canonical(text_array(list(self.position)))
         if ids.dtype.kind == "i":
             order = np.argsort(ids)
             rank = np.empty_like(order)
@@ -141,6 +156,9 @@ class _Columns:
             if self.has_questions not in (None, "question" in found):
                 raise AnnotationError("some files have questions and others have none; name them")
             self.has_questions = "question" in found
+            twice = next((name for name in found.values() if names.count(name) > 1), None)
+            if twice is not None:
+                raise AnnotationError(f"column {twice!r} occurs twice in the header; rename one")
             places = {key: names.index(name) for key, name in found.items()}
             self._add(rows, places, found, judge)
 
@@ -149,7 +167,8 @@ class _Columns:
     ) -> None:
         left, right, winner = (places[key] for key in ("left", "right", "winner"))
         worker, question, weight = (places.get(key) for key in ("worker", "question", "weight"))
-        for number, cells in rows:
+        for number, raw in rows:
+            cells = {place: _cell(raw[place], number, found[key]) for key, place in places.items()}
             one, other, won = cells[left], cells[right], cells[winner]
             if not one or not other:
                 side = "left" if not one else "right"
@@ -208,6 +227,20 @@ class _Columns:
         )
 
 
+def _cell(value: Any, number: int, column: str) -> str:
+    if type(value) is str:
+        return value.strip()
+    try:
+        return _as_text(value)
+    except ValueError as error:
+        kinds = {dict: "an object", bytes: "bytes"}
+        what = kinds.get(type(value), "a list of these" if isinstance(value, list) else "infinity")
+        raise AnnotationError(
+            f"column {column!r} holds {what} in row {number}, and ids and winners are text or "
+            "numbers; name another column, or correct the row"
+        ) from error
+
+
 @contextmanager
 def _unnamed() -> Iterator[None]:
     yield
@@ -220,8 +253,8 @@ def _opened_rows(file: Path) -> Iterator[tuple[list[str], Rows]]:
     if suffix in (".parquet", ".pq"):
         yield _parquet_rows(file)
     elif suffix in (".json", ".jsonl", ".ndjson"):
-        with opened(file) as binary:
-            yield _object_rows(binary, is_list=suffix == ".json")
+        with opened(file) as binary, _objects(binary) as objects:
+            yield _object_rows(objects)
     elif is_workbook(file):
         sheet = read_sheet(file)
         yield sheet.header, _numbered(iter(sheet.rows), len(sheet.header))
@@ -255,42 +288,75 @@ def _numbered(cells: Iterator[Sequence[str]], n: int, first: int = 2) -> Rows:
             yield number, stripped
 
 
-def _object_rows(binary: Any, *, is_list: bool) -> tuple[list[str], Rows]:
-    """Rows of JSON: of a list of objects, or of one object per line."""
-    if is_list:
-        found = json.load(binary)
-        if isinstance(found, dict):  # {"data": [...]}.
-            lists = [value for value in found.values() if isinstance(value, list)]
-            found = lists[0] if len(lists) == 1 else found
-        if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
-            raise AnnotationError(
-                'it holds no list of objects; give [{"left": ..., "right": ..., "winner": '
-                "...}, ...], or JSON Lines with one object per line"
-            )
-        objects: Iterator[tuple[int, Any]] = iter(list(enumerate(found, start=1)))
+@contextmanager
+def _objects(binary: Any) -> Iterator[Iterator[tuple[int, dict[str, Any]]]]:
+    """Objects of JSON, with their numbers: those of a list, or one per line."""
+    start = binary.read(4096)
+    encoding = encoding_of(start) or "utf-8-sig"
+    is_lines = False
+    if start.decode(encoding, errors="ignore").lstrip()[:1] == "{":
+        with decoded(binary, encoding) as text:
+            is_lines = is_json_line(next((x for x in limited_lines(text) if x.strip()), ""))
+    binary.seek(0)
+    if is_lines:
+        with decoded(binary, encoding) as text:
+            yield _lines_of_json(limited_lines(text))
     else:
-        objects = _lines_of_json(binary)
-    head = next(objects, None)
-    if head is None:
-        return [], iter(())
-    names = [str(name) for name in head[1]]
+        document = Document("the JSON", PurePosixPath("a.json"))
+        parse(binary, document)
+        yield _listed(document)
+
+
+def _object_rows(objects: Iterator[tuple[int, dict[str, Any]]]) -> tuple[list[str], Rows]:
+    """Columns and rows of objects."""
+    head = list(islice(objects, SHOWN))
+    names = [*dict.fromkeys(str(name) for _, each in head for name in each)]
+    known = set(names)
 
     def rows() -> Rows:
-        yield head[0], [_as_text(head[1].get(name)) for name in names]
-        for number, value in objects:
-            yield number, [_as_text(value.get(name)) for name in names]
+        for number, value in chain(head, objects):
+            late = (NAMES & value.keys()) - known
+            if late:
+                raise AnnotationError(
+                    f"row {number} has {sorted(late)[0]!r}, which none of the first {SHOWN:,} rows "
+                    "has; write it in all rows, or null where there is none"
+                )
+            yield number, [value.get(name) for name in names]
 
     return names, rows()
 
 
-def _lines_of_json(binary: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in enumerate(binary, start=1):
+SHOWN = 1_000
+"""Rows of JSON that tell which columns there are."""
+
+NAMES = {*WINNERS, *WORKERS, *chain(*SIDES), ARENA_QUESTION}
+"""Names by which a column is recognised."""
+
+
+def _listed(document: Document) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Objects of a list, which may stand in an object: {"data": [...]}."""
+    found: Any = [value for _, value in document.records]
+    if document.kind == "object":
+        lists = [value for value in document.whole.values() if isinstance(value, list)]
+        found = lists[0] if len(lists) == 1 else found
+    if document.kind not in ("records", "object") or not all(isinstance(v, dict) for v in found):
+        raise AnnotationError(
+            'it holds no list of objects; give [{"left": ..., "right": ..., "winner": '
+            "...}, ...], or JSON Lines with one object per line"
+        )
+    return iter(list(enumerate(found, start=1)))
+
+
+def _lines_of_json(lines: Iterator[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            value = json.loads(line)
-        except ValueError as error:
-            raise AnnotationError(f"line {number} is no JSON ({error}); export it again") from error
+            value = loads(line)
+        except (ValueError, RecursionError) as error:
+            raise AnnotationError(
+                f"line {number} cannot be read as JSON ({why(error)}); export it again"
+            ) from error
         if not isinstance(value, dict):
             raise AnnotationError(
                 f"line {number} holds a {type(value).__name__}; each line is an object such as "
@@ -312,18 +378,28 @@ def _parquet_rows(file: Path) -> tuple[list[str], Rows]:
         for batch in table.iter_batches():
             columns = [column.to_pylist() for column in batch.columns]
             for cells in zip(*columns, strict=True):
-                yield number, [_as_text(cell) for cell in cells]
+                yield number, cells
                 number += 1
 
     return names, rows()
 
 
 def _as_text(value: Any) -> str:
-    """Write a cell of JSON or Parquet as text; parts of a list are joined."""
+    """Write a cell as text; parts of a list are joined.
+
+    Raises
+    ------
+    ValueError
+        If it is no text, number or list of these.
+    """
+    if isinstance(value, str):
+        return value.strip()
     if value is None or value != value:
         return ""
     if isinstance(value, list):
         return "|".join(map(_as_text, value))
+    if isinstance(value, dict | bytes) or value in (np.inf, -np.inf):
+        raise ValueError
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value).strip()

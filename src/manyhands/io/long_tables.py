@@ -30,7 +30,15 @@ from manyhands.annotations.wide import (
 )
 from manyhands.exceptions import AnnotationError
 from manyhands.io.annotator_names import AnnotatorNames
-from manyhands.io.columns import Frame, find_column, note_of_gold, preview, with_trimmed, with_types
+from manyhands.io.columns import (
+    Frame,
+    check_width,
+    find_column,
+    note_of_gold,
+    preview,
+    with_trimmed,
+    with_types,
+)
 from manyhands.io.features import read_array
 from manyhands.io.files import PathLike, existing_file, is_typed, naming, suffix_of
 from manyhands.io.frames import read_frame
@@ -93,8 +101,10 @@ def read_table(
                     "table (.csv, .parquet), or declare families with AnnotationTable.with_groups"
                 )
             return _from_dense(path, classes, tasks, integer_marks(marks), scale)
+        frame = read_frame(path, stated)
+        check_width(len(frame.columns))
         table = table_of_frame(
-            read_frame(path, stated),
+            frame,
             path,
             task=task,
             worker=worker,

@@ -120,7 +120,7 @@ def _cells(document: Document, column: int) -> list[str]:
 
 def _are_counts(document: Document, column: int) -> bool:
     cells = [cell.removesuffix(".0") for cell in _cells(document, column)]
-    return any(cells) and all(not cell or cell.isdecimal() for cell in cells)
+    return any(cells) and all(not cell or (cell.isdecimal() and len(cell) < 18) for cell in cells)
 
 
 def _number(cell: str) -> int:

@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 
 from manyhands.annotations.wide import as_cell
 from manyhands.exceptions import AnnotationError
+from manyhands.io.columns import check_width
 from manyhands.io.csv_files import released
 from manyhands.io.encodings import MIB, marked_encoding
 from manyhands.io.exports.records import Malformed, mapping, plain
@@ -213,7 +214,7 @@ def parse_value(content: str, document: Document) -> None:
     AnnotationError
     """
     try:
-        value = _loads(content)
+        value = loads(content)
     except json.JSONDecodeError as error:
         raise AnnotationError(
             f"{document.name}: line {error.lineno:,}, column {error.colno:,}: this is not JSON "
@@ -249,16 +250,32 @@ def _whole(text: io.TextIOWrapper, document: Document) -> str:
 def _parse_line(document: Document, number: int, line: str) -> None:
     at = f"line {document.before + number:,}"
     try:
-        document.records.append((at, _loads(line)))
+        document.records.append((at, loads(line)))
     except json.JSONDecodeError as error:
         document.broken.append((at, f"this is not JSON ({error.msg}, column {error.colno:,})"))
     except (ValueError, RecursionError) as error:
         document.broken.append((at, why(error)))
 
 
-def _loads(text: str) -> Any:
-    """Parse JSON; NaN and Infinity, which are no JSON, are nothing."""
-    return json.loads(text, object_pairs_hook=_distinct, parse_constant=lambda name: None)
+def loads(text: str) -> Any:
+    """Parse JSON; NaN and Infinity, which are no JSON, are nothing.
+
+    Raises
+    ------
+    ValueError, RecursionError
+        If it is no JSON, a key occurs twice in one object, a text holds half of a surrogate pair,
+        or it is nested too deeply; see `why`.
+    """
+    value = json.loads(text, object_pairs_hook=_distinct, parse_constant=lambda name: None)
+    if "\\ud" in text.lower():
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                "it holds half of a surrogate pair, which is no character: a text was cut within "
+                "an emoji"
+            ) from error
+    return value
 
 
 def why(error: Exception) -> str:
@@ -362,6 +379,7 @@ def as_table(document: Document, sheet: Sheet) -> None:
         return
     document.kind, document.header = "table", sheet.header
     n = len(sheet.header)
+    check_width(n, document.name)
     for number, row in zip(sheet.numbers, sheet.rows, strict=True):
         document.rows.append((f"row {number}", row))
         if len(row) != n:

@@ -1,0 +1,145 @@
+"""Tables of comparisons, of sets and of ids that are damaged or made to harm: a clear error."""
+
+import gzip
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from manyhands import AnnotationTable
+from manyhands.annotations import encoding
+from manyhands.exceptions import AnnotationError
+from manyhands.io import columns, encodings, read_annotations, read_comparisons, read_label_sets
+from manyhands.io.exports import parsing
+from tests.io.exports.conftest import made, studio, write
+
+ROW = {"left": "a", "right": "b", "winner": "b", "worker": "w"}
+DEEP = "[" * 50_000 + "]" * 50_000
+
+
+def lines(*rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+@pytest.mark.filterwarnings("ignore:no column of annotators")
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.json", "[" * 100_000, "nested too deeply"),
+        ("a.json", '[{"left":' + DEEP + "}]", "nested too deeply"),
+        ("a.jsonl", '{"left":' + DEEP + "}\n", r"line 1 .*nested too deeply"),
+        ("a.json", '[{"left":' + "9" * 5000 + "}]", "digits"),
+        ("a.jsonl", '{"left":' + "9" * 5000 + "}\n", "line 1 .*digits"),
+        ("a.jsonl", lines(ROW).replace('"b",', "1e400,", 1), "row 1.*infinity|infinity in row 1"),
+        ("a.jsonl", lines(ROW, ROW | {"left": {"id": 1}}), "'left' holds an object in row 2"),
+        ("a.jsonl", lines(ROW) + '{"left":"a","left":"c"}\n', "line 2.*'left' occurs twice"),
+        ("a.jsonl", lines(ROW | {"left": "\ud800"}), "half of a surrogate pair"),
+        ("a.jsonl", lines(ROW | {"left": "b\0"}), "NUL"),
+        ("a.jsonl", lines(ROW) + "[1]\n", "line 2 holds a list"),
+        ("a.json", "[1, 2]", "no list of objects"),
+        ("a.json", '[{"left": "a", "ri', "line 1, column"),
+        ("a.csv", "left,right,winner,winner\na,b,a,b\n", "'winner' occurs twice"),
+        ("a.csv", "left,left,right,winner\na,c,b,a\n", "'left' occurs twice"),
+        ("a.csv", "left,right,winner,worker\na,b\0,a,w\n", "NUL"),
+    ],
+)
+def test_damaged_comparisons_are_refused(tmp_path, name, content, says):
+    path = write(tmp_path / name, content)
+    with pytest.raises(AnnotationError, match=says) as error:
+        read_comparisons(path)
+    assert str(path) in str(error.value)
+
+
+def test_who_judged_is_found_in_any_of_the_first_rows(tmp_path):
+    nobody = {key: value for key, value in ROW.items() if key != "worker"}
+    path = write(tmp_path / "a.jsonl", lines(nobody, ROW))
+    with pytest.raises(AnnotationError, match=r"'worker' \(worker\) is empty in row 1"):
+        read_comparisons(path)
+
+
+@pytest.mark.filterwarnings("ignore:no column of annotators")
+def test_a_column_that_comes_late_is_not_lost(tmp_path):
+    nobody = {key: value for key, value in ROW.items() if key != "worker"}
+    path = write(tmp_path / "a.jsonl", lines(*[nobody] * 1000, ROW))
+    with pytest.raises(AnnotationError, match="row 1001 has 'worker', which none of the first"):
+        read_comparisons(path)
+
+
+@pytest.mark.parametrize("content", [lines(ROW), json.dumps([ROW, ROW])])
+@pytest.mark.parametrize("marked", ["utf-8-sig", "utf-16"])
+def test_marks_of_the_encoding_are_no_part_of_json(tmp_path, content, marked):
+    path = tmp_path / "a.json"
+    path.write_bytes(content.encode(marked))
+    assert read_comparisons(path).annotators.tolist() == ["w"]
+
+
+def test_compressed_comparisons_expand_no_further_than_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(encodings, "LONGEST_LINE", 2000)
+    monkeypatch.setattr(parsing, "LARGEST_DOCUMENT", 5000)
+    long, listed = tmp_path / "a.jsonl.gz", tmp_path / "b.json.gz"
+    long.write_bytes(gzip.compress(lines(ROW).encode() + b'{"left":"' + b"x" * 10**7))
+    listed.write_bytes(gzip.compress(b"[" + b" " * 10**7))
+    with pytest.raises(AnnotationError, match="line 2 is longer than"):
+        read_comparisons(long)
+    with pytest.raises(AnnotationError, match="more than"):
+        read_comparisons(listed)
+
+
+def test_a_long_label_does_not_multiply_the_memory(tmp_path):
+    """numpy reads text as integers in buffers of 8,192 cells, each as long as the longest."""
+    text = np.array(["x" * 10**8])
+    assert columns.canonical(text) is text
+
+
+def test_ids_that_are_texts_are_refused_before_they_fill_the_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(encoding, "LARGEST_TEXTS", 4 * 10_000)
+    path = write(tmp_path / "a.csv", "task,worker,label\n" + "x" * 4000 + ",a,p\nb,a,q\nc,a,q\n")
+    with pytest.raises(AnnotationError, match=r"one of 3 different .* is 4,000 characters long"):
+        read_annotations(path)
+    pairs = "left,right,winner,worker\n" + "x" * 4000 + ",b,b,w\nb,c,c,w\n"
+    with pytest.raises(AnnotationError, match=r"one of 3 different .* is 4,000 characters long"):
+        read_comparisons(write(tmp_path / "b.csv", pairs))
+
+
+def test_ids_that_no_array_holds_are_refused():
+    given = {"task": ["a\0", "a"], "worker": ["p", "p"], "label": ["x", "y"]}
+    with pytest.raises(AnnotationError, match="NUL"):
+        AnnotationTable.from_frame(pd.DataFrame(given, dtype=object))
+
+
+def test_halves_of_characters_are_no_labels(tmp_path):
+    """No file takes them, so that the labels could not be written."""
+    path = write(tmp_path / "a.json", [studio(made(1, "good\ud83d"), made(2, "bad"))])
+    with pytest.raises(AnnotationError, match="half of a surrogate pair"):
+        read_annotations(path)
+    whole = write(tmp_path / "b.json", [studio(made(1, "\U0001f600"), made(2, "bad"))])
+    assert "\U0001f600" in read_annotations(whole).classes.tolist()
+
+
+@pytest.mark.parametrize("huge", ["1e400", "9" * 5000, "1e" + "9" * 5000])
+def test_numbers_beyond_all_floats_are_names(tmp_path, huge):
+    path = write(tmp_path / "a.csv", f"task,worker,label\na,p,{huge}\nb,p,3\nc,q,3\n")
+    assert huge in read_annotations(path).classes.tolist()
+
+
+def test_counts_of_too_many_digits_are_no_counts(tmp_path):
+    rows = "".join(f"t{i},{'9' * 5000},{i % 3}\n" for i in range(9))
+    with pytest.raises(AnnotationError):
+        read_annotations(write(tmp_path / "a.csv", "task,a1,a2\n" + rows))
+
+
+@pytest.mark.parametrize("options", [{}, {"format": "wide"}, {"format": "long"}])
+def test_more_columns_than_a_spreadsheet_has_are_refused(tmp_path, options):
+    names = [f"a{i}" for i in range(columns.MOST_COLUMNS)]
+    table = ",".join(["task", *names]) + "\n" + ",".join(["t", *["1"] * len(names)]) + "\n"
+    with pytest.raises(AnnotationError, match="16,385 columns"):
+        read_annotations(write(tmp_path / "a.csv", table), **options)
+
+
+def test_too_many_columns_of_options_are_refused_before_they_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("manyhands.annotations.label_set_frames._is_ticked", None)
+    names = [f"o{i}" for i in range(1001)]
+    table = ",".join(["task", "worker", *names]) + "\na,p" + ",1" * 1001 + "\n"
+    with pytest.raises(AnnotationError, match="1,001 different labels"):
+        read_label_sets(write(tmp_path / "a.csv", table), label=names)
