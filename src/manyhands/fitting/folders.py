@@ -6,15 +6,18 @@ to them atomically, so a failure at any moment leaves the previous model intact.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from manyhands._version import __version__
-from manyhands.exceptions import ModelFolderError
-from manyhands.files import check_writable
+from manyhands.exceptions import ModelFolderError, WriteError
+from manyhands.files import check_writable, explain, file_lock
 from manyhands.io import write_atomically
 
 FORMAT = "manyhands model"
@@ -74,6 +77,93 @@ def write_model(folder: str | Path, description: dict[str, Any], content: bytes)
     return folder
 
 
+STAGING, READY, LOCK = ".manyhands-new", ".manyhands-ready", ".manyhands.lock"
+"""Folders in a job's folder: files that are being written, and complete ones; and its lock."""
+
+REPLACED = "replaced.json"
+"""List, among the complete files, of the earlier ones that go when they are in place."""
+
+
+def publish(folder: Path, replaced: Iterable[str] = ()) -> None:
+    """Put a job's files, which are complete in the staging folder, in the place of earlier ones.
+
+    Renaming the staging folder decides. A process that is killed later leaves the rest to `settle`,
+    which the next job, and whoever reads the folder, calls: nobody finds files of two jobs.
+
+    Parameters
+    ----------
+    folder : Path
+        Whose lock is held.
+    replaced : iterable of str
+        Earlier files that the job did not write anew; weights are found.
+
+    Raises
+    ------
+    WriteError
+        If a file cannot be moved.
+    """
+    staged = folder / STAGING
+    names = {path.name for path in staged.iterdir()}
+    old = {"model.json", current_weights(folder), *replaced} - names - {None}
+    write_atomically(staged / REPLACED, json.dumps(sorted(str(name) for name in old)))
+    try:
+        os.replace(staged, folder / READY)
+    except OSError as error:
+        raise WriteError(error.errno, explain(error, folder)) from error
+    _move_ready(folder)
+
+
+def settle(folder: Path) -> None:
+    """Finish what a killed `publish` began, unless another process is at it.
+
+    Raises
+    ------
+    WriteError
+        If a file cannot be moved.
+    """
+    if not _is_folder(folder / READY) or not os.access(folder, os.W_OK):
+        return
+    with file_lock(folder / LOCK) as held:
+        if held and _is_folder(folder / READY):
+            _move_ready(folder)
+
+
+def settle_held(folder: Path) -> None:
+    """Do as `settle` does, where the lock is held; remove what was not complete."""
+    for name in (STAGING, READY):
+        if (folder / name).is_symlink():  # Of somebody who would have us move other files.
+            (folder / name).unlink()
+    shutil.rmtree(folder / STAGING, ignore_errors=True)
+    if (folder / READY).is_dir():
+        _move_ready(folder)
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _move_ready(folder: Path) -> None:
+    ready = folder / READY
+    try:
+        names = {path.name for path in ready.iterdir()} - {REPLACED}
+        for name in sorted(names, key=lambda name: name == "model.json"):  # It names the weights.
+            if _is_folder(folder / name):
+                shutil.rmtree(folder / name)  # Named by its content, which is the same.
+            os.replace(ready / name, folder / name)
+        for name in json.loads((ready / REPLACED).read_text(encoding="utf-8")):
+            if isinstance(name, str) and Path(name).name == name:
+                remove_weights(folder, name)
+        shutil.rmtree(ready)
+    except FileNotFoundError:  # Killed after the list was removed, before the folder was.
+        shutil.rmtree(ready, ignore_errors=True)
+    except OSError as error:
+        raise WriteError(error.errno, explain(error, folder / str(error.filename))) from error
+    except ValueError as error:
+        raise WriteError(
+            errno.EINVAL, f"{str(ready / REPLACED)!r} is damaged ({error}); remove {str(ready)!r}"
+        ) from error
+
+
 def read_weights(path: Path, digest: str) -> bytes:
     """Read a file of weights.
 
@@ -106,7 +196,7 @@ def current_weights(folder: Path) -> str | None:
 
 def remove_weights(folder: Path, name: str | None) -> None:
     """Remove what `current_weights` named."""
-    if name is not None and (folder / name).is_dir():
+    if name is not None and _is_folder(folder / name):
         shutil.rmtree(folder / name)
     elif name is not None:
         (folder / name).unlink(missing_ok=True)
@@ -136,6 +226,7 @@ def read_description(folder: Path) -> dict[str, Any]:
         If it is missing, truncated, foreign or of another version.
     """
     path = folder / "model.json"
+    settle(folder)
     if not path.is_file():
         raise ModelFolderError(
             f"{str(folder)!r} is not a model folder: there is no model.json. Give a folder written "

@@ -560,6 +560,11 @@ def holds_means(folder: str | Path) -> bool:
     return _class_in(folder) == "RatingMean"
 
 
+def holds_ranking(folder: str | Path) -> bool:
+    """Whether a folder's model is a `BradleyTerry`."""
+    return _class_in(folder) == "BradleyTerry"
+
+
 def holds_label_sets(folder: str | Path) -> bool:
     """Whether a folder's model is a classifier that was fitted to sets of labels."""
     try:

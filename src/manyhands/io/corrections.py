@@ -162,7 +162,7 @@ def _parse(content: bytes) -> tuple[list[Correction], bytes]:
         if line.strip():
             try:
                 records.append(_record(line))
-            except (ValueError, TypeError, KeyError) as error:
+            except _DAMAGED as error:
                 raise AnnotationError(
                     f"line {number} is no correction ({error}); mend or remove this line. It "
                     f"must have the fields {', '.join(FIELDS)}"
@@ -170,9 +170,12 @@ def _parse(content: bytes) -> tuple[list[Correction], bytes]:
     if rest:
         try:
             records.append(_record(rest))  # Only the end of the line is missing.
-        except (ValueError, TypeError, KeyError):
+        except _DAMAGED:
             return records, rest
     return records, b""
+
+
+_DAMAGED = (ValueError, TypeError, KeyError, RecursionError)
 
 
 def _record(line: bytes) -> Correction:
@@ -186,6 +189,8 @@ def _record(line: bytes) -> Correction:
         raise ValueError("task and label must be plain values")
     if isinstance(record.label, list) and not all(isinstance(v, str) for v in record.label):
         raise ValueError("a set of labels must be a list of names")
+    if not isinstance(record.certainty, int | float | None):
+        raise ValueError(f"certainty {record.certainty!r}")
     if record.known and record.label is None:
         raise ValueError(f"no label, which {record.action!r} needs")
     return record
@@ -258,6 +263,12 @@ def open_journal(folder: PathLike) -> Iterator[Journal]:
                 "browsers may show it), or stop it first",
             )
         is_new = not path.exists()
+        if path.is_symlink() or not (is_new or path.is_file()):
+            raise WriteError(
+                errno.EEXIST,
+                f"{str(path)!r} is a link, or no plain file, and a folder from somebody else must "
+                "not make us write elsewhere; replace it by the file that it names",
+            )
         try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         except OSError as error:

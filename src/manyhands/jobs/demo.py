@@ -14,8 +14,9 @@ from manyhands.classifiers import (
     CrowdStackingClassifier,
 )
 from manyhands.datasets import load_demo
+from manyhands.fitting.folders import publish
 from manyhands.inference import DawidSkene, MajorityVote
-from manyhands.jobs.outputs import job_folder, keep_model, publish
+from manyhands.jobs.outputs import job_folder, keep_model
 from manyhands.metrics import accuracy, accuracy_on_new_items
 
 SHOWN = "crowd-calibrated stacking"

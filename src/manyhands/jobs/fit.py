@@ -17,6 +17,7 @@ from sklearn.pipeline import Pipeline
 from manyhands.annotations import AnnotationTable
 from manyhands.decision.labels import best_of, is_scale_of_grades
 from manyhands.exceptions import AnnotationError, DivergenceError
+from manyhands.fitting.folders import publish
 from manyhands.fitting.reading import take_rows
 from manyhands.io import Consensus
 from manyhands.jobs.gold import (
@@ -26,7 +27,7 @@ from manyhands.jobs.gold import (
     warn_of_columns_of_gold,
     warn_of_unannotated_rows,
 )
-from manyhands.jobs.outputs import job_folder, keep_model, publish
+from manyhands.jobs.outputs import job_folder, keep_model
 from manyhands.metrics import Level, accuracy, accuracy_on_new_items, macro_f1
 from manyhands.metrics.grades import score_grades
 from manyhands.metrics.vote_shares import predicted_codes

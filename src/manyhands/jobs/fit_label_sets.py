@@ -23,6 +23,7 @@ from manyhands.classifiers.aggregated_sets import decided
 from manyhands.decision import SetDecision, decide_sets
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.files import write_atomically
+from manyhands.fitting.folders import STAGING, publish
 from manyhands.fitting.reading import take_rows
 from manyhands.io import read_features, read_gold_sets, read_images, read_texts
 from manyhands.io.aligned import read_aligned_sets
@@ -41,12 +42,10 @@ from manyhands.jobs.label_sets import (
 from manyhands.jobs.outputs import (
     ANNOTATORS,
     LABELS,
-    STAGING,
     SUMMARY,
     check_kind,
     job_folder,
     load_classifier,
-    publish,
 )
 from manyhands.metrics.set_levels import levels_of_sets
 from manyhands.models import save

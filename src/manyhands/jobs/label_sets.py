@@ -17,6 +17,7 @@ from manyhands.annotations.duplicates import Duplicates
 from manyhands.decision import SetDecision, decide_sets
 from manyhands.exceptions import AnnotationError, WriteError
 from manyhands.files import write_atomically
+from manyhands.fitting.folders import STAGING, publish
 from manyhands.fitting.saving import holds_aggregator
 from manyhands.inference import MultiLabelDawidSkene
 from manyhands.inference.set_aggregator import BaseSetAggregator
@@ -29,11 +30,9 @@ from manyhands.jobs.aggregation import check_output, tool_file
 from manyhands.jobs.outputs import (
     ANNOTATORS,
     LABELS,
-    STAGING,
     SUMMARY,
     contents_of,
     job_folder,
-    publish,
 )
 from manyhands.metrics.set_levels import levels_of_sets
 from manyhands.models import load, save

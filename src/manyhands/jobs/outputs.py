@@ -1,14 +1,14 @@
 """Output files of a job (model, labels, summary, report), and jobs that read them.
 
-A job writes all its files into a staging folder inside its own folder. `publish` moves them into
-place when all are complete, so a failure at any moment leaves the files of an earlier job intact.
+A job writes all its files into a staging folder inside its own folder. When all are complete,
+`manyhands.fitting.folders.publish` puts them in place, so a failure at any moment leaves the files
+of an earlier job, or the new ones.
 """
 
 from __future__ import annotations
 
 import errno
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,7 +32,7 @@ from manyhands.exceptions import (
     warn_caller,
 )
 from manyhands.files import check_writable, explain, file_lock
-from manyhands.fitting.folders import current_weights, remove_weights
+from manyhands.fitting.folders import LOCK, STAGING, publish, settle, settle_held
 from manyhands.fitting.saving import holds_aggregator
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.rating_mean import RatingMean
@@ -74,14 +74,13 @@ from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 LABELS, ANNOTATORS, SUMMARY = "labels.csv", "annotators.csv", "summary.json"
 OUTPUTS = ("model.json", LABELS, ANNOTATORS, SUMMARY, "report.html")
 """Files in a job's folder, besides the weights (named by their content)."""
-STAGING, LOCK = ".manyhands-new", ".manyhands.lock"
 
 
 @contextmanager
 def job_folder(folder: str | Path) -> Iterator[Path]:
     """Create a folder to write into, for one job at a time; a failure leaves no empty folder.
 
-    The files of an earlier job stay until `publish`.
+    The files of an earlier job stay until `manyhands.fitting.folders.publish`.
 
     Raises
     ------
@@ -93,6 +92,7 @@ def job_folder(folder: str | Path) -> Iterator[Path]:
     created = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         check_writable(folder)
+        settle(folder)
         ours = any((folder / name).exists() for name in ("model.json", SUMMARY))
         for name in (LABELS, ANNOTATORS):
             if (folder / name).exists() and not ours:
@@ -111,8 +111,7 @@ def job_folder(folder: str | Path) -> Iterator[Path]:
                     f"cannot write {str(folder)!r}: another manyhands command is writing into it; "
                     "wait until it is done, or choose another folder",
                 )
-            # A killed job may have left some.
-            shutil.rmtree(folder / STAGING, ignore_errors=True)
+            settle_held(folder)
             try:
                 yield folder
             finally:
@@ -122,25 +121,6 @@ def job_folder(folder: str | Path) -> Iterator[Path]:
             if path.is_dir() and not any(path.iterdir()):
                 path.rmdir()
         raise
-
-
-def publish(folder: Path) -> None:
-    """Move a job's files from the staging folder into place, and remove the previous weights.
-
-    Raises
-    ------
-    WriteError
-        If a file cannot be moved.
-    """
-    staged = folder / STAGING
-    previous, names = current_weights(folder), {path.name for path in staged.iterdir()}
-    for name in sorted(names, key=lambda name: name == "model.json"):  # It names the weights.
-        try:
-            os.replace(staged / name, folder / name)
-        except OSError as error:
-            raise WriteError(error.errno, explain(error, folder / name)) from error
-    for old in {"model.json", previous} - names:
-        remove_weights(folder, old)
 
 
 def keep_model(
@@ -456,6 +436,7 @@ def report_folder(
         If the page or a table cannot be written, or a table would replace a file of another kind.
     """
     path = Path(folder) / SUMMARY
+    settle(Path(folder))
     if not path.is_file():
         raise ModelFolderError(
             f"{str(folder)!r} has no {SUMMARY}; give the folder that fit or aggregate --out wrote"

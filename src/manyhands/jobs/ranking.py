@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from manyhands.comparisons import ComparisonTable
+from manyhands.exceptions import WriteError
 from manyhands.files import write_atomically
+from manyhands.fitting.folders import STAGING, publish
+from manyhands.fitting.saving import holds_ranking
 from manyhands.io.frames import WRITTEN, write_table
 from manyhands.jobs.outputs import SUMMARY, job_folder
 from manyhands.models import save
@@ -69,20 +73,25 @@ def rank(
     if out.suffix.lower() in WRITTEN:
         write_table(out, result["ranking"], keep_formulas=keep_formulas)
         return result | {"written": [str(out)]}
+    tables = {
+        RANKING: result["ranking"],
+        "annotators.csv": result["annotators"],
+        BETTER: better_columns(fitted),
+        NEXT: {} if pairs is None else next_columns(pairs),
+    }
     with job_folder(out) as folder:
-        save(fitted, folder)
-        written = {
-            RANKING: result["ranking"],
-            "annotators.csv": result["annotators"],
-            BETTER: better_columns(fitted),
-            NEXT: {} if pairs is None else next_columns(pairs),
-        }
-        for name, columns in written.items():
+        if (folder / "model.json").exists() and not holds_ranking(folder):
+            raise WriteError(
+                errno.EEXIST,
+                f"cannot write {str(out)!r}: its model is no ranking; choose another folder",
+            )
+        staged = folder / STAGING
+        save(fitted, staged)
+        for name, columns in tables.items():
             if columns:
-                write_table(folder / name, columns, keep_formulas=keep_formulas)
-            else:  # Of an earlier run.
-                (folder / name).unlink(missing_ok=True)
-        write_atomically(folder / SUMMARY, json.dumps(result, indent=1, allow_nan=False))
+                write_table(staged / name, columns, keep_formulas=keep_formulas)
+        write_atomically(staged / SUMMARY, json.dumps(result, indent=1, allow_nan=False))
         if report:
-            write_ranking_report(result, folder / "report.html")
+            write_ranking_report(result, staged / "report.html")
+        publish(folder, replaced=[name for name, columns in tables.items() if not columns])
     return result | {"written": [str(out)]}

@@ -15,6 +15,7 @@ from manyhands.annotations.class_order import number_of
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.exceptions import AnnotationError, WriteError, warn_caller
 from manyhands.files import write_atomically
+from manyhands.fitting.folders import STAGING, publish
 from manyhands.fitting.saving import holds_aggregator
 from manyhands.inference.rating_mean import RatingMean
 from manyhands.io import GoldFile
@@ -23,11 +24,9 @@ from manyhands.io.shown import Shown, with_shown
 from manyhands.jobs.outputs import (
     ANNOTATORS,
     LABELS,
-    STAGING,
     SUMMARY,
     contents_of,
     job_folder,
-    publish,
 )
 from manyhands.models import load, save
 from manyhands.report import summarize_ratings, write_report

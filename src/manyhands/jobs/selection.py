@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from manyhands.annotations import AnnotationTable
+from manyhands.fitting.folders import publish
 from manyhands.jobs.fit import count_data, encode_rows, measure_splits
 from manyhands.jobs.gold import (
     GoldRows,
@@ -15,7 +16,7 @@ from manyhands.jobs.gold import (
     warn_of_columns_of_gold,
     warn_of_unannotated_rows,
 )
-from manyhands.jobs.outputs import job_folder, keep_model, publish
+from manyhands.jobs.outputs import job_folder, keep_model
 from manyhands.selection import select
 
 FOLDS = "folds"
