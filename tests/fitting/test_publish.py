@@ -141,7 +141,7 @@ def test_corrections_are_written_into_a_plain_file_alone(tmp_path, kind):
 
 def test_a_ranking_is_not_written_over_another_model(tmp_path):
     fill(tmp_path, OLD | {"model.json": '{"class": "DawidSkene"}'})
-    rows = {"left": list("abca"), "right": list("bcab"), "winner": list("abcb")}
+    rows = {"left": list("abca") * 20, "right": list("bcab") * 20, "winner": list("abcb") * 20}
     table = ComparisonTable.from_frame(pd.DataFrame(rows), worker=None)
     with pytest.raises(WriteError, match="its model is no ranking"):
         rank(table, tmp_path)

@@ -4,10 +4,8 @@ import gzip
 import json
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from manyhands import AnnotationTable
 from manyhands.annotations import encoding
 from manyhands.exceptions import AnnotationError
 from manyhands.io import columns, encodings, read_annotations, read_comparisons, read_label_sets
@@ -100,12 +98,6 @@ def test_ids_that_are_texts_are_refused_before_they_fill_the_memory(tmp_path, mo
     pairs = "left,right,winner,worker\n" + "x" * 4000 + ",b,b,w\nb,c,c,w\n"
     with pytest.raises(AnnotationError, match=r"one of 3 different .* is 4,000 characters long"):
         read_comparisons(write(tmp_path / "b.csv", pairs))
-
-
-def test_ids_that_no_array_holds_are_refused():
-    given = {"task": ["a\0", "a"], "worker": ["p", "p"], "label": ["x", "y"]}
-    with pytest.raises(AnnotationError, match="NUL"):
-        AnnotationTable.from_frame(pd.DataFrame(given, dtype=object))
 
 
 def test_halves_of_characters_are_no_labels(tmp_path):

@@ -138,13 +138,12 @@ LARGEST_TEXTS: Final = 2**30
 
 
 def text_array(values: Sequence[str]) -> AnyArray:
-    """Make an array of distinct texts; refuse those that it cannot hold.
+    """Make an array of distinct texts.
 
     Raises
     ------
     AnnotationError
-        If one text is so long that all, which take the room of the longest, fill the memory; or if
-        one ends in NUL, which arrays drop.
+        If one is so long that all, which take the room of the longest, fill the memory.
     """
     longest = max(values, key=len, default="")
     if 4 * len(longest) * len(values) > LARGEST_TEXTS:
@@ -153,9 +152,6 @@ def text_array(values: Sequence[str]) -> AnyArray:
             f"({longest[:40]!r}...), and all would take as much memory as it does. Is this the "
             "right column? Texts need an id, such as their number"
         )
-    bad = next((text for text in values if text.endswith("\0")), None)
-    if bad is not None:
-        raise AnnotationError(f"{bad[:80]!r} ends in a NUL character; remove it")
     return np.array(values, dtype=str)
 
 

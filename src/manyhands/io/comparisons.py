@@ -124,6 +124,9 @@ class _Codes:
 
     def get(self) -> tuple[IntArray, AnyArray]:
         """Codes, and ids in natural order; whole numbers are integers."""
+        bad = next((text for text in self.position if text.endswith("\0")), None)
+        if bad is not None:  # Arrays would drop it, and two ids become one.
+            raise AnnotationError(f"{bad[:80]!r} ends in a NUL character; remove it")
         codes = np.frombuffer(self.codes, dtype=np.int32) if self.codes else np.zeros(0, np.int32)
         ids = canonical(text_array(list(self.position)))
         if ids.dtype.kind == "i":
