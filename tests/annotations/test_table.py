@@ -239,6 +239,12 @@ def test_from_arrays_errors(arguments, message):
         AnnotationTable.from_arrays([0, 1], [0, 0], [0, 1], source="guess")
 
 
+def test_no_annotations_can_be_taken():
+    table = AnnotationTable.from_arrays(["t2", "t1"], ["a", "a"], ["x", "y"]).take([])
+    assert table.n_annotations == 0
+    assert table.instances.tolist() == ["t1", "t2"]
+
+
 def test_from_arrays_takes_string_ids():
     table = AnnotationTable.from_arrays(["t2", "t1"], ["a", "a"], ["x", "y"])
     assert table.instances.tolist() == ["t1", "t2"]

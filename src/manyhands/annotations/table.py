@@ -330,7 +330,9 @@ class AnnotationTable:
 
         All vocabularies are kept, and so are all passes, which have no position.
         """
-        return AnnotationTable(*self._columns.take(np.asarray(rows)))
+        chosen = np.asarray(rows)
+        # An empty list is an array of floats.
+        return AnnotationTable(*self._columns.take(chosen if chosen.size else chosen.astype(int)))
 
     def select(self, instances: Any = None, annotators: Any = None) -> AnnotationTable:
         """Keep some instances and annotators, in the order given.
