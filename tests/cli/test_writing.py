@@ -272,7 +272,7 @@ def test_labels_go_back_to_a_tool_with_the_items_own_data(project, to, name):
 def test_where_a_tools_file_cannot_go(project):
     refused(3, "aggregate", "project.json", "--to", "prodigy", says=["--to prodigy", "--out"])
     arguments = ("aggregate", "project.json", "--to", "prodigy", "--out", "a.json")
-    refused(3, *arguments, says=["'prodigy' writes a .jsonl file"])
+    refused(3, *arguments, says=["--to prodigy writes a .jsonl file"])
     refused(3, "aggregate", "project.json", "--out", "project.json", says=["write over"])
 
 
