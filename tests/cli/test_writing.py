@@ -1,7 +1,6 @@
 """Commands that write labels, annotators, reports and converted annotations."""
 
 import json
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -171,7 +170,7 @@ def test_going_on_needs_an_aggregator_with_the_same_classes(home):
 
 
 @pytest.mark.filterwarnings("ignore::manyhands.exceptions.ModelChoiceWarning")
-def test_a_report_shows_texts_only_if_asked_for_and_times_if_there_are_any(home):
+def test_a_report_shows_texts_unless_told_not_to_and_times_if_there_are_any(home):
     tasks = [
         studio(
             *(made(w, "bad" if w == k % 4 else "good", lead_time=1.0 + w) for w in range(1, 4)),
@@ -183,14 +182,15 @@ def test_a_report_shows_texts_only_if_asked_for_and_times_if_there_are_any(home)
     ]
     write(home / "timed.json", tasks)
     done("aggregate", "timed.json", "--out", "labels")
-    assert "Text number" not in Path("labels/report.html").read_text()
+    assert "Text number 3." in Path("labels/report.html").read_text()
     summary = json.loads(Path("labels/summary.json").read_text())
     assert summary["time"]["speed"]["median"] == 3.0
     seconds = {row["id"]: row["times"]["median"] for row in summary["annotators"]["rows"]}
     assert sorted(seconds.values()) == [2.0, 3.0, 4.0]
+    done("report", "labels", "--texts", "none", "--out", "page.html")
+    assert "Text number" not in Path("page.html").read_text()
     done("report", "labels", "--texts", "timed.json", "--out", "page.html")
     assert "Text number 3." in Path("page.html").read_text()
-    assert "Text number" not in Path("labels/report.html").read_text()
     refused(3, "report", "labels", "--texts", "page.html", "--out", "page.html", says=["page.html"])
     done("fit", "--annotations", "timed.json", "--texts", "text", "--out", "model")
     trained = json.loads(Path("model/summary.json").read_text())["time"]["speed"]
@@ -242,16 +242,6 @@ def test_names_in_a_summary_lead_to_no_other_folder(home):
     done("report", "deep/labels", "--tables", "deep/tables")
     assert Path("deep/tables/data_______evil.csv").read_text() == "a\n'=1+1\n"
     assert not list(Path().glob("*evil*"))
-
-
-@pytest.mark.filterwarnings("always")
-def test_without_the_extra_there_is_a_warning_and_no_page(home, monkeypatch):
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    result = done("aggregate", "A.csv", "--out", "labels")
-    assert "no report.html" in result.stderr
-    assert sorted(path.name for path in Path("labels").glob("[!w]*")) == sorted(
-        set(FOLDER) - {"report.html"}
-    )
 
 
 @pytest.mark.parametrize(

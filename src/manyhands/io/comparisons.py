@@ -236,8 +236,8 @@ def _cell(value: Any, number: int, column: str) -> str:
     try:
         return _as_text(value)
     except ValueError as error:
-        kinds = {dict: "an object", bytes: "bytes"}
-        what = kinds.get(type(value), "a list of these" if isinstance(value, list) else "infinity")
+        kinds = {dict: "an object", bytes: "bytes", list: "a list of these"}
+        what = next((name for kind, name in kinds.items() if type(value) is kind), "infinity")
         raise AnnotationError(
             f"column {column!r} holds {what} in row {number}, and ids and winners are text or "
             "numbers; name another column, or correct the row"
