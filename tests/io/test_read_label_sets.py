@@ -8,7 +8,7 @@ import pytest
 
 from manyhands.agreement import krippendorff_alpha
 from manyhands.exceptions import AnnotationError
-from manyhands.io import read_gold_sets, read_label_sets
+from manyhands.io import read_gold_sets, read_label_sets, write_annotations
 from tests.io.exports.conftest import made, studio, write
 
 # Of two items by three people; bob ticks nothing of item 2.
@@ -262,3 +262,31 @@ def test_check_boxes_of_a_real_export(data_home):
     assert table.ticks_per_answer().min() == 1
     frame = pd.read_csv(path)
     assert table.n_instances == frame["_unit_id"].nunique()
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [(label_studio, "p.json"), (argilla_nested, "p.json"), (argilla_flat, "p.jsonl")],
+)
+def test_a_tick_whose_name_holds_the_separator_is_one_label(tmp_path, monkeypatch, make, name):
+    one, both = ["support; refunds"], ["refunds", "support"]
+    said = [(t, w, each) for t in (1, 2) for w, each in (("ann", one), ("bob", both), ("cem", one))]
+    monkeypatch.setattr(f"{__name__}.SAID", said)
+    table = read_label_sets(make(tmp_path / name))
+    assert table.options.tolist() == ["refunds", "support", "support; refunds"]
+    assert answers_of(table) == {(str(t), w): set(names) for t, w, names in said}
+    write_annotations(tmp_path / "back.json", table, to="label-studio")
+    assert answers_of(read_label_sets(tmp_path / "back.json")) == answers_of(table)
+
+
+def test_only_the_answers_that_are_text_are_cut(tmp_path):
+    rows = [{"id": 1, "annotator": "ann", "q": {"choices": ["a; b"]}, "text": "t"}]
+    rows += [{"id": 1, "annotator": "bob", "q": "c; d", "text": "t"}]
+    rows += [
+        {"id": 2, "annotator": w, "q": q, "text": "u"} for w, q in (("ann", "c"), ("bob", "d"))
+    ]
+    rows = [row | {"annotation_id": i, "lead_time": 1.0} for i, row in enumerate(rows)]
+    table = read_label_sets(
+        write(tmp_path / "p.json", rows), format="label-studio-min", question="q"
+    )
+    assert table.options.tolist() == ["a; b", "c", "d"]

@@ -89,7 +89,9 @@ def _argilla_response(
     if state == "discarded":
         into.answer(task, user, question, (), at, passed=ABSTAIN)
     elif state == "submitted":
-        into.answer(task, user, question, _argilla_labels(value), at)
+        into.answer(
+            task, user, question, _argilla_labels(value), at, is_list=isinstance(value, list)
+        )
     else:
         into.lose("the response is a draft", at)
 

@@ -27,7 +27,7 @@ def read_cvat(document: Document, into: Gathered, asked: Asked) -> None:
             if not labels:
                 into.lose("the image has no tags: marked regions classify nothing", at)
                 continue
-            into.answer(task, None, "tag", labels, at)
+            into.answer(task, None, "tag", labels, at, is_list=True)
             for tag in image["tags"]:
                 for name, value in tag["attributes"].items():
                     into.answer(task, None, f"{tag['label']} / {name}", [value], at)
@@ -41,7 +41,7 @@ def read_cvat(document: Document, into: Gathered, asked: Asked) -> None:
         else:
             frames.setdefault(tag.get("frame"), []).append(tag.get("label_id"))
     for frame, labels in frames.items():
-        into.answer(frame, worker, "tag", labels, f"frame {frame}")
+        into.answer(frame, worker, "tag", labels, f"frame {frame}", is_list=True)
 
 
 FORMAT = Format("cvat", "CVAT, XML 1.1 or REST", JSON, is_cvat, read_cvat)

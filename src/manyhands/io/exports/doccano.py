@@ -42,7 +42,8 @@ def read_doccano(document: Document, into: Gathered, asked: Asked) -> None:
         data = {k: v for k, v in record.items() if k not in shared}
         into.item(task, data, "the archive" if document.archived else document.name)
         worker = document.stem if document.archived else None
-        into.answer(task, worker, "label", members(record.get("label"), "label", at), at)
+        labels = members(record.get("label"), "label", at)
+        into.answer(task, worker, "label", labels, at, is_list=True)
 
     if document.archived and document.stem == "all":
         raise AnnotationError(
@@ -66,7 +67,7 @@ def read_old_doccano(document: Document, into: Gathered, asked: Asked) -> None:
                 raise Malformed("'user' is neither text nor a number", at)
             made.setdefault(user, []).append(entry.get("label"))
         for worker, labels in made.items():
-            into.answer(task, worker, "label", labels, at)
+            into.answer(task, worker, "label", labels, at, is_list=True)
         if not made:
             into.lose("the task has no annotations", at)
 

@@ -23,7 +23,7 @@ def read_goemotions(document: Document, into: Gathered, asked: Asked) -> None:
         labels = [name for name in emotions if row[name] in ("1", "1.0", "True")]
         unclear = row["example_very_unclear"].lower() in ("true", "1")
         passed = ABSTAIN if unclear and not labels else None
-        into.answer(row["id"], row["rater_id"], "emotion", labels, at, passed=passed)
+        into.answer(row["id"], row["rater_id"], "emotion", labels, at, passed=passed, is_list=True)
 
 
 FORMAT = Format("goemotions", "GoEmotions, raw", TABLE, is_goemotions, read_goemotions)

@@ -84,7 +84,14 @@ def _read_worker(answer: dict[str, Any], task: Any, at: str, into: Gathered) -> 
         else:
             labels = value
         into.answer(
-            task, answer.get("workerId"), element, listed(labels), at, ended=ended, seconds=seconds
+            task,
+            answer.get("workerId"),
+            element,
+            listed(labels),
+            at,
+            ended=ended,
+            seconds=seconds,
+            is_list=isinstance(labels, list),
         )
 
 

@@ -8,7 +8,7 @@ The structures are those of label-studio 1.23 and of ``convert_to_json_min`` in 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +128,7 @@ def _read_annotation(task: Any, made: dict[str, Any], at: str, into: Gathered) -
         control = {name: str(entry[name]) for name in ("type", "to_name") if name in entry}
         into.controls.setdefault(str(entry.get("from_name")), control)
     for question, labels in found.items():
-        into.answer(task, worker, question, labels, at, **more)
+        into.answer(task, worker, question, labels, at, is_list=True, **more)
         if made.get("ground_truth"):
             into.gold.append(Gold(task, question, tuple(map(plain, labels)), at))
 
@@ -141,7 +141,9 @@ def _read_predictions(task: dict[str, Any], at: str, into: Gathered) -> None:
             continue
         worker = f"model:{made.get('model_version') or 'unknown'}"
         for question, labels in _answers(made.get("result"), where):
-            into.answer(task["id"], worker, question, labels, where, is_predicted=True)
+            into.answer(
+                task["id"], worker, question, labels, where, is_predicted=True, is_list=True
+            )
 
 
 def _answers(result: Any, at: str) -> Iterator[tuple[str, list[Any]]]:
@@ -180,12 +182,14 @@ def read_minimal(document: Document, into: Gathered, asked: Asked) -> None:
         into.item(row.get("id"), data, document.name)
         worker = row.get("annotator")
         for question in questions:
+            labels = _choices(row.get(question))
             into.answer(
                 row.get("id"),
                 worker.get("email", worker.get("id")) if isinstance(worker, dict) else worker,
                 question,
-                _choices(row.get(question)),
+                labels,
                 at,
+                is_list=isinstance(labels, list),
                 ended=moment(row.get("updated_at") or row.get("created_at")),
                 seconds=number(row.get("lead_time")),
             )
@@ -207,16 +211,16 @@ def _question_columns(
     return varying_columns([(str(row.get("id")), row) for _, row in rows], names)
 
 
-def _choices(value: Any) -> list[Any]:
-    """Read a cell: text, or (as an object or its JSON) several choices."""
+def _choices(value: Any) -> Sequence[Any]:
+    """Read a cell: text (a tuple of one), or (as an object or its JSON) a list of choices."""
     if isinstance(value, str) and value.startswith(('{"choices"', "[")):
         try:
             value = json.loads(value)
         except ValueError:
-            return [value]
+            return (value,)
     if isinstance(value, dict) and "choices" in value:
         value = value["choices"]
-    return list(listed(value))
+    return listed(value)
 
 
 def read_config(path: PathLike) -> dict[str, list[str]]:

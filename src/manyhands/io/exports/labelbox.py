@@ -79,7 +79,7 @@ def _read_labelbox(
         if is_gold:
             into.gold.append(Gold(task, question, tuple(map(plain, values)), at))
         elif "text_answer" not in entry:
-            into.answer(task, worker, question, values, at, **more)
+            into.answer(task, worker, question, values, at, is_list=True, **more)
 
 
 FORMAT = Format("labelbox", "Labelbox, NDJSON", JSON, is_labelbox, read_labelbox)

@@ -58,7 +58,8 @@ def read_lists(document: Document, into: Gathered, asked: Asked) -> None:
             raise Malformed(f"{len(workers)} annotators for {len(labels)} labels", at)
         into.item(task, {k: v for k, v in record.items() if k not in (*pair, name)}, document.name)
         for worker, label in zip(workers, labels, strict=True):
-            into.answer(task, worker, label_list, listed(label), at)
+            is_list = isinstance(label, list)
+            into.answer(task, worker, label_list, listed(label), at, is_list=is_list)
 
     each(document, read)
 

@@ -86,7 +86,9 @@ def read_long(document: Document, into: Gathered, asked: Asked) -> None:
         passed = plain(row.get("pass"))
         if passed not in PASSES or any(plain(value) is not None for value in labels):
             passed = None
-        into.answer(task, row.get(worker), question or label, labels, at, passed=passed)
+        is_list = isinstance(row.get(label), list) and labels != ["[]"]
+        own = question or label
+        into.answer(task, row.get(worker), own, labels, at, passed=passed, is_list=is_list)
 
     each(document, read)
 

@@ -41,10 +41,12 @@ def read_mturk(document: Document, into: Gathered, asked: Asked) -> None:
             task, question = hit, name
             if asked.items is not None:
                 task, question = _part(hit, name, inputs, row, asked.items, document, into)
-            labels = _true_options(columns, row) if len(columns) > 1 else [row[columns[0]]]
-            labels = [part for label in labels for part in label.split("|")]
+            is_list = len(columns) > 1
+            labels = _true_options(columns, row) if is_list else row[columns[0]].split("|")
             passed = or_abstained(labels)
-            into.answer(task, row["WorkerId"], question, labels, at, passed=passed, **more)
+            into.answer(
+                task, row["WorkerId"], question, labels, at, passed=passed, is_list=is_list, **more
+            )
 
 
 def _booleans(names: list[str], rows: list[Row]) -> dict[str, list[str]]:

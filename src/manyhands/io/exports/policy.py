@@ -233,6 +233,8 @@ def cut_answers(
 ) -> list[Answer]:
     """Cut cells such as "policy;safety", and join the rows of ticked labels.
 
+    Labels that an export holds one by one are never cut, whatever stands in their names.
+
     Parameters
     ----------
     gathered, answers
@@ -249,7 +251,9 @@ def cut_answers(
     AnnotationError
         If cells hold several labels and the caller did not say what to do.
     """
-    texts = [a for a in answers if len(a.labels) == 1 and isinstance(a.labels[0], str)]
+    texts = [
+        a for a in answers if not a.is_list and len(a.labels) == 1 and isinstance(a.labels[0], str)
+    ]
     counts = Counter(a.labels[0] for a in texts)
     cells = read_cells(counts, multilabel, "the question", known)
     cut = {cell: labels for cell, labels in (cells or {}).items() if labels != (cell,)}

@@ -61,14 +61,14 @@ def read_prodigy(document: Document, into: Gathered, asked: Asked) -> None:
             if answer == "reject":
                 into.answer(task, worker, "choice", (), at, passed=ABSTAIN, **more)
             else:
-                into.answer(task, worker, "choice", chosen, at, **more)
+                into.answer(task, worker, "choice", chosen, at, is_list=True, **more)
         elif "label" in record and answer in ("accept", "reject"):
             question = str(record["label"])
             into.classes.setdefault(question, [0, 1])
             into.answer(task, worker, question, (int(answer == "accept"),), at, **more)
         elif isinstance(record.get("cats"), dict):
             chosen = [name for name, value in record["cats"].items() if value == 1]
-            into.answer(task, worker, "cats", chosen, at, **more)
+            into.answer(task, worker, "cats", chosen, at, is_list=True, **more)
         else:
             into.lose("the record classifies nothing (no 'accept', 'label' or 'cats')", at)
 

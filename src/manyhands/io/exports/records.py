@@ -57,6 +57,8 @@ class Answer:
         Whether the one who asked rejected the work.
     is_predicted : bool
         Whether a model gave it.
+    is_list : bool
+        Whether the export holds the labels one by one, so that none of them is text to cut.
     """
 
     task: Any
@@ -69,6 +71,7 @@ class Answer:
     seconds: float | None = None
     rejected: bool = False
     is_predicted: bool = False
+    is_list: bool = False
 
 
 @dataclass(slots=True)

@@ -39,7 +39,8 @@ def read_superannotate(document: Document, into: Gathered, asked: Asked) -> None
         worker = plain(about.get("folder_name"))
         for question, answer in mapping(record.get("data"), "data", at).items():
             value = answer.get("value") if isinstance(answer, dict) else answer
-            into.answer(task, worker, question, listed(value), at)
+            is_list = isinstance(value, list)
+            into.answer(task, worker, question, listed(value), at, is_list=is_list)
 
     each(document, read)
 
@@ -62,7 +63,7 @@ def _read_tags(instances: list[Any], task: Any, at: str, into: Gathered) -> None
     if not found:
         into.lose("the item has no tags: marked regions classify nothing", at)
     for (question, worker), labels in found.items():
-        into.answer(task, worker, question, labels, at, ended=ended[worker])
+        into.answer(task, worker, question, labels, at, ended=ended[worker], is_list=True)
 
 
 FORMAT = Format("superannotate", "SuperAnnotate", JSON, is_superannotate, read_superannotate)

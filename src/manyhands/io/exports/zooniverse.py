@@ -45,7 +45,15 @@ def read_zooniverse(document: Document, into: Gathered, asked: Asked) -> None:
                 continue
             passed = or_abstained(labels)
             into.answer(
-                subject, worker, question, labels, at, passed=passed, ended=end, seconds=seconds
+                subject,
+                worker,
+                question,
+                labels,
+                at,
+                passed=passed,
+                ended=end,
+                seconds=seconds,
+                is_list=isinstance(entry.get("value"), list),
             )
 
 
