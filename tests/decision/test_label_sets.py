@@ -41,6 +41,13 @@ def test_f1_ticks_as_many_as_the_loop(seed):
     np.testing.assert_array_equal(decide(proba[:, None], "f1"), found.ticks)
 
 
+def test_f1_ticks_new_instances_from_half_of_the_expected_f1():
+    found = decide_sets([[0.95], [0.9], [0.9], [0.05], [0.05]], "f1")
+    assert found.ticks[:, 0].tolist() == [True, True, True, False, False]
+    np.testing.assert_allclose(found.threshold, found.expected_f1 / 2)
+    assert 0.4 < found.threshold[0] < 0.5  # Not .9, the least that is ticked here.
+
+
 def test_f1_is_close_to_the_best_of_all_sets():
     rng = np.random.default_rng(3)
     for _ in range(10):

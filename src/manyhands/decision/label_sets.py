@@ -52,8 +52,9 @@ def decide_sets(
     rule : {"probable", "f1"}, default="probable"
         "probable": tick what is more probable than not, which minimises the expected number of
         wrong cells. "f1": for each option, tick so many of its likeliest instances that the
-        expected F1 is greatest. It ticks more, as a missed label costs F1 more than a false one
-        where labels are rare; it needs many rows.
+        expected F1 is greatest, which are those whose probability is at least half of that F1
+        [1]_. It ticks more, as a missed label costs F1 more than a false one where labels are
+        rare; it needs many rows.
     threshold : float or array-like of shape (n_options,), optional
         Tick what is at least so probable.
     costs : (float, float), or array-like of shape (2, n_options), optional
@@ -85,7 +86,7 @@ def decide_sets(
     array([ True, False, False, False])
     >>> found = decide_sets(posterior, "f1")
     >>> found.ticks[:, 0], found.threshold
-    (array([ True,  True, False, False]), array([0.45, 0.3 ]))
+    (array([ True,  True, False, False]), array([0.36      , 0.23333333]))
     >>> decide_sets(posterior, costs=(3, 1)).ticks[:, 1]  # A missed label costs three false ones.
     array([False, False,  True,  True])
     """
@@ -180,7 +181,7 @@ def _of_costs(costs: Any, n_options: int) -> FloatArray:
 
 
 def _best_threshold(proba: FloatArray) -> float:
-    """Least probability that is ticked if the expected F1 is greatest; above 1 if nothing is."""
+    """Half of the greatest expected F1, which is best to tick from; above 1 if nothing is."""
     values, counts = np.unique(proba, return_counts=True)
     values, counts = values[::-1], counts[::-1]
     ticked = np.cumsum(counts)
@@ -190,4 +191,7 @@ def _best_threshold(proba: FloatArray) -> float:
     expected = 2 * hits / (ticked + hits[-1])
     best = int(expected.argmax())
     none = float(np.exp(np.log1p(-np.minimum(proba, 1 - 1e-12)).sum()))
-    return float(np.nextafter(1.0, 2.0) if none > expected[best] else values[best])
+    if none > expected[best]:
+        return float(np.nextafter(1.0, 2.0))
+    # The last that is ticked is at least half of it; by rounding it may be just below.
+    return float(min(expected[best] / 2, values[best]))
