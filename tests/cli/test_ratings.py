@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from manyhands import AnnotationStore, AnnotationTable, RatingMean, load
+from manyhands.inference.identifiability import unidentified_numbers
 from manyhands.report import summarize_ratings
 from manyhands.report.ratings import RATING_SECTIONS
 from tests.cli.conftest import done, refused, run
@@ -299,3 +300,54 @@ def test_values_outside_the_ratings_are_explained_and_cards_show_texts(tmp_path,
     assert " words</" in Path("out/report.html").read_text()
     done("report", "out", "--texts", "none")
     assert " words</" not in Path("out/report.html").read_text()
+
+
+def _sheet(name, ratings):
+    rows = [(f"t{i}", f"w{w}", v) for i, row in enumerate(ratings) for w, v in enumerate(row)]
+    pd.DataFrame(rows, columns=["task", "worker", "label"]).to_csv(name, index=False)
+
+
+BY_CHANCE = "othing shows that the annotators agree better than by chance"
+
+
+@pytest.mark.filterwarnings("default::manyhands.exceptions.NotIdentifiableWarning")
+def test_whether_numbers_agree_is_judged_by_how_far_they_are_apart(tmp_path, monkeypatch):
+    """Five raters from 1 to 25 hardly ever give the same number, and agree; those who guess, not.
+
+    A rater who gives far too much brings alpha below 0, and the ratings tell items all the same.
+    """
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(3)
+    truth, severe = rng.uniform(1, 20, (60, 1)), np.array([5, 0, 0, 0, 0])
+    ratings = np.rint(truth + severe + rng.normal(0, 5, (60, 5))).clip(1, 25)
+    _sheet("slider.csv", ratings.astype(int))
+    _sheet("two.csv", np.rint(truth + np.array([14, 0]) + rng.normal(0, 2, (60, 2))).astype(int))
+    _sheet("chance.csv", rng.integers(1, 26, (60, 5)))
+    for name in ("slider.csv", "two.csv"):
+        said = done("describe", name, *NUMBERS).output + done("aggregate", name, *NUMBERS).output
+        assert BY_CHANCE not in " ".join(said.split())
+    told = " ".join(done("describe", "chance.csv", *NUMBERS).stdout.split())
+    assert BY_CHANCE in told
+    assert "--known" in told
+    assert "gold-corrected" not in told
+    made = done("aggregate", "chance.csv", *NUMBERS, "--out", "values")
+    assert BY_CHANCE in " ".join(made.stderr.split())
+    text = " ".join(" ".join(Page(Path("values/report.html").read_text()).text).split())
+    assert "Trust no value yet" in text
+    assert BY_CHANCE in text
+    # The way out is one that is taken.
+    with open("some.csv", "w") as file:
+        file.write("task,label\n" + "".join(f"t{i},{t:.0f}\n" for i, t in enumerate(truth[:9, 0])))
+    assert BY_CHANCE not in done("aggregate", "chance.csv", *NUMBERS, "--known", "some.csv").output
+
+
+def test_raters_by_chance_are_told_and_raters_who_agree_faintly_are_not():
+    rng = np.random.default_rng(8)
+    told = {0.0: 0, 0.6: 0}
+    for spread in told:
+        for _ in range(40):
+            ratings = 13 + 5 * (spread * rng.normal(size=(80, 1)) + rng.normal(size=(80, 5)))
+            table = AnnotationTable.from_matrix(ratings.round(1), scale="interval")
+            told[spread] += unidentified_numbers(table) is not None
+    assert told[0.0] >= 34
+    assert told[0.6] == 0

@@ -36,6 +36,7 @@ import numpy as np
 from scipy.stats import binom, norm, t
 
 from manyhands.agreement import jackknife, krippendorff_alpha
+from manyhands.agreement.overall import Level
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.groups import in_families
 from manyhands.annotations.target import is_sharded
@@ -88,7 +89,7 @@ cannot decide it, and the other instances tell enough of the family."""
 
 @dataclass(frozen=True)
 class Agreement:
-    """Krippendorff's nominal alpha between units, with a 95 % interval; NaN if not measured."""
+    """Krippendorff's alpha between units, with a 95 % interval; NaN if not measured."""
 
     alpha: float
     low: float
@@ -294,17 +295,53 @@ def some_agree(votes: Votes) -> bool:
 
 def grades_agree(votes: Votes) -> bool:
     """Whether units agree on grades beyond chance: alpha at ordinal level is above 0, with 95 %."""
+    return _alpha_at_level(votes, "ordinal").low > 0
+
+
+def unidentified_numbers(table: AnnotationTable) -> str | None:
+    """Say that nothing shows that annotators agree on numbers; None if they do, or it is open.
+
+    They agree where alpha at interval level is above 0, with 95 %, or is so once the mean of every
+    busy annotator is subtracted: ratings that are far too high may tell items apart all the same.
+    """
+    if not table.annotators_known or not table.n_annotations:
+        return None
+    votes = _sample(votes_of(table.observed).answers)
+    found = _alpha_at_level(votes, "interval", table.numbers)
+    if not found.is_chance:
+        return None
+    values = table.numbers[votes.response]
+    n = np.bincount(votes.annotator, minlength=votes.n_annotators)
+    mean = np.bincount(votes.annotator, values, votes.n_annotators) / np.maximum(n, 1)
+    centred = values - np.where(n >= LEAST_INSTANCES, mean, mean[n > 0].mean())[votes.annotator]
+    numbers, codes = np.unique(centred, return_inverse=True)
+    centred_votes = replace(votes, response=codes, n_classes=len(numbers))
+    if _alpha_at_level(centred_votes, "interval", numbers).low > 0:
+        return None
+    return (
+        "nothing shows that the annotators agree better than by chance (Krippendorff's alpha at "
+        f"interval level {found.alpha:.2f}, 95 % interval {found.low:.2f} to {found.high:.2f}), so "
+        "the means of their ratings say little of the items. Check that they understood the task, "
+        "and give RatingMean known values of some items (gold=, on the command line --known)"
+    )
+
+
+def _alpha_at_level(votes: Votes, level: Level, values: FloatArray | None = None) -> Agreement:
+    """Alpha at a level between units; NaN if hardly any instance has two of them."""
     unit = votes.annotator if votes.family is None else votes.family[votes.annotator]
     # One annotation of each unit, as members of a family vouch for each other only.
     cells = votes.instance * np.int64(int(unit.max(initial=0)) + 1) + unit
     _, rows = np.unique(cells, return_index=True)
     _, unit = np.unique(unit, return_inverse=True)
+    several = np.bincount(votes.instance[rows], minlength=votes.n_instances) > 1
+    if several.sum() < LEAST_INSTANCES:
+        return Agreement(np.nan, np.nan, np.nan)
     table = AnnotationTable(
         votes.instance[rows], unit[rows], votes.response[rows],
         np.arange(votes.n_instances), np.arange(int(unit.max(initial=0)) + 1),
-        np.arange(votes.n_classes), scale="ordinal",
+        np.arange(votes.n_classes), scale=level,
     )  # fmt: skip
-    return bool(jackknife(partial(krippendorff_alpha, level="ordinal"), table).low > 0)
+    return Agreement(*jackknife(partial(krippendorff_alpha, level=level, values=values), table))
 
 
 def _z_of_kappa(one: IntArray, other: IntArray, n_classes: int) -> float:

@@ -13,10 +13,11 @@ from manyhands.agreement import krippendorff_alpha
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.class_order import number_of
 from manyhands.annotations.duplicates import Duplicates
-from manyhands.exceptions import AnnotationError, WriteError, warn_caller
+from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, WriteError, warn_caller
 from manyhands.files import write_atomically
 from manyhands.fitting.folders import STAGING, publish
 from manyhands.fitting.saving import holds_aggregator
+from manyhands.inference.identifiability import unidentified_numbers
 from manyhands.inference.rating_mean import RatingMean
 from manyhands.io import GoldFile
 from manyhands.io.frames import check_table_path, write_table
@@ -136,6 +137,9 @@ def _concluded(
     table = model.table_
     measured = None if gold is None else _measured(model, _numbers_of(gold, table))
     alpha = float(krippendorff_alpha(table, level="interval"))
+    doubt = None if model.is_known_.any() else unidentified_numbers(table)
+    if doubt is not None:
+        warn_caller(doubt, NotIdentifiableWarning)
     values, annotators = value_columns(model), annotator_columns(model)
     lowest, highest = float(table.values.min()), float(table.values.max())
     summary: dict[str, Any] = {

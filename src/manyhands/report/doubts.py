@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from manyhands.annotations import AnnotationTable
 from manyhands.annotations.groups import in_families
 from manyhands.codes import WarningCode
 from manyhands.exceptions import NotIdentifiableWarning, SharedMistakesWarning
-from manyhands.inference.identifiability import warn_of_all
+from manyhands.inference.identifiability import unidentified_numbers, warn_of_all
 from manyhands.inference.shared_mistakes import gold_can_choose, warn_of_shared_mistakes
 from manyhands.report.inputs import Inputs
 from manyhands.report.section import Findings
@@ -73,7 +74,15 @@ def _about_chosen_gold(inputs: Inputs) -> Warnings:
 
 
 def identification(table: Any, posterior: Any = None, known: Any = None) -> Warnings:
-    """Warn where the annotations (or known labels) do not decide who is right."""
+    """Warn where the annotations (or known labels) do not decide who is right.
+
+    Numbers are judged at interval level: hardly any two are the same.
+    """
+    if getattr(table, "scale", None) == "interval" and isinstance(table, AnnotationTable):
+        told = unidentified_numbers(table)
+        if told is not None:
+            yield WarningCode.NOT_IDENTIFIABLE, _sentence(told)
+        return
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         warn_of_all(table, posterior, known)

@@ -13,6 +13,7 @@ from manyhands.agreement.intervals import jackknife
 from manyhands.agreement.overall import krippendorff_alpha
 from manyhands.annotations import AnnotationTable
 from manyhands.codes import ActionCode
+from manyhands.inference.identifiability import unidentified_numbers
 from manyhands.inference.rating_mean import RatingMean
 from manyhands.report.filters import short
 from manyhands.report.inputs import describe_estimator
@@ -83,7 +84,14 @@ def agreement_section(found: RatingFindings) -> Content | None:
         "alpha": alpha.value,
         "low": None if np.isnan(alpha.low) else alpha.low,
         "high": None if np.isnan(alpha.high) else alpha.high,
+        "doubt": _doubt(found),
     }
+
+
+def _doubt(found: RatingFindings) -> str | None:
+    """What is said where nothing shows that annotators agree; None with known values."""
+    told = None if found.model.is_known_.any() else unidentified_numbers(found.table)
+    return None if told is None else f"{told[0].upper()}{told[1:]}."
 
 
 def annotators_section(found: RatingFindings) -> Content:
@@ -257,6 +265,8 @@ def headline(summary: Mapping[str, Any]) -> str:
     own = summary["rating_means"]
     if own["half_width"] is None:
         return "Every value was given: nothing was averaged."
+    if (summary.get("rating_agreement") or {}).get("doubt"):
+        return "Trust no value yet: the annotators may agree by chance alone."
     return (
         f"The value of a typical item is known to within ± {quantity(own['half_width'])} (95 % "
         f"interval), where ratings go from {short(own['lowest'])} to {short(own['highest'])}: "
