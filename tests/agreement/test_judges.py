@@ -352,3 +352,24 @@ def test_people_and_language_models(data_home, name):
         assert judge.verdict == verdict
     gone = [person.name for person in found.left_out]
     assert gone == (["person2"] if name == "cebab_stars" else [])
+
+
+def test_a_judge_without_labels_is_named():
+    A = np.random.default_rng(0).integers(0, 2, (20, 3))
+    table = AnnotationTable.from_matrix(np.column_stack([A, np.full(20, -1)]))
+    with pytest.raises(AnnotationError, match="3 is a judge without labels"):
+        compare_judges(table, people=[0, 1, 2])
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_a_judge_of_one_shared_item_is_neither_first_nor_best():
+    table = crowd((0.8, 0.8, 0.9, 0.9), 100, 2, np.random.default_rng(0))
+    is_last = table.annotator == 3
+    people = table.annotator < 2
+    kept = np.where(is_last, table.instance < 1, ~people | (table.instance < 60))
+    found = quiet(table.take(np.flatnonzero(kept)), people=[0, 1])
+    assert [(judge.name, judge.n_items) for judge in found.judges] == [(2, 60), (3, 1)]
+    assert found.judges[0].may_be_best
+    assert not found.judges[1].may_be_best
+    assert found.judges[1].verdict == "open"
+    assert np.isnan(found.judges[1].more_items)

@@ -113,6 +113,71 @@ def test_uses_of_classes_are_told_by_a_column_of_items(crowd):
     assert {use["by"] for use in found["judges"][0]["classes"]} == {None, "tone", "length"}
 
 
+def test_the_output_says_how_labels_are_compared(crowd):
+    names = ("judges", "all.csv", "--groups", "kind")
+    assert "compared as names" in done(*names).stdout
+    assert done_json(*names)["compared_as"] == {"kind": "names", "order": None}
+    grades = (*names, "--ordered", "--classes", "owl,cat,dog")
+    assert "compared as grades, in the order owl, cat, dog" in done(*grades).stdout
+    assert done_json(*grades)["compared_as"] == {"kind": "grades", "order": ["owl", "cat", "dog"]}
+
+
+def test_one_model_in_a_file_of_its_own(crowd):
+    args = ("--people", "people.csv", "--task", "item", *WITH_COLUMNS)
+    one = done_json("judges", "gpt-4o.jsonl", *args)["judges"]
+    both = done_json("judges", "gpt-4o.jsonl", "llama-3.jsonl", *args)["judges"]
+    assert [judge["name"] for judge in one] == ["gpt-4o"]
+    assert one[0]["r"] == pytest.approx(both[0]["r"])
+
+
+def with_column(path, name, value_of):
+    header, *rows = path.read_text().splitlines()
+    lines = [f"{row},{value_of(i)}" for i, row in enumerate(rows)]
+    path.write_text("\n".join([f"{header},{name}", *lines]))
+
+
+@pytest.mark.parametrize("first", [0, 300])
+def test_labels_of_a_queue_are_refused_wherever_they_are(crowd, first):
+    with_column(crowd / "all.csv", "chosen", lambda i: "queue" if i >= first else "random")
+    refused(3, "judges", "all.csv", "--people", "anna,ben,cleo", says=["all.csv", "review queue"])
+    with_column(crowd / "people.csv", "chosen", lambda i: "queue" if i == 110 else "")
+    models = ("gpt-4o.jsonl", "llama-3.jsonl", "--task", "item")
+    refused(3, "judges", *models, "--people", "people.csv", says=["people.csv", "review queue"])
+
+
+@pytest.mark.parametrize("values", [("random", "random"), ("cat", "queue")])
+def test_random_labels_and_a_column_of_ones_own_are_not_refused(crowd, values):
+    with_column(crowd / "all.csv", "chosen", lambda i: values[i % 2])
+    done("judges", "all.csv", "--people", "anna,ben,cleo")
+
+
+def test_a_value_of_by_with_few_items_is_told(crowd):
+    with_column(crowd / "all.csv", "maker", lambda i: "none")
+    said = done("judges", "all.csv", "--groups", "kind", "--by", "document").stdout
+    assert "60 of 60 values of --by have fewer than 10 items" in said
+    assert "values of" not in done("judges", "all.csv", "--groups", "kind", "--by", "maker").stdout
+
+
+@pytest.mark.parametrize("n_shared", [0, 3])
+def test_a_judge_that_shares_few_items_is_last_and_open(crowd, n_shared, recwarn):
+    rows = (crowd / "all.csv").read_text().splitlines()
+    people = {row.split(",")[0]: row for row in rows if ",anna," in row}
+    shared = [row.replace("anna,", "new,").replace("person", "llm") for row in people.values()]
+    alone = [row.replace("gpt-4o", "new") for row in rows if ",gpt-4o," in row]
+    alone = [row for row in alone if row.split(",")[0] not in people]
+    (crowd / "all.csv").write_text("\n".join([*rows, *shared[:n_shared], *alone]))
+    done("judges", "all.csv", "--groups", "kind", "--out", "out.csv")
+    judges = done_json("judges", "all.csv", "--groups", "kind")["judges"]
+    assert [judge["name"] for judge in judges] == ["gpt-4o", "llama-3", "new"]
+    assert judges[-1]["n_items"] == n_shared
+    assert judges[-1]["verdict"] == "open"
+    assert not judges[-1]["may_be_best"]
+    said = done("judges", "all.csv", "--groups", "kind").stdout
+    assert f"it labelled {n_shared or 'no'} items that people labelled together" in said
+    assert "so near" not in said
+    assert not [each for each in recwarn if each.category is RuntimeWarning]
+
+
 @pytest.mark.parametrize(
     ("more", "says"),
     [

@@ -238,7 +238,13 @@ def test_gold_makes_the_declaration_needless():
     assert (declared.labels_ == y)[50:].mean() > (majority == y)[50:].mean() - 0.02
     for n, corrected in ((19, False), (20, True)):
         few = {i: int(y[i]) for i in range(n)}
-        assert quiet(GoldCorrected(), machines, gold=few, groups=FAMILY).corrected_ == corrected
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            found = GoldCorrected().fit(machines, gold=few, groups=FAMILY)
+        assert found.corrected_ == corrected
+        if not corrected:
+            said = "19 annotated instances have gold labels, and 20 are needed"
+            assert any(str(each.message).startswith(said) for each in told)
 
 
 def test_with_a_person_everywhere_families_ask_for_fifty():

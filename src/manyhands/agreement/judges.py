@@ -61,6 +61,9 @@ LEAST_SHARED = 30
 FEW_ITEMS, FEW_PER_QUESTION = 50, 10
 """Items below which a note says that they are few."""
 
+LEAST_OF_JUDGE = 10
+"""Items that a judge shares with people below which nothing is decided about it."""
+
 LEAST_OF_VALUE = 10
 """Items of a value of ``by`` below which the use of classes is not compared."""
 
@@ -110,7 +113,8 @@ class Judge:
     low, high : float
         Interval of ``r``; unbounded (infinite) unless people surely agree better than by chance.
     verdict : {"can stand in", "cannot stand in", "open"}
-        Whether the whole interval lies above ``1 - margin``, below it, or neither.
+        Whether the whole interval lies above ``1 - margin``, below it, or neither. Open, too, for a
+        judge with fewer than 10 items.
     kappa : float
         Agreement with people beyond chance.
     people_kappa : float
@@ -118,7 +122,7 @@ class Judge:
     n_items : int
         Items with two or more people that this judge labelled.
     may_be_best : bool
-        Whether no other judge is surely better.
+        Whether no other judge is surely better, among those with 10 items or more.
     more_items : float
         How many times as many items would decide, about; 1 if decided, NaN if nobody can say.
     classes : tuple of ClassUse
@@ -163,7 +167,7 @@ class JudgeComparison:
     Attributes
     ----------
     judges : tuple of Judge
-        The best first.
+        The best first; those with fewer than 10 items last.
     people : array
         Ids of the people who are the yardstick.
     left_out : tuple of Person
@@ -314,6 +318,12 @@ def compare_judges(
     is_human = _people_of(observed, people)
     given = observed.annotations_per_annotator() > 0
     if not (given & ~is_human).any():
+        if not is_human.all():
+            idle = observed.annotators[~is_human][0].item()
+            raise AnnotationError(
+                f"{idle!r} is a judge without labels (abstentions are none), and all others are "
+                "people, so there is no judge to compare: give its labels"
+            )
         raise AnnotationError(
             "every annotator is a person, so there is no judge to compare: say who is a person in "
             "people=, or declare the judges as a family (groups=)"
@@ -668,6 +678,10 @@ class _Comparison:
         mine = np.flatnonzero(labels.who == judge)
         mine = mine[self.place[labels.item[mine]] >= 0]
         rows, share = self.place[labels.item[mine]], labels.share[mine]
+        if not len(rows):
+            n_g = int(self.group.max()) + 1
+            nothing = Coefficient(np.nan, np.full(n_g, np.nan), np.zeros(n_g, dtype=bool))
+            return nothing, nothing, rows, share
         theirs = self.share[rows]
         a = labels.agreement(share, theirs)
         return self.coefficient(rows, a, share, theirs, a), self.of_people(rows), rows, share
@@ -718,14 +732,18 @@ class _Comparison:
     ) -> JudgeComparison:
         """Compare the judges with people."""
         found = {int(judge): self.of_judge(int(judge)) for judge in judges}
-        best = _may_be_best({judge: one[0] for judge, one in found.items()}, level)
+        best = _may_be_best(
+            {judge: one[0] for judge, one in found.items() if len(one[2]) >= LEAST_OF_JUDGE}, level
+        )
         names = self.labels.table.annotators
         made = []
         for judge, (mine, people, rows, share) in found.items():
             r, low, high = _ratio(mine, people, level)
             verdict = CAN if low > 1 - margin else CANNOT if high < 1 - margin else OPEN
             more = 1.0
-            if verdict == OPEN:
+            if len(rows) < LEAST_OF_JUDGE:
+                verdict, more = OPEN, np.nan
+            elif verdict == OPEN:
                 half, away = (high - low) / 2, abs(r - (1 - margin))
                 more = (half / away) ** 2 if np.isfinite(half) and away > 0 else np.nan
             made.append(
@@ -743,7 +761,7 @@ class _Comparison:
                     tuple(self._use_of_classes(rows, share, level)),
                 )
             )
-        made.sort(key=lambda judge: (-np.nan_to_num(judge.kappa, nan=-np.inf), str(judge.name)))
+        made.sort(key=_place)
         people = self._of_all_people
         reach = people.reach(level)
         return JudgeComparison(
@@ -763,6 +781,8 @@ class _Comparison:
 
     def _use_of_classes(self, rows: IntArray, share: Sparse, level: float) -> Iterator[ClassUse]:
         """Compare shares of classes, over all items and over those of each value of ``by``."""
+        if not len(rows):
+            return
         classes = self.labels.table.classes
         judge, people = share, self.share[rows]
         parts: list[tuple[Any, IntArray]] = [(None, np.arange(len(rows)))]
@@ -837,6 +857,15 @@ class _Comparison:
                 f"{self.n_single:,} {'item has' if one else 'items have'} the label of one person "
                 f"only, and {'is' if one else 'are'} not compared."
             )
+        if self.by is not None:
+            values, sizes = np.unique(self.by, return_counts=True)
+            if (few := sizes < LEAST_OF_VALUE).any():
+                shown = ", ".join(map(str, values[few][:5])) + (", ..." if few.sum() > 5 else "")
+                yield (
+                    f"{int(few.sum())} of {len(values)} values of by= have fewer than "
+                    f"{LEAST_OF_VALUE} items that people labelled together ({shown}), so the use "
+                    "of labels is not compared there."
+                )
         if not self.has_questions:
             yield (
                 "If the items answer several questions, name their column (question=): otherwise "
@@ -846,6 +875,12 @@ class _Comparison:
             f"{len(self.people)} people are compared with: this speaks of them, not of people in "
             "general. Mistakes that they share count as truth."
         )
+
+
+def _place(judge: Judge) -> tuple[bool, float, str]:
+    """Where a judge stands: the best first, and those of whom little is known last."""
+    is_little = judge.n_items < LEAST_OF_JUDGE
+    return is_little, -np.nan_to_num(judge.kappa, nan=-np.inf), str(judge.name)
 
 
 NO_YARDSTICK = (

@@ -86,6 +86,11 @@ PHRASES: Final[list[tuple[str, str]]] = [
     (r": fit\(table\.select\(items=\.\.\.\)\)", ", by keeping the rows of these alone"),
     (r"\blowercase=True\b", "--lowercase"),
     (r"\bordered=True\b", "--ordered"),
+    (
+        r"Give the people's labels as gold to GoldCorrected, with no family declared",
+        "Give the people's labels as a file of known labels, with no family declared: "
+        "--known FILE --method GoldCorrected --groups none, without --people",
+    ),
     (r"\(gold=, on the command line --known\)", "(--known FILE)"),
     (r"\banother checkpoint=", "--restart, or another --out"),
     (r"\bnamed in methods=", "named by --method instead of --compare"),

@@ -125,6 +125,9 @@ class GoldCorrected(BaseAggregator):
     """
 
     _knows_its_accuracy = True
+    _is_lone = False
+    """Whether most instances have one family alone."""
+
     _ignores_families = False
     """Whether most instances have one family alone, so that gold is the better guide."""
 
@@ -152,12 +155,13 @@ class GoldCorrected(BaseAggregator):
     def _refit(
         self, table: Any, gold: IntArray | None, start: FloatArray | None, execution: Execution
     ) -> None:
-        self._ignores_families = False
+        self._is_lone = self._ignores_families = False
         if gold is not None and not is_sharded(table):
             votes = super()._votes(table)
             n_known = int(np.count_nonzero((np.diff(votes.start) > 0) & (gold >= 0)))
             is_enough = n_known >= least_gold(table.n_classes)
-            self._ignores_families = is_enough and lone_families(votes, table.groups).are_most
+            self._is_lone = lone_families(votes, table.groups).are_most
+            self._ignores_families = is_enough and self._is_lone
         super()._refit(table, gold, start, execution)
         if self._ignores_families and not self.corrected_:  # The gold was chosen by doubt.
             self._ignores_families = False
@@ -181,7 +185,7 @@ class GoldCorrected(BaseAggregator):
         known = np.flatnonzero((np.diff(votes.start) > 0) & (gold >= 0))
         families = None if self._ignores_families else self.table_.groups
         has_families = bool(in_families(families, self.table_.n_annotators).any())
-        least = least_gold(votes.n_classes, families=has_families)
+        least = least_gold(votes.n_classes, families=has_families and not self._is_lone)
         self._plain = DawidSkene(
             dependence=self.dependence, gold_sample=self.gold_sample, abstentions="ignore"
         )
@@ -242,7 +246,8 @@ class GoldCorrected(BaseAggregator):
 
     def _warn_of_too_little_gold(self, n_gold: int, least: int, has_families: bool) -> None:
         declared = " with the families" if has_families else ""
-        where = "; where families are declared, " if declared else ", and "
+        of_families = has_families and not self._is_lone
+        where = "; where families are declared, " if of_families else ", and "
         warn_caller(
             f"{n_gold} annotated {'instance has' if n_gold == 1 else 'instances have'} gold labels"
             f"{where}{least} are needed to correct Dawid-Skene, so the result is that of "

@@ -21,7 +21,9 @@ from manyhands.annotations.encoding import is_text
 from manyhands.annotations.groups import ALONE, is_person
 from manyhands.exceptions import AnnotationError
 from manyhands.io.columns import find_name
+from manyhands.io.corrections import CHOSEN
 from manyhands.io.exports.documents import open_documents
+from manyhands.io.gold import CHOSEN_COLUMN
 from manyhands.io.sheets import stated_of
 from manyhands.typing import AnyArray
 
@@ -131,7 +133,7 @@ def _read_people(path: Path, read: Any, options: Mapping[str, Any]) -> Annotatio
     own = {name: options[name] for name in SHARED_OPTIONS if options.get(name) is not None}
     documents = open_documents(path, most=200, stated=stated_of(dict(own)))
     header = documents[0].header or list(documents[0].first) if documents else []
-    _refuse_queue(path, documents)
+    refuse_queue(path, dict(own), f"people={str(path)!r}")
     own = shared_options(options, header)
     for name in ("worker", "label"):
         if options.get(name, name) in header:
@@ -158,21 +160,38 @@ def shared_options(options: Mapping[str, Any], header: Sequence[str]) -> dict[st
     return own
 
 
-def _refuse_queue(path: Path, documents: list[Any]) -> None:
-    """Refuse labels that a review queue chose."""
-    chosen = {
-        str(row["chosen"]).strip().lower()
-        for document in documents[:1]
-        if document.kind == "table" and "chosen" in document.header
-        for _, row in document.dicts()
-        if row.get("chosen") not in (None, "")
+def refuse_queue(path: Path, options: Mapping[str, Any], called: str) -> None:
+    """Refuse labels that a review queue chose.
+
+    Parameters
+    ----------
+    path : Path
+    options : dict
+        How it is read.
+    called : str
+        What messages call it.
+
+    Raises
+    ------
+    AnnotationError
+        If its column ``chosen`` says so of a row.
+    """
+    stated = stated_of(dict(options))
+    (first, *_) = (*open_documents(path, most=200, stated=stated), None)
+    if first is None or CHOSEN_COLUMN not in (first.header or first.first):
+        return
+    marks = {
+        str(row.get(CHOSEN_COLUMN) or "").strip().lower()
+        for document in open_documents(path, stated=stated)
+        for _, row in (document.dicts() if document.kind == "table" else document.records)
+        if isinstance(row, Mapping)
     }
-    if chosen - {"random"}:
+    if "queue" in marks and marks <= {"", *CHOSEN}:  # Else it is a column of somebody's own.
         raise AnnotationError(
-            f"people={str(path)!r}: its column 'chosen' says that a review queue chose items by "
+            f"{called}: its column {CHOSEN_COLUMN!r} says that a review queue chose items by "
             "doubt. People and models agree less on these than on others, so they show neither "
-            "what a model is worth nor how many labels are right. Give labels of items drawn at "
-            "random (manyhands review --random)"
+            "what a model is worth nor how many labels are right. Leave these rows out, and give "
+            "labels of items drawn at random (manyhands review --random)"
         )
 
 

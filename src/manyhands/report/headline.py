@@ -13,7 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
-from manyhands.annotations.groups import can_be_judged, in_one_family, unit_of, units_per_instance
+from manyhands.annotations.groups import (
+    can_be_judged,
+    in_families,
+    in_one_family,
+    unit_of,
+    units_per_instance,
+)
 from manyhands.decision.labels import is_scale_of_grades
 from manyhands.inference.shared_mistakes import declaring, suspected
 from manyhands.inference.votes import HARMLESS_CLASSES
@@ -117,6 +123,7 @@ def _facts(
         "declare": declaring(table.annotators[alike].tolist()) if alike.any() else None,
         "n_units": len(np.unique(unit_of(apart)[apart.annotator])),
         "single": bool(np.mean(units_per_instance(apart)[annotated] > 1) < 0.5),
+        "families": bool(in_families(apart.groups, apart.n_annotators).any()),
         "comparable": can_be_judged(apart, known),
     }
 
@@ -277,7 +284,11 @@ def _why_unknown(summary: Summary) -> str:
         return f"nothing in the annotations decides who is right. {tell}."
     if found.get("single"):
         return (
-            "most items have one annotation, so that no two answers can be compared. Second "
+            "most items have the annotation of one annotator (a family counts as one), so that "
+            "nothing shows who is right. Second annotations of some items would tell (manyhands "
+            "next says which)."
+            if found.get("families")
+            else "most items have one annotation, so that no two answers can be compared. Second "
             "annotations of some items would tell (manyhands next says which)."
         )
     return f"an estimate from so few labels says nothing. {tell}."

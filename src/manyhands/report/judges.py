@@ -14,7 +14,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from manyhands.agreement import JudgeComparison, compare_judges
-from manyhands.agreement.judges import OPEN, values_of_classes
+from manyhands.agreement.judges import LEAST_OF_JUDGE, OPEN, values_of_classes
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.groups import ALONE, in_families, undeclared_models
 from manyhands.exceptions import AnnotationError, silenced
@@ -32,6 +32,9 @@ LEAST_ITEMS = 10
 
 MOST_SHOWN = 12
 """Classes of which a share is listed."""
+
+LEAST_DIFFERENCE = 0.005
+"""Difference in the use of a class, all of whose interval must lie beyond it to be listed."""
 
 MOST_DIFFERENCES = 8
 """Differences in the use of classes that are listed; --json has all."""
@@ -70,7 +73,20 @@ def judged(table: AnnotationTable, *, is_random: bool = False, **options: Any) -
         Of `manyhands.agreement.compare_judges`.
     """
     found = compare_judges(table, **options)
-    return as_dict(found) | {"shares": shares_of(table, found, is_random=is_random)}
+    return (
+        as_dict(found)
+        | {"compared_as": compared_as(table, options.get("values"))}
+        | {"shares": shares_of(table, found, is_random=is_random)}
+    )
+
+
+def compared_as(table: AnnotationTable, values: Any = None) -> dict[str, Any]:
+    """Return whether labels agree by name or as grades, and the order of these."""
+    numbers = values_of_classes(table, values)
+    if numbers is None:
+        return {"kind": "names", "order": None}
+    order = np.argsort(numbers, kind="stable")
+    return {"kind": "grades", "order": [_plain(value) for value in table.classes[order].tolist()]}
 
 
 def as_dict(found: JudgeComparison) -> dict[str, Any]:
@@ -210,6 +226,7 @@ def lines_of(found: Mapping[str, Any]) -> Iterator[str]:
         f"{_number(kappa['kappa'])} beyond chance ({_number(kappa['low'])} to "
         f"{_number(kappa['high'])}; 1 is full agreement)."
     )
+    yield compared_line(found["compared_as"])
     yield ""
     yield "Agreement of each judge with people, as a share of a person's (1: like a person):"
     names = [str(judge["name"]) for judge in found["judges"]]
@@ -220,6 +237,21 @@ def lines_of(found: Mapping[str, Any]) -> Iterator[str]:
     if lines := list(open_lines(found)):
         yield from ("", *lines)
     yield from class_lines(found)
+
+
+def compared_line(compared: Mapping[str, Any]) -> str:
+    """How labels were compared, and what compares them otherwise."""
+    if compared["order"] is None:
+        return (
+            "Labels are compared as names: equal or not. If they are grades, --ordered compares "
+            "them by their distance."
+        )
+    order = list(map(str, compared["order"]))
+    shown = order if len(order) <= MOST_SHOWN else [*order[:5], "...", *order[-5:]]
+    return (
+        f"Labels are compared as grades, in the order {', '.join(shown)}: the nearer, the more "
+        "they agree. --scale nominal compares names."
+    )
 
 
 def line_of(judge: Mapping[str, Any]) -> str:
@@ -243,8 +275,14 @@ def open_lines(found: Mapping[str, Any]) -> Iterator[str]:
     for judge in found["judges"]:
         if judge["verdict"] != OPEN:
             continue
-        more = judge["more_items"]
-        if more is None or more > 100:
+        more, n_items = judge["more_items"], judge["n_items"]
+        if n_items < LEAST_OF_JUDGE:
+            shared = "item" if n_items == 1 else "items"
+            yield (
+                f"{judge['name']} is open: it labelled {n_items or 'no'} {shared} that people "
+                "labelled together, which says nothing of it. Have it label the others, too."
+            )
+        elif more is None or more > 100:
             yield (
                 f"{judge['name']} is open: its share is so near {limit:.2g}, or people agree so "
                 "little, that more items of this kind would hardly decide."
@@ -269,7 +307,8 @@ def uses_of(found: Mapping[str, Any]) -> list[dict[str, Any]]:
         {"name": judge["name"], **use}
         for judge in found["judges"]
         for use in judge["classes"]
-        if use["low"] is not None and (use["low"] > 0 or use["high"] < 0)
+        if use["low"] is not None
+        and (use["low"] >= LEAST_DIFFERENCE or use["high"] <= -LEAST_DIFFERENCE)
     ]
     return sorted(uses, key=lambda use: -abs(use["difference"]))
 

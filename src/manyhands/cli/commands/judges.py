@@ -97,6 +97,7 @@ def judges(
     """
     from manyhands.io.annotations import read_with_account
     from manyhands.io.exports.reading import report_losses
+    from manyhands.io.people import refuse_queue
     from manyhands.report.judges import judged, lines_of, share_lines, with_judges
 
     refuse_overwriting([out], [*tables, *reading.files])
@@ -106,16 +107,18 @@ def judges(
             f"{tables[0]} is a store, which names no people; give the table that it was made from"
         )
     path = one_or_all(tables)
-    if len(tables) > 1 and reading.annotator_from is None and not _name_annotators(tables, reading):
+    if reading.annotator_from is None and _are_annotators(tables, reading):
         reading = replace(reading, annotator_from=Source.file)
     options = reading.arguments()
     question = options["question"]
     asked = {"question": question, "cluster": cluster, "by": by}
-    found: dict[str, Any] = {}
     if question is not None and _is_column(path, question, options):
         options["question"] = None
     else:
         asked["question"] = None
+    for each in tables:
+        if each.is_file():
+            refuse_queue(each, options, str(each))
     table, export = read_with_account(path, **options)
     if export is not None:
         report_losses(export, path)
@@ -150,18 +153,30 @@ def judges(
         say(with_options(text if text.endswith(".") else f"{text}."))
 
 
-def _name_annotators(tables: list[Path], reading: FamilyReading) -> bool:
-    """Whether the first of several files has a column of annotators, or is an export."""
+def _are_annotators(tables: list[Path], reading: FamilyReading) -> bool:
+    """Whether each file holds the labels of one annotator, its name.
+
+    So it is where the first names no annotators, and is no export. One file alone must also have a
+    column of labels, and the people's labels must have another.
+    """
     from manyhands.io.annotations import is_export
     from manyhands.io.columns import find_name
 
+    is_alone = len(tables) == 1
+    if is_alone and (reading.people is None or not Path(reading.people).is_file()):
+        return False
     if reading.format != "auto" or reading.annotators is not None or is_export(tables[0]):
-        return True
+        return False
     header = header_of(tables, reading.arguments())
     try:
-        return not header or find_name(header, "worker", reading.worker) in header
+        has_labels = not is_alone or find_name(header, "label", reading.label) in header
+        return (
+            bool(header)
+            and has_labels
+            and find_name(header, "worker", reading.worker) not in header
+        )
     except AnnotationError:
-        return True  # Several could be; the reader says so.
+        return False  # Several could be; the reader says so.
 
 
 def _is_column(path: Path | list[Path], name: str, options: dict[str, Any]) -> bool:

@@ -289,6 +289,7 @@ def _read(
 ) -> tuple[Any, dict[str, Any]]:
     """Read what one of these commands takes, and the options of the reading; refuse numbers."""
     _refuse_sets(command, tables, reading)
+    _refuse_model(command, tables)
 
     def check(table: Any) -> None:
         if table.scale != "interval":
@@ -304,6 +305,24 @@ def _read(
 
     options = reading.arguments()
     return read_planned(tables, options, inputs, seed, check), options
+
+
+def _refuse_model(command: str, tables: list[Path]) -> None:
+    """Refuse the folder of a model, which holds no annotations, and say where its queue is."""
+    for path in tables:
+        if not (path / "model.json").is_file():
+            continue
+        name = shlex.quote(str(path))
+        queue = (
+            f"{path / 'labels.csv'} says how sure its labels are: look first at the lowest "
+            "'probability' of those that nobody reviewed. To see these one by one, run manyhands "
+            f"explore {name} --annotations FILE"
+        )
+        again = f"run manyhands {command} on the annotations that it was made from"
+        raise AnnotationError(
+            f"{path} is the folder of a model, and holds no annotations. "
+            + (f"{queue}. For the queue of DawidSkene, {again}" if command == "review" else again)
+        )
 
 
 @dataclass(frozen=True)
