@@ -169,7 +169,7 @@ def count_ends(n: int, low: float, high: float) -> tuple[int, int]:
     return round(n * first / 100), round(n * last / 100)
 
 
-def counted(n: int, noun: str, plural: str | None = None) -> str:
+def counted(n: float, noun: str, plural: str | None = None) -> str:
     """Write a number with its noun.
 
     Examples

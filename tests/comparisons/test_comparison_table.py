@@ -158,6 +158,11 @@ def test_a_frame_is_read_back():
             table.to_frame(backend), question="question", weight="weight"
         )
         assert again.to_frame().equals(table.to_frame())
+        unnamed = ComparisonTable.from_frame(table.to_frame(backend))
+        assert unnamed.to_frame().equals(table.to_frame())
+    # In a frame of other columns, a weight may be that of the items.
+    other = ComparisonTable.from_frame(table.to_frame().assign(colour="red"))
+    assert other.weights is None
 
 
 def test_selecting_adding_and_swapping():
@@ -169,6 +174,8 @@ def test_selecting_adding_and_swapping():
     assert len(table.select(annotators=["v"])) == 2
     with pytest.raises(AnnotationError, match="'nobody'"):
         table.select(annotators=["nobody"])
+    with pytest.raises(AnnotationError, match="items holds 'x' twice"):
+        table.select(items=["x", "x"])
     both = table.with_added(ComparisonTable.from_frame(frame(("q", "x", "q", "u"))))
     assert both.items.tolist() == ["x", "y", "z", "q"]
     assert len(both) == 4
@@ -204,6 +211,8 @@ def test_scores_are_compared_within_annotator_and_question():
     assert not table.has_sides
     assert len(ComparisonTable.from_scores(df.iloc[:3], question="article", margin=2)) == 3
     assert ComparisonTable.from_scores(df.iloc[:3], question="article", margin=2).tie_share == 1
+    with pytest.raises(AnnotationError, match="margin=-1 must not be negative"):
+        ComparisonTable.from_scores(df, question="article", margin=-1)
 
 
 def test_all_pairs_are_made_as_by_a_slow_loop():

@@ -39,6 +39,9 @@ from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 OUTCOMES = ("left", "tie", "right")
 """Names of the outcomes, by code."""
 
+WRITTEN, PERHAPS = ("left", "right", "winner"), ("worker", "question", "weight")
+"""Columns of `ComparisonTable.to_frame`: those of each, and those where there are some."""
+
 MOST_PAIRS = 50_000_000
 """More pairs are not made of scores."""
 
@@ -157,7 +160,8 @@ class ComparisonTable:
             question depend on each other, and intervals allow for it. In logs of the Arena it is
             ``question_id``.
         weight : str, optional
-            Column with how many comparisons each row counts as.
+            Column with how many comparisons each row counts as. In a frame of `to_frame`, its
+            columns ``question`` and ``weight`` are read without being named.
         abstain : str or sequence, optional
             Values in the column of winners that mean that nobody answered. Such rows, and those
             without a winner, are left out.
@@ -199,6 +203,11 @@ class ComparisonTable:
             raise AnnotationError(
                 f"df is a {type(df).__name__}, not a data frame of pandas, polars or pyarrow; give "
                 "pandas.DataFrame({'left': ..., 'right': ..., 'winner': ..., 'worker': ...})"
+            )
+        if set(WRITTEN) <= set(frame.columns) <= {*WRITTEN, *PERHAPS}:
+            question, weight = (
+                name if asked is None and name in frame.columns else asked
+                for name, asked in (("question", question), ("weight", weight))
             )
         found = find_columns(
             list(frame.columns),
@@ -438,8 +447,8 @@ class ComparisonTable:
         Raises
         ------
         AnnotationError
-            If scores are no numbers, nobody scored two items of one question, or there would be
-            too many pairs.
+            If scores are no numbers, ``margin`` is negative, nobody scored two items of one
+            question, or there would be too many pairs.
 
         Examples
         --------
@@ -453,6 +462,10 @@ class ComparisonTable:
         >>> table.to_frame()[["left", "right", "winner"]].values.tolist()
         [['s1', 's2', 'left'], ['s1', 's3', 'tie'], ['s2', 's3', 'right']]
         """
+        if not margin >= 0:
+            raise AnnotationError(
+                f"margin={margin!r} must not be negative: scores that differ by no more are a tie"
+            )
         if isinstance(scores, AnnotationTable):
             columns = _scores_of_table(scores, item, question)
         else:
@@ -494,8 +507,14 @@ class ComparisonTable:
 
     @property
     def n_comparisons(self) -> int:
-        """Number of comparisons (rows)."""
-        return len(self.left)
+        """Number of comparisons (rows), whatever their weights; see `n_answers`."""
+        return len(self)
+
+    @property
+    def n_answers(self) -> float:
+        """Number of comparisons that the rows count as: the sum of weights, an integer if whole."""
+        total = float(self.weight.sum(dtype=np.float64))
+        return int(total) if total.is_integer() else total
 
     @property
     def n_items(self) -> int:
@@ -522,10 +541,14 @@ class ComparisonTable:
         return tied / total if total else float("nan")
 
     def __len__(self) -> int:
-        return self.n_comparisons
+        return len(self.left)
 
     def __repr__(self) -> str:
-        n, ties = self.n_comparisons, int((self.outcome == TIE).sum())
+        n, ties = (
+            f"{float(self.weight[which].sum(dtype=np.float64)):,.12g}"
+            for which in (slice(None), self.outcome == TIE)
+        )
+        rows = "" if self.weights is None else f" in {len(self):,} row{'s'[: len(self) != 1]}"
         parts = [
             f"{self.n_items:,} item{'' if self.n_items == 1 else 's'}",
             f"{self.n_annotators:,} annotator{'' if self.n_annotators == 1 else 's'}"
@@ -535,28 +558,34 @@ class ComparisonTable:
         if self.questions is not None:
             parts.append(f"{len(self.questions):,} questions")
         return (
-            f"ComparisonTable({n:,} comparison{'' if n == 1 else 's'}, {ties:,} "
-            f"tie{'' if ties == 1 else 's'}: {', '.join(parts)})"
+            f"ComparisonTable({n} comparison{'' if n == '1' else 's'}{rows}, {ties} "
+            f"tie{'' if ties == '1' else 's'}: {', '.join(parts)})"
         )
 
     def components(self) -> IntArray:
         """Number of each item's group, shape (n_items,); items of two groups are never compared.
 
         Groups are connected by chains of comparisons, and numbered from 0 in the order of their
-        first items.
+        first items. Items without comparisons are in no group: -1.
         """
         counted = self.weight > 0
         links = coo_array(
             (np.ones(counted.sum(), dtype=np.int8), (self.left[counted], self.right[counted])),
             shape=(self.n_items, self.n_items),
         )
-        found: IntArray = connected_components(links, directed=False)[1]
+        group = connected_components(links, directed=False)[1]
+        alone = np.bincount(group)[group] == 1
+        numbers = np.unique(group[~alone], return_inverse=True)[1]
+        found = np.full(self.n_items, -1, dtype=np.int64)
+        found[~alone] = numbers
         return found
 
-    def counts(self) -> IntArray:
-        """Number of comparisons of each item, shape (n_items,)."""
-        both = np.bincount(self.left, minlength=self.n_items)
-        return both + np.bincount(self.right, minlength=self.n_items)
+    def counts(self) -> AnyArray:
+        """Number of comparisons of each item, by weight, shape (n_items,); integers if whole."""
+        weight = None if self.weights is None else self.weights.astype(np.float64)
+        both: AnyArray = np.bincount(self.left, weight, self.n_items)
+        both = both + np.bincount(self.right, weight, self.n_items)
+        return both.astype(np.int64) if (both == np.floor(both)).all() else both
 
     # -- other tables -----------------------------------------------------------------------------
 
@@ -583,9 +612,9 @@ class ComparisonTable:
         Raises
         ------
         AnnotationError
-            If an id is unknown.
+            If an id is unknown or given twice.
         """
-        table, rows = self, np.full(self.n_comparisons, True)
+        table, rows = self, np.full(len(self), True)
         places: dict[str, IntArray] = {}
         for name, key, ids in (
             ("items", items, self.items),
@@ -593,6 +622,7 @@ class ComparisonTable:
         ):
             if key is not None:
                 places[name] = ids_of(key, ids, name)
+                _refuse_twice(places[name], ids, name)
         if "items" in places:
             kept = np.isin(np.arange(self.n_items), places["items"])
             rows &= kept[self.left] & kept[self.right]
@@ -696,6 +726,14 @@ def ids_of(key: Any, ids: AnyArray, name: str) -> IntArray:
     """
     values, known = of_one_kind(np.atleast_1d(np.asarray(key)), ids, name)
     return encode(values, known, argument=name, vocabulary_name=f"the {name} of the table")[0]
+
+
+def _refuse_twice(places: IntArray, ids: AnyArray, name: str) -> None:
+    known, times = np.unique(places, return_counts=True)
+    if (times > 1).any():
+        raise AnnotationError(
+            f"{name} holds {ids[known[times > 1][0]].item()!r} twice; give each id once"
+        )
 
 
 def refuse_times(time: Any, argument: str = "time") -> None:

@@ -44,17 +44,19 @@ from manyhands.ranking.uncertainty import (
     FEWEST_QUESTIONS,
     MOST_ITEMS,
     QUESTIONS_PER_ITEM,
+    REPEATED_QUESTIONS,
     annotator_errors,
     centred,
     clustered,
     covariance,
     curvature,
     dispersion,
+    dispersion_within,
     log_evidence,
     questions_per_item,
     rank_limits,
 )
-from manyhands.typing import AnyArray, FloatArray, IntArray
+from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 GRID = (0.05, 0.1, 0.2, 0.5, 1.0)
 """Variances of reliabilities that are tried upwards, as long as the evidence rises."""
@@ -124,12 +126,14 @@ class BradleyTerry(BaseEstimator):
         without comparisons.
     strength_se_ : array of shape (n_items,)
         Their standard errors; NaN with more than 3,000 items.
-    ranks_ : integer array of shape (n_items,)
-        1 for the strongest of each group.
+    ranks_ : array of shape (n_items,)
+        1 for the strongest of each group; integers, or numbers with NaN where an item has no
+        comparison.
     rank_low_, rank_high_ : arrays of shape (n_items,)
         Ends of the 95 % interval of each rank; NaN with more than 3,000 items.
     component_ : integer array of shape (n_items,)
-        Group of each item; items of two groups are never compared, not even by chains.
+        Group of each item; items of two groups are never compared, not even by chains. -1 for
+        items without comparisons.
     covariance_ : array of shape (n_items, n_items), or None
         Covariance of ``strengths_``; None with more than 3,000 items.
     annotators_ : array of shape (n_annotators,)
@@ -147,10 +151,11 @@ class BradleyTerry(BaseEstimator):
         Log evidence of every variance of reliabilities that was tried.
     strength_variance_ : float
     dispersion_ : float
-        How many times more answers scatter than the model has it; intervals are wider if it is
-        above 1, unless they are clustered by question.
+        How many times more answers to a pair scatter than the model has it, or than the model and
+        the questions have it if intervals are clustered; they are wider if it is above 1.
     clustered_ : bool
-        Whether intervals allow for answers to the same question that depend on each other.
+        Whether intervals allow for answers to the same question that depend on each other. They
+        do where questions are named and asked several times.
     warnings_ : list of str
         What the fit has warned of.
     log_likelihood_, n_iter_, converged_
@@ -281,11 +286,12 @@ class BradleyTerry(BaseEstimator):
         self._validate_params()
         _refuse_options(options)
         _check_table(table, empty=True)
-        return self._fit(self.table_.with_added(table)) if table.n_comparisons else self
+        return self._fit(self.table_.with_added(table)) if len(table) else self
 
     def _fit(self, table: ComparisonTable) -> Self:
         told: list[str] = []
-        component = table.components()
+        seen, table = table, table.take(table.weight > 0) if table.weights is not None else table
+        component = _own_groups(table.components())
         sides = self.position and table.has_sides
         if sides and (winners := np.unique(table.outcome[table.outcome != 1])).size == 1:
             sides = False
@@ -319,7 +325,7 @@ class BradleyTerry(BaseEstimator):
         state, wanted, evidence = _with_reliability(rows, wanted, self.reliability)
         with all_or_nothing(self):
             self._keep(table, rows, state, wanted, component, told)
-            self.evidence_ = evidence
+            self.table_, self.evidence_ = seen, evidence
         return self
 
     def _keep(
@@ -338,13 +344,19 @@ class BradleyTerry(BaseEstimator):
         strengths = state.theta - means[component]
         found = curvature(rows, state, wanted)
         phi = dispersion(rows, state, wanted, len(sizes))
+        counts = table.counts()
+        compared = counts > 0
         covariances = inverse = None
         clusters = False
         if n <= MOST_ITEMS:
             inverse = covariance(found)
             clusters = _has_clusters(table, told)
             if clusters:
+                # Of Cameron, Gelbach and Miller (2011): clusters of questions and of pairs, less
+                # those of both. Pairs are few, so theirs are factors of the usual covariance.
+                phi = 1 + phi - dispersion_within(table, state, wanted, len(sizes))
                 outer = clustered(table, state, wanted, found, inverse)
+                outer += inverse * max(0.0, phi - 1)
             else:
                 outer = inverse * max(1.0, phi)
             covariances = centred(outer[:n, :n], component)
@@ -357,23 +369,23 @@ class BradleyTerry(BaseEstimator):
             )
         errors = np.tile(annotator_errors(found, inverse, wanted), (people // len(rows.active), 1))
         profile = np.tile(state.profile, (people // len(rows.active), 1))
-        self.table_ = table
         self.items_, self.annotators_ = table.items, table.annotators
-        self.component_ = component
-        self.n_components_ = len(sizes)
-        counts = table.counts()
-        self.strengths_ = np.where(counts > 0, strengths, np.nan)
+        self.component_ = table.components()
+        self.n_components_ = int(self.component_.max()) + 1
+        self.strengths_ = np.where(compared, strengths, np.nan)
         self.covariance_ = covariances
         if covariances is None:
             self.strength_se_ = np.full(n, np.nan)
             self.rank_low_ = self.rank_high_ = np.full(n, np.nan)
         else:
             self.strength_se_ = np.sqrt(np.maximum(np.diag(covariances), 0.0))
-            self.strength_se_[counts == 0] = np.nan
+            self.strength_se_[~compared] = np.nan
             self.rank_low_, self.rank_high_ = rank_limits(
                 strengths, covariances, component, LEVEL, self.random_state
             )
-        self.ranks_ = _ranks(strengths, component)
+            self.rank_low_[~compared] = self.rank_high_[~compared] = np.nan
+        ranks = _ranks(strengths, component)
+        self.ranks_ = ranks if compared.all() else np.where(compared, ranks, np.nan)
         self.reliability_, self.position_bias_, self.tie_tendency_ = profile.T.copy()
         self.reliability_se_, self.position_bias_se_, self.tie_tendency_se_ = errors.T.copy()
         self.position_, self.ties_ = float(state.common[1]), float(state.common[2])
@@ -382,17 +394,24 @@ class BradleyTerry(BaseEstimator):
         self.dispersion_, self.clustered_ = phi, clusters
         self.log_likelihood_ = state.log_likelihood
         self.n_iter_, self.converged_ = state.n_iter, state.converged
-        self._warn(told)
+        self._warn(table, told)
         self.warnings_ = told
 
-    def _warn(self, told: list[str]) -> None:
-        table = self.table_
+    def _warn(self, table: ComparisonTable, told: list[str]) -> None:
         if self.n_components_ > 1:
             _tell(
                 told,
                 f"{self.n_components_:,} groups of items are never compared with each other, so "
                 "ranks are within groups, and probabilities between them are NaN. Compare some "
                 "items of different groups to rank all together",
+                NotIdentifiableWarning,
+            )
+        if (alone := self.component_ < 0).any():
+            names = self.items_[alone].tolist()
+            _tell(
+                told,
+                f"{len(names):,} item{' has' if len(names) == 1 else 's have'} no comparison, so "
+                f"no strength and no rank: {_listed(names)}",
                 NotIdentifiableWarning,
             )
         _warn_of_few(table, told)
@@ -412,7 +431,7 @@ class BradleyTerry(BaseEstimator):
                 f"{'is' if len(names) == 1 else 'are'} counted in reverse. Ask whether the "
                 "question or the answers were mixed up",
             )
-        if self.dispersion_ > WIDER and not self.clustered_:
+        if self.dispersion_ > WIDER:
             _tell(
                 told,
                 f"answers to a pair of items scatter {self.dispersion_:.1f} times more than the "
@@ -448,7 +467,8 @@ class BradleyTerry(BaseEstimator):
         Raises
         ------
         AnnotationError
-            If an item or an annotator was not in the comparisons.
+            If an item or an annotator was not in the comparisons, or the sequences differ in
+            length.
 
         Warns
         -----
@@ -460,7 +480,15 @@ class BradleyTerry(BaseEstimator):
             _known(key, self.items_, "items", name)
             for key, name in ((left, "left"), (right, "right"))
         )
-        one, other = np.broadcast_arrays(one, other)
+        lengths = {"left": len(one), "right": len(other)}
+        if annotator is not None:
+            lengths["annotator"] = np.atleast_1d(np.asarray(annotator, dtype=object)).size
+        if len(set(lengths.values()) - {1}) > 1:
+            shown = ", ".join(f"{name} {size}" for name, size in lengths.items())
+            raise AnnotationError(
+                f"the sequences differ in length: {shown}; give one id of each for every pair"
+            )
+        one, other = np.broadcast_arrays(one, other, np.empty(max(lengths.values())))[:2]
         a, b, t = (
             np.ones(len(one)),
             np.full(len(one), self.position_),
@@ -474,7 +502,7 @@ class BradleyTerry(BaseEstimator):
             t[named] = self.tie_tendency_[who]
         gap = self.strengths_[one] - self.strengths_[other]
         proba = np.column_stack(probabilities(a * gap + b, t))
-        apart = self.component_[one] != self.component_[other]
+        apart = (self.component_[one] != self.component_[other]) | (self.component_[one] < 0)
         proba[apart] = np.nan
         if apart.any():
             warn_caller(
@@ -504,8 +532,14 @@ class BradleyTerry(BaseEstimator):
         sd = np.sqrt(np.maximum(own[:, None] + own[None, :] - 2 * cov, 1e-300))
         found: FloatArray = ndtr((self.strengths_[:, None] - self.strengths_[None, :]) / sd)
         np.fill_diagonal(found, 0.5)
-        found[self.component_[:, None] != self.component_[None, :]] = np.nan
+        found[~self._linked()] = np.nan
         return found
+
+    def _linked(self) -> BoolArray:
+        """Mask of the pairs of items of one group, shape (n_items, n_items)."""
+        groups = _own_groups(self.component_)
+        linked: BoolArray = groups[:, None] == groups[None, :]
+        return linked
 
     def interval(self, level: float = 0.95) -> FloatArray:
         """Interval of each strength, shape (n_items, 2): [low, high], of a normal distribution.
@@ -567,12 +601,13 @@ class BradleyTerry(BaseEstimator):
         profile = np.column_stack([self.reliability_, self.position_bias_, self.tie_tendency_])
         strengths = np.nan_to_num(self.strengths_)
         cov = covariance_given_annotators(self.table_, strengths, profile, self.strength_variance_)
-        cov = centred(cov, self.component_)
-        allowed: Any = self.component_[:, None] == self.component_[None, :]
+        cov = centred(cov, _own_groups(self.component_))
+        linked = self._linked()
+        allowed: Any = linked
         if pairs is not None:
             allowed = self._allowed(list(pairs))
-            cov = cov + self.strength_variance_ * (
-                self.component_[:, None] == self.component_[None, :]
+            cov = (
+                cov + self.strength_variance_ * linked
             )  # Groups that are not linked yet may differ as items do.
         common = self.position_ if self.table_.has_sides else 0.0, self.ties_
         one, other, gain = choose_pairs(
@@ -592,7 +627,9 @@ class BradleyTerry(BaseEstimator):
             raise AnnotationError(
                 f"pairs holds {pairs[same[0]]!r}, an item with itself; leave it out"
             )
-        return one, other
+        pairs_ = np.minimum(one, other) * len(self.items_) + np.maximum(one, other)
+        first = np.sort(np.unique(pairs_, return_index=True)[1])  # (b, a) is (a, b) again.
+        return one[first], other[first]
 
     def _covariance(self, what: str) -> FloatArray:
         if self.covariance_ is None:
@@ -643,6 +680,8 @@ def _has_clusters(table: ComparisonTable, told: list[str]) -> bool:
     if table.question is None:
         return False
     n = len(np.unique(table.question))
+    if max(len(table), table.n_answers) < REPEATED_QUESTIONS * n:
+        return False
     each = questions_per_item(table)
     if n >= FEWEST_QUESTIONS and each >= QUESTIONS_PER_ITEM:
         return True
@@ -653,6 +692,13 @@ def _has_clusters(table: ComparisonTable, told: list[str]) -> bool:
         "intervals may be too narrow. Ask about more questions",
     )
     return False
+
+
+def _own_groups(component: IntArray) -> IntArray:
+    """Number of each item's group, where an item without comparisons is a group by itself."""
+    alone = component < 0
+    found: IntArray = np.where(alone, component.max() + np.cumsum(alone), component)
+    return found
 
 
 def _ranks(strengths: FloatArray, component: IntArray) -> IntArray:
@@ -689,9 +735,11 @@ def _sides_tell_nothing(table: ComparisonTable) -> bool:
 
 
 def _warn_of_sides(table: ComparisonTable, told: list[str]) -> None:
-    on_left = np.bincount(table.left, minlength=table.n_items)
+    on_left, on_right = (
+        np.bincount(side, minlength=table.n_items) for side in (table.left, table.right)
+    )
     counts = table.counts()
-    fixed = ((on_left == 0) | (on_left == counts)) & (counts >= FEW)
+    fixed = ((on_left == 0) | (on_right == 0)) & (counts >= FEW)
     if fixed.sum() > 1 and fixed.sum() >= 0.5 * (counts > 0).sum():
         _tell(
             told,
@@ -705,9 +753,9 @@ def _warn_of_sides(table: ComparisonTable, told: list[str]) -> None:
 
 def _warn_of_few(table: ComparisonTable, told: list[str]) -> None:
     """Tell of items whose place is mostly the prior's."""
-    won, lost = _won_and_lost(table)
+    won, lost, rows = _won_and_lost(table)
     counts = table.counts()
-    one_way = (counts > 0) & ((won == counts) | (lost == counts))
+    one_way = (rows > 0) & ((won == rows) | (lost == rows))
     if not (table.outcome != 1).any():
         _tell(
             told,
@@ -722,7 +770,7 @@ def _warn_of_few(table: ComparisonTable, told: list[str]) -> None:
             "prior keeps the strength finite. Compare with items that are closer in strength",
             NotIdentifiableWarning,
         )
-    few = (counts < FEW).sum()
+    few = ((counts > 0) & (counts < FEW)).sum()
     if few:
         _tell(
             told,
@@ -732,12 +780,14 @@ def _warn_of_few(table: ComparisonTable, told: list[str]) -> None:
         )
 
 
-def _won_and_lost(table: ComparisonTable) -> tuple[IntArray, IntArray]:
+def _won_and_lost(table: ComparisonTable) -> tuple[IntArray, IntArray, IntArray]:
+    """Rows that each item won, that it lost, and all its rows, ties included."""
     n = table.n_items
     left, right = table.outcome == 0, table.outcome == 2
     won = np.bincount(table.left[left], minlength=n) + np.bincount(table.right[right], minlength=n)
     lost = np.bincount(table.right[left], minlength=n) + np.bincount(table.left[right], minlength=n)
-    return won, lost
+    rows = np.bincount(table.left, minlength=n) + np.bincount(table.right, minlength=n)
+    return won, lost, rows
 
 
 def _refuse_unbounded(table: ComparisonTable, component: IntArray) -> None:
@@ -762,7 +812,7 @@ def _repeats(table: ComparisonTable) -> bool:
     n = table.n_items
     low, high = np.minimum(table.left, table.right), np.maximum(table.left, table.right)
     key = (table.annotator.astype(np.int64) * n + low) * n + high
-    return len(key) >= REPEATED * len(np.unique(key))
+    return table.n_answers >= REPEATED * len(np.unique(key))
 
 
 def _tell(told: list[str], message: str, category: type[Warning] = UserWarning) -> None:
@@ -794,7 +844,7 @@ def _check_table(table: Any, *, empty: bool = False) -> None:
         )
     if empty:
         return
-    if not (table.n_comparisons and table.weight.any()):
+    if not table.n_answers:
         raise AnnotationError("table is empty: it has no comparison, or all have weight 0")
     if table.n_items < 2:
         raise AnnotationError(
@@ -803,9 +853,11 @@ def _check_table(table: Any, *, empty: bool = False) -> None:
 
 
 def _refuse_options(options: dict[str, Any]) -> None:
-    for name in options:
+    for name, value in options.items():
+        if value is None and name in {"time", "times", *_NOT_SUPPORTED}:
+            continue  # As if it were not given.
         if name in ("time", "times"):
-            refuse_times(options[name], name)
+            refuse_times(value, name)
         elif name in _NOT_SUPPORTED:
             raise AnnotationError(f"{name}= is not supported: {_NOT_SUPPORTED[name]}")
         else:

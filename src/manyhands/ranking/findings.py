@@ -21,17 +21,18 @@ APART = (1 + LEVEL) / 2
 
 
 def in_order(model: BradleyTerry) -> IntArray:
-    """Positions of the items, the strongest of each group first."""
-    order: IntArray = np.lexsort((model.ranks_, model.component_))
+    """Positions of the items, the strongest of each group first; those never compared last."""
+    order: IntArray = np.lexsort((model.ranks_, model.component_, model.component_ < 0))
     return order
 
 
 def tiers(model: BradleyTerry) -> IntArray:
-    """Number of the tier of each item, from 1 in each group of `component_`; 0 without intervals.
+    """Number of the tier of each item, from 1 in each group of `component_`; 0 if it has none.
 
-    A tier begins with its strongest item, and holds all that follow it and cannot be told apart
-    from it: the probability that it is stronger than they are is below 97.5 %. Tiers are a way to
-    read a ranking; items at the ends of two neighbouring tiers need not differ.
+    An item without an interval has none. A tier begins with its strongest item, and holds all that
+    follow it and cannot be told apart from it: the probability that it is stronger than they are is
+    below 97.5 %. Tiers are a way to read a ranking; items at the ends of two neighbouring tiers
+    need not differ.
 
     Returns
     -------
@@ -43,6 +44,8 @@ def tiers(model: BradleyTerry) -> IntArray:
     better = model.better()
     first, tier, group = -1, 0, -1
     for i in in_order(model):
+        if model.component_[i] < 0:
+            break  # They are the last.
         if model.component_[i] != group:
             group, first, tier = model.component_[i], int(i), 1
         elif better[first, i] >= APART:
@@ -71,7 +74,7 @@ def ranking_columns(model: BradleyTerry) -> Columns:
         "rank": model.ranks_,
         "rank_low": model.rank_low_,
         "rank_high": model.rank_high_,
-        "tier": tiers(model),
+        "tier": np.where(model.component_ < 0, np.nan, tiers(model)),
         "strength": model.strengths_,
         "low": low,
         "high": high,
@@ -110,12 +113,12 @@ def annotator_columns(model: BradleyTerry, models: Any = None) -> Columns:
     if not table.has_annotators:
         return {}
     n = table.n_annotators
-    counts = np.bincount(table.annotator, minlength=n)
     weight = np.asarray(table.weight, dtype=np.float64)
+    counts = np.bincount(table.annotator, weight, n)
     tied = np.bincount(table.annotator, weight * (table.outcome == 1), n)
     gap = np.nan_to_num(model.strengths_)[table.left] - np.nan_to_num(model.strengths_)[table.right]
     _, tie, _ = probabilities(gap + model.position_, np.array(model.ties_))
-    total = np.maximum(np.bincount(table.annotator, weight, n), 1e-12)
+    total = np.maximum(counts, 1e-12)
     width = ndtri(APART)
     bias, error = model.position_bias_, model.position_bias_se_
     columns: dict[str, Any] = {
@@ -205,7 +208,7 @@ def pair_columns(model: BradleyTerry, most: int = 10) -> Columns:
     ``won`` counts the wins of ``item`` over ``other``, ties as half, and ``expected`` what the
     model expects of the annotators who answered; ``z`` is the difference in standard errors.
     """
-    table = model.table_
+    table = model.table_.take(model.table_.weight > 0)
     a = model.reliability_[table.annotator]
     strengths = np.nan_to_num(model.strengths_)
     eta = a * (strengths[table.left] - strengths[table.right])

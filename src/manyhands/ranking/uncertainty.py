@@ -34,6 +34,10 @@ FEWEST_QUESTIONS = 30
 QUESTIONS_PER_ITEM = 10
 """Fewest questions of the typical item, where clusters of questions are used."""
 
+REPEATED_QUESTIONS = 1.1
+"""Comparisons on a question, on average, below which questions are no clusters: where each has an
+answer of its own, as in logs of arenas, they say nothing about answers that depend."""
+
 CHUNK = 3_000
 """Columns of a sparse matrix that are made dense at a time."""
 
@@ -153,15 +157,21 @@ def _less(outer: FloatArray, spread: csr_array) -> FloatArray:
     """Subtract ``spread @ spread.T``, or its diagonal."""
     if outer.ndim == 1:
         return outer - np.asarray(spread.multiply(spread).sum(axis=1)).ravel()
+    return outer - _squared(spread)
+
+
+def _squared(spread: csr_array) -> FloatArray:
+    """Multiply a sparse matrix by its transpose, which is dense, in little memory."""
     columns = spread.tocsc()
     filled = np.diff(columns.indptr).astype(np.float64)
-    n = len(outer)
+    n = spread.shape[0]
     if (filled**2).sum() * 50 < float(n) ** 2 * len(filled):
-        return outer - (spread @ spread.T).toarray()
+        return np.asarray((spread @ spread.T).toarray(), dtype=np.float64)
+    found = np.zeros((n, n))
     for start in range(0, columns.shape[1], CHUNK):
         part: AnyArray = columns[:, start : start + CHUNK].toarray()
-        outer = np.asarray(outer - part @ part.T, dtype=np.float64)
-    return outer
+        found += part @ part.T
+    return found
 
 
 def log_evidence(rows: Rows, state: State, wanted: Wanted) -> float:
@@ -201,14 +211,38 @@ def covariance(found: Curvature) -> FloatArray:
 
 def dispersion(rows: Rows, state: State, wanted: Wanted, n_groups: int) -> float:
     """How many times more the answers to pairs of items scatter than the model has it."""
+    score, info = _toward_the_first(rows, state, wanted)
+    return _scatter(rows.by_pair(score), float(info.sum()), rows.n_items - n_groups)
+
+
+def dispersion_within(table: ComparisonTable, state: State, wanted: Wanted, n_groups: int) -> float:
+    """How many times more the answers to a pair on one question scatter than the model has it."""
+    assert table.question is not None
+    each = _each_row(table, wanted)
+    score, info = _toward_the_first(each, state, wanted)
+    n = table.n_items
+    pair = np.minimum(each.left, each.right).astype(np.int64) * n + np.maximum(
+        each.left, each.right
+    )
+    pair = np.unique(pair, return_inverse=True)[1]
+    places = table.question.astype(np.int64) * (int(pair.max()) + 1) + pair
+    place = np.unique(places, return_inverse=True)[1]
+    return _scatter(np.bincount(place, score).astype(np.float64), float(info.sum()), n - n_groups)
+
+
+def _toward_the_first(rows: Rows, state: State, wanted: Wanted) -> tuple[FloatArray, FloatArray]:
+    """Score of each row about the first item of its pair against the other, and information."""
     at = answers(rows, state, wanted)
     toward = np.where(rows.left < rows.right, at.reliability, -at.reliability)
-    score, info = rows.by_pair(toward * at.score), rows.by_pair(at.reliability**2 * at.info)
-    n_pairs = len(rows.first)
-    spare = 1 - (rows.n_items - n_groups) / n_pairs
-    if spare <= 0 or info.sum() <= 0:
+    return toward * at.score, at.reliability**2 * at.info
+
+
+def _scatter(scores: FloatArray, information: float, n_strengths: int) -> float:
+    """Ratio of the scatter of summed scores to what information and free strengths expect."""
+    spare = 1 - n_strengths / len(scores)
+    if spare <= 0 or information <= 0:
         return 1.0
-    return float((score**2).sum() / (info.sum() * spare))
+    return float((scores**2).sum() / (information * spare))
 
 
 def clustered(
@@ -232,28 +266,34 @@ def clustered(
     n, n_questions = table.n_items, len(questions)
     each = _each_row(table, wanted)
     at = answers(each, state, wanted)
-    scores = np.zeros((n_questions, n + 2))
     own = at.reliability * at.score
-    np.add.at(scores, (question, table.left), own)
-    np.add.at(scores, (question, table.right), -own)
-    scores[:, n] = np.bincount(question, at.score, n_questions)
-    scores[:, n + 1] = np.bincount(question, at.score_t, n_questions)
-    scores *= found.free
+    m = len(question)
+    values = np.concatenate([own, -own, at.score, at.score_t])
+    place = np.concatenate([table.left, table.right, np.full(m, n), np.full(m, n + 1)])
+    values = values * found.free[place]
+    shape = n_questions, n + 2
+    scores = csr_array(coo_array((values, (np.tile(question, 4), place)), shape=shape))
     r = each.n_annotators
+    inner, taken = csr_array((n_questions, 3 * r)), csr_array((3 * r, n + 2))
     if wanted.own.any():  # What the annotators' own parameters take up of each answer.
-        parts = []
-        place = question.astype(np.int64) * 3 * r + each.who.astype(np.int64) * 3
-        for k, values in ((A, at.score * at.gap), (B, at.score), (T, at.score_t)):
-            if wanted.own[k]:
-                parts.append((values, place + k))
-        values, at_ = (np.concatenate(column) for column in zip(*parts, strict=True))
-        inner = coo_array((values, (at_ // (3 * r), at_ % (3 * r))), (n_questions, 3 * r)).tocsr()
-        taken = inner @ _block_diagonal(np.linalg.inv(found.annotators)) @ found.crossed.T
-        scores -= taken.toarray()
-    counted = (scores != 0).any(axis=1).sum()
-    spread = scores @ inverse
-    prior = inverse @ _of_priors(state, wanted, found) @ inverse
-    return spread.T @ spread * counted / max(counted - 1, 1) + prior
+        who = each.who.astype(np.int64) * 3
+        parts = [
+            (values, who + k)
+            for k, values in ((A, at.score * at.gap), (B, at.score), (T, at.score_t))
+            if wanted.own[k]
+        ]
+        values, place = (np.concatenate(column) for column in zip(*parts, strict=True))
+        asked = np.tile(question, len(parts))
+        inner = csr_array(coo_array((values, (asked, place)), shape=(n_questions, 3 * r)))
+        taken = csr_array(_block_diagonal(np.linalg.inv(found.annotators)) @ found.crossed.T)
+    summed, counted = np.zeros((n + 2, n + 2)), 0
+    for start in range(0, n_questions, CHUNK):
+        some = slice(start, start + CHUNK)
+        part: AnyArray = scores[some].toarray() - (inner[some] @ taken).toarray()
+        summed += part.T @ part
+        counted += int((part != 0).any(axis=1).sum())
+    spread = summed * (counted / max(counted - 1, 1)) + _of_priors(state, wanted, found)
+    return np.asarray(inverse @ spread @ inverse, dtype=np.float64)
 
 
 def _of_priors(state: State, wanted: Wanted, found: Curvature) -> FloatArray:
@@ -264,15 +304,14 @@ def _of_priors(state: State, wanted: Wanted, found: Curvature) -> FloatArray:
     n = len(found.free) - 2
     own = np.where(wanted.own, 1 / np.sqrt(np.where(wanted.own, state.variance, 1.0)), 0.0)
     roots = np.linalg.inv(found.annotators) * own  # Their prior's precision is own².
-    spread = (found.crossed @ _block_diagonal(roots)).toarray()
     of_items = np.r_[np.full(n, 1 / state.s2), 0.0, 0.0]
-    return np.diag(of_items) + spread @ spread.T
+    return np.diag(of_items) + _squared(csr_array(found.crossed @ _block_diagonal(roots)))
 
 
 def _each_row(table: ComparisonTable, wanted: Wanted) -> Rows:
     """Rows in the order of the table, none added up."""
     own = bool(wanted.own.any())
-    who = table.annotator if own else np.zeros(table.n_comparisons, dtype=np.int32)
+    who = table.annotator if own else np.zeros(len(table), dtype=np.int32)
     nothing = np.zeros(0, dtype=np.int32)
     return Rows(
         table.left, table.right, who, table.outcome, np.asarray(table.weight, dtype=np.float64),

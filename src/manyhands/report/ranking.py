@@ -80,7 +80,7 @@ def summarize_ranking(
         "facts": [*_facts(model), *_of_random(annotators), *_of_judges(model, annotators)],
         "advice": [wording(each) for each in model.warnings_],
         "data": {
-            "n_comparisons": table.n_comparisons,
+            "n_comparisons": table.n_answers,
             "n_items": table.n_items,
             "n_annotators": table.n_annotators if table.has_annotators else None,
             "n_questions": None if table.questions is None else len(table.questions),
@@ -110,7 +110,7 @@ def summarize_ranking(
 
 def _headline(model: BradleyTerry) -> str:
     """Say which item is the strongest, and from which others it cannot be told apart."""
-    table = model.table_
+    table, n = model.table_, _n_compared(model)
     if model.n_components_ > 1:
         return (
             f"{counted(model.n_components_, 'group')} of items are never compared with each other, "
@@ -122,33 +122,37 @@ def _headline(model: BradleyTerry) -> str:
     if not (table.outcome != 1).any():
         return "All comparisons are ties, so nothing shows which item is better."
     if model.covariance_ is None:
-        return f"“{name}” has the highest strength of {counted(table.n_items, 'item')}."
+        return f"“{name}” has the highest strength of {counted(n, 'item')}."
     near = not_told_apart(model, best)
     if not len(near):
-        return f"“{name}” is the strongest of {counted(table.n_items, 'item')} (95 % confidence)."
+        return f"“{name}” is the strongest of {counted(n, 'item')} (95 % confidence)."
     near = near[np.argsort(model.ranks_[near], kind="stable")]
     names = listed(table.items[near].tolist(), len(near))
-    if len(near) == table.n_items - 1:
+    if len(near) == n - 1:
         return (
             f"The comparisons do not show which item is the strongest: “{name}” is first, but "
             "cannot be told apart from any other at 95 % confidence."
         )
     return (
-        f"“{name}” is first of {counted(table.n_items, 'item')}, but cannot be told apart from "
+        f"“{name}” is first of {counted(n, 'item')}, but cannot be told apart from "
         f"{names} at 95 % confidence."
     )
 
 
+def _n_compared(model: BradleyTerry) -> int:
+    return int((model.component_ >= 0).sum())
+
+
 def _facts(model: BradleyTerry) -> list[str]:
-    table = model.table_
+    table, n = model.table_, _n_compared(model)
     who = f" by {counted(table.n_annotators, 'annotator')}" if table.has_annotators else ""
     facts = [
-        f"{counted(table.n_comparisons, 'comparison')} of {counted(table.n_items, 'item')}{who}; "
+        f"{counted(table.n_answers, 'comparison')} of {counted(n, 'item')}{who}; "
         f"{percent(table.tie_share)} are ties."
     ]
-    if model.covariance_ is not None and model.n_components_ == 1 and table.n_items > 1:
+    if model.covariance_ is not None and model.n_components_ == 1 and n > 1:
         better = model.better()
-        apart = (better >= 0.975).sum() / (table.n_items * (table.n_items - 1) / 2)
+        apart = (better >= 0.975).sum() / (n * (n - 1) / 2)
         facts.append(
             f"Of all pairs of items, {percent(float(apart))} can be told apart at 95 % confidence."
         )

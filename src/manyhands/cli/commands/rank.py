@@ -191,9 +191,9 @@ def _print(result: dict[str, Any], out: Path | None) -> None:
     rows = [
         [
             ranking["item"][i],
-            ranking["rank"][i],
+            "-" if ranking["rank"][i] is None else ranking["rank"][i],
             _ends(ranking["rank_low"][i], ranking["rank_high"][i], 0),
-            f"{ranking['strength'][i] or 0.0:.2f}",
+            "-" if ranking["strength"][i] is None else f"{ranking['strength'][i]:.2f}",
             _ends(ranking["low"][i], ranking["high"][i], 2),
             f"{ranking['n_comparisons'][i]:,}",
         ]
