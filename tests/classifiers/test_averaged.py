@@ -213,4 +213,4 @@ def test_the_command_line_fits_an_average(problem, tmp_path):
     done = CliRunner().invoke(app, ["predict", str(out), str(tmp_path / "X.npy"), "--json"])
     assert json.loads(done.stdout)["n_instances"] == len(X)
     wrong = CliRunner().invoke(app, [*command, "--set", "estimators=[none-such]"])
-    assert "'none-such' is unknown" in str(wrong.output) + str(wrong.exception)
+    assert "none-such is unknown" in str(wrong.output) + str(wrong.exception)

@@ -156,7 +156,7 @@ def test_spellings_are_merged(grades):
 def test_a_pass_that_matches_nothing_is_named(grades):
     assert "did you mean '0'?" in done("describe", "numbers.csv", "--abstain", "0.0").stderr
     none = done("describe", "words.csv", "--skip", "broken").stderr
-    assert "no label of column 'label' is 'broken', which skip names" in none
+    assert "no label of column 'label' is 'broken', which --skip names" in none
     assert "which" not in done("describe", "words.csv", "--skip", "low").stderr
 
 

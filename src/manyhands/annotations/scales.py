@@ -33,6 +33,7 @@ from manyhands.annotations.label_sets import refuse_sets
 from manyhands.annotations.suspicious import MARKS, check_classes
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.typing import AnyArray, FloatArray, IntArray
+from manyhands.wording import counted
 
 _LOG = logging.getLogger("manyhands")
 
@@ -167,8 +168,9 @@ def as_labels(values: Any, scale: Scale | None, argument: str = "label") -> AnyA
     """
     labels = as_values(values)
     if labels.dtype.kind == "f" and np.isinf(labels).any():
+        rows = counted(int(np.isinf(labels).sum()), "row")
         raise AnnotationError(
-            f"{argument} holds {labels[np.isinf(labels)][0]} ({int(np.isinf(labels).sum())} rows), "
+            f"{argument} holds {labels[np.isinf(labels)][0]} ({rows}), "
             "and scores are finite; correct them, or leave these rows out"
         )
     if scale is None or not labels.size:

@@ -34,6 +34,7 @@ OPTIONS: Final = {
                 "winner",
                 "weight",
                 "out",
+                "random",
                 "to",
                 "texts",
                 "images",
@@ -60,7 +61,7 @@ OF_METHODS: Final = (
     *("abstentions", "backbone", "device", "batch_size", "class_balance", "decision", "dependence"),
     *("guard", "imbalance", "lr", "max_epochs", "max_iter", "monitor", "n_restarts", "n_rounds"),
     *("patience", "prior", "random_state", "ties", "tol", "validation", "warm_start", "decision"),
-    *("position", "reliability", "strength_variance"),
+    *("position", "reliability", "scaling", "strength_variance"),
 )
 """Parameters of methods, which --set takes."""
 

@@ -180,7 +180,7 @@ def review_queue(
     if random and by == "annotation":
         raise AnnotationError(
             f"random={random} draws labels, which tell how many labels are right; leave "
-            "by='annotation' out, or leave random out"
+            "by='annotation' or random= out"
         )
     table = as_table(table, argument="table")
     found, weight = beliefs_of(model, table, proba)
