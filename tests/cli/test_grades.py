@@ -280,3 +280,31 @@ def test_a_classifier_labels_grades_as_an_aggregator_does(sheet, tmp_path):
     scores = next(iter(found["table"]["all rounds"]["splits"].values()))
     assert scores["mae"]["mean"] == pytest.approx(np.abs(median - stars).mean())
     assert "macro-F1" in said(*given, *READING[:-1])
+
+
+def test_where_everybody_has_answered_everything_a_new_annotator_is_advised(sheet, tmp_path):
+    """In the report, and by the commands that it names: of grades and of names of classes."""
+    batch = tmp_path / "batch.csv"
+    for scale in ("ordinal", "nominal"):
+        reading = (*READING[:-1], "--scale", scale)
+        told = " ".join(said("next", sheet, *reading, "-n", 5, "--out", batch).split())
+        assert "these items are for a new annotator" in told
+        assert "5 further annotations, from a new annotator, would correct" in told
+        found = pd.read_csv(batch)
+        assert len(found) == found["task"].nunique() == 5
+        assert found["worker"].isna().all()
+        refused = run("budget", str(sheet), *reading)
+        assert refused.exit_code == 3
+        assert "a new annotator: 'manyhands next' says which" in " ".join(refused.stderr.split())
+    shown = json.loads(said("next", sheet, *READING, "-n", 2, "--json"))
+    assert shown["newcomer"]
+    assert [row["worker"] for row in shown["pairs"]] == [None, None]
+    tasks = tmp_path / "tasks.json"
+    said("next", sheet, *READING, "-n", 2, "--out", tasks, "--to", "label-studio")
+    assert [task["meta"]["assignees"] for task in json.loads(tasks.read_text())] == [[], []]
+    gap = pd.read_excel(sheet)
+    gap.loc[3, "Dan"] = None
+    gap.to_excel(sheet, index=False)
+    shown = json.loads(said("next", sheet, *READING, "--json"))
+    assert not shown["newcomer"]
+    assert [row["worker"] for row in shown["pairs"]] == ["Dan"]

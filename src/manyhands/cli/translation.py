@@ -93,6 +93,7 @@ PHRASES: Final[list[tuple[str, str]]] = [
         "--known FILE --method GoldCorrected --groups none, without --people",
     ),
     (r"\(gold=, on the command line --known\)", "(--known FILE)"),
+    (r"next_for\(\), on the command line ('manyhands next'),", r"\1"),
     (r"\banother checkpoint=", "--restart, or another --out"),
     (r"\bnamed in methods=", "named by --method instead of --compare"),
     (r"\bclasses=, abstain= or skip=", "--classes, --abstain or --skip"),

@@ -180,9 +180,14 @@ def advised(planner: AnnotationPlanner) -> tuple[Stopping, Any, Any]:
     if advice.n:
         return advice, None, None
     table = planner.table_
-    newcomer = _newcomer(table.annotators)
-    pairs = [(instance, newcomer) for instance in table.instances.tolist()]
+    newcomer, pairs = pairs_of_newcomer(table)
     return planner.stopping(MIN_GAIN, n=n, pairs=pairs), newcomer, pairs
+
+
+def pairs_of_newcomer(table: AnnotationTable) -> tuple[Any, list[tuple[Any, Any]]]:
+    """An id that no annotator has, and its pairs with all instances."""
+    newcomer = _newcomer(table.annotators)
+    return newcomer, [(instance, newcomer) for instance in table.instances.tolist()]
 
 
 def priced(

@@ -369,12 +369,14 @@ def next_(
     from manyhands import AnnotationPlanner
     from manyhands.inference.shared_mistakes import annotators_are_judged
     from manyhands.metrics import accuracy_on_new_items
+    from manyhands.planning.pool import read_pool
     from manyhands.report.headline import told_of_new_items
     from manyhands.report.planning import (
         enough,
         gain_words,
         limit,
         next_size,
+        pairs_of_newcomer,
         priced,
         told_gains,
         told_of,
@@ -401,6 +403,11 @@ def next_(
     may = None
     if pairs is not None:
         may = list(zip(*read_columns(pairs, "task", "worker", options=options), strict=True))
+    is_known = planner.aggregator_.is_known_
+    asks_newcomer = may is None and not read_pool(None, read.table).open_instances[~is_known].any()
+    if asks_newcomer and not is_known.all():  # Everybody has annotated everything.
+        may = pairs_of_newcomer(read.table)[1]
+    asks_newcomer &= may is not None
     with warnings.catch_warnings():
         if n is None:  # Nobody asked for as many.
             n = next_size(read.table)
@@ -414,12 +421,16 @@ def next_(
         level = accuracy_on_new_items(read.table, read.proba)
         new_items = None if level is None else level.to_dict()
     source = type(planner.aggregator_).__name__ + ("" if read.proba is None else " and the stack")
-    judged = annotators_are_judged(read.table, planner.aggregator_.is_known_)
+    judged = annotators_are_judged(read.table, is_known)
     known_level = told_of(told.to_dict()["level"])
-    plan = priced(stopping, source, min_gain=min_gain, judged=judged, **known_level)
+    plan = priced(
+        stopping, source, newcomer=asks_newcomer, min_gain=min_gain, judged=judged, **known_level
+    )
     answer = enough(plan)
     gains = told_gains(plan, batch)
     columns = batch.to_columns()
+    if asks_newcomer:  # Whose name is not known yet.
+        columns["worker"] = [None] * len(batch)
     if gains is None:  # The column is blank.
         columns["expected_gain"] = [None] * len(batch)
     if out is not None and to != TABLE:
@@ -428,6 +439,7 @@ def next_(
         write_columns(out, columns, keep_formulas)
     if json:
         more = {**told.to_dict(), "new_items": new_items, "enough": answer}
+        more["newcomer"] = asks_newcomer
         stops = asdict(stopping) | {"marginal_gain": plan["gain"]}
         if not judged:
             stops |= {"stop": None, "reason": answer}
@@ -437,6 +449,12 @@ def next_(
         return
     if gains is None:  # The column of the file is blank.
         del columns["expected_gain"]
+    if asks_newcomer:
+        del columns["worker"]
+        say(
+            "Everybody here has annotated everything, so these items are for a new annotator, who "
+            "is expected to be as good as the crowd (--pairs names one)."
+        )
     print_columns(
         f"Next {'annotation' if len(batch) == 1 else f'{len(batch):,} annotations'}", columns
     )

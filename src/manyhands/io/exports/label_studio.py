@@ -276,8 +276,12 @@ def label_studio_tasks(
 def label_studio_assignment(
     task: Any, annotator: Any, expected_gain: float | None, items: ItemFields
 ) -> Record:
-    """Make a task that says whom to ask, and how many right labels the answer would add."""
-    meta = {"assignees": [annotator], "expected_gain": expected_gain}
+    """Make a task that says whom to ask, and how many right labels the answer would add.
+
+    The annotator is None if anybody new may answer.
+    """
+    assignees = [] if annotator is None else [annotator]
+    meta = {"assignees": assignees, "expected_gain": expected_gain}
     return {"id": task, "data": items.fields(task), "meta": meta}
 
 
