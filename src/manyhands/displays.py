@@ -452,12 +452,14 @@ class JudgesDisplay:
     def plot(self, ax: Any = None) -> Self:
         """Draw a row per judge, the best on top: r, its interval, and the verdict.
 
+        A judge of whom nothing is known, because it shares no item with people, say, has its name.
+
         Parameters
         ----------
         ax : matplotlib axes, optional
             Default: those of a new figure.
         """
-        judges = [judge for judge in self.comparison.judges if np.isfinite(judge.r)]
+        judges = self.comparison.judges
         limit = 1 - self.comparison.margin
         self.ax_ = ax = make_axes(ax, None)
         self.figure_ = ax.figure
@@ -467,11 +469,13 @@ class JudgesDisplay:
         high = max(1.1, *ends, 1.1) + 0.05
         for row, judge in enumerate(judges):
             colour = VERDICT_COLOURS[judge.verdict]
-            first, last = np.clip([judge.low, judge.high], low, high)
-            ax.plot([first, last], [row, row], color=colour, linewidth=2, solid_capstyle="butt")
-            ax.plot([judge.r], [row], "o", color=colour, markersize=6)
+            if is_known := np.isfinite(judge.r):
+                first, last = np.clip([judge.low, judge.high], low, high)
+                ax.plot([first, last], [row, row], color=colour, linewidth=2, solid_capstyle="butt")
+                ax.plot([judge.r], [row], "o", color=colour, markersize=6)
             ax.annotate(
-                judge.verdict + (" *" if judge.may_be_best else ""),
+                (judge.verdict if is_known else "open: not known")
+                + (" *" if judge.may_be_best else ""),
                 (1.02, row),
                 xycoords=("axes fraction", "data"),
                 va="center",

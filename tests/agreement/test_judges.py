@@ -373,3 +373,16 @@ def test_a_judge_of_one_shared_item_is_neither_first_nor_best():
     assert not found.judges[1].may_be_best
     assert found.judges[1].verdict == "open"
     assert np.isnan(found.judges[1].more_items)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_the_picture_keeps_a_judge_that_shares_no_item():
+    pytest.importorskip("matplotlib")
+    from manyhands.displays import JudgesDisplay
+
+    table = crowd((0.8, 0.8, 0.9, 0.9), 60, 2, np.random.default_rng(0))
+    kept = np.where(table.annotator < 2, table.instance < 40, table.instance >= 0)
+    kept &= (table.annotator != 3) | (table.instance >= 40)
+    shown = JudgesDisplay(quiet(table.take(np.flatnonzero(kept)), people=[0, 1])).plot()
+    assert [tick.get_text() for tick in shown.ax_.get_yticklabels()] == ["2", "3"]
+    assert "open: not known" in [text.get_text() for text in shown.ax_.texts]

@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 
 import manyhands
+from manyhands.cli.translation import with_options
+from manyhands.exceptions import NotIdentifiableWarning
+from manyhands.inference.identifiability import LoneFamilies, warn_of_lone_families
 from tests.cli.conftest import done, done_json, refused
 
 N, CLASSES = 240, np.array(["cat", "dog", "owl"])
@@ -228,3 +231,42 @@ def test_people_of_a_spreadsheet_are_known_labels_of_the_models(crowd):
     agreed = [row for row in sheet if row["anna"] == row["ben"] == row["cleo"]]
     assert len(agreed) > 20
     assert all(rows[row["item"]] == row["anna"] for row in agreed)
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.SharedMistakesWarning")
+def test_the_queue_of_a_model_is_in_its_labels(crowd):
+    models = ("gpt-4o.jsonl", "llama-3.jsonl", "--annotator-from", "file", "--task", "item")
+    done(
+        "aggregate", *models, "--method", "GoldCorrected", "--set", "gold_sample=random",
+        "--known", "people.csv", "--groups", "none", "--out", "labels",
+    )  # fmt: skip
+    refused(3, "review", "labels", says=["labels/labels.csv", "'probability'", "explore labels"])
+    with (crowd / "labels" / "labels.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    unsure = [float(row["probability"]) for row in rows if not row["reviewed"]]
+    assert len(unsure) > 100
+    assert len(set(unsure)) > 3
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.SharedMistakesWarning")
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
+@pytest.mark.parametrize("n", [31, 111])
+def test_a_family_that_is_alone_is_not_said_to_be_one_annotation(crowd, n):
+    rows = (crowd / "people.csv").read_text().splitlines()
+    (crowd / "people.csv").write_text("\n".join(rows[:n]))
+    said = done(
+        "aggregate", "gpt-4o.jsonl", "llama-3.jsonl", "--annotator-from", "file",
+        "--task", "item", "--people", "people.csv", "--out", "labels.csv",
+    ).output  # fmt: skip
+    assert "no two answers can be compared" not in said
+    if n == 111:  # With fewer, nothing decides who is right.
+        assert "one annotator (a family counts as one), so that nothing shows who is right" in said
+
+
+def test_advice_on_a_lone_family_names_the_options_of_the_command():
+    found = LoneFamilies(np.arange(100) < 90, 100, ("llm",), enough=False)
+    with pytest.warns(NotIdentifiableWarning) as told:
+        warn_of_lone_families(found)
+    said = with_options(str(told[0].message))
+    assert "--known FILE --method GoldCorrected --groups none, without --people" in said
