@@ -95,6 +95,48 @@ def test_what_people_read(verdicts, tmp_path):
     assert "question=" not in result.stdout + result.stderr
 
 
+def test_without_a_report_none_is_left_over(verdicts, tmp_path):
+    out = tmp_path / "ranking"
+    assert "(read " in done("rank", verdicts, "--out", out).stdout
+    result = done("rank", verdicts, "--out", out, "--no-report")
+    assert result.stdout.endswith(f"written to {out}\n")
+    assert (out / "ranking.csv").exists()
+    assert not (out / "report.html").exists()
+
+
+def test_a_column_of_times_is_said_not_to_be_used(verdicts):
+    message = done("rank", verdicts).stderr
+    assert "column 'tstamp' holds times and is not used: strengths are taken as constant" in message
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+def test_a_column_of_0_and_1_for_each_outcome(tmp_path, suffix):
+    rows = pd.DataFrame(arena(20)).drop(columns="tstamp")
+    won = rows.winner.str.replace("tie (bothbad)", "tie", regex=False)
+    one_each = rows.drop(columns="winner").assign(
+        winner_model_a=(won == "model_a").astype(int),
+        winner_model_b=won == "model_b",
+        winner_tie=(won == "tie").astype(float),
+    )
+    path = tmp_path / f"x{suffix}"
+    if suffix == ".parquet":
+        one_each.to_parquet(path)
+    elif suffix == ".jsonl":
+        one_each.to_json(path, orient="records", lines=True)
+    else:
+        one_each.to_csv(path, index=False)
+    assert read_comparisons(path).to_frame().equals(ComparisonTable.from_frame(rows).to_frame())
+
+
+@pytest.mark.parametrize("cells", ["1,1,0", "0,0,0", "2,0,0", "1,yes,0"])
+def test_not_one_outcome_of_three_is_refused(tmp_path, cells):
+    header = "model_a,model_b,judge,winner_model_a,winner_model_b,winner_tie"
+    path = write(tmp_path, "x,y,w,1,0,0", f"x,y,w,{cells}", header=header)
+    message = failed(3, "rank", path).stderr
+    assert "row 3 has winner_model_a" in message
+    assert "give 1 in one of the three" in message
+
+
 def test_one_file_per_judge(tmp_path):
     rows = pd.DataFrame(arena(80))
     paths = []
@@ -153,8 +195,12 @@ def test_bad_calls(tmp_path, verdicts):
     assert failed(3, "rank", tmp_path / "nothing.csv")
     assert "no format of tables" in failed(3, "rank", verdicts, "--out", "x.docx").stderr
     assert "add --next 50" in failed(3, "rank", verdicts, "--each", 2).stderr
-    message = failed(3, "rank", verdicts, "--models", "nobody").stderr
-    assert "'nobody', who compared nothing" in message
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BradleyTerry, "fit", lambda *_: pytest.fail("it is refused before the fit"))
+        message = failed(3, "rank", verdicts, "--models", "nobody").stderr
+    assert "--models holds 'nobody', who compared nothing" in message
+    path = write(tmp_path, "x,y,x,w", "x,y,z,w")
+    assert "name it in --abstain z" in failed(3, "rank", path).stderr
     assert "write over" in failed(3, "rank", verdicts, "--out", verdicts).stderr
     (tmp_path / "x.jsonl").write_text("[1]\n")
     assert "each line is an object" in failed(3, "rank", tmp_path / "x.jsonl").stderr
@@ -165,6 +211,7 @@ def test_without_a_column_of_annotators(tmp_path):
     path = write(tmp_path, *lines, header="left,right,winner")
     result = done("rank", path)
     assert "no column of annotators is found" in result.stderr
+    assert "say that there is none by --worker none" in result.stderr
     found = json.loads(done("rank", path, "--worker", "none", "--json").stdout)
     assert found["annotators"] == {}
     assert "no column of annotators" not in done("rank", path, "--worker", "none").stderr

@@ -27,6 +27,10 @@ EXPECTED = [0, 1, 2, 0]  # The left item, a tie, the right one, the left one.
         ("left", "tie", "right", "left"),
         ("model_a", "tie (bothbad)", "model_b", "model_a"),
         ("A", "both bad", "B", "a"),
+        ("A", "C", "B", "a"),
+        ("[[A]]", "[[C]]", "[[B]]", "[[A]]"),
+        ("A>B", "A=B", "B>A", "B < A"),
+        ("[[A>>B]]", "[[B=A]]", "[[B>A]]", "[[A>B]]"),
         ("Left", "DRAW", " right ", "left"),
     ],
 )
@@ -66,6 +70,28 @@ def test_columns_of_the_arena_and_of_crowd_kit(make):
 def test_ids_that_are_also_words_are_ids():
     df = frame(("b", "a", "a", "w"), ("a", "b", "a", "w"), ("a", "b", "tie", "w"))
     assert ComparisonTable.from_frame(df).outcome.tolist() == [2, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [("x", "y", "C", "w"), ("x", "y", "left", "w")],  # No letter stands for a side.
+        [("a", "b", "c", "w"), ("a", "b", "a", "w")],  # The letters are ids.
+        [("x", "c", "A", "w"), ("x", "y", "c", "w")],
+        [("x", "y", "A>A", "w")],
+        [("x", "y", "[[D]]", "w")],
+        [("x", "y", "[A]", "w")],
+        [("x", "y", "better", "w"), ("x", "y", "A", "w")],
+    ],
+)
+def test_words_that_may_mean_something_else_are_refused(rows):
+    with pytest.raises(AnnotationError, match="replace it in the column of winners"):
+        ComparisonTable.from_frame(frame(*rows))
+
+
+def test_a_letter_is_a_tie_beside_values_that_mean_nothing():
+    rows = [("x", "y", won, "w") for won in ("A", "B", "C", "skip")]
+    assert ComparisonTable.from_frame(frame(*rows), abstain="skip").outcome.tolist() == [0, 2, 1]
 
 
 def test_ids_may_be_numbers_with_gaps_and_of_either_type():

@@ -71,7 +71,8 @@ VALUES: Final = {
 }
 """What an option takes where a message names none."""
 
-VALUE: Final = r"('[^']*'|\"[^\"]*\"|\{[^{}]*\}|<[^>]*>|-?\w[\w.-]*)?"
+LIST: Final = r"\[(?:'[^']*'|\"[^\"]*\"|[^\[\]'\"])*\]"
+VALUE: Final = rf"('[^']*'|\"[^\"]*\"|\{{[^{{}}]*\}}|{LIST}|<[^>]*>|-?\w[\w.-]*)?"
 
 PHRASES: Final[list[tuple[str, str]]] = [
     (r"manyhands\.io\.read_label_sets \(multilabel='(.)'\)", r"--multilabel '\1'"),
@@ -107,7 +108,7 @@ PHRASES: Final[list[tuple[str, str]]] = [
     (r"read_gold\(\) reads it", "to measure against it, give the file as --gold, too"),
     (r"\bwith_groups\(\) changes it", "--groups changes it"),
     (r"declare families with AnnotationTable\.with_groups", "give a table of families as --groups"),
-    (r"\bgroups holds\b", "--groups holds"),
+    (r"\b(groups|models) holds\b", r"--\1 holds"),
     (
         r"one column per annotator is what AnnotationTable\.from_matrix\(frame\) reads",
         "--format wide reads one column per annotator",
@@ -178,6 +179,8 @@ def with_options(text: str) -> str:
     "if it means that nobody could tell, pass --abstain 'not sure'"
     >>> with_options("declare them (groups=; groups={} if nobody shares mistakes)")
     'declare them (--groups COLUMN or FILE; --groups none if nobody shares mistakes)'
+    >>> with_options("name it in abstain=['z'], or say that there is none by worker=None")
+    'name it in --abstain z, or say that there is none by --worker none'
     >>> with_options("read it again by read_annotations('a.csv', scale='ordinal', classes=[1, 2])")
     'read it again by manyhands aggregate a.csv --scale ordinal --classes 1,2'
     """
@@ -207,7 +210,7 @@ def _unless_typed(write: Callable[[str, str | None], str]) -> Callable[[re.Match
 
 def _option(name: str, value: str | None) -> str:
     option = OPTIONS[name]
-    if value == "{}":
+    if value in ("{}", "None"):
         value = "none"
     elif value is None and option == "--groups":
         value = "COLUMN or FILE"
@@ -216,9 +219,17 @@ def _option(name: str, value: str | None) -> str:
     elif value.startswith("<"):
         value = "COLUMN"
     else:
-        bare = value.strip(QUOTES)
-        value = bare if re.fullmatch(r"[\w.-]+", bare) else f"'{bare}'"
+        bare = _listed(value) if value.startswith("[") else value.strip(QUOTES)
+        value = bare if re.fullmatch(r"[\w.,-]+", bare) else f"'{bare}'"
     return option if value is None else f"{option} {value}"
+
+
+def _listed(value: str) -> str:
+    """Write a list as an option takes it: values with commas between them."""
+    try:
+        return ",".join(map(str, literal_eval(value)))
+    except (ValueError, SyntaxError):  # Such as [...], which stands for the reader's own values.
+        return "VALUE,VALUE"
 
 
 def _reading(name: str, value: str | None) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,46 @@ WORDS: dict[str, int] = {
 }
 """What a winner may be called that is named by its side, and a comparison without one."""
 
+LETTERS = {"a": LEFT, "b": RIGHT, "c": TIE}
+"""Verdicts of language models, also in brackets: [[A]]. C alone may be another word: `words_of`."""
+
+ORDERS = {">": LEFT, "=": TIE, "<": RIGHT}
+"""What stands between the sides in a verdict such as A>B, or A>>B where one is much better."""
+
+ONE_EACH = {"winner_model_a": "model_a", "winner_tie": "tie", "winner_model_b": "model_b"}
+"""Columns of 0 and 1 for each outcome, as in Kaggle's data of the Arena, and what a 1 says."""
+
+ONE_EACH_ITEMS = ("model_a", "model_b")
+
+TIMES = ("tstamp", "timestamp", "time", "date", "datetime", "created_at", "created", "updated_at")
+"""Names of columns of times, which are not used."""
+
 _LOG = logging.getLogger("manyhands")
+
+
+def has_one_each(names: Collection[str]) -> bool:
+    """Say whether the winner is in columns of 0 and 1, one for each outcome."""
+    return {*ONE_EACH, *ONE_EACH_ITEMS} <= {*names} and not {*WINNERS} & {*names}
+
+
+def one_winner(cells: Sequence[Any], row: str) -> str:
+    """Read the columns of `ONE_EACH`, in their order, as one winner; "" if all are empty.
+
+    Raises
+    ------
+    AnnotationError
+        If not exactly one is 1, or there is something else than 0 and 1.
+    """
+    texts = ["" if cell is None or cell != cell else str(cell).strip().lower() for cell in cells]
+    if not any(texts):
+        return ""
+    ones = [text in ("1", "1.0", "true") for text in texts]
+    if sum(ones) != 1 or not all(
+        one or text in ("", "0", "0.0", "false") for one, text in zip(ones, texts, strict=True)
+    ):
+        shown = ", ".join(f"{name} {text!r}" for name, text in zip(ONE_EACH, texts, strict=True))
+        raise AnnotationError(f"{row} has {shown}; give 1 in one of the three, and 0 in the others")
+    return [*ONE_EACH.values()][ones.index(True)]
 
 
 def find_columns(
@@ -141,6 +181,13 @@ def find_columns(
     if others and others != {"weight": weight}:
         read = ", ".join(f"{name!r} as {key}" for key, name in others.items() if key != "weight")
         _LOG.info("read column %s", read)
+    times = [name for name in names if name.lower() in TIMES and name not in found.values()]
+    if times:
+        _LOG.info(
+            "column %s holds times and is not used: strengths are taken as constant. If they "
+            "change, rank each period by itself",
+            repr(times[0]),
+        )
     twice = [name for name in found.values() if list(found.values()).count(name) > 1]
     if twice:
         both = [argument for argument, name in found.items() if name == twice[0]]
@@ -151,8 +198,32 @@ def find_columns(
 
 
 def word_of(value: Any) -> int:
-    """Outcome that a word such as "left", "model_b" or "tie (bothbad)" names; -1 if none."""
-    return WORDS.get(" ".join(str(value).split()).lower(), -1)
+    """Outcome that a word such as "left", "model_b", "tie (bothbad)" or "A>B" names; -1 if none."""
+    text = " ".join(str(value).split()).lower()
+    if text in WORDS:
+        return WORDS[text]
+    bare = text.removeprefix("[[").removesuffix("]]")
+    if bare != text and bare in LETTERS and text == f"[[{bare}]]":
+        return LETTERS[bare]
+    verdict = re.fullmatch(r"(a|b) ?(>|<|=)\2? ?(a|b)", bare)
+    if verdict is None or verdict[1] == verdict[3]:
+        return -1
+    outcome = ORDERS[verdict[2]]
+    return outcome if verdict[1] == "a" else RIGHT - outcome
+
+
+def words_of(values: Sequence[Any], is_id: Sequence[bool]) -> list[int]:
+    """Outcome that each of the distinct winners names, as `word_of`.
+
+    "C" is a tie where "A" or "B" stands for a side, and none of the letters is the id of an item.
+    """
+    letters = [str(value).strip().lower() for value in values]
+    named = [letter for letter, own in zip(letters, is_id, strict=True) if own]
+    is_verdict = bool({"a", "b"} & {*letters}) and not {*LETTERS} & {*named}
+    return [
+        LETTERS["c"] if is_verdict and letter == "c" else word_of(value)
+        for value, letter in zip(values, letters, strict=True)
+    ]
 
 
 def outcomes_of(
@@ -180,7 +251,9 @@ def outcomes_of(
         0 left, 1 tie, 2 right, and -1 where the winner is neither side.
     """
     codes = np.array([positions.get(value, -1) for value in winners] or [0], dtype=np.int64)
-    words = np.array([word_of(value) for value in winners] or [0], dtype=np.int8)
+    words = np.array(
+        words_of(winners, (codes >= 0).tolist()) if len(winners) else [0], dtype=np.int8
+    )
     by_id = np.full(len(winner), -1, dtype=np.int8)
     named = codes[winner]
     by_id[named == left] = LEFT
@@ -200,8 +273,9 @@ def neither_side(
     return AnnotationError(
         f"the winner in {rows} is {winner!r}, but the comparison is of {left!r} with {right!r} "
         f"({n_bad:,} of {n:,} comparisons are like that). A winner is the id of one of the two, or "
-        "'left', 'right', 'tie', 'model_a', 'model_b', 'tie (bothbad)', 'a', 'b'. If it means that "
-        f"nobody answered, name it in abstain=[{winner!r}]"
+        "'left', 'right', 'tie', 'model_a', 'model_b', 'tie (bothbad)', 'A', 'B', 'A>B', '[[A]]'; "
+        "'C' is a tie beside 'A' and 'B'. If it is another word for one of these, replace it in "
+        f"the column of winners; if it means that nobody answered, name it in abstain=[{winner!r}]"
     )
 
 

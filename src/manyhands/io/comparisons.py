@@ -20,10 +20,13 @@ from manyhands.annotations.ids import in_natural_order
 from manyhands.comparisons import ComparisonTable
 from manyhands.comparisons.layouts import (
     ARENA_QUESTION,
+    ONE_EACH,
     SIDES,
     WINNERS,
     WORKERS,
     find_columns,
+    has_one_each,
+    one_winner,
 )
 from manyhands.comparisons.table import refuse_times
 from manyhands.exceptions import AnnotationError, raise_missing_extra, warn_caller
@@ -150,6 +153,8 @@ class _Columns:
         """Add the rows of a file."""
         with _opened_rows(file) as (names, rows):
             asked = dict(asked)
+            if asked["winner"] == WINNERS[0] and has_one_each(names):
+                names, rows = _with_winner(names, rows)
             judge = None
             if several and asked["worker"] == WORKERS[0] and not {*WORKERS} & {*names}:
                 asked["worker"], judge = None, file.name.split(".")[0]
@@ -289,6 +294,17 @@ def _numbered(cells: Iterator[Sequence[str]], n: int, first: int = 2) -> Rows:
         stripped = [cell.strip() for cell in row]
         if any(stripped):
             yield number, stripped
+
+
+def _with_winner(names: list[str], rows: Rows) -> tuple[list[str], Rows]:
+    """Columns and rows with a column of winners, where each outcome has a column of 0 and 1."""
+    places = [names.index(name) for name in ONE_EACH]
+
+    def more() -> Rows:
+        for number, row in rows:
+            yield number, [*row, one_winner([row[place] for place in places], f"row {number}")]
+
+    return [*names, WINNERS[0]], more()
 
 
 @contextmanager

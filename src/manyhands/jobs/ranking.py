@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from manyhands.comparisons import ComparisonTable
-from manyhands.exceptions import WriteError
+from manyhands.exceptions import AnnotationError, WriteError
 from manyhands.files import write_atomically
 from manyhands.fitting.folders import STAGING, publish
 from manyhands.fitting.saving import holds_ranking
@@ -21,6 +21,7 @@ from manyhands.ranking.findings import better_columns, next_columns
 from manyhands.report.ranking import summarize_ranking, write_ranking_report
 
 RANKING, NEXT, BETTER = "ranking.csv", "next.csv", "better.csv"
+REPORT = "report.html"
 
 
 def rank(
@@ -64,7 +65,15 @@ def rank(
     -------
     dict
         For JSON.
+
+    Raises
+    ------
+    AnnotationError
+        If ``models`` names somebody who compared nothing.
+    WriteError
+        If the folder holds another model, or a file cannot be written.
     """
+    _refuse_strangers(models, table)
     fitted = (model or BradleyTerry()).fit(table)
     pairs = fitted.next_pairs(n_next, each=each) if n_next else None
     result = summarize_ranking(fitted, title=title, pairs=pairs, models=models, wording=wording)
@@ -92,6 +101,18 @@ def rank(
                 write_table(staged / name, columns, keep_formulas=keep_formulas)
         write_atomically(staged / SUMMARY, json.dumps(result, indent=1, allow_nan=False))
         if report:
-            write_ranking_report(result, staged / "report.html")
-        publish(folder, replaced=[name for name, columns in tables.items() if not columns])
+            write_ranking_report(result, staged / REPORT)
+        left_out = [name for name, columns in tables.items() if not columns]
+        publish(folder, replaced=left_out if report else [*left_out, REPORT])
     return result | {"written": [str(out)]}
+
+
+def _refuse_strangers(models: Any, table: ComparisonTable) -> None:
+    """Refuse models that are no annotators, before a fit that may take long."""
+    people = table.annotators.tolist()
+    strangers = sorted({str(name) for name in models or ()} - set(map(str, people)))
+    if strangers:
+        raise AnnotationError(
+            f"models holds {strangers[0]!r}, who compared nothing; the annotators are "
+            f"{', '.join(map(repr, people[:6]))}{' ...' if len(people) > 6 else ''}"
+        )

@@ -44,7 +44,8 @@ Winner = Annotated[
     typer.Option(
         metavar="COLUMN",
         help="Column with the winner: the id of one of the two items; or left, right or "
-        "tie; or model_a, model_b or tie (bothbad).",
+        "tie; or model_a, model_b or tie (bothbad); or A, B or C (a tie), A>B or [[A]]. "
+        "winner_model_a, winner_model_b and winner_tie with 0 and 1 are read as one column.",
     ),
 ]
 Worker = Annotated[
@@ -179,10 +180,10 @@ def rank(
     if json:
         print_json(result)
         return
-    _print(result, out)
+    _print(result, out, has_report=not no_report)
 
 
-def _print(result: dict[str, Any], out: Path | None) -> None:
+def _print(result: dict[str, Any], out: Path | None, *, has_report: bool) -> None:
     say(result["headline"])
     for text in result["facts"]:
         say(text)
@@ -216,7 +217,10 @@ def _print(result: dict[str, Any], out: Path | None) -> None:
         )
     if out is not None:
         is_folder = not out.suffix
-        say(f"written to {out}" + (f" (read {out / 'report.html'})" if is_folder else ""))
+        say(
+            f"written to {out}"
+            + (f" (read {out / 'report.html'})" if is_folder and has_report else "")
+        )
 
 
 def _ends(low: float | None, high: float | None, digits: int) -> str:
