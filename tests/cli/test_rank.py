@@ -85,6 +85,15 @@ def test_six_judges_in_json_lines(verdicts, tmp_path):
     assert json.loads(again.stdout)["ranking"] == found["ranking"]
 
 
+def test_groups_are_shown(tmp_path):
+    lines = ["x,y,x,w", "y,x,x,w", "x,y,y,v", "p,q,q,w", "q,p,q,v", "p,q,p,v"] * 3
+    result = done("rank", write(tmp_path, *lines), "--out", tmp_path / "r.csv")
+    header = next(line for line in result.stdout.splitlines() if "strength" in line)
+    assert "group" in header
+    ranking = pd.read_csv(tmp_path / "r.csv")
+    assert sorted(ranking["component"]) == [1, 1, 2, 2]
+
+
 def test_what_people_read(verdicts, tmp_path):
     result = done("rank", verdicts, "--next", 3, "--out", tmp_path / "ranking.xlsx")
     assert "720 comparisons of 5 items by 6 annotators" in result.stdout
@@ -203,6 +212,8 @@ def test_bad_calls(tmp_path, verdicts):
     assert "name it in --abstain z" in failed(3, "rank", path).stderr
     assert "write over" in failed(3, "rank", verdicts, "--out", verdicts).stderr
     (tmp_path / "x.jsonl").write_text("[1]\n")
+    assert "no list of objects" in failed(3, "rank", tmp_path / "x.jsonl").stderr
+    (tmp_path / "x.jsonl").write_text('{"left": "x"}\n[1]\n')
     assert "each line is an object" in failed(3, "rank", tmp_path / "x.jsonl").stderr
 
 
@@ -235,7 +246,11 @@ def test_groups_and_ties_have_their_page():
     )
     with pytest.warns(UserWarning, match="never compared"):
         model = BradleyTerry().fit(one.with_added(renamed))
-    page = render_ranking(summarize_ranking(model, title="<b>Two</b>"))
+    summary = summarize_ranking(model, title="<b>Two</b>")
+    assert summary["ranking"]["component"] == [1] * 4 + [2] * 4  # As the page counts.
+    page = render_ranking(summary)
+    shares = [v for name, each in summary["better"].items() if name != "item" for v in each]
+    assert page.count('class="d apart ') == sum(v is not None and v >= 0.975 for v in shares) > 0
     assert "2 groups of items are never compared" in page
     assert "<b>Two</b>" not in page
     assert "://" not in page
@@ -295,6 +310,32 @@ def test_annotators_at_random_are_named_and_others_are_not():
     assert np.mean(others) <= 0.1
     facts = " ".join(summarize_ranking(model)["facts"])
     assert ("“a0” chooses nearly at random" in facts) == ("a0" in named)
+
+
+def looks_of_ties(made):
+    found = summarize_ranking(BradleyTerry().fit(made))["annotators"]
+    looks = dict(zip(found["annotator"], found["look"], strict=True))
+    return {who: look.split(", ")[-1] for who, look in looks.items() if look and "ties" in look}
+
+
+def test_ordinary_judges_are_hardly_ever_named_for_their_ties():
+    named, n = 0, 0
+    for seed in range(8):
+        for r, own in ((6, 0.0), (6, 0.5), (15, 0.5)):
+            named += len(looks_of_ties(crowd(seed, n=8, r=r, m=150 * r, ties=-1.0, own=own).table))
+            n += r
+    assert named / n <= 0.02
+
+
+@pytest.mark.parametrize(("shift", "look"), [(3.0, "many ties"), (-3.0, "few ties")])
+def test_a_judge_with_odd_ties_is_named(shift, look):
+    found = []
+    for seed in range(6):
+        made = crowd(seed, n=8, r=6, m=1200, ties=0.5 if shift < 0 else -2.0, odd_ties=shift)
+        looks = looks_of_ties(made.table)
+        found.append(looks.pop("a0", None) == look)
+        assert not looks
+    assert np.mean(found) >= 0.8
 
 
 def test_the_worst_pair_is_found():

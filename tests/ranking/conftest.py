@@ -18,14 +18,19 @@ class Crowd(NamedTuple):
 
 def crowd(
     seed=0, n=12, r=15, m=1500, *, ties=-0.5, own=0.3, reliability=None, position=None, effect=0.0,
-    questions=None, theta=None,
+    questions=None, theta=None, odd_ties=0.0,
 ):  # fmt: skip
-    """Draw comparisons of the model; ``effect`` is the spread of what questions add to a pair."""
+    """Draw comparisons of the model.
+
+    ``effect`` is the spread of what questions add to a pair, and ``odd_ties`` what the tendency to
+    ties of the first annotator is higher by.
+    """
     rng = np.random.default_rng(seed)
     theta = rng.normal(size=n) if theta is None else theta
     a = np.ones(r) if reliability is None else np.asarray(reliability, dtype=float)
     b = np.zeros(r) if position is None else np.asarray(position, dtype=float)
     u = ties + rng.normal(0, own, r)
+    u[0] += odd_ties
     left = rng.integers(0, n, m)
     right = (left + rng.integers(1, n, m)) % n
     who = rng.integers(0, r, m)

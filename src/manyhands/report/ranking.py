@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, ndtri
+from scipy.stats import t as student
 
 from manyhands._version import __version__
 from manyhands.files import write_atomically
@@ -20,11 +21,13 @@ from manyhands.ranking.findings import (
     next_columns,
     not_told_apart,
     pair_columns,
+    plain,
     ranking_columns,
 )
 from manyhands.ranking.next_pairs import NextPairs
 from manyhands.report.html import render_page
 from manyhands.report.section import Section
+from manyhands.typing import IntArray
 from manyhands.wording import counted, listed, percent
 
 MOST_IN_MATRIX = 25
@@ -72,7 +75,10 @@ def summarize_ranking(
         ``annotators``, ``better``, ``pairs`` and ``next`` are columns of tables.
     """
     table = model.table_
-    annotators = annotator_columns(model, models)
+    annotators = _with_odd_ties(annotator_columns(model, models), model)
+    ranking = ranking_columns(model)
+    if "component" in ranking:  # People count from 1.
+        ranking["component"] = [group + 1 for group in ranking["component"]]
     return {
         "title": title,
         "generator": f"manyhands {__version__}",
@@ -100,12 +106,61 @@ def summarize_ranking(
             "converged": model.converged_,
             "log_likelihood": model.log_likelihood_,
         },
-        "ranking": ranking_columns(model),
+        "ranking": ranking,
         "annotators": annotators,
         "better": better_columns(model) if table.n_items <= MOST_IN_MATRIX else {},
         "pairs": pair_columns(model),
         "next": {} if pairs is None else next_columns(pairs),
     }
+
+
+MANY_TIES, FEW_TIES = "many ties", "few ties"
+"""Why to look at the answers of an annotator, besides what `annotator_columns` finds."""
+
+FEWEST_FOR_TIES = 4
+"""Annotators from which there is something like a habit of the others."""
+
+
+def odd_ties(model: BradleyTerry) -> IntArray:
+    """Find the annotators who call ties far more or less easily than the others.
+
+    The 95 % interval of their tendency lies beyond the 99 % interval in which a further annotator
+    like the others is expected. That of the others is as wide as their tendencies spread and are
+    unsure, and wider where they are few (Student's t).
+
+    Returns
+    -------
+    integer array of shape (n_annotators,)
+        1 for many ties, -1 for few, 0 for neither.
+    """
+    tendency, error = model.tie_tendency_, model.tie_tendency_se_
+    answered = np.bincount(model.table_.annotator, minlength=len(tendency)) > 0
+    who = np.flatnonzero(answered & np.isfinite(tendency) & np.isfinite(error))
+    found = np.zeros(len(tendency), dtype=np.int64)
+    n = len(who) - 1
+    if n + 1 < FEWEST_FOR_TIES:
+        return found
+    width = student.ppf(0.995, n - 1) * np.sqrt(1 + 1 / n)
+    for one in who:
+        others = who[who != one]
+        spread = np.sqrt(tendency[others].var(ddof=1) + np.mean(error[others] ** 2))
+        gap = tendency[one] - tendency[others].mean()
+        if abs(gap) - ndtri(0.975) * error[one] > width * spread:
+            found[one] = np.sign(gap)
+    return found
+
+
+def _with_odd_ties(annotators: dict[str, list[Any]], model: BradleyTerry) -> dict[str, list[Any]]:
+    """Add to ``look`` who calls ties far more or less easily than the others."""
+    odd = dict(zip(plain(model.annotators_), odd_ties(model).tolist(), strict=True))
+    names = {1: MANY_TIES, -1: FEW_TIES, 0: None}
+    looks = [
+        ", ".join(filter(None, (look, names[odd[who]]))) or None
+        for who, look in zip(
+            annotators.get("annotator", []), annotators.get("look", []), strict=True
+        )
+    ]
+    return annotators | {"look": looks} if annotators else annotators
 
 
 def _headline(model: BradleyTerry) -> str:

@@ -189,8 +189,10 @@ def _print(result: dict[str, Any], out: Path | None, *, has_report: bool) -> Non
         say(text)
     ranking = result["ranking"]
     shown = min(len(ranking["item"]), 20)
+    groups = ranking.get("component", [])
     rows = [
         [
+            *(groups[i : i + 1]),
             ranking["item"][i],
             "-" if ranking["rank"][i] is None else ranking["rank"][i],
             _ends(ranking["rank_low"][i], ranking["rank_high"][i], 0),
@@ -202,7 +204,15 @@ def _print(result: dict[str, Any], out: Path | None, *, has_report: bool) -> Non
     ]
     print_table(
         "Ranking" if shown == len(ranking["item"]) else f"Ranking, the first {shown}",
-        ["item", "rank", "95 % interval", "strength", "95 % interval", "comparisons"],
+        [
+            *["group"][: len(groups)],
+            "item",
+            "rank",
+            "95 % interval",
+            "strength",
+            "95 % interval",
+            "comparisons",
+        ],
         rows,
     )
     if pairs := result["next"]:
