@@ -10,6 +10,7 @@ from manyhands import AnnotationTable, DawidSkene, render_report, summarize
 from manyhands.agreement import krippendorff_alpha, summary
 from manyhands.io import read_gold
 from manyhands.metrics import ranked_probability_score
+from manyhands.report.headline import headline
 from tests.cli.conftest import done, done_json, write_csv
 from tests.report.conftest import Page
 
@@ -177,3 +178,27 @@ def test_next_and_review_speak_of_grades(home):
     path.write_text("\n".join([lines[0], *(f"{line}anna" for line in lines[1:])]))
     known = read_gold(path)
     assert known.known.sum() == len(queue)
+
+
+def test_only_who_is_clearly_apart_is_shown_examples():
+    """Of three raters one gives more than the others, who so give less than all."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 5, 400)
+    given = y[:, None] + np.array([0.6, 0, 0]) + rng.normal(0, 0.5, (400, 3))
+    table = AnnotationTable.from_matrix(np.rint(given).clip(0, 4).astype(int), ordered=True)
+    rows = summarize(table, aggregator=DawidSkene().fit(table))["annotators"]["rows"]
+    assert all(row["severity"]["told"] for row in rows)
+    advised = [row["id"] for row in rows if row["screen"]["advice"].startswith("show examples of")]
+    assert advised == [0]
+
+
+@pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
+def test_where_nothing_decides_who_is_right_no_price_of_annotations_is_told():
+    rng = np.random.default_rng(2)
+    table = AnnotationTable.from_matrix(rng.integers(0, 5, (150, 4)), ordered=True)
+    found = summarize(table, aggregator=DawidSkene().fit(table))
+    assert "nothing in the annotations decides who is right" in headline(found)
+    assert found["plan"]["gain"] is None
+    text = page_text(found)
+    assert "Whether more annotations are worth their price is not known" in text
+    assert "More annotations help" not in text

@@ -182,9 +182,17 @@ def _add_grades(
         row["within_one"] = 1.0 - (1.0 - row["accuracy"]) * float(share)
         if model is not None and len(model.severity_) == len(profiles):
             row["severity"] = _severity_of(model.severity_[k], model.severity_se_[k])
-            told = (row["severity"] or {}).get("told")
-            if told and row["screen"]["advice"] == NOTHING:
+            if _is_severe(row["severity"]) and row["screen"]["advice"] == NOTHING:
                 row["screen"]["advice"] = SHOW_GRADES
+
+
+def _is_severe(severity: Mapping[str, Any] | None) -> bool:
+    """Whether somebody surely gives so much too much, or too little, that examples are worth it.
+
+    Severities are relative to each other: of a few annotators of whom one differs, all may surely
+    differ from the mean of all by a little.
+    """
+    return severity is not None and max(severity["low"], -severity["high"]) > CLEAR
 
 
 def _severity_of(value: float, error: float) -> dict[str, Any] | None:
@@ -328,6 +336,9 @@ def _mistake(found: dict[str, Any] | None) -> str | None:
         return None
     return f"{found['true']} -> {found['given']} ({found['n']} of {found['of']})"
 
+
+CLEAR = 0.25
+"""Grades beyond which the interval of a severity lies, for its annotator to be shown examples."""
 
 WIDTH = 1.959963984540054
 """Standard errors from an estimate to the end of its 95 % interval."""

@@ -110,7 +110,7 @@ def _facts(
 ) -> dict[str, Any]:
     """What the headline says of a table's labels, or why it says nothing."""
     annotated = table.annotations_per_instance() > 0
-    decided = identified is None or not annotated.any() or np.mean(identified[annotated]) > 0.5
+    decided = identified is None or are_decided(identified, annotated)
     apart = in_one_family(table, alike) if alike.any() else table
     known = known_of(table, fitted)
     return {
@@ -126,6 +126,11 @@ def _facts(
         "families": bool(in_families(apart.groups, apart.n_annotators).any()),
         "comparable": can_be_judged(apart, known),
     }
+
+
+def are_decided(identified: BoolArray, annotated: BoolArray) -> bool:
+    """Whether the annotations decide most labels; both are masks of shape (n,)."""
+    return not annotated.any() or bool(np.mean(identified[annotated]) > 0.5)
 
 
 def find_levels(found: Findings) -> dict[str, Any] | None:

@@ -24,7 +24,7 @@ from manyhands.planning import (
 from manyhands.planning.planner import limit_of, one_in
 from manyhands.planning.screening import screened
 from manyhands.report.filters import count
-from manyhands.report.headline import find_levels
+from manyhands.report.headline import are_decided, find_levels
 from manyhands.report.inputs import Inputs
 from manyhands.report.labels import filled_rows
 from manyhands.report.limits import LIMITS, MIN_GAIN
@@ -147,7 +147,8 @@ def plan_of(
         planner.fit(table, gold=known or None, model=basis.model)
         advice, newcomer, pairs = advised(planner)
         batch = planner.suggest(next_size(table), pairs)
-    judged = inputs.judged
+    # Where nothing decides who is right, what an annotation is worth rests on a made-up model.
+    judged = inputs.judged and are_decided(inputs.identified, inputs.annotated)
     ahead = ahead and newcomer is None and judged
     is_new, told = newcomer is not None, told_of(level)
     plan = priced(advice, basis.name, newcomer=is_new, judged=judged, **told)

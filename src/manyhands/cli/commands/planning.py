@@ -421,7 +421,7 @@ def next_(
         level = accuracy_on_new_items(read.table, read.proba)
         new_items = None if level is None else level.to_dict()
     source = type(planner.aggregator_).__name__ + ("" if read.proba is None else " and the stack")
-    judged = annotators_are_judged(read.table, is_known)
+    judged = annotators_are_judged(read.table, is_known) and _are_decided(planner)
     known_level = told_of(told.to_dict()["level"])
     plan = priced(
         stopping, source, newcomer=asks_newcomer, min_gain=min_gain, judged=judged, **known_level
@@ -514,6 +514,15 @@ def _told(planner: Any, **measured: Any) -> Any:
     labels, posterior = coded(planner.labels_.tolist()), planner.posterior_
     given = {name: coded(values) for name, values in measured.items()}
     return tell_labels(table, planner.aggregator_, labels, posterior, **given)
+
+
+def _are_decided(planner: Any) -> bool:
+    """Whether the annotations that a planner was fitted to decide most labels."""
+    from manyhands.report.headline import are_decided
+
+    identified = getattr(planner.aggregator_, "identified_", None)
+    annotated = planner.table_.annotations_per_instance() > 0
+    return identified is None or are_decided(identified, annotated)
 
 
 def _prices(path: Path, options: dict[str, Any]) -> dict[Any, float]:
@@ -852,7 +861,7 @@ def budget(
         }
     write_columns(out, columns, keep_formulas)
     advice, newcomer, _ = advised(now)
-    judged = annotators_are_judged(table, now.aggregator_.is_known_)
+    judged = annotators_are_judged(table, now.aggregator_.is_known_) and _are_decided(now)
     source = type(now.aggregator_).__name__
     is_new = newcomer is not None
     known_level = told_of(told.to_dict()["level"])
