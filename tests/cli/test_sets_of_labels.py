@@ -49,6 +49,44 @@ def test_describe(answers):
     assert "alpha, MASI" in shown
 
 
+@pytest.fixture
+def columns(answers):
+    """The same answers, with a column of 0 and 1 for each option."""
+    rows = pd.read_csv(answers, keep_default_na=False)
+    said = rows.pop("labels").str.split(r"; ?", regex=True)
+    for name in OPTIONS:
+        rows[name] = [int(name in each) for each in said]
+    path = answers.with_name("columns.csv")
+    rows.to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.parametrize("named", [(), ("--label", "awe,fear,joy")])
+@pytest.mark.parametrize("command", ["describe", "aggregate", "agreement", "review"])
+def test_columns_of_0_and_1(answers, columns, command, named):
+    want = json.loads(done(command, answers, *SETS, "--json"))
+    ended = finished(command, columns, "--multilabel", ";", *named, "--json")
+    assert json.loads(ended.stdout) == want
+    assert ("each of the 3 columns" in ended.stderr) == (not named)
+
+
+def test_columns_that_are_not_there(columns):
+    ended = run("describe", columns, "--multilabel", ";", "--label", "awe,rage")
+    assert ended.exit_code
+    assert "'rage' is not a column" in ended.stderr
+    assert "these columns, as in --label joy,fear" in ended.stderr
+
+
+def test_ticks_in_rows_whose_names_hold_the_separator(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("task,worker,labels\n1,a,x; y\n1,a,z\n1,b,z\n2,a,z\n2,b,z\n2,b,x; y\n")
+    ended = run("describe", path, "--multilabel", ";")
+    assert ended.exit_code
+    assert "give another --multilabel '|'" in ended.stderr
+    found = json.loads(done("describe", path, "--multilabel", "|", "--json"))
+    assert {row["option"]: row["n_ticks"] for row in found["options"]} == {"z": 4, "x; y": 2}
+
+
 def test_agreement(answers):
     found = json.loads(done("agreement", answers, *SETS, "--json"))
     masi = found["krippendorff_alpha_masi"]

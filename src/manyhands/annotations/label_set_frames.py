@@ -157,7 +157,7 @@ def from_frame(
             "column %r: each row is one ticked label; %d rows are %d answers", labels, len(pairs), n
         )
     elif has_repeats(pairs) and duplicates == "error":
-        raise _repeated(instances, annotators, pairs)
+        raise _repeated(instances, annotators, pairs, separator)
     is_answer = cells.kinds[rows] == ANSWER
     given, passed = rows[is_answer], rows[~is_answer]
     columns = Columns(
@@ -404,7 +404,7 @@ def _check_labels(data: Any, labels: Any) -> None:
         raise AnnotationError(
             f"labels={labels!r}: {str(name)!r} is not a column; the columns are "
             f"{', '.join(map(repr, data.columns))}. Pass {hint}, or, of a table with a column of "
-            "0 and 1 for each option, the names of all these columns"
+            "0 and 1 for each option, the names of all these columns, as in labels=['joy', 'fear']"
         )
 
 
@@ -502,14 +502,24 @@ def _merged(
     return np.sort(rows[first]), codes, sets
 
 
-def _repeated(instances: AnyArray, annotators: AnyArray, pairs: IntArray) -> AnnotationError:
+def _repeated(
+    instances: AnyArray, annotators: AnyArray, pairs: IntArray, separator: str | None
+) -> AnnotationError:
     found, counts = np.unique(pairs, return_counts=True)
     row, who = divmod(int(found[counts > 1][0]), len(annotators))
+    ticks = (
+        ""
+        if separator is None
+        else (
+            f"If each row is one ticked label, in whose name {separator!r} may stand, give another "
+            f"separator={'|' if separator != '|' else '#'!r}. Else remove them"
+        )
+    )
     return AnnotationError(
         f"{int((counts > 1).sum()):,} (instance, annotator) pairs are repeated, the first being "
         f"instance {instances[row].item()!r} by annotator {annotators[who].item()!r}, and cells "
-        "hold several labels, so rows are no single ticks. Remove them, or say what to do: "
-        'duplicates="last" keeps the last, duplicates="keep" keeps all'
+        f"hold several labels, so rows are no single ticks. {ticks or 'Remove them'}, or say what "
+        'to do: duplicates="last" keeps the last, duplicates="keep" keeps all'
     )
 
 

@@ -56,7 +56,13 @@ class Reading:
         ),
     ] = "task"
     worker: Annotated[str, typer.Option(help="Column with the annotator's id.")] = "worker"
-    label: Annotated[str, typer.Option(help="Column with the annotation.")] = "label"
+    label: Annotated[
+        str,
+        typer.Option(
+            help="Column with the annotation; with --multilabel ';' also the columns of 0 and 1, "
+            "one for each option, such as joy,fear,awe.",
+        ),
+    ] = "label"
     annotators: Annotated[
         OptionalText,
         typer.Option(
@@ -233,9 +239,10 @@ class Reading:
         found = replace(self, multilabel=Multilabel.error.value, nothing=None).arguments()
         for name in ("scale", "mapping", "lowercase", "annotator_mapping", "option", "annotators"):
             if found.pop(name, None):
+                option = {"mapping": "--map", "annotator_mapping": "--map-annotators"}.get(name)
                 raise AnnotationError(
-                    f"{name}= is not for sets of labels (--multilabel {self.multilabel!r}); leave "
-                    "it out"
+                    f"{option or f'--{name}'} is not for sets of labels (--multilabel "
+                    f"{self.multilabel!r}); leave it out"
                 )
         if found.get("people") is not None:
             raise AnnotationError("--people is not for sets of labels; name families with --groups")

@@ -166,6 +166,11 @@ def _aggregated(found: re.Match[str]) -> str:
     return f"{command} --classes {shlex.quote(','.join(names))}"
 
 
+def _columns(found: re.Match[str]) -> str:
+    """Write a list of columns of options as the command line takes it."""
+    return f"--label {shlex.quote(','.join(map(str, literal_eval(found[1]))))}"
+
+
 def with_options(text: str) -> str:
     """Write a message of the library with the options that stand for its arguments.
 
@@ -191,6 +196,7 @@ def with_options(text: str) -> str:
         text = re.sub(r"(there is no column '[^']*') \(--\w+\)", r"\1", text)
         return re.sub(r"\. Pass \w+=<name of the column>", "", text)
     text = re.sub(r"(multilabel='\w+'), (option=)", r"\1 \2", text)
+    text = re.sub(r"(?<![\w.])label=(\[(?:'[^'\\]*'(?:, )?)+\])", _columns, text)
     for names, write in ((OPTIONS, _option), (OF_READING, _reading), (OF_METHODS, _setting)):
         text = re.sub(rf"(?<![\w.=-])({'|'.join(names)})={VALUE}", _unless_typed(write), text)
     return text

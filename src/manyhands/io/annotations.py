@@ -296,7 +296,8 @@ def read_shown(
         return shown_of(export)
     stated = stated_of(options)
     keys = ("worker", "label", "question", "group")
-    taken = [name for key in keys if isinstance(name := options.get(key), str)]
+    named = [name for key in keys if isinstance(name := options.get(key), str)]
+    taken = [*named, *(name.strip() for text in named for name in text.split(","))]
     return shown_beside(_one(path), options.get("task") or "task", taken, stated)
 
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from manyhands.annotations import LabelSetTable
-from manyhands.annotations.label_set_frames import EMPTY
+from manyhands.annotations.label_set_frames import EMPTY, TICKED
 from manyhands.annotations.target import SETS
 from manyhands.annotations.wide import with_joined_task
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.io.annotations import is_plain, read_export
-from manyhands.io.columns import find_column, with_trimmed
+from manyhands.io.columns import find_column, find_name, with_trimmed
 from manyhands.io.corrections import Standing, of_one_kind, read_corrections
 from manyhands.io.exports.documents import open_documents
 from manyhands.io.exports.reading import report_losses
@@ -26,7 +26,7 @@ from manyhands.io.files import PathLike, existing_file, is_typed, naming
 from manyhands.io.frames import read_frame
 from manyhands.io.gold import REVIEWED, WAS, GoldFile, read_marks
 from manyhands.io.sheets import stated_of
-from manyhands.io.shown import Shown
+from manyhands.io.shown import CONTENT, Shown
 from manyhands.typing import MISSING, IntArray
 
 _LOG = logging.getLogger("manyhands")
@@ -69,7 +69,8 @@ def read_label_sets(
         Names of the columns, as in `read_annotations`.
     label : str or sequence of str, default="labels"
         Name of the column with the sets ("label" will do, too), or the columns of 0 and 1, one for
-        each option.
+        each option, also as one text with commas. In a table without a column of labels they are
+        found, if all columns that have no other meaning hold 0 and 1; a note names them.
     group : str or dict, optional
         Column of families, or {annotator: family}.
     **options
@@ -112,6 +113,7 @@ def read_sets_with_account(
     families = group if isinstance(group, Mapping) else None
     column = None if isinstance(group, Mapping) else group
     own: dict[str, Any] = {"task": task, "worker": worker, **options}
+    label = _columns_of_options(path, label, own, column)
     if isinstance(label, str) and label not in ("labels", "label"):
         own["label"] = label
     if not isinstance(label, str) or _is_table(path, own):
@@ -145,6 +147,50 @@ def items_shown(table: LabelSetTable, shown: Shown | None) -> Export | None:
         "long",
         "labels",
     )
+
+
+def _columns_of_options(
+    path: Any, label: str | Sequence[str], options: dict[str, Any], group: str | None
+) -> str | Sequence[str]:
+    """Return the columns of 0 and 1 that a text with commas names, or that are found; else label.
+
+    They are found where the table has no column of labels, and every column beside those with a
+    meaning of their own says 0 or 1.
+    """
+    is_default = label in ("labels", "label")
+    if not isinstance(label, str) or not (is_default or "," in label):
+        return label
+    if not isinstance(path, str | OSPath) or not Path(path).is_file():
+        return label
+    if options.get("format", "auto") not in ("auto", "long"):
+        return label
+    try:
+        (document, *others) = open_documents(path, most=200, stated=stated_of(options))
+    except AnnotationError:
+        return label  # The reader of the file says what is wrong with it.
+    if others or document.kind != "table" or label in document.header:
+        return label
+    if not is_default:
+        return [name.strip() for name in label.split(",") if name.strip()]
+    names = document.header
+    task, worker = options["task"], find_name(names, "worker", options["worker"])
+    keys = {find_name(names, "task", task)} if isinstance(task, str) else set(task)
+    keys = keys if keys <= {*names} else {name.strip() for name in str(task).split(",")}
+    if not {worker, *keys} <= {*names} or find_name(names, "label", "label") in names:
+        return label
+    aside = {worker, *keys, group, options.get("weight"), options.get("passes"), "pass"}
+    found = [name for name in names if name not in aside and name.strip().lower() not in CONTENT]
+    places = [names.index(name) for name in found]
+    cells = {row[k].strip().lower() for _, row in document.rows for k in places if k < len(row)}
+    if len(found) < 2 or cells <= {""} or not cells <= {"", *TICKED}:
+        return label
+    _LOG.info(
+        "each of the %d columns %s is an option, which 1 says was ticked and 0 that it was not; "
+        "label= names other columns",
+        len(found),
+        ", ".join(map(repr, found[:6])) + (" ..." if len(found) > 6 else ""),
+    )
+    return found
 
 
 def _has_labels(path: Any, options: dict[str, Any]) -> bool:
