@@ -125,6 +125,12 @@ PHRASES: Final[list[tuple[str, str]]] = [
         r"give GoldCorrected gold for (\d+ or more instances drawn at random)(?: \(gold=\))?",
         r"use --method gold-corrected with known labels of \1 (--known FILE)",
     ),
+    (
+        r"\baggregator=(\w+) infers single labels, and y is a LabelSetTable; give "
+        r"aggregator=(\w+)\(\) or (\w+)\(\), or take one option, y\.option\(name\)",
+        r"--set aggregator=\1 infers single labels, and the answers are sets; give "
+        r"--set aggregator=\2 or \3, or take one option (--multilabel split --option NAME)",
+    ),
     (r"\breliability_ below 0", "the reliability below 0"),
     (r"\b(abstain|skip) (holds|and in skip|names)\b", r"--\1 \2"),
     (r"\band in skip; name it", "and in --skip; name it"),
