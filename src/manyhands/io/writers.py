@@ -374,10 +374,15 @@ def _tell_of_scale(path: Path, table: AnnotationTable) -> None:
         return
     how = f"{str(path)!r}, scale={table.scale!r}"
     how += f", classes={table.classes.tolist()!r}" if table.ordered else ""
-    _LOG.info(
-        "%s does not say that its labels are %s%s; read it again by read_annotations(%s)",
-        path.name, MEANT[table.scale], ", nor in which order" if table.ordered else "", how,
-    )  # fmt: skip
+    order = ", nor in which order" if table.ordered else ""
+    told = (
+        f"{path.name} does not say that its labels are {MEANT[table.scale]}{order}; read it again "
+        f"by read_annotations({how})"
+    )
+    if table.ordered and path.suffix.lower() == ".parquet":  # Which keeps the order of words.
+        warn_caller(told)
+    else:
+        _LOG.info("%s", told)
 
 
 def _warn_of_what_is_lost(table: AnnotationTable, writer: Writer) -> None:
