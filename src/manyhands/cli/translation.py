@@ -127,9 +127,9 @@ PHRASES: Final[list[tuple[str, str]]] = [
     ),
     (
         r"\baggregator=(\w+) infers single labels, and y is a LabelSetTable; give "
-        r"aggregator=(\w+)\(\) or (\w+)\(\), or take one option, y\.option\(name\)",
-        r"--set aggregator=\1 infers single labels, and the answers are sets; give "
-        r"--set aggregator=\2 or \3, or take one option (--multilabel split --option NAME)",
+        r"aggregator=(\w+)\(\) or \w+\(\), or take one option, y\.option\(name\)",
+        r"--set aggregator=\1 infers single labels, and the answers are sets; leave it out (\2 "
+        r"infers them), or take one option (--multilabel split --option NAME)",
     ),
     (r"\breliability_ below 0", "the reliability below 0"),
     (r"\b(abstain|skip) (holds|and in skip|names)\b", r"--\1 \2"),
