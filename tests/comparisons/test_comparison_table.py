@@ -272,3 +272,26 @@ def test_scores_of_a_table_of_annotations():
         ComparisonTable.from_scores(AnnotationTable.from_matrix(np.array([[0, 1], [1, 1]])))
     with pytest.raises(AnnotationError, match="nothing to compare"):
         ComparisonTable.from_scores(ratings, question=[1, 2, 3])
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame])
+def test_a_column_for_each_outcome_is_read(kind):
+    """The layout of the Arena's competition on Kaggle."""
+    rows = {
+        "model_a": ["x", "y", "x"],
+        "model_b": ["y", "z", "z"],
+        "judge": ["j", "k", "j"],
+        "winner_model_a": [1, 0, 0],
+        "winner_model_b": [0, 0, 1],
+        "winner_tie": [0, 1, 0],
+    }
+    table = ComparisonTable.from_frame(kind(rows))
+    assert table.outcome.tolist() == [0, 1, 2]
+    with pytest.raises(AnnotationError, match="row"):
+        ComparisonTable.from_frame(kind({**rows, "winner_tie": [1, 1, 0]}))
+
+
+def test_sides_that_are_named_the_other_way_round_are_refused():
+    rows = {"model_a": ["x"], "model_b": ["y"], "winner": ["model_a"], "judge": ["j"]}
+    with pytest.raises(AnnotationError, match="swap left= and right="):
+        ComparisonTable.from_frame(pd.DataFrame(rows), left="model_b", right="model_a")

@@ -176,6 +176,11 @@ def find_columns(
                 f"winner, and worker if several people or models judged: name yours by {argument}="
             )
         found[argument] = name
+    if [WORDS.get(str(found[side]).lower()) for side in ("left", "right")] == [RIGHT, LEFT]:
+        raise AnnotationError(
+            f"left={found['left']!r} and right={found['right']!r} are named the other way round, "
+            "and a winner that is called by its side would be the wrong one; swap left= and right="
+        )
     given = {"left": left, "right": right, "winner": winner, "worker": worker}
     others = {key: name for key, name in found.items() if name != given.get(key, question)}
     if others and others != {"weight": weight}:

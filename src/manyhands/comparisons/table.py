@@ -24,12 +24,16 @@ from manyhands.annotations.ids import as_frame, in_natural_order
 from manyhands.annotations.table import AnnotationTable
 from manyhands.comparisons.layouts import (
     LEFT,
+    ONE_EACH,
     RIGHT,
     TIE,
+    WINNERS,
     find_columns,
+    has_one_each,
     itself,
     marked,
     neither_side,
+    one_winner,
     outcomes_of,
 )
 from manyhands.exceptions import AnnotationError, MissingExtraError, warn_caller
@@ -208,6 +212,15 @@ class ComparisonTable:
             question, weight = (
                 name if asked is None and name in frame.columns else asked
                 for name, asked in (("question", question), ("weight", weight))
+            )
+        if winner == WINNERS[0] and has_one_each(frame.columns):
+            cells = zip(*(frame[name].to_list() for name in ONE_EACH), strict=True)
+            won = [
+                one_winner(row, rows_of(frame, np.array([i]))) or None
+                for i, row in enumerate(cells)
+            ]
+            frame = frame.with_columns(
+                nw.new_series(winner, won, nw.String, backend=frame.implementation)
             )
         found = find_columns(
             list(frame.columns),
