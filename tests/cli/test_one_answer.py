@@ -351,7 +351,7 @@ def test_what_nobody_can_judge_has_no_expected_gain_anywhere():
 def test_how_known_labels_were_chosen_is_said_once_at_most_and_is_true(sheet, monkeypatch):
     monkeypatch.setitem(planning.FORESEEN, "annotators", 500)
     truth = dict(read_rows(Path("gold.csv"))[1:])
-    done("review", "A.csv", "--random", 15, "-n", 15, "--out", "sheet.csv")
+    done("review", "A.csv", "--scale", "nominal", "--random", 15, "-n", 15, "--out", "sheet.csv")
     header, *rows = read_rows(Path("sheet.csv"))
     if sheet == "-n":
         rows = [row for row in rows if row[header.index("chosen")] == "queue"]
@@ -359,7 +359,8 @@ def test_how_known_labels_were_chosen_is_said_once_at_most_and_is_true(sheet, mo
         row[header.index("label")] = truth[row[0]]
         row[header.index("reviewed")] = "anna"
     write_csv(Path("sheet.csv"), [header, *rows])
-    said = done("aggregate", "A.csv", "--known", "sheet.csv", "--out", "labels").stderr
+    reading = ("A.csv", "--scale", "nominal", "--known", "sheet.csv")
+    said = done("aggregate", *reading, "--out", "labels").stderr
     assert said.count("known labels are") == (1 if sheet == "-n" else 0)
     summary = json.loads(Path("labels/summary.json").read_text())
     assert summary["plan"]["rounds"] is not None  # Its fits say nothing of known labels.

@@ -21,12 +21,12 @@ from manyhands.io.columns import find_column, find_name, with_trimmed
 from manyhands.io.corrections import Standing, of_one_kind, read_corrections
 from manyhands.io.exports.documents import open_documents
 from manyhands.io.exports.reading import report_losses
-from manyhands.io.exports.records import NO_ANSWER, Export, Items
+from manyhands.io.exports.records import CONTENT, NO_ANSWER, Export, Items
 from manyhands.io.files import PathLike, existing_file, is_typed, naming
 from manyhands.io.frames import read_frame
 from manyhands.io.gold import REVIEWED, WAS, GoldFile, read_marks
 from manyhands.io.sheets import stated_of
-from manyhands.io.shown import CONTENT, Shown
+from manyhands.io.shown import Shown
 from manyhands.typing import MISSING, IntArray
 
 _LOG = logging.getLogger("manyhands")
