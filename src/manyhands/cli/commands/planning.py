@@ -517,12 +517,14 @@ def _told(planner: Any, **measured: Any) -> Any:
 
 
 def _are_decided(planner: Any) -> bool:
-    """Whether the annotations that a planner was fitted to decide most labels."""
+    """Whether known labels, or the annotations that a planner was fitted to, decide most labels."""
     from manyhands.report.headline import are_decided
 
     identified = getattr(planner.aggregator_, "identified_", None)
     annotated = planner.table_.annotations_per_instance() > 0
-    return identified is None or are_decided(identified, annotated)
+    if identified is None or planner.aggregator_.is_known_.any():
+        return True
+    return are_decided(identified, annotated)
 
 
 def _prices(path: Path, options: dict[str, Any]) -> dict[Any, float]:
