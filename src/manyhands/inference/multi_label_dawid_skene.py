@@ -127,8 +127,6 @@ class MultiLabelDawidSkene(BaseSetAggregator):
     ----------
     .. [1] A. P. Dawid and A. M. Skene. Maximum likelihood estimation of observer error-rates using
        the EM algorithm. Journal of the Royal Statistical Society C 28(1), 1979.
-    .. [2] T. A. Louis. Finding the observed information matrix when using the EM algorithm. Journal
-       of the Royal Statistical Society B 44(2), 1982.
 
     Examples
     --------
@@ -290,7 +288,7 @@ class MultiLabelDawidSkene(BaseSetAggregator):
         """Intervals of the annotators' rates.
 
         They are quantiles of Beta distributions of the expected counts. Answers about instances in
-        doubt count less, by the information that is missing about which options apply [2]_, and the
+        doubt count less, by the information that is missing about which options apply [1]_, and the
         prior of an option counts as at most three answers. What errs in the same way for all
         annotators is not in them, as where the whole crowd overlooks much: intervals over all
         options then hold less than they say. docs/results/multilabel.md has how many hold the true
@@ -308,6 +306,11 @@ class MultiLabelDawidSkene(BaseSetAggregator):
         ------
         AnnotationError
             If ``level`` is out of range.
+
+        References
+        ----------
+        .. [1] T. A. Louis. Finding the observed information matrix when using the EM algorithm.
+           Journal of the Royal Statistical Society B 44(2), 1982.
         """
         check_is_fitted(self, "posterior_")
         if not 0 < level < 1:
