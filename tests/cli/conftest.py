@@ -135,7 +135,7 @@ def model(trained, home):
 
 
 LEAKS = re.compile(
-    r"(?<!--set )(?<!--read )(?<!--groups )(?<![\w.'\";])"
+    r"(?<!--set )(?<!--read )(?<!--groups )(?<!to_list\()(?<![\w.'\";])"  # to_list: Argilla's own
     r"(?!name=value)[a-z_]+=(?![=\s]*$)"  # groups=, pairs=
     r"|\b[a-z]+(?:_[a-z]+)*_(?![\w*])"  # parity_, posterior_
     r"|\bread_export\b|\bleft_out\b|\bwith_groups\b|\bAnnotationTable\b|\bfrom_(?:frame|matrix)\b"
