@@ -148,7 +148,7 @@ def plan_of(
         advice, newcomer, pairs = advised(planner)
         batch = planner.suggest(next_size(table), pairs)
     # Where nothing decides who is right, what an annotation is worth rests on a made-up model.
-    has_gold = inputs.known is not None and inputs.known.any()
+    has_gold = inputs.known is not None and bool(inputs.known.any())
     judged = inputs.judged and (has_gold or are_decided(inputs.identified, inputs.annotated))
     ahead = ahead and newcomer is None and judged
     is_new, told = newcomer is not None, told_of(level)
