@@ -88,7 +88,7 @@ def test_all_tell_the_same_of_the_labels(source):
 
     if source != "sample":  # The explorer's own sample is tested below.
         with open_desk(Path("labels"), Path("A.csv"), by="anna") as desk:
-            assert desk.figures.told.headline == told
+            assert desk.answers.figures.told.headline == told
             assert planning.enough(Plans(desk).next(ahead=False)) == answer
 
 
@@ -96,13 +96,13 @@ def test_the_explorer_tells_of_a_random_sample_what_the_next_aggregate_tells():
     done("aggregate", "A.csv", "--out", "labels")
     truth = dict(read_rows(Path("gold.csv"))[1:])
     with open_desk(Path("labels"), Path("A.csv"), by="anna") as desk:
-        before = desk.figures.told
+        before = desk.answers.figures.told
         for i in range(0, N, 4):
             item = desk.item(i)
             code = CLASSES.index(truth[item.task])
-            desk.decide(i, item.version, code, shown=item.code, chosen="random")
+            desk.decide(i, item.version, code, shown=item.answer, chosen="random")
         assert desk.settle(60)
-        told, answer = desk.figures.told, planning.enough(Plans(desk).next(ahead=False))
+        told, answer = desk.answers.figures.told, planning.enough(Plans(desk).next(ahead=False))
     assert (before.level.source, told.level.source) == ("model", "sample")
     known = ["--known", "labels/corrections.jsonl"]
     found = done_json("aggregate", "A.csv", *known, "--out", "again")
@@ -119,11 +119,13 @@ def test_the_explorer_tells_of_a_classifier_what_its_report_does():
     files = ["--features", "X.npz", "--annotations", "A.csv", "--out", "model", "--folds", 2]
     found = done_json("fit", *files)
     with open_desk(Path("model"), Path("A.csv"), by="anna") as desk:
-        assert [desk.figures.told.headline, desk.model.new_items] == found["headline"]
+        assert [desk.answers.figures.told.headline, desk.answers.model.new_items] == found[
+            "headline"
+        ]
         item = desk.item(0)
-        desk.decide(0, item.version, item.code, shown=item.code, chosen="queue")
+        desk.decide(0, item.version, item.answer, shown=item.answer, chosen="queue")
         assert desk.settle(60)
-        level = desk.figures.told.level
+        level = desk.answers.figures.told.level
     assert level.source == "model"
     assert level.value == pytest.approx(found["levels"]["labels"]["value"], abs=0.02)
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from manyhands import AnnotationStore, DawidSkene, make_crowd, summarize
-from manyhands.explore.app import write_reviewed
 from manyhands.explore.desk import Choice
 from manyhands.explore.inputs import open_desk
+from manyhands.explore.outputs import write_reviewed
 from manyhands.io import consensus, read_annotations
 from manyhands.io.consensus_labels import RULE
 from manyhands.planning import screen_annotators
@@ -116,9 +116,10 @@ def test_annotators_have_the_same_columns_flags_and_interval_from_every_command(
         assert "; ".join(row["flags"]) == line["flags"]
         assert "; ".join(row["evidence"]) == line["evidence"]
     with open_desk(Path("labels"), Path("A.csv"), by="anna") as desk:
-        screens = desk.figures.screens
+        figures = desk.answers.figures
+        screens = figures.screens
         flags = {desk.table.annotators[r].item(): screens[r].flags for r in screens}
-        high = dict(zip(desk.table.annotators.tolist(), desk.figures.high.tolist(), strict=True))
+        high = dict(zip(desk.table.annotators.tolist(), figures.high.tolist(), strict=True))
     for row in found[names[1]]:
         assert "; ".join(flags[row["annotator"]]) == row["flags"]
         assert float(row["high_95"]) == pytest.approx(high[row["annotator"]], abs=1e-5)

@@ -9,9 +9,9 @@ import pytest
 
 from manyhands import make_crowd
 from manyhands.exceptions import AnnotationError
-from manyhands.explore.app import TABLES
 from manyhands.explore.desk import Choice
 from manyhands.explore.inputs import open_desk
+from manyhands.explore.outputs import review_sheet
 from manyhands.io import read_gold
 from manyhands.io.frames import write_table
 from tests.cli.conftest import done, done_json, read_rows, run, write_csv
@@ -134,10 +134,10 @@ def test_the_explorer_writes_the_same_sheet_with_what_was_touched(crowd):
     done("review", "A.csv", "-n", 60, "--out", "review.csv")
     with open_desk(Path("labels"), Path("A.csv"), by="anna") as desk:
         for row in desk.rows(Choice())[:3].tolist():
-            code = desk.item(row).code
+            code = desk.item(row).answer
             desk.decide(row, 0, (code + (row == 0)) % 3, shown=code)
         decided = {r.task: (r.label, r.was) for r in desk.standing.decisions()}
-        write_table("explored.csv", TABLES["review.csv"](desk))
+        write_table("explored.csv", review_sheet(desk))
     assert read_rows(Path("explored.csv"))[0] == read_rows(Path("review.csv"))[0]
     with open("explored.csv", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -304,14 +304,14 @@ def test_the_explorer_says_how_labels_were_chosen(crowd):
         assert Choice(order="random", state="review").chosen == "queue"
         rows = desk.rows(drawn)[:3].tolist()
         for row in rows:
-            code = desk.item(row).code
+            code = desk.item(row).answer
             desk.decide(row, 0, code, shown=code, chosen=drawn.chosen)
         other = int(next(r for r in desk.rows(doubtful) if r not in rows))
-        desk.decide(other, 0, 0, shown=desk.item(other).code, chosen=doubtful.chosen)
+        desk.decide(other, 0, 0, shown=desk.item(other).answer, chosen=doubtful.chosen)
         assert desk.settle(60)
-        assert desk.figures.aggregator.gold_sample_ == "random"
-        assert sorted(desk.figures.aggregator._sampled_rows()) == sorted(rows)
-        write_table("review.csv", TABLES["review.csv"](desk))
+        assert desk.answers.figures.aggregator.gold_sample_ == "random"
+        assert sorted(desk.answers.figures.aggregator._sampled_rows()) == sorted(rows)
+        write_table("review.csv", review_sheet(desk))
         tasks = desk.table.instances[rows].tolist()
     for file in ("labels/corrections.jsonl", "review.csv"):
         found = read_gold(file)

@@ -214,7 +214,7 @@ def refit(desk, **options):
 
 def test_the_most_doubtful_label_comes_first(unchanged):
     rows = unchanged.rows(Choice())
-    doubt = 1 - unchanged.figures.posterior.max(axis=1)
+    doubt = 1 - unchanged.answers.figures.posterior.max(axis=1)
     assert len(rows) == 40
     assert (np.diff(doubt[rows]) <= 1e-9).all()
     assert sorted(unchanged.rows(Choice(order="random"))) == sorted(rows)
@@ -222,33 +222,39 @@ def test_the_most_doubtful_label_comes_first(unchanged):
 
 
 def test_figures_after_corrections_are_those_of_a_fit_with_known_labels(desk):
-    start = desk.figures.posterior.copy()
+    start = desk.answers.figures.posterior.copy()
     rows = desk.rows(Choice())[:6].tolist()
     for row in rows:
         item = desk.item(row)
-        desk.decide(row, item.version, item.suggestion, shown=item.code)
-        assert desk.codes[row] == item.suggestion  # At once, whatever the figures.
+        other = (item.answer + 1) % len(CLASSES)
+        desk.decide(row, item.version, other, shown=item.answer)
+        assert desk.answers.codes[row] == other  # At once, whatever the figures.
     assert desk.settle(60)
-    np.testing.assert_allclose(desk.figures.posterior, refit(desk, start=start), atol=1e-12)
-    np.testing.assert_allclose(desk.figures.posterior, refit(desk), atol=0.02)
-    assert not np.allclose(np.delete(start, rows, 0), np.delete(desk.figures.posterior, rows, 0))
+    np.testing.assert_allclose(desk.answers.figures.posterior, refit(desk, start=start), atol=1e-12)
+    np.testing.assert_allclose(desk.answers.figures.posterior, refit(desk), atol=0.02)
+    assert not np.allclose(
+        np.delete(start, rows, 0), np.delete(desk.answers.figures.posterior, rows, 0)
+    )
     table = desk.table
     own = [k for k in range(table.n_annotations) if table.instance[k] in rows]
-    right = [k for k in own if table.label[k] == desk.codes[table.instance[k]]]
-    for found, slow in ((desk.figures.n_checked, own), (desk.figures.n_right, right)):
+    right = [k for k in own if table.label[k] == desk.answers.codes[table.instance[k]]]
+    for found, slow in (
+        (desk.answers.figures.n_checked, own),
+        (desk.answers.figures.n_right, right),
+    ):
         assert found.tolist() == np.bincount(table.annotator[slow], minlength=6).tolist()
     for row in rows:
         desk.undo(row, desk.item(row).version)
     assert desk.settle(60)
-    np.testing.assert_allclose(desk.figures.posterior, start, atol=1e-12)
+    np.testing.assert_allclose(desk.answers.figures.posterior, start, atol=1e-12)
 
 
 def test_nothing_is_written_over_what_somebody_else_decided(desk):
     row = int(desk.rows(Choice())[0])
     item = desk.item(row)
-    desk.decide(row, 0, 1, shown=item.code)
+    desk.decide(row, 0, 1, shown=item.answer)
     with pytest.raises(Conflict):
-        desk.decide(row, 0, 2, shown=item.code)
+        desk.decide(row, 0, 2, shown=item.answer)
     with pytest.raises(Conflict):
         desk.undo(row, 0)
     assert len(desk.standing.records) == 1
@@ -260,12 +266,12 @@ def test_nothing_is_written_over_what_somebody_else_decided(desk):
 
 def test_actions_say_what_was_done(desk):
     first, second, third, fourth = desk.rows(Choice())[:4].tolist()
-    shown = desk.item(first).code
+    shown = desk.item(first).answer
     desk.decide(first, 0, shown, shown=shown)
-    desk.decide(second, 0, desk.item(second).code, shown=desk.item(second).code, gold=True)
-    other = (desk.item(third).code + 1) % 3
-    desk.decide(third, 0, other, shown=desk.item(third).code)
-    desk.decide(fourth, 0, None, shown=desk.item(fourth).code)
+    desk.decide(second, 0, desk.item(second).answer, shown=desk.item(second).answer, gold=True)
+    other = (desk.item(third).answer + 1) % 3
+    desk.decide(third, 0, other, shown=desk.item(third).answer)
+    desk.decide(fourth, 0, None, shown=desk.item(fourth).answer)
     found = read_corrections(desk.journal.path)
     assert [each.action for each in found] == ["confirm", "gold", "correct", "skip"]
     assert [each.by for each in found] == ["anna"] * 4
@@ -288,7 +294,7 @@ def test_filters_are_those_of_a_slow_search(unchanged):
         slow = [
             i
             for i in range(40)
-            if (choice.label is None or unchanged.codes[i] == choice.label)
+            if (choice.label is None or unchanged.answers.codes[i] == choice.label)
             and any(
                 i == j and choice.given in (None, label) and choice.annotator in (None, annotator)
                 for j, annotator, label in votes
@@ -301,14 +307,14 @@ def test_filters_are_those_of_a_slow_search(unchanged):
 def test_a_run_goes_on_where_the_last_one_stopped(home):
     with opened(home) as desk:
         row = int(desk.rows(Choice())[0])
-        desk.decide(row, 0, 2, shown=desk.item(row).code)
+        desk.decide(row, 0, 2, shown=desk.item(row).answer)
     path = home / "labels" / "corrections.jsonl"
     with path.open("ab") as file:
         file.write(b'{"task": "t1", "lab')
     again = opened(home)
     with pytest.warns(UserWarning, match=r'was cut off .*: \{"task": "t1", "lab$'):
         desk = again.__enter__()
-    assert desk.item(row).code == 2
+    assert desk.item(row).answer == 2
     assert row not in desk.rows(Choice())
     assert desk.item(row).version == 1
     assert desk.n_behind == 0
@@ -335,18 +341,20 @@ def test_labels_of_a_classifier_keep_what_its_features_say(home, tmp_path):
     ]
     (folder / "labels.csv").write_text("\n".join([header, *flipped]))
     with open_desk(folder, home / "A.csv", by="anna") as desk:
-        assert np.allclose(desk.figures.posterior, desk.figures.posterior[0], atol=1e-6)
-        assert desk.model.name == "CrowdStackingClassifier"
+        assert np.allclose(
+            desk.answers.figures.posterior, desk.answers.figures.posterior[0], atol=1e-6
+        )
+        assert desk.answers.model.name == "CrowdStackingClassifier"
         alone = DawidSkene().fit(desk.table).posterior_
         row = int(alone.max(axis=1).argmin())
         desk.decide(row, 0, 0, shown=1)
         assert desk.settle(60)
-        assert desk.figures.posterior[row].tolist() == [1.0, 0.0, 0.0]
+        assert desk.answers.figures.posterior[row].tolist() == [1.0, 0.0, 0.0]
         names = [float(p) for p in flipped[0].split(",")[-4:-1]]
         slow = np.array(names) * refit(desk, start=alone) / alone
         slow /= slow.sum(axis=1, keepdims=True)
         others = np.delete(np.arange(40), row)
-        found = desk.figures.posterior
+        found = desk.answers.figures.posterior
         np.testing.assert_allclose(found[others], slow[others], atol=1e-5)
         assert np.abs(found[others] - names).max() > 0.01
 
@@ -360,7 +368,7 @@ def test_labels_that_already_rest_on_corrections_take_them_in_once(corrected, tm
         with open_desk(tmp_path, "A.csv", by="anna") as desk:
             assert not desk.notes  # None says that labels differ.
             made = read_consensus(tmp_path / "labels.csv", desk.table).posterior
-            np.testing.assert_allclose(desk.figures.posterior, made, atol=0.002)
+            np.testing.assert_allclose(desk.answers.figures.posterior, made, atol=0.002)
 
 
 def test_an_id_that_somebody_typed_as_text_is_the_number_that_it_reads(tmp_path):
@@ -373,8 +381,8 @@ def test_an_id_that_somebody_typed_as_text_is_the_number_that_it_reads(tmp_path)
     again = open_desk(tmp_path / "labels", tmp_path / "A.csv", by="anna")
     with pytest.warns(UserWarning, match="1 of the tasks"):  # "03" is no 3.
         desk = again.__enter__()
-    assert desk.known.nonzero()[0].tolist() == [3]
-    assert desk.item(3).code == 0
+    assert desk.answers.known.nonzero()[0].tolist() == [3]
+    assert desk.item(3).answer == 0
     again.__exit__(None, None, None)
     assert read_gold(path).tasks.tolist() == ["3", "03"]
 
@@ -478,7 +486,7 @@ def test_nobody_else_writes(unchanged, headers):
 
 def test_a_decision_leads_to_the_next_item_and_a_late_one_is_a_conflict(desk):
     first, second, third = desk.rows(Choice())[:3].tolist()
-    form = {"row": first, "version": 0, "now": desk.item(first).code, "code": 1}
+    form = {"row": first, "version": 0, "now": desk.item(first).answer, "code": 1}
     form["back"] = "order=random"
     status, headers, _ = ask(desk, "/decide", "POST", WRITING, **form)
     assert (status, headers["location"]) == (303, "/?order=random")
@@ -574,8 +582,8 @@ def test_texts_keep_their_lines_and_joiners():
 
 def test_downloads_hold_what_was_decided(desk):
     row = int(desk.rows(Choice())[0])
-    task, code = desk.item(row).task, (desk.item(row).code + 1) % 3
-    desk.decide(row, 0, code, shown=desk.item(row).code)
+    task, code = desk.item(row).task, (desk.item(row).answer + 1) % 3
+    desk.decide(row, 0, code, shown=desk.item(row).answer)
     status, headers, body = ask(desk, "/export/corrections.csv")
     assert status == 200
     assert headers["content-disposition"] == 'attachment; filename="corrections.csv"'
@@ -600,11 +608,11 @@ def test_labels_are_downloaded_for_every_tool(unchanged, tool):
 
 def test_the_page_says_when_figures_are_old(desk, monkeypatch):
     assert "include everything that was decided" in ask(desk, "/")[2]
-    monkeypatch.setattr(desk.model, "posterior", lambda *_: 1 / 0)
+    monkeypatch.setattr(desk.answers.model, "posterior", lambda *_: 1 / 0)
     desk.decide(0, 0, 1, shown=0)
     assert not desk.settle(60)
     assert "ZeroDivisionError" in ask(desk, "/")[2]
-    assert desk.codes[0] == 1
+    assert desk.answers.codes[0] == 1
     monkeypatch.undo()
     desk.decide(1, 0, 1, shown=0)
     assert desk.settle(60)
@@ -618,7 +626,7 @@ def next_command(body):
 
 def test_the_next_annotations_are_those_of_the_command(desk, home):
     for row in desk.rows(Choice())[:4].tolist():
-        desk.decide(row, 0, 1, shown=desk.item(row).code)
+        desk.decide(row, 0, 1, shown=desk.item(row).answer)
     assert desk.settle(60)
     status, _, body = ask(desk, "/next")
     program, *arguments = next_command(body)
@@ -629,7 +637,7 @@ def test_the_next_annotations_are_those_of_the_command(desk, home):
     found = re.findall(r'<tr><th scope="row"><a href="/item/(\d+)\?state=all">', body)
     assert len(found) == len(pairs)
     assert {desk.table.instances[int(row)] for row in found} == {row["task"] for row in pairs}
-    known = desk.known
+    known = desk.answers.known
     assert not any(known[int(row)] for row in found)
 
 
@@ -677,7 +685,7 @@ def test_people_who_give_too_much_are_named_with_their_grades(tmp_path, monkeypa
     write_csv(tmp_path / "A.csv", rows)
     done("aggregate", "A.csv", "--ordered", "--out", "labels")
     with open_desk(tmp_path / "labels", tmp_path / "A.csv", by="anna") as graded:
-        told = graded.figures.severities()
+        told = graded.answers.figures.severities()
         assert {graded.table.annotators[r] for r in told} == {"Bea", "Cem"}
         body = ask(graded, "/people")[2]
         assert all(text.removeprefix("gives ") in body for text in told.values())
@@ -730,7 +738,7 @@ def test_an_example_that_an_expert_looked_at_says_so(poor):
     assert "reviewed</span>" not in sheet
     clear = sheet.partition("Clear items of")[2].partition("</ul>")[0]
     right, wrong = (int(row) for row in re.findall(r"/item/(\d+)", clear)[:2])
-    code = poor.item(right).code
+    code = poor.item(right).answer
     poor.decide(right, 0, code, shown=code)
     poor.decide(wrong, 0, 1 - code, shown=code)
     assert poor.settle(60)
@@ -757,7 +765,7 @@ def corrected(home):
     """Corrections of four tasks, one undone and one skipped."""
     with opened(home) as desk:
         for row in (0, 1, 2, 3):
-            desk.decide(row, 0, None if row == 3 else row % 3, shown=desk.item(row).code)
+            desk.decide(row, 0, None if row == 3 else row % 3, shown=desk.item(row).answer)
         desk.undo(1, 1)
     return home / "labels" / "corrections.jsonl"
 
@@ -868,7 +876,7 @@ def test_what_the_folder_knows_is_known_here(reviewed_home):
     with opened(reviewed_home) as desk:
         assert not desk.notes
         assert (desk.counts()["done"], desk.counts()["open"]) == (24, 16)
-        assert desk.figures.told.headline == said["headline"]
+        assert desk.answers.figures.told.headline == said["headline"]
         assert "16\N{NO-BREAK SPACE}labels that nobody reviewed" in said["headline"]
         assert html.escape(said["headline"]) in ask(desk, "/")[2]
         lines = (folder / "labels.csv").read_text(encoding="utf-8-sig").splitlines()
@@ -891,15 +899,15 @@ def test_what_the_folder_knows_is_known_here(reviewed_home):
 def test_what_is_decided_adds_to_what_was_known_and_can_be_undone(reviewed_home):
     with opened(reviewed_home) as desk:
         row, new = desk.row_of["t1"], desk.row_of["t30"]
-        was = desk.codes[row]
+        was = desk.answers.codes[row]
         other = (was + 1) % 3
         desk.decide(row, 0, other, shown=was, chosen="queue")
-        desk.decide(new, 0, 2, shown=desk.item(new).code, chosen="queue")
+        desk.decide(new, 0, 2, shown=desk.item(new).answer, chosen="queue")
         assert desk.settle(60)
-        assert desk.known.sum() == 25
-        assert desk.codes[row] == other
-        assert desk.random[row]  # It was drawn at random, whoever looks at it again.
-        assert desk.random.sum() == 18
+        assert desk.answers.known.sum() == 25
+        assert desk.answers.codes[row] == other
+        assert desk.answers.random[row]  # It was drawn at random, whoever looks at it again.
+        assert desk.answers.random.sum() == 18
         files, added = desk.known_files, desk.added_files
     assert files == (
         reviewed_home / "labels/labels.csv",
@@ -917,13 +925,13 @@ def test_what_is_decided_adds_to_what_was_known_and_can_be_undone(reviewed_home)
     done("aggregate", "A.csv", *known, "--out", "labels")
     with opened(reviewed_home) as desk:
         assert not desk.notes
-        assert desk.known.sum() == 25
+        assert desk.answers.known.sum() == 25
         desk.undo(row, 1)
         desk.undo(new, 1)
         assert desk.settle(60)
-        assert (desk.codes[row], desk.known.sum()) == (was, 24)
-        assert desk.known[row]
-        assert not desk.known[new]
+        assert (desk.answers.codes[row], desk.answers.known.sum()) == (was, 24)
+        assert desk.answers.known[row]
+        assert not desk.answers.known[new]
 
 
 def test_what_a_sample_told_of_a_classifier_is_not_forgotten(reviewed_home):
@@ -934,12 +942,12 @@ def test_what_a_sample_told_of_a_classifier_is_not_forgotten(reviewed_home):
     summary["methods"] = {"aggregator": None, "classifier": {"name": "CrowdStackingClassifier"}}
     path.write_text(json.dumps(summary))
     with opened(reviewed_home) as desk:
-        before = desk.figures.told
+        before = desk.answers.figures.told
         assert "16\N{NO-BREAK SPACE}labels that nobody reviewed" in before.headline
         row = desk.row_of["t30"]
         desk.decide(row, 0, 2, shown=0, chosen="queue")
         assert desk.settle(60)
-        after = desk.figures.told
+        after = desk.answers.figures.told
         assert after.level == before.level
         assert after.headline == before.headline.replace(" 16\xa0", " 15\xa0")
 
@@ -975,7 +983,7 @@ def test_more_known_labels_are_given_by_the_option(reviewed_home):
 def test_a_label_that_was_not_known_is_never_said_to_be_certain(home, monkeypatch):
     with opened(home) as desk:
         row = int(desk.rows(Choice())[0])
-        monkeypatch.setattr(desk, "_told", lambda row, code, posterior: [1.0, 1.0, 1.0])
+        monkeypatch.setattr(desk.answers, "told", lambda row: [1.0, 1.0, 1.0])
         before = desk.decide(row, 0, 1, shown=0)
         again = desk.decide(row, 1, 2, shown=1)
         assert before.certainty < 1 == again.certainty
@@ -984,7 +992,8 @@ def test_a_label_that_was_not_known_is_never_said_to_be_certain(home, monkeypatc
 
 def test_no_class_is_shown_to_be_more_probable_than_the_label(desk, monkeypatch):
     certainty = Certainty(len(CLASSES), power=0.05, shared=0.1)
-    monkeypatch.setattr(desk, "figures", replace(desk.figures, certainty=certainty))
+    figures = replace(desk.answers.figures, certainty=certainty)
+    monkeypatch.setattr(desk.answers, "figures", figures)
     items = [desk.item(row) for row in range(desk.table.n_instances)]
     assert all(max(item.told) == item.certainty < 0.5 for item in items)
     assert all(sum(item.told) == pytest.approx(1) for item in items)

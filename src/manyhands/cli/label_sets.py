@@ -272,44 +272,6 @@ def review_sets(
         )
 
 
-def explore_sets(
-    files: tuple[Path, list[Path], list[Path] | None],
-    shown: dict[str, Any],
-    reading: FamilyReading,
-    show: Callable[[Any], None],
-    *,
-    out: Path | None,
-    to: str,
-    only: bool,
-    keep_formulas: bool,
-    json: bool,
-) -> None:
-    """Review sets on a page, which ``show`` serves, or write them with all corrections."""
-    from manyhands.explore.set_app import write_reviewed_sets
-    from manyhands.explore.set_desk import open_set_desk
-
-    folder, annotations, known = files
-    if known:
-        raise AnnotationError(
-            f"--known {known[0]}: the sets of a folder stand as they were inferred; give known "
-            "sets to manyhands aggregate, which writes the folder again"
-        )
-    with open_set_desk(folder, one_or_all(annotations), **shown, **reading.of_sets()) as desk:
-        if out is not None:
-            write_reviewed_sets(desk, out, to, only=only, keep_formulas=keep_formulas)
-            n_reviewed = desk.counts()["done"]
-            n = n_reviewed if only else desk.table.n_instances
-            if json:
-                print_json({"out": str(out), "to": to, "sets": n, "reviewed": n_reviewed})
-            else:
-                say(f"written: {out} ({counted(n, 'set')}, {n_reviewed:,} of them reviewed)")
-            return
-        show(desk)
-        n, path = len(desk.standing.decisions()), desk.journal.path
-        then = f"  (next: manyhands aggregate ... --known {path})" if n else ""
-        say(f"{counted(n, 'reviewed set')} {'is' if n == 1 else 'are'} in {path}{then}")
-
-
 def report_sets(
     tables: list[Path], reading: Reading, out: Path | None, texts: Path | None, images: Path | None
 ) -> list[Path]:

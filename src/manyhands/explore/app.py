@@ -14,14 +14,15 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlencode
 
 from manyhands.exceptions import WriteError, raise_missing_extra
+from manyhands.explore.answers import BadAnswer
+from manyhands.explore.class_answers import ClassAnswers
 from manyhands.explore.desk import STATES, Choice, Conflict, Desk
 from manyhands.explore.guard import RequestGuard
-from manyhands.explore.inputs import SHOWN, review_sheet, reviewed, shown_on
+from manyhands.explore.inputs import SHOWN
+from manyhands.explore.outputs import EXPORTS, tables_of, write_reviewed
 from manyhands.explore.plans import Plans
-from manyhands.io.corrections import FIELDS
 from manyhands.io.exports.formats import WRITERS
 from manyhands.io.frames import write_table
-from manyhands.io.writers import write_consensus
 from manyhands.report.filters import FILTERS, visible
 from manyhands.report.html import style_sheet
 from manyhands.report.planning import enough, gain_words, limit
@@ -48,14 +49,11 @@ STATIC: Final = {
 }
 """Media type of each file; colours, tables and bars are the report's."""
 
-EXPORTS: Final = {"labels.csv": "table"} | {tool.file: tool.name for tool in WRITERS.values()}
-"""Files of labels, and their formats."""
-
 LARGEST_FORM: Final = 65536
 """Bytes of a form."""
 
 KEYS: Final = "123456789" + "qwertyiodfhjklzxvbm"
-"""Keys of the classes, in their order; the others are found by name."""
+"""Keys of the classes or options, in their order; the others are found by name."""
 
 MANY: Final = 300
 FEW: Final = 15
@@ -64,14 +62,12 @@ FEW: Final = 15
 
 def make_app(desk: Desk, token: str, port: int) -> ASGIApp:
     """Make the application: pages of a desk, behind a `RequestGuard`."""
-    pages = _Pages(desk)
+    answers = desk.answers
+    pages = _FigurePages(desk, answers) if isinstance(answers, ClassAnswers) else _Pages(desk)
     routes = [
+        *pages.routes,
         Route("/", pages.review),
         Route("/item/{row:int}", pages.review),
-        Route("/people", pages.people),
-        Route("/sheet/{r:int}", pages.sheet),
-        Route("/next", pages.next),
-        Route("/status", pages.status),
         Route("/image/{row:int}", pages.image),
         Route("/export/{name}", pages.export),
         Route("/static/{name}", static),
@@ -82,23 +78,16 @@ def make_app(desk: Desk, token: str, port: int) -> ASGIApp:
     return RequestGuard(Starlette(routes=routes, exception_handlers=handlers), token, port)
 
 
-def serve(
-    desk: Any,
-    port: int,
-    announce: Callable[[str], object],
-    make: Callable[[Any, str, int], ASGIApp] = make_app,
-) -> None:
+def serve(desk: Desk, port: int, announce: Callable[[str], object]) -> None:
     """Serve a desk on this machine until interrupted.
 
     Parameters
     ----------
-    desk : Desk, or what ``make`` takes in its place
+    desk : Desk
     port : int
         0 takes a free one.
     announce : function
         Called with the address, which holds the token, when the page can be opened.
-    make : function
-        Makes the application, as `make_app` does.
 
     Raises
     ------
@@ -117,7 +106,7 @@ def serve(
         listener.listen()
         port, token = listener.getsockname()[1], secrets.token_urlsafe(32)
         config = uvicorn.Config(
-            make(desk, token, port),
+            make_app(desk, token, port),
             log_level="warning",
             access_log=False,
             server_header=False,
@@ -144,7 +133,8 @@ class _Pages:
     """Answers to requests. Functions that are not coroutines run in threads."""
 
     def __init__(self, desk: Desk) -> None:
-        self._desk, self._plans = desk, Plans(desk)
+        self._desk = desk
+        self.routes: list[Route] = []
 
     def review(self, request: Request) -> Response:
         """Show an item: the one that is named, or the first of those chosen."""
@@ -182,15 +172,126 @@ class _Pages:
         desk = self._desk
         with desk.steady():
             page = environment().get_template("page.html").render(
-                view=view, desk=desk, figures=desk.figures, choice=more.pop("choice", Choice()),
+                view=view, desk=desk, answers=desk.answers, choice=more.pop("choice", Choice()),
                 tools=WRITERS.values(), keys=KEYS, few=FEW, many=MANY, **more,
             )  # fmt: skip
         headers = {} if status < HTTPStatus.BAD_REQUEST else {"HX-Push-Url": "false"}
         return HTMLResponse(page, status_code=status, headers=headers)
 
+    def image(self, request: Request) -> Response:
+        """Send the image of an item; only rows can be asked for, no paths."""
+        path = self._desk.contents.images.get(request.path_params["row"])
+        if path is None or not path.is_file():
+            raise HTTPException(HTTPStatus.NOT_FOUND)
+        return Response(path.read_bytes(), media_type=f"image/{SHOWN[path.suffix.lower()]}")
+
+    def export(self, request: Request) -> Response:
+        """Send labels or corrections as a file."""
+        name, tables = request.path_params["name"], tables_of(self._desk)
+        if name not in (*EXPORTS, *tables):
+            raise HTTPException(HTTPStatus.NOT_FOUND)
+        only = request.query_params.get("only") == "reviewed"
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, name)
+            if name in tables:
+                write_table(path, tables[name](self._desk))
+            else:
+                write_reviewed(self._desk, path, EXPORTS[name], only=only)
+            content = path.read_bytes()
+        disposition = {"Content-Disposition": f'attachment; filename="{name}"'}
+        return Response(content, media_type="application/octet-stream", headers=disposition)
+
+    async def decide(self, request: Request) -> Response:
+        """Take a decision; answer only when it is on the disk."""
+        return await run_in_threadpool(self._decide, parse_qs(await _body(request)))
+
+    def _decide(self, fields: dict[str, list[str]]) -> Response:
+        form = {name: values[-1] for name, values in fields.items()}
+        desk, choice = self._desk, self._choice(_fields(form.get("back", "")))
+        row, version = whole(form, "row"), whole(form, "version")
+        try:
+            answer, shown = desk.answers.read(fields)
+        except BadAnswer as error:
+            raise HTTPException(HTTPStatus.BAD_REQUEST, str(error)) from error
+        if row >= desk.table.n_instances:
+            raise HTTPException(HTTPStatus.BAD_REQUEST, "there is no such item")
+        answer = None if form.get("do") == "skip" else answer
+        before = desk.rows(choice).tolist()
+        try:
+            is_gold, chosen = "gold" in form, choice.chosen
+            desk.decide(row, version, answer, shown=shown, gold=is_gold, chosen=chosen)
+        except Conflict:
+            wanted = {"did": "skip" if answer is None else "decide", "answer": answer}
+            return self._page(choice, row, status=HTTPStatus.CONFLICT, conflict=wanted)
+        except WriteError as error:
+            raise HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, f"not saved: {error}") from error
+        if not form.get("on"):
+            return _back(choice)
+        # Somebody who went further down the queue goes on from there.
+        left = set(desk.rows(choice).tolist())
+        place = before.index(row) + 1 if row in before else 0
+        return _back(choice, next((row for row in before[place:] if row in left), None))
+
+    async def undo(self, request: Request) -> Response:
+        """Take the last action on an item back, and show the item."""
+        return await run_in_threadpool(self._undo, _fields(await _body(request)))
+
+    def _undo(self, form: dict[str, str]) -> Response:
+        choice = self._choice(_fields(form.get("back", "")))
+        row, version = whole(form, "row"), whole(form, "version")
+        try:
+            self._desk.undo(row, version)
+        except (Conflict, IndexError):
+            wanted = {"did": "undo", "answer": None}
+            return self._page(choice, None, status=HTTPStatus.CONFLICT, conflict=wanted)
+        except WriteError as error:
+            raise HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, f"not saved: {error}") from error
+        return _back(choice, row)
+
+    def error(self, request: Request, error: Exception) -> Response:
+        """Show what went wrong."""
+        status = getattr(error, "status_code", 500)
+        said = getattr(error, "detail", "")
+        return self._render("error", status=status, code=int(status), text=said)
+
+    def _choice(self, query: Mapping[str, str]) -> Choice:
+        """Read which items are chosen from an address."""
+        desk = self._desk
+        state = query.get("state", "open")
+        if state not in STATES:
+            raise HTTPException(HTTPStatus.BAD_REQUEST, f"state={state!r}: use {', '.join(STATES)}")
+        sizes = {
+            "label": len(desk.answers.options),
+            "given": len(desk.answers.options),
+            "annotator": desk.table.n_annotators,
+        }
+        found: dict[str, Any] = {"state": state, "order": "doubt"}
+        for name, size in sizes.items():
+            if query.get(name):
+                found[name] = whole(query, name)
+                if found[name] >= size:
+                    raise HTTPException(HTTPStatus.BAD_REQUEST, f"there is no {name} {query[name]}")
+        if query.get("order") == "random":
+            found["order"] = "random"
+        return Choice(**found)
+
+
+class _FigurePages(_Pages):
+    """Pages on annotators and plans, of labels that are one class each."""
+
+    def __init__(self, desk: Desk, answers: ClassAnswers) -> None:
+        super().__init__(desk)
+        self._answers, self._plans = answers, Plans(desk)
+        self.routes = [
+            Route("/people", self.people),
+            Route("/sheet/{r:int}", self.sheet),
+            Route("/next", self.next),
+            Route("/status", self.status),
+        ]
+
     def people(self, request: Request) -> Response:
         """Show annotators, those who need a look first, and which classes are confused."""
-        found = self._desk.figures
+        found = self._answers.figures
         order = found.high.argsort(kind="stable").tolist()
         order = [r for r in order if found.n_annotations[r] > 0]
         order.sort(key=lambda r: not (r in found.screens and found.screens[r].flags))
@@ -224,100 +325,6 @@ class _Pages:
     def status(self, request: Request) -> Response:
         """Say whether the figures include every correction."""
         return self._render("status")
-
-    def image(self, request: Request) -> Response:
-        """Send the image of an item; only rows can be asked for, no paths."""
-        path = self._desk.contents.images.get(request.path_params["row"])
-        if path is None or not path.is_file():
-            raise HTTPException(HTTPStatus.NOT_FOUND)
-        return Response(path.read_bytes(), media_type=f"image/{SHOWN[path.suffix.lower()]}")
-
-    def export(self, request: Request) -> Response:
-        """Send labels or corrections as a file."""
-        name = request.path_params["name"]
-        if name not in (*EXPORTS, *TABLES):
-            raise HTTPException(HTTPStatus.NOT_FOUND)
-        only = request.query_params.get("only") == "reviewed"
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, name)
-            if name in TABLES:
-                write_table(path, TABLES[name](self._desk))
-            else:
-                write_reviewed(self._desk, path, EXPORTS[name], only=only)
-            content = path.read_bytes()
-        disposition = {"Content-Disposition": f'attachment; filename="{name}"'}
-        return Response(content, media_type="application/octet-stream", headers=disposition)
-
-    async def decide(self, request: Request) -> Response:
-        """Take a decision; answer only when it is on the disk."""
-        return await run_in_threadpool(self._decide, await _form(request))
-
-    def _decide(self, form: dict[str, str]) -> Response:
-        desk, choice = self._desk, self._choice(_fields(form.get("back", "")))
-        row, version = whole(form, "row"), whole(form, "version")
-        skips = form.get("do") == "skip"
-        code = None if skips else whole(form, "code" if "code" in form else "now")
-        now = whole(form, "now")
-        if row >= desk.table.n_instances or max(code or 0, now) >= desk.table.n_classes:
-            raise HTTPException(HTTPStatus.BAD_REQUEST, "there is no such item or class")
-        before = desk.rows(choice).tolist()
-        try:
-            is_gold, chosen = "gold" in form, choice.chosen
-            desk.decide(row, version, code, shown=now, gold=is_gold, chosen=chosen)
-        except Conflict:
-            wanted = {"did": "skip" if code is None else "decide", "code": code}
-            return self._page(choice, row, status=HTTPStatus.CONFLICT, conflict=wanted)
-        except WriteError as error:
-            raise HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, f"not saved: {error}") from error
-        if not form.get("on"):
-            return _back(choice)
-        # Somebody who went further down the queue goes on from there.
-        left = set(desk.rows(choice).tolist())
-        place = before.index(row) + 1 if row in before else 0
-        return _back(choice, next((row for row in before[place:] if row in left), None))
-
-    async def undo(self, request: Request) -> Response:
-        """Take the last action on an item back, and show the item."""
-        return await run_in_threadpool(self._undo, await _form(request))
-
-    def _undo(self, form: dict[str, str]) -> Response:
-        choice = self._choice(_fields(form.get("back", "")))
-        row, version = whole(form, "row"), whole(form, "version")
-        try:
-            self._desk.undo(row, version)
-        except (Conflict, IndexError):
-            wanted = {"did": "undo", "code": None}
-            return self._page(choice, None, status=HTTPStatus.CONFLICT, conflict=wanted)
-        except WriteError as error:
-            raise HTTPException(HTTPStatus.INSUFFICIENT_STORAGE, f"not saved: {error}") from error
-        return _back(choice, row)
-
-    def error(self, request: Request, error: Exception) -> Response:
-        """Show what went wrong."""
-        status = getattr(error, "status_code", 500)
-        said = getattr(error, "detail", "")
-        return self._render("error", status=status, code=int(status), text=said)
-
-    def _choice(self, query: Mapping[str, str]) -> Choice:
-        """Read which items are chosen from an address."""
-        desk = self._desk
-        state = query.get("state", "open")
-        if state not in STATES:
-            raise HTTPException(HTTPStatus.BAD_REQUEST, f"state={state!r}: use {', '.join(STATES)}")
-        sizes = {
-            "label": desk.table.n_classes,
-            "given": desk.table.n_classes,
-            "annotator": desk.table.n_annotators,
-        }
-        found: dict[str, Any] = {"state": state, "order": "doubt"}
-        for name, size in sizes.items():
-            if query.get(name):
-                found[name] = whole(query, name)
-                if found[name] >= size:
-                    raise HTTPException(HTTPStatus.BAD_REQUEST, f"there is no {name} {query[name]}")
-        if query.get("order") == "random":
-            found["order"] = "random"
-        return Choice(**found)
 
 
 @cache
@@ -371,29 +378,7 @@ def query_of(choice: Choice) -> dict[str, str]:
     }
 
 
-def write_reviewed(desk: Desk, path: Path, to: str, *, only: bool, **options: Any) -> Path:
-    """Write the labels as they stand in a format of `manyhands.io.write_labels`."""
-    found = reviewed(desk, only=only)
-    options |= {"export": desk.contents.export, "shown": shown_on(desk)}
-    return write_consensus(path, found, to=to, method=desk.model.name, **options)
-
-
-def corrections(desk: Desk) -> dict[str, list[Any]]:
-    """Columns of the corrections that stand."""
-    records = desk.standing.decisions()
-    return {name: [getattr(record, name) for record in records] for name in (*FIELDS, "chosen")}
-
-
-TABLES: Final = {"corrections.csv": corrections, "review.csv": review_sheet}
-"""Files that are tables of another kind than labels."""
-
-
-async def _form(request: Request) -> dict[str, str]:
-    """Read a small form; its fields occur once."""
-    return _fields(await body_of(request))
-
-
-async def body_of(request: Request) -> str:
+async def _body(request: Request) -> str:
     """Read the body of a small form."""
     body = b""
     async for part in request.stream():

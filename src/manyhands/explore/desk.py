@@ -1,9 +1,8 @@
-"""The review desk: labels, votes and figures behind the page, and what a person decides."""
+"""The review desk: which answers are shown, and what a person decides about them."""
 
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,19 +12,21 @@ from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from manyhands.annotations import PASSES, AnnotationTable
-from manyhands.explore.figures import Figures, Model, compute
-from manyhands.io.corrections import Correction, Journal, Standing, matched
+from manyhands.explore.answers import Answers, Vote
+from manyhands.io.consensus_labels import ACTIONS
+from manyhands.io.corrections import Correction, Journal, Standing
 from manyhands.io.exports.records import Export
-from manyhands.jobs.gold import GoldRows
-from manyhands.typing import BoolArray, FloatArray, IntArray
+from manyhands.typing import BoolArray, IntArray
 
 OPEN, DONE, SKIPPED = 0, 1, 2
 STATES: Final = {"review": OPEN, "open": OPEN, "done": DONE, "skipped": SKIPPED, "all": None}
-"""What can be shown: of the labels that nobody decided, those "to review", or all that are open."""
+"""What can be shown: of the answers nobody decided, those "to review", or all that are open."""
+
+REVIEW: Final = ACTIONS[2]
+"""Recommended action of the answers "to review"."""
 
 SUREST: Final = 0.999999
-"""Most that a correction says of a label that was not known: 1 is said of known ones alone."""
+"""Most that a correction says of an answer that was not known: 1 is said of known ones alone."""
 
 Order = Literal["doubt", "random"]
 
@@ -36,7 +37,20 @@ class Conflict(Exception):
 
 @dataclass(frozen=True)
 class Choice:
-    """Which items are shown; codes are positions in the table's classes and annotators."""
+    """Which items are shown; codes are positions in the table's options and annotators.
+
+    Attributes
+    ----------
+    state : str
+        Of `STATES`.
+    label : int or None
+        Option that the answer has.
+    given : int or None
+        Option that somebody gave.
+    annotator : int or None
+        Who gave it, or anything.
+    order : {"doubt", "random"}
+    """
 
     state: str = "open"
     label: int | None = None
@@ -52,30 +66,36 @@ class Choice:
         return "random" if self.order == "random" and is_whole else "queue"
 
 
-class Vote(NamedTuple):
-    """An annotation, and how far its annotator is trusted; NaN if nothing shows it."""
-
-    annotator: int
-    label: int
-    accuracy: float
-    low: float
-    high: float
-    n: int
-    n_checked: int
-    n_right: int
-
-
 class Item(NamedTuple):
-    """An instance as it is shown."""
+    """An instance as it is shown.
+
+    Attributes
+    ----------
+    row : int
+    task : id
+    version : int
+        Number of actions on it.
+    answer : code, or tuple of codes
+    certainty : float or None
+        How probable the answer is; None if nothing tells.
+    told : list of (float or None)
+        How probable each option is as the answer has it; 1 for what is known.
+    votes : list of Vote
+    n_given : list of int
+        Votes that have each option.
+    passes : list of (annotator, kind)
+    last : Correction or None
+        The last action on it that was not undone.
+    """
 
     row: int
     task: Any
     version: int
-    code: int
+    answer: Any
     certainty: float | None
-    suggestion: int
     told: list[float | None]
-    votes: list[Vote]
+    votes: list[Vote[Any]]
+    n_given: list[int]
     passes: list[tuple[int, str]]
     last: Correction | None
 
@@ -109,72 +129,51 @@ class Contents:
 
 
 class Desk:
-    """Labels under review. Methods may be called from several threads.
+    """Answers under review. Methods may be called from several threads.
 
     Parameters
     ----------
-    table : AnnotationTable
-    model : Model
+    answers : Answers
+        What is reviewed: labels of one class or grade each, or sets.
     journal : Journal
     contents : Contents
     title, by : str
         What is reviewed, and by whom.
-    given : GoldRows, optional
-        Labels that were known before anybody decided here. What is decided replaces them, and they
-        stand again when it is undone.
+
+    Attributes
+    ----------
+    table : AnnotationTable or LabelSetTable
+    notes : list of str
+        What a reader should know.
+    failure : str or None
+        Why figures could not be computed again.
+    standing : Standing
+        What was decided.
     """
 
     def __init__(
-        self,
-        table: AnnotationTable,
-        model: Model,
-        journal: Journal,
-        contents: Contents,
-        *,
-        title: str,
-        by: str,
-        given: GoldRows | None = None,
+        self, answers: Answers[Any], journal: Journal, contents: Contents, *, title: str, by: str
     ) -> None:
-        self.table, self.contents, self.title, self.by = table, contents, title, by
-        self.model, self.journal = model, journal
-        self.notes = list(model.notes)
+        self.answers, self.journal, self.contents = answers, journal, contents
+        self.title, self.by = title, by
+        self.table = table = answers.table
+        self.notes = list(answers.notes)
         self.failure: str | None = None
-        self._observed = table.observed
-        self._by_row = np.argsort(self._observed.instance, kind="stable")
-        ends = np.cumsum(np.bincount(self._observed.instance, minlength=table.n_instances))
-        self._starts = np.concatenate([[0], ends])
         self.row_of = {task: row for row, task in enumerate(table.instances.tolist())}
-        self._code_of = {value: code for code, value in enumerate(table.classes.tolist())}
         self._shuffled = np.random.default_rng(0).permutation(table.n_instances)
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._given = GoldRows.none(table) if given is None else given
-        self._known, self._random = self._given.codes, self._given.random
-        self._states = np.where(self._known >= 0, DONE, OPEN)
+        self._states = np.where(answers.known, DONE, OPEN)
         self.standing = Standing()
         self._replay(journal)
-        n_records = len(self.standing.records)
-        self.figures = compute(table, model, self._known, n_records, self._random)
-        self._tried, self._closed = self.figures.n_records, False
+        self._tried, self._closed = len(self.standing.records), False
+        first = answers.renewal(self._tried)
+        if first is not None:
+            answers.renew(first())
         self._worker = threading.Thread(target=self._work, name="figures", daemon=True)
         self._worker.start()
 
     # -- what is shown -----------------------------------------------------------------------------
-
-    @property
-    def codes(self) -> IntArray:
-        """Label of every instance now, corrections included, shape (n,)."""
-        return np.where(self._known >= 0, self._known, self.figures.codes)
-
-    @property
-    def known(self) -> BoolArray:
-        """Mask of the instances whose label a person gave or confirmed, shape (n,)."""
-        return self._known >= 0
-
-    @property
-    def random(self) -> BoolArray | None:
-        """Mask of the known labels that were drawn at random, shape (n,); None if nothing says."""
-        return None if self._random is None else self._random & self.known
 
     @property
     def added_files(self) -> tuple[Path, ...]:
@@ -189,17 +188,10 @@ class Desk:
         return self.added_files if labels is None else (labels, *self.added_files)
 
     @property
-    def posterior(self) -> FloatArray:
-        """Class probabilities, 1 for the class of a known label, shape (n, C)."""
-        with self._lock:
-            found = self.figures.posterior.copy()
-            found[self.known] = np.eye(self.table.n_classes)[self._known[self.known]]
-            return found
-
-    @property
     def n_behind(self) -> int:
-        """Number of actions that the figures do not include yet."""
-        return len(self.standing.records) - self.figures.n_records
+        """Number of actions that what is told of the answers does not include yet."""
+        n_records = self.answers.n_records
+        return 0 if n_records is None else len(self.standing.records) - n_records
 
     @contextmanager
     def steady(self) -> Iterator[None]:
@@ -208,22 +200,22 @@ class Desk:
             yield
 
     def counts(self) -> dict[str, int]:
-        """Count the annotated instances in every state."""
-        order = self.figures.order
+        """Count the items in every state."""
+        order = self.answers.order
         states = self._states[order]
         counts = {n: int((states == code).sum()) for n, code in STATES.items() if n != "all"}
-        to_review = self.figures.to_review[order] & (states == OPEN)
+        to_review = (self.answers.actions[order] == REVIEW) & (states == OPEN)
         return counts | {"review": int(to_review.sum())}
 
     def rows(self, choice: Choice) -> IntArray:
         """Rows of the items that are chosen, in their order."""
         with self._lock:
             chosen = self._mask(choice)
-            order = self.figures.order
+            order = self.answers.order
             if choice.order == "random":
-                annotated = np.zeros(len(chosen), dtype=bool)
-                annotated[order] = True
-                order = self._shuffled[annotated[self._shuffled]]
+                listed = np.zeros(len(chosen), dtype=bool)
+                listed[order] = True
+                order = self._shuffled[listed[self._shuffled]]
             return order[chosen[order]]
 
     def _mask(self, choice: Choice) -> BoolArray:
@@ -231,18 +223,11 @@ class Desk:
         if STATES[choice.state] is not None:
             mask &= self._states == STATES[choice.state]
         if choice.state == "review":
-            mask &= self.figures.to_review
+            mask &= self.answers.actions == REVIEW
         if choice.label is not None:
-            mask &= self.codes == choice.label
+            mask &= self.answers.having(choice.label)
         if choice.given is not None or choice.annotator is not None:
-            votes = np.ones(self._observed.n_annotations, dtype=bool)
-            if choice.given is not None:
-                votes &= self._observed.label == choice.given
-            if choice.annotator is not None:
-                votes &= self._observed.annotator == choice.annotator
-            met = np.zeros(self.table.n_instances, dtype=bool)
-            met[self._observed.instance[votes]] = True
-            mask &= met
+            mask &= self.answers.given(choice.given, choice.annotator)
         return mask
 
     def item(self, row: int) -> Item:
@@ -256,68 +241,21 @@ class Desk:
         if not 0 <= row < self.table.n_instances:
             raise IndexError(row)
         with self._lock:
-            figures, task = self.figures, self.table.instances[row].item()
-            posterior = self.posterior_of(row)
-            code = int(self._known[row])
-            code = int(figures.codes[row]) if code < 0 else code
-            rest = posterior.copy()
-            rest[code] = -1.0
-            told = self._told(row, code, posterior)
+            answers, task = self.answers, self.table.instances[row].item()
+            answer, told, votes = answers.of(row), answers.told(row), answers.votes(row)
+            given = [code for vote in votes for code in answers.codes_of(vote.answer)]
             return Item(
                 row,
                 task,
                 self.standing.version(task),
-                code,
-                told[code],
-                int(rest.argmax()),
+                answer,
+                answers.certainty(row, answer, told),
                 told,
-                self._votes(row, figures),
-                [(int(r), PASSES[kind]) for _, r, kind in self._passes(row)],
+                votes,
+                np.bincount(np.array(given, dtype=int), minlength=len(told)).tolist(),
+                answers.passes(row),
                 self.standing.of(task),
             )
-
-    def _told(self, row: int, code: int, posterior: FloatArray) -> list[float | None]:
-        """What is told of the classes of an instance; None where nothing tells."""
-        certainty = self.figures.certainty
-        if self._known[row] >= 0:
-            return [float(p) for p in posterior]
-        if not certainty.is_known:
-            return [None] * len(posterior)
-        found: list[float | None] = certainty.of_classes(posterior[None], np.array([code]))[
-            0
-        ].tolist()
-        return found
-
-    def posterior_of(self, row: int) -> FloatArray:
-        """Probabilities of an instance's classes; 1 for a label that is known by now."""
-        if self._known[row] < 0:
-            return self.figures.posterior[row]
-        return np.eye(self.table.n_classes)[self._known[row]]
-
-    def _votes(self, row: int, figures: Figures) -> list[Vote]:
-        own = self._by_row[self._starts[row] : self._starts[row + 1]]
-        votes = [
-            Vote(
-                r,
-                label,
-                float(figures.accuracy[r]),
-                float(figures.low[r]),
-                float(figures.high[r]),
-                int(figures.n_annotations[r]),
-                int(figures.n_checked[r]),
-                int(figures.n_right[r]),
-            )
-            for r, label in zip(
-                self._observed.annotator[own].tolist(),
-                self._observed.label[own].tolist(),
-                strict=True,
-            )
-        ]
-        return sorted(votes, key=lambda vote: -vote.accuracy)
-
-    def _passes(self, row: int) -> IntArray:
-        passes = self.table.passes
-        return np.zeros((0, 3), dtype=int) if passes is None else passes[passes[:, 0] == row]
 
     def last(self) -> Item | None:
         """Return the item that was acted upon last and still is; None if nothing stands."""
@@ -333,9 +271,9 @@ class Desk:
         self,
         row: int,
         version: int,
-        code: int | None,
+        answer: Any,
         *,
-        shown: int,
+        shown: Any = None,
         gold: bool = False,
         chosen: str | None = None,
     ) -> Correction:
@@ -345,12 +283,12 @@ class Desk:
         ----------
         row, version : int
             The item, and the number of actions on it when it was shown.
-        code : int or None
-            Class; None skips the item.
-        shown : int
-            Class that was shown as the label: newer figures may name another by now.
+        answer : code, tuple of codes or None
+            What the item gets; None skips it.
+        shown : code or tuple of codes, optional
+            The answer that was shown: newer figures may name another by now. Default: the item's.
         gold : bool
-            Whether the label may serve as a gold question.
+            Whether the answer may serve as a gold question.
         chosen : {"queue", "random"}, optional
             How the item came to be reviewed.
 
@@ -365,13 +303,14 @@ class Desk:
             item = self.item(row)
             if item.version != version:
                 raise Conflict
-            if code is None:
+            was = item.answer if shown is None else shown
+            if answer is None:
                 action = "skip"
             elif gold:
                 action = "gold"
             else:
-                action = "confirm" if code == shown else "correct"
-            return self._append(item, shown, code, action, chosen)
+                action = "confirm" if answer == was else "correct"
+            return self._append(item, was, answer, action, chosen)
 
     def undo(self, row: int, version: int) -> Correction:
         """Take the last action on an item back; see `decide`."""
@@ -379,20 +318,21 @@ class Desk:
             item = self.item(row)
             if item.version != version or item.last is None:
                 raise Conflict
-            return self._append(item, item.code, None, "undo")
+            return self._append(item, item.answer, None, "undo")
 
     def _append(
-        self, item: Item, was: int, code: int | None, action: str, chosen: str | None = None
+        self, item: Item, was: Any, answer: Any, action: str, chosen: str | None = None
     ) -> Correction:
-        values = self.table.classes.tolist()
-        told = item.told[was]
-        if told is not None and self._known[item.row] != was:
-            told = min(round(told, 6), SUREST)
+        answers = self.answers
+        certainty = answers.certainty(item.row, was, item.told)
+        is_known = bool(answers.known[item.row]) and was == item.answer
+        if certainty is not None and not is_known:
+            certainty = min(round(certainty, 6), SUREST)
         record = Correction(
             item.task,
-            None if code is None else values[code],
-            values[was],
-            told,
+            None if answer is None else answers.value(answer),
+            answers.value(was),
+            certainty,
             self.by,
             datetime.now(UTC).isoformat(timespec="milliseconds"),
             action,
@@ -406,28 +346,18 @@ class Desk:
 
     def _apply(self, row: int) -> None:
         found = self.standing.of(self.table.instances[row].item())
-        decided = found if found is not None and found.known else None
-        known = self._known.copy()  # The worker may be reading the old array.
-        known[row] = self._given.codes[row] if decided is None else self._code_of[decided.label]
-        self._known = known
-        how = None if decided is None else decided.chosen
-        if self._random is not None or how is not None:
-            nobody = np.zeros(len(known), dtype=bool)
-            drawn = nobody if self._random is None else self._random.copy()
-            given = self._given.random  # What was drawn at random once remains so.
-            drawn[row] = how == "random" or (given is not None and given[row])
-            self._random = drawn
+        self.answers.take(row, found if found is not None and found.known else None)
         skipped = OPEN if found is None else SKIPPED
-        self._states[row] = DONE if known[row] >= 0 else skipped
+        self._states[row] = DONE if self.answers.known[row] else skipped
 
     def _replay(self, journal: Journal) -> None:
         """Take up what was decided in earlier runs."""
-        for record in matched(journal.records, [*self.row_of], [*self._code_of]):
+        for record in self.answers.matched(journal.records):
             self.standing.add(record)
         strange = 0
         for task in {record.task for record in self.standing.records}:
             found = self.standing.of(task)
-            fits = found is None or found.label is None or found.label in self._code_of
+            fits = found is None or found.label is None or self.answers.fits(found.label)
             if task in self.row_of and fits:
                 self._apply(self.row_of[task])
             else:
@@ -439,7 +369,7 @@ class Desk:
             )
         if strange:
             self.notes.append(
-                f"{strange:,} of the tasks in {journal.path.name}, or their classes, are not among "
+                f"{strange:,} of the tasks in {journal.path.name}, or their labels, are not among "
                 "these annotations; their corrections are kept and have no effect here"
             )
 
@@ -454,19 +384,17 @@ class Desk:
                 )
                 if self._closed:
                     return
-                known, n_records = self._known, len(self.standing.records)
-                drawn = self._random
+                n_records = len(self.standing.records)
+                renewal = self.answers.renewal(n_records)
+            found, failure = None, None
             try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # They were shown at the first fit.
-                    found = compute(self.table, self.model, known, n_records, drawn)
-                    failure = None
+                found = None if renewal is None else renewal()
             except Exception as error:
-                found, failure = None, f"{type(error).__name__}: {error}"
+                failure = f"{type(error).__name__}: {error}"
             with self._changed:
                 self.failure, self._tried = failure, n_records
                 if found is not None:
-                    self.figures = found
+                    self.answers.renew(found)
                 self._changed.notify_all()
 
     def settle(self, timeout: float | None = None) -> bool:

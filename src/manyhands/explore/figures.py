@@ -31,7 +31,7 @@ from manyhands.report.headline import (
 )
 from manyhands.report.inputs import Inferred, Inputs
 from manyhands.report.planning import Basis, basis_of, screening_of
-from manyhands.typing import BoolArray, FloatArray, IntArray
+from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 from manyhands.wording import too_much
 
 LEAST_KEPT = 1e-6
@@ -52,10 +52,8 @@ class Figures:
         Labels.
     order : integer array of shape (m,)
         Annotated instances, the most doubtful label first.
-    suggestion : integer array of shape (n,)
-        The most probable other class; -1 without annotations.
-    to_review : boolean array of shape (n,)
-        Labels whose action is "review" (`manyhands.io.consensus`).
+    actions : array of str of shape (n,)
+        What is recommended for each label (`manyhands.io.consensus`).
     n_annotations, accuracy, low, high : arrays of shape (R,)
         Annotations of each annotator, and the expected accuracy with a 95 % interval; NaN where
         nothing shows how good the annotators are.
@@ -82,8 +80,7 @@ class Figures:
     posterior: FloatArray
     codes: IntArray
     order: IntArray
-    suggestion: IntArray
-    to_review: BoolArray
+    actions: AnyArray
     n_annotations: IntArray
     accuracy: FloatArray
     low: FloatArray
@@ -309,10 +306,7 @@ def compute(
     certainty = certainty_of(table, told.level, posterior, codes, known >= 0)
     queue = review_queue(posterior, table)
     row_of = {task: row for row, task in enumerate(table.instances.tolist())}
-    code_of = {value: code for code, value in enumerate(table.classes.tolist())}
     order = np.array([row_of[task] for task in queue.instances.tolist()], dtype=np.int64)
-    suggestion = np.full(table.n_instances, -1)
-    suggestion[order] = [code_of[value] for value in queue.suggestions.tolist()]
     observed = table.observed
     reliability = annotator_reliability(observed, posterior, level=LEVEL)
     accuracy, low, high = reliability[1:]
@@ -326,8 +320,7 @@ def compute(
         posterior,
         codes,
         order,
-        suggestion,
-        _to_review(table, posterior, codes, known, certainty),
+        _actions(table, posterior, codes, known, certainty),
         reliability.n_annotations,
         accuracy,
         low,
@@ -345,19 +338,17 @@ def compute(
     )
 
 
-def _to_review(
+def _actions(
     table: AnnotationTable,
     posterior: FloatArray,
     codes: IntArray,
     known: IntArray,
     certainty: Certainty,
-) -> BoolArray:
-    """Labels whose action is "review", as in every table of labels."""
+) -> AnyArray:
+    """What is recommended for each label, as in every table of labels."""
     told = certainty.of_labels(posterior, codes, known >= 0)
     labels = table.classes[codes]
-    found = consensus(table, posterior, labels, known=known >= 0, probability=told)
-    mask: BoolArray = found.actions == "review"
-    return mask
+    return consensus(table, posterior, labels, known=known >= 0, probability=told).actions
 
 
 def _count(table: AnnotationTable, mask: BoolArray) -> IntArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,22 +13,28 @@ from typing import Any
 import numpy as np
 
 from manyhands.annotations import AnnotationTable
+from manyhands.decision import decide_sets
 from manyhands.exceptions import AnnotationError, ModelFolderError, warn_caller
+from manyhands.explore.answers import Answers
+from manyhands.explore.class_answers import ClassAnswers
 from manyhands.explore.desk import Contents, Desk
 from manyhands.explore.figures import Model
+from manyhands.explore.set_answers import SetAnswers
 from manyhands.fitting.saving import refuse_means
 from manyhands.io import read_raw_aligned, read_texts
-from manyhands.io.annotations import read_items, read_with_account
-from manyhands.io.consensus_labels import Consensus, consensus, read_consensus
+from manyhands.io.annotations import read_items, read_shown, read_with_account
+from manyhands.io.consensus_labels import Consensus, read_consensus
+from manyhands.io.consensus_sets import set_consensus
 from manyhands.io.corrections import Journal, Standing, matched, open_journal
 from manyhands.io.exports.reading import report_losses
 from manyhands.io.exports.records import Export
 from manyhands.io.gold import GoldFile, join_gold
+from manyhands.io.label_sets import items_shown, read_sets_with_account
 from manyhands.io.long_tables import over_tasks
-from manyhands.io.shown import Shown, shown_of, with_shown
-from manyhands.jobs.gold import GoldRows, match_gold
+from manyhands.jobs.gold import match_gold
 from manyhands.jobs.outputs import LABELS, SUMMARY, times_of
-from manyhands.planning import review_queue
+from manyhands.metrics.set_levels import levels_of_sets
+from manyhands.models import load
 from manyhands.report.sections import SETS
 from manyhands.report.summary import UNTITLED
 
@@ -47,6 +53,7 @@ def open_desk(
     images: str | None = None,
     known: GoldFile | None = None,
     known_files: Sequence[Path] = (),
+    sets: bool = False,
     **options: Any,
 ) -> Iterator[Desk]:
     """Open a folder for review; nobody else can until it is closed.
@@ -60,13 +67,15 @@ def open_desk(
     by : str
         Who reviews.
     texts, images : str, optional
-        As in `manyhands.io.read_raw_aligned`.
+        As in `manyhands.io.read_raw_aligned`; of sets, a file of texts or a folder of images.
     known : GoldFile, optional
         Known labels beside those of the folder, which knows what it was made with.
     known_files : sequence of Path
         What they were read from.
+    sets : bool
+        Whether the annotations are read as sets of labels.
     **options
-        As in `manyhands.io.read_annotations`.
+        As in `manyhands.io.read_annotations`, or of sets in `manyhands.io.read_label_sets`.
 
     Raises
     ------
@@ -74,15 +83,50 @@ def open_desk(
         If the folder holds no labels of manyhands.
     AnnotationError
         If the annotations are not those of the labels, a task has no text or image, the file of
-        corrections is damaged, or a known label is another one in the folder.
+        corrections is damaged, a known label is another one in the folder, or the folder holds
+        sets and the annotations are read as classes, or the reverse.
     WriteError
         If corrections cannot be written, or another explorer has the folder open.
     """
     described = described_in(folder)
-    if described.get("kind") == SETS:
+    if sets and described.get("kind") != SETS:
+        raise AnnotationError(
+            f"{folder} holds labels that are one class each; leave multilabel= out, or write the "
+            "folder by manyhands aggregate with it"
+        )
+    if not sets and described.get("kind") == SETS:
         raise AnnotationError(
             f"{folder} holds sets of labels; read the answers as sets, too: multilabel=';'"
         )
+    title = described.get("title", UNTITLED)
+    title = "Labels" if title == UNTITLED else str(title)
+    shown = {"texts": texts, "images": images}
+    finish: Callable[[Journal], tuple[Answers[Any], Contents]]
+    if sets:
+        finish = _sets_in(folder, annotations, described, shown, options)
+    else:
+        finish = _classes_in(folder, annotations, described, shown, options, known)
+    with open_journal(folder) as journal:
+        answers, contents = finish(journal)
+        contents = replace(contents, known=tuple(known_files))
+        desk = Desk(answers, journal, contents, title=title, by=by)
+        for note in desk.notes:
+            warn_caller(note)
+        try:
+            yield desk
+        finally:
+            desk.close()
+
+
+def _classes_in(
+    folder: Path,
+    annotations: Path | Sequence[Path],
+    described: dict[str, Any],
+    shown: dict[str, str | None],
+    options: dict[str, Any],
+    known: GoldFile | None,
+) -> Callable[[Journal], tuple[ClassAnswers, Contents]]:
+    """Read a folder's labels of one class each, and what the items are."""
     if options.get("scale") is None:  # As the labels were made.
         read = _grades_in(described)
         options |= {name: read[name] for name in read if options.get(name) is None}
@@ -92,42 +136,58 @@ def open_desk(
     found = read_consensus(folder / LABELS, table)
     table = over_tasks(table, found.tasks)
     items = export if export is not None else _items(annotations, table, options)
-    contents = contents_of(table, items, annotations, texts, images, options)
-    with open_journal(folder) as journal:
+    contents = contents_of(table, items, annotations, options=options, **shown)
+
+    def finish(journal: Journal) -> tuple[ClassAnswers, Contents]:
         own = _known_in_folder(found, journal)
         given = match_gold(_joined(own, folder, known), table)
         others = own.tasks[:0] if known is None else known.tasks[known.known]
         is_needed = not np.isin(own.tasks.astype(str), others.astype(str)).all()
+        times = times_of(contents.export, table.observed)
+        # What somebody marked in the file since is known, but not to its probabilities.
+        rows = np.arange(len(found.codes))
+        is_in = found.known & (found.posterior[rows, found.codes] == 1)
+        codes = np.where(is_in, found.codes, -1)
+        model = Model(table, found.posterior, described, times.get("ended"), codes, found.random)
         labels = folder / LABELS if is_needed else None
-        contents = replace(contents, known=tuple(known_files), labels=labels)
-        desk = _desk(table, found, journal, contents, described, by, given)
-        try:
-            yield desk
-        finally:
-            desk.close()
+        return ClassAnswers(table, model, given), replace(contents, labels=labels)
+
+    return finish
 
 
-def _desk(
-    table: AnnotationTable,
-    found: Consensus,
-    journal: Journal,
-    contents: Contents,
+def _sets_in(
+    folder: Path,
+    annotations: Path | Sequence[Path],
     described: dict[str, Any],
-    by: str,
-    given: GoldRows,
-) -> Desk:
-    times = times_of(contents.export, table.observed)
-    # What somebody marked in the file since is known, but not to its probabilities.
-    rows = np.arange(len(found.codes))
-    is_in = found.known & (found.posterior[rows, found.codes] == 1)
-    known = np.where(is_in, found.codes, -1)
-    model = Model(table, found.posterior, described, times.get("ended"), known, found.random)
-    title = described.get("title", UNTITLED)
-    title = "Labels" if title == UNTITLED else str(title)
-    desk = Desk(table, model, journal, contents, title=title, by=by, given=given)
-    for note in desk.notes:
-        warn_caller(note)
-    return desk
+    shown: dict[str, str | None],
+    options: dict[str, Any],
+) -> Callable[[Journal], tuple[SetAnswers, Contents]]:
+    """Read a folder's sets, and what the items are."""
+    for name, source in shown.items():
+        if source is not None and not Path(source).exists():
+            raise AnnotationError(
+                f"{name}={source!r} does not exist; of sets of labels, it is a file of texts or a "
+                "folder of images. The fields of an export are shown without it"
+            )
+    model: Any = load(folder)
+    table, export = read_sets_with_account(annotations, **options)
+    own = set(model.instances_.astype(str).tolist())
+    strange = [str(task) for task in table.instances.tolist() if str(task) not in own]
+    if strange:
+        raise AnnotationError(
+            f"{len(strange):,} instances of the answers (such as {strange[0]!r}) have no set in "
+            f"{folder}; give the answers that it was made from, or aggregate these anew"
+        )
+    rule = "probable" if described["rule"] == "threshold" else described["rule"]
+    decided = decide_sets(model.posterior_, rule, threshold=described.get("threshold"))
+    levels = levels_of_sets(model, decided.ticks)
+    found = set_consensus(model.table_, model, decided.ticks, levels.probability)
+    if export is None:
+        export = items_shown(model.table_, read_shown(annotations, None, **options))
+    contents = contents_of(model.table_.answers, export, annotations, options=options, **shown)
+    separator = str(described["set_data"]["separator"])
+    answers = SetAnswers(model, found, str(described["headline"]), separator)
+    return lambda journal: (answers, contents)
 
 
 def _known_in_folder(found: Consensus, journal: Journal) -> GoldFile:
@@ -256,56 +316,3 @@ def _items(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return read_items(annotations, table, **options)
-
-
-def reviewed(desk: Desk, *, only: bool = False) -> Consensus:
-    """Labels as they stand, corrections included, for `manyhands.io.writers.write_consensus`.
-
-    Parameters
-    ----------
-    desk : Desk
-    only : bool
-        Whether to leave out what nobody decided.
-    """
-    desk.settle()
-    known, labels = desk.known, desk.table.classes[desk.codes].tolist()
-    told = desk.figures.certainty.of_labels(desk.posterior, desk.codes, known)
-    found = consensus(desk.table, desk.posterior, labels, known=known, probability=told)
-    found = replace(found, random=desk.random)
-    return found.take(known) if only else found
-
-
-def review_sheet(desk: Desk) -> dict[str, list[Any]]:
-    """Columns of ``review.csv``: what somebody decided, then what is open, most doubtful first.
-
-    They are those of `manyhands.planning.ReviewQueue.to_sheet`, with the content of the items.
-    """
-    desk.settle()
-    certainty = desk.figures.certainty
-    sheet = review_queue(desk.posterior, desk.table, certainty=certainty).to_sheet()
-    rows = [dict(zip(sheet, row, strict=True)) for row in zip(*sheet.values(), strict=True)]
-    for row in rows:
-        place = desk.row_of[row["task"]]
-        if desk.known[place]:
-            drawn = desk.random is not None and bool(desk.random[place])
-            row |= {"reviewed": "yes", "chosen": "random" if drawn else row["chosen"]}
-        decided = desk.standing.of(row["task"])
-        if decided is not None and decided.known:
-            row |= {"label": decided.label, "was": decided.was, "reviewed": decided.by or "yes"}
-            row["chosen"] = decided.chosen or ""
-            if decided.certainty is not None:
-                row["probability_wrong"] = 1.0 - decided.certainty
-    rows.sort(key=lambda row: not row["reviewed"])
-    columns = {name: [row[name] for row in rows] for name in sheet}
-    return with_shown(columns, shown_on(desk))
-
-
-def shown_on(desk: Desk) -> Shown | None:
-    """Texts or images of the items, from where the page has them."""
-    contents, tasks = desk.contents, desk.table.instances
-    if contents.texts:
-        return Shown.of("text", tasks[[*contents.texts]].tolist(), contents.texts.values())
-    if contents.images:
-        names = (path.name for path in contents.images.values())
-        return Shown.of("image", tasks[[*contents.images]].tolist(), names)
-    return shown_of(contents.export)

@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 from manyhands.exceptions import AnnotationError
+from manyhands.explore.class_answers import ClassAnswers
 from manyhands.explore.desk import Desk
 from manyhands.explore.figures import Figures
 from manyhands.inference.base import BaseAggregator
@@ -20,10 +21,13 @@ class Plans:
     Parameters
     ----------
     desk : Desk
+        Of labels that are one class each.
     """
 
     def __init__(self, desk: Desk) -> None:
-        self._desk, self._lock = desk, threading.Lock()
+        answers = desk.answers
+        assert isinstance(answers, ClassAnswers)
+        self._desk, self._answers, self._lock = desk, answers, threading.Lock()
         self._of: Figures | None = None
         self._kept: dict[bool, dict[str, Any] | None] = {}
 
@@ -36,7 +40,7 @@ class Plans:
             Whether to forecast several rounds, too, which takes seconds.
         """
         with self._lock:
-            figures = self._desk.figures
+            figures = self._answers.figures
             if figures is not self._of:
                 self._of, self._kept = figures, {}
             if ahead not in self._kept:
@@ -60,7 +64,7 @@ class Plans:
 
     def sheet(self, r: int) -> TeachingSheet:
         """Teaching sheet of the annotator with this code."""
-        figures, table = self._desk.figures, self._desk.table
+        figures, table = self._answers.figures, self._answers.table
         model = None if figures.basis is None else figures.basis.model
         if not isinstance(model, BaseAggregator):  # The labels are a classifier's.
             model = figures.aggregator

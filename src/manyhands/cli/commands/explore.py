@@ -11,7 +11,6 @@ import typer
 
 from manyhands.cli.errors import reported
 from manyhands.cli.inputs import one_or_all, read_known_option
-from manyhands.cli.label_sets import explore_sets
 from manyhands.cli.option_groups import grouped
 from manyhands.cli.options import Annotations, Excel, Json, KeepFormulas, Known, ModelFolder
 from manyhands.cli.output import print_json, say
@@ -85,8 +84,9 @@ def explore(
     Example: manyhands explore labels --annotations A.csv --out reviewed.json --to label-studio
     Example: manyhands explore labels --annotations answers.csv --multilabel ';'
     """
-    from manyhands.explore.app import serve, write_reviewed
+    from manyhands.explore.app import serve
     from manyhands.explore.inputs import open_desk
+    from manyhands.explore.outputs import write_reviewed
     from manyhands.io.corrections import FILE
     from manyhands.io.writers import check_target
     from manyhands.jobs import OUTPUTS
@@ -99,34 +99,29 @@ def explore(
         refuse_overwriting(
             [out], [*annotations, *(known or ()), *reading.files, *(folder / name for name in kept)]
         )
-    if reading.takes_sets:
-        explore_sets(
-            (folder, annotations, known),
-            {"texts": texts, "images": images, "by": by or _user()},
-            reading,
-            lambda desk: _announced(desk, port, open_, json),
-            out=out,
-            to=to,
-            only=reviewed,
-            keep_formulas=keep_formulas,
-            json=json,
-        )
-        return
-    options = reading.arguments()
     shown: dict[str, Any] = {"texts": texts, "images": images, "by": by or _user()}
-    # Its own corrections are read in any case, and can be undone.
-    more = [path for path in known or () if path.resolve() != (folder / FILE).resolve()]
-    shown |= {"known": read_known_option(more, options), "known_files": more}
+    if reading.takes_sets:
+        if known:
+            raise AnnotationError(
+                f"--known {known[0]}: the sets of a folder stand as they were inferred; give known "
+                "sets to manyhands aggregate, which writes the folder again"
+            )
+        options = reading.of_sets() | {"sets": True}
+    else:
+        options = reading.arguments()
+        # Its own corrections are read in any case, and can be undone.
+        more = [path for path in known or () if path.resolve() != (folder / FILE).resolve()]
+        shown |= {"known": read_known_option(more, options), "known_files": more}
     with open_desk(folder, one_or_all(annotations), **shown, **options) as desk:
+        noun = desk.answers.words.answer
         if out is not None:
             write_reviewed(desk, out, to, only=reviewed, keep_formulas=keep_formulas)
-            n_reviewed = int(desk.known.sum())
-            n = n_reviewed if reviewed else len(desk.table)
+            n_reviewed = int(desk.answers.known.sum())
+            n = n_reviewed if reviewed else desk.table.n_instances
             if json:
-                counts = {"labels": n, "reviewed": n_reviewed}
-                print_json({"out": str(out), "to": to} | counts)
+                print_json({"out": str(out), "to": to, f"{noun}s": n, "reviewed": n_reviewed})
             else:
-                say(f"written: {out} ({counted(n, 'label')}, {n_reviewed:,} of them reviewed)")
+                say(f"written: {out} ({counted(n, noun)}, {n_reviewed:,} of them reviewed)")
             return
         with suppress(KeyboardInterrupt):  # How it is stopped.
             serve(desk, port, lambda address: _announce(address, open_, json))
@@ -134,17 +129,8 @@ def explore(
         verb = "is" if n == 1 else "are"
         path = desk.journal.path
         files = " ".join(f"--known {each}" for each in desk.added_files)
-        then = f"  (next: manyhands {desk.model.command} ... {files})" if n else ""
-        say(f"{counted(n, 'reviewed label')} {verb} in {path}{then}")
-
-
-def _announced(desk: Any, port: int, open_: bool, json: bool) -> None:
-    """Serve a desk of sets until it is stopped."""
-    from manyhands.explore.app import serve
-    from manyhands.explore.set_app import make_set_app
-
-    with suppress(KeyboardInterrupt):  # How it is stopped.
-        serve(desk, port, lambda address: _announce(address, open_, json), make_set_app)
+        then = f"  (next: manyhands {desk.answers.command} ... {files})" if n else ""
+        say(f"{counted(n, f'reviewed {noun}')} {verb} in {path}{then}")
 
 
 def _announce(address: str, open_: bool, json: bool) -> None:

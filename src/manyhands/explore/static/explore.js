@@ -61,14 +61,14 @@
     if (event.key === "Escape") field.blur();
     if (event.key !== "Enter") return;
     event.preventDefault();
-    const first = document.querySelector(".classes li:not([hidden]) button");
+    const first = document.querySelector(".options li:not([hidden]) :is(button, input)");
     if (field.value.trim() && first && !busy) first.click();
   };
 
   document.addEventListener("input", (event) => {
     if (event.target.id !== "find") return;
     const wanted = event.target.value.trim().toLowerCase();
-    for (const row of document.querySelectorAll(".classes li")) {
+    for (const row of document.querySelectorAll(".options li")) {
       const name = row.querySelector(".of").textContent.toLowerCase();
       row.hidden = !name.includes(wanted);
     }

@@ -8,13 +8,11 @@ import pandas as pd
 import pytest
 
 from manyhands.exceptions import AnnotationError
-from manyhands.explore.desk import Conflict
+from manyhands.explore.desk import Choice, Conflict
 from manyhands.explore.inputs import open_desk
-from manyhands.explore.set_app import make_set_app
-from manyhands.explore.set_desk import SetChoice, open_set_desk
 from manyhands.io import read_gold, read_gold_sets, read_label_sets
 from tests.cli.conftest import done, done_json, run
-from tests.explore.test_explore import HOSTILE, OWN, PORT, TOKEN, WRITING
+from tests.explore.test_explore import HOSTILE, OWN, WRITING
 from tests.explore.test_explore import ask as ask_app
 
 SETS = ("--multilabel", ";", "--none", "empty")
@@ -49,28 +47,28 @@ def desk(made):
 
 
 def opened(made):
-    options = {"by": "anna", "multilabel": ";", "none": "empty"}
-    return open_set_desk(made / "labels", made / "answers.csv", **options)
+    options = {"by": "anna", "sets": True, "multilabel": ";", "none": "empty"}
+    return open_desk(made / "labels", made / "answers.csv", **options)
 
 
 def ask(desk, path, method="GET", **form):
     headers = OWN if method == "GET" else WRITING
-    return ask_app(desk, path, method, headers, app=make_set_app(desk, TOKEN, PORT), **form)
+    return ask_app(desk, path, method, headers, **form)
 
 
 def chosen(desk, row):
-    return desk.found.options[desk.item(row).ticks].tolist()
+    return desk.answers.value(desk.item(row).answer)
 
 
 def test_a_set_is_corrected_kept_and_read_as_known(desk, made):
     assert desk.item(0).version == 0
-    record = desk.decide(0, 0, [1, 2])
+    record = desk.decide(0, 0, (1, 2))
     assert (record.label, record.was, record.action) == (["fear", "joy"], ["awe", "joy"], "correct")
     assert chosen(desk, 0) == ["fear", "joy"]
     with pytest.raises(Conflict):
-        desk.decide(0, 0, [])
-    assert desk.decide(1, 0, []).label == []
-    same = desk.decide(2, 0, np.flatnonzero(desk.item(2).ticks).tolist())
+        desk.decide(0, 0, ())
+    assert desk.decide(1, 0, ()).label == []
+    same = desk.decide(2, 0, desk.item(2).answer)
     assert same.action == "confirm"
     desk.decide(3, 0, None)
     assert desk.counts() | {"review": 0} == {"open": 36, "done": 3, "skipped": 1, "review": 0}
@@ -89,11 +87,11 @@ def test_a_set_is_corrected_kept_and_read_as_known(desk, made):
 def test_decisions_stand_when_it_is_opened_again(made):
     (made / "labels" / "corrections.jsonl").unlink(missing_ok=True)
     with opened(made) as first:
-        first.decide(5, 0, [0])
+        first.decide(5, 0, (0,))
     with opened(made) as again:
         assert chosen(again, 5) == ["awe"]
-        assert again.is_done(5)
-        found = again.reviewed(only=True)
+        assert again.answers.known[5]
+        found = again.answers.reviewed().take(again.answers.known)
         assert found.labels == [["awe"]]
         assert found.actions.tolist() == ["accept"]
     out = made / "reviewed.json"
@@ -121,7 +119,7 @@ def test_the_page_has_a_box_and_a_key_for_each_option(desk):
 
 
 def test_the_page_saves_skips_and_takes_back(desk):
-    first = int(desk.rows(SetChoice())[0])
+    first = int(desk.rows(Choice())[0])
     form = {"row": first, "version": 0, "on": "", "back": "", "do": "save"}
     status, headers, _ = ask(desk, "/decide", "POST", **form, option=1)
     assert (status, headers["location"]) == (303, "/")
@@ -130,11 +128,11 @@ def test_the_page_saves_skips_and_takes_back(desk):
     page = ask(desk, "/")[2]
     assert "Saved" in page
     assert ask(desk, "/undo", "POST", row=first, version=1, back="")[0] == 303
-    assert not desk.is_done(first)
+    assert not desk.answers.known[first]
     assert ask(desk, "/decide", "POST", **form | {"version": 2})[0] == 303  # Nothing applies.
     assert chosen(desk, first) == []
-    assert desk.is_done(first)
-    second = int(desk.rows(SetChoice())[0])
+    assert desk.answers.known[first]
+    second = int(desk.rows(Choice())[0])
     ask(desk, "/decide", "POST", row=second, version=0, back="", on="", do="skip")
     assert desk.counts()["skipped"] == 1
     for bad in ({"row": 99}, {"option": 7}, {"row": "x"}):
@@ -142,13 +140,13 @@ def test_the_page_saves_skips_and_takes_back(desk):
 
 
 def test_what_is_shown_can_be_chosen(desk):
-    held = desk.rows(SetChoice(option=1))
-    assert all(desk.item(int(row)).ticks[1] for row in held)
-    ticked = desk.rows(SetChoice(ticked=1, state="all"))
+    held = desk.rows(Choice(label=1))
+    assert all(1 in desk.item(int(row)).answer for row in held)
+    ticked = desk.rows(Choice(given=1, state="all"))
     assert set(held) <= set(ticked)
-    assert SetChoice(order="random").chosen == "random"
-    assert SetChoice(order="random", option=1).chosen == "queue"
-    assert ask(desk, "/?option=9")[0] == 400
+    assert Choice(order="random").chosen == "random"
+    assert Choice(order="random", label=1).chosen == "queue"
+    assert ask(desk, "/?label=9")[0] == 400
     assert ask(desk, "/?state=no")[0] == 400
     assert "Nothing is left here" in ask(desk, "/?state=skipped")[2]
 
@@ -157,7 +155,7 @@ def test_what_is_shown_can_be_chosen(desk):
     "name", ["labels.csv", "corrections.csv", "label-studio.json", "prodigy.jsonl"]
 )
 def test_downloads(desk, name):
-    desk.decide(0, 0, [1])
+    desk.decide(0, 0, (1,))
     status, _, body = ask(desk, f"/export/{name}")
     assert status == 200
     assert "fear" in body
