@@ -283,6 +283,54 @@ assert len(Path("predicted.csv").read_text().splitlines()) == 121
 assert CliRunner().invoke(app, f"fit {files} other --method conal".split()).exit_code == 6
 """
 
+NUMBERS = ("numpy", "scipy", "pandas", "sklearn", "narwhals", "pyarrow")
+PICTURES = ("torch", "matplotlib", "PIL", "jinja2", "openpyxl", "yaml")
+MODELS = tuple(
+    f"sklearn.{part}"
+    for part in ("cluster", "decomposition", "linear_model", "metrics", "model_selection", "svm")
+)
+USED = {
+    "--help": (("manyhands", "--help"), (*NUMBERS, *PICTURES)),
+    "describe": (("manyhands", "describe", "answers.csv"), (*PICTURES[:-1], *MODELS)),
+    "DawidSkene": ((), ("pandas", *PICTURES, *MODELS)),
+}
+"""What is run (a command, or else a fit), and what need not be installed for it. Scikit-learn
+imports pandas wherever it is installed, so a fit is run as if it was not."""
+WITHOUT = """
+import sys
+
+class Without:
+    def find_spec(self, name, path=None, target=None):
+        if name in absent:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+*sys.argv, names = sys.argv[1:]
+absent = names.split()
+sys.meta_path.insert(0, Without())
+if sys.argv[0] == "manyhands":
+    from manyhands.cli import main
+
+    main()
+else:
+    from manyhands import DawidSkene
+
+    assert DawidSkene().fit_predict([[0, 0, 1], [1, 1, 0], [0, 0, 0]]).tolist() == [0, 1, 0]
+"""
+
+
+@pytest.mark.parametrize("what", USED)
+def test_nothing_is_imported_that_is_not_used(what, tmp_path):
+    arguments, absent = USED[what]
+    (tmp_path / "answers.csv").write_text("task,worker,label\na,x,0\na,y,0\nb,x,1\nb,y,1\n")
+    ran = subprocess.run(
+        [sys.executable, "-c", WITHOUT, *(arguments or ("-",)), " ".join(absent)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src")},
+    )
+    assert ran.returncode == 0, ran.stderr
+
 
 def test_imports_are_lean_and_only_networks_need_torch_and_name_the_missing_extra():
     """One process, as most of its time is imports: what a step may not import comes later."""

@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
-from manyhands.annotations.wide import UnclearColumnsError
 from manyhands.cli.option_groups import option_of
 from manyhands.cli.output import note, notes_on_stderr, visible
 from manyhands.cli.reading import FamilyReading, as_arguments
@@ -120,6 +119,8 @@ def exit_code(error: BaseException) -> int:
 
 def message_of(error: BaseException) -> str:
     """Write an exception as one paragraph that is safe for a terminal, with long names cut."""
+    from manyhands.annotations.wide import UnclearColumnsError
+
     text, command = str(error), ""
     if isinstance(error, UnclearColumnsError):
         text = ". ".join(filter(None, [error.seen, error.mend[:1].upper() + error.mend[1:]]))

@@ -6,9 +6,8 @@ import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from manyhands.cli.inputs import one_or_all, open_store
 from manyhands.cli.output import (
@@ -250,7 +249,7 @@ def review_sets(
     order = "those with the most wrong options to expect come first"
     if random:
         order = f"the first {drawn:,} are drawn at random" + ("" if drawn == size else f"; {order}")
-    is_told = not np.isnan(found.probability).all()
+    is_told = not all(math.isnan(share) for share in found.probability)
     say(
         f"{order}; expected_errors: how many options of the set are expected to be wrong; "
         "least_sure: the option that is most probably wrong"
@@ -401,7 +400,7 @@ def _marked(annotators: list[dict[str, Any]]) -> list[dict[str, Any]]:
     rows = [row for row in annotators if "sensitivity" in row and row["n_annotations"]]
     if len(rows) < 3:
         return []
-    typical = float(np.median([row["sensitivity"] for row in rows]))
+    typical = median([row["sensitivity"] for row in rows])
     low = [row for row in rows if row["sensitivity_high_95"] < typical]
     return sorted(low, key=lambda row: float(row["sensitivity"]))[:3]
 

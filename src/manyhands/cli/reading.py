@@ -14,7 +14,6 @@ from typing import Annotated, Any, ClassVar, Optional, get_type_hints
 
 import typer
 
-from manyhands.annotations.scales import read_scale
 from manyhands.cli.option_groups import option_name
 from manyhands.cli.settings import reading_options
 from manyhands.cli.values import (
@@ -226,6 +225,8 @@ class Reading:
         return [path for path in named if path is not None]
 
     def _scale(self) -> Any:
+        from manyhands.annotations.scales import read_scale
+
         stated = None if self.scale is None else self.scale.value
         return read_scale(stated, True if self.ordered else None)
 

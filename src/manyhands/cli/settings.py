@@ -6,11 +6,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-import yaml
-
 from manyhands.exceptions import AnnotationError
-from manyhands.fitting.method_protocol import flat_defaults, protocol_class, settable
-from manyhands.registry import all_classifiers, all_wrappers, find
 
 
 def parse_settings(
@@ -47,6 +43,8 @@ def parse_settings(
     AnnotationError
         If a pair is malformed or ``target`` has no such parameter.
     """
+    from manyhands.fitting.method_protocol import protocol_class, settable
+
     parameters: dict[str, Any] = {}
     part_settings: dict[str, list[str]] = {}
     for setting in settings:
@@ -101,6 +99,8 @@ def merge_settings(own: Mapping[str, Any], before: Mapping[str, Any]) -> dict[st
 
 def read_value(setting: str, text: str) -> Any:
     """Read a YAML value; unlike in YAML 1.1, 1e-3 is a number."""
+    import yaml
+
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -120,6 +120,8 @@ def read_value(setting: str, text: str) -> Any:
 
 
 def _require_parameter(setting: str, name: str, target: type) -> None:
+    from manyhands.fitting.method_protocol import flat_defaults
+
     accepted = [known for known in flat_defaults(target) if known != "self"]
     if name not in accepted:
         close = get_close_matches(name, accepted, n=1)
@@ -141,6 +143,8 @@ def _make_part(
 ) -> Any:
     """Make an object from its name (or a dict of its name and parameters) and its settings."""
     from manyhands.fitting import with_protocol
+    from manyhands.fitting.method_protocol import settable
+    from manyhands.registry import all_classifiers, all_wrappers, find
 
     if not isinstance(spec, str | dict) and not settings:
         return spec

@@ -1,22 +1,6 @@
 """Texts and images as features: scikit-learn transformers, none of which downloads by itself."""
 
-from manyhands.encoders.adapters import (
-    SentenceTransformerEncoder,
-    TimmEncoder,
-    TorchEncoder,
-    TransformersEncoder,
-)
-from manyhands.encoders.frozen import EmbeddingCache, FunctionEncoder
-from manyhands.encoders.images import ImageEncoder
-from manyhands.encoders.texts import TextEncoder
+from manyhands._lazy import attach_stub
 
-__all__ = [
-    "EmbeddingCache",
-    "FunctionEncoder",
-    "ImageEncoder",
-    "SentenceTransformerEncoder",
-    "TextEncoder",
-    "TimmEncoder",
-    "TorchEncoder",
-    "TransformersEncoder",
-]
+# scikit-learn's models are imported with the encoder that needs them, not with what reads inputs.
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
-from sklearn.metrics import accuracy_score, f1_score, recall_score
 
 from manyhands.annotations.class_order import check_order, in_class_order
 from manyhands.annotations.encoding import encode, make_vocabulary
@@ -52,6 +51,8 @@ def accuracy(y: Any, predicted: Any) -> float:
     >>> accuracy(["cat", "dog", "dog"], ["cat", "dog", "cat"])
     0.6666666666666666
     """
+    from sklearn.metrics import accuracy_score
+
     return float(accuracy_score(*_pair(y, predicted)))
 
 
@@ -76,6 +77,8 @@ def balanced_accuracy(y: Any, predicted: Any) -> float:
     >>> balanced_accuracy([0, 0, 0, 1], [0, 0, 0, 0])
     0.5
     """
+    from sklearn.metrics import recall_score
+
     y, predicted = _pair(y, predicted)
     recall = recall_score(y, predicted, labels=np.unique(y), average="macro", zero_division=0.0)
     return float(recall)
@@ -96,6 +99,8 @@ def macro_f1(y: Any, predicted: Any) -> float:
     >>> round(macro_f1([0, 0, 0, 1], [0, 0, 0, 0]), 3)
     0.429
     """
+    from sklearn.metrics import f1_score
+
     return float(f1_score(*_pair(y, predicted), average="macro", zero_division=0.0))
 
 
@@ -120,6 +125,8 @@ def minority_recall(y: Any, predicted: Any, *, minority: Any = None) -> float:
     >>> minority_recall([0, 0, 0, 0, 1, 1], [0, 0, 0, 0, 0, 1])
     0.5
     """
+    from sklearn.metrics import recall_score
+
     y, predicted = _pair(y, predicted)
     chosen = rarer_half(y) if minority is None else make_vocabulary(minority, "minority")
     if not len(chosen):

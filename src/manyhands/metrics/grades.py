@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.metrics import cohen_kappa_score, mean_absolute_error
 
 from manyhands.annotations import AnnotationTable
 from manyhands.decision.labels import is_scale_of_grades
@@ -59,6 +58,8 @@ def score_grades(y: IntArray, labels: IntArray, posterior: FloatArray | None = N
     >>> found.within_one, found.mae, round(found.qwk, 2)
     (0.75, 0.75, 0.38)
     """
+    from sklearn.metrics import cohen_kappa_score, mean_absolute_error
+
     apart = np.abs(labels - y)
     constant = len(np.unique(np.concatenate([y, labels]))) < 2
     grades = None if posterior is None else np.arange(posterior.shape[1])

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from sklearn.metrics import get_scorer
 from sklearn.utils import _safe_indexing
 
 from manyhands.annotations import AnnotationTable
@@ -270,6 +269,8 @@ def gold_scorer(scoring: Any, gold: Any, table: AnnotationTable | None = None) -
     >>> bool(found["test_score"].min() > 0.7)
     True
     """
+    from sklearn.metrics import get_scorer
+
     scorer = scoring if callable(scoring) else get_scorer(scoring)
     return GoldScorer(scorer, KnownLabels.read(gold, table, "gold"))
 

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -298,6 +297,8 @@ class CrowdSMOTE(BaseEstimator):
         self, space: Any, codes: IntArray, c: int, n: int, certainty: FloatArray, rng: Rng
     ) -> Pairs:
         """Choose n candidates of a class, a neighbour for each, and delta (Eq. 2.5)."""
+        from sklearn.neighbors import NearestNeighbors
+
         rows = np.flatnonzero(codes == c)
         m = len(rows)
         k = min(self.k_neighbors, m - 1)
@@ -403,6 +404,8 @@ def interpolate(space: Any, parents: IntArray, delta: FloatArray) -> Any:
 
 def nearest_rows(space: Any, rows: IntArray, points: Any, k: int) -> IntArray:
     """The k rows nearest to each point (fewer if there are not so many), shape (n, k)."""
+    from sklearn.neighbors import NearestNeighbors
+
     search = NearestNeighbors(n_neighbors=min(k, len(rows))).fit(space[rows])
     return np.asarray(rows[search.kneighbors(points, return_distance=False)])
 

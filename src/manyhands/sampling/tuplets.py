@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.neighbors import NearestNeighbors
 
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import BoolArray, FloatArray, IntArray
@@ -64,6 +63,8 @@ def safe_instances(
     >>> safe_instances(points, labels, np.ones(7), n_neighbors=3)
     array([ True,  True,  True, False,  True,  True,  True])
     """
+    from sklearn.neighbors import NearestNeighbors
+
     n = len(embedding)
     if n_neighbors < 1 or n < 2:
         raise AnnotationError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import math
 import os
 import platform
@@ -315,9 +314,11 @@ def _extras(problems: list[str]) -> dict[str, dict[str, str]]:
 
     Each is a dict {name: requirement}, such as {"pandas": "pandas>=2.2"}.
     """
+    from importlib import metadata
+
     try:
-        required = importlib.metadata.requires("manyhands") or []
-    except importlib.metadata.PackageNotFoundError:
+        required = metadata.requires("manyhands") or []
+    except metadata.PackageNotFoundError:
         problems.append("manyhands is imported from its sources; its extras are not known")
         core = ("numpy", "scipy", "scikit-learn", "narwhals", "safetensors", "torch")
         return {"": {name: name for name in core}}
@@ -348,9 +349,11 @@ def _extras(problems: list[str]) -> dict[str, dict[str, str]]:
 
 
 def _version_of(package: str) -> str | None:
+    from importlib import metadata
+
     try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
         return None
 
 
