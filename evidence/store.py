@@ -53,8 +53,9 @@ def write_record(results: str | Path, record: Record) -> Path:
         f"{json.dumps(name)}: {json.dumps(content[name], sort_keys=True, allow_nan=False)}"
         for name in sorted(content)
     ]
-    # The stamp makes the order of names the order of writing.
-    stamp = f"{time.time_ns():020}-{os.getpid()}"
+    # The stamp makes the order of names the order of writing, even if the clock is set back.
+    last = max((int(path.name[:20]) for path in spooled(results, record.paper)), default=0)
+    stamp = f"{max(time.time_ns(), last + 1):020}-{os.getpid()}"
     name = f"{stamp}-{record.row.replace('/', '__')}-{record.seed}-{record.key[:12]}.json"
     path = Path(results) / SPOOL / record.paper / name
     return write_atomically(path, "{\n" + ",\n".join(lines) + "\n}\n")

@@ -102,7 +102,7 @@ class Job:
     results : str
         Folder of the records.
     deadline : float
-        Unix time in seconds after which no cell is started.
+        Time of `time.monotonic` after which no cell is started.
     what : str
         `MISSING`, `ANEW` or `COMPARE`.
     """
@@ -181,5 +181,8 @@ def check_positive(**values: float | None) -> None:
 
 
 def deadline_in(minutes: float | None) -> float:
-    """Return the Unix time this many minutes from now, or infinity for None."""
-    return float("inf") if minutes is None else time.time() + 60 * minutes
+    """Return the time of `time.monotonic` in this many minutes, or infinity for None.
+
+    The processes of a machine share that clock, and nobody sets it.
+    """
+    return float("inf") if minutes is None else time.monotonic() + 60 * minutes

@@ -230,7 +230,7 @@ def _run(cell: Cell, job: Job) -> Outcome:
         seconds = time.perf_counter() - started
         return Outcome(cell.row.id, cell.seed, status, reason, seconds)
 
-    late = time.time() > job.deadline
+    late = time.monotonic() > job.deadline
     lock = Path(job.results) / ".locks" / cell.row.id / f"{cell.seed}.lock"
     with file_lock(lock) as held:
         if not held and not late:

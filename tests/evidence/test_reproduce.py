@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from evidence.pages.page import make_page
 from evidence.records import first_difference
 from evidence.reruns import RERUNS, add_rerun, read_reruns
 from evidence.running import cells
-from evidence.running.plan import list_cells, select_rows
+from evidence.running.plan import Silent, list_cells, select_rows
 from evidence.running.reproduce import reproduce
 from evidence.running.rerun import rerun
 from evidence.store import latest_records, read_records, write_record
@@ -109,6 +110,10 @@ def statuses(outcomes):
 
 def fits(folder):
     return [line.rsplit(" ", 1)[0] for line in (folder / "log.txt").read_text().splitlines()]
+
+
+def by_content(results):
+    return {(r.content, r.seed): (r.metrics, r.extra) for r in read_records(results)}
 
 
 def figures(results):
@@ -247,11 +252,42 @@ def test_two_kills_and_a_last_call_make_the_page_of_one_undisturbed_call(mine, t
 
     again = statuses(reproduce(rows, tmp_path / "killed", jobs=1))
     assert again["good", 0] == "done before"
-    # Both are one run under two names, which is not repeated.
+    # Both are one run under two names, which is not repeated. Which of the names it gets depends on
+    # when the lock of the first is free, a moment after the killed process that held it is gone.
     assert {again["hanging", 0], again["later", 0]} == {"done", "done before"}
     reproduce(rows, tmp_path / "undisturbed", jobs=1)
-    assert figures(tmp_path / "killed") == figures(tmp_path / "undisturbed")
+    assert by_content(tmp_path / "killed") == by_content(tmp_path / "undisturbed")
     assert page(tmp_path / "killed") == page(tmp_path / "undisturbed")
+
+
+def test_a_lock_that_is_freed_late_makes_no_second_run(mine, tmp_path):
+    """As when a killed process still holds the lock of one of two names of a run."""
+    rows = [write_row(mine, name, seeds=[0]) for name in ("first", "second")]
+    results = tmp_path / "results"
+    lock = results / ".locks" / rows[0].id / "0.lock"
+
+    def progress_of(release):
+        listener = Silent()
+        listener.pause = lambda cell: release()
+        return listener
+
+    with ExitStack() as stack:
+        assert stack.enter_context(file_lock(lock))
+        found = statuses(reproduce(rows, results, jobs=1, progress=progress_of(stack.close)))
+    assert found == {("first", 0): "done before", ("second", 0): "done"}
+    assert fits(mine) == ["predict 0"]
+    assert len(read_records(results)) == 1
+
+
+def test_a_clock_that_is_set_back_loses_no_later_record(mine, tmp_path, monkeypatch):
+    results = tmp_path / "results"
+    row = write_row(mine, "good", seeds=[3])
+    reproduce([row], results, jobs=1)
+    (first,) = read_records(results)
+    for ago, metrics in ((0, {"last epoch": {"absent": "first"}}), (10**18, first.metrics)):
+        monkeypatch.setattr("evidence.store.time.time_ns", lambda ago=ago: 2 * 10**18 - ago)
+        write_record(results, replace(first, metrics=metrics))
+    assert read_records(results)[0].metrics == first.metrics
 
 
 @pytest.mark.slow
