@@ -157,7 +157,9 @@ def file_lock(path: Path) -> Iterator[bool]:
         yield True
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_CREAT | os.O_RDWR)
+    if path.is_symlink():  # In a folder of somebody else: it would make a file where it leads.
+        path.unlink(missing_ok=True)
+    handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

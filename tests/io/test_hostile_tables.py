@@ -1,14 +1,27 @@
 """Tables of comparisons, of sets and of ids that are damaged or made to harm: a clear error."""
 
 import gzip
+import io
 import json
+import os
+import zipfile
 
 import numpy as np
 import pytest
 
 from manyhands.annotations import encoding
+from manyhands.encoders import ImageEncoder
 from manyhands.exceptions import AnnotationError
-from manyhands.io import columns, encodings, read_annotations, read_comparisons, read_label_sets
+from manyhands.io import (
+    columns,
+    encodings,
+    features,
+    read_annotations,
+    read_comparisons,
+    read_features,
+    read_images,
+    read_label_sets,
+)
 from manyhands.io.exports import parsing
 from tests.io.exports.conftest import made, studio, write
 
@@ -135,3 +148,78 @@ def test_too_many_columns_of_options_are_refused_before_they_are_read(tmp_path, 
     table = ",".join(["task", "worker", *names]) + "\na,p" + ",1" * 1001 + "\n"
     with pytest.raises(AnnotationError, match="1,001 different labels"):
         read_label_sets(write(tmp_path / "a.csv", table), label=names)
+
+
+def test_arrays_that_expand_too_far_are_refused_before_they_are_read(tmp_path, monkeypatch):
+    path = tmp_path / "a.npz"
+    np.savez_compressed(path, X=np.zeros((10**6, 8), dtype=np.float32))
+    assert read_features(path).X.shape == (10**6, 8)  # Many zeros in a small file are no harm.
+    monkeypatch.setattr(features, "LARGEST_CONTENT", 2**20)
+    with pytest.raises(AnnotationError, match=r"a\.npz: the array 'X' expands .* np.savez"):
+        read_features(path)
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.npz"])
+def test_arrays_that_lie_about_their_size_are_refused(tmp_path, name):
+    header = {"descr": "<f8", "fortran_order": False, "shape": (2**40, 8)}
+    content = io.BytesIO()
+    np.lib.format.write_array_header_1_0(content, header)
+    content.write(bytes(64))
+    path = tmp_path / name
+    path.write_bytes(content.getvalue())
+    if name == "a.npz":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("X.npy", content.getvalue())
+    with pytest.raises(AnnotationError, match="cannot be read as"):
+        read_features(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"indices": [0, 9]},
+        {"indices": [0, -1]},
+        {"indptr": [0, 1, 9]},
+        {"indptr": [0, 2, 1]},
+        {"indptr": [0, 1]},
+        {"format": b"coo"},
+        {"data": [1.0]},
+    ],
+)
+def test_sparse_matrices_that_lead_out_of_themselves_are_refused(tmp_path, change):
+    """scipy reads them as they are, and its products would read foreign memory."""
+    good = {"indices": [0, 1], "indptr": [0, 1, 2], "data": [1.0, 2.0], "shape": [2, 2]}
+    good["format"] = b"csr"
+    path = tmp_path / "a.npz"
+    np.savez(path, **{name: np.array(value) for name, value in good.items()})
+    assert read_features(path).X.toarray().tolist() == [[1, 0], [0, 2]]
+    np.savez(path, **{name: np.array(value) for name, value in (good | change).items()})
+    with pytest.raises(AnnotationError, match=r"a\.npz"):
+        read_features(path)
+
+
+def test_folders_of_images_hold_what_they_like(tmp_path):
+    """Links that lead round in circles, pipes and what is no image."""
+    from PIL import Image
+
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "up").symlink_to(tmp_path)
+    (tmp_path / "gone.png").symlink_to(tmp_path / "nothing.png")
+    (tmp_path / "self.png").symlink_to(tmp_path / "self.png")
+    os.mkfifo(tmp_path / "pipe.png")
+    (tmp_path / "folder.png").mkdir()
+    (tmp_path / "text.png").write_text("<script>")
+    found = read_images(tmp_path)
+    assert found.tasks.tolist() == ["a", "text"]
+    with pytest.raises(AnnotationError, match=r"text\.png: row 1 of X .*cannot be read as an im"):
+        ImageEncoder(size=(8, 8), random_state=0).fit(found.X)
+
+
+def test_images_that_are_bombs_are_refused(tmp_path, monkeypatch):
+    from PIL import Image
+
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+    Image.new("L", (16, 16)).save(tmp_path / "a.png")
+    with pytest.raises(AnnotationError, match=r"a\.png: .*exceeds limit"):
+        ImageEncoder(size=(8, 8)).fit([tmp_path / "a.png"] * 2)

@@ -40,7 +40,7 @@ from manyhands.scale import remote, sorted_runs
 from manyhands.scale import store as store_module
 from manyhands.scale.ingest import ingest
 from manyhands.scale.sharded import ShardedAnnotations
-from manyhands.scale.store_writer import MANIFEST
+from manyhands.scale.store_writer import MANIFEST, checksum, name_of
 from tests.cli.conftest import done, run
 from tests.inference.test_aggregators import with_known
 
@@ -611,6 +611,32 @@ def test_a_remote_manifest_writes_nothing_outside_its_copy(change, says, bucket,
     with pytest.raises(AnnotationError, match=says):
         AnnotationStore.open(f"{bucket}/store", scratch=copies)
     assert not copies.parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("annotator", -1),
+        ("annotator", 10**6),
+        ("label", -1),
+        ("label", 99),
+        ("start", -1),
+        ("start", 10**6),
+    ],
+)
+def test_a_store_with_codes_of_nobody_is_refused(tmp_path, column, value):
+    """Its checksums are right, as whoever writes the codes writes those, too."""
+    store = AnnotationStore.create(tmp_path / "store", crowd()[0])
+    place = store.folder / name_of(0, column)
+    codes = np.load(place)
+    codes[len(codes) // 2] = value
+    np.save(place, codes)
+    manifest = json.loads((store.folder / MANIFEST).read_text())
+    entry = manifest["shards"][0]["files"][column]
+    entry |= {"bytes": place.stat().st_size, "crc32": checksum(place)}
+    (store.folder / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(AnnotationError, match=r"shard 0 of .* codes of no instance"):
+        DawidSkene().fit(AnnotationStore.open(store.folder))
 
 
 @pytest.mark.slow

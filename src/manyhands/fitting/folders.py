@@ -151,7 +151,8 @@ def _move_ready(folder: Path) -> None:
                 shutil.rmtree(folder / name)  # Named by its content, which is the same.
             os.replace(ready / name, folder / name)
         for name in json.loads((ready / REPLACED).read_text(encoding="utf-8")):
-            if isinstance(name, str) and Path(name).name == name:
+            # The list may be somebody else's, as a folder of a stranger: ".." is a name, too.
+            if isinstance(name, str) and Path(name).name == name != "..":
                 remove_weights(folder, name)
         shutil.rmtree(ready)
     except FileNotFoundError:  # Killed after the list was removed, before the folder was.
@@ -173,6 +174,8 @@ def read_weights(path: Path, digest: str) -> bytes:
         If it is missing, truncated or altered.
     """
     try:
+        if path.exists() and not path.is_file():  # A pipe or a device may never end.
+            raise ModelFolderError(f"{str(path)!r} is no file; save the model again")
         content = path.read_bytes()
     except FileNotFoundError as error:
         raise ModelFolderError(f"{str(path)!r} is missing; save the model again") from error
@@ -195,9 +198,10 @@ def current_weights(folder: Path) -> str | None:
 
 
 def remove_weights(folder: Path, name: str | None) -> None:
-    """Remove what `current_weights` named."""
+    """Remove what `current_weights` named, or an earlier output; no folder but one of members."""
     if name is not None and _is_folder(folder / name):
-        shutil.rmtree(folder / name)
+        if Path(name).match("members-*"):
+            shutil.rmtree(folder / name)
     elif name is not None:
         (folder / name).unlink(missing_ok=True)
 

@@ -41,6 +41,7 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 from manyhands import inference
+from manyhands.annotations.encoding import text_array
 from manyhands.annotations.target import is_sharded
 from manyhands.exceptions import AnnotationError, ModelFolderError
 from manyhands.fitting.earlier_layouts import upgraded
@@ -74,7 +75,12 @@ PASSING = (None, "passthrough")
 """Steps of a pipeline that change nothing."""
 
 OF_THIS_MACHINE = ("callbacks", "checkpoint")
-"""Parameters that are not saved: they belong to this machine or this process."""
+"""Parameters that are not saved: they belong to this machine or this process. Nor are they read, as
+a fit would write where they say."""
+
+DAMAGES = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
+DAMAGES += (RecursionError, MemoryError)
+"""What making values of a damaged description raises: too large, too long, too deeply nested."""
 
 
 def write(folder: str | Path, model: BaseEstimator) -> Path:
@@ -141,7 +147,7 @@ def read(
         model = reader.model(described)
     except ModelFolderError:
         raise
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except DAMAGES as error:
         raise ModelFolderError(
             f"{str(folder / 'model.json')!r} is damaged ({error!r}); save the model again"
         ) from error
@@ -446,9 +452,13 @@ class _Reader:
                     return array.reshape(())[()]
                 return np.asarray(array, order=node.get("order", "C"))
             case "$number":
-                return np.dtype(node["type"]).type(self.value(content))
+                kind = np.dtype(node["type"])
+                if kind.kind not in NUMBERS or kind.itemsize > WIDEST:  # Others may be of any size.
+                    raise ValueError(f"{node['type']!r} is no type of number")
+                return kind.type(self.value(content))
             case "$values":
-                return np.array(self.value(content), dtype=object if node.get("mixed") else str)
+                values = self.value(content)
+                return np.array(values, dtype=object) if node.get("mixed") else text_array(values)
             case "$tuple":
                 return tuple(self.value(content))
             case "$pairs":
@@ -460,6 +470,8 @@ class _Reader:
             case "$record":
                 return self._record(content, node)
             case "$pipeline":
+                if not content:
+                    raise ValueError("a pipeline has no steps")
                 return Pipeline([(name, self.value(step)) for name, step in content])
             case _:
                 raise ValueError(f"{kind} is no kind of value")
@@ -498,11 +510,21 @@ class _Reader:
             raise self._unknown(name) from error
         if not isinstance(found, type) or not hasattr(found, "get_params"):
             raise self._unknown(name)  # What else is exported might do more than keep parameters.
+        if found.__module__.startswith("manyhands.encoders.") and record_named(name) is None:
+            raise ModelFolderError(
+                f"the folder holds a {name}, which is never saved, as it would load a model that "
+                "the folder names; do not trust this folder"
+            )
         return found
 
     def _parameters(self, nodes: Mapping[str, Any]) -> dict[str, Any]:
         parameters = {}
         for name, node in nodes.items():
+            if name in OF_THIS_MACHINE and node is not None:
+                raise ModelFolderError(
+                    f"the folder sets {name}, which is never saved, as a fit would write where it "
+                    "says; do not trust this folder"
+                )
             if not (isinstance(node, dict) and "$own" in node):
                 parameters[name] = self.value(node)
             elif name == "backbone":
@@ -571,14 +593,11 @@ def holds_label_sets(folder: str | Path) -> bool:
         found: Any = read_description(Path(folder))
     except ModelFolderError:
         return False
-    steps = found.get("$pipeline")
-    if steps:
-        found = steps[-1][1]
-    return (
-        isinstance(found, dict)
-        and "estimators_" in found.get("fitted", {})
-        and ("options_" in found["fitted"])
-    )
+    try:
+        found = found["$pipeline"][-1][1] if "$pipeline" in found else found
+        return "estimators_" in found["fitted"] and "options_" in found["fitted"]
+    except (LookupError, TypeError):  # A damaged one, which `read` refuses.
+        return False
 
 
 def _class_in(folder: str | Path) -> str | None:

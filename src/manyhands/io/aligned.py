@@ -366,7 +366,7 @@ def _image_files(folder: Path) -> dict[str, Path]:
     found = {
         path.relative_to(folder).as_posix(): path
         for path in sorted(folder.rglob("*"))
-        if path.suffix.lower() in IMAGE_SUFFIXES
+        if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file()  # A pipe would never end.
     }
     if not found:
         raise AnnotationError(f"{folder} holds no images ({', '.join(IMAGE_SUFFIXES)})")

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
+from zipfile import ZipInfo
 
 import narwhals as nw
 import numpy as np
@@ -15,7 +16,9 @@ from scipy import sparse
 from manyhands.annotations.encoding import make_vocabulary
 from manyhands.annotations.ids import id_column
 from manyhands.exceptions import AnnotationError, warn_caller
+from manyhands.io.archives import LARGEST_CONTENT, LARGEST_RATIO
 from manyhands.io.columns import Frame, as_numbers, canonical, preview
+from manyhands.io.encodings import MIB
 from manyhands.io.files import PathLike, existing_file, is_typed, naming, suffix_of
 from manyhands.io.frames import read_checked, read_parquet
 from manyhands.io.mapped import MappedRows, release
@@ -131,9 +134,10 @@ def _from_archive(path: Path) -> tuple[Any, AnyArray | None]:
         archive = np.load(file, allow_pickle=False)
         if isinstance(archive, np.ndarray):
             raise AnnotationError("this is one array, not an archive; name the file .npy")
+        _check_expansion(archive.zip.infolist())
         names = list(archive.files)
         if {"format", "shape", "data"} <= {*names}:
-            return sparse.load_npz(path), None
+            return _loaded_sparse(path), None
         id_name = id_column(names)
         data = [name for name in names if name != id_name]
         if "X" not in data and len(data) != 1:
@@ -146,6 +150,29 @@ def _from_archive(path: Path) -> tuple[Any, AnyArray | None]:
             _warn_of_unread_ids({name: archive[name] for name in data if name != "X"}, len(X))
             return X, None
         return X, _text_or_numbers(archive, id_name)
+
+
+def _check_expansion(members: list[ZipInfo]) -> None:
+    """Refuse arrays of a small file that fill the memory; long runs of zeros are no harm."""
+    for member in members:
+        ratio = member.file_size / max(member.compress_size, 1)
+        if member.file_size > LARGEST_CONTENT and ratio > LARGEST_RATIO:
+            raise AnnotationError(
+                f"the array {member.filename.removesuffix('.npy')!r} expands {ratio:,.0f} times, "
+                f"to {member.file_size // MIB:,} MiB. If you trust the file, save the array "
+                "without compression (np.save, np.savez)"
+            )
+
+
+def _loaded_sparse(path: Path) -> Any:
+    """Read what ``scipy.sparse.save_npz`` wrote; codes that lead out of it are refused.
+
+    scipy's own reader leaves them, and its products would then read foreign memory.
+    """
+    X = sparse.load_npz(path)
+    if hasattr(X, "check_format"):
+        X.check_format(full_check=True)
+    return X
 
 
 def _text_or_numbers(archive: Any, name: str) -> AnyArray:

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from manyhands._version import __version__
-from manyhands.annotations import AnnotationTable
+from manyhands.annotations import PASSES, AnnotationTable
 from manyhands.annotations.scales import read_scale
 from manyhands.exceptions import AnnotationError
 from manyhands.io.files import PathLike
@@ -213,6 +213,10 @@ class AnnotationStore(ShardedAnnotations):
     def _checked(self) -> set[str]:
         return set()
 
+    @cached_property
+    def _in_range(self) -> set[str]:
+        return set()
+
     def shard(self, number: int) -> Shard:
         """Return one shard, memory-mapped; its checksums are checked on first use.
 
@@ -223,7 +227,11 @@ class AnnotationStore(ShardedAnnotations):
         """
         entry = self._shards[number]
         columns = {name: self._array(at) for name, at in entry["files"].items()}
-        return Shard(int(self.firsts[number]), **columns)
+        found = Shard(int(self.firsts[number]), **columns)
+        if (name := entry["files"]["start"]["name"]) not in self._in_range:
+            self._check_codes(found, entry, number)
+            self._in_range.add(name)
+        return found
 
     def verify(self) -> None:
         """Check that every file is there, and has the size and checksum of the manifest.
@@ -245,6 +253,32 @@ class AnnotationStore(ShardedAnnotations):
                     f"{manifest} lists {self.n_shards} shards, whose {name} add up to {found} and "
                     f"not to {total}: a shard is missing. {RESTORE}"
                 )
+
+    def _check_codes(self, shard: Shard, entry: dict[str, Any], number: int) -> None:
+        """Refuse codes of nobody: a checksum tells damage, and not who wrote a store.
+
+        Products of sparse matrices would read, or write, foreign memory.
+        """
+        start, n = shard.start, len(shard.label)
+        passes = np.zeros((0, 3), dtype=int) if shard.passes is None else shard.passes
+        codes = [
+            (shard.annotator, self.n_annotators),
+            (shard.label, self.n_classes),
+            (start, n + 1),
+        ]
+        codes += zip(passes.T, (entry["n_instances"], self.n_annotators, len(PASSES)), strict=False)
+        shapes = [(n,), (n,), (entry["n_instances"] + 1,)] + [(len(passes),)] * 3
+        good = n == entry["n_annotations"] and [values.shape for values, _ in codes] == shapes
+        good = good and all(
+            values.dtype.kind in "iu" and (not len(values) or 0 <= values.min() <= values.max() < m)
+            for values, m in codes
+        )
+        good = good and (start[0], start[-1]) == (0, n) and bool((np.diff(start) >= 0).all())
+        if not good or (shard.weight is not None and shard.weight.shape != (n,)):
+            raise AnnotationError(
+                f"shard {number} of {self.url or self.folder} holds codes of no instance, "
+                "annotator or class; do not trust this store, and ingest the files again"
+            )
 
     def _files(self) -> Iterator[dict[str, Any]]:
         yield from self._manifest["vocabularies"].values()

@@ -1,0 +1,148 @@
+"""Folders of strangers: reading one runs nothing, and touches no other file."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+from safetensors.numpy import save as to_bytes
+
+from manyhands import AnnotationTable, DawidSkene, load, save
+from manyhands.exceptions import ModelFolderError
+from manyhands.fitting.folders import READY, REPLACED, checksum, write_model
+from manyhands.fitting.saving import holds_label_sets
+
+TABLE = AnnotationTable.from_matrix(np.array([[0, 0, 1], [1, 1, 0], [0, 0, 0], [1, 1, 1]]))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A model beside a file and a folder of its user."""
+    (tmp_path / "own.txt").write_text("mine")
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "1.jpg").write_text("mine")
+    return save(DawidSkene().fit(TABLE), tmp_path / "model")
+
+
+def forge(folder, change):
+    """Change a description as somebody would who wants it to be read: with its checksum."""
+    path = folder / "model.json"
+    description = json.loads(path.read_text())
+    change(description)
+    description["checksum"] = checksum(description)
+    path.write_text(json.dumps(description))
+
+
+@pytest.mark.parametrize("name", ["..", "../own.txt", "../photos", "photos", ".", "", 7, None])
+def test_a_list_of_replaced_files_removes_nothing_outside_the_folder(folder, name):
+    before = load(folder).posterior_
+    (folder / "photos").mkdir()
+    (folder / "photos" / "1.jpg").write_text("mine")
+    (folder / READY).mkdir()
+    (folder / READY / REPLACED).write_text(json.dumps([name]))
+    np.testing.assert_array_equal(load(folder).posterior_, before)
+    assert not (folder / READY).exists()
+    beside = sorted(path.name for path in folder.parent.iterdir())
+    assert beside == ["model", "own.txt", "photos"]
+    assert (folder.parent / "photos" / "1.jpg").read_text() == "mine"
+    assert (folder / "photos" / "1.jpg").read_text() == "mine"
+
+
+def replaced(**changes):
+    return lambda description: description.update(changes)
+
+
+def parameter(**changes):
+    return lambda description: description["parameters"].update(changes)
+
+
+def nested(depth):
+    node = 1
+    for _ in range(depth):
+        node = [node]
+    return node
+
+
+NAMED = {"model": "somebody/else", "batch_size": 32, "cache": None, "fingerprint": None}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (parameter(checkpoint="own.txt"), "sets checkpoint, which is never saved"),
+        (parameter(callbacks=[1]), "sets callbacks, which is never saved"),
+        (
+            replaced(**{"class": "TransformersEncoder", "parameters": NAMED}),
+            "would load a model that the folder names",
+        ),
+        (replaced(**{"class": "AnnotationTable"}), "does not know"),
+        (replaced(**{"class": "load"}), "does not know"),
+        (parameter(tol={"$number": 300, "type": "int8"}), "damaged"),
+        (parameter(tol={"$number": 10**11, "type": "V"}), "no type of number"),
+        (parameter(tol={"$number": 0, "type": "O"}), "no type of number"),
+        (parameter(tol={"$values": ["x" * 10**6, *[""] * 10**3]}), "as much memory"),
+        (parameter(tol={"$eval": "exit()"}), "no kind of value"),
+        (parameter(tol=nested(900)), "damaged"),
+        (replaced(weights="../own.txt"), "missing"),
+        (replaced(weights=".."), "no file"),
+        (replaced(weights=["x"]), "damaged"),
+        (replaced(sha256=None), "checksum differs"),
+        (replaced(**{"$pipeline": [], "class": "Pipeline"}), "no steps"),
+    ],
+)
+def test_a_forged_description_is_refused(folder, change, says):
+    forge(folder, change)
+    with pytest.raises(ModelFolderError, match=says):
+        load(folder)
+    assert not holds_label_sets(folder)
+    assert (folder.parent / "own.txt").read_text() == "mine"
+
+
+def test_what_never_ends_is_no_file(folder):
+    (weights,) = folder.glob("weights-*")
+    weights.unlink()
+    os.mkfifo(weights)
+    with pytest.raises(ModelFolderError, match="is no file"):
+        load(folder)
+    weights.unlink()
+    weights.symlink_to("/dev/zero")
+    with pytest.raises(ModelFolderError, match="is no file"):
+        load(folder)
+
+
+def test_weights_may_be_linked_as_the_hub_keeps_them(folder):
+    before = load(folder).posterior_
+    (weights,) = folder.glob("weights-*")
+    blob = folder.parent / "blob"
+    weights.rename(blob)
+    weights.symlink_to(blob)
+    np.testing.assert_array_equal(load(folder).posterior_, before)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff" * 8,  # A header of 2**64 bytes.
+        (2**40).to_bytes(8, "little") + b"{}",
+        b"\x80\x04\x95.",  # A pickle.
+        to_bytes({"x": np.zeros(2)})[:-1],
+    ],
+)
+def test_weights_that_lie_about_their_size_are_refused(folder, content):
+    description = json.loads((folder / "model.json").read_text())
+    for path in folder.glob("weights-*"):
+        path.unlink()
+    write_model(folder, description, content)
+    with pytest.raises(ModelFolderError, match="not a safetensors file"):
+        load(folder)
+
+
+def test_a_clock_that_jumps_changes_no_folder(folder):
+    before = load(folder).posterior_
+    for when in (0, 4102444800):  # 1970, and 2100.
+        for path in [*folder.rglob("*"), folder]:
+            os.utime(path, (when, when))
+        np.testing.assert_array_equal(load(folder).posterior_, before)
+    save(DawidSkene().fit(TABLE), folder)
+    np.testing.assert_array_equal(load(folder).posterior_, before)
