@@ -36,7 +36,7 @@ from manyhands.inference.dependence import (
     refine,
 )
 from manyhands.inference.em_aggregator import EMAggregator
-from manyhands.inference.gold_samples import GOLD_SAMPLE
+from manyhands.inference.gold_samples import GOLD_SAMPLE, KnownLabels
 from manyhands.inference.history import TakesHistory
 from manyhands.inference.probability import as_array, map_rows, normalise_rows
 from manyhands.inference.severity import doubt_of_grades, severity, severity_error
@@ -224,6 +224,10 @@ class DawidSkene(TakesHistory, EMAggregator):
         self.random_state = random_state
 
     def _infer(self, votes: AllVotes, start: Any, rng: np.random.RandomState) -> None:
+        self._fit_votes(votes, start, self._known_labels())
+
+    def _fit_votes(self, votes: AllVotes, start: Any, known: KnownLabels | None) -> None:
+        """Set the fitted attributes; ``known`` labels say how far annotators' mistakes depend."""
         prior = self._prior()
         em = ConfusionEM(
             prior, self.class_prior, self.max_iter, self.tol, self.em == "hard", self.accelerate
@@ -245,7 +249,7 @@ class DawidSkene(TakesHistory, EMAggregator):
         self._set_history(run.history)
         self._set_fitted(run.parameters, votes)
         out = votes.posterior_rows(start)
-        self._read_out(votes, shards, run, found, out)
+        self._read_out(votes, shards, run, found, known, out)
         self._set_severity(run, prior, votes)
 
     def _prior(self) -> ConfusionPrior:
@@ -264,24 +268,24 @@ class DawidSkene(TakesHistory, EMAggregator):
         shards: Iterable[Votes],
         run: ConfusionRun,
         found: Dependence,
+        known: KnownLabels | None,
         out: FloatArray,
     ) -> None:
         """Set the posterior, which is written into ``out``."""
         joint = OwnRemoved(run)
         if self.dependence == "auto":
-            found = refine(found, votes, joint, self._known_labels())
+            found = refine(found, votes, joint, known)
         else:
-            found = replace(found, sample=judged(self._known_labels(), votes, found.rho))
+            found = replace(found, sample=judged(known, votes, found.rho))
         self._set_dependence(found)
         if self.dependence == 0:
             self._fill(out, shards)
         else:
             fill_rows(out, shards, _corrected, joint, found.rho, self.class_prior_)
         self.posterior_ = out
-        rows = self._sampled_rows()
         self._unaided: FloatArray | None = None
-        if len(rows):
-            part = votes.select(rows)
+        if known is not None and len(known.sampled_rows):
+            part = votes.select(known.sampled_rows)
             power: FloatArray = exponents(part, found.rho)[:, None]
             self._unaided = np.asarray(softmax(power * joint(part), axis=1))
 

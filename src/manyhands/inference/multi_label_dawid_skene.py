@@ -27,7 +27,7 @@ from manyhands.inference.confusion_prior import SKILL_STRENGTH, ConfusionPrior
 from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.inference.dependence import DEPENDENCE, Dependence
 from manyhands.inference.families import family_weights
-from manyhands.inference.gold_samples import GOLD_SAMPLE
+from manyhands.inference.gold_samples import GOLD_SAMPLE, KnownLabels
 from manyhands.inference.probability import as_array
 from manyhands.inference.set_aggregator import BaseSetAggregator, ByOption, named
 from manyhands.inference.shared_behaviour import (
@@ -354,10 +354,16 @@ class _Option(DawidSkene):
         return self._given or super()._prior()
 
     def _read_out(
-        self, votes: Any, shards: Any, run: ConfusionRun, found: Dependence, out: FloatArray
+        self,
+        votes: Any,
+        shards: Any,
+        run: ConfusionRun,
+        found: Dependence,
+        known: KnownLabels | None,
+        out: FloatArray,
     ) -> None:
         self._kept = run
-        super()._read_out(votes, shards, run, found, out)
+        super()._read_out(votes, shards, run, found, known, out)
 
     def by_class(self, counts: Any) -> FloatArray:
         """Counts of the answers [annotator, true, given], (R or 1, 2, 2), subtypes summed up."""
