@@ -19,7 +19,7 @@ from manyhands.annotations import AnnotationTable, LabelSetTable
 from manyhands.annotations.digests import InstanceDigests
 from manyhands.annotations.encoding import encode
 from manyhands.annotations.label_sets import NO_YES
-from manyhands.annotations.target import check_annotations, matched, refuse_swapped
+from manyhands.annotations.target import check_annotations, matched
 from manyhands.decision.label_sets import SetDecision, decide_by, decide_sets
 from manyhands.decision.rules import check_rule
 from manyhands.exceptions import AnnotationError, warn_caller
@@ -118,7 +118,6 @@ def check_sets(model: AggregatedClassifier, others: dict[str, Any]) -> None:
 
 def fit_sets(model: AggregatedClassifier, X: Any, y: LabelSetTable, gold: Any) -> None:
     """Infer which options apply, and fit a classifier to each."""
-    refuse_swapped(X)
     answers = drop_weightless(matched(y.answers, X))
     table = replace(y, answers=answers)
     check_rows(X, table.answers)

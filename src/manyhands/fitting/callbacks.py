@@ -13,7 +13,8 @@ from torch import Tensor
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import as_values, encode, missing_mask
 from manyhands.annotations.target import in_order_of_rows
-from manyhands.decision.rules import apply_rule, is_posterior
+from manyhands.decision.labels import is_scale_of_grades
+from manyhands.decision.rules import apply_rule, is_posterior, settled
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.context import Fit, Followed
 from manyhands.fitting.method_protocol import flat_parameters
@@ -178,7 +179,7 @@ def make_predictor(
     fit: Fit[Any, Any], features: Features, rows: IntArray | None = None
 ) -> Predictor:
     """Make what predicts with the network in training as ``predict`` will."""
-    rule = fit.recipe.rule
+    rule = settled(fit.recipe.decision, grades=is_scale_of_grades(fit.table))
 
     def decide(proba: FloatArray) -> IntArray:
         return apply_rule(proba, rule, fit.found.get("class_prior_"))

@@ -28,7 +28,7 @@ from manyhands.fitting.crowd_classifier import CrowdClassifierMixin
 from manyhands.fitting.fitted import Fitted, take_over
 from manyhands.fitting.lost_classes import warn_of_lost_classes
 from manyhands.fitting.method_protocol import MethodProtocol, TakesProtocol
-from manyhands.fitting.network import read_start, refuse_devices
+from manyhands.fitting.network import read_start
 from manyhands.fitting.parameters import SHARED_CONSTRAINTS, check_decision, check_parameters
 from manyhands.fitting.pilots import AUTO, ENOUGH_PREDICTED, whole_length
 from manyhands.fitting.reading import as_fitted, check_rows, read_features, table_of
@@ -267,13 +267,12 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         """
         if self._traits.second_stage:
             return fit_rows(self, X, y, start)
-        refuse_devices(self)
         earlier = start if isinstance(start, Earlier) else None
         before = start.model if isinstance(start, Earlier) else start
-        with joined(self):
+        with joined(self, self._traits.devices_refusal):
             begin = read_start(self, None if earlier is not None else before)
-            data = read_data(self, X, y, watch, reset=earlier is None)
             recipes = recipes_of_starts(self, Recipe.of(self), before)
+            data = read_data(self, X, y, watch, reset=earlier is None)
 
             def attempt(data: CrowdData, recipe: Recipe) -> Fitted:
                 with ending_heard(self):

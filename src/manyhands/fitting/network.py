@@ -19,7 +19,6 @@ from manyhands.fitting.prediction import PREDICT_BATCH
 from manyhands.functional.ranks import active_ranks
 from manyhands.nn import CrowdModule, channels_last, make_scaled
 from manyhands.training import Features, pick_device
-from manyhands.training.devices import devices_of
 from manyhands.typing import AnyArray
 
 if TYPE_CHECKING:
@@ -64,22 +63,6 @@ def read_start(model: Method, start: Method | None) -> Start | None:
             "backbone is a scikit-learn classifier); leave start out"
         )
     return Start(start.module_.state_dict(), getattr(start, "n_epochs_", None))
-
-
-def refuse_devices(method: Method) -> None:
-    """Refuse several devices where no gradient steps would use them.
-
-    Raises
-    ------
-    AnnotationError
-    """
-    wanted, reason = devices_of(method), method._traits.devices_refusal
-    if wanted is not None and wanted.n_processes > 1 and reason is not None:
-        raise AnnotationError(
-            f"device={wanted!r}: {type(method).__name__} {reason}, so it cannot "
-            "be divided among processes; leave device out, or use a method that is trained by "
-            "gradient steps, such as CrowdLayerClassifier"
-        )
 
 
 def make_module(method: Method, fit: Fit[Any, Any], start: Start | None) -> CrowdModule:

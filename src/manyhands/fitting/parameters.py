@@ -16,7 +16,6 @@ from manyhands.decision.rules import check_rule
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.method_protocol import flat_parameters
 from manyhands.fitting.traits import Traits
-from manyhands.sampling.class_balance import make_balance
 from manyhands.training.progress import Callback
 
 if TYPE_CHECKING:
@@ -152,16 +151,13 @@ def check_parameters(model: Method) -> None:
     InvalidParameterError
         If a value violates the class's constraints.
     AnnotationError
-        If a name within a value is unknown, or a parameter needs another that is missing.
+        If a value is not what the method can use, or a parameter needs another that is missing.
     """
     refuse_classes(model)
     refuse_loose_layers(model)
     refuse_auto(model)
     model._validate_params()
     _ = model._protocol  # Refuses another method's.
-    balance, reason = make_balance(model.class_balance), model._traits.focal_refusal
-    if balance is not None and balance.focus and reason is not None:
-        raise AnnotationError(f"class_balance={model.class_balance!r} {reason}")
     check_decision(model)
     for number, callback in enumerate(model.callbacks or ()):
         if not isinstance(callback, Callback):

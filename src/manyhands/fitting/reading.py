@@ -47,7 +47,8 @@ from manyhands.typing import AnyArray, FloatArray, Instances, IntArray
 
 def as_target(X: Instances, y: Target, name: str) -> AnnotationTable:
     """Read the target of the named estimator; instances of a table in the order of X, by id."""
-    refuse_swapped(X)
+    if not isinstance(y, AnnotationTable):  # A table is matched with X, which refuses it, too.
+        refuse_swapped(X)
     if y is None:
         raise AnnotationError(
             f"{name} requires y to be passed, but the target y is None; give an AnnotationTable, "
@@ -285,9 +286,10 @@ def as_fitted(estimator: BaseEstimator, X: Instances, *, reset: bool) -> Any:
     Raises
     ------
     AnnotationError
-        If columns of `fit` are missing, or there are others.
+        If columns of `fit` are missing, or there are others; if X is a table of annotations.
     """
-    refuse_swapped(X)
+    if not reset:  # In a fit, X has been matched with annotations, which refuses that.
+        refuse_swapped(X)
     frame = as_frame(X)
     if frame is None:
         return X

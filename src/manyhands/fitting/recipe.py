@@ -16,7 +16,7 @@ import torch
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.target import Target
-from manyhands.decision.rules import knows_grades, settled
+from manyhands.exceptions import AnnotationError
 from manyhands.fitting.context import Watch
 from manyhands.fitting.method_protocol import NoiseProtocol
 from manyhands.fitting.network import make_adam
@@ -54,8 +54,8 @@ class Recipe:
         Learning rate of all other parameters, without weight decay.
     reset_optimizer : bool
     balance : ClassBalance or None
-    rule : str or array
-        Decision rule of ``predict``, settled for the classes.
+    decision : str or array
+        Decision rule of ``predict``.
     verbose : int
     title : str
         Name on the progress bar.
@@ -77,7 +77,7 @@ class Recipe:
     noise_lr: float | None
     reset_optimizer: bool
     balance: ClassBalance | None
-    rule: Any
+    decision: Any
     verbose: int
     title: str
     validation: Any
@@ -89,16 +89,24 @@ class Recipe:
 
     @classmethod
     def of(cls, method: Method) -> Self:
-        """Read the parameters of a method, and draw the seed."""
-        names = ("max_epochs", "batch_size", "lr", "weight_decay", "verbose")
+        """Read the parameters of a method, and draw the seed.
+
+        Raises
+        ------
+        AnnotationError
+            If ``class_balance`` is unknown, or changes a loss that the method does not have.
+        """
+        names = ("max_epochs", "batch_size", "lr", "weight_decay", "verbose", "decision")
         more = ("validation", "patience", "checkpoint")
         traits, protocol = method._traits, method._protocol
+        balance = make_balance(method.class_balance)
+        if balance is not None and balance.focus and traits.focal_refusal is not None:
+            raise AnnotationError(f"class_balance={method.class_balance!r} {traits.focal_refusal}")
         return cls(
             seed=draw_seed(method.random_state),
             noise_lr=protocol.noise_lr if isinstance(protocol, NoiseProtocol) else None,
             reset_optimizer=protocol.reset_optimizer,
-            balance=make_balance(method.class_balance),
-            rule=settled(method.decision, grades=knows_grades(method)),
+            balance=balance,
             title=traits.title or type(method).__name__.removesuffix("Classifier"),
             monitor="likelihood" if traits.epochs_are_rounds else protocol.monitor,
             callbacks=tuple(method.callbacks or ()),

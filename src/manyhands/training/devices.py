@@ -218,12 +218,29 @@ def _check_processes(devices: Devices) -> None:
 
 
 @contextmanager
-def joined(estimator: BaseEstimator | Any) -> Iterator[Ranks | None]:
+def joined(estimator: BaseEstimator | Any, refusal: str | None = None) -> Iterator[Ranks | None]:
     """Work with the processes of the `Devices` that an estimator, or a part of it, is to use.
 
     Without any, and inside another such block, nothing changes.
+
+    Parameters
+    ----------
+    estimator : estimator
+    refusal : str, optional
+        Why its work cannot be divided among processes, as the rest of a sentence about it.
+
+    Raises
+    ------
+    AnnotationError
+        If it asks for several processes, and there is a refusal.
     """
     wanted = devices_of(estimator)
+    if wanted is not None and wanted.n_processes > 1 and refusal is not None:
+        raise AnnotationError(
+            f"device={wanted!r}: {type(estimator).__name__} {refusal}, so it cannot "
+            "be divided among processes; leave device out, or use a method that is trained by "
+            "gradient steps, such as CrowdLayerClassifier"
+        )
     if wanted is None or active_ranks() is not None:
         yield active_ranks()
         return
