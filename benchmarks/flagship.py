@@ -65,6 +65,7 @@ from manyhands.linear.ridge import SoftRidge
 from manyhands.metrics import expected_calibration_error
 from manyhands.typing import AnyArray, FloatArray
 
+HARD = mh.AggregatedProtocol(targets="hard")
 SEEDS = range(1, 6)
 FEW = range(1, 4)
 
@@ -89,7 +90,7 @@ def vote_regression(data: Any, seed: int) -> Any:
     regression: Any = LogisticRegression(max_iter=1000)
     if not sparse.issparse(data.X_train):
         regression = make_pipeline(StandardScaler(), regression)
-    model = mh.AggregatedClassifier(backbone=regression, targets="hard", random_state=seed)
+    model = mh.AggregatedClassifier(backbone=regression, protocol=HARD, random_state=seed)
     return model.fit(data.X_train, data.annotations)
 
 

@@ -28,6 +28,7 @@ from evidence.study import Record, Study, read, say
 from manyhands.encoders import TextEncoder
 from manyhands.metrics import expected_calibration_error
 
+HARD = mh.AggregatedProtocol(targets="hard")
 SLOW = ("sentiment, raw text", "cifar10n", "cifar10h, 2")
 
 
@@ -40,7 +41,7 @@ def on_gold(data: Any, seed: int) -> Any:
 
 def majority_votes(data: Any, seed: int) -> Any:
     """The default network on majority votes; on the shares of the votes it is SoftProb."""
-    model = mh.AggregatedClassifier(mh.MajorityVote(), targets="hard", random_state=seed)
+    model = mh.AggregatedClassifier(mh.MajorityVote(), protocol=HARD, random_state=seed)
     return model.fit(data.X_train, data.annotations)
 
 

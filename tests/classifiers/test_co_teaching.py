@@ -180,7 +180,9 @@ def test_nothing_forgotten_is_two_networks_trained_apart(options):
         X, A
     )
     apart = [
-        AggregatedClassifier(backbone=network, **{"targets": "hard", **options}, **QUICK).fit(X, A)
+        built(
+            AggregatedClassifier, backbone=network, **{"targets": "hard", **options}, **QUICK
+        ).fit(X, A)
         for network in networks
     ]
     for ours, theirs in zip(both.module_.classifier.backbone.networks, apart, strict=True):

@@ -37,6 +37,7 @@ from manyhands.linear.ridge import SoftRidge
 from manyhands.metrics import accuracy, balanced_accuracy, macro_f1, minority_recall
 from manyhands.registry import all_classifiers, all_wrappers
 from manyhands.sampling.class_balance import make_balance
+from tests.building import built
 
 QUICK = {"max_epochs": 3, "batch_size": 16, "random_state": 0, "device": "cpu"}
 COSTS = [[0, 1, 2], [8, 0, 1], [9, 3, 0]]
@@ -157,7 +158,7 @@ def test_smoothed_targets_are_balanced_by_what_was_given():
 def test_class_prior_of_a_classifier(backbone, targets):
     X, A, _ = make_crowd_problem()
     A[:5] = -1
-    model = AggregatedClassifier(backbone=backbone, targets=targets, **QUICK).fit(X, A)
+    model = built(AggregatedClassifier, backbone=backbone, targets=targets, **QUICK).fit(X, A)
     votes = MajorityVote().fit(A)
     expected = votes.posterior_[5:]
     if targets == "hard":
@@ -169,8 +170,8 @@ def test_class_prior_of_a_classifier(backbone, targets):
 @pytest.mark.parametrize("targets", ["soft", "hard"])
 def test_class_prior_has_the_weights_of_class_balance(backbone, targets):
     X, table, _ = imbalanced()
-    model = AggregatedClassifier(
-        backbone=backbone, targets=targets, class_balance="reweight", **QUICK
+    model = built(
+        AggregatedClassifier, backbone=backbone, targets=targets, class_balance="reweight", **QUICK
     )
     model.fit(X, table)
     np.testing.assert_allclose(model.class_prior_, 0.5, rtol=1e-5)
@@ -241,8 +242,13 @@ def test_a_class_nobody_named_does_not_crash():
     for backbone in (None, LogisticRegression()):
         for targets in ("soft", "hard"):
             for aggregator in (MajorityVote(), DawidSkene()):
-                model = AggregatedClassifier(
-                    aggregator, backbone, targets=targets, decision="balanced", **QUICK
+                model = built(
+                    AggregatedClassifier,
+                    aggregator,
+                    backbone,
+                    targets=targets,
+                    decision="balanced",
+                    **QUICK,
                 ).fit(X, table)
                 assert model.class_prior_[3] <= 1 / len(X)
                 assert np.isfinite(model.class_prior_).all()
@@ -434,7 +440,9 @@ def test_a_second_stage_by_hand():
     """.6 / .75 < .4 / .25: the shares of the votes turn the decision."""
     X, A = np.zeros((4, 1)), np.array([[0], [0], [0], [1]])
     for rule, expected in (("posterior", 0), ("balanced", 1), ([[0, 2], [1, 0]], 0)):
-        model = AggregatedClassifier(backbone=Fixed(), targets="hard", decision=rule).fit(X, A)
+        model = built(AggregatedClassifier, backbone=Fixed(), targets="hard", decision=rule).fit(
+            X, A
+        )
         np.testing.assert_allclose(model.class_prior_, [0.75, 0.25])
         assert model.predict(X).tolist() == [expected] * 4
 
@@ -510,7 +518,7 @@ def test_the_share_is_saved_and_is_that_of_a_sample(tmp_path, monkeypatch):
     "model",
     [
         AggregatedClassifier(DawidSkene(), LogisticRegression()),
-        AggregatedClassifier(DawidSkene(), LogisticRegression(), targets="hard"),
+        built(AggregatedClassifier, DawidSkene(), LogisticRegression(), targets="hard"),
         AggregatedClassifier(DawidSkene(), GaussianNB()),
         AggregatedClassifier(DawidSkene(), max_epochs=5),
         ICEDClassifier(max_epochs=5, protocol=ICEDProtocol(decoder_epochs=2)),

@@ -113,7 +113,7 @@ def test_without_synthesis_and_warm_up_it_is_dawid_skene_and_then_a_classifier(e
         class_prior=prior,
         em=em,
     )
-    two_stages = AggregatedClassifier(inference, targets="hard", **shared).fit(X, A)
+    two_stages = built(AggregatedClassifier, inference, targets="hard", **shared).fit(X, A)
     np.testing.assert_array_equal(ours.labels_, two_stages.aggregator_.labels_)
     np.testing.assert_allclose(ours.posterior_, two_stages.aggregator_.posterior_, atol=2e-3)
     np.testing.assert_array_equal(ours.predict_proba(X), two_stages.predict_proba(X))
@@ -130,7 +130,7 @@ def test_soft_targets_without_synthesis_are_the_posterior_of_dawid_skene():
         protocol=ICEDProtocol(targets="soft", synthesis=None, warm_up=None),
     ).fit(X, A)
     inference = LabelInference("soft", "estimated", 0.01, 50).aggregator(3)
-    two_stages = AggregatedClassifier(inference, targets="soft", **shared).fit(X, A)
+    two_stages = built(AggregatedClassifier, inference, targets="soft", **shared).fit(X, A)
     np.testing.assert_allclose(ours.predict_proba(X), two_stages.predict_proba(X), atol=1e-6)
 
 

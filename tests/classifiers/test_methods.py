@@ -245,7 +245,7 @@ def test_annotations_of_one_class_can_be_scored():
 def test_labels_of_one_class_are_told_before_a_scikit_learn_classifier_is():
     X = np.random.default_rng(0).normal(size=(60, 2))
     crowd = np.tile([0, 1, 0], (60, 1))
-    model = AggregatedClassifier(targets="hard", backbone=LogisticRegression())
+    model = built(AggregatedClassifier, targets="hard", backbone=LogisticRegression())
     with pytest.raises(AnnotationError, match="the inferred labels hold one class only, 0"):
         model.fit(X, crowd)
 
@@ -259,7 +259,7 @@ def test_aggregated_leaves_the_given_aggregator_unfitted(demo):
 def test_hard_targets_equal_training_on_the_labels(demo):
     """Limiting case: hard targets are a plain classifier on the inferred labels."""
     labels = MajorityVote().fit_predict(demo.annotations)
-    hard = AggregatedClassifier(targets="hard", max_epochs=2, random_state=0)
+    hard = built(AggregatedClassifier, targets="hard", max_epochs=2, random_state=0)
     plain = AggregatedClassifier(max_epochs=2, random_state=0).fit(demo.X_train, labels)
     np.testing.assert_allclose(
         hard.fit(demo.X_train, demo.annotations).predict_proba(demo.X_test),
@@ -270,7 +270,7 @@ def test_hard_targets_equal_training_on_the_labels(demo):
 @pytest.mark.parametrize("targets", ["soft", "hard"])
 def test_a_scikit_learn_classifier_as_second_stage(demo, targets, tmp_path):
     second = LogisticRegression(max_iter=200)
-    model = AggregatedClassifier(DawidSkene(), second, targets=targets)
+    model = built(AggregatedClassifier, DawidSkene(), second, targets=targets)
     model.fit(demo.X_train[:500], demo.annotations[:500])
     assert not hasattr(second, "coef_")
     assert model.score(demo.X_test, demo.y_test) > 0.85
@@ -284,7 +284,7 @@ def test_a_scikit_learn_classifier_as_second_stage(demo, targets, tmp_path):
 def test_hard_second_stage_may_lack_a_class():
     X, A, _ = make_crowd_problem()
     table = AnnotationTable.from_matrix(A, classes=[0, 1, 2, 7])
-    model = AggregatedClassifier(backbone=LogisticRegression(), targets="hard").fit(X, table)
+    model = built(AggregatedClassifier, backbone=LogisticRegression(), targets="hard").fit(X, table)
     assert model.predict_proba(X).shape == (len(X), 4)
     assert (model.predict_proba(X)[:, 3] == 0).all()
 
@@ -302,8 +302,10 @@ def test_validation_on_gold_keeps_the_most_accurate_epoch(demo):
 
 
 def test_validation_on_held_out_annotations_keeps_the_likeliest_epoch(demo):
-    model = CrowdLayerClassifier(max_epochs=60, random_state=0, validation=0.2, patience=2, lr=5e-2)
-    model.set_params(protocol__monitor="likelihood").fit(demo.X_train, demo.annotations)
+    model = CrowdLayerClassifier(max_epochs=60, random_state=0, validation=0.2, lr=5e-2)
+    model.set_params(protocol__monitor="likelihood", protocol__patience=2).fit(
+        demo.X_train, demo.annotations
+    )
     nll = model.history_.column("validation_nll")
     assert model.best_epoch_ == int(nll.argmin()) + 1
     assert len(nll) == model.best_epoch_ + 2 < 60, "stops after two epochs without improvement"
@@ -592,7 +594,7 @@ def test_a_huge_offset_is_warned_of():
 def test_patience_and_checkpoint_need_what_they_need(tmp_path):
     X, A, _ = make_crowd_problem()
     with pytest.raises(AnnotationError, match="patience=2 needs something to watch"):
-        CrowdLayerClassifier(patience=2, **QUICK).fit(X, A)
+        built(CrowdLayerClassifier, patience=2, **QUICK).fit(X, A)
     with pytest.raises(AnnotationError, match="integer random_state"):
         CrowdLayerClassifier(checkpoint=tmp_path / "c", max_epochs=1).fit(X, A)
     with pytest.raises(AnnotationError, match="validation applies to networks"):
@@ -625,7 +627,7 @@ def test_seeds_reach_the_aggregator_and_the_second_stage():
     state = np.random.get_state()[1].copy()  # noqa: NPY002
     for backbone in (None, RandomForestClassifier(5)):
         results = [
-            AggregatedClassifier(
+            built(AggregatedClassifier,
                 MajorityVote(ties="random"), backbone, targets="hard", **QUICK
             ).fit(X, A).predict_proba(X)
             for _ in range(2)
@@ -646,7 +648,7 @@ def test_pipelines_and_texts_as_second_stage():
     neighbours = AggregatedClassifier(DawidSkene(), KNeighborsClassifier())
     with pytest.raises(AnnotationError, match="targets='hard'"):
         neighbours.fit(np.eye(48), A)
-    neighbours.set_params(targets="hard").fit(np.eye(48), A)
+    neighbours.set_params(protocol__targets="hard").fit(np.eye(48), A)
 
 
 def test_batch_norm_over_one_row_and_odd_datasets_are_refused():
@@ -763,7 +765,7 @@ def test_nothing_is_said_where_every_annotated_class_is_predicted():
 
 def test_a_second_stage_warns_of_a_lost_class_too():
     X, A = make_lost_class()
-    model = AggregatedClassifier(backbone=LogisticRegression(), targets="hard")
+    model = built(AggregatedClassifier, backbone=LogisticRegression(), targets="hard")
     with pytest.warns(LostClassWarning, match=r"2 \(1 annotation\); try class_balance='reweight'"):
         model.fit(X, A)
 

@@ -108,8 +108,7 @@ QUICK = {"max_epochs": 3, "batch_size": 256, "random_state": 0, "device": "cpu"}
         CrowdLayerClassifier(
             **QUICK,
             validation=0.1,
-            patience=1,
-            protocol=CrowdLayerProtocol(init_scale=2.0),
+            protocol=CrowdLayerProtocol(init_scale=2.0, patience=1),
         ),
         AggregatedClassifier(**QUICK),
         CrowdLayerClassifier(

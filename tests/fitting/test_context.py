@@ -19,6 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from evidence.experiments.loading import load_rows
 from manyhands import (
     AggregatedClassifier,
+    AggregatedProtocol,
     AnnotationTable,
     AveragedCrowdClassifier,
     CoNALClassifier,
@@ -39,7 +40,7 @@ from manyhands.exceptions import (
     NotIdentifiableWarning,
     all_or_nothing,
 )
-from manyhands.fitting import PROTOCOLS, MethodProtocol, pilots, training_protocol, with_protocol
+from manyhands.fitting import PROTOCOLS, pilots, training_protocol, with_protocol
 from manyhands.metrics import (
     VOTE_SCORERS,
     annotation_log_likelihood_scorer,
@@ -332,13 +333,13 @@ def test_dasc_differs_between_sets_where_the_paper_does():
 
 
 def test_what_the_estimator_lacks_is_left_out_and_the_rest_stays():
-    ours = AggregatedClassifier(targets="hard", random_state=3, lr=0.5)
+    ours = built(AggregatedClassifier, targets="hard", random_state=3, lr=0.5)
     found = with_protocol(ours, "conal_music")
     assert found is not ours
     assert ours.lr == 0.5
-    assert (found.targets, found.random_state, found.lr) == ("hard", 3, 0.01)
+    assert (found.protocol.targets, found.random_state, found.lr) == ("hard", 3, 0.01)
     assert found.backbone == {"name": "mlp", "batch_norm": True}
-    assert found.protocol == MethodProtocol(reset_optimizer=True)
+    assert found.protocol == AggregatedProtocol(targets="hard", reset_optimizer=True)
     assert with_protocol(CoNALClassifier(), "conal_music").protocol.embedding_dim == 80
 
 

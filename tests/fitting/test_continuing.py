@@ -433,7 +433,9 @@ def test_validation_and_checkpoints_are_for_the_first_call(tmp_path):
 def test_a_later_training_from_scratch_has_no_patience_and_leaves_the_parameters_alone():
     class Telling(Callback):
         def on_fit_begin(self, estimator, facts):
-            heard.append((facts["parameters"]["validation"], model.validation, model.patience))
+            heard.append(
+                (facts["parameters"]["validation"], model.validation, model.protocol.patience)
+            )
 
     heard = []
     one_fit = {"init_scale": 6.0}

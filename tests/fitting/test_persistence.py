@@ -85,8 +85,8 @@ def test_resume_ends_in_the_same_weights(options, tmp_path, monkeypatch):
 
 def test_a_loaded_model_is_validated_as_the_saved_one(tmp_path):
     X, A, _ = make_crowd_problem()
-    protocol = CrowdLayerProtocol(monitor="likelihood")
-    options = {"validation": 0.2, "protocol": protocol, "patience": 3}
+    protocol = CrowdLayerProtocol(monitor="likelihood", patience=3)
+    options = {"validation": 0.2, "protocol": protocol}
     model = CrowdLayerClassifier(**QUICK, **options).fit(X, A)
     kept = load(model.save(tmp_path / "model")).get_params()
     assert {name: kept[name] for name in options} == options

@@ -221,8 +221,9 @@ def test_the_epoch_kept_is_the_last_unless_the_best_is_ahead(monkeypatch):
 
 def test_patience_counts_epochs_without_a_new_best_agreement(monkeypatch):
     planned(monkeypatch, LAST, AHEAD, AHEAD, LAST, LAST, LAST)
-    options = QUICK | {"max_epochs": 6, "validation": 0.3, "patience": 2}
-    model = CrowdLayerClassifier(**options).fit(X, A)
+    options = QUICK | {"max_epochs": 6, "validation": 0.3}
+    protocol = CrowdLayerProtocol(patience=2)
+    model = CrowdLayerClassifier(**options, protocol=protocol).fit(X, A)
     assert len(model.history_) == 4
     assert model.best_epoch_ == 2
 

@@ -24,6 +24,7 @@ from manyhands.linear.gaussians import SoftDiscriminant, TiedMixture, gaussian_s
 from manyhands.linear.kernels import ClippedScaler, KernelMap, NormalScores
 from manyhands.linear.regression import UNSEEN_LOGIT, SoftLogistic, fit_regression, regression_proba
 from manyhands.linear.ridge import SoftRidge
+from tests.building import built
 
 
 def problem(n=60, n_classes=3, width=4, distance=1.5, seed=0):
@@ -221,7 +222,7 @@ def test_standardised_or_as_it_is():
 @pytest.mark.parametrize("targets", ["soft", "hard"])
 def test_it_is_a_second_stage(targets):
     X, A, y = make_crowd_problem()
-    model = AggregatedClassifier(backbone=TunedLogisticRegression(), targets=targets)
+    model = built(AggregatedClassifier, backbone=TunedLogisticRegression(), targets=targets)
     model.set_params(random_state=0).fit(X, A)
     assert (model.predict(X) == y).mean() > 0.8
     posterior = model.aggregator_.posterior_

@@ -300,7 +300,7 @@ def recall(model, X, y):
         CrowdLayerClassifier(backbone="linear"),
         CoNALClassifier(backbone="linear"),
         AggregatedClassifier(MajorityVote(), "linear"),
-        AggregatedClassifier(MajorityVote(), "linear", targets="hard"),
+        built(AggregatedClassifier, MajorityVote(), "linear", targets="hard"),
         AggregatedClassifier(MajorityVote(), LogisticRegression()),
     ],
     ids=["crowd_layer", "conal", "soft", "hard", "second_stage"],

@@ -20,6 +20,7 @@ from manyhands import (
 from manyhands.exceptions import AnnotationError, ModelFolderError
 from manyhands.metrics import accuracy, corrected_vote_agreement, vote_agreement, vote_information
 from manyhands.selection import deal_instances, instance_units
+from tests.building import built
 from tests.rounding import assert_near
 from tests.selection.conftest import QUICK
 
@@ -298,7 +299,7 @@ def test_in_sample_agreement_rewards_memorised_votes():
     X = rng.normal(size=(300, 2)) + 1.5 * y[:, None]
     given = np.where(rng.random((300, 1)) < 0.7, y[:, None], 1 - y[:, None])
     table = AnnotationTable.from_matrix(given)
-    models = [AggregatedClassifier(backbone=KNeighborsClassifier(1), targets="hard")]
+    models = [built(AggregatedClassifier, backbone=KNeighborsClassifier(1), targets="hard")]
     models += [AggregatedClassifier(backbone=LogisticRegression())]
     memory, honest = (vote_agreement(m.fit(X, table).predict(X), table) for m in models)
     assert memory == 1 > honest

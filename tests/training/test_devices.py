@@ -15,7 +15,13 @@ import torch
 from torch.utils.data import Dataset
 
 import manyhands
-from manyhands import CrowdLayerClassifier, DASCClassifier, cross_predict, make_crowd
+from manyhands import (
+    CrowdLayerClassifier,
+    CrowdLayerProtocol,
+    DASCClassifier,
+    cross_predict,
+    make_crowd,
+)
 from manyhands.cli.processes import DeviceOptions
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting import pilots
@@ -107,7 +113,7 @@ def paths(n, folder):
     own = len(items.read)
     np.save(folder / f"mapped{os.environ.get('RANK', '')}.npy", X)
     fit("mapped", np.load(folder / f"mapped{os.environ.get('RANK', '')}.npy", mmap_mode="r"))
-    fit("validation", validation=(X, y), patience=2)
+    fit("validation", validation=(X, y), protocol=CrowdLayerProtocol(patience=2))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pilots, "PILOT_STEPS", 4)
         patch.setattr(pilots, "LEAST_EPOCHS", 4)

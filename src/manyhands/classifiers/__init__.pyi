@@ -1,6 +1,7 @@
 from .agg_net import AggNetClassifier as AggNetClassifier
 from .agg_net import AggNetProtocol as AggNetProtocol
 from .aggregated import AggregatedClassifier as AggregatedClassifier
+from .aggregated import AggregatedProtocol as AggregatedProtocol
 from .averaged import AveragedCrowdClassifier as AveragedCrowdClassifier
 from .co_teaching import CoTeachingClassifier as CoTeachingClassifier
 from .co_teaching import CoTeachingProtocol as CoTeachingProtocol

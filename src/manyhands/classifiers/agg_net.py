@@ -36,7 +36,7 @@ class AggNetProtocol(MethodProtocol):
 
     Parameters
     ----------
-    reset_optimizer, monitor
+    reset_optimizer, monitor, patience
         See `MethodProtocol`.
     smoothing : float, default=0.01
         Pseudo-annotations in every entry of a confusion matrix. More than a few hundredths drown
@@ -77,7 +77,7 @@ class AggNetClassifier(LatentClassClassifier):
     Parameters
     ----------
     backbone, max_epochs, batch_size, lr, weight_decay, class_balance, \
-scaling, device, random_state, verbose, validation, patience, checkpoint, decision, callbacks
+scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
         See `BaseCrowdClassifier`. ``class_balance`` acts on the inferred classes.
     protocol : AggNetProtocol or None, default=None
         Variants and details of published experiments; None: the defaults described there.

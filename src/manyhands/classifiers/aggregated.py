@@ -26,6 +26,7 @@ from manyhands.fitting.aggregation import infer_targets, targets_of_network
 from manyhands.fitting.classifier import BaseCrowdClassifier
 from manyhands.fitting.context import Earlier, Fit, Watch
 from manyhands.fitting.latent import SoftTargets, balancing_weights, class_shares
+from manyhands.fitting.method_protocol import MethodProtocol, ProtocolOf
 from manyhands.fitting.reading import n_rows
 from manyhands.fitting.recipe import Recipe
 from manyhands.fitting.scoring import find_annotators
@@ -48,6 +49,23 @@ ANEW = "whose shared posterior changes with every answer"
 AggregatedFit = Fit[FixedConfusionModule, SoftTargets]
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class AggregatedProtocol(MethodProtocol):
+    """Which labels the second stage learns.
+
+    Parameters
+    ----------
+    reset_optimizer, monitor, patience
+        See `MethodProtocol`.
+    targets : {"soft", "hard"}, default="soft"
+        Train on the posterior, or on its most probable class, as the papers do.
+    """
+
+    _constraints = {**MethodProtocol._constraints, "targets": [StrOptions({"soft", "hard"})]}
+
+    targets: str = "soft"
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class AggregatedClassifier(SecondStageClassifier):
     """Infer labels, then train on them: the classical two-stage approach.
@@ -60,10 +78,8 @@ class AggregatedClassifier(SecondStageClassifier):
     backbone : as in `BaseCrowdClassifier`, or a scikit-learn classifier
         A scikit-learn classifier is cloned and fitted on the labels (soft targets become one
         weighted row per class); the training parameters then do not apply.
-    targets : {"soft", "hard"}, default="soft"
-        Train on the posterior, or on its most probable class, as the papers do.
     max_epochs, batch_size, lr, weight_decay, class_balance, \
-scaling, device, random_state, verbose, validation, patience, checkpoint, decision, callbacks, \
+scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks, \
 protocol
         See `BaseCrowdClassifier`.
 
@@ -129,12 +145,13 @@ protocol
     _parameter_constraints = {
         **SecondStageClassifier._parameter_constraints,
         "aggregator": [None, HasMethods(["fit_predict_proba"])],
-        "targets": [StrOptions({"soft", "hard"})],
     }
 
     aggregator: BaseAggregator | BaseSetAggregator | None = field(default=None, kw_only=False)
     backbone: Any = field(default=None, kw_only=False)
-    targets: str = "soft"
+    protocol: AggregatedProtocol | None = None
+
+    _protocol = ProtocolOf(AggregatedProtocol)
 
     @property
     def _traits(self) -> Traits:
@@ -315,7 +332,7 @@ protocol
         """Fit the second stage; a soft target becomes one weighted row per class."""
         inferred = (
             targets.argmax(axis=1)
-            if self.targets == "hard"
+            if self._protocol.targets == "hard"
             else np.flatnonzero((targets > MIN_TARGET).any(axis=0))
         )
         if len(np.unique(inferred)) < 2:
@@ -327,10 +344,10 @@ protocol
         weighted = targets if weights is None else targets * weights
         weighted = np.where(weighted > MIN_TARGET, weighted, 0.0)
         prior = class_shares(weighted)
-        if self.targets == "hard" and weights is None:
+        if self._protocol.targets == "hard" and weights is None:
             fitted = estimator.fit(X, self.classes_[targets.argmax(axis=1)])
         else:
-            need = "soft targets need; use targets='hard'"
+            need = "soft targets need; use protocol=AggregatedProtocol(targets='hard')"
             fitted = self._fit_weighted(estimator, X, weighted, need)
         return {"estimator_": fitted, "class_prior_": prior}
 

@@ -260,7 +260,7 @@ def _is_one_class(
     """Whether a classifier of an option would have one class to learn."""
     if option.mask_of_classes_seen().sum() < 2:
         return True
-    if model.targets == "hard":
+    if model._protocol.targets == "hard":
         return len(np.unique(applies > 0.5)) < 2
     return bool((applies <= MIN_TARGET).all() or (applies >= 1 - MIN_TARGET).all())
 

@@ -37,7 +37,7 @@ class CoTeachingProtocol(MethodProtocol):
 
     Parameters
     ----------
-    reset_optimizer, monitor
+    reset_optimizer, monitor, patience
         See `MethodProtocol`.
     targets : {"hard", "soft"}, default="hard"
         Train on the aggregator's most probable class, as in the paper, or on its posterior: then
@@ -83,7 +83,7 @@ class CoTeachingClassifier(BaseCrowdClassifier):
         of votes against the winner). It is 0, and nothing is left out, where the aggregator has
         no doubts, such as majority vote of one annotation each: give a rate then.
     max_epochs, batch_size, lr, weight_decay, class_balance, \
-scaling, device, random_state, verbose, validation, patience, checkpoint, decision, callbacks
+scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
         See `BaseCrowdClassifier`. ``class_balance`` acts on the inferred labels, in what is
         learnt; instances are chosen by their plain cross entropy, so that rare classes are not
         left out for weighing more.

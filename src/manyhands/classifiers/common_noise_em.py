@@ -43,7 +43,7 @@ class CommonNoiseEMProtocol(NoiseProtocol):
 
     Parameters
     ----------
-    reset_optimizer, monitor
+    reset_optimizer, monitor, patience
         See `NoiseProtocol`.
     embedding_dim, auxiliary_hidden, normalize
         The gate's; see `CoNALProtocol`.
@@ -100,7 +100,7 @@ class CommonNoiseEMClassifier(LatentClassClassifier):
     Parameters
     ----------
     backbone, max_epochs, batch_size, lr, weight_decay, class_balance, \
-scaling, device, random_state, verbose, validation, patience, checkpoint, decision, callbacks
+scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
         See `BaseCrowdClassifier`. ``class_balance`` acts on the inferred classes.
     annotator_features : array of shape (n_annotators, n_features) or None
         Features of the annotators for the gate; default: one-hot.

@@ -32,7 +32,7 @@ class CoNALProtocol(StartProtocol):
 
     Parameters
     ----------
-    reset_optimizer, monitor, noise_lr
+    reset_optimizer, monitor, patience, noise_lr
         See `StartProtocol`.
     init_scale : float or "auto", default="auto"
         Both layers start at this multiple of the identity; the released code's is 2. "auto"
@@ -91,7 +91,7 @@ class CoNALClassifier(BaseCrowdClassifier):
     Parameters
     ----------
     backbone, max_epochs, batch_size, lr, weight_decay, class_balance, \
-scaling, device, random_state, verbose, validation, patience, checkpoint, decision, callbacks
+scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
         See `BaseCrowdClassifier`.
     gap_weight : float, default=1e-5
         :math:`\lambda`, the weight of the separation term.

@@ -28,7 +28,7 @@ class CrowdLayerProtocol(StartProtocol):
 
     Parameters
     ----------
-    reset_optimizer, monitor, noise_lr
+    reset_optimizer, monitor, patience, noise_lr
         See `StartProtocol`.
     init_scale : float or "auto", default="auto"
         Matrices start at this multiple of the identity (1 in the paper, 2 in the code of CoNAL and
@@ -53,7 +53,7 @@ class CrowdLayerClassifier(BaseCrowdClassifier):
     Parameters
     ----------
     backbone, max_epochs, batch_size, lr, weight_decay, class_balance, \
-scaling, device, random_state, verbose, validation, patience, checkpoint, decision, callbacks
+scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
         See `BaseCrowdClassifier`.
     connection : {"MW", "VW", "VB", "VW+B", "S"}, default="MW"
         An annotator's layer: a matrix, class scales, class biases, scales and biases, or a scalar.

@@ -44,7 +44,7 @@ class DoctorNetProtocol(MethodProtocol):
 
     Parameters
     ----------
-    reset_optimizer, monitor
+    reset_optimizer, monitor, patience
         See `MethodProtocol`.
     exclude_own : bool, default=True
         While the weights are learnt, leave out the heads of an instance's own annotators, as these
@@ -81,7 +81,7 @@ class DoctorNetClassifier(BaseCrowdClassifier):
     Parameters
     ----------
     backbone, max_epochs, batch_size, lr, weight_decay, class_balance, \
-scaling, device, random_state, verbose, validation, patience, checkpoint, decision, callbacks
+scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
         See `BaseCrowdClassifier`. The heads sit on the backbone's embedding. If your own network
         has no ``embed()``, all of it is the trunk and its output is the embedding.
     weighting : {"average", "learned"}, default="average"

@@ -60,7 +60,7 @@ class MaxMIGProtocol(NoiseProtocol):
 
     Parameters
     ----------
-    reset_optimizer, monitor
+    reset_optimizer, monitor, patience
         See `NoiseProtocol`.
     noise_lr : float or None, default=1e-2
         Learning rate of the aggregator, without weight decay. None trains everything at ``lr``
@@ -85,7 +85,7 @@ class MaxMIGClassifier(BaseCrowdClassifier):
     Parameters
     ----------
     backbone, max_epochs, batch_size, lr, weight_decay, \
-scaling, device, random_state, verbose, validation, patience, checkpoint, decision, callbacks
+scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
         See `BaseCrowdClassifier`.
     prior : {"estimated", "uniform"} or array of shape (n_classes,), default="estimated"
         :math:`\pi`. "estimated" uses the classes' shares in the majority vote, with one additional

@@ -40,7 +40,7 @@ class MBEMProtocol(MethodProtocol):
 
     Parameters
     ----------
-    reset_optimizer, monitor
+    reset_optimizer, monitor, patience
         See `MethodProtocol`.
     smoothing : float, default=0.01
         Pseudo-annotations in every entry of a confusion matrix.
@@ -79,7 +79,7 @@ class MBEMClassifier(LatentClassClassifier):
     Parameters
     ----------
     backbone, max_epochs, batch_size, lr, weight_decay, class_balance, \
-scaling, device, random_state, verbose, validation, patience, checkpoint, decision, callbacks
+scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
         See `BaseCrowdClassifier`. ``max_epochs`` and ``patience`` apply per stage;
         ``class_balance`` acts on the inferred classes; ``validation`` keeps the best epoch of the
         last stage.

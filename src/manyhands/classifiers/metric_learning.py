@@ -267,7 +267,7 @@ default="triplet"
     batch_size : int, default=64
         Instances per batch, at least 2: all their pairs or triplets are compared.
     max_epochs, lr, weight_decay, class_balance, scaling, device, random_state, \
-verbose, validation, patience, checkpoint, decision, callbacks
+verbose, validation, checkpoint, decision, callbacks
         See `BaseCrowdClassifier`. ``class_balance`` acts on the regression.
     protocol : MetricLearningProtocol or None, default=None
         Variants and details of published experiments; None: the defaults described there.

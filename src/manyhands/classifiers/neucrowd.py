@@ -148,7 +148,7 @@ class NeuCrowdClassifier(EmbeddingClassifier):
     batch_size : int, default=256
         Tuplets per batch.
     max_epochs, lr, weight_decay, class_balance, scaling, device, random_state, \
-verbose, validation, patience, checkpoint, decision, callbacks
+verbose, validation, checkpoint, decision, callbacks
         See `BaseCrowdClassifier`. ``class_balance`` acts on the regression; anchors are
         drawn equally often from all classes.
     protocol : NeuCrowdProtocol or None, default=None
@@ -275,9 +275,10 @@ class NeuCrowdEmbedding(CrowdEmbedding):
 
     ``fit(X, table)`` learns the embedding from annotations; ``transform(X)`` embeds instances for
     nearest neighbours, clustering or plots, or as a step of a pipeline. End the pipeline in a crowd
-    classifier such as ``AggregatedClassifier(backbone=KNeighborsClassifier(), targets="hard")``: a
-    scikit-learn classifier would take the annotations for several outputs. To save the model or
-    resume its training, use `NeuCrowdClassifier`, which has ``transform`` too.
+    classifier such as ``AggregatedClassifier(backbone=KNeighborsClassifier(), protocol=hard)`` with
+    ``hard = AggregatedProtocol(targets="hard")``: a scikit-learn classifier would take the
+    annotations for several outputs. To save the model or resume its training, use
+    `NeuCrowdClassifier`, which has ``transform`` too.
 
     Parameters
     ----------

@@ -97,7 +97,7 @@ class PersonalClassifier(BaseCrowdClassifier):
     batch_size : int, default=1024
         Number of instances read at once if they do not all fit into 1 GiB. It does not change the
         result.
-    class_balance, scaling, device, random_state, verbose, validation, patience, \
+    class_balance, scaling, device, random_state, verbose, validation, \
 checkpoint, decision, callbacks
         See `BaseCrowdClassifier`. "focal" and "cb_focal" are refused, because the problem would no
         longer be convex. "resample" and "reweight" count annotations more than once. Random

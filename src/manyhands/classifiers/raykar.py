@@ -46,7 +46,7 @@ class RaykarProtocol(MethodProtocol):
 
     Parameters
     ----------
-    reset_optimizer, monitor
+    reset_optimizer, monitor, patience
         See `MethodProtocol`.
     smoothing : float, default=0.01
         Pseudo-annotations in every entry of a confusion matrix: a Dirichlet prior of
@@ -96,7 +96,7 @@ class RaykarClassifier(LatentClassClassifier):
     class_balance : None, "resample" or "reweight"
         Instances are weighted by the balance of the vote shares, in both parts of the M-step. The
         focal losses are refused, as they are not likelihoods.
-    scaling, device, random_state, verbose, validation, patience, checkpoint, decision, callbacks
+    scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
         See `BaseCrowdClassifier`. ``validation`` as a fraction always goes by the likelihood:
         agreement must not choose the number of EM iterations.
     protocol : RaykarProtocol or None, default=None

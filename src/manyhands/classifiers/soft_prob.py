@@ -36,7 +36,7 @@ class SoftProbClassifier(SecondStageClassifier):
         fitted with one row per instance and class, weighted by its votes; the training parameters
         then do not apply.
     max_epochs, batch_size, lr, weight_decay, class_balance, \
-scaling, device, random_state, verbose, validation, patience, checkpoint, decision, callbacks, \
+scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks, \
 protocol
         See `BaseCrowdClassifier`.
 

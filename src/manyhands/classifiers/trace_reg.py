@@ -31,7 +31,7 @@ class TraceRegProtocol(NoiseProtocol):
 
     Parameters
     ----------
-    reset_optimizer, monitor, noise_lr
+    reset_optimizer, monitor, patience, noise_lr
         See `NoiseProtocol`.
     parametrization : {"softplus", "softmax", "column_softmax"}, default="softplus"
         How a matrix is computed from free parameters. "softplus" divides the softplus by the row
@@ -67,7 +67,7 @@ class TraceRegClassifier(BaseCrowdClassifier):
     Parameters
     ----------
     backbone, max_epochs, batch_size, lr, weight_decay, class_balance, \
-scaling, device, random_state, verbose, validation, patience, checkpoint, decision, callbacks
+scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
         See `BaseCrowdClassifier`.
     trace_weight : float, default=0.01
         :math:`\lambda`.

@@ -14,7 +14,6 @@ from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode
 from manyhands.fitting.context import Earlier, Fit
 from manyhands.fitting.latent import SoftTargets
-from manyhands.fitting.method_protocol import flat_parameters
 from manyhands.fitting.run import annotator_attributes
 from manyhands.inference import MajorityVote
 from manyhands.inference.base import BaseAggregator
@@ -29,6 +28,10 @@ class Infers(Protocol):
 
     aggregator: BaseAggregator | None
 
+    @property
+    def _protocol(self) -> Any:
+        """With a field ``targets``."""
+
 
 def infer_targets(
     method: Infers,
@@ -41,7 +44,7 @@ def infer_targets(
     Parameters
     ----------
     method : classifier
-        With the parameters ``aggregator`` and ``targets``, which may be one of its protocol.
+        With the parameter ``aggregator``, and ``targets`` in its protocol.
     table : AnnotationTable
     rng : Generator
     earlier : Earlier or None
@@ -63,7 +66,7 @@ def infer_targets(
         aggregator.fit(table, start=start)
     if issparse(aggregator.posterior_):
         aggregator.posterior_ = as_dense(aggregator.posterior_)
-    if flat_parameters(method)["targets"] == "soft":
+    if method._protocol.targets == "soft":
         return aggregator, aggregator.posterior_
     codes, _ = encode(
         aggregator.labels_, table.classes, argument="labels_", vocabulary_name="classes_"

@@ -90,9 +90,7 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     validation : None, float or (X, y_gold), default=None
         None trains for a fixed number of epochs and keeps the last. A float holds out this fraction
         and chooses the epoch as ``monitor`` says, a field of the protocol. With gold labels, the
-        epoch most accurate on them is kept.
-    patience : int or None, default=None
-        With ``validation``: stop after this many epochs without a new best one.
+        epoch most accurate on them is kept. ``patience``, another field, ends the training early.
     checkpoint : str, Path or None, default=None
         File written after every epoch, from which the same ``fit`` resumes to the same weights.
     decision : {"auto", "posterior", "median", "balanced"} or array of shape \
@@ -150,7 +148,6 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
     random_state: Any = None
     verbose: int = 0
     validation: Any = None
-    patience: int | None = None
     checkpoint: str | Path | None = None
     decision: Any = "auto"
     callbacks: Sequence[Callback] | None = None

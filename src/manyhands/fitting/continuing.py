@@ -62,7 +62,7 @@ class Seen:
     from_scratch: int
 
 
-FOR_THE_FIRST_CALL = {"validation": None, "patience": None, "checkpoint": None}
+FOR_THE_FIRST_CALL = dict.fromkeys(("validation", "patience", "protocol__patience", "checkpoint"))
 """Parameters that a later training from scratch leaves out."""
 
 

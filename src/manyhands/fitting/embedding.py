@@ -53,7 +53,7 @@ class EmbeddingProtocol(MethodProtocol):
 
     Parameters
     ----------
-    reset_optimizer, monitor
+    reset_optimizer, monitor, patience
         See `MethodProtocol`.
     regression : {"embedding", "both"}, default="embedding"
         Input of the logistic regression: the embedding, as in the paper, or the embedding and the

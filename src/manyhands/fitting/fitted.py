@@ -89,14 +89,16 @@ def twin(model: E, **changed: Any) -> E:
     ----------
     model : estimator
     **changed : object
-        Other values of those parameters that the model has.
+        Other values of those parameters that the model has, also of fields of its protocol.
 
     Returns
     -------
     estimator
     """
     own = model.get_params(deep=False)
-    return type(model)(**{name: changed.get(name, value) for name, value in own.items()})
+    again = type(model)(**{name: changed.get(name, value) for name, value in own.items()})
+    within = (changed.keys() - own.keys()) & model.get_params().keys()
+    return again.set_params(**{name: changed[name] for name in within}) if within else again
 
 
 def fitted_twin(model: E) -> E:

@@ -44,7 +44,6 @@ class Method(Protocol):
     random_state: Any
     verbose: int
     validation: Any
-    patience: int | None
     checkpoint: str | Path | None
     callbacks: Sequence[Callback] | None
     decision: Any

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar, Generic, Self, TypeVar, overload
 
 from sklearn.utils._param_validation import (
@@ -29,7 +29,7 @@ PREFIX = "protocol__"
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MethodProtocol:
-    """Settings that published experiments differ in: those that all networks share.
+    """Settings that few change, or that published experiments differ in: those of all networks.
 
     A method with more of them has a class of its own, derived from this one. Values are checked
     when they are given, and never change: ``set_params(protocol__monitor="likelihood")`` puts a new
@@ -43,6 +43,8 @@ class MethodProtocol:
         With ``validation`` as a fraction. "agreement": hold out whole instances; keep the last
         epoch, unless that with the highest `vote_agreement` is better by a paired z > 1.
         "likelihood": hold out single annotations; keep the epoch that explains them best.
+    patience : int or None, default=None
+        With ``validation``: stop after this many epochs without a new best one.
 
     Raises
     ------
@@ -62,10 +64,12 @@ class MethodProtocol:
     _constraints: ClassVar[dict[str, list[Any]]] = {
         "reset_optimizer": ["boolean"],
         "monitor": [StrOptions({"agreement", "likelihood"})],
+        "patience": [None, Interval(Integral, 1, None, closed="left")],
     }
 
     reset_optimizer: bool = False
     monitor: str = "agreement"
+    patience: int | None = None
 
     def __new__(cls, **values: Any) -> Self:
         """Refuse unknown fields in a sentence that names those there are."""
@@ -124,7 +128,7 @@ class NoiseProtocol(MethodProtocol):
 
     Parameters
     ----------
-    reset_optimizer, monitor
+    reset_optimizer, monitor, patience
         See `MethodProtocol`.
     noise_lr : float or None, default=1e-2
         Learning rate of all parameters except the classifier's, without weight decay: layers that
@@ -146,7 +150,7 @@ class StartProtocol(NoiseProtocol):
 
     Parameters
     ----------
-    reset_optimizer, monitor, noise_lr
+    reset_optimizer, monitor, patience, noise_lr
         See `NoiseProtocol`.
     init_scale : float or "auto", default="auto"
         Layers start at this multiple of the identity. With "auto", a fit that loses a class (one

@@ -43,7 +43,6 @@ SHARED_CONSTRAINTS: dict[str, Any] = {
     "random_state": ["random_state"],
     "verbose": ["verbose"],
     "validation": [None, Interval(Real, 0, 1, closed="neither"), tuple, list],
-    "patience": [None, Interval(Integral, 1, None, closed="left")],
     "checkpoint": [None, str, Path],
     "decision": [str, "array-like"],
     "callbacks": [None, list, tuple],
@@ -157,7 +156,7 @@ def check_parameters(model: Method) -> None:
     refuse_loose_layers(model)
     refuse_auto(model)
     model._validate_params()
-    _ = model._protocol  # Refuses another method's.
+    patience = model._protocol.patience  # Another method's protocol is refused.
     check_decision(model)
     for number, callback in enumerate(model.callbacks or ()):
         if not isinstance(callback, Callback):
@@ -165,9 +164,9 @@ def check_parameters(model: Method) -> None:
                 f"callbacks[{number}] is {callback!r}; give objects whose class is derived from "
                 "manyhands.training.Callback"
             )
-    if model.patience is not None and model.validation is None:
+    if patience is not None and model.validation is None:
         raise AnnotationError(
-            f"patience={model.patience} needs something to watch; set validation to a fraction "
+            f"patience={patience} needs something to watch; set validation to a fraction "
             "or to (X, y_gold)"
         )
     if model.checkpoint is not None and not isinstance(model.random_state, Integral):

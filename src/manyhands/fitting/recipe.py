@@ -97,7 +97,7 @@ class Recipe:
             If ``class_balance`` is unknown, or changes a loss that the method does not have.
         """
         names = ("max_epochs", "batch_size", "lr", "weight_decay", "verbose", "decision")
-        more = ("validation", "patience", "checkpoint")
+        more = ("validation", "checkpoint")
         traits, protocol = method._traits, method._protocol
         balance = make_balance(method.class_balance)
         if balance is not None and balance.focus and traits.focal_refusal is not None:
@@ -106,6 +106,7 @@ class Recipe:
             seed=draw_seed(method.random_state),
             noise_lr=protocol.noise_lr if isinstance(protocol, NoiseProtocol) else None,
             reset_optimizer=protocol.reset_optimizer,
+            patience=protocol.patience,
             balance=balance,
             title=traits.title or type(method).__name__.removesuffix("Classifier"),
             monitor="likelihood" if traits.epochs_are_rounds else protocol.monitor,

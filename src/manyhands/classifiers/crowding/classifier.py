@@ -64,7 +64,7 @@ class CrowdInGProtocol(StartProtocol):
 
     Parameters
     ----------
-    reset_optimizer, monitor
+    reset_optimizer, monitor, patience
         See `StartProtocol`.
     init_scale : float or "auto", default="auto"
         Where the matrices of the default ``pretrainer`` start, as in `CrowdLayerClassifier`; what
@@ -212,7 +212,7 @@ class CrowdInGClassifier(BaseCrowdClassifier):
     Parameters
     ----------
     backbone, max_epochs, batch_size, lr, weight_decay, class_balance, \
-scaling, device, random_state, verbose, validation, patience, checkpoint, decision, callbacks
+scaling, device, random_state, verbose, validation, checkpoint, decision, callbacks
         See `BaseCrowdClassifier`. ``lr`` and ``weight_decay`` are those of the start;
         ``max_epochs`` is that of the start, and the most epochs of every later phase that has no
         number of its own. ``validation`` as a fraction is a watchdog: the state before the

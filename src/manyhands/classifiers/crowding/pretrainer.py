@@ -94,7 +94,8 @@ def _default_pretrainer(model: Any) -> CrowdLayerClassifier:
     known = flat_defaults(CrowdLayerClassifier)
     shared = {name: value for name, value in flat_parameters(model).items() if name in known}
     pretrainer = CrowdLayerClassifier(**from_flat(CrowdLayerClassifier, shared))
-    return pretrainer.set_params(validation=None, patience=None, random_state=None, callbacks=None)
+    own = {"validation": None, "random_state": None, "callbacks": None}
+    return pretrainer.set_params(**own, protocol__patience=None)
 
 
 def trained_pretrainer(model: Any, fit: Fit[GenerativeCrowdModule, Any]) -> Any:

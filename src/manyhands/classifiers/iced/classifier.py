@@ -44,12 +44,20 @@ ICEDFit = Fit[SynthesisModule, ICEDRounds]
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ICEDProtocol(MethodProtocol):
-    """Forms, ablations and lengths of ICED's phases.
+    r"""Forms, ablations and lengths of ICED's phases.
 
     Parameters
     ----------
-    reset_optimizer, monitor
+    reset_optimizer, monitor, patience
         See `MethodProtocol`.
+    em : {"hard", "soft", None}, default="hard"
+        Whether inference counts an instance as its most probable class (Eq. 2.1, 2.2), or as all
+        classes in proportion to their probabilities. None: no inference, only majority votes.
+    prior : {"uniform", "estimated"}, default="uniform"
+        Prior of the classes in inference. Together with ``em`` it decides what becomes of rare
+        classes. "hard" and "uniform" are what the paper does. "hard" and "estimated", what it
+        prints (:math:`\Phi`), starve rare classes, and a warning says so. "soft" and "estimated"
+        infer best.
     smoothing : float, default=0.01
         Pseudo-annotations in each entry of a confusion matrix.
     em_max_iter : int, default=50
@@ -91,6 +99,8 @@ class ICEDProtocol(MethodProtocol):
 
     _constraints = {
         **MethodProtocol._constraints,
+        "em": [StrOptions({"hard", "soft"}), None],
+        "prior": [StrOptions({"uniform", "estimated"})],
         "smoothing": [Interval(Real, 0, None, closed="left")],
         "em_max_iter": [Interval(Integral, 1, None, closed="left")],
         "em_start": [StrOptions({"votes", "previous"})],
@@ -106,6 +116,8 @@ class ICEDProtocol(MethodProtocol):
         "refit_epochs": [Interval(Integral, 0, None, closed="left")],
     }
 
+    em: str | None = "hard"
+    prior: str = "uniform"
     smoothing: float = 0.01
     em_max_iter: int = 50
     em_start: str = "votes"
@@ -135,20 +147,12 @@ class ICEDClassifier(LatentClassClassifier):
     ----------
     backbone : as in `BaseCrowdClassifier`
         Synthesis in an embedding needs one with ``embed``, which all named backbones have.
-    em : {"hard", "soft", None}, default="hard"
-        Whether inference counts an instance as its most probable class (Eq. 2.1, 2.2), or as all
-        classes in proportion to their probabilities. None: no inference, only majority votes.
-    prior : {"uniform", "estimated"}, default="uniform"
-        Prior of the classes in inference. Together with ``em`` it decides what becomes of rare
-        classes. "hard" and "uniform" are what the paper does. "hard" and "estimated", what it
-        prints (:math:`\Phi`), starve rare classes, and a warning says so. "soft" and "estimated"
-        infer best.
     sampler : CrowdSMOTE or None, default=None
         Makes the instances: any object with ``fit_resample(X, table, labels=...)``.
     max_epochs : int, default=30
         Number of rounds.
     batch_size, lr, weight_decay, class_balance, scaling, device, random_state, \
-verbose, validation, patience, checkpoint, decision, callbacks
+verbose, validation, checkpoint, decision, callbacks
         See `BaseCrowdClassifier`. ``class_balance`` acts on the inferred classes, synthetic
         instances included. ``validation`` chooses among the rounds, as a
         fraction always by the likelihood: agreement must not choose their number.
@@ -231,14 +235,10 @@ verbose, validation, patience, checkpoint, decision, callbacks
     _parameter_constraints = {
         **BaseCrowdClassifier._parameter_constraints,
         **FIXED_LENGTH,
-        "em": [StrOptions({"hard", "soft"}), None],
-        "prior": [StrOptions({"uniform", "estimated"})],
         "sampler": [None, HasMethods(["fit_resample"])],
     }
 
     backbone: Any = field(default=None, kw_only=False)
-    em: str | None = "hard"
-    prior: str = "uniform"
     sampler: Any = None
     max_epochs: int = 30
     batch_size: int = 64
@@ -320,9 +320,8 @@ verbose, validation, patience, checkpoint, decision, callbacks
                 f"warm_up_batch_size={self._protocol.warm_up_batch_size}"
             )
         votes = majority(fit.table)
-        inference = LabelInference(
-            self.em, self.prior, self._protocol.smoothing, self._protocol.em_max_iter
-        )
+        forms = self._protocol
+        inference = LabelInference(forms.em, forms.prior, forms.smoothing, forms.em_max_iter)
         observed_posterior = inference.posterior(fit.table, votes)
         shares = class_shares(votes[fit.batches.instances.cpu().numpy()])
         fit.found |= {"observed_posterior_": observed_posterior, "class_prior_": shares}
@@ -423,14 +422,16 @@ verbose, validation, patience, checkpoint, decision, callbacks
                 f"em='hard' with prior='estimated' finds {found:.0f} instances of class "
                 f"{self.classes_[c].item()!r} among the observed ones, em='soft' "
                 f"{expected:.0f}: the rarer a class is inferred to be, the less it is believed. "
-                "Use prior='uniform' (as the paper's results suggest) or em='soft'",
+                "Use prior='uniform' (as the paper's results suggest) or em='soft' in the "
+                "protocol, such as set_params(protocol__em='soft')",
             )
         for label, n in rounds.few.items():
             inferred = "one instance was" if n else "no instance was"
             made = "it was repeated" if n else "none was made"
             warn_caller(
                 f"in the last round {inferred} inferred to be of class {label}, so {made}; see "
-                f"inferred_{label} in history_, and prior= and em= for what infers it",
+                f"inferred_{label} in history_, and prior and em of ICEDProtocol for what "
+                "infers it",
                 FewCandidatesWarning,
             )
         confusion = rounds.latent.confusion(posterior[rounds.latent.instances])
