@@ -280,12 +280,12 @@ def compare_prefix(work: Path, size: str) -> dict[str, Any]:
     Both have the parameters that the fit of the whole store ended with.
     """
     from manyhands import AnnotationTable
-    from manyhands.inference.confusions import Params
+    from manyhands.inference.confusions import ConfusionParams
     from manyhands.inference.votes import make_votes
 
     place = work / f"store-{size}-plain-short"
     streamed = np.load(place.with_suffix(".npy"))
-    fitted = Params(**np.load(place.with_suffix(".npz")))
+    fitted = ConfusionParams(**np.load(place.with_suffix(".npz")))
     annotators = SIZES[size][1]
     columns = annotations(np.arange(len(streamed) * PER_INSTANCE), annotators)
     table = AnnotationTable.from_arrays(*columns, n_annotators=annotators, duplicates="keep")

@@ -130,7 +130,7 @@ def capped(votes: Votes, run: ConfusionRun) -> float:
     if sample.n_instances < 30:
         return 0.3
     responses = normalise_rows(run.parameters.responses[:, :, : votes.n_classes])
-    posterior = dependence.Params(run.parameters.prior, responses).posterior(sample)
+    posterior = dependence.ConfusionParams(run.parameters.prior, responses).posterior(sample)
     m, _ = residual_correlation(sample, posterior, responses)
     return float(np.clip(12.0 * m, 0.0, 0.3))
 

@@ -19,7 +19,7 @@ from manyhands import (
     TraceRegClassifier,
     load,
 )
-from manyhands.classifiers.crowding.log import Cells
+from manyhands.classifiers.crowding.log import LoggedCells
 from manyhands.classifiers.crowding.phases import ADVERSARIAL, DISCRIMINATOR, GENERATOR, Watchdog
 from manyhands.datasets import (
     load_colposcopy,
@@ -453,8 +453,10 @@ def test_the_watchdog_has_a_guard_where_agreement_judges(ahead):
 def test_annotators_per_instance_reach_the_cells(monkeypatch):
     X, A, _ = make_crowd_problem()
     drawn = []
-    of = Cells.of
-    monkeypatch.setattr(Cells, "of", lambda self, rows: drawn.append(of(self, rows)) or drawn[-1])
+    of = LoggedCells.of
+    monkeypatch.setattr(
+        LoggedCells, "of", lambda self, rows: drawn.append(of(self, rows)) or drawn[-1]
+    )
     built(CrowdInGClassifier, **LEAST, protocol=CrowdInGProtocol(annotators_per_instance=2)).fit(
         X, A
     )

@@ -23,7 +23,7 @@ from manyhands.classifiers.crowding.counterfactual import (
 )
 from manyhands.classifiers.crowding.label_correlation import label_cooccurrence, label_correlation
 from manyhands.classifiers.crowding.log import (
-    Cells,
+    LoggedCells,
     class_proba_of,
     clipped_entropy,
     select_certain,
@@ -80,7 +80,7 @@ class Step:
         network = {name: options[name] for name in NETWORK & options.keys()}
         self.table, self.module = table, copy.deepcopy(pretrained(n, **network))
         self.batches = AnnotationBatches(Features(X.astype(np.float32), CPU), table, n)
-        cells = Cells(table, model._protocol.annotators_per_instance, CPU)
+        cells = LoggedCells(table, model._protocol.annotators_per_instance, CPU)
         self.step = AdversarialStep(
             self.module, AdversarialSettings.of(model._protocol), cells, generate=generate
         )
@@ -261,7 +261,7 @@ def test_uniform_selection_forgets_entropy():
 def test_cells_are_open_unless_annotated_or_passed():
     A = np.array([["a", None, "b"], [None, "unsure", "b"]], dtype=object)
     table = AnnotationTable.from_matrix(A, abstain="unsure")
-    cells = Cells(table, None, CPU)
+    cells = LoggedCells(table, None, CPU)
     # Annotator 1 only ever passed: there is nothing to generate in its likeness.
     rows, annotators = cells.of(torch.tensor([0, 1]))
     assert rows.tolist() == [0, 0, 1, 1]
@@ -273,7 +273,7 @@ def test_cells_are_open_unless_annotated_or_passed():
 def test_annotators_drawn_for_every_instance():
     _, A, _ = make_crowd_problem()
     torch.manual_seed(0)
-    cells = Cells(AnnotationTable.from_matrix(A), 2, CPU)
+    cells = LoggedCells(AnnotationTable.from_matrix(A), 2, CPU)
     rows, annotators = cells.of(torch.arange(48))
     assert torch.bincount(rows).tolist() == [2] * 48
     pairs = rows * 5 + annotators
@@ -282,7 +282,7 @@ def test_annotators_drawn_for_every_instance():
     # Five of seven annotated anything: whatever part of the crowd each draw is from, all are
     # equally probable.
     A = np.pad(A, ((0, 0), (1, 1)), constant_values=-1)
-    cells = Cells(AnnotationTable.from_matrix(A), 3, CPU)
+    cells = LoggedCells(AnnotationTable.from_matrix(A), 3, CPU)
     drawn = torch.cat([cells.of(torch.arange(48))[1] for _ in range(200)])
     shares = torch.bincount(drawn, minlength=7) / (48 * 200)
     np.testing.assert_allclose(shares, [0, 0.6, 0.6, 0.6, 0.6, 0.6, 0], atol=0.03)

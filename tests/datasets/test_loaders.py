@@ -29,7 +29,7 @@ from manyhands.datasets import (
 )
 from manyhands.datasets import fetch as fetch_module
 from manyhands.datasets.base import data_home, user_cache
-from manyhands.datasets.fetch import BASE_URL, Source, load_set
+from manyhands.datasets.fetch import BASE_URL, DataSource, load_set
 from manyhands.datasets.sentiment import SENTIMENT, convert
 from manyhands.exceptions import DataNotFoundError
 from manyhands.inference import MajorityVote
@@ -179,7 +179,7 @@ def toy(tmp_path):
     folder = tmp_path / "source" / "me" / "repo" / "abc" / "data"
     folder.mkdir(parents=True)
     np.save(folder / "x.npy", X)
-    return Source(
+    return DataSource(
         name="toy",
         classes=("no", "yes"),
         description="a toy",
@@ -471,7 +471,7 @@ def test_sparse_features_and_the_annotations_of_training_instances_alone(public)
         "classes.txt": b"no\nyes\n",
         "X": X.astype(np.float32).tobytes(),
     }
-    toy = Source(
+    toy = DataSource(
         name="toy",
         classes=("no", "yes"),
         description="a toy",

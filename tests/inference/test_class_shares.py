@@ -8,7 +8,7 @@ import pytest
 from manyhands import IBCC, AnnotationStore, AnnotationTable, DawidSkene, GoldCorrected
 from manyhands.datasets import load_aggregation, load_product
 from manyhands.inference import class_shares, confusion_em, dependence
-from manyhands.inference.class_shares import AgreementCounts, Correction, OneCoin
+from manyhands.inference.class_shares import AgreementCounts, OneCoin, RareClassCorrection
 from manyhands.inference.confusion_em import ConfusionEM, Fits
 from manyhands.inference.confusion_prior import ConfusionPrior
 from manyhands.inference.confusions import count_votes
@@ -143,7 +143,7 @@ def test_a_class_without_votes_changes_nothing():
     np.testing.assert_allclose(more.class_shares, [*less.class_shares, 0.0])
     np.testing.assert_allclose(more.expected[:3, :3], less.expected)
     assert np.isnan(more.rates[3])
-    assert Correction(more, 1.0).shift(0.7)[3] == 0
+    assert RareClassCorrection(more, 1.0).shift(0.7)[3] == 0
 
 
 def test_weights_are_repetitions_of_the_vote_in_shares_and_not_of_annotators():
@@ -255,7 +255,7 @@ def test_the_strength_is_that_of_the_uncorrected_centre(rare):
     counts = count_votes(make_votes(table)).confusion
     prior = ConfusionPrior("hierarchical", "auto", 0.7)
     plain, strength = prior.pseudo_counts(counts, 2)
-    corrected, same = prior.pseudo_counts(counts, 2, Correction(one_coin(table), 0.5))
+    corrected, same = prior.pseudo_counts(counts, 2, RareClassCorrection(one_coin(table), 0.5))
     assert same == strength
     assert not np.allclose(plain, corrected)
 
@@ -264,7 +264,7 @@ def test_the_whole_correction_takes_out_the_adjustment_for_the_class():
     table, _ = crowd(2000, 5, n_annotators=10)
     counts = count_votes(make_votes(table)).confusion
     prior = ConfusionPrior("hierarchical", 1.0, 0.7)
-    centre, _ = prior.pseudo_counts(counts, 2, Correction(one_coin(table), 1.0))
+    centre, _ = prior.pseudo_counts(counts, 2, RareClassCorrection(one_coin(table), 1.0))
     # All but the smoothing of the crowd's rates by 1.3 annotations.
     np.testing.assert_allclose(centre[:, 0, 0], centre[:, 1, 1], atol=1e-3)
 
@@ -277,7 +277,7 @@ def test_subtypes_keep_their_deviations():
     share[:, 1] = 1 - share[:, 0]
     split = (counts[:, :, None, :] * share).reshape(10, 4, 2)
     prior = ConfusionPrior("hierarchical", 1.0, 0.7)
-    correction = Correction(one_coin(table), 0.5)
+    correction = RareClassCorrection(one_coin(table), 0.5)
     before, after = (prior.pseudo_counts(split, 2, c)[0] for c in (None, correction))
     right = [0, 0, 1, 1]
     odds = [np.log(p[:, range(4), right] / (1 - p[:, range(4), right])) for p in (before, after)]

@@ -9,10 +9,10 @@ import pytest
 
 from manyhands import AnnotationStore, AnnotationTable
 from manyhands.exceptions import NotIdentifiableWarning
-from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, Traits
+from manyhands.inference.base import COUNT, NON_NEGATIVE, AggregatorTraits, BaseAggregator
 from manyhands.inference.confusions import normalise_joint
 from manyhands.inference.dependence import DEPENDENCE
-from manyhands.inference.em import Model
+from manyhands.inference.em import EMModel
 from manyhands.inference.em_aggregator import EMAggregator
 from manyhands.inference.probability import log_prior, normalise_rows
 from manyhands.inference.votes import Votes, probability_correct, sum_over_shards, weighted_votes
@@ -31,7 +31,7 @@ class Params:
 
 
 @dataclass(frozen=True)
-class SameSkillModel(Model[Params, np.ndarray]):
+class SameSkillModel(EMModel[Params, np.ndarray]):
     """Everybody is right with one probability; counts are hits, annotations, classes, evidence."""
 
     shards: Iterable[Votes]
@@ -74,7 +74,7 @@ def count(shard, posterior, evidence=None):
 
 
 class SameSkill(EMAggregator):
-    traits = Traits(takes_stores=True)
+    traits = AggregatorTraits(takes_stores=True)
     model = SameSkillModel
 
     _parameter_constraints: dict[str, list[Any]] = {

@@ -18,7 +18,7 @@ from manyhands.exceptions import NotIdentifiableWarning
 from manyhands.inference import glad
 from manyhands.inference.base import known_prior
 from manyhands.inference.glad import GLAD, e_step, information, slopes
-from manyhands.inference.mace import MACE, MACEModel, Params, _variational
+from manyhands.inference.mace import MACE, MACEModel, MACEParams, _variational
 from manyhands.inference.votes import make_votes, vote_shares
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyhands.exceptions.NotIdentifiableWarning")
@@ -333,7 +333,7 @@ def slow_expectations(A, known, spam, true_classes=range(3)):
 
 
 def annotators(known, spam):
-    return Params(
+    return MACEParams(
         competence=np.zeros((len(known), 2)),
         strategy=spam,
         log_known=np.log(known)[:, None],

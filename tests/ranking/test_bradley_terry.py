@@ -17,7 +17,7 @@ import manyhands
 from manyhands import AnnotationTable, BradleyTerry, ComparisonTable, load, registry, save
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning
 from manyhands.ranking import uncertainty
-from manyhands.ranking.davidson import Rows, Wanted, answers, climb, first_state
+from manyhands.ranking.davidson import ComparisonRows, Wanted, answers, climb, first_state
 from manyhands.ranking.findings import ranking_columns
 from manyhands.ranking.uncertainty import _each_row, curvature
 from tests.ranking.conftest import crowd
@@ -150,7 +150,7 @@ def test_the_information_is_the_curvature_of_the_log_posterior():
     """Blocks and their Schur complement, against finite differences of the log posterior."""
     made = crowd(8, n=4, r=3, m=200, position=[0.5, -0.5, 0.0])
     table = made.table
-    rows = Rows.of(table, by_annotator=True)
+    rows = ComparisonRows.of(table, by_annotator=True)
     wanted = Wanted(True, True, np.full(3, True), 1.0, 500, 1e-13)
     state = climb(rows, first_state(rows, wanted, 0.3), wanted)
     n, r = 4, 3
@@ -355,7 +355,7 @@ def by_dense_loop(table, state, wanted, found, inverse):
 def test_clusters_in_chunks_are_those_of_a_slow_loop(monkeypatch, chunk):
     monkeypatch.setattr(uncertainty, "CHUNK", chunk)
     table = crowd(3, n=6, r=5, m=400, reliability=np.linspace(0.5, 1.5, 5), questions=45).table
-    rows = Rows.of(table, by_annotator=True)
+    rows = ComparisonRows.of(table, by_annotator=True)
     wanted = Wanted(True, True, np.array([True, True, True]), None, 50, 1e-6)
     state = climb(rows, first_state(rows, wanted, 0.2), wanted)
     found = uncertainty.curvature(rows, state, wanted)

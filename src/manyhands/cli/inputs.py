@@ -18,7 +18,7 @@ _LOG = logging.getLogger("manyhands")
 
 
 @dataclass(frozen=True)
-class Inputs:
+class TrainingInputs:
     """What a classifier is to be trained on: features, texts or images."""
 
     least: ClassVar[int] = 1
@@ -98,7 +98,7 @@ class Inputs:
 class Files:
     """What a command that trains classifiers reads and writes."""
 
-    inputs: Inputs
+    inputs: TrainingInputs
     annotations: list[Path]
     gold: Path | None
     out: Path
@@ -310,7 +310,7 @@ class ReadTable(NamedTuple):
 def read_planned(
     tables: list[Path],
     options: dict[str, Any],
-    inputs: Inputs | None,
+    inputs: TrainingInputs | None,
     seed: int,
     check: Callable[[Any], None],
 ) -> ReadTable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from manyhands.cli.inputs import Inputs, one_or_all, open_store
+from manyhands.cli.inputs import TrainingInputs, one_or_all, open_store
 from manyhands.cli.label_sets import print_sets, reader_of_gold, scores_of
 from manyhands.cli.output import print_json, print_table, say, visible
 from manyhands.cli.processes import DeviceOptions
@@ -31,7 +31,7 @@ STACK = (
 
 
 def fit_sets(
-    inputs: Inputs,
+    inputs: TrainingInputs,
     annotations: list[Path],
     out: Path,
     how: Any,

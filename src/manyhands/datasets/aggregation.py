@@ -8,7 +8,7 @@ from pathlib import Path
 
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.datasets.base import CrowdDataset, PathLike
-from manyhands.datasets.fetch import Layout, Source, load_set
+from manyhands.datasets.fetch import DataSource, Layout, load_set
 from manyhands.exceptions import AnnotationError
 
 __all__ = ["AGGREGATION_SETS", "load_aggregation", "load_judgebench"]
@@ -113,7 +113,7 @@ def load_judgebench(data_home: PathLike | None = None) -> CrowdDataset:
     return load_set(_JUDGEBENCH, data_home)
 
 
-_JUDGEBENCH = Source(
+_JUDGEBENCH = DataSource(
     name="aggregation/judgebench",
     classes=("A", "B"),
     description="Which of two answers is right, 350 pairs judged by machines.\n\nS. Tan et al. "
@@ -159,8 +159,8 @@ def _source(
     repository: str = "yuan-li/truth-inference-at-scale",
     commit: str = "621789b2d57324d3559dc973b2613d2296d73f55",
     answers: str = "label.csv",
-) -> Source:
-    return Source(
+) -> DataSource:
+    return DataSource(
         name=f"aggregation/{name}",
         classes=tuple(range(n_classes)),
         description=f"{what}\n\n{reference}",

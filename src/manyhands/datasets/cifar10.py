@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from manyhands.datasets.base import CrowdDataset, PathLike
-from manyhands.datasets.fetch import Source, load_set
+from manyhands.datasets.fetch import DataSource, load_set
 from manyhands.exceptions import AnnotationError
 from manyhands.typing import FloatArray
 
@@ -153,7 +153,9 @@ def load_cifar10n(data_home: PathLike | None = None, features: str = "compact") 
     return _load(CIFAR10N, data_home, features)
 
 
-def _load(sources: Mapping[str, Source], data_home: PathLike | None, features: Any) -> CrowdDataset:
+def _load(
+    sources: Mapping[str, DataSource], data_home: PathLike | None, features: Any
+) -> CrowdDataset:
     if not isinstance(features, str) or features not in sources:
         raise AnnotationError(
             f"features={features!r} is unknown; use {' or '.join(map(repr, sources))}"
@@ -171,12 +173,12 @@ def _pixels(X: Any) -> FloatArray:
     return pixels
 
 
-def _variants(compact: str, images: str, **source: Any) -> dict[str, Source]:
+def _variants(compact: str, images: str, **source: Any) -> dict[str, DataSource]:
     """Sources of a set by ``features``; they differ only in the array and its digest."""
     files = source.pop("sha256")
     return {
-        "compact": Source(**source, sha256={**files, "X": compact}, array="F"),
-        "images": Source(**source, sha256={**files, "X": images}),
+        "compact": DataSource(**source, sha256={**files, "X": compact}, array="F"),
+        "images": DataSource(**source, sha256={**files, "X": images}),
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from manyhands.datasets.base import CrowdDataset, PathLike
-from manyhands.datasets.fetch import Source, load_set
+from manyhands.datasets.fetch import DataSource, load_set
 
 __all__ = ["load_colposcopy"]
 
@@ -54,7 +54,7 @@ def load_colposcopy(data_home: PathLike | None = None) -> CrowdDataset:
     return load_set(COLPOSCOPY, data_home)
 
 
-COLPOSCOPY = Source(
+COLPOSCOPY = DataSource(
     name="colposcopy",
     classes=(0, 1),
     description=_DESCRIPTION,

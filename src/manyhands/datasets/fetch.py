@@ -32,7 +32,7 @@ from manyhands.exceptions import DataNotFoundError
 from manyhands.io.columns import canonical
 from manyhands.typing import MISSING, AnyArray, IntArray
 
-__all__ = ["Layout", "Source", "load_set"]
+__all__ = ["DataSource", "Layout", "load_set"]
 
 _LOG = logging.getLogger("manyhands")
 
@@ -44,7 +44,7 @@ Layout = tuple[list[list[Any]], list[list[Any]], AnyArray | None]
 
 
 @dataclass(frozen=True)
-class Source:
+class DataSource:
     """A data set: its expected content and its public source.
 
     Attributes
@@ -103,7 +103,7 @@ class Source:
 
 
 def load_set(
-    source: Source, home: PathLike | None, duplicates: Duplicates = "error"
+    source: DataSource, home: PathLike | None, duplicates: Duplicates = "error"
 ) -> CrowdDataset:
     """Load a set from the data home or the cache; fetch it if it is in neither."""
     folders = [data_home(home) / source.name, user_cache() / source.name]
@@ -114,7 +114,7 @@ def load_set(
 # -- reading ----------------------------------------------------------------------------------
 
 
-def _read(source: Source, folder: Path, duplicates: Duplicates) -> CrowdDataset:
+def _read(source: DataSource, folder: Path, duplicates: Duplicates) -> CrowdDataset:
     labels = _table(source, folder, "labels.csv")
     if "classes.txt" in source.sha256:
         _verified(source, folder, "classes.txt")
@@ -199,7 +199,7 @@ def _class_values(cells: AnyArray, classes: AnyArray, abstain: str | None) -> An
     return classes[cells.astype(np.int64)]
 
 
-def _votes(source: Source, folder: Path) -> dict[str, AnyArray]:
+def _votes(source: DataSource, folder: Path) -> dict[str, AnyArray]:
     """Columns of annotations.csv; empty columns for a set without annotations."""
     if "votes.csv" in source.sha256:
         return _slots(_table(source, folder, "votes.csv"))
@@ -220,14 +220,14 @@ def _slots(totals: dict[str, AnyArray]) -> dict[str, AnyArray]:
     }
 
 
-def _table(source: Source, folder: Path, name: str) -> dict[str, AnyArray]:
+def _table(source: DataSource, folder: Path, name: str) -> dict[str, AnyArray]:
     text = _verified(source, folder, name).decode()
     header, *rows = csv.reader(io.StringIO(text, newline=""))
     columns = zip(*rows, strict=True)
     return {name: np.array(cells) for name, cells in zip(header, columns, strict=True)}
 
 
-def _features(source: Source, folder: Path) -> Features:
+def _features(source: DataSource, folder: Path) -> Features:
     path = folder / "features.npz"
     try:
         with np.load(io.BytesIO(_bytes(path)), allow_pickle=False) as archive:
@@ -241,7 +241,7 @@ def _features(source: Source, folder: Path) -> Features:
     return csr_array(X) if source.sparse else X
 
 
-def _verified(source: Source, folder: Path, name: str) -> bytes:
+def _verified(source: DataSource, folder: Path, name: str) -> bytes:
     content = _bytes(folder / name)
     _compare(folder / name, content, source.sha256[name], "it has")
     return content
@@ -274,7 +274,7 @@ def _damaged(path: Path, reason: str) -> DataNotFoundError:
 # -- fetching ---------------------------------------------------------------------------------
 
 
-def _fetch(source: Source, looked_in: Iterable[Path]) -> Path:
+def _fetch(source: DataSource, looked_in: Iterable[Path]) -> Path:
     """Fetch, convert and verify a set, and store it in the cache; a failure leaves nothing."""
     target = user_cache() / source.name
     places = " or ".join(dict.fromkeys(str(folder) for folder in looked_in))
@@ -318,7 +318,7 @@ def _fetch(source: Source, looked_in: Iterable[Path]) -> Path:
         ) from error
 
 
-def _install(source: Source, layout: Layout, target: Path) -> Path:
+def _install(source: DataSource, layout: Layout, target: Path) -> Path:
     """Write the layout to a temporary folder, verify it, then move it into place atomically."""
     labels, votes, X = layout
     target.parent.mkdir(parents=True, exist_ok=True)

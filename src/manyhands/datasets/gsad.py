@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from manyhands.datasets.base import CrowdDataset, PathLike
-from manyhands.datasets.fetch import Source, load_set
+from manyhands.datasets.fetch import DataSource, load_set
 
 __all__ = ["load_gsad"]
 
@@ -61,7 +61,7 @@ def load_gsad(data_home: PathLike | None = None) -> CrowdDataset:
     return load_set(GSAD, data_home)
 
 
-GSAD = Source(
+GSAD = DataSource(
     name="gsad",
     classes=("Ethanol", "Ethylene", "Ammonia", "Acetaldehyde", "Acetone", "Toluene"),
     description=_DESCRIPTION,

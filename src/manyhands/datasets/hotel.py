@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 
 from manyhands.annotations import AnnotationTable
 from manyhands.datasets.base import CrowdDataset, PathLike
-from manyhands.datasets.fetch import Source, load_set
+from manyhands.datasets.fetch import DataSource, load_set
 
 __all__ = ["load_hotel"]
 
@@ -85,7 +85,7 @@ def _in_random_slots(table: AnnotationTable, rng: np.random.RandomState) -> Anno
     return replace(table, label=label)
 
 
-HOTEL = Source(
+HOTEL = DataSource(
     name="neucrowd_hotel",
     classes=(0, 1),
     description=_DESCRIPTION,

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from manyhands.datasets.base import CrowdDataset, PathLike
-from manyhands.datasets.fetch import Layout, Source, load_set
+from manyhands.datasets.fetch import DataSource, Layout, load_set
 
 __all__ = ["load_labelme"]
 
@@ -75,7 +75,7 @@ def convert(raw: Path) -> Layout:
     return labels, votes, np.concatenate(X).reshape(len(labels), -1).astype(np.float32)
 
 
-LABELME = Source(
+LABELME = DataSource(
     name="labelme",
     classes=(
         "highway",

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from manyhands.datasets.base import CrowdDataset, PathLike
-from manyhands.datasets.fetch import Layout, Source, load_set
+from manyhands.datasets.fetch import DataSource, Layout, load_set
 
 __all__ = ["load_music"]
 
@@ -91,7 +91,7 @@ def _rows(path: Path) -> list[list[str]]:
     return [row for row in csv.reader(lines) if row]
 
 
-MUSIC = Source(
+MUSIC = DataSource(
     name="music",
     classes=_CLASSES,
     description=_DESCRIPTION,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from manyhands.datasets.base import CrowdDataset, PathLike
-from manyhands.datasets.fetch import Source, load_set
+from manyhands.datasets.fetch import DataSource, load_set
 
 __all__ = ["load_product"]
 
@@ -54,7 +54,7 @@ def load_product(data_home: PathLike | None = None) -> CrowdDataset:
     return load_set(PRODUCT, data_home)
 
 
-PRODUCT = Source(
+PRODUCT = DataSource(
     name="product",
     classes=("different", "same"),
     description=_DESCRIPTION,

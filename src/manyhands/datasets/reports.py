@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from manyhands.datasets.base import CrowdDataset, PathLike
-from manyhands.datasets.fetch import Source, load_set
+from manyhands.datasets.fetch import DataSource, load_set
 
 __all__ = ["load_reports"]
 
@@ -56,7 +56,7 @@ def load_reports(data_home: PathLike | None = None) -> CrowdDataset:
     return load_set(REPORTS, data_home)
 
 
-REPORTS = Source(
+REPORTS = DataSource(
     name="reports_compendium",
     classes=(0, 1, 2, 3),
     description=_DESCRIPTION,

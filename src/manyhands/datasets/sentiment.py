@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
 from manyhands.datasets.base import CrowdDataset, PathLike
-from manyhands.datasets.fetch import Layout, Source, load_set
+from manyhands.datasets.fetch import DataSource, Layout, load_set
 from manyhands.typing import AnyArray
 
 __all__ = ["load_sentiment"]
@@ -116,7 +116,7 @@ def _tf_idf(train: list[str], sentences: list[str]) -> AnyArray:
     return X
 
 
-SENTIMENT = Source(
+SENTIMENT = DataSource(
     name="sentiment",
     classes=("negative", "positive"),
     description=_DESCRIPTION,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from manyhands.datasets.base import CrowdDataset, PathLike
-from manyhands.datasets.fetch import Source, load_set
+from manyhands.datasets.fetch import DataSource, load_set
 
 __all__ = ["load_usps"]
 
@@ -54,7 +54,7 @@ def load_usps(data_home: PathLike | None = None) -> CrowdDataset:
     return load_set(USPS, data_home)
 
 
-USPS = Source(
+USPS = DataSource(
     name="usps",
     classes=tuple(range(10)),
     description=_DESCRIPTION,

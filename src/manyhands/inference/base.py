@@ -81,7 +81,7 @@ are none."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Traits:
+class AggregatorTraits:
     """What a method is and can do, as far as a fit, messages and other rooms go by it.
 
     Attributes
@@ -242,7 +242,7 @@ class BaseAggregator(BaseEstimator):
     sample_note_: str | None = None
     _random_gold: BoolArray | None = None
 
-    traits: ClassVar[Traits] = Traits()
+    traits: ClassVar[AggregatorTraits] = AggregatorTraits()
     _saved_whole: ClassVar[bool] = True
 
     _knows_its_accuracy = False

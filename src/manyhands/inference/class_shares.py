@@ -195,7 +195,7 @@ class OneCoin:
 
 
 @dataclass(frozen=True)
-class Correction:
+class RareClassCorrection:
     """How far the prior allows for mistakes among the votes of rare classes.
 
     Attributes
@@ -219,6 +219,6 @@ class Correction:
         )
         return np.asarray(self.weight * np.nan_to_num(whole - rates))
 
-    def of_counts(self, counts: AgreementCounts) -> Correction:
+    def of_counts(self, counts: AgreementCounts) -> RareClassCorrection:
         """Return the same correction of other votes."""
         return replace(self, crowd=OneCoin(counts))

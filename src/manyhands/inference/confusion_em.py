@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from manyhands.inference.class_shares import WEIGHT, AgreementCounts, Correction, OneCoin
+from manyhands.inference.class_shares import WEIGHT, AgreementCounts, OneCoin, RareClassCorrection
 from manyhands.inference.confusion_prior import (
     ConfusionPrior,
     log_dirichlet_multinomial,
     with_history,
 )
 from manyhands.inference.confusions import (
+    ConfusionParams,
     DawidSkeneModel,
     EMCounts,
-    Params,
     among_subtypes,
     log_likelihoods,
     log_sum_subtypes,
@@ -66,7 +66,7 @@ class ConfusionRun:
 
     Attributes
     ----------
-    parameters : Params
+    parameters : ConfusionParams
     counts : EMCounts
         Expected counts under ``parameters``.
     vote_counts : EMCounts
@@ -82,13 +82,13 @@ class ConfusionRun:
         a prior.
     learns_prior : bool
         Whether the prior of the classes was estimated.
-    correction : Correction or None
+    correction : RareClassCorrection or None
         Of the prior's centre, where rare classes need it.
     held : array of shape (C,) or None
         Pseudo-instances of the classes (`ConfusionEM.held`).
     """
 
-    parameters: Params
+    parameters: ConfusionParams
     counts: EMCounts
     vote_counts: EMCounts
     pseudo_counts: Table
@@ -96,7 +96,7 @@ class ConfusionRun:
     history: list[float]
     evidence: float = 0.0
     learns_prior: bool = True
-    correction: Correction | None = None
+    correction: RareClassCorrection | None = None
     held: FloatArray | None = None
 
 
@@ -133,7 +133,7 @@ class ConfusionEM:
         n_subtypes: int = 1,
         *,
         stage: str | None = None,
-        correction: Correction | None = None,
+        correction: RareClassCorrection | None = None,
         counted: tuple[EMCounts, Callable[[], EMCounts]] | None = None,
         sufficient: float = np.inf,
     ) -> ConfusionRun:
@@ -147,7 +147,7 @@ class ConfusionEM:
         n_subtypes : int
         stage : str, optional
             Name of the state in the checkpoint. Default: by the number of subtypes.
-        correction : Correction, optional
+        correction : RareClassCorrection, optional
             Of the prior's centre.
         counted : tuple, optional
             What `starting_counts` returned for these arguments, if that is known.
@@ -171,7 +171,7 @@ class ConfusionEM:
             over_relaxes=self.accelerate and not self.hard,
         )
 
-        def run_of(found: EMResult[Params, EMCounts]) -> ConfusionRun:
+        def run_of(found: EMResult[ConfusionParams, EMCounts]) -> ConfusionRun:
             run = ConfusionRun(
                 found.parameters,
                 found.counts,
@@ -185,7 +185,7 @@ class ConfusionEM:
             )
             return replace(run, evidence=self._evidence(votes, run)) if strength else run
 
-        def suffices(found: EMResult[Params, EMCounts]) -> bool:
+        def suffices(found: EMResult[ConfusionParams, EMCounts]) -> bool:
             # The evidence is a lower bound at any posterior, not only where EM ends.
             return run_of(found).evidence > sufficient
 
@@ -307,14 +307,16 @@ class Fits:
         usual = first()
         enough = usual.evidence + MARGIN
         # The strength is that of the usual fit, which has the same counts.
-        whole = Correction(self._crowd, 1.0)
+        whole = RareClassCorrection(self._crowd, 1.0)
         guard = self._corrected(whole, "guard", usual.strength, sufficient=enough)
         if guard.evidence <= enough:
             return usual
-        half = self._corrected(Correction(self._crowd, WEIGHT), "corrected", usual.strength)
+        half = self._corrected(
+            RareClassCorrection(self._crowd, WEIGHT), "corrected", usual.strength
+        )
         return half if half.evidence > enough else usual
 
-    def _without_weights(self) -> Correction | None:
+    def _without_weights(self) -> RareClassCorrection | None:
         """Return what is chosen if all annotations count the same.
 
         Weights that users set are repetitions. To the evidence these are mistakes made together,
@@ -325,7 +327,7 @@ class Fits:
 
     def _corrected(
         self,
-        correction: Correction,
+        correction: RareClassCorrection,
         name: str,
         strength: float | str | None = None,
         **options: Any,
@@ -353,14 +355,14 @@ class Fits:
             return self.em
         return replace(self.em, prior=replace(self.em.prior, strength=strength))
 
-    def _start(self, em: ConfusionEM, correction: Correction) -> Any:
+    def _start(self, em: ConfusionEM, correction: RareClassCorrection) -> Any:
         """Posterior if annotators are as the centre says: a function from a shard to its rows."""
         vote_counts, _ = self._counted
         pseudo_counts, _ = em.prior.pseudo_counts(
             vote_counts.confusion, self.votes.n_classes, correction, ordered=self.votes.ordered
         )
         responses = map_rows(normalise_rows, with_history(pseudo_counts, self.votes, vote_counts))
-        parameters = Params(correction.crowd.class_shares, by_response(responses))
+        parameters = ConfusionParams(correction.crowd.class_shares, by_response(responses))
         return partial(posterior_of, parameters=parameters)
 
 
@@ -369,7 +371,7 @@ def stage_of(n_subtypes: int) -> str:
     return f"subtypes-{n_subtypes}"
 
 
-def posterior_of(shard: Votes, parameters: Params) -> FloatArray:
+def posterior_of(shard: Votes, parameters: ConfusionParams) -> FloatArray:
     """Posterior of a shard under the published model, shape (n, C)."""
     return parameters.posterior(shard)
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import expit, gammaln, logit
 
 from manyhands.annotations import AnnotationTable
-from manyhands.inference.class_shares import GREATEST_RATE, LEAST_RATE, Correction
+from manyhands.inference.class_shares import GREATEST_RATE, LEAST_RATE, RareClassCorrection
 from manyhands.inference.confusions import EMCounts
 from manyhands.inference.probability import Table, map_rows, normalise_rows, sum_rows
 from manyhands.inference.severity import Tilt
@@ -52,7 +52,7 @@ class ConfusionPrior:
         self,
         counts: Table,
         n_classes: int,
-        correction: Correction | None = None,
+        correction: RareClassCorrection | None = None,
         *,
         ordered: bool = False,
     ) -> tuple[Table, float]:
@@ -65,7 +65,7 @@ class ConfusionPrior:
             result should not depend on the start).
         n_classes : int
             A class may have several of the S states, and abstentions add a response to K.
-        correction : Correction, optional
+        correction : RareClassCorrection, optional
             Of the centre "hierarchical". The strength is chosen without it, because counts against
             vote shares contradict a corrected centre, and would make the prior weak.
         ordered : bool
@@ -95,7 +95,7 @@ class ConfusionPrior:
         self,
         counts: Table,
         n_classes: int,
-        correction: Correction | None = None,
+        correction: RareClassCorrection | None = None,
         *,
         ordered: bool = False,
     ) -> Table:
@@ -191,7 +191,7 @@ class _Crowd:
             tilt,
         )
 
-    def corrected(self, correction: Correction) -> _Crowd:
+    def corrected(self, correction: RareClassCorrection) -> _Crowd:
         """Correct the accuracy of each class; its subtypes keep their deviations from it."""
         shift = correction.shift(self.overall)[self.is_correct.argmax(axis=1)]
         return replace(self, accuracy=expit(logit(_unsure(self.accuracy)) + shift))

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from manyhands.decision.labels import pick
-from manyhands.inference.em import Model
+from manyhands.inference.em import EMModel
 from manyhands.inference.probability import (
     LargeTable,
     Table,
@@ -269,7 +269,7 @@ def _without_rounding(counts: FloatArray) -> FloatArray:
 
 @record("Parameters")
 @dataclass(frozen=True)
-class Params:
+class ConfusionParams:
     """Parameters per state, where a state is a class or a subtype of a class.
 
     Attributes
@@ -292,7 +292,7 @@ class Params:
         return e_step(shard, *self.sent)[0]
 
     def posterior(self, shard: Votes, exponent: FloatArray | None = None) -> FloatArray:
-        """Posterior over the classes, shape (n, C); see `Model.posterior`."""
+        """Posterior over the classes, shape (n, C); see `EMModel.posterior`."""
         return DawidSkeneModel.posterior(shard, self.prior, self.sent[1], exponent)
 
     def log_joint(self, shard: Votes, exponent: FloatArray | None) -> FloatArray:
@@ -301,7 +301,7 @@ class Params:
 
 
 @dataclass(frozen=True)
-class DawidSkeneModel(Model[Params, EMCounts]):
+class DawidSkeneModel(EMModel[ConfusionParams, EMCounts]):
     """The model on the votes of one fit.
 
     Attributes
@@ -326,10 +326,10 @@ class DawidSkeneModel(Model[Params, EMCounts]):
     hard: bool = False
     over_relaxes: bool = False
 
-    parameters = Params
+    parameters = ConfusionParams
 
-    def start(self, posterior: Any) -> Params:
-        """See `Model.start`; of a model without subtypes."""
+    def start(self, posterior: Any) -> ConfusionParams:
+        """See `EMModel.start`; of a model without subtypes."""
         return self.maximise(total_em_counts(self.shards, posterior))
 
     @staticmethod
@@ -339,15 +339,17 @@ class DawidSkeneModel(Model[Params, EMCounts]):
         """E-step on a shard (`expect_and_count`)."""
         return expect_and_count(shard, log_prior, log_responses, hard=hard)
 
-    def expected(self, parameters: Params) -> EMCounts:
-        """See `Model.expected`."""
+    def expected(self, parameters: ConfusionParams) -> EMCounts:
+        """See `EMModel.expected`."""
         return sum_over_shards(self.expect, self.shards, *parameters.sent, hard=self.hard)
 
-    def maximise(self, counts: EMCounts, parameters: Params | None = None) -> Params:
-        """See `Model.maximise`."""
+    def maximise(
+        self, counts: EMCounts, parameters: ConfusionParams | None = None
+    ) -> ConfusionParams:
+        """See `EMModel.maximise`."""
         return m_step(counts, self.pseudo_counts, self.shares, self.held)
 
-    def objective(self, counts: EMCounts, parameters: Params) -> float:
+    def objective(self, counts: EMCounts, parameters: ConfusionParams) -> float:
         """Log likelihood and log prior."""
         log_prior = sum_rows(sum_of_product, self.pseudo_counts, parameters.sent[1])
         if self.held is not None:
@@ -362,7 +364,7 @@ class DawidSkeneModel(Model[Params, EMCounts]):
         log_responses: Table,
         exponent: FloatArray | None = None,
     ) -> FloatArray:
-        """See `Model.posterior`; ``prior`` (S,) are the shares of the states."""
+        """See `EMModel.posterior`; ``prior`` (S,) are the shares of the states."""
         if exponent is not None:
             joint = _log_joint(shard, prior, log_responses, exponent)
             return normalise_joint(shard, joint, exponent)[0]
@@ -370,14 +372,16 @@ class DawidSkeneModel(Model[Params, EMCounts]):
         posterior = sum_subtypes(states, shard.n_classes)
         return clamp_to_gold(shard, posterior)  # Sums over subtypes have rounding errors.
 
-    def beyond(self, here: Params, proposal: Params, step: float) -> Params:
-        """See `Model.beyond`."""
+    def beyond(
+        self, here: ConfusionParams, proposal: ConfusionParams, step: float
+    ) -> ConfusionParams:
+        """See `EMModel.beyond`."""
         further = partial(extrapolated, step=step)
         priors, responses = zip(here.sent, proposal.sent, strict=True)
         prior = further(*priors)
         if self.shares is not None:
             prior = among_subtypes(self.shares, prior)
-        return Params(normalise_rows(prior), map_rows(further, *responses))
+        return ConfusionParams(normalise_rows(prior), map_rows(further, *responses))
 
 
 def m_step(
@@ -385,7 +389,7 @@ def m_step(
     pseudo_counts: Table,
     shares: FloatArray | None = None,
     held: FloatArray | None = None,
-) -> Params:
+) -> ConfusionParams:
     """Parameters that fit the expected counts; ``shares`` and ``held`` as in `DawidSkeneModel`."""
     instances = counts.prior
     if held is not None:
@@ -393,7 +397,7 @@ def m_step(
     if shares is not None:
         instances = among_subtypes(shares, instances)
     responses = map_rows(normalised_sum, counts.confusion, pseudo_counts)
-    return Params(normalise_rows(instances), responses)
+    return ConfusionParams(normalise_rows(instances), responses)
 
 
 def among_subtypes(by_class: FloatArray, prior: FloatArray) -> FloatArray:

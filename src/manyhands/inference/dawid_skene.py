@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, Traits
+from manyhands.inference.base import COUNT, NON_NEGATIVE, AggregatorTraits, BaseAggregator
 from manyhands.inference.confusion_em import (
     ConfusionEM,
     ConfusionRun,
@@ -26,7 +26,7 @@ from manyhands.inference.confusion_em import (
     OwnRemoved,
 )
 from manyhands.inference.confusion_prior import ConfusionPrior
-from manyhands.inference.confusions import DawidSkeneModel, Params, normalise_joint
+from manyhands.inference.confusions import ConfusionParams, DawidSkeneModel, normalise_joint
 from manyhands.inference.dependence import (
     DEPENDENCE,
     Dependence,
@@ -171,7 +171,7 @@ class DawidSkene(TakesHistory, EMAggregator):
     severity_: FloatArray | None = None
     severity_se_: FloatArray | None = None
 
-    traits = Traits(counts_confusions=True, takes_stores=True)
+    traits = AggregatorTraits(counts_confusions=True, takes_stores=True)
     model = DawidSkeneModel
 
     _parameter_constraints: dict[str, list[Any]] = {
@@ -293,7 +293,7 @@ class DawidSkene(TakesHistory, EMAggregator):
         # Without the instances' own part in the parameters, which only the fit can leave out.
         return self._unaided
 
-    def _set_fitted(self, parameters: Params, votes: AllVotes) -> None:
+    def _set_fitted(self, parameters: ConfusionParams, votes: AllVotes) -> None:
         """Set the fitted attributes, with the model's states summed up by class."""
         self._model, n_classes = parameters, votes.n_classes
         by_class = self._model.prior.reshape(n_classes, self.n_subtypes_)

@@ -38,7 +38,7 @@ from scipy.sparse import csr_array
 from scipy.special import log_softmax
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from manyhands.inference.class_shares import AgreementCounts, Correction
+from manyhands.inference.class_shares import AgreementCounts, RareClassCorrection
 from manyhands.inference.confusion_em import (
     ConfusionEM,
     ConfusionRun,
@@ -47,8 +47,8 @@ from manyhands.inference.confusion_em import (
 )
 from manyhands.inference.confusion_prior import ConfusionPrior, with_history
 from manyhands.inference.confusions import (
+    ConfusionParams,
     EMCounts,
-    Params,
     count_votes,
     em_counts,
     expect_and_count,
@@ -304,7 +304,7 @@ class _Fitted:
 
     Attributes
     ----------
-    parameters : Params
+    parameters : ConfusionParams
         Of the answers (abstentions left out), without subtypes.
     rest : EMCounts
         Expected counts of the other instances.
@@ -312,15 +312,15 @@ class _Fitted:
         Their counts against the vote shares, from which the prior is made.
     strength : float
         Of the prior.
-    correction : Correction or None
+    correction : RareClassCorrection or None
         Of the prior's centre, by the other instances.
     """
 
-    parameters: Params
+    parameters: ConfusionParams
     rest: EMCounts
     vote_rest: EMCounts
     strength: float
-    correction: Correction | None
+    correction: RareClassCorrection | None
 
     @classmethod
     def of(cls, votes: AllVotes, sample: Votes, run: ConfusionRun) -> tuple[_Fitted, FloatArray]:
@@ -328,7 +328,7 @@ class _Fitted:
         parameters, responses = run.parameters, run.parameters.responses
         if votes.n_responses > votes.n_classes or not isinstance(responses, np.ndarray):
             responses = normalise_rows(responses[:, :, : votes.n_classes])
-            parameters = Params(parameters.prior, responses)
+            parameters = ConfusionParams(parameters.prior, responses)
         posterior = parameters.posterior(sample)
         counted = (run.counts, run.vote_counts)
         answered, voted = (

@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
 from manyhands.exceptions import AnnotationError
-from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator, Traits
+from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, AggregatorTraits, BaseAggregator
 from manyhands.inference.confusions import (
     EMCounts,
     expect_and_count,
@@ -23,7 +23,7 @@ from manyhands.inference.confusions import (
     normalise_joint,
     total_em_counts,
 )
-from manyhands.inference.em import EMResult, Model, best_run
+from manyhands.inference.em import EMModel, EMResult, best_run
 from manyhands.inference.em_aggregator import EMAggregator
 from manyhands.inference.ibcc import confusion_prior
 from manyhands.inference.probability import (
@@ -102,7 +102,7 @@ class Dirichlets:
 
 
 @dataclass(frozen=True, eq=False)
-class EBCCModel(Model[Dirichlets, EMCounts]):
+class EBCCModel(EMModel[Dirichlets, EMCounts]):
     """The model on the votes of one fit: an E-step with expected logarithms.
 
     Attributes
@@ -137,7 +137,7 @@ class EBCCModel(Model[Dirichlets, EMCounts]):
         return cls(shards, Dirichlets(classes, subtypes, np.repeat(rows, n_subtypes, axis=0)))
 
     def start(self, posterior: Any, split: Split | None = None) -> Dirichlets:
-        """See `Model.start`; ``split`` divides each class among its subtypes."""
+        """See `EMModel.start`; ``split`` divides each class among its subtypes."""
         return self.maximise(total_em_counts(self.shards, posterior, split))
 
     @staticmethod
@@ -162,7 +162,7 @@ class EBCCModel(Model[Dirichlets, EMCounts]):
         prior: FloatArray,
         exponent: FloatArray | None = None,
     ) -> FloatArray:
-        """See `Model.posterior`; ``prior`` (C,) are the expected class proportions."""
+        """See `EMModel.posterior`; ``prior`` (C,) are the expected class proportions."""
         joint = log_likelihoods(shard, log_confusion) + log_states
         states, _ = normalise_joint(shard, joint, exponent)
         posterior = states.reshape(len(states), shard.n_classes, -1).sum(axis=2)
@@ -295,7 +295,7 @@ class EBCC(EMAggregator):
     array([0, 1, 0, 1])
     """
 
-    traits = Traits(counts_confusions=True, has_several_maxima=True)
+    traits = AggregatorTraits(counts_confusions=True, has_several_maxima=True)
     model = EBCCModel
 
     _parameter_constraints: dict[str, list[Any]] = {

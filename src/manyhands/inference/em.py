@@ -1,10 +1,10 @@
 """Expectation maximisation: the one loop of all methods that iterate, and the choice among runs.
 
-A method is a `Model` of one fit: frozen, made from the votes, with parameters to start from
-(`Model.start`), an E-step (`Model.expect`), an M-step (`Model.maximise`), an objective, and the
-posterior of a shard (`Model.posterior`). `run_em` alternates the steps and owns the rest: when to
-stop, over-relaxed steps [1]_, the history of the objective, and checkpoints. Of several runs,
-`best_run` keeps one. `EMAggregator` makes an aggregator of a model.
+A method is an `EMModel` of one fit: frozen, made from the votes, with parameters to start from
+(``start``), an E-step (``expect``), an M-step (``maximise``), an objective, and the posterior of a
+shard (``posterior``). `run_em` alternates the steps and owns the rest: when to stop, over-relaxed
+steps [1]_, the history of the objective, and checkpoints. Of several runs, `best_run` keeps one.
+`EMAggregator` makes an aggregator of a model.
 
 .. [1] R. Salakhutdinov and S. Roweis. Adaptive overrelaxed bound optimization methods. ICML 2003.
 """
@@ -47,7 +47,7 @@ C = TypeVar("C")
 """Expected counts under them."""
 
 
-class Model(ABC, Generic[P, C]):
+class EMModel(ABC, Generic[P, C]):
     """A method on the votes of one fit, as functions of its parameters and of expected counts.
 
     What runs on a shard is a static method that gets plain arrays, as a worker of a cluster may
@@ -147,7 +147,7 @@ class EMResult(Generic[P, C]):
 
 
 def run_em(
-    model: Model[P, C],
+    model: EMModel[P, C],
     first: Callable[[], P],
     *,
     max_iter: int,
@@ -160,7 +160,7 @@ def run_em(
 
     Parameters
     ----------
-    model : Model
+    model : EMModel
     first : callable
         Makes the parameters to start from, unless the checkpoint has others.
     max_iter : int

@@ -1,4 +1,4 @@
-"""Base class of the methods that iterate: an aggregator made of a `Model` and its parameters."""
+"""Base class of the methods that iterate: an aggregator made of a `EMModel` and its parameters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.dependence import Dependence, dependence_of, exponents
-from manyhands.inference.em import EMResult, Model, run_em
+from manyhands.inference.em import EMModel, EMResult, run_em
 from manyhands.inference.votes import AllVotes, Votes, fill_rows
 from manyhands.typing import FloatArray
 
@@ -22,16 +22,17 @@ _LOG = logging.getLogger("manyhands")
 class EMAggregator(BaseAggregator):
     """Base class of methods whose parameters `run_em` fits.
 
-    A subclass names its `Model` and says which fitted attributes hold the parameters: `_set_fitted`
-    sets them, and `_sent` reads what `Model.posterior` needs of them, in a fit, for new instances,
-    and in an aggregator that was saved. The rest is here: the correlation of mistakes (where the
-    method has the parameter ``dependence``), the loop, its history, checkpoints, and the posterior.
+    A subclass names its `EMModel` and says which fitted attributes hold the parameters:
+    `_set_fitted` sets them, and `_sent` reads what `EMModel.posterior` needs of them, in a fit, for
+    new instances, and in an aggregator that was saved. The rest is here: the correlation of
+    mistakes (where the method has the parameter ``dependence``), the loop, its history,
+    checkpoints, and the posterior.
     """
 
     max_iter: int
     tol: float
 
-    model: ClassVar[type[Model[Any, Any]]]
+    model: ClassVar[type[EMModel[Any, Any]]]
     """What is fitted; ``model.of(self, votes, shards)`` makes it for the votes of a fit."""
 
     @abstractmethod
@@ -41,7 +42,7 @@ class EMAggregator(BaseAggregator):
     @property
     @abstractmethod
     def _sent(self) -> tuple[Any, ...]:
-        """What `Model.posterior` needs, from the fitted attributes."""
+        """What `EMModel.posterior` needs, from the fitted attributes."""
 
     def _runs(
         self, model: Any, votes: AllVotes, start: Any, rng: np.random.RandomState
@@ -56,7 +57,7 @@ class EMAggregator(BaseAggregator):
         if not hasattr(self, "model"):
             raise TypeError(
                 f"{type(self).__name__} does not say which model it fits; set the class attribute "
-                "`model` to a subclass of manyhands.inference.em.Model"
+                "`model` to a subclass of manyhands.inference.em.EMModel"
             )
         if "dependence" in self._parameter_constraints:
             self._measure_dependence(votes, start)
@@ -68,7 +69,7 @@ class EMAggregator(BaseAggregator):
 
     def _run(
         self,
-        model: Model[Any, Any],
+        model: EMModel[Any, Any],
         votes: AllVotes,
         first: Callable[[], Any],
         stage: str = "iterations",
@@ -126,6 +127,6 @@ class ReadOut:
     rho: float | None
 
     def __call__(self, shard: Votes, *given: Any) -> FloatArray:
-        """Read out a shard; ``given`` is what `Model.posterior` needs."""
+        """Read out a shard; ``given`` is what `EMModel.posterior` needs."""
         exponent = None if self.rho is None else exponents(shard, self.rho)
         return self.posterior(shard, *given, exponent=exponent)

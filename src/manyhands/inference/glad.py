@@ -16,10 +16,16 @@ import numpy as np
 from scipy.optimize import minimize
 from sklearn.utils._param_validation import StrOptions
 
-from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, Traits, known_prior
+from manyhands.inference.base import (
+    COUNT,
+    NON_NEGATIVE,
+    AggregatorTraits,
+    BaseAggregator,
+    known_prior,
+)
 from manyhands.inference.confusions import normalise_joint
 from manyhands.inference.dependence import DEPENDENCE
-from manyhands.inference.em import Model
+from manyhands.inference.em import EMModel
 from manyhands.inference.em_aggregator import EMAggregator
 from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.probability import has_settled, log_prior, normalise_rows
@@ -51,7 +57,7 @@ which start from the previous ones. EM then needs about as many rounds as with e
 
 
 @dataclass(frozen=True)
-class Params:
+class GLADParams:
     """Parameters of the model.
 
     Attributes
@@ -67,7 +73,7 @@ class Params:
 
 
 @dataclass(frozen=True)
-class Expected:
+class GLADCounts:
     """What the E-step finds.
 
     Attributes
@@ -86,43 +92,43 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class GLADModel(Model[Params, Expected]):
+class GLADModel(EMModel[GLADParams, GLADCounts]):
     """The model on the votes of one fit, whose M-step is a few iterations of L-BFGS.
 
     Attributes
     ----------
     steps : Steps
-    begin : Params
+    begin : GLADParams
         Where the first M-step begins.
     learns_prior : bool
         Whether the shares of the classes are estimated.
     """
 
     steps: Steps
-    begin: Params
+    begin: GLADParams
     learns_prior: bool
 
-    parameters = Params
+    parameters = GLADParams
 
-    def start(self, posterior: Any) -> Params:
-        """See `Model.start`."""
+    def start(self, posterior: Any) -> GLADParams:
+        """See `EMModel.start`."""
         return self.begun(self.steps.p_correct(posterior))
 
-    def begun(self, p_correct: Any) -> Params:
-        """Parameters that the first M-step finds; ``p_correct`` as in `Expected`."""
+    def begun(self, p_correct: Any) -> GLADParams:
+        """Parameters that the first M-step finds; ``p_correct`` as in `GLADCounts`."""
         theta = self.steps.m_step(self.begin.theta, p_correct, FIRST_M_STEP)
-        return Params(theta, self.begin.prior)
+        return GLADParams(theta, self.begin.prior)
 
-    def expected(self, parameters: Params) -> Expected:
-        """See `Model.expected`."""
-        return Expected(*self.steps.e_step(parameters.theta, parameters.prior))
+    def expected(self, parameters: GLADParams) -> GLADCounts:
+        """See `EMModel.expected`."""
+        return GLADCounts(*self.steps.e_step(parameters.theta, parameters.prior))
 
-    def maximise(self, counts: Expected, parameters: Params) -> Params:
-        """See `Model.maximise`."""
+    def maximise(self, counts: GLADCounts, parameters: GLADParams) -> GLADParams:
+        """See `EMModel.maximise`."""
         theta = self.steps.m_step(parameters.theta, counts.p_correct, M_STEP)
-        return Params(theta, counts.classes if self.learns_prior else parameters.prior)
+        return GLADParams(theta, counts.classes if self.learns_prior else parameters.prior)
 
-    def objective(self, counts: Expected, parameters: Params) -> float:
+    def objective(self, counts: GLADCounts, parameters: GLADParams) -> float:
         """Log likelihood and log prior."""
         return counts.log_likelihood
 
@@ -134,7 +140,7 @@ class GLADModel(Model[Params, Expected]):
         prior: FloatArray,
         exponent: FloatArray | None = None,
     ) -> FloatArray:
-        """See `Model.posterior`."""
+        """See `EMModel.posterior`."""
         return e_step(shard, ability, log_beta, prior, exponent)[0]
 
 
@@ -459,7 +465,7 @@ class GLAD(EMAggregator):
     np.int64(2)
     """
 
-    traits = Traits(takes_stores=True, learns_instances=True)
+    traits = AggregatorTraits(takes_stores=True, learns_instances=True)
     model = GLADModel
 
     _parameter_constraints: dict[str, list[Any]] = {
@@ -496,7 +502,7 @@ class GLAD(EMAggregator):
         estimated = self.class_prior == "estimated"
         prior = known_prior(votes, start) if estimated else uniform_prior(votes)
         theta = np.full(votes.n_annotators + votes.n_instances, PRIOR_MEAN)
-        model = GLADModel(steps, Params(theta, prior), learns_prior=estimated)
+        model = GLADModel(steps, GLADParams(theta, prior), learns_prior=estimated)
         found = self._run(model, votes, partial(model.begun, steps.p_correct(start)))
         parameters = found.parameters
         if estimated and not has_settled(found.history, self.tol * steps.total_weight):
@@ -508,7 +514,7 @@ class GLAD(EMAggregator):
         out = votes.new_rows(votes.n_classes)
         self.posterior_ = self._fill(out, steps.shards, rows=(log_beta,))
 
-    def _set_fitted(self, parameters: Params, votes: AllVotes) -> None:
+    def _set_fitted(self, parameters: GLADParams, votes: AllVotes) -> None:
         self.ability_ = parameters.theta[: votes.n_annotators]
         self.difficulty_ = 1.0 / beta_of(parameters.theta[votes.n_annotators :])
         self.class_prior_ = parameters.prior
@@ -519,7 +525,7 @@ class GLAD(EMAggregator):
 
     def _posterior(self, votes: Votes) -> FloatArray:
         theta = np.concatenate([self.ability_, np.full(votes.n_instances, PRIOR_MEAN)])
-        begin = Params(theta, self.class_prior_)
+        begin = GLADParams(theta, self.class_prior_)
         model = GLADModel(Steps(votes, annotators_known=True), begin, learns_prior=False)
         first = partial(model.begun, model.expected(begin).p_correct)
         log_beta = self._run(model, votes, first).parameters.theta[votes.n_annotators :]

@@ -16,9 +16,9 @@ from scipy.special import log_softmax, softmax
 from manyhands.annotations.groups import RHO, in_families
 from manyhands.annotations.target import is_sharded
 from manyhands.exceptions import NotIdentifiableWarning, warn_caller
-from manyhands.inference.base import BaseAggregator, Execution, Traits, known_prior
+from manyhands.inference.base import AggregatorTraits, BaseAggregator, Execution, known_prior
 from manyhands.inference.confusion_em import Fits, OwnRemoved
-from manyhands.inference.confusions import Params
+from manyhands.inference.confusions import ConfusionParams
 from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.inference.dependence import DEFAULT_EM, DEPENDENCE, exponents
 from manyhands.inference.families import family_codes, member_weights
@@ -131,7 +131,7 @@ class GoldCorrected(BaseAggregator):
     _ignores_families = False
     """Whether most instances have one family alone, so that gold is the better guide."""
 
-    traits = Traits(needs_gold=True, warns_of_shared_mistakes=False)
+    traits = AggregatorTraits(needs_gold=True, warns_of_shared_mistakes=False)
 
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,
@@ -280,7 +280,7 @@ class GoldCorrected(BaseAggregator):
 
     def _fit_regressions(
         self, votes: Votes, start: FloatArray, gold: IntArray, known: IntArray
-    ) -> list[Regression]:
+    ) -> list[GoldRegression]:
         bases = _bases(votes, start)
         masses = [1.0 / len(bases)] * len(bases)
         if self._families is None:
@@ -324,7 +324,7 @@ class Base:
     joint : array of shape (n, C)
         Log posterior of the fitted instances up to a constant, without their own annotations'
         effect on the parameters and without their gold.
-    parameters : Params or None
+    parameters : ConfusionParams or None
         Of Dawid-Skene; None for the votes.
     rho : float
         Correlation that the joint is tempered by.
@@ -334,7 +334,7 @@ class Base:
 
     name: str
     joint: FloatArray
-    parameters: Params | None = None
+    parameters: ConfusionParams | None = None
     rho: float = 0.0
     family: IntArray | None = None
 
@@ -401,7 +401,7 @@ def with_families(votes: Votes, family: IntArray) -> Votes:
 
 @record("Regression")
 @dataclass(frozen=True)
-class Regression:
+class GoldRegression:
     """A fitted regression.
 
     Attributes
@@ -420,14 +420,14 @@ class Regression:
 
 def fit_regression(
     design: Design, base: Base, scale: tuple[float, float], log_mass: float
-) -> Regression:
+) -> GoldRegression:
     """Maximum a posteriori and its evidence, for one base and scale."""
     joint = log_softmax(base.joint[design.known], axis=1)
     features = hstack([csr_matrix(joint.reshape(-1, 1)), design.features], format="csr")
     votes_only = base.parameters is None
     mean, sd = priors(design, scale, joint.shape[1], features.shape[1], votes_only=votes_only)
     coefficients, evidence = maximum_a_posteriori(features, design.gold, mean, sd)
-    return Regression(base, coefficients, evidence + log_mass)
+    return GoldRegression(base, coefficients, evidence + log_mass)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
-from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, BaseAggregator, Traits
+from manyhands.inference.base import COUNT, NON_NEGATIVE, POSITIVE, AggregatorTraits, BaseAggregator
 from manyhands.inference.class_shares import AgreementCounts, OneCoin
 from manyhands.inference.confusion_em import MARGIN
 from manyhands.inference.confusion_prior import with_history
@@ -29,7 +29,7 @@ from manyhands.inference.confusions import (
     total_em_counts,
 )
 from manyhands.inference.dependence import DEPENDENCE
-from manyhands.inference.em import EMResult, Model
+from manyhands.inference.em import EMModel, EMResult
 from manyhands.inference.em_aggregator import EMAggregator
 from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.history import TakesHistory
@@ -48,7 +48,7 @@ from manyhands.typing import FloatArray
 
 
 @dataclass(frozen=True)
-class Params:
+class IBCCParams:
     """Parameters of the Dirichlets over the class proportions and over the confusion rows.
 
     Attributes
@@ -67,7 +67,7 @@ class Params:
 
 
 @dataclass(frozen=True)
-class IBCCModel(Model[Params, EMCounts]):
+class IBCCModel(EMModel[IBCCParams, EMCounts]):
     """The model on the votes of one fit: an E-step with expected logarithms.
 
     Attributes
@@ -83,7 +83,7 @@ class IBCCModel(Model[Params, EMCounts]):
     classes: FloatArray
     rows: Table
 
-    parameters = Params
+    parameters = IBCCParams
 
     @classmethod
     def of(cls, settings: IBCC, votes: AllVotes, shards: Iterable[Votes]) -> IBCCModel:
@@ -93,8 +93,8 @@ class IBCCModel(Model[Params, EMCounts]):
             rows = with_history(rows[None], votes, sum_over_shards(count_votes, shards))
         return cls(shards, np.full(votes.n_classes, settings.class_strength), rows)
 
-    def start(self, posterior: Any) -> Params:
-        """See `Model.start`."""
+    def start(self, posterior: Any) -> IBCCParams:
+        """See `EMModel.start`."""
         return self.maximise(total_em_counts(self.shards, posterior))
 
     @staticmethod
@@ -102,12 +102,12 @@ class IBCCModel(Model[Params, EMCounts]):
         """E-step on a shard (`manyhands.inference.confusions.expect_and_count`)."""
         return expect_and_count(shard, log_classes, log_rows)
 
-    def maximise(self, counts: EMCounts, parameters: Params | None = None) -> Params:
+    def maximise(self, counts: EMCounts, parameters: IBCCParams | None = None) -> IBCCParams:
         """Prior plus expected counts."""
         rows = map_rows(np.add, self.rows, counts.confusion)
-        return Params(self.classes + counts.prior, rows)
+        return IBCCParams(self.classes + counts.prior, rows)
 
-    def objective(self, counts: EMCounts, parameters: Params) -> float:
+    def objective(self, counts: EMCounts, parameters: IBCCParams) -> float:
         """Lower bound on the evidence."""
         log_prior, log_confusion = parameters.sent
         return (
@@ -124,7 +124,7 @@ class IBCCModel(Model[Params, EMCounts]):
         prior: FloatArray,
         exponent: FloatArray | None = None,
     ) -> FloatArray:
-        """See `Model.posterior`; ``prior`` (C,) are the expected class proportions."""
+        """See `EMModel.posterior`; ``prior`` (C,) are the expected class proportions."""
         joint = log_likelihoods(shard, log_rows) + log_classes
         posterior, _ = normalise_joint(shard, joint, exponent)
         posterior[~shard.voted] = prior
@@ -216,7 +216,7 @@ class IBCC(TakesHistory, EMAggregator):
     0.85 in 0.59..0.99
     """
 
-    traits = Traits(counts_confusions=True, takes_stores=True)
+    traits = AggregatorTraits(counts_confusions=True, takes_stores=True)
     model = IBCCModel
 
     _parameter_constraints: dict[str, list[Any]] = {
@@ -258,7 +258,7 @@ class IBCC(TakesHistory, EMAggregator):
 
     def _runs(
         self, model: IBCCModel, votes: AllVotes, start: Any, rng: np.random.RandomState
-    ) -> EMResult[Params, None]:
+    ) -> EMResult[IBCCParams, None]:
         found = self._run(model, votes, lambda: model.start(start)).slim
         crowd = self._skewed_crowd(votes, model.shards, start)
         if crowd is not None:
@@ -278,7 +278,7 @@ class IBCC(TakesHistory, EMAggregator):
         crowd = OneCoin(AgreementCounts.of(votes, counts))
         return crowd if crowd.is_skewed else None
 
-    def _set_fitted(self, parameters: Params, votes: AllVotes) -> None:
+    def _set_fitted(self, parameters: IBCCParams, votes: AllVotes) -> None:
         n_classes, alpha = votes.n_classes, parameters.rows
         self.class_alpha_, self._response_alpha = parameters.classes, alpha
         self.class_prior_ = normalise_rows(self.class_alpha_)
@@ -292,7 +292,7 @@ class IBCC(TakesHistory, EMAggregator):
 
     @property
     def _sent(self) -> tuple[FloatArray, Table, FloatArray]:
-        return *Params(self.class_alpha_, self._response_alpha).sent, self.class_prior_
+        return *IBCCParams(self.class_alpha_, self._response_alpha).sent, self.class_prior_
 
     def confusion_interval(self, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Bounds of the central credible interval of each entry of ``confusion_``.

@@ -15,7 +15,13 @@ from typing import Any
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
-from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, Traits, known_prior
+from manyhands.inference.base import (
+    COUNT,
+    NON_NEGATIVE,
+    AggregatorTraits,
+    BaseAggregator,
+    known_prior,
+)
 from manyhands.inference.votes import (
     Votes,
     by_annotator,
@@ -83,7 +89,7 @@ class KOS(BaseAggregator):
     True
     """
 
-    traits = Traits(learns_instances=True)
+    traits = AggregatorTraits(learns_instances=True)
 
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,

@@ -19,13 +19,13 @@ from manyhands.inference.base import (
     COUNT,
     NON_NEGATIVE,
     POSITIVE,
+    AggregatorTraits,
     BaseAggregator,
-    Traits,
     known_prior,
 )
 from manyhands.inference.confusions import normalise_joint
 from manyhands.inference.dependence import DEPENDENCE
-from manyhands.inference.em import EMResult, Model, best_run
+from manyhands.inference.em import EMModel, EMResult, best_run
 from manyhands.inference.em_aggregator import EMAggregator
 from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.probability import (
@@ -50,7 +50,7 @@ Update: TypeAlias = Callable[[FloatArray, float], tuple[FloatArray, float]]
 
 
 @dataclass(frozen=True)
-class Params:
+class MACEParams:
     """Parameters of all annotators, and the class shares.
 
     Attributes
@@ -99,7 +99,7 @@ class Params:
 
 
 @dataclass(frozen=True)
-class Expected:
+class MACECounts:
     """Expected counts that the M-step needs from a shard.
 
     Attributes
@@ -116,9 +116,9 @@ class Expected:
     classes: FloatArray
     evidence: float
 
-    def __add__(self, other: Expected) -> Expected:
+    def __add__(self, other: MACECounts) -> MACECounts:
         """Return the sums of both."""
-        return Expected(
+        return MACECounts(
             self.agreed + other.agreed,
             self.classes + other.classes,
             self.evidence + other.evidence,
@@ -126,7 +126,7 @@ class Expected:
 
 
 @dataclass(frozen=True)
-class MACEModel(Model[Params, Expected]):
+class MACEModel(EMModel[MACEParams, MACECounts]):
     """The model on the votes of one fit.
 
     Attributes
@@ -144,7 +144,7 @@ class MACEModel(Model[Params, Expected]):
     shards: Iterable[Votes]
     given: FloatArray
 
-    parameters = Params
+    parameters = MACEParams
 
     @classmethod
     def of(cls, settings: MACE, votes: AllVotes, shards: Iterable[Votes]) -> MACEModel:
@@ -158,25 +158,25 @@ class MACEModel(Model[Params, Expected]):
             return agreed, known_prior(self.votes, posterior)
         return agreed, uniform_prior(self.votes)
 
-    def start(self, posterior: Any) -> Params:
-        """See `Model.start`: annotators know half of the instances."""
+    def start(self, posterior: Any) -> MACEParams:
+        """See `EMModel.start`: annotators know half of the instances."""
         agreed, classes = self.counted(posterior)
         return self.fitted(_first_fractions(self.votes) * agreed, classes)
 
     @staticmethod
-    def expect(shard: Votes, log_odds: FloatArray, prior: FloatArray) -> Expected:
+    def expect(shard: Votes, log_odds: FloatArray, prior: FloatArray) -> MACECounts:
         """Expected counts of a shard under its posterior."""
         posterior, evidence = _e_step(shard, log_odds, prior)
         classes = shard.voted.astype(np.float64) @ posterior
-        return Expected(_agreement(shard, posterior), classes, float(evidence[shard.voted].sum()))
+        return MACECounts(_agreement(shard, posterior), classes, float(evidence[shard.voted].sum()))
 
-    def maximise(self, counts: Expected, parameters: Params) -> Params:
-        """See `Model.maximise`."""
+    def maximise(self, counts: MACECounts, parameters: MACEParams) -> MACEParams:
+        """See `EMModel.maximise`."""
         is_estimated = self.settings.class_prior == "estimated"
         classes = counts.classes if is_estimated else parameters.classes
         return self.fitted(parameters.known_if_correct * counts.agreed, classes)
 
-    def fitted(self, known: FloatArray, classes: FloatArray) -> Params:
+    def fitted(self, known: FloatArray, classes: FloatArray) -> MACEParams:
         """Fit the annotators to the expected counts of known annotations; the rest are spam."""
         spammed, settings = self.given - known, self.settings
         known_or_spam = np.stack([known.sum(axis=1), spammed.sum(axis=1)], axis=1)
@@ -188,7 +188,7 @@ class MACEModel(Model[Params, Expected]):
             competence_prior = strategy_prior = settings.smoothing / self.given.shape[1]
         log_competence, log_prior_competence = update(known_or_spam, competence_prior)
         log_strategy, log_prior_strategy = update(spammed, strategy_prior)
-        return Params(
+        return MACEParams(
             competence=normalise_rows(known_or_spam + competence_prior),
             strategy=normalise_rows(spammed + strategy_prior),
             log_known=log_competence[:, :1],
@@ -197,7 +197,7 @@ class MACEModel(Model[Params, Expected]):
             classes=classes,
         )
 
-    def objective(self, counts: Expected, parameters: Params) -> float:
+    def objective(self, counts: MACECounts, parameters: MACEParams) -> float:
         """Log likelihood and log prior, or, for "vb", a lower bound on the evidence."""
         log_all_spam = float((self.given * parameters.log_spam).sum())
         return counts.evidence + log_all_spam + parameters.log_prior
@@ -206,7 +206,7 @@ class MACEModel(Model[Params, Expected]):
     def posterior(
         shard: Votes, log_odds: FloatArray, prior: FloatArray, exponent: FloatArray | None = None
     ) -> FloatArray:
-        """See `Model.posterior`."""
+        """See `EMModel.posterior`."""
         return _e_step(shard, log_odds, prior, exponent)[0]
 
 
@@ -332,7 +332,7 @@ class MACE(EMAggregator):
     2
     """
 
-    traits = Traits(takes_stores=True)
+    traits = AggregatorTraits(takes_stores=True)
     model = MACEModel
 
     _parameter_constraints: dict[str, list[Any]] = {
@@ -380,10 +380,10 @@ class MACE(EMAggregator):
 
     def _runs(
         self, model: MACEModel, votes: AllVotes, start: Any, rng: np.random.RandomState
-    ) -> EMResult[Params, Expected]:
+    ) -> EMResult[MACEParams, MACECounts]:
         counted = cache(lambda: model.counted(start))
 
-        def run(number: int) -> EMResult[Params, Expected]:
+        def run(number: int) -> EMResult[MACEParams, MACECounts]:
             if number == 0:
                 return self._run(model, votes, partial(model.start, start), "restart-0")
             agreed, classes = counted()
@@ -398,7 +398,7 @@ class MACE(EMAggregator):
             margin=1e-9,  # Rounding errors must not decide between runs at the same maximum.
         )
 
-    def _set_fitted(self, parameters: Params, votes: AllVotes) -> None:
+    def _set_fitted(self, parameters: MACEParams, votes: AllVotes) -> None:
         self.competence_, self.spam_ = parameters.competence.T
         self.spam_strategy_ = parameters.strategy
         self._log_odds, self.class_prior_ = parameters.sent

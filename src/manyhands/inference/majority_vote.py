@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from manyhands.decision.labels import pick, row_max
-from manyhands.inference.base import BaseAggregator, Traits, known_prior
+from manyhands.inference.base import AggregatorTraits, BaseAggregator, known_prior
 from manyhands.inference.identifiability import LoneFamilies
 from manyhands.inference.votes import (
     AllVotes,
@@ -51,7 +51,7 @@ class MajorityVote(BaseAggregator):
     array([0, 1])
     """
 
-    traits = Traits(
+    traits = AggregatorTraits(
         compares_annotators=False, uses_start=False, takes_many_classes=True, takes_stores=True
     )
 

@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations import LabelSetTable
 from manyhands.exceptions import AnnotationError, warn_caller
-from manyhands.inference.base import COUNT, NON_NEGATIVE, Traits
+from manyhands.inference.base import COUNT, NON_NEGATIVE, AggregatorTraits
 from manyhands.inference.confusion_em import ConfusionRun
 from manyhands.inference.confusion_prior import SKILL_STRENGTH, ConfusionPrior
 from manyhands.inference.dawid_skene import DawidSkene
@@ -142,7 +142,7 @@ class MultiLabelDawidSkene(BaseSetAggregator):
     (['fear'], True)
     """
 
-    traits: ClassVar[Traits] = Traits(takes_sets=True, counts_confusions=True)
+    traits: ClassVar[AggregatorTraits] = AggregatorTraits(takes_sets=True, counts_confusions=True)
     _knows_its_accuracy: ClassVar[bool] = True
 
     _parameter_constraints: dict[str, list[Any]] = {
@@ -188,7 +188,7 @@ class MultiLabelDawidSkene(BaseSetAggregator):
         per_instance = _annotators_per_instance(table)
         told = ByOption(table.options)
         self.shared_, self.evidence_, self.why_ = False, {}, f"share={self.share}"
-        kept: Fits | None = None
+        kept: OptionFits | None = None
         if self.share == "auto" and per_instance <= 1.0:
             self.why_ = "no instance has two annotators, so nothing is known of their habits"
         elif self.share is not False:
@@ -218,9 +218,9 @@ class MultiLabelDawidSkene(BaseSetAggregator):
             self.why_ = f"instances have {per_instance:.1f} annotators on average{but}"
         return gain > 0 or per_instance <= FEW
 
-    def _fits(self, table: LabelSetTable, told: ByOption, **own: Any) -> Fits:
+    def _fits(self, table: LabelSetTable, told: ByOption, **own: Any) -> OptionFits:
         """Fit each option by itself."""
-        fits = Fits.new(table)
+        fits = OptionFits.new(table)
         for m in _with_progress(table.n_options, "each option by itself"):
             with told.of(m):
                 fits.keep(m, self._option(**own)._fit(table._of_code(m), self._gold_of(m), None))
@@ -234,7 +234,7 @@ class MultiLabelDawidSkene(BaseSetAggregator):
         model._given = prior
         return model
 
-    def _shared(self, table: LabelSetTable, own: Fits) -> Fits:
+    def _shared(self, table: LabelSetTable, own: OptionFits) -> OptionFits:
         """Fit all options with the shared prior."""
         by_others = [
             count_by_others(table._of_code(m), self._gold_of(m)) for m in range(table.n_options)
@@ -247,7 +247,7 @@ class MultiLabelDawidSkene(BaseSetAggregator):
         if self.dependence == "auto":
             # Never 0, which would be the published read-out.
             rho = max(float(own.dependence.mean()), np.finfo(float).tiny)
-        fits = Fits.new(table)
+        fits = OptionFits.new(table)
         for m in _with_progress(table.n_options, "options with what annotators share"):
             model = self._option(
                 SharedPrior.of(rates[:, m], strength), n_subtypes=1, dependence=rho
@@ -256,7 +256,7 @@ class MultiLabelDawidSkene(BaseSetAggregator):
                 fits.keep(m, model._fit(table._of_code(m), self._gold_of(m), None))
         return fits
 
-    def _set_fitted(self, fits: Fits) -> None:
+    def _set_fitted(self, fits: OptionFits) -> None:
         self.posterior_, self.identified_ = fits.posterior, fits.identified
         self.prevalence_ = np.array([model.class_prior_[1] for model in fits.models])
         confusion = np.stack([model.confusion_ for model in fits.models], axis=1)
@@ -386,7 +386,7 @@ class _Option(DawidSkene):
 
 
 @dataclass
-class Fits:
+class OptionFits:
     """What fits of all options have found.
 
     Attributes
@@ -413,7 +413,7 @@ class Fits:
     models: list[DawidSkene]
 
     @classmethod
-    def new(cls, table: LabelSetTable) -> Fits:
+    def new(cls, table: LabelSetTable) -> OptionFits:
         """Make arrays for the options of a table."""
         shape = (table.n_instances, table.n_options)
         tables = (table.n_annotators, table.n_options, 2, 2)

@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 
 from manyhands.annotations import LabelSetTable
 from manyhands.exceptions import NotIdentifiableWarning, warn_caller
-from manyhands.inference.base import Traits
+from manyhands.inference.base import AggregatorTraits
 from manyhands.inference.families import family_weights
 from manyhands.inference.set_aggregator import BaseSetAggregator
 from manyhands.typing import MISSING, FloatArray
@@ -46,7 +46,7 @@ class MultiLabelMajorityVote(BaseSetAggregator):
     array([[1.  , 0.33]])
     """
 
-    traits: ClassVar[Traits] = Traits(
+    traits: ClassVar[AggregatorTraits] = AggregatorTraits(
         takes_sets=True,
         compares_annotators=False,
         uses_start=False,

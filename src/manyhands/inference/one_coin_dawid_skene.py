@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
-from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, Traits
+from manyhands.inference.base import COUNT, NON_NEGATIVE, AggregatorTraits, BaseAggregator
 from manyhands.inference.confusions import normalise_joint
 from manyhands.inference.dependence import DEPENDENCE
-from manyhands.inference.em import Model
+from manyhands.inference.em import EMModel
 from manyhands.inference.em_aggregator import EMAggregator
 from manyhands.inference.gold_samples import GOLD_SAMPLE
 from manyhands.inference.history import TakesHistory
@@ -41,7 +41,7 @@ from manyhands.typing import FloatArray
 
 
 @dataclass(frozen=True)
-class Params:
+class OneCoinParams:
     """Parameters of the model.
 
     Attributes
@@ -79,7 +79,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class OneCoinModel(Model[Params, Counts]):
+class OneCoinModel(EMModel[OneCoinParams, Counts]):
     """The model on the votes of one fit.
 
     Attributes
@@ -101,7 +101,7 @@ class OneCoinModel(Model[Params, Counts]):
     pseudo: FloatArray
     prior: FloatArray | None
 
-    parameters = Params
+    parameters = OneCoinParams
 
     @classmethod
     def of(
@@ -117,8 +117,8 @@ class OneCoinModel(Model[Params, Counts]):
         prior = None if settings.class_prior == "estimated" else uniform_prior(votes)
         return cls(shards, given, agreement, pseudo, prior)
 
-    def start(self, posterior: Any) -> Params:
-        """See `Model.start`."""
+    def start(self, posterior: Any) -> OneCoinParams:
+        """See `EMModel.start`."""
         return self.maximise(sum_over_shards(_count, self.shards, rows=(posterior,)))
 
     @staticmethod
@@ -127,15 +127,15 @@ class OneCoinModel(Model[Params, Counts]):
         posterior, evidence = _e_step(shard, skill, prior)
         return _count(shard, posterior, float(evidence[shard.voted].sum()))
 
-    def maximise(self, counts: Counts, parameters: Params | None = None) -> Params:
+    def maximise(self, counts: Counts, parameters: OneCoinParams | None = None) -> OneCoinParams:
         """Shares of correct annotations, with the prior's, and of classes."""
         rates = np.column_stack([counts.hits, self.given - counts.hits]) + self.pseudo
         # Annotators without annotations get the crowd's agreement.
         rates[rates.sum(axis=1) == 0] = self.agreement, 1.0 - self.agreement
         prior = counts.prior if self.prior is None else self.prior
-        return Params(normalise_rows(np.maximum(rates, 0.0)), normalise_rows(prior))
+        return OneCoinParams(normalise_rows(np.maximum(rates, 0.0)), normalise_rows(prior))
 
-    def objective(self, counts: Counts, parameters: Params) -> float:
+    def objective(self, counts: Counts, parameters: OneCoinParams) -> float:
         """Log likelihood and log prior."""
         return counts.log_likelihood + log_dirichlet(self.pseudo, parameters.rates)
 
@@ -143,7 +143,7 @@ class OneCoinModel(Model[Params, Counts]):
     def posterior(
         shard: Votes, skill: FloatArray, prior: FloatArray, exponent: FloatArray | None = None
     ) -> FloatArray:
-        """See `Model.posterior`."""
+        """See `EMModel.posterior`."""
         return _e_step(shard, skill, prior, exponent)[0]
 
 
@@ -220,7 +220,7 @@ class OneCoinDawidSkene(TakesHistory, EMAggregator):
     array([0, 1, 0, 1])
     """
 
-    traits = Traits(takes_stores=True)
+    traits = AggregatorTraits(takes_stores=True)
     model = OneCoinModel
 
     _parameter_constraints: dict[str, list[Any]] = {
@@ -254,7 +254,7 @@ class OneCoinDawidSkene(TakesHistory, EMAggregator):
         self.ties = ties
         self.random_state = random_state
 
-    def _set_fitted(self, parameters: Params, votes: AllVotes) -> None:
+    def _set_fitted(self, parameters: OneCoinParams, votes: AllVotes) -> None:
         self.skill_, self.class_prior_ = parameters.sent
 
     @property

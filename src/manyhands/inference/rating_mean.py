@@ -32,7 +32,7 @@ from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.encoding import resolve
 from manyhands.annotations.target import is_sharded, refuse_swapped
 from manyhands.exceptions import AnnotationError, NotIdentifiableWarning, warn_caller
-from manyhands.inference.base import Traits
+from manyhands.inference.base import AggregatorTraits
 from manyhands.inference.families import family_weights
 from manyhands.inference.inputs import holds_nothing, only_new, recode_annotators
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
@@ -111,7 +111,9 @@ class RatingMean(BaseEstimator):
     """
 
     _saved_whole: ClassVar[bool] = True
-    traits: ClassVar[Traits] = Traits(uses_start=False, warns_of_shared_mistakes=False)
+    traits: ClassVar[AggregatorTraits] = AggregatorTraits(
+        uses_start=False, warns_of_shared_mistakes=False
+    )
 
     _parameter_constraints: dict[str, list[Any]] = {
         "severity": ["boolean"],

@@ -21,7 +21,7 @@ from manyhands.annotations.encoding import encode, missing_mask, of_one_kind
 from manyhands.annotations.ids import as_frame
 from manyhands.annotations.target import check_annotations, is_sharded, refuse_swapped
 from manyhands.exceptions import AnnotationError, all_or_nothing, warn_caller
-from manyhands.inference.base import Traits
+from manyhands.inference.base import AggregatorTraits
 from manyhands.inference.inputs import holds_nothing, only_new
 from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
 
@@ -71,7 +71,7 @@ class BaseSetAggregator(BaseEstimator):
 
     _parameter_constraints: dict[str, list[Any]] = {}
 
-    traits: ClassVar[Traits] = Traits(takes_sets=True)
+    traits: ClassVar[AggregatorTraits] = AggregatorTraits(takes_sets=True)
     _saved_whole: ClassVar[bool] = True
     _knows_its_accuracy: ClassVar[bool] = False
 

@@ -41,7 +41,7 @@ STEPS, LONGEST = 12, 3.0
 """Newton steps, and the greatest change of a parameter in one of them."""
 
 
-class Fitted(NamedTuple):
+class FittedTilts(NamedTuple):
     """Tilts of annotators, and how they depend on the counts.
 
     Attributes
@@ -84,7 +84,7 @@ class Tilt:
         n_classes = self.crowd.shape[1]
         return np.linspace(-0.5, 0.5, n_classes)
 
-    def fit(self, counts: FloatArray) -> Fitted:
+    def fit(self, counts: FloatArray) -> FittedTilts:
         """Fit both parameters of each annotator to their counts, shape (R, S, K)."""
         own = self.crowd[np.arange(len(self.classes)), self.classes]
         place = self._place
@@ -131,9 +131,9 @@ class Tilt:
             up += ((a * of_up - b * of_right) / determinant).clip(-LONGEST, LONGEST)
         *_, a, b, d = curvature()
         inverse = np.array([[d, -b], [-b, a]]) / (a * d - b * b)
-        return Fitted(right, up, inverse.transpose(2, 0, 1))
+        return FittedTilts(right, up, inverse.transpose(2, 0, 1))
 
-    def tilted(self, crowd: FloatArray, fitted: Fitted) -> FloatArray:
+    def tilted(self, crowd: FloatArray, fitted: FittedTilts) -> FloatArray:
         """Return q of each annotator, shape (R, S, K), laid out as counts are."""
         states = np.arange(len(self.classes))
         tilted = np.exp(fitted.up[:, None] * self._place)[:, :, None] * crowd.T

@@ -28,7 +28,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from manyhands.annotations import AnnotationTable
-from manyhands.inference.class_shares import Correction
+from manyhands.inference.class_shares import RareClassCorrection
 from manyhands.inference.confusion_prior import (
     SKILL_STRENGTH,
     ConfusionPrior,
@@ -70,7 +70,7 @@ class SharedPrior(ConfusionPrior):
         self,
         counts: Table,
         n_classes: int,
-        correction: Correction | None = None,
+        correction: RareClassCorrection | None = None,
         *,
         ordered: bool = False,
     ) -> Table:

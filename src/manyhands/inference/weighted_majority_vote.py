@@ -12,7 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, Traits, known_prior
+from manyhands.inference.base import (
+    COUNT,
+    NON_NEGATIVE,
+    AggregatorTraits,
+    BaseAggregator,
+    known_prior,
+)
 from manyhands.inference.votes import (
     AllVotes,
     Votes,
@@ -76,7 +82,7 @@ class WeightedMajorityVote(BaseAggregator):
     array([0.875, 1.   , 0.375])
     """
 
-    traits = Traits(takes_stores=True)
+    traits = AggregatorTraits(takes_stores=True)
 
     _parameter_constraints: dict[str, list[Any]] = {
         **BaseAggregator._parameter_constraints,

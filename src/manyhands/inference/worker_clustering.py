@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import softmax, xlogy
 from scipy.stats import rankdata
 
-from manyhands.inference.base import COUNT, NON_NEGATIVE, BaseAggregator, Traits
+from manyhands.inference.base import COUNT, NON_NEGATIVE, AggregatorTraits, BaseAggregator
 from manyhands.inference.confusions import (
     EMCounts,
     expect_and_count,
@@ -23,7 +23,7 @@ from manyhands.inference.confusions import (
     normalise_joint,
     total_em_counts,
 )
-from manyhands.inference.em import CLOSE, EMResult, Model, best_run
+from manyhands.inference.em import CLOSE, EMModel, EMResult, best_run
 from manyhands.inference.em_aggregator import EMAggregator
 from manyhands.inference.kos import posterior_by_messages
 from manyhands.inference.probability import floored_log, normalise_rows
@@ -32,7 +32,7 @@ from manyhands.typing import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, eq=False)
-class Params:
+class ClusterParams:
     """Parameters of the model.
 
     Attributes
@@ -61,7 +61,7 @@ class Params:
 
 
 @dataclass(frozen=True, eq=False)
-class ClusteringModel(Model[Params, EMCounts]):
+class ClusteringModel(EMModel[ClusterParams, EMCounts]):
     """The model on the votes of one fit.
 
     Attributes
@@ -76,7 +76,7 @@ class ClusteringModel(Model[Params, EMCounts]):
     n_clusters: int
     active: BoolArray
 
-    parameters = Params
+    parameters = ClusterParams
 
     @classmethod
     def of(
@@ -86,8 +86,8 @@ class ClusteringModel(Model[Params, EMCounts]):
         active = np.bincount(votes.annotator, minlength=votes.n_annotators) > 0
         return cls(shards, settings.n_clusters, active)
 
-    def start(self, posterior: Any) -> Params:
-        """See `Model.start`."""
+    def start(self, posterior: Any) -> ClusterParams:
+        """See `EMModel.start`."""
         counts = total_em_counts(self.shards, posterior)
         return self.fitted(counts, first_clusters(counts.confusion, self.active, self.n_clusters))
 
@@ -96,19 +96,19 @@ class ClusteringModel(Model[Params, EMCounts]):
         """E-step on a shard (`manyhands.inference.confusions.expect_and_count`)."""
         return expect_and_count(shard, log_classes, log_confusion)
 
-    def fitted(self, counts: EMCounts, members: FloatArray) -> Params:
+    def fitted(self, counts: EMCounts, members: FloatArray) -> ClusterParams:
         """Parameters that fit the counts, with annotators in clusters by ``members`` (R, L)."""
         prior = normalise_rows(counts.prior)
         weight = normalise_rows(members[self.active].sum(axis=0))
         clusters = normalise_rows(np.tensordot(members.T, counts.confusion, axes=1))
         members, bound = cluster_step(counts.confusion, weight, clusters)
-        return Params(prior, weight, members, clusters, bound)
+        return ClusterParams(prior, weight, members, clusters, bound)
 
-    def maximise(self, counts: EMCounts, parameters: Params) -> Params:
-        """See `Model.maximise`."""
+    def maximise(self, counts: EMCounts, parameters: ClusterParams) -> ClusterParams:
+        """See `EMModel.maximise`."""
         return self.fitted(counts, parameters.members)
 
-    def objective(self, counts: EMCounts, parameters: Params) -> float:
+    def objective(self, counts: EMCounts, parameters: ClusterParams) -> float:
         """Lower bound on the likelihood."""
         return counts.log_likelihood + parameters.bound
 
@@ -119,7 +119,7 @@ class ClusteringModel(Model[Params, EMCounts]):
         log_confusion: FloatArray,
         exponent: FloatArray | None = None,
     ) -> FloatArray:
-        """See `Model.posterior`."""
+        """See `EMModel.posterior`."""
         joint = log_likelihoods(shard, log_confusion) + log_classes
         return normalise_joint(shard, joint, exponent)[0]
 
@@ -249,7 +249,7 @@ class WorkerClustering(EMAggregator):
     (array([0, 1, 0, 1, 0, 1]), array([0, 0, 0, 1, 1]))
     """
 
-    traits = Traits(counts_confusions=True, has_several_maxima=True)
+    traits = AggregatorTraits(counts_confusions=True, has_several_maxima=True)
     model = ClusteringModel
 
     _parameter_constraints: dict[str, list[Any]] = {
@@ -276,7 +276,7 @@ class WorkerClustering(EMAggregator):
 
     def _runs(
         self, model: ClusteringModel, votes: AllVotes, start: Any, rng: np.random.RandomState
-    ) -> EMResult[Params, EMCounts]:
+    ) -> EMResult[ClusterParams, EMCounts]:
         starts = (lambda: start, lambda: posterior_by_messages(cast(Votes, votes)))
         return best_run(
             (self._run(model, votes, partial(model.start, posterior())) for posterior in starts),
@@ -285,7 +285,7 @@ class WorkerClustering(EMAggregator):
             margin=CLOSE,
         )
 
-    def _set_fitted(self, parameters: Params, votes: AllVotes) -> None:
+    def _set_fitted(self, parameters: ClusterParams, votes: AllVotes) -> None:
         self.class_prior_, self.cluster_weight_ = parameters.prior, parameters.weight
         self.cluster_posterior_, self.cluster_confusion_ = parameters.members, parameters.clusters
         self.clusters_: IntArray = parameters.members.argmax(axis=1)

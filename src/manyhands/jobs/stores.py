@@ -27,7 +27,7 @@ from manyhands.jobs.outputs import label_rows, severity_rows
 from manyhands.metrics.certainty import Certainty, certainty_of
 from manyhands.metrics.inferred_labels import level_of_labels
 from manyhands.metrics.sample_levels import LEAST_GOLD, Level, level_of_gold, level_of_sample
-from manyhands.planning.screening import Answers, RightByGold, right_by_gold
+from manyhands.planning.screening import AnswerCounts, RightByGold, right_by_gold
 from manyhands.report import annotator_columns
 from manyhands.report.annotators import store_profiles
 from manyhands.scale import remote
@@ -257,7 +257,7 @@ def _annotator_profiles(labels: _StoreLabels, gold: IntArray | None) -> dict[str
     passes, measured = np.zeros((2, n_annotators), dtype=np.int64), np.zeros((2, n_annotators))
     for number, own in enumerate(labels.places()):
         table, rows = store.table(number), np.asarray(posterior[own])
-        part = Answers.of(table, rows)
+        part = AnswerCounts.of(table, rows)
         found = part if found is None else found + part
         observed, codes = table.observed, labels.codes[own]
         true = codes[observed.instance]

@@ -46,7 +46,7 @@ class RidgeValues(BaseEstimator):
         return log_of_values(X.astype(np.float64, copy=False) @ self.coef)
 
 
-class LeftOut:
+class LeaveOneOut:
     """Leave-one-out log probabilities, computed for the rows that are asked for.
 
     Parameters
@@ -138,14 +138,14 @@ class SoftRidge(BaseEstimator):
         check_is_fitted(self, "coef_")
         return RidgeValues(self.coef_).predict_log_proba(X)
 
-    def fit_predict_loo(self, X: Any, T: FloatArray) -> list[tuple[LeftOut, RidgeValues]]:
+    def fit_predict_loo(self, X: Any, T: FloatArray) -> list[tuple[LeaveOneOut, RidgeValues]]:
         """Leave-one-out log probabilities, and a regression, for each strength.
 
         `prepare` must have been given the same X.
         """
         centred = T - 1.0 / T.shape[1]
         return [
-            (LeftOut(X, centred, coef, leverage), RidgeValues(coef))
+            (LeaveOneOut(X, centred, coef, leverage), RidgeValues(coef))
             for coef, leverage in zip(self._coefs(X, T), self.leverages_.T, strict=True)
         ]
 

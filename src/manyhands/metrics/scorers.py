@@ -36,7 +36,7 @@ from manyhands.typing import MISSING, AnyArray, IntArray
 __all__ = [
     "VOTE_SCORERS",
     "GoldScorer",
-    "KnownLabels",
+    "LabelsById",
     "VoteScorer",
     "annotation_log_likelihood_scorer",
     "corrected_vote_agreement_scorer",
@@ -121,7 +121,7 @@ def annotation_log_likelihood_scorer(estimator: Any, X: Any, y: Any) -> float:
     return float(estimator.annotation_log_likelihood(X, y))
 
 
-class KnownLabels(NamedTuple):
+class LabelsById(NamedTuple):
     """Labels of some instances, by id.
 
     Attributes
@@ -198,11 +198,11 @@ class GoldScorer:
     Parameters
     ----------
     scorer : callable (estimator, X, y_true) -> float
-    gold : KnownLabels
+    gold : LabelsById
     """
 
     scorer: Any
-    gold: KnownLabels
+    gold: LabelsById
 
     def __call__(self, estimator: Any, X: Any, y: Any) -> float:
         """Score the instances of a table whose gold label is known.
@@ -272,7 +272,7 @@ def gold_scorer(scoring: Any, gold: Any, table: AnnotationTable | None = None) -
     from sklearn.metrics import get_scorer
 
     scorer = scoring if callable(scoring) else get_scorer(scoring)
-    return GoldScorer(scorer, KnownLabels.read(gold, table, "gold"))
+    return GoldScorer(scorer, LabelsById.read(gold, table, "gold"))
 
 
 def fitted_classifier(estimator: Any) -> Any:

@@ -99,7 +99,7 @@ class Candidates(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rule:
+class ScoringRule:
     """How pairs are scored.
 
     Attributes
@@ -137,7 +137,7 @@ class Rule:
 def candidates(
     pool: Pool,
     beliefs: Beliefs,
-    rule: Rule,
+    rule: ScoringRule,
     n: int,
     free: BoolArray,
     room: IntArray,
@@ -163,7 +163,7 @@ def candidates(
     return _scored(beliefs, rule, i[kept], r[kept])
 
 
-def _scored(beliefs: Beliefs, rule: Rule, i: IntArray, r: IntArray) -> Candidates:
+def _scored(beliefs: Beliefs, rule: ScoringRule, i: IntArray, r: IntArray) -> Candidates:
     """Give each pair its score, or that of its instance with any annotator."""
     none = np.zeros(len(i))
     if rule.by_instance:
@@ -181,7 +181,7 @@ def _scored(beliefs: Beliefs, rule: Rule, i: IntArray, r: IntArray) -> Candidate
 def _of_many(
     pool: Pool,
     beliefs: Beliefs,
-    rule: Rule,
+    rule: ScoringRule,
     n: int,
     free: BoolArray,
     room: IntArray,
@@ -212,7 +212,7 @@ def _of_many(
 def _gains(
     pool: Pool,
     beliefs: Beliefs,
-    rule: Rule,
+    rule: ScoringRule,
     rows: IntArray,
     columns: IntArray,
     rng: np.random.RandomState,
@@ -285,7 +285,7 @@ def take(found: Candidates, n: int, room: IntArray, rng: np.random.RandomState) 
 def fill(
     pool: Pool,
     beliefs: Beliefs,
-    rule: Rule,
+    rule: ScoringRule,
     n: int,
     free: BoolArray,
     room: IntArray,

@@ -25,7 +25,7 @@ from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.inference.inputs import gold_codes
 from manyhands.metrics import accuracy_of_labels
 from manyhands.planning.beliefs import beliefs_of, better_labels, drawn_confusions, of_pairs
-from manyhands.planning.choosing import Rule, Suggestion, fill
+from manyhands.planning.choosing import ScoringRule, Suggestion, fill
 from manyhands.planning.pool import (
     Pool,
     checked_size,
@@ -351,10 +351,10 @@ class AnnotationPlanner(BaseEstimator):
         n_warm = 0 if one or self._is_joined else min(n, max(missing, 0))
         free = pool.open_instances & self._unknown(pool)
         room = np.where(pool.open_annotators, n if one else self._most(pool, n), 0)
-        rule = Rule(self.criterion, one or self.annotators != "any", price)
+        rule = ScoringRule(self.criterion, one or self.annotators != "any", price)
         arriving = not one and self.annotators == "arriving"
         activity = self._activity(len(room)) if arriving else None
-        steps = [(n_warm, Rule("entropy", False, price), None), (n - n_warm, rule, activity)]
+        steps = [(n_warm, ScoringRule("entropy", False, price), None), (n - n_warm, rule, activity)]
         chosen = [
             part
             for size, rule, activity in steps

@@ -203,7 +203,7 @@ def nothing_left(pairs: Any, n_instances: int, n_annotators: int) -> AnnotationE
 # -- who answers ----------------------------------------------------------------------------------
 
 
-class Source(Protocol):
+class AnswerSource(Protocol):
     """Something that answers."""
 
     @property

@@ -24,12 +24,12 @@ from manyhands.files import write_atomically
 from manyhands.inference.inputs import gold_codes
 from manyhands.metrics import accuracy_of_labels
 from manyhands.planning.beliefs import of_pairs, right_labels
-from manyhands.planning.choosing import Rule, Suggestion, fill
+from manyhands.planning.choosing import ScoringRule, Suggestion, fill
 from manyhands.planning.planner import AnnotationPlanner
 from manyhands.planning.pool import (
+    AnswerSource,
     Pool,
     Recorded,
-    Source,
     Worlds,
     generator_of,
     nothing_left,
@@ -306,7 +306,7 @@ def _sizes(start: float, most: float, batch: Any) -> FloatArray:
 
 def _play(
     policies: Mapping[str, AnnotationPlanner],
-    source: Source,
+    source: AnswerSource,
     sizes: FloatArray,
     n_runs: int,
     fits: Mapping[str, Any],
@@ -336,7 +336,7 @@ def _play(
 
 def _run(
     planner: AnnotationPlanner,
-    source: Source,
+    source: AnswerSource,
     sizes: FloatArray,
     fits: Mapping[str, Any],
     path: Path | None,
@@ -385,7 +385,7 @@ class _Random(AnnotationPlanner):
     def _batch(self, pool: Pool, n: int, *, one: bool = False) -> Suggestion:
         flat = np.full_like(self._beliefs.posterior, 1.0 / self._beliefs.posterior.shape[1])
         nothing_known = replace(self._beliefs, posterior=flat)
-        rule = Rule("entropy", False, np.ones(len(pool.annotators)))
+        rule = ScoringRule("entropy", False, np.ones(len(pool.annotators)))
         room = np.where(pool.open_annotators, n, 0)
         rng = generator(self.random_state)
         parts = fill(pool, nothing_known, rule, n, pool.open_instances, room, None, rng)

@@ -199,7 +199,7 @@ def screened(
         known = getattr(model, "is_known_", None)
         aligned = known is not None and len(known) == table.n_instances
         judged = annotators_are_judged(table, known if aligned else None)
-    answers = Answers.of(table, found.posterior)
+    answers = AnswerCounts.of(table, found.posterior)
     paces = None if spent is None else paces_of(table, spent)
     marks = answers.marks(found.pooled, table.classes, measured)
     for r, own in enumerate(_of_annotators(table)):
@@ -213,7 +213,7 @@ def screened(
 
 
 @dataclass(frozen=True)
-class Answers:
+class AnswerCounts:
     """What annotators are judged by, summed over instances: parts of a table add up.
 
     Attributes
@@ -230,7 +230,7 @@ class Answers:
     squares: FloatArray
 
     @classmethod
-    def of(cls, table: AnnotationTable, posterior: FloatArray) -> Answers:
+    def of(cls, table: AnnotationTable, posterior: FloatArray) -> AnswerCounts:
         """Sum over the observed annotations of a table."""
         observed = table.observed
         c, r = table.n_classes, table.n_annotators
@@ -242,9 +242,9 @@ class Answers:
             squares[:, true] = np.bincount(observed.annotator, q * q, r)
         return cls(RightSums.of(table, posterior), counts, squares)
 
-    def __add__(self, other: Answers) -> Answers:
+    def __add__(self, other: AnswerCounts) -> AnswerCounts:
         """Return the sums of both."""
-        return Answers(
+        return AnswerCounts(
             self.right + other.right, self.counts + other.counts, self.squares + other.squares
         )
 

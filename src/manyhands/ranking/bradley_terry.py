@@ -38,7 +38,14 @@ from manyhands.exceptions import (
     all_or_nothing,
     warn_caller,
 )
-from manyhands.ranking.davidson import Rows, State, Wanted, climb, first_state, probabilities
+from manyhands.ranking.davidson import (
+    ComparisonRows,
+    State,
+    Wanted,
+    climb,
+    first_state,
+    probabilities,
+)
 from manyhands.ranking.next_pairs import NextPairs, choose_pairs, covariance_given_annotators
 from manyhands.ranking.uncertainty import (
     FEWEST_QUESTIONS,
@@ -317,7 +324,9 @@ class BradleyTerry(BaseEstimator):
         has_ties = bool((table.outcome == 1).any())
         several = table.has_annotators and len(np.unique(table.annotator)) > 1
         own = np.array([several, several and sides, several and has_ties and self.own_ties])
-        rows = Rows.of(table, by_annotator=bool(own[1:].any() or (own[0] and self.reliability)))
+        rows = ComparisonRows.of(
+            table, by_annotator=bool(own[1:].any() or (own[0] and self.reliability))
+        )
         s2 = self.strength_variance
         wanted = Wanted(position, has_ties, own, s2, self.max_iter, self.tol)
         if s2 == np.inf:
@@ -331,7 +340,7 @@ class BradleyTerry(BaseEstimator):
     def _keep(
         self,
         table: ComparisonTable,
-        rows: Rows,
+        rows: ComparisonRows,
         state: State,
         wanted: Wanted,
         component: IntArray,
@@ -645,7 +654,7 @@ class BradleyTerry(BaseEstimator):
 
 
 def _with_reliability(
-    rows: Rows, wanted: Wanted, reliability: Any
+    rows: ComparisonRows, wanted: Wanted, reliability: Any
 ) -> tuple[State, Wanted, dict[float, float]]:
     """Fit with the variance of reliabilities that is asked for, or that the evidence prefers."""
     evidence: dict[float, float] = {}

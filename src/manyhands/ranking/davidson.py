@@ -43,7 +43,7 @@ WARM_UP = 2
 """Iterations before variances are estimated."""
 
 
-class Rows(NamedTuple):
+class ComparisonRows(NamedTuple):
     """Comparisons, those that are alike added up, sorted by annotator.
 
     Attributes
@@ -74,7 +74,7 @@ class Rows(NamedTuple):
     has_ties: bool
 
     @classmethod
-    def of(cls, table: ComparisonTable, *, by_annotator: bool) -> Rows:
+    def of(cls, table: ComparisonTable, *, by_annotator: bool) -> ComparisonRows:
         """Take the comparisons of a table; those of weight 0 are left out."""
         n = table.n_items
         weight = np.asarray(table.weight, dtype=np.float64)
@@ -177,7 +177,7 @@ class State:
     converged: bool = False
 
 
-class Answers(NamedTuple):
+class OutcomeProbabilities(NamedTuple):
     """Probabilities of the rows' outcomes, and derivatives of the log likelihood in eta and t.
 
     ``score`` and ``score_t`` are first derivatives, ``info``, ``info_t`` and ``cross`` the expected
@@ -204,7 +204,9 @@ def probabilities(eta: FloatArray, t: FloatArray) -> tuple[FloatArray, FloatArra
         return up / total, tie / total, down / total
 
 
-def answers(rows: Rows, state: State, wanted: Wanted, *, likelihood: bool = False) -> Answers:
+def answers(
+    rows: ComparisonRows, state: State, wanted: Wanted, *, likelihood: bool = False
+) -> OutcomeProbabilities:
     """Derivatives of the log likelihood at a state."""
     gap = state.theta[rows.left] - state.theta[rows.right]
     own = np.take(state.profile, rows.who, axis=0) if wanted.own.any() else state.profile[:1]
@@ -217,7 +219,7 @@ def answers(rows: Rows, state: State, wanted: Wanted, *, likelihood: bool = Fals
     if likelihood:
         happened = np.where(sign > 0, left, np.where(sign < 0, right, tie))
         found = float(w @ np.log(np.maximum(happened, 1e-300)))
-    return Answers(
+    return OutcomeProbabilities(
         gap,
         np.broadcast_to(a, gap.shape),
         w * (sign - d) / 2,
@@ -229,7 +231,7 @@ def answers(rows: Rows, state: State, wanted: Wanted, *, likelihood: bool = Fals
     )
 
 
-def first_state(rows: Rows, wanted: Wanted, va: float) -> State:
+def first_state(rows: ComparisonRows, wanted: Wanted, va: float) -> State:
     """Start: equal strengths, annotators alike, ties as frequent as they are."""
     tied = float(rows.weight[rows.outcome == 1].sum()) / rows.total
     tau = -np.inf
@@ -245,12 +247,12 @@ def first_state(rows: Rows, wanted: Wanted, va: float) -> State:
     )
 
 
-def climb(rows: Rows, state: State, wanted: Wanted) -> State:
+def climb(rows: ComparisonRows, state: State, wanted: Wanted) -> State:
     """Climb from a state to the mode of the posterior.
 
     Parameters
     ----------
-    rows : Rows
+    rows : ComparisonRows
     state : State
         Its variance of reliability is kept.
     wanted : Wanted
@@ -280,7 +282,7 @@ def climb(rows: Rows, state: State, wanted: Wanted) -> State:
 class Strengths:
     """Solver of the Newton steps of strengths, whose pattern of pairs is set up once."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: ComparisonRows) -> None:
         self.rows = rows
         n, k = rows.n_items, len(rows.first)
         self.is_dense = n <= DENSE
@@ -329,7 +331,7 @@ class Strengths:
 
 
 def _step_of_strengths(
-    rows: Rows, state: State, wanted: Wanted, solver: Strengths, *, estimates: bool
+    rows: ComparisonRows, state: State, wanted: Wanted, solver: Strengths, *, estimates: bool
 ) -> State:
     at = answers(rows, state, wanted)
     prior = 1 / state.s2
@@ -344,7 +346,7 @@ def _step_of_strengths(
     return replace(state, theta=theta, s2=s2)
 
 
-def _step_of_common(rows: Rows, state: State, wanted: Wanted) -> State:
+def _step_of_common(rows: ComparisonRows, state: State, wanted: Wanted) -> State:
     """Take a step of the common bias and tendency to ties, and of all annotators with them."""
     which = np.array([wanted.position, wanted.ties])
     if not which.any():
@@ -366,7 +368,9 @@ def _step_of_common(rows: Rows, state: State, wanted: Wanted) -> State:
     return replace(state, profile=profile, common=common)
 
 
-def information_of(rows: Rows, at: Answers, state: State, wanted: Wanted) -> FloatArray:
+def information_of(
+    rows: ComparisonRows, at: OutcomeProbabilities, state: State, wanted: Wanted
+) -> FloatArray:
     """Information of each annotator's three parameters, priors included, (n_annotators, 3, 3).
 
     Parameters that are not the annotator's own have 1 on the diagonal.
@@ -385,7 +389,9 @@ def information_of(rows: Rows, at: Answers, state: State, wanted: Wanted) -> Flo
     return matrix
 
 
-def _step_of_annotators(rows: Rows, state: State, wanted: Wanted, *, estimates: bool) -> State:
+def _step_of_annotators(
+    rows: ComparisonRows, state: State, wanted: Wanted, *, estimates: bool
+) -> State:
     at = answers(rows, state, wanted)
     own = wanted.own
     gradient = np.zeros((rows.n_annotators, 3))

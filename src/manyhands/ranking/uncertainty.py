@@ -11,9 +11,9 @@ from scipy.sparse import coo_array, csr_array
 from manyhands.comparisons import ComparisonTable
 from manyhands.ranking.davidson import (
     A,
-    Answers,
     B,
-    Rows,
+    ComparisonRows,
+    OutcomeProbabilities,
     State,
     T,
     Wanted,
@@ -63,7 +63,7 @@ class Curvature(NamedTuple):
     free: AnyArray
 
 
-def curvature(rows: Rows, state: State, wanted: Wanted) -> Curvature:
+def curvature(rows: ComparisonRows, state: State, wanted: Wanted) -> Curvature:
     """Return the information of the posterior at its mode.
 
     It is the observed information, as Laplace's approximation has it, or the expected one where
@@ -95,7 +95,9 @@ def _is_positive(matrix: FloatArray) -> bool:
     return True
 
 
-def _outer(rows: Rows, at: Answers, state: State, free: AnyArray) -> FloatArray:
+def _outer(
+    rows: ComparisonRows, at: OutcomeProbabilities, state: State, free: AnyArray
+) -> FloatArray:
     """Information of strengths and common parameters; its diagonal with many items."""
     n = rows.n_items
     a = at.reliability
@@ -115,7 +117,9 @@ def _outer(rows: Rows, at: Answers, state: State, free: AnyArray) -> FloatArray:
     return matrix
 
 
-def _crossed(rows: Rows, at: Answers, wanted: Wanted, *, observed: bool) -> csr_array:
+def _crossed(
+    rows: ComparisonRows, at: OutcomeProbabilities, wanted: Wanted, *, observed: bool
+) -> csr_array:
     """Information between strengths or common parameters and those of annotators.
 
     Observed, it also holds that eta is a product of reliability and strengths. A profile includes
@@ -174,7 +178,7 @@ def _squared(spread: csr_array) -> FloatArray:
     return found
 
 
-def log_evidence(rows: Rows, state: State, wanted: Wanted) -> float:
+def log_evidence(rows: ComparisonRows, state: State, wanted: Wanted) -> float:
     """Laplace's approximation of the log probability of all answers.
 
     With more than `MOST_ITEMS` items the determinant is that of the diagonal of the strengths'
@@ -209,7 +213,7 @@ def covariance(found: Curvature) -> FloatArray:
     return (inverse + inverse.T) / 2
 
 
-def dispersion(rows: Rows, state: State, wanted: Wanted, n_groups: int) -> float:
+def dispersion(rows: ComparisonRows, state: State, wanted: Wanted, n_groups: int) -> float:
     """How many times more the answers to pairs of items scatter than the model has it."""
     score, info = _toward_the_first(rows, state, wanted)
     return _scatter(rows.by_pair(score), float(info.sum()), rows.n_items - n_groups)
@@ -230,7 +234,9 @@ def dispersion_within(table: ComparisonTable, state: State, wanted: Wanted, n_gr
     return _scatter(np.bincount(place, score).astype(np.float64), float(info.sum()), n - n_groups)
 
 
-def _toward_the_first(rows: Rows, state: State, wanted: Wanted) -> tuple[FloatArray, FloatArray]:
+def _toward_the_first(
+    rows: ComparisonRows, state: State, wanted: Wanted
+) -> tuple[FloatArray, FloatArray]:
     """Score of each row about the first item of its pair against the other, and information."""
     at = answers(rows, state, wanted)
     toward = np.where(rows.left < rows.right, at.reliability, -at.reliability)
@@ -308,12 +314,12 @@ def _of_priors(state: State, wanted: Wanted, found: Curvature) -> FloatArray:
     return np.diag(of_items) + _squared(csr_array(found.crossed @ _block_diagonal(roots)))
 
 
-def _each_row(table: ComparisonTable, wanted: Wanted) -> Rows:
+def _each_row(table: ComparisonTable, wanted: Wanted) -> ComparisonRows:
     """Rows in the order of the table, none added up."""
     own = bool(wanted.own.any())
     who = table.annotator if own else np.zeros(len(table), dtype=np.int32)
     nothing = np.zeros(0, dtype=np.int32)
-    return Rows(
+    return ComparisonRows(
         table.left, table.right, who, table.outcome, np.asarray(table.weight, dtype=np.float64),
         nothing, nothing, nothing, table.n_items, table.n_annotators if own else 1,
         np.full(1, True), True,

@@ -4,7 +4,7 @@ from manyhands.report.annotators import annotator_columns
 from manyhands.report.columns import summary_tables
 from manyhands.report.html import render_report, write_report
 from manyhands.report.inputs import read_inputs
-from manyhands.report.items import Contents, read_contents
+from manyhands.report.items import ItemContents, read_contents
 from manyhands.report.section import Action, Findings, Section
 from manyhands.report.sections import SECTIONS
 from manyhands.report.summary import (
@@ -20,6 +20,7 @@ __all__ = [
     "Action",
     "Contents",
     "Findings",
+    "ItemContents",
     "Section",
     "annotator_columns",
     "read_contents",
@@ -33,3 +34,6 @@ __all__ = [
     "summary_tables",
     "write_report",
 ]
+
+Contents = ItemContents
+"""Earlier name of `ItemContents`."""

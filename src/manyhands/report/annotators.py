@@ -222,7 +222,7 @@ def store_profiles(
     ----------
     store : AnnotationStore
     found, screening
-        As of `manyhands.planning.screening.Answers`.
+        As of `manyhands.planning.screening.AnswerCounts`.
     mistakes : integer array of shape (R, C, C)
         Annotations by [annotator, label, given].
     passes : integer array of shape (2, R)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from manyhands.exceptions import WriteError
 from manyhands.files import write_atomically
 from manyhands.report.headline import headline
-from manyhands.report.items import Contents
+from manyhands.report.items import ItemContents
 from manyhands.report.planning import enough
 from manyhands.report.section import Section
 from manyhands.report.sections import sections_of
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def render_report(
     summary: Mapping[str, Any],
-    contents: Contents | None = None,
+    contents: ItemContents | None = None,
     *,
     sections: Sequence[Section] | None = None,
 ) -> str:
@@ -37,7 +37,7 @@ def render_report(
     ----------
     summary : dict
         Result of `summarize`, possibly read back from JSON.
-    contents : Contents, optional
+    contents : ItemContents, optional
         Texts and images of the instances that the page names, as `read_contents` returns them.
     sections : sequence of Section, optional
         As in `summarize`; default: those of the kind of the summary.
@@ -73,7 +73,7 @@ def render_report(
     summary = known | dict(summary)
     shown = [each for each in sections if each.summarise is None or summary[each.key]]
     rows = (summary.get("items") or {"rows": ()})["rows"]
-    content = (contents or Contents()).of([row["id"] for row in rows])
+    content = (contents or ItemContents()).of([row["id"] for row in rows])
     words = {name: value for each in sections for name, value in each.words.items()}
     return render_page(
         summary,
@@ -172,7 +172,7 @@ def _file(name: str) -> str:
 def write_report(
     summary_or_path: Mapping[str, Any] | str | os.PathLike[str],
     path: str | os.PathLike[str],
-    contents: Contents | None = None,
+    contents: ItemContents | None = None,
 ) -> Path:
     """Write the HTML page of a summary atomically.
 
@@ -181,7 +181,7 @@ def write_report(
     summary_or_path : dict, or path of its JSON file
     path : str or Path
         The HTML file; missing parent folders are created.
-    contents : Contents, optional
+    contents : ItemContents, optional
         As in `render_report`.
 
     Returns

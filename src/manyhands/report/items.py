@@ -87,7 +87,7 @@ ITEMS = Section("items", "Instances", "items.html", items_section, on_demand=Tru
 
 
 @dataclass(frozen=True)
-class Contents:
+class ItemContents:
     """Texts and images of instances, by id; integers match the strings that spell them.
 
     Attributes
@@ -114,7 +114,9 @@ class Contents:
         return found
 
 
-def read_contents(texts: str | Path | None = None, images: str | Path | None = None) -> Contents:
+def read_contents(
+    texts: str | Path | None = None, images: str | Path | None = None
+) -> ItemContents:
     """Read what instances hold, for `render_report`.
 
     Parameters
@@ -140,7 +142,7 @@ def read_contents(texts: str | Path | None = None, images: str | Path | None = N
             within = path.relative_to(images)
             for name in (str(within.with_suffix("")), within.stem, str(within), within.name):
                 files.setdefault(name, path)
-    return Contents(found, files)
+    return ItemContents(found, files)
 
 
 def _listed(path: Path) -> dict[str, str]:

@@ -295,7 +295,7 @@ class CrowdSMOTE(BaseEstimator):
 
     def _pairs(
         self, space: Any, codes: IntArray, c: int, n: int, certainty: FloatArray, rng: Rng
-    ) -> Pairs:
+    ) -> NeighbourPairs:
         """Choose n candidates of a class, a neighbour for each, and delta (Eq. 2.5)."""
         from sklearn.neighbors import NearestNeighbors
 
@@ -304,12 +304,12 @@ class CrowdSMOTE(BaseEstimator):
         k = min(self.k_neighbors, m - 1)
         if m < 2:
             alone = np.repeat(rows[:, None], 2, axis=1).repeat(n, axis=0)
-            return Pairs(c, m, 0, alone, np.zeros(len(alone)))
+            return NeighbourPairs(c, m, 0, alone, np.zeros(len(alone)))
         neighbours = NearestNeighbors(n_neighbors=k).fit(space[rows]).kneighbors()[1]
         turns = np.concatenate([rng.permutation(m) for _ in range(-(-n // m))])[:n]
         chosen = neighbours[turns, rng.randint(k, size=n)]
         parents = rows[np.column_stack([turns, chosen])]
-        return Pairs(c, m, k, parents, self._delta(certainty[parents], rng))
+        return NeighbourPairs(c, m, k, parents, self._delta(certainty[parents], rng))
 
     def _delta(self, certainty: FloatArray, rng: Rng) -> FloatArray:
         """Fraction of the way from candidate to neighbour, from their certainties (n, 2)."""
@@ -322,7 +322,7 @@ class CrowdSMOTE(BaseEstimator):
 
     def _set_attributes(
         self,
-        made: list[Pairs],
+        made: list[NeighbourPairs],
         wanted: dict[int, int],
         codes: IntArray,
         table: AnnotationTable,
@@ -369,7 +369,7 @@ Rng: TypeAlias = np.random.RandomState
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class NeighbourPairs:
     """Candidates of a class, each with a neighbour."""
 
     code: int

@@ -27,7 +27,7 @@ Predictions = Iterable[tuple[IntArray, FloatArray]]
 
 
 @dataclass(frozen=True, eq=False)
-class Selection:
+class SelectedCells:
     """Cells that a selector chose.
 
     Attributes
@@ -60,7 +60,7 @@ class Selector(BaseEstimator):
         rng: np.random.Generator,
         *,
         held: AnnotationTable | None = None,
-    ) -> Selection:
+    ) -> SelectedCells:
         """Choose cells without annotation, pass or pseudo-annotation.
 
         Annotators without annotations get none, because there is nothing to imitate.
@@ -367,7 +367,7 @@ def _most_confident(best: list[_Best], n: int) -> list[tuple[int, IntArray]]:
 
 def _selection(
     table: AnnotationTable, taken: list[tuple[int, IntArray]], n_candidates: IntArray
-) -> Selection:
+) -> SelectedCells:
     label = np.repeat([c for c, _ in taken], [len(cells) for _, cells in taken])
     cells = np.concatenate([cells for _, cells in taken])
     order = np.argsort(cells)
@@ -381,4 +381,4 @@ def _selection(
         scale=table.scale,
     ).with_source("pseudo")
     n_selected = np.bincount(chosen.label, minlength=table.n_classes)
-    return Selection(chosen, n_candidates, n_selected)
+    return SelectedCells(chosen, n_candidates, n_selected)

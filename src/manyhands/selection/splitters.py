@@ -15,7 +15,7 @@ from manyhands.annotations.encoding import as_values, encode
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.folds import deal_instances, instance_units
 from manyhands.fitting.reading import check_rows, table_of
-from manyhands.metrics.scorers import KnownLabels
+from manyhands.metrics.scorers import LabelsById
 from manyhands.training.seeding import draw_seed
 from manyhands.typing import MISSING, IntArray
 
@@ -99,7 +99,7 @@ class InstanceKFold(BaseCrossValidator):
             return None
         if hasattr(labels, "fit_predict"):
             labels = clone(labels).fit_predict(table)
-        rows, values = KnownLabels.read(labels, table, "labels").of(table.instances)
+        rows, values = LabelsById.read(labels, table, "labels").of(table.instances)
         if not len(rows):
             raise AnnotationError(f"labels names none of these {len(table):,} instances")
         codes = np.full(len(table), MISSING)

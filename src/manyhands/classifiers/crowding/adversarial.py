@@ -21,8 +21,8 @@ from manyhands.classifiers.crowding.counterfactual import (
     make_adam,
 )
 from manyhands.classifiers.crowding.log import (
-    Cells,
     Log,
+    LoggedCells,
     Policy,
     chunks,
     class_proba_of,
@@ -105,7 +105,7 @@ class AdversarialStep:
     ----------
     module : GenerativeCrowdModule
     settings : AdversarialSettings
-    cells : Cells
+    cells : LoggedCells
     generate : bool
         Whether generator and classifier learn too; otherwise only discriminator and auxiliary
         network do (their pre-training).
@@ -120,7 +120,7 @@ class AdversarialStep:
         self,
         module: GenerativeCrowdModule,
         settings: AdversarialSettings,
-        cells: Cells,
+        cells: LoggedCells,
         *,
         generate: bool,
     ) -> None:

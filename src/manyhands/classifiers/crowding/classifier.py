@@ -20,7 +20,7 @@ from manyhands.classifiers.crowding.label_correlation import (
     label_cooccurrence,
     label_correlation,
 )
-from manyhands.classifiers.crowding.log import Cells
+from manyhands.classifiers.crowding.log import LoggedCells
 from manyhands.classifiers.crowding.phases import (
     ADVERSARIAL,
     DISCRIMINATOR,
@@ -332,7 +332,7 @@ scaling, device, random_state, verbose, validation, checkpoint, decision, callba
             fit.n_epochs = pretrainer.n_epochs_
         fit.history.extend({**row, "stage": START} for row in pretrainer.history_)
         settings = AdversarialSettings.of(self._protocol)
-        cells = Cells(fit.table, self._protocol.annotators_per_instance, fit.features.device)
+        cells = LoggedCells(fit.table, self._protocol.annotators_per_instance, fit.features.device)
         return {
             DISCRIMINATOR: AdversarialStep(module, settings, cells, generate=False),
             ADVERSARIAL: AdversarialStep(module, settings, cells, generate=True),

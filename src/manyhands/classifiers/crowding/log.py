@@ -31,7 +31,7 @@ ENTROPY_MARGIN = 1e-4
 code."""
 
 
-class Cells:
+class LoggedCells:
     """Cells (instance, annotator) of batches, and whether they are open.
 
     A cell is open if the annotator neither annotated nor passed the instance.
@@ -178,7 +178,7 @@ class Log:
 def draw_log(
     module: GenerativeCrowdModule,
     policy: Policy,
-    cells: Cells,
+    cells: LoggedCells,
     batch: CrowdBatch,
     chunk_size: int,
 ) -> Log:
@@ -189,7 +189,7 @@ def draw_log(
     module : GenerativeCrowdModule
     policy : (classifier, generator)
         The logging policy (G_0).
-    cells : Cells
+    cells : LoggedCells
     batch : CrowdBatch
     chunk_size : int
         Cells that the generator computes at once.

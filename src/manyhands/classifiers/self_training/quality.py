@@ -13,7 +13,7 @@ from manyhands.annotations.target import in_order_of_rows
 from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.fitting.context import Watch
 from manyhands.metrics import accuracy, macro_f1
-from manyhands.sampling.selectors import Selection
+from manyhands.sampling.selectors import SelectedCells
 from manyhands.typing import MISSING, AnyArray, BoolArray, IntArray
 
 
@@ -156,7 +156,7 @@ class Unpredicted:
     table: AnnotationTable
     rounds: dict[int, list[int]] = field(default_factory=dict)
 
-    def note(self, selection: Selection, number: int) -> None:
+    def note(self, selection: SelectedCells, number: int) -> None:
         """Remember the classes that a round left out."""
         counts = np.bincount(self.table.observed.label, minlength=self.table.n_classes)
         expected = counts / max(1, counts.sum()) * selection.n_candidates.sum()

@@ -58,7 +58,7 @@ Annotating = Callable[[FloatArray], "FloatArray | float"]
 
 
 @dataclass(frozen=True)
-class ReadOut:
+class StackReadOut:
     r"""Posterior of the training instances, and the exponents that led to it.
 
     Attributes
@@ -118,7 +118,7 @@ def read_out(
     parity: float | None,
     settle: Callable[[FloatArray], FloatArray],
     annotating: Annotating,
-) -> ReadOut:
+) -> StackReadOut:
     """Read the posterior out.
 
     Parameters
@@ -170,7 +170,7 @@ def read_out(
         log_proba[votes.instance[chosen]], evidence[chosen], _weights(votes, chosen)
     )
     last = power * joint
-    return ReadOut(settle(last), exponent, new_exponent, softmax(last, axis=1))
+    return StackReadOut(settle(last), exponent, new_exponent, softmax(last, axis=1))
 
 
 def own_removed(votes: Votes, posterior: FloatArray, strength: float) -> FloatArray:

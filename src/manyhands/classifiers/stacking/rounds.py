@@ -35,7 +35,7 @@ from manyhands.classifiers.stacking.members import (
     automatic_members,
 )
 from manyhands.classifiers.stacking.prior import doubts_of, read_class_prior
-from manyhands.classifiers.stacking.reading_out import Judges, ReadOut, annotators_of, read_out
+from manyhands.classifiers.stacking.reading_out import Judges, StackReadOut, annotators_of, read_out
 from manyhands.classifiers.stacking.stack import (
     Annotated,
     FittedStack,
@@ -206,7 +206,7 @@ class Rounds:
             mix,
         )
 
-    def read_out(self, found: Round, rho: float) -> ReadOut:
+    def read_out(self, found: Round, rho: float) -> StackReadOut:
         """Posterior of the instances after the last round, from what a round's stack says of them.
 
         Parameters
@@ -361,7 +361,7 @@ posterior (see `_witness`)."""
 
 
 @dataclass(frozen=True)
-class Findings:
+class StackFindings:
     """What a fit found.
 
     Attributes
@@ -399,7 +399,7 @@ def fit_rounds(
     gold: IntArray | None = None,
     random_gold: BoolArray | None = None,
     later: bool = False,
-) -> Findings:
+) -> StackFindings:
     """Fit the members and run the rounds.
 
     Parameters
@@ -478,7 +478,7 @@ def fit_rounds(
     if votes.gold is not None:
         drawn = None if random_gold is None else random_gold[annotated]
         known = KnownLabels(votes.gold, model.gold_sample, drawn)
-    return Findings(members, annotated, seen, rounds, first, last, stack, history, known)
+    return StackFindings(members, annotated, seen, rounds, first, last, stack, history, known)
 
 
 def _make_members(model: Any, X: Any, rng: np.random.Generator) -> list[Member]:
@@ -511,7 +511,7 @@ def _history_row(
 
 
 def fitted_by(
-    model: Any, findings: Findings, X: Any, table: AnnotationTable, **more: Any
+    model: Any, findings: StackFindings, X: Any, table: AnnotationTable, **more: Any
 ) -> Fitted:
     """Read out what rounds have found; ``more`` was found before, such as the encoder.
 
@@ -522,7 +522,7 @@ def fitted_by(
     ----------
     model : CrowdStackingClassifier
         Whose parameters hold.
-    findings : Findings
+    findings : StackFindings
     X : array of shape (n, ...)
     table : AnnotationTable
     **more : object
@@ -629,7 +629,7 @@ def _mean_prediction(stack: Any, X: Any, rows: IntArray) -> FloatArray:
     return np.asarray(stack.predict_proba(take_rows(X, rows)).mean(axis=0))
 
 
-def _witness(findings: Findings) -> Round:
+def _witness(findings: StackFindings) -> Round:
     """The round whose stack joins the annotators in the posterior: the last one, or the first.
 
     The first round's members have learned from the votes alone, so that what they say of an

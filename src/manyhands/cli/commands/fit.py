@@ -10,7 +10,7 @@ import typer
 
 from manyhands.cli.commands.select import choose, say_data, say_written
 from manyhands.cli.errors import reported
-from manyhands.cli.inputs import Files, Inputs, read_known_option
+from manyhands.cli.inputs import Files, TrainingInputs, read_known_option
 from manyhands.cli.label_set_models import fit_sets
 from manyhands.cli.option_groups import grouped
 from manyhands.cli.options import (
@@ -167,7 +167,7 @@ def fit(
     *,
     annotations: Annotations,
     out: OutFolder,
-    inputs: Inputs,
+    inputs: TrainingInputs,
     how: Training,
     reading: FamilyReading,
     keep_formulas: KeepFormulas = False,

@@ -14,7 +14,7 @@ import typer
 
 from manyhands.cli.errors import reported
 from manyhands.cli.inputs import (
-    Inputs,
+    TrainingInputs,
     one_or_all,
     read_columns,
     read_gold_of_fit,
@@ -59,7 +59,7 @@ from manyhands.wording import (
 )
 
 
-class Criterion(StrEnum):
+class PairCriterion(StrEnum):
     """What pairs are chosen by; see `manyhands.AnnotationPlanner`."""
 
     information = "information"
@@ -84,7 +84,7 @@ def _file(text: str) -> Any:
 
 
 ByCriterion = Annotated[
-    Criterion,
+    PairCriterion,
     typer.Option(
         help="How pairs of instance and annotator are chosen: by the information expected, "
         "by the right labels expected (accuracy), the least certain labels first "
@@ -284,7 +284,7 @@ def _read(
     command: str,
     tables: list[Path],
     reading: FamilyReading,
-    inputs: Inputs | None = None,
+    inputs: TrainingInputs | None = None,
     seed: int = 0,
 ) -> tuple[Any, dict[str, Any]]:
     """Read what one of these commands takes, and the options of the reading; refuse numbers."""
@@ -326,7 +326,7 @@ def _refuse_model(command: str, tables: list[Path]) -> None:
 
 
 @dataclass(frozen=True)
-class Joining(Inputs):
+class Joining(TrainingInputs):
     """What a classifier is trained on that joins the annotators; nothing, and none does."""
 
     least: ClassVar[int] = 0
@@ -339,7 +339,7 @@ def next_(
     *,
     tables: TablePaths,
     n: Size = None,
-    criterion: ByCriterion = Criterion.information,
+    criterion: ByCriterion = PairCriterion.information,
     who: AskWhom = Who.choose,
     warm_up: WarmUp = 1.5,
     explore: Explore = False,
@@ -803,7 +803,7 @@ def budget(
     audit: Audit = None,
     budget: Budget = None,
     load: Load = 2.0,
-    criterion: ByCriterion = Criterion.information,
+    criterion: ByCriterion = PairCriterion.information,
     step: Step = 0.5,
     runs: Runs = 3,
     folder: Folder = None,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from manyhands.cli.errors import reported
-from manyhands.cli.inputs import Files, Inputs
+from manyhands.cli.inputs import Files, TrainingInputs
 from manyhands.cli.option_groups import grouped
 from manyhands.cli.options import Annotations, Excel, Gold, Json, KeepFormulas, OutFolder, Seed
 from manyhands.cli.output import (
@@ -28,7 +28,7 @@ from manyhands.cli.values import refuse_overwriting
 from manyhands.wording import counted, percent
 
 
-class Criterion(StrEnum):
+class SelectionCriterion(StrEnum):
     """What the choice is made by; see `manyhands.select`."""
 
     agreement = "agreement"
@@ -56,7 +56,7 @@ Folds = Annotated[
     int, typer.Option("--cv", min=2, help="Number of folds into which the instances are split.")
 ]
 By = Annotated[
-    Criterion,
+    SelectionCriterion,
     typer.Option(
         help="How methods are compared. agreement: by how well predictions agree with the "
         "annotations. balanced: the same, but every class counts equally. information: "
@@ -85,10 +85,10 @@ def select(
     *,
     annotations: Annotations,
     out: OutFolder,
-    inputs: Inputs,
+    inputs: TrainingInputs,
     methods: Methods = None,
     cv: Folds = 5,
-    criterion: By = Criterion.agreement,
+    criterion: By = SelectionCriterion.agreement,
     average: Average = 1,
     refit: Refit = False,
     gold: Gold = None,
