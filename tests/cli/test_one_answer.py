@@ -89,7 +89,7 @@ def test_all_tell_the_same_of_the_labels(source):
     if source != "sample":  # The explorer's own sample is tested below.
         with open_desk(Path("labels"), Path("A.csv"), by="anna") as desk:
             assert desk.answers.figures.told.headline == told
-            assert planning.enough(Plans(desk).next(ahead=False)) == answer
+            assert Plans(desk).next(ahead=False).enough == answer
 
 
 def test_the_explorer_tells_of_a_random_sample_what_the_next_aggregate_tells():
@@ -102,7 +102,7 @@ def test_the_explorer_tells_of_a_random_sample_what_the_next_aggregate_tells():
             code = CLASSES.index(truth[item.task])
             desk.decide(i, item.version, code, shown=item.answer, chosen="random")
         assert desk.settle(60)
-        told, answer = desk.answers.figures.told, planning.enough(Plans(desk).next(ahead=False))
+        told, answer = desk.answers.figures.told, Plans(desk).next(ahead=False).enough
     assert (before.level.source, told.level.source) == ("model", "sample")
     known = ["--known", "labels/corrections.jsonl"]
     found = done_json("aggregate", "A.csv", *known, "--out", "again")

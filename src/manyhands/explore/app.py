@@ -25,7 +25,7 @@ from manyhands.io.exports.formats import WRITERS
 from manyhands.io.frames import write_table
 from manyhands.report.filters import FILTERS, visible
 from manyhands.report.html import style_sheet
-from manyhands.report.planning import enough, gain_words, limit
+from manyhands.report.limits import LIMITS
 from manyhands.wording import A_FLAG, RANDOM_ITEMS_TELL
 
 try:
@@ -318,9 +318,10 @@ class _FigurePages(_Pages):
     def next(self, request: Request) -> Response:
         """Show what to ask next, and what more rounds would bring if this is asked for."""
         ahead = bool(request.query_params.get("ahead"))
-        plan = self._plans.next(ahead=ahead)
-        command = None if plan is None else self._plans.command(plan["next"]["total"])
-        return self._render("next", plan=plan, ahead=ahead, command=command)
+        return self._render(
+            "next", plan=self._plans.next(ahead=ahead), ahead=ahead,
+            shown=LIMITS["next"], named=LIMITS["named"],
+        )  # fmt: skip
 
     def status(self, request: Request) -> Response:
         """Say whether the figures include every correction."""
@@ -340,13 +341,7 @@ def environment() -> Environment:
     made.filters.update(FILTERS)
     made.filters["prose"] = prose
     made.filters["query"] = urlencode
-    made.globals |= {
-        "enough": enough,
-        "limit": limit,
-        "gain_words": gain_words,
-        "A_FLAG": A_FLAG,
-        "RANDOM_ITEMS_TELL": RANDOM_ITEMS_TELL,
-    }
+    made.globals |= {"A_FLAG": A_FLAG, "RANDOM_ITEMS_TELL": RANDOM_ITEMS_TELL}
     return made
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shlex
 import threading
+from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 from manyhands.exceptions import AnnotationError
@@ -12,7 +14,94 @@ from manyhands.explore.desk import Desk
 from manyhands.explore.figures import Figures
 from manyhands.inference.base import BaseAggregator
 from manyhands.planning import TeachingSheet, teaching_sheet
-from manyhands.report.planning import MOST, plan_of
+from manyhands.report.planning import MOST, enough, gain_words, limit, plan_of
+from manyhands.wording import GainWords
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An annotation to ask for.
+
+    Attributes
+    ----------
+    row : int
+        Of the item.
+    annotator : int or None
+        Code; None for a newcomer.
+    gain : float or None
+        What it is expected to add; None if it is not known.
+    """
+
+    row: int
+    annotator: int | None
+    gain: float | None
+
+
+@dataclass(frozen=True)
+class Round:
+    """A round of the forecast: further annotations until then, and the share of labels gained.
+
+    Attributes
+    ----------
+    annotations : int
+    gain, low, high : float
+        Mean, lowest and highest of the simulated runs, as planned.
+    random : float
+        Mean at random.
+    per_right_label : float or None
+        Annotations of this round per label that becomes right.
+    """
+
+    annotations: int
+    gain: float
+    low: float
+    high: float
+    random: float
+    per_right_label: float | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The next annotations, and what they are worth.
+
+    Attributes
+    ----------
+    enough : str
+        Whether more annotations are needed.
+    limit : str
+        Below which gain we suggest to stop; "" without a limit.
+    words : GainWords or None
+        How gains are called; None if they are not known.
+    newcomer : bool
+        Whether nobody here is left to ask.
+    judged : bool
+        Whether anything shows how good the annotators are.
+    n, n_warm_up : int
+        Annotations of the batch, and of those the first that only spread over the items.
+    pairs : tuple of Pair
+        The whole batch, the most informative first.
+    asked : dict {annotator: int}
+        How many of them each is asked, the most first.
+    rounds : tuple of Round
+        Empty without a forecast.
+    runs : int
+        Simulated runs behind them.
+    command : str
+        Plans the same batch on the command line.
+    """
+
+    enough: str
+    limit: str
+    words: GainWords | None
+    newcomer: bool
+    judged: bool
+    n: int
+    n_warm_up: int
+    pairs: tuple[Pair, ...]
+    asked: dict[int, int]
+    rounds: tuple[Round, ...]
+    runs: int
+    command: str
 
 
 class Plans:
@@ -29,9 +118,9 @@ class Plans:
         assert isinstance(answers, ClassAnswers)
         self._desk, self._answers, self._lock = desk, answers, threading.Lock()
         self._of: Figures | None = None
-        self._kept: dict[bool, dict[str, Any] | None] = {}
+        self._kept: dict[bool, Plan | None] = {}
 
-    def next(self, *, ahead: bool) -> dict[str, Any] | None:
+    def next(self, *, ahead: bool) -> Plan | None:
         """Plan the next annotations, as the report does; None if there is nothing to ask.
 
         Parameters
@@ -44,17 +133,43 @@ class Plans:
             if figures is not self._of:
                 self._of, self._kept = figures, {}
             if ahead not in self._kept:
-                try:
-                    level = figures.told.level
-                    told = {"level": None if level is None else level.to_dict()}
-                    known = figures.gold
-                    found = plan_of(figures.inputs, figures.basis, known, ahead=ahead, **told)
-                except AnnotationError:  # Every label is known.
-                    found = None
-                self._kept[ahead] = found
+                self._kept[ahead] = self._plan(figures, ahead)
             return self._kept[ahead]
 
-    def command(self, n: int) -> str:
+    def _plan(self, figures: Figures, ahead: bool) -> Plan | None:
+        level = figures.told.level
+        told = {"level": None if level is None else level.to_dict()}
+        known = figures.gold
+        try:
+            found = plan_of(figures.inputs, figures.basis, known, ahead=ahead, most=None, **told)
+        except AnnotationError:  # Every label is known.
+            return None
+        if found is None:
+            return None
+        code_of = {name: r for r, name in enumerate(self._answers.table.annotators.tolist())}
+        row_of = self._desk.row_of
+        pairs = tuple(
+            Pair(row_of[row["id"]], code_of.get(row["annotator"]), row["gain"])
+            for row in found["next"]["rows"]
+        )
+        asked = Counter(pair.annotator for pair in pairs if pair.annotator is not None)
+        rounds = found["rounds"] or {"runs": 0, "rows": ()}
+        return Plan(
+            enough=enough(found),
+            limit=limit(found),
+            words=None if found["gain"] is None else gain_words(found),
+            newcomer=bool(found["newcomer"]),
+            judged=bool(found["judged"]),
+            n=int(found["n"]),
+            n_warm_up=int(found["n_warm_up"]),
+            pairs=pairs,
+            asked=dict(asked.most_common()),
+            rounds=tuple(Round(**row) for row in rounds["rows"]),
+            runs=rounds["runs"],
+            command=self._command(len(pairs)),
+        )
+
+    def _command(self, n: int) -> str:
         """Write the command that plans the next n annotations from the same files."""
         desk = self._desk
         known = [word for path in desk.known_files for word in ("--known", str(path))]
@@ -65,7 +180,7 @@ class Plans:
     def sheet(self, r: int) -> TeachingSheet:
         """Teaching sheet of the annotator with this code."""
         figures, table = self._answers.figures, self._answers.table
-        model = None if figures.basis is None else figures.basis.model
+        model: Any = None if figures.basis is None else figures.basis.model
         if not isinstance(model, BaseAggregator):  # The labels are a classifier's.
             model = figures.aggregator
         return teaching_sheet(model, table, table.annotators[r].item())

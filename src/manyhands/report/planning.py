@@ -128,12 +128,13 @@ def plan_of(
     *,
     ahead: bool = True,
     level: Mapping[str, Any] | None = None,
+    most: int | None = LIMITS["next"],
 ) -> dict[str, Any] | None:
     """The next annotations to buy, from whom, and what each is expected to add.
 
     Nobody is asked about a label that is ``known`` (default: those of the fit); None if all are.
     ``ahead`` forecasts several rounds, which takes seconds. ``level`` says how many labels are
-    right (`Level.to_dict`).
+    right (`Level.to_dict`), and ``most`` how many annotations of the batch are told; None: all.
     """
     if basis is None:
         return None
@@ -158,7 +159,7 @@ def plan_of(
         **plan,
         "curve": None if gains is None else _curve(batch),
         "rounds": _rounds(table, known or None, inputs.drawn) if ahead else None,
-        "next": _next_rows(batch, newcomer, gains),
+        "next": _next_rows(batch, newcomer, gains, most),
         "annotators": _per_annotator(batch, newcomer, gains),
     }
 
@@ -357,8 +358,10 @@ def _rounds(
     return {"runs": WORLDS, "rows": rows}
 
 
-def _next_rows(batch: Suggestion, newcomer: Any, gains: list[float] | None) -> dict[str, Any]:
-    shown = min(LIMITS["next"], len(batch))
+def _next_rows(
+    batch: Suggestion, newcomer: Any, gains: list[float] | None, most: int | None
+) -> dict[str, Any]:
+    shown = len(batch) if most is None else min(most, len(batch))
     rows = [
         {
             "id": instance,
