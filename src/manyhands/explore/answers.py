@@ -8,20 +8,24 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from manyhands.annotations import PASSES, AnnotationTable, LabelSetTable
-from manyhands.io.consensus_labels import Consensus
+from manyhands.io.consensus_labels import ACTIONS, Consensus
 from manyhands.io.consensus_sets import SetConsensus
 from manyhands.io.corrections import Correction
 from manyhands.typing import AnyArray, BoolArray, IntArray
 
 A = TypeVar("A")
 """An answer: the code of a class, or a tuple of the codes of options."""
+
+
+ACCEPTED: Final = ACTIONS[0]
+"""Recommended action of what is known."""
 
 
 class BadAnswer(ValueError):
@@ -119,12 +123,21 @@ class Answers(ABC, Generic[A]):
     @property
     @abstractmethod
     def order(self) -> IntArray:
-        """Rows of the items to review, the most doubtful first."""
+        """All rows, the most doubtful first."""
 
     @property
     @abstractmethod
+    def inferred(self) -> Consensus | SetConsensus:
+        """What the folder's method says, given the answers that were known to it."""
+
+    @property
     def actions(self) -> AnyArray:
-        """What is recommended for each item, shape (n,)."""
+        """What is recommended for each item, shape (n,); what is known is accepted."""
+        return np.where(self.known, ACCEPTED, self.inferred.actions)
+
+    def count_actions(self) -> dict[str, int]:
+        """Count the items of every action, as `aggregate` and the report do."""
+        return replace(self.inferred, actions=self.actions).count_actions()
 
     @property
     @abstractmethod

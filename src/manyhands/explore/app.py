@@ -21,6 +21,7 @@ from manyhands.explore.guard import RequestGuard
 from manyhands.explore.inputs import SHOWN
 from manyhands.explore.outputs import EXPORTS, tables_of, write_reviewed
 from manyhands.explore.plans import Plans
+from manyhands.io.consensus_labels import ACTIONS
 from manyhands.io.exports.formats import WRITERS
 from manyhands.io.frames import write_table
 from manyhands.report.filters import FILTERS, visible
@@ -55,6 +56,9 @@ LARGEST_FORM: Final = 65536
 KEYS: Final = "123456789" + "qwertyiodfhjklzxvbm"
 """Keys of the classes or options, in their order; the others are found by name."""
 
+PAGE: Final = 50
+"""Items of a page of a table."""
+
 MANY: Final = 300
 FEW: Final = 15
 """Most annotators in a table, unless all are asked for; most classes in a matrix."""
@@ -66,6 +70,7 @@ def make_app(desk: Desk, token: str, port: int) -> ASGIApp:
     pages = _FigurePages(desk, answers) if isinstance(answers, ClassAnswers) else _Pages(desk)
     routes = [
         *pages.routes,
+        Route("/list", pages.items),
         Route("/", pages.review),
         Route("/item/{row:int}", pages.review),
         Route("/image/{row:int}", pages.image),
@@ -160,11 +165,32 @@ class _Pages:
             choice=choice,
             query=query_of(choice),
             item=None if row is None else desk.item(row),
+            place="/",
             n_chosen=len(rows),
-            place=place,
+            at=place,
             before=None if not place else int(rows[place - 1]),
             after=int(rows[after]) if after < len(rows) else None,
             conflict=conflict,
+        )
+
+    def items(self, request: Request) -> Response:
+        """Show those chosen as a table, a page at a time."""
+        desk, choice = self._desk, self._choice(request.query_params)
+        rows = desk.rows(choice)
+        n_pages = max(1, -(-len(rows) // PAGE))
+        page = whole(request.query_params, "page") if "page" in request.query_params else 1
+        if not 1 <= page <= n_pages:
+            raise HTTPException(HTTPStatus.NOT_FOUND, f"there is no page {page}")
+        shown = rows[(page - 1) * PAGE : page * PAGE].tolist()
+        return self._render(
+            "list",
+            choice=choice,
+            query=query_of(choice),
+            items=[desk.item(row) for row in shown],
+            n_chosen=len(rows),
+            page=page,
+            n_pages=n_pages,
+            place="/list",
         )
 
     def _render(self, view: str, *, status: int = 200, **more: Any) -> HTMLResponse:
@@ -271,6 +297,11 @@ class _Pages:
                 found[name] = whole(query, name)
                 if found[name] >= size:
                     raise HTTPException(HTTPStatus.BAD_REQUEST, f"there is no {name} {query[name]}")
+        if query.get("action"):
+            found["action"] = query["action"]
+            if found["action"] not in ACTIONS:
+                said = f"action={query['action']!r}: use {', '.join(ACTIONS)}"
+                raise HTTPException(HTTPStatus.BAD_REQUEST, said)
         if query.get("order") == "random":
             found["order"] = "random"
         return Choice(**found)
@@ -365,7 +396,7 @@ KEPT: Final = frozenset("\n\t\u200c\u200d")
 def query_of(choice: Choice) -> dict[str, str]:
     """Write which items are chosen for an address; what is usual is left out."""
     usual = Choice()
-    names = ("state", "label", "given", "annotator", "order")
+    names = ("state", "action", "label", "given", "annotator", "order")
     return {
         name: str(getattr(choice, name))
         for name in names

@@ -17,7 +17,7 @@ from manyhands.io.consensus_labels import Consensus, consensus
 from manyhands.io.corrections import Correction, matched
 from manyhands.io.writers import write_consensus
 from manyhands.jobs.gold import GoldRows
-from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
+from manyhands.typing import BoolArray, FloatArray, IntArray
 
 
 class ClassAnswers(Answers[int]):
@@ -55,13 +55,13 @@ class ClassAnswers(Answers[int]):
 
     @property
     def order(self) -> IntArray:
-        """Annotated rows, the most doubtful label first."""
+        """Rows, the most doubtful label first; items without annotations come last."""
         return self.figures.order
 
     @property
-    def actions(self) -> AnyArray:
-        """What the figures recommend for each item, shape (n,)."""
-        return self.figures.actions
+    def inferred(self) -> Consensus:
+        """Labels of the last figures."""
+        return self.figures.found
 
     @property
     def judged(self) -> bool:  # type: ignore[override]

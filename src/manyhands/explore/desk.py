@@ -49,10 +49,13 @@ class Choice:
         Option that somebody gave.
     annotator : int or None
         Who gave it, or anything.
+    action : str or None
+        Recommended action, of `manyhands.io.consensus_labels.ACTIONS`.
     order : {"doubt", "random"}
     """
 
     state: str = "open"
+    action: str | None = None
     label: int | None = None
     given: int | None = None
     annotator: int | None = None
@@ -61,8 +64,8 @@ class Choice:
     @property
     def chosen(self) -> str:
         """How the items come to be reviewed: in random order and unfiltered, or otherwise."""
-        filters = (self.label, self.given, self.annotator)
-        is_whole = self.state in ("open", "all") and filters == (None, None, None)
+        filters = (self.action, self.label, self.given, self.annotator)
+        is_whole = self.state in ("open", "all") and set(filters) == {None}
         return "random" if self.order == "random" and is_whole else "queue"
 
 
@@ -201,10 +204,9 @@ class Desk:
 
     def counts(self) -> dict[str, int]:
         """Count the items in every state."""
-        order = self.answers.order
-        states = self._states[order]
+        states = self._states
         counts = {n: int((states == code).sum()) for n, code in STATES.items() if n != "all"}
-        to_review = (self.answers.actions[order] == REVIEW) & (states == OPEN)
+        to_review = (self.answers.actions == REVIEW) & (states == OPEN)
         return counts | {"review": int(to_review.sum())}
 
     def rows(self, choice: Choice) -> IntArray:
@@ -212,10 +214,7 @@ class Desk:
         with self._lock:
             chosen = self._mask(choice)
             order = self.answers.order
-            if choice.order == "random":
-                listed = np.zeros(len(chosen), dtype=bool)
-                listed[order] = True
-                order = self._shuffled[listed[self._shuffled]]
+            order = self._shuffled if choice.order == "random" else order
             return order[chosen[order]]
 
     def _mask(self, choice: Choice) -> BoolArray:
@@ -224,6 +223,8 @@ class Desk:
             mask &= self._states == STATES[choice.state]
         if choice.state == "review":
             mask &= self.answers.actions == REVIEW
+        if choice.action is not None:
+            mask &= self.answers.actions == choice.action
         if choice.label is not None:
             mask &= self.answers.having(choice.label)
         if choice.given is not None or choice.annotator is not None:

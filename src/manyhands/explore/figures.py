@@ -17,6 +17,7 @@ from manyhands.decision.rules import AUTO, apply_rule
 from manyhands.inference.base import BaseAggregator
 from manyhands.inference.dawid_skene import DawidSkene
 from manyhands.io import consensus
+from manyhands.io.consensus_labels import Consensus
 from manyhands.metrics import annotator_reliability
 from manyhands.metrics.certainty import Certainty, certainty_of
 from manyhands.planning import AnnotatorScreen, review_queue
@@ -31,7 +32,7 @@ from manyhands.report.headline import (
 )
 from manyhands.report.inputs import Inferred, Inputs
 from manyhands.report.planning import Basis, basis_of, screening_of
-from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
+from manyhands.typing import BoolArray, FloatArray, IntArray
 from manyhands.wording import too_much
 
 LEAST_KEPT = 1e-6
@@ -50,10 +51,10 @@ class Figures:
         1 for the class of a known label.
     codes : integer array of shape (n,)
         Labels.
-    order : integer array of shape (m,)
-        Annotated instances, the most doubtful label first.
-    actions : array of str of shape (n,)
-        What is recommended for each label (`manyhands.io.consensus`).
+    order : integer array of shape (n,)
+        Instances, the most doubtful label first; those without annotations come last.
+    found : Consensus
+        The labels, and what is recommended for each.
     n_annotations, accuracy, low, high : arrays of shape (R,)
         Annotations of each annotator, and the expected accuracy with a 95 % interval; NaN where
         nothing shows how good the annotators are.
@@ -80,7 +81,7 @@ class Figures:
     posterior: FloatArray
     codes: IntArray
     order: IntArray
-    actions: AnyArray
+    found: Consensus
     n_annotations: IntArray
     accuracy: FloatArray
     low: FloatArray
@@ -307,6 +308,7 @@ def compute(
     queue = review_queue(posterior, table)
     row_of = {task: row for row, task in enumerate(table.instances.tolist())}
     order = np.array([row_of[task] for task in queue.instances.tolist()], dtype=np.int64)
+    order = np.concatenate([order, np.setdiff1d(np.arange(table.n_instances), order)])
     observed = table.observed
     reliability = annotator_reliability(observed, posterior, level=LEVEL)
     accuracy, low, high = reliability[1:]
@@ -320,7 +322,13 @@ def compute(
         posterior,
         codes,
         order,
-        _actions(table, posterior, codes, known, certainty),
+        consensus(
+            table,
+            posterior,
+            table.classes[codes],
+            known=known >= 0,
+            probability=certainty.of_labels(posterior, codes, known >= 0),
+        ),
         reliability.n_annotations,
         accuracy,
         low,
@@ -336,19 +344,6 @@ def compute(
         told,
         certainty,
     )
-
-
-def _actions(
-    table: AnnotationTable,
-    posterior: FloatArray,
-    codes: IntArray,
-    known: IntArray,
-    certainty: Certainty,
-) -> AnyArray:
-    """What is recommended for each label, as in every table of labels."""
-    told = certainty.of_labels(posterior, codes, known >= 0)
-    labels = table.classes[codes]
-    return consensus(table, posterior, labels, known=known >= 0, probability=told).actions
 
 
 def _count(table: AnnotationTable, mask: BoolArray) -> IntArray:

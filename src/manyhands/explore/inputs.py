@@ -33,6 +33,7 @@ from manyhands.io.label_sets import items_shown, read_sets_with_account
 from manyhands.io.long_tables import over_tasks
 from manyhands.jobs.gold import match_gold
 from manyhands.jobs.outputs import LABELS, SUMMARY, times_of
+from manyhands.metrics import Level
 from manyhands.metrics.set_levels import levels_of_sets
 from manyhands.models import load
 from manyhands.report.sections import SETS
@@ -180,7 +181,10 @@ def _sets_in(
         )
     rule = "probable" if described["rule"] == "threshold" else described["rule"]
     decided = decide_sets(model.posterior_, rule, threshold=described.get("threshold"))
-    levels = levels_of_sets(model, decided.ticks)
+    cells = described["levels"].get("cells")  # Folders of earlier versions have none.
+    if cells is not None:
+        cells = [None if level is None else Level(**level) for level in cells]
+    levels = levels_of_sets(model, decided.ticks, cells=cells)
     found = set_consensus(model.table_, model, decided.ticks, levels.probability)
     if export is None:
         export = items_shown(model.table_, read_shown(annotations, None, **options))

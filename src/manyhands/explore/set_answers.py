@@ -12,11 +12,10 @@ import numpy as np
 from manyhands.annotations import LabelSetTable
 from manyhands.explore.answers import Answers, Vote, Words
 from manyhands.inference.set_aggregator import BaseSetAggregator
-from manyhands.io.consensus_labels import ACTIONS
 from manyhands.io.consensus_sets import SetConsensus
 from manyhands.io.corrections import Correction, matched
 from manyhands.io.writers import write_sets
-from manyhands.typing import AnyArray, BoolArray, IntArray
+from manyhands.typing import BoolArray, IntArray
 
 Codes = tuple[int, ...]
 
@@ -67,9 +66,9 @@ class SetAnswers(Answers[Codes]):
         return self._order
 
     @property
-    def actions(self) -> AnyArray:
-        """What was recommended for each set, shape (n,)."""
-        return self._found.actions
+    def inferred(self) -> SetConsensus:
+        """The sets as they were inferred."""
+        return self._found
 
     @property
     def known(self) -> BoolArray:
@@ -150,14 +149,14 @@ class SetAnswers(Answers[Codes]):
 
     def reviewed(self) -> SetConsensus:
         """Return the sets as they stand, corrections included."""
-        found, done = self._found, self._known
+        found, done = self.inferred, self._known
         known = found.known | done[:, None]
         return replace(
             found,
             ticks=self._ticks.copy(),
             posterior=np.where(done[:, None], self._ticks, found.posterior),
             probability=np.where(known, 1.0, found.probability),
-            actions=np.where(done, ACTIONS[0], found.actions),
+            actions=self.actions,
             known=known,
         )
 

@@ -148,10 +148,7 @@ def fit_label_sets(
             "shared": getattr(aggregator, "shared_", None),
             "why": getattr(aggregator, "why_", None),
             "rule": rule,
-            "levels": {
-                name: None if level is None else level.to_dict()
-                for name, level in (("given", levels.given), ("found", levels.found))
-            },
+            "levels": levels.to_dict(),
             "headline": told_of_sets(levels, found, gold, table.options),
             "decided": _told(rule, found),
             "actions": sets.count_actions(),

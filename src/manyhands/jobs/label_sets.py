@@ -213,10 +213,7 @@ def _concluded(
         "why": getattr(model, "why_", None),
         "rule": rule if threshold is None else "threshold",
         "threshold": threshold,
-        "levels": {
-            name: None if level is None else level.to_dict()
-            for name, level in (("given", levels.given), ("found", levels.found))
-        },
+        "levels": levels.to_dict(),
         "headline": told_of_sets(levels, decided, gold, table.options),
         "decided": told_of_decision(rule, threshold, decided),
         "actions": found.count_actions(),

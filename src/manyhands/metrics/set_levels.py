@@ -7,6 +7,7 @@ given is right, and which share of those that apply was given.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,8 +41,23 @@ class SetLevels(NamedTuple):
     cells: tuple[Level | None, ...]
     probability: FloatArray
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the levels as plain values, for a summary; ``cells`` is a list, one per option."""
 
-def levels_of_sets(model: Any, ticks: BoolArray, gold: IntArray | None = None) -> SetLevels:
+        def plain(level: Level | None) -> dict[str, Any] | None:
+            return None if level is None else level.to_dict()
+
+        told = {"given": plain(self.given), "found": plain(self.found)}
+        return {**told, "cells": [plain(level) for level in self.cells]}
+
+
+def levels_of_sets(
+    model: Any,
+    ticks: BoolArray,
+    gold: IntArray | None = None,
+    *,
+    cells: Sequence[Level | None] | None = None,
+) -> SetLevels:
     """Tell how good the sets of a fitted aggregator are, from the best source there is.
 
     With at least ten gold labels of a kind, a share is measured on them. Else it is what the model
@@ -55,6 +71,8 @@ def levels_of_sets(model: Any, ticks: BoolArray, gold: IntArray | None = None) -
         The sets.
     gold : integer array of shape (n_instances, n_options), optional
         True cells: 0, 1, and -1 where unknown. Those that the fit knew measure nothing.
+    cells : sequence of (Level or None), one per option, optional
+        What was told of each option before, perhaps from gold that is no longer at hand.
 
     Returns
     -------
@@ -72,18 +90,18 @@ def levels_of_sets(model: Any, ticks: BoolArray, gold: IntArray | None = None) -
     has = np.zeros_like(free) if gold is None else (gold >= 0) & free
     right = np.zeros_like(free) if gold is None else ticks == (gold == 1)
     probability = np.ones(ticks.shape)
-    cells = []
+    found = []
     for m in range(ticks.shape[1]):
         rows = free[:, m]
-        level = _level(own[rows, m], right[has[:, m], m], off)
-        cells.append(level)
+        level = _level(own[rows, m], right[has[:, m], m], off) if cells is None else cells[m]
+        found.append(level)
         told = Certainty.of(level, own[rows, m], 2)(own[:, m])
         probability[:, m] = np.where(known[:, m], 1.0, told)
     applies = None if gold is None else has & (gold == 1)
     return SetLevels(
         _level(own[free & ticks], right[has & ticks], off),
         _found(own, ticks, free, applies, off),
-        tuple(cells),
+        tuple(found),
         probability,
     )
 
