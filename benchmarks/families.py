@@ -230,7 +230,18 @@ def page(records: list[Record]) -> dict[str, Any]:
         rules = found.rules("accuracies", name)
         return ", ".join(_short(found.values("accuracies", name, rule).mean()) for rule in rules)
 
+    of_marks = [
+        100
+        * np.mean(
+            [found.values("methods", name, f"DawidSkene{mark}")[:, 0].mean() for name in three]
+        )
+        for mark in MARKS
+    ]
     return {
+        "plain": of_marks[0],
+        "declared": of_marks[1],
+        "gain": of_marks[1] - of_marks[0],
+        "n_with_models": len(three),
         "dates": days(records),
         "n_cells": len(records),
         "minutes": sum(record["seconds"] for record in records) / 60,

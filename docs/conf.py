@@ -6,6 +6,7 @@ that need the real data sets only where ``MANYHANDS_DATA`` names them.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -29,6 +30,7 @@ for library in ("OMP", "MKL", "OPENBLAS"):
     os.environ[f"{library}_NUM_THREADS"] = "1"
 
 from evidence.pages.docs import stale  # noqa: E402, RUF100
+from evidence.pages.what_holds import every_claim  # noqa: E402, RUF100
 
 project = "manyhands"
 author = "The manyhands developers"
@@ -54,7 +56,7 @@ nb_execution_raise_on_error = True
 nb_execution_timeout = 600
 nb_merge_streams = True
 
-TUTORIALS = ("texts", "images", "tabular", "ratings", "sets", "judges", "rankings")
+TUTORIALS = ("texts", "texts_plan", "images", "tabular", "ratings", "sets", "judges", "rankings")
 NEED_DATA = [f"tutorials/{name}" for name in TUTORIALS]
 HAVE_DATA = bool(os.environ.get("MANYHANDS_DATA"))
 if not HAVE_DATA:
@@ -156,6 +158,8 @@ def prepare(app: Any, page: str, source: list[str]) -> None:
     source[0] = re.sub(r"(?<=\d) ± (?=\.?\d)", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}", source[0])
     if re.search(OTHER_PAGES, source[0]):
         source[0] = re.sub(OTHER_PAGES, lambda _: sidebar(page, source[0]), source[0])
+    if page.startswith("results/") and (DOCS / page).is_dir():
+        source[0] += parts_of(page, source[0])
     if page in NEED_DATA and not HAVE_DATA:
         head, _, rest = source[0].partition("\n# ")
         title, _, body = rest.partition("\n")
@@ -211,6 +215,29 @@ def sidebar(page: str, text: str) -> str:
     return "\n\n".join(found)
 
 
+def parts_of(page: str, text: str) -> str:
+    """Return the table of contents of a page whose parts lie in a folder that has its name."""
+    folder = DOCS / page
+    names = dict.fromkeys(re.findall(rf"\]\(({folder.name}/\w+)\.md", text))
+    names = [name for name in names if (folder.parent / f"{name}.md").exists()]
+    return "\n\n```{toctree}\n:hidden:\n\n" + "\n".join(names) + "\n```\n"
+
+
+def search_claims(app: Any, page: str, template: str, context: Any, tree: Any) -> None:
+    """Give the page of claims its search."""
+    if page == "what_holds":
+        app.add_js_file("claims.js")
+        app.add_js_file("claims_search.js", loading_method="defer")
+
+
+def write_claims(app: Any, exception: Exception | None) -> None:
+    """Write all claims for the search, as a script: pages opened as files cannot fetch JSON."""
+    if exception is None and app.builder.format == "html":
+        claims = json.dumps(every_claim(), ensure_ascii=False)
+        place = Path(app.outdir, "_static", "claims.js")
+        place.write_text(f"window.CLAIMS = {claims};\n", encoding="utf-8")
+
+
 def warn_of_stale_figures(app: Any) -> None:
     """Warn of every quoted figure that is not its record's."""
     for found in stale():
@@ -225,3 +252,5 @@ def setup(app: Any) -> None:
     app.connect("source-read", prepare)
     app.connect("env-before-read-docs", spread)
     app.connect("builder-inited", warn_of_stale_figures)
+    app.connect("html-page-context", search_claims)
+    app.connect("build-finished", write_claims)

@@ -25,8 +25,9 @@ which ``{accuracy}`` or ``{error:.1f}`` stand for values.
 hold, adds each to it when it is done, and writes ``docs/results/NAME.md``. A killed run goes on
 where it stopped. A record is filed under the values of its cell and the checksum of the data it was
 measured on, and states the version, the commit and the date; a cell whose values or data have
-changed is measured anew. A section of a page (from one heading of level 2 to the next) for which
-the records have no figures stays as it stands in the page.
+changed is measured anew. A long page has further ones: ``NAME-PART.md`` beside the module is the
+text of ``docs/results/NAME/PART.md``. A section of a page (from one heading of level 2 to the next)
+for which the records have no figures stays as it stands in the page.
 """
 
 from __future__ import annotations
@@ -250,8 +251,20 @@ class Study:
 
     # -- the page ----------------------------------------------------------------------------------
 
-    def text(self, records: list[Record], before: str = "", fresh: bool = False) -> str:
-        """Return the page.
+    @property
+    def parts(self) -> list[str]:
+        """Names of the further pages: those of ``NAME-PART.md`` beside the module."""
+        found = Path(self.file).parent.glob(f"{self.name}-*.md")
+        return sorted(path.stem.removeprefix(f"{self.name}-") for path in found)
+
+    def place(self, part: str) -> str:
+        """Where a page stands in the folder of the results."""
+        return f"{self.name}/{part}.md" if part else f"{self.name}.md"
+
+    def text(
+        self, records: list[Record], before: str = "", fresh: bool = False, part: str = ""
+    ) -> str:
+        """Return the page, or a further one.
 
         Parameters
         ----------
@@ -261,10 +274,15 @@ class Study:
             dates, unless something was measured anew.
         fresh : bool
             Whether something was.
+        part : str
+            Name of a further page.
         """
         values, old = self.page(records), sections(before)
         made = []
-        for heading, section in sections(Path(self.file).with_suffix(".md").read_text()).items():
+        template = Path(self.file).with_name(
+            f"{self.name}-{part}.md" if part else f"{self.name}.md"
+        )
+        for heading, section in sections(template.read_text(encoding="utf-8")).items():
             known = old.get(heading, "")
             dated = re.search(r"\d{4}-\d\d-\d\d", known)
             about = {
@@ -302,8 +320,12 @@ class Study:
         out = options.out or ROOT / "docs" / "results" / f"{self.name}.md"
         if options.out is None and path != self.records:
             return
-        records, before = read(path), out.read_text(encoding="utf-8") if out.exists() else ""
-        write_atomically(out, self.text(records, before, bool(added)))
+        records = read(path)
+        for part in ["", *self.parts]:
+            place = out if not part else out.parent / self.place(part)
+            before = place.read_text(encoding="utf-8") if place.exists() else ""
+            place.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(place, self.text(records, before, bool(added), part))
         for name, svg in self.drawings(records).items():
             write_atomically(out.with_name(name), svg)
 

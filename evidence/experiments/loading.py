@@ -9,6 +9,9 @@
     tables: [...]     # with their rows; see `evidence.experiments.rows`
     figures: [...]    # see `evidence.experiments.papers`
     sheets: {...}     # titles of drawings that several figures share
+    main: [...]       # tables that the opening page shows in brief
+    about: ...        # what the names on the pages mean
+    questions: {...}  # what claims say
     rows: [...]       # rows that no table describes
     claims: [...]     # see `evidence.experiments.papers`
 
@@ -30,6 +33,7 @@ from evidence.experiments.papers import (
     Paper,
     TablePlan,
     check_ids,
+    check_known,
     check_texts,
     column_of,
     paper_of,
@@ -53,7 +57,8 @@ from evidence.objects import did_you_mean
 from manyhands.exceptions import AnnotationError
 
 _PARTS = ("tables", "figures", "rows", "claims")
-_PAPER = ("title", "citation", "unavailable", "sheets", "instead_of_auto", *_PARTS)
+_OPENING = ("main", "about", "questions")
+_PAPER = ("title", "citation", "unavailable", "sheets", "instead_of_auto", *_OPENING, *_PARTS)
 _OF_PAPERS = ("title", *_PARTS)
 """Keys that no row has: a file with one of them describes a paper."""
 
@@ -255,11 +260,24 @@ def _read_paper(document: Document, rows: Sequence[str]) -> Paper:
     fields = document.mapping(
         (),
         required=["title", "citation"],
-        optional={"tables": [], "figures": [], "sheets": {}, "claims": [], "unavailable": {}},
+        optional={
+            "tables": [],
+            "figures": [],
+            "sheets": {},
+            "claims": [],
+            "unavailable": {},
+            "main": [],
+            "about": "",
+            "questions": {},
+        },
     )
     for name in ("title", "citation"):
         document.text((name,))
-    for name, form in (("unavailable", "name: reason"), ("sheets", "id: title")):
+    for name, form in (
+        ("unavailable", "name: reason"),
+        ("sheets", "id: title"),
+        ("questions", "words: pattern"),
+    ):
         if not isinstance(fields[name], dict):
             document.fail((name,), f"{name} is {fields[name]!r}; write {form}")
         check_texts(document, (name,), fields[name], list(fields[name]), ())
@@ -271,7 +289,12 @@ def _read_paper(document: Document, rows: Sequence[str]) -> Paper:
     )
     claims = tuple(read_claim(document, where, rows) for where in places(document, "claims"))
     check_ids(document, figures, fields["sheets"])
-    own = {name: fields[name] for name in ("title", "citation", "unavailable", "sheets")}
+    check_texts(document, (), {"about": fields["about"] or "-"}, ["about"], ())
+    check_texts(document, (), fields, (), ["main"])
+    for i, name in enumerate(fields["main"]):
+        check_known(document, ("main", i), name, plans)
+    named = ("title", "citation", "unavailable", "sheets", "about", "questions")
+    own = {name: fields[name] for name in named} | {"main": tuple(fields["main"])}
     return Paper(document.path.stem, **own, tables=tables, figures=figures, claims=claims)
 
 

@@ -46,6 +46,10 @@ Tables and figures are described so::
           - {row: conal/chu2021_synthetic, extra: learnt_common, title: learnt}
         sheet: common                 # any figure may share a drawing with others; optional
     sheets: {common: "Common confusion, by data set"}   # titles of such drawings
+    main: [table1]                    # tables that the opening page has in brief; optional
+    about: "*DL-MV* is a network on majority votes."    # Markdown; optional
+    questions:                        # optional: what claims say -> the beginning of their ids
+      common noise helps: decomposing|strong
 
 `evidence.experiments.rows` says how a table describes its rows.
 
@@ -206,7 +210,9 @@ class Paper:
     """A paper's tables, figures and claims.
 
     ``unavailable``: what nobody can run, and why. ``sheets``: titles of drawings that several
-    figures share.
+    figures share. ``main``: the tables that the opening page shows in brief; default: the first.
+    ``about``: what the names on the pages mean, in Markdown. ``questions``: what claims say -> the
+    beginning of their ids, as a pattern; the first that fits counts.
     """
 
     key: str
@@ -217,6 +223,9 @@ class Paper:
     claims: tuple[Claim, ...] = ()
     unavailable: Mapping[str, str] = field(default_factory=dict)
     sheets: Mapping[str, str] = field(default_factory=dict)
+    main: tuple[str, ...] = ()
+    about: str = ""
+    questions: Mapping[str, str] = field(default_factory=dict)
 
 
 def paper_of(row: Row) -> str:
@@ -317,7 +326,7 @@ def read_figure(
     if fields.get("x_absent") is not None:
         document.number((*where, "x_absent"), -1e300)
     if fields["sheet"]:
-        _check_known(document, (*where, "sheet"), fields["sheet"], sheets)
+        check_known(document, (*where, "sheet"), fields["sheet"], sheets)
     if kind in CURVES:
         _check_curves(document, where, fields, tables)
     panels = tuple(
@@ -334,19 +343,20 @@ def read_figure(
 def _check_curves(
     document: Document, where: Where, fields: Mapping[str, Any], tables: Iterable[str]
 ) -> None:
-    _check_known(document, (*where, "table"), fields["table"], tables)
+    check_known(document, (*where, "table"), fields["table"], tables)
     if not isinstance(fields.get("log", False), bool):
         document.fail((*where, "log"), f"log is {fields['log']!r}; write true or false")
     if fields.get("stage") is not None:
         check_texts(document, where, fields, ("stage",), ())
 
 
-def _check_known(document: Document, where: Where, name: str, known: Iterable[str]) -> None:
+def check_known(document: Document, where: Where, name: str, known: Iterable[str]) -> None:
     """Refuse the name of a table or sheet that the file lacks."""
     if name not in known:
         listed = f"it has {', '.join(sorted(known))}" if known else "it has none"
         hint = did_you_mean(str(name), known)
-        document.fail(where, f"this file has no {where[-1]} {name!r}{hint}; {listed}")
+        what = "table" if where[0] == "main" else where[-1]
+        document.fail(where, f"this file has no {what} {name!r}{hint}; {listed}")
 
 
 def _read_level(document: Document, where: Where) -> Level:

@@ -27,6 +27,13 @@ class Paragraph:
 
 
 @dataclass(frozen=True)
+class Prose:
+    """Paragraphs that are Markdown already."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Items:
     """A list under a short lead."""
 
@@ -35,11 +42,36 @@ class Items:
 
 
 @dataclass(frozen=True)
+class Link:
+    """A link to a section of the same paper.
+
+    Attributes
+    ----------
+    text : str
+    name : str
+        That of the section, and of the file that has it; "" for the paper's first page.
+    folder : str
+        Where the file is, as seen from the page of the link, such as "chu2021/".
+    """
+
+    text: str
+    name: str
+    folder: str = ""
+
+    def __str__(self) -> str:
+        """The text alone."""
+        return self.text
+
+
+Cell = str | Link
+
+
+@dataclass(frozen=True)
 class Table:
     """A table; the first column names its rows."""
 
     header: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Sequence[Cell]]
 
 
 @dataclass(frozen=True)
@@ -62,7 +94,7 @@ class Figure:
         return " ".join([f"{self.title}.", *self.legend])
 
 
-Block = Heading | Paragraph | Items | Table | Figure
+Block = Heading | Paragraph | Prose | Items | Table | Figure
 
 
 @dataclass(frozen=True)
@@ -71,6 +103,8 @@ class Section:
 
     title: str
     blocks: Sequence[Block] = field(default_factory=list)
+    name: str = ""
+    """Name of the file that has the section where a page is split."""
 
     @property
     def anchor(self) -> str:
@@ -80,39 +114,54 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """The page of a paper."""
+    """The page of a paper, or a part of it.
+
+    A section with the title of the page has no heading of its own.
+    """
 
     title: str
-    citation: str
+    citation: str | Link
     sections: Sequence[Section]
 
 
 def to_markdown(page: Page) -> str:
     """Write a page as Markdown."""
-    parts = [f"# {_escape(page.title)}", _escape(page.citation)]
+    parts = [f"# {escaped(page.title)}", _cell(page.citation)]
     for section in page.sections:
-        parts.append(f"## {_escape(section.title)}")
-        parts += [_block_markdown(block) for block in section.blocks]
+        own = section.title == page.title
+        parts += [] if own else [f"## {escaped(section.title)}"]
+        parts += [_block_markdown(block, 2 if own else 3) for block in section.blocks]
     return "\n\n".join(parts) + "\n"
 
 
-def _block_markdown(block: Block) -> str:
+def _cell(cell: Cell) -> str:
+    """Write a cell of a table as Markdown."""
+    match cell:
+        case Link(text, name, folder):
+            return f"[{escaped(text)}]({folder}{name}.md)"
+        case _:
+            return escaped(cell)
+
+
+def _block_markdown(block: Block, level: int = 3) -> str:
     match block:
         case Heading(text):
-            return f"### {_escape(text)}"
+            return f"{'#' * level} {escaped(text)}"
         case Paragraph(text):
-            return _escape(text)
+            return escaped(text)
+        case Prose(text):
+            return text.strip()
         case Items(lead, items):
-            return "\n".join([_escape(lead), "", *(f"- {_escape(item)}" for item in items)])
+            return "\n".join([escaped(lead), "", *(f"- {escaped(item)}" for item in items)])
         case Table(header, rows):
             lines = [header, ["---"] * len(header), *rows]
-            return "\n".join(f"| {' | '.join(_escape(cell) for cell in line)} |" for line in lines)
+            return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
         case Figure():
-            caption = _escape(block.caption)
+            caption = escaped(block.caption)
             return f"![{caption}]({block.file})\n\n{caption}"
 
 
-def _escape(text: Any) -> str:
+def escaped(text: Any) -> str:
     """Keep a text from acting as Markdown or HTML, and on one line."""
     flat = " ".join(str(text).split())
     for character in "\\|<`[]*":

@@ -1,4 +1,4 @@
-"""Figures as SVG files that stand alone: lines with error bars or bands, and heat maps.
+"""Figures as SVG files that stand alone: lines with error bars or bands, heat maps, and bars.
 
 The same drawing serves a Markdown page (as a file) and an HTML page (inline): it carries its own
 colours, light and dark, under the class ``figure``. Every text is escaped on its way in.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from textwrap import wrap
 
 from markupsafe import Markup
 
@@ -22,6 +23,9 @@ LEGEND_LINE, KEY = 18, 26
 COLOURS = 8
 ACROSS = 3
 """Panels of lines side by side."""
+
+WORDS, BARS = 320, 420
+"""Width of the words beside bars, and of the longest bar."""
 
 SHEET, HEADING = 1330, 26
 """Width of a sheet of drawings, and height of the title of each."""
@@ -55,6 +59,14 @@ fill: var(--quiet); }
         for k in range(COLOURS)
     )
 )
+
+
+STYLE_OF_BARS = Markup("""<style>
+.figure text.said { font-size: 12px; fill: var(--ink); }
+.figure text.count { font-weight: 600; fill: #ffffff; }
+.figure .p0 { fill: #2f7a4d; } .figure .p1 { fill: #b3362b; } .figure .p2 { fill: #6d7783; }
+.figure .p3 { fill: #8a6100; } .figure .p4 { fill: #4a525b; }
+</style>""")
 
 
 @dataclass(frozen=True)
@@ -223,6 +235,56 @@ def draw_matrices(panels: Sequence[Matrix], description: str) -> Drawing:
         left += width
         right, bottom = max(right, left), max(bottom, top + TOP + NAMES + size * CELL)
     return Drawing(right, bottom, Markup("\n").join(parts), description)
+
+
+def draw_shares(
+    rows: Mapping[str, Sequence[int]], parts: Sequence[str], description: str
+) -> Drawing:
+    """Draw a bar for each row, cut into parts; the numbers stand in them.
+
+    Parameters
+    ----------
+    rows : mapping of str to sequence of int
+        Words -> how many each part counts. A bar is as long as its share of the longest.
+    parts : sequence of str
+        Names of the parts, at most five.
+    description : str
+        Alternative text.
+
+    Returns
+    -------
+    Drawing
+    """
+    most = max(sum(counts) for counts in rows.values())
+    used = [k for k in range(len(parts)) if any(counts[k] for counts in rows.values())]
+    shapes, left = [STYLE_OF_BARS], WORDS
+    for k in used:
+        shapes.append(_bar(left, 8, 12, 12, k))
+        shapes.append(_text(left + 17, 18, parts[k], anchor="start"))
+        left += 34 + 6.2 * len(parts[k])
+    right, y = left, 34
+    for words, counts in rows.items():
+        lines = wrap(words, 46)
+        for i, line in enumerate(lines):
+            shapes.append(
+                _text(WORDS - 10, y + 12 + 14 * i - 7 * (len(lines) - 1), line, "said", "end")
+            )
+        left = WORDS
+        for k in used:
+            if width := BARS * counts[k] / most:
+                shapes.append(_bar(left, y, width, 16, k))
+                shapes.append(_text(left + width / 2, y + 12, counts[k], "count"))
+                left += width
+        y += max(26, 14 * len(lines) + 8)
+    return Drawing(
+        round(max(right, WORDS + BARS)) + 10, y + 6, Markup("\n").join(shapes), description
+    )
+
+
+def _bar(x: float, y: float, width: float, height: float, k: int) -> Markup:
+    return Markup('<rect class="share p{}" x="{}" y="{}" width="{}" height="{}"/>').format(
+        k, _round(x), _round(y), _round(width), height
+    )
 
 
 def gather(drawings: Mapping[str, Drawing]) -> Drawing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,7 +54,8 @@ def figure_sections(
         plans = [plan for plan in paper.figures if figure_file(paper, plan) == file]
         found = [figure_section(paper, plan, rows, runs) for plan in plans]
         sheet = plans[0].sheet
-        sections += _on_a_sheet(paper.sheets[sheet], found) if sheet else found
+        found = _on_a_sheet(paper.sheets[sheet], found) if sheet else found
+        sections += [replace(section, name=sheet or plans[0].id) for section in found]
     return sections
 
 

@@ -45,7 +45,7 @@ def gap_section(
             else "Nothing: every run is done."
         )
         blocks.append(Paragraph(done))
-    return Section("Not run, skipped and failed", blocks)
+    return Section("Not run, skipped and failed", blocks, "records")
 
 
 def _gaps(row: Row, latest: Mapping[int, Record]) -> dict[tuple[str, str], list[int]]:
@@ -74,7 +74,7 @@ def origin_section(
     command = " && ".join(f"python -m evidence {each}" for each in commands)
     blocks: list[Block] = [
         Paragraph(
-            f"Made from {len(all_runs)} records by: {command}. {_hours(rows, runs)} All runs of a "
+            f"Made from {len(all_runs)} records by: {command}. {hours(rows, runs)} All runs of a "
             "row are on the same data, unless a crowd is simulated anew with every seed."
         )
     ]
@@ -91,10 +91,10 @@ def origin_section(
         versions = {f"{name} {v}" for run in all_runs for name, v in run.versions.items()}
         blocks.append(Items("Versions:", sorted(versions)))
     blocks += _rerun_blocks([row for row in rows if runs.get(row.id)], reruns)
-    return Section("Where this comes from", blocks)
+    return Section("Where this comes from", blocks, "records")
 
 
-def _hours(rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]) -> str:
+def hours(rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]) -> str:
     """Say how long the runs took, as recorded and undisturbed; those on a GPU apart."""
     fastest = {
         (run.paper, run.key): min(other.seconds for other in of_row)

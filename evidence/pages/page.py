@@ -1,31 +1,29 @@
 """A paper's tables, figures and verdicts beside ours: one page, made from records alone.
 
-`make_page` decides what is said; `to_markdown` and `to_html` write it. The same records give the
+`make_page` decides what is said; `to_html` writes it as one page, `to_markdown` as several, which
+`split` makes. The same records give the
 same bytes: every date is a record's.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from evidence.experiments.papers import ORIGINS, paper_of
+from evidence.experiments.papers import paper_of
+from evidence.pages.claims import claim_section
 from evidence.pages.document import (
     Figure,
     Page,
-    Paragraph,
-    Section,
-    Table,
     to_html,
     to_markdown,
 )
 from evidence.pages.origin import gap_section, origin_section
 from evidence.pages.tables import table_section, verdict_hangs
-from evidence.pages.verdicts import VERDICTS, judge
+from evidence.pages.verdicts import judge
 from evidence.pages.words import figure_file
 from evidence.records import Record
 from evidence.reruns import Rerun
@@ -38,9 +36,6 @@ if TYPE_CHECKING:
 
 FORMATS = ("md", "html")
 
-CLAIMS = ["claim", "whose", "verdict", "why"]
-"""Headings of the table of claims."""
-
 NO_RERUNS: Mapping[str, Rerun] = MappingProxyType({})
 
 
@@ -52,7 +47,7 @@ def write_results(
     formats: Sequence[str] = FORMATS,
     reruns: Mapping[str, Rerun] = NO_RERUNS,
 ) -> list[Path]:
-    """Write a paper's page and its figures.
+    """Write a paper's pages and its figures.
 
     Parameters
     ----------
@@ -61,8 +56,9 @@ def write_results(
         Those of other papers are left out.
     records : iterable of Record
     out : str or Path
-        Folder; gets ``<paper>.md``, ``<paper>.html`` and ``<paper>-<figure>.svg``, or
-        ``<paper>-<sheet>.svg`` with several figures.
+        Folder; gets ``<paper>.md``, which opens the pages in ``<paper>/``, ``<paper>.html``, which
+        has everything, and ``<paper>-<figure>.svg``, or ``<paper>-<sheet>.svg`` with several
+        figures.
     formats : sequence of {"md", "html"}
     reruns : mapping of str to Rerun
         Row -> what its last rerun found; see `read_reruns`.
@@ -79,17 +75,31 @@ def write_results(
     MissingExtraError
         Without the extra 'report'.
     """
+    rows, records = list(rows), list(records)
     page = make_page(paper, rows, records, reruns)
     out = Path(out)
     written = []
+    figures = [b for section in page.sections for b in section.blocks if isinstance(b, Figure)]
     for plan in paper.figures:
         # Remove drawings of an earlier page, which may have had more runs.
         (out / figure_file(paper, plan)).unlink(missing_ok=True)
     if "md" in formats:
-        written.append(write_atomically(out / f"{paper.key}.md", to_markdown(page)))
+        # The opening page draws, which needs markupsafe, of the extra 'report'.
+        from evidence.pages.opening import split
+
+        own = _rows_of(paper, rows)
+        runs = _finished(latest_records(own.values(), records))
+        judged = [(claim, judge(claim.test, own, runs)) for claim in paper.claims]
+        pages = split(paper, page, judged, list(own.values()), runs)
+        figures += [b for each in pages[""].sections for b in each.blocks if isinstance(b, Figure)]
+        for name, part in pages.items():
+            place = out / paper.key / f"{name}.md" if name else out / f"{paper.key}.md"
+            place.parent.mkdir(parents=True, exist_ok=True)
+            written.append(write_atomically(place, to_markdown(part)))
+        for left in {*(out / paper.key).glob("*.md")} - {*written}:
+            left.unlink()  # A part of an earlier page.
     if "html" in formats:
         written.append(write_atomically(out / f"{paper.key}.html", to_html(page)))
-    figures = [b for section in page.sections for b in section.blocks if isinstance(b, Figure)]
     return written + [write_atomically(out / figure.file, figure.svg) for figure in figures]
 
 
@@ -124,7 +134,7 @@ def make_page(
 
         sections += figure_sections(paper, of_paper, runs)
     if paper.claims:
-        sections.append(_claim_section(paper, own, runs))
+        sections.append(claim_section(paper, own, runs))
     sections.append(gap_section(list(own.values()), latest, paper.unavailable))
     sections.append(origin_section(paper, list(own.values()), runs, reruns))
     return Page(paper.title, paper.citation, sections)
@@ -188,36 +198,3 @@ def _finished(latest: Mapping[str, Mapping[int, Record]]) -> dict[str, list[Reco
 
 def _median_seconds(runs: Sequence[Record]) -> float:
     return median(record.seconds for record in runs) if runs else 0.0
-
-
-def _claim_section(
-    paper: Paper, rows: Mapping[str, Row], runs: Mapping[str, Sequence[Record]]
-) -> Section:
-    verdicts = [(claim, judge(claim.test, rows, runs)) for claim in paper.claims]
-    lines = [
-        [claim.text, ORIGINS[claim.origin], found.verdict, found.why] for claim, found in verdicts
-    ]
-    reading = (
-        "A claim holds where the whole 95 % interval (Student's t, runs paired by seed) is on the "
-        "claimed side; it does not hold where the whole is on the other side; else it is undecided "
-        "with this number of seeds, and the verdict says where the interval excludes the "
-        "difference that the paper reports. What no finished run or no data can show is not run. "
-        f"Every interval is its own: of {len(lines)} claims one in twenty may be judged wrongly by "
-        "chance."
-    )
-    whose = (
-        "A claim is the paper's if the paper makes it of its method, on this data set, in this "
-        "form; the rows' deviations say how near the runs come. It is a variant if it is the "
-        "paper's on another data set or a stand-in, of a variant of the method, under a further "
-        "protocol or reading, or in another form. It is ours if it is the library's own question "
-        "or aim."
-    )
-    found = Counter((claim.origin, verdict.verdict) for claim, verdict in verdicts)
-    counted = [
-        [words, *(str(found[origin, verdict]) for verdict in VERDICTS)]
-        for origin, words in ORIGINS.items()
-        if any(claim.origin == origin for claim in paper.claims)
-    ]
-    header = ["claims", *VERDICTS]
-    tables = [Table(header, counted), Table(CLAIMS, lines)]
-    return Section("Claims", [Paragraph(reading), Paragraph(whose), *tables])

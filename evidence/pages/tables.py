@@ -14,13 +14,13 @@ from evidence.pages.verdicts import by_seed, show
 from evidence.pages.words import (
     DASH,
     NOT_RUN,
+    as_chosen,
     binomial_error,
     deviations,
     in_order,
     mean_sd,
     measure_cell,
     printed,
-    printed_selection,
     quoted,
     unequal_seeds,
 )
@@ -40,7 +40,8 @@ def table_section(
     if others:
         shown = {name for table in paper.tables for name in table.metrics}
         several = _several_measures(plan, mine, runs, shown)
-        return Section(plan.title, [*several, *unequal_seeds(mine, runs), *deviations(mine)])
+        several += [*unequal_seeds(mine, runs), *deviations(mine)]
+        return Section(plan.title, several, plan.id)
     printed_too = any(row.published_of(metric) for row in mine)
     blocks: list[Block] = [Paragraph(_reading_of(metric, printed_too)), *unequal_seeds(mine, runs)]
     for column in in_order(plan.columns, (column_of(row) for row in mine)):
@@ -52,7 +53,7 @@ def table_section(
         if notes:
             blocks.append(Items("No figure:", notes))
         blocks += _further_measures(metric, here, runs)
-    return Section(plan.title, [*blocks, *deviations(mine)])
+    return Section(plan.title, [*blocks, *deviations(mine)], plan.id)
 
 
 def _several_measures(
@@ -168,17 +169,11 @@ def _test_error(row: Row, runs: Sequence[Record], metric: str) -> float | None:
 def verdict_hangs(row: Row, runs: Sequence[Record]) -> bool:
     """Say whether our mean need only move by one standard error for another verdict in a table."""
     theirs, error = row.published_of("accuracy"), _test_error(row, runs, "accuracy")
-    _, ours = _as_chosen(row, runs, "accuracy")
+    _, ours = as_chosen(row, runs, "accuracy")
     if theirs is None or error is None or len(ours) < 2:
         return False
     difference = abs(float(np.mean(ours)) - theirs["value"])
     return abs(difference - 2 * error) < float(np.std(ours, ddof=1)) / math.sqrt(len(ours))
-
-
-def _as_chosen(row: Row, runs: Sequence[Record], metric: str) -> tuple[str, list[float]]:
-    """Return how the paper chose its epoch, and our figures by this choice."""
-    selection = printed_selection(row, metric) or LAST
-    return selection, list(by_seed(runs, metric, selection).values())
 
 
 def _verdict(row: Row, runs: Sequence[Record], metric: str, error: float | None) -> str:
@@ -187,7 +182,7 @@ def _verdict(row: Row, runs: Sequence[Record], metric: str, error: float | None)
     theirs = row.published_of(metric)
     if theirs is None or error is None:
         return DASH
-    selection, ours = _as_chosen(row, runs, metric)
+    selection, ours = as_chosen(row, runs, metric)
     if not ours:
         return f"no figure {selection}"
     difference = float(np.mean(ours)) - theirs["value"]

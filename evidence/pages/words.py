@@ -12,7 +12,7 @@ import numpy as np
 from evidence.experiments.papers import column_of
 from evidence.pages.document import Block, Items, Paragraph
 from evidence.pages.verdicts import by_seed, show
-from evidence.records import ORACLE, SHARES, SHORT, Record
+from evidence.records import LAST, ORACLE, SHARES, SHORT, Record
 
 if TYPE_CHECKING:
     from evidence.experiments.papers import FigurePlan, Paper
@@ -69,6 +69,12 @@ def printed(row: Row, metric: str, *, history: bool = False) -> str:
 def printed_selection(row: Row, metric: str) -> str | None:
     """Return how the epoch of the paper's figure was chosen; None if the paper does not say."""
     return SHORT.get((row.published_of(metric) or {}).get("selection") or "")
+
+
+def as_chosen(row: Row, runs: Sequence[Record], metric: str) -> tuple[str, list[float]]:
+    """Return how the paper chose its epoch, and our figures by this choice."""
+    selection = printed_selection(row, metric) or LAST
+    return selection, list(by_seed(runs, metric, selection).values())
 
 
 def unequal_seeds(rows: Sequence[Row], runs: Mapping[str, Sequence[Record]]) -> list[Block]:

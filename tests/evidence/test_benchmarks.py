@@ -29,10 +29,11 @@ def test_cells_differ_and_are_json(name):
 def test_a_page_equals_its_records(name, data_home):
     study = import_module(f"benchmarks.{name}").STUDY
     results = ROOT / "docs" / "results"
-    page = (results / f"{name}.md").read_text(encoding="utf-8")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         records = read(study.records)
-        assert study.text(records, page) == page
+        for part in ["", *study.parts]:
+            page = (results / study.place(part)).read_text(encoding="utf-8")
+            assert study.text(records, page, part=part) == page
         for picture, svg in study.drawings(records).items():
             assert (results / picture).read_text(encoding="utf-8") == svg

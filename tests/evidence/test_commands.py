@@ -146,7 +146,7 @@ def test_a_wrong_row_is_told_with_its_line(folder):
 def test_no_record_yet_makes_a_page_that_says_so(folder):
     result = run("results", "--format", "md")
     assert result.exit_code == 0, result.output
-    page = (folder / "results" / "mine.md").read_text(encoding="utf-8")
+    page = (folder / "results" / "mine" / "records.md").read_text(encoding="utf-8")
     assert "| not run | no record yet | 0 | mine/copy |" in page
 
 

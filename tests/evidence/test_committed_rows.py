@@ -180,7 +180,7 @@ def test_differences_that_papers_report_are_those_of_their_tables(experiments):
     found = Counter()
     for paper in set(papers) & set(ROWS):
         lines = what_holds.claims(paper)
-        for claim, (text, _, verdict, why) in zip(papers[paper].claims, lines, strict=True):
+        for claim, (text, _, verdict, why, _) in zip(papers[paper].claims, lines, strict=True):
             test, said = claim.test, re.search(r"the paper reports (\S+\d)(.*)", why)
             two = ("than_metric", "than_selection", "at")
             if test["kind"] not in ("paired", "best") or any(test.get(name) for name in two):
@@ -223,11 +223,12 @@ def assert_committed(paper, rows, records, folder):
     reruns = read_reruns(ROOT / "results")
     # The HTML is not committed: the site is made of the Markdown.
     written = write_results(paper, rows, records, folder, ("md",), reruns)
-    present = {path.name: path.read_bytes() for path in pages.glob(f"{paper.key}-*.svg")}
-    for path in written:
-        here = pages / path.name
-        present[path.name] = here.read_bytes() if here.is_file() else b""
-    expected = {path.name: path.read_bytes() for path in written}
+    expected = {str(path.relative_to(folder)): path.read_bytes() for path in written}
+    found = {*pages.glob(f"{paper.key}-*.svg"), *(pages / paper.key).glob("*.md")}
+    present = {str(path.relative_to(pages)): path.read_bytes() for path in found}
+    for name in expected:
+        here = pages / name
+        present[name] = here.read_bytes() if here.is_file() else b""
     other = sorted(n for n in present | expected if present.get(n) != expected.get(n))
     if other:
         pytest.fail(

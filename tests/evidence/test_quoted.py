@@ -4,10 +4,8 @@ import re
 
 import pytest
 
-from evidence.pages import what_holds
 from evidence.pages.docs import DOCS, pages, stale
 from evidence.pages.quoted import Source, quotes, shaped, with_figures
-from tests.evidence.conftest import EXPERIMENTS, committed_experiments
 
 RECORD = """
 # Measured
@@ -98,12 +96,10 @@ def test_figures_are_quoted_in_the_form_that_is_asked_for():
     results = DOCS / "results"
     assert Source.named(results / "aggregation.md", "", "MajorityVote > sets").figure() == "21"
     claim = "… on LabelMe it is more accurate than DL-CL, its start. > why"
-    assert "(95 %" in Source.named(results / "crowding2021.md", "claims", claim).figure()
+    assert "(95 %" in Source.named(results / "crowding2021" / "claims.md", "", claim).figure()
 
 
-def test_quoted_figures_and_tables_are_those_of_the_records(monkeypatch):
-    known = {EXPERIMENTS: committed_experiments()}  # As other tests have loaded them.
-    monkeypatch.setattr(what_holds, "load_experiments", known.__getitem__)
+def test_quoted_figures_and_tables_are_those_of_the_records():
     assert not stale(), "run python -m evidence refresh"
     assert sum(len(quotes(page.read_text(), page.parent)) for page in pages()) > 400
 

@@ -85,9 +85,10 @@ def test_what_was_chosen_on_test_is_always_marked(tmp_path):
     figure = FigurePlan("f1", "Figure", "lines", "accuracy", ORACLE, "data.k", "k", (), (), ())
     records = [r for each in (row, *points) for r in make_records(each, [0.9846, 0.9846])]
     paper = make_paper(figures=(figure,))
-    md, html, svg = write_results(paper, [row, *points], records, tmp_path)
-    shown = re.findall(r"[^|\n]*98\.76[^|\n]*|[^|\n]*95\.43[^|\n]*", md.read_text())
-    assert len(shown) == 4
+    *pages, html, svg = write_results(paper, [row, *points], records, tmp_path)
+    text = "\n".join(page.read_text() for page in pages)
+    shown = re.findall(r"[^|\n]*98\.[78][^|\n]*|[^|\n]*95\.4[^|\n]*", text)
+    assert len(shown) == 5
     assert all("oracle" in cell for cell in shown)
     cells = re.findall(r"<t[dh][^>]*>([^<]*(?:98\.76|95\.43)[^<]*)<", html.read_text())
     assert len(cells) == 4
@@ -342,7 +343,8 @@ def test_the_same_records_give_the_same_bytes(tmp_path):
         written = write_results(paper, rows, records, tmp_path / f"out{k}")
         pages.append({path.name: path.read_bytes() for path in written})
     assert pages[0] == pages[1]
-    assert set(pages[0]) == {"p.md", "p.html", "p-f1.svg"}
+    parts = {"t1.md", "f1.md", "records.md"}
+    assert set(pages[0]) == {"p.md", "p.html", "p-f1.svg"} | parts
     # Dates are the records'.
     dates = set(re.findall(rb"20\d\d-\d\d-\d\d", b"".join(pages[0].values())))
     assert dates == {b"2026-01-01", b"2026-01-02"}
@@ -353,11 +355,13 @@ def test_names_of_other_people_do_no_harm(tmp_path):
     points = make_row("p1", table="p/f1", data={"k": 1}, label="<b>&</b>")
     figure = FigurePlan("f1", "<i>", "lines", "accuracy", LAST, "data.k", "<k>", (), (), ())
     records = [*make_records(row, [0.5]), *make_records(points, [0.5])]
-    md, html, svg = write_results(make_paper(figures=(figure,)), [row, points], records, tmp_path)
-    for text in (md.read_text(), html.read_text(), svg.read_text()):
+    paper = make_paper(figures=(figure,))
+    *pages, html, svg = write_results(paper, [row, points], records, tmp_path)
+    for path in (*pages, html, svg):
+        text = path.read_text()
         assert "<script" not in text
         assert "<b>" not in text
-    assert "\n# z" not in md.read_text()
+        assert path.suffix != ".md" or "\n# z" not in text
     import xml.etree.ElementTree as ET
 
     ET.fromstring(svg.read_text())
@@ -640,7 +644,10 @@ def test_figures_of_a_sheet_share_a_drawing(tmp_path):
     (none,) = [s for s in page.sections if s.title in ("None", "Empty")]
     assert none.title == "Empty"
     written = write_results(paper, [row], records, tmp_path)
-    assert {path.name for path in written} == {"p.md", "p.html", "p-f1.svg", "p-f2.svg"}
+    parts = {"p/t1.md", "p/f1.md", "p/f2.md", "p/f3.md", "p/records.md"}
+    names = {str(path.relative_to(tmp_path)) for path in written}
+    assert names == {"p.md", "p.html", "p-f1.svg", "p-f2.svg"} | parts
+    assert "](../p-f2.svg)" in (tmp_path / "p" / "f2.md").read_text()
     assert (tmp_path / "p-f2.svg").read_text() == sheet.svg
     assert sheet.svg.strip() in (tmp_path / "p.html").read_text()
 
