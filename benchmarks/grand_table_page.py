@@ -199,7 +199,7 @@ def _behind(found: Table, method: str) -> str:
     )
 
 
-def _price(found: Table, ranks: Ranks) -> dict[str, Any]:
+def _price(found: Table, ranks: Ranks) -> dict[str, str]:
     """The best method's calibration and seconds, beside those of others."""
     errors: dict[str, float] = {}
     for m in ranks.mean:
@@ -214,12 +214,14 @@ def _price(found: Table, ranks: Ranks) -> dict[str, Any]:
         f"{first.capitalize()} takes {longest[first]:.0f} s at most on the {len(ranks.sets)} "
         f"ranked sets, {SELECT} {longest[SELECT]:.0f} s"
     )
+    n, better = len(errors), sum(error < errors[first] for error in errors.values())
+    if better:
+        rank = f"{better} of the {n - 1} others have less, {best} least ({errors[best]:.1f})"
+    else:
+        rank = f"none of the {n - 1} others whose error is known on all ranked sets has less"
     return {
-        "error": errors[first],
-        "better": sum(error < errors[first] for error in errors.values()),
-        "others": len(errors) - 1,
-        "best": best,
-        "least": errors[best],
+        "calibration": f"The calibration error of {first} is {errors[first]:.1f} points on "
+        f"average; {rank}.",
         "longest": told,
     }
 
@@ -257,47 +259,42 @@ def _on_gpu(found: Table) -> str:
 # -- the diagram ----------------------------------------------------------------------------------
 
 STYLE = (
-    "<style>.cd { --ink: #16191d; --paper: #ffffff; --bar: #2a6cb0; }"
+    "<style>.cd { --ink: #16191d; --paper: #ffffff; --bar: #2a6cb0; --rule: #dde1e6; }"
     "@media (prefers-color-scheme: dark) { .cd { --ink: #e8ebef; --paper: #14171b; --bar: #74aeea; "
-    "} }.cd text { font: 12px system-ui, 'DejaVu Sans', sans-serif; fill: var(--ink); }"
-    ".cd .back { fill: var(--paper); }.cd line { stroke: var(--ink); }"
-    ".cd line.bar { stroke: var(--bar); stroke-width: 4; }</style>"
+    "--rule: #31373f; } }"
+    ".cd text { font: 13px system-ui, 'DejaVu Sans', sans-serif; fill: var(--ink); }"
+    ".cd text.first { font-weight: 600; }.cd .back { fill: var(--paper); }"
+    ".cd line { stroke: var(--rule); }.cd circle { fill: var(--bar); }"
+    ".cd rect.near { fill: var(--bar); fill-opacity: .12; }</style>"
 )
-WIDTH, MARGIN, STEP = 980, 340, 18
+WIDTH, NAMES, STEP, TOP = 800, 320, 20, 46
 
 
 def ranks_drawing(found: Found) -> str:
-    """Draw the critical-difference diagram; without ranks, an empty one."""
+    """Draw the average ranks, the best first, and how far chance reaches from the best."""
     ranks = Table(found).ranks()
     mean, k = list(ranks.mean.items()), len(ranks.mean)
-    joined = _joined([rank for _, rank in mean], ranks.distance)
-    low = 60 + 9 * len(joined)
-    height = low + STEP * ((k + 1) // 2) + 20
+    height = TOP + STEP * k + 10
 
     def at(rank: float) -> float:
-        return MARGIN + (rank - 1) / (k - 1) * (WIDTH - 2 * MARGIN)
+        return NAMES + (rank - 1) / (k - 1) * (WIDTH - NAMES - 50)
 
-    parts = [_line(at(1), 40, at(k), 40)]
-    for tick in range(1, k + 1):
-        parts.append(_line(at(tick), 36, at(tick), 40))
-        if k <= 15 or tick % 2:  # More numbers than these would touch.
-            parts.append(_text(at(tick), 30, str(tick), "middle"))
-    parts += [
-        _line(at(1), 10, at(1 + ranks.distance), 10, "bar"),
-        _text(at(1 + ranks.distance) + 6, 14, f"critical difference {ranks.distance:.2f}", "start"),
+    first = mean[0][1]
+    reach = min(at(first + ranks.distance), WIDTH - 10) - at(first)
+    parts = [
+        f'<rect class="near" x="{at(first):.1f}" y="{TOP - 8}" width="{reach:.1f}" '
+        f'height="{STEP * k + 8}"/>',
+        _text(at(first) + 4, TOP - 26, f"not told from {mean[0][0]} by chance alone", "start"),
     ]
-    for i, (first, last) in enumerate(joined):
-        y = 52 + 9 * i
-        parts.append(_line(at(mean[first][1]) - 3, y, at(mean[last][1]) + 3, y, "bar"))
+    for tick in range(1, k + 1, 3):
+        parts.append(_line(at(tick), TOP - 8, at(tick), TOP + STEP * k))
+        parts.append(_text(at(tick), TOP - 10, str(tick), "middle"))
     for i, (method, rank) in enumerate(mean):
-        left = i < (k + 1) // 2
-        y = low + STEP * (i if left else k - 1 - i)
-        end = MARGIN - 10 if left else WIDTH - MARGIN + 10
-        name = f"{method} ({rank:.1f})"
+        y = TOP + STEP * i + 9
         parts += [
-            _line(at(rank), 40, at(rank), y),
-            _line(at(rank), y, end, y),
-            _text(end + (-4 if left else 4), y + 4, name, "end" if left else "start"),
+            _text(NAMES - 14, y + 4, method, "end", "" if i else "first"),
+            f'<circle cx="{at(rank):.1f}" cy="{y}" r="5"/>',
+            _text(at(rank) + 9, y + 4, f"{rank:.1f}", "start"),
         ]
     label = "Average ranks: " + ", ".join(f"{method} {rank:.2f}" for method, rank in mean)
     return (
@@ -307,23 +304,13 @@ def ranks_drawing(found: Found) -> str:
     )
 
 
-def _joined(ranks: Sequence[float], distance: float) -> list[tuple[int, int]]:
-    """The longest runs of methods within the critical difference, first and last."""
-    runs: list[tuple[int, int]] = []
-    for first in range(len(ranks)):
-        last = max(j for j in range(first, len(ranks)) if ranks[j] - ranks[first] <= distance)
-        if last > first and (not runs or last > runs[-1][1]):
-            runs.append((first, last))
-    return runs
+def _line(x1: float, y1: float, x2: float, y2: float) -> str:
+    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, kind: str = "") -> str:
+def _text(x: float, y: float, words: str, anchor: str, kind: str = "") -> str:
     mark = f' class="{kind}"' if kind else ""
-    return f'<line{mark} x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
-
-
-def _text(x: float, y: float, words: str, anchor: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
+    return f'<text{mark} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
 
 
 def _most_seeds(found: Table) -> str:
@@ -349,6 +336,31 @@ def _protocols() -> list[str]:
         return f"**{dash(100 * value)}**" if value == top[name] else dash(100 * value)
 
     return crossed("", dict.fromkeys(row for name in names for row in found[name]), names, shown)
+
+
+def _brief(found: Table, order: Sequence[str]) -> list[str]:
+    """Mean accuracies of a few methods, the best of all methods on each set bold."""
+    best = {name: max(found.mean(name, m) or 0 for m in found.crowd_methods) for name in SETS}
+
+    def shown(method: str, name: str) -> str:
+        value = found.mean(name, method)
+        text = "–" if value is None else f"{100 * value:.1f}"
+        return f"**{text}**" if value == best[name] and method not in CEILINGS else text
+
+    return crossed("", order, SETS, shown)
+
+
+def _labels() -> dict[str, Any]:
+    """What `training_labels.py` has found, where it has measured all sets."""
+    from benchmarks import training_labels as labels
+
+    records = read(labels.STUDY.records)
+    if not labels.complete(records):
+        return {}
+    return {
+        "labels": labels.page(records),
+        "labels_against": labels.against(records),
+    }
 
 
 def _accuracy(found: Table, order: Sequence[str]) -> Iterator[list[str]]:
@@ -456,7 +468,7 @@ def page(records: Found, peers: Sequence[tuple[str, str, str]]) -> dict[str, Any
         "seeds": _most_seeds(found),
         "n_ranked": len(ranks.mean),
         "n_sets": len(ranks.sets),
-        "first": first,
+        "first": "the stack" if first == STACK else first,
         "first_rank": ranks.mean[first],
         "next": _ranked(ranks, others[:2]),
         "few_seeds": _few_seeds(found, [first, *others[:2]]),
@@ -471,6 +483,8 @@ def page(records: Found, peers: Sequence[tuple[str, str, str]]) -> dict[str, Any
         "ranked_sets": ", ".join(SETS[name] for name in ranks.sets),
         "p": ranks.p,
         "ranks": table(["method", "average rank"], rows),
+        "brief": _brief(found, [*ceilings, *list(ranks.mean)[:TEN]]),
+        **_labels(),
         "accuracy": table(["", *SETS.values(), "gap closed"], _accuracy(found, order)),
         "protocols": _protocols(),
         "balanced": _field(found, order, "balanced_accuracy", 100, max),
