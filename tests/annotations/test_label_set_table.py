@@ -2,7 +2,9 @@
 
 import copy
 import pickle
+import re
 import tracemalloc
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -141,6 +143,36 @@ def test_options_may_be_declared():
     assert cities.ticks.toarray().tolist() == [[1, 0], [0, 1]]
     with pytest.raises(AnnotationError, match="holds the separator"):
         cities.to_frame()
+
+
+@pytest.mark.parametrize("mark", [";", "|", ",", "\n"])
+def test_a_separator_that_cuts_nothing_is_refused_where_another_one_does(mark):
+    texts = frame(mark.join)
+    other = "#" if mark != "," else ";"
+    says = re.escape(
+        f"with {mark!r} between them, and no cell holds the separator {other!r}. Give "
+    )
+    with pytest.raises(AnnotationError, match=f"{says}separator={re.escape(repr(mark))}"):
+        LabelSetTable.from_frame(texts, separator=other, none="empty")
+    assert LabelSetTable.from_frame(texts, separator=mark, none="empty").equals(table())
+    with pytest.raises(
+        AnnotationError, match=f"between them: give separator={re.escape(repr(mark))}"
+    ):
+        LabelSetTable.from_frame(texts, separator=other, options=["safety", "policy", "billing"])
+
+
+def test_names_of_options_may_hold_another_mark():
+    rows = [(i, who, text) for i, text in enumerate(["a/b", "b", "a/b;c", "c"]) for who in "xy"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = LabelSetTable.from_frame(frame(str, rows))
+    assert found.options.tolist() == ["a/b", "b", "c"]
+    rows = [(i, who, text) for i, text in enumerate(["a|b", "b|a", "a", "b"]) for who in "xy"]
+    named = LabelSetTable.from_frame(frame(str, rows), options=["a|b", "b|a", "a", "b"])
+    assert named.ticks_per_answer().tolist() == [1] * 8
+    both = [*rows, (9, "x", "a;b")]
+    with pytest.warns(UserWarning, match=r"holds 'a\|b' in rows 0 and 1, .*the separator is ';'"):
+        assert LabelSetTable.from_frame(frame(str, both)).n_options == 4
 
 
 def test_free_text_is_no_list_to_tick():

@@ -1,13 +1,16 @@
 """Answers that are sets of labels, on the command line."""
 
+import html
 import json
 import re
+import shlex
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from manyhands import LabelSetTable, load
+from manyhands.cli import label_sets as sets_cli
 from manyhands.exceptions import AnnotationError
 from manyhands.io import read_gold_sets, read_label_sets, write_annotations
 from tests.cli.conftest import done as finished
@@ -169,6 +172,95 @@ def test_what_sets_do_not_have_is_refused(given, said, answers):
     assert re.search(said, text), text
 
 
+def commands_in(text):
+    """The commands that a text tells a reader to run, as words."""
+    before = r"(?:<code>|run: |script: |Run |would tell: |inferred: |make one by )"
+    after = r"(?:<| instead: |, and report|$)"
+    found = re.findall(f"{before}(manyhands .+?){after}", text, flags=re.MULTILINE)
+    found = [html.unescape(command) for command in found if "FOLDER" not in command]
+    return [shlex.split(command)[1:] for command in found]
+
+
+OTHERWISE = {
+    "table": ("--multilabel", "|", "--none", "NO THING", "--none", "empty", "--worker", "who",
+              "--classes", "awe,fear,joy; glad,rage", "--abstain", "?"),
+    "export": ("--multilabel", "|", "--none", "empty", "--question", "mood", "--task", "data.key"),
+}  # fmt: skip
+"""Readings of which hardly an option is at its default."""
+
+
+@pytest.fixture(params=OTHERWISE)
+def otherwise(request, tmp_path, monkeypatch):
+    """A file with a space in its name, and how it is read."""
+    monkeypatch.chdir(tmp_path)
+    said = {who: [cell.replace("joy", "joy; glad").replace(";awe", "|awe").replace("awe; ", "awe|")
+                  for cell in cells] for who, cells in SAID.items()}  # fmt: skip
+    said["dan"] = ["NO THING", "?", "joy; glad", "fear"]
+    rows = [(f"t{i:02d}", who, sets[i % 4]) for i in range(40) for who, sets in said.items()]
+    if request.param == "table":
+        path = tmp_path / "my answers.csv"
+        pd.DataFrame(rows, columns=["task", "who", "labels"]).to_csv(path, index=False)
+    else:
+        given = [
+            (item, who, re.sub(r"NO THING|\?", "", cell).split("|")) for item, who, cell in rows
+        ]
+        path = studio_project(tmp_path / "my answers.json", given)
+    return path.name, OTHERWISE[request.param]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_every_printed_command_reads_the_same_table(otherwise, tmp_path, monkeypatch):
+    name, reading = otherwise
+    read = []
+    original = sets_cli.read_sets
+    monkeypatch.setattr(
+        sets_cli, "read_sets", lambda *given: read.append(original(*given)) or read[-1]
+    )
+    first = done("describe", name, *reading)
+    wanted, options = cells_of(read[0].table), read[0].table.options.tolist()
+    assert len(wanted) in (150, 160)
+    X = pd.DataFrame({"task": read[0].table.instances})
+    X["x"] = np.arange(len(X)) % 4
+    X.to_csv("X.csv", index=False)
+    texts = {
+        "describe": first,
+        "review": done("review", name, *reading, "-n", "3", "--random", "3", "--out", "sheet.csv"),
+        "aggregate": done("aggregate", name, *reading, "--out", "labels"),
+        "fit": done("fit", "--features", "X.csv", "--annotations", name, *reading, "--out", "model",
+                    "--folds", "0"),
+        "next": run("next", name, *reading).output,
+        "convert": run("convert", name, "c.csv", *reading, "--labels", "labels.csv").output,
+        "report": run("report", name, *reading, "--tables", "tables").output,
+    }  # fmt: skip
+    done("report", name, *reading, "--out", "report.html")
+    done("report", "model", "--out", "fitted.html")
+    pages = {"labels": "labels/report.html", "page": "report.html", "fitted": "fitted.html"}
+    texts |= {key: (tmp_path / path).read_text() for key, path in pages.items()}
+    found = {key: commands_in(text) for key, text in texts.items()}
+    told = {"review", "next", "convert", "report", *pages}
+    told |= {"describe"} if name.endswith("json") else set()
+    assert told <= {key for key, words in found.items() if words}, found
+    for words in {tuple(each) for several in found.values() for each in several}:
+        assert name in words
+        read.clear()
+        done(*words)
+        assert cells_of(read[0].table) == wanted
+        assert read[0].table.options.tolist() == options
+
+
+def test_a_continued_folder_names_all_its_files(answers, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    frame = pd.read_csv(answers)
+    frame.iloc[:90].to_csv("first.csv", index=False)
+    frame.iloc[80:].to_csv("more.csv", index=False)
+    done("aggregate", "first.csv", *SETS, "--out", "labels")
+    done("aggregate", "--continue", "labels", "more.csv", *SETS, "--out", "labels")
+    (*words,) = commands_in((tmp_path / "labels" / "report.html").read_text())[0]
+    assert words[1:3] == ["first.csv", "more.csv"]
+    counts = json.loads(done("describe", *words[1:7], *words[7:9], "--json"))["data"]
+    assert counts["answers"] == 120
+
+
 def test_a_word_is_no_separator(answers):
     result = run("describe", answers, "--multilabel", "splitt")
     assert result.exit_code == 2
@@ -227,7 +319,7 @@ def test_report(answers, tmp_path, monkeypatch):
     assert "set_items" in (tmp_path / found["report"]).read_text()
     for given, said in (
         ((out, "--worker", "who"), "leave --worker out"),
-        ((answers, *SETS, "--tables", "t"), "--multilabel ';' --out labels, and report that"),
+        ((answers, *SETS, "--tables", "t"), "--none empty --out labels, and report that"),
         ((answers, *SETS, "--out", "page.pdf"), "ends in .html"),
     ):
         result = run("report", *given)
@@ -268,7 +360,12 @@ def studio_project(path, answers=None):
     tasks = {}
     for item, who, choices in said:
         task = tasks.setdefault(
-            item, {"id": int(item[1:]), "data": {"text": f"text of {item}"}, "annotations": []}
+            item,
+            {
+                "id": int(item[1:]),
+                "data": {"text": f"text of {item}", "key": item},
+                "annotations": [],
+            },
         )
         value = {"choices": [name for name in choices if name]}
         result = {"from_name": "mood", "to_name": "text", "type": "choices", "value": value}
@@ -287,7 +384,9 @@ def test_what_to_do_about_check_boxes_is_said(tmp_path):
         assert "Keep the sets: --multilabel ';'" in " ".join(result.output.split())
     with (
         pytest.warns(UserWarning, match="no answer was given"),
-        pytest.warns(UserWarning, match="20 answers without a tick are left out.*none='empty'"),
+        pytest.warns(
+            UserWarning, match=r"20 of 120 answers have no tick\. They are left out.*none='empty'"
+        ),
     ):
         assert read_label_sets(project).n_annotations == 100
     assert read_label_sets(project, none="empty").n_annotations == 120

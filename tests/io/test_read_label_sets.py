@@ -154,9 +154,46 @@ def test_every_layout_gives_the_same_sets(tmp_path, layout):
 def test_an_empty_answer_is_missing_unless_it_is_said_to_tick_nothing(tmp_path, layout):
     make, options = LAYOUTS[layout]
     given = {name: value for name, value in options.items() if name != "none"}
-    with pytest.warns(UserWarning, match="without a tick are left out|are empty in"):
+    with pytest.warns(UserWarning, match="have no tick. They are left out|are empty in"):
         table = read_label_sets(make(tmp_path), **given)
     assert answers_of(table) == {(str(t), w): set(n) for t, w, n in SAID if n}
+
+
+def test_what_becomes_of_forms_without_a_tick_is_told(tmp_path):
+    said = {**by_task(), 3: [("ann", []), ("bob", [])]}
+    tasks = [studio(*(made(w, *names) for w, names in given), number=task)
+             for task, given in said.items()]  # fmt: skip
+    with (
+        pytest.warns(UserWarning, match="no answer was given"),
+        pytest.warns(UserWarning, match=r"3 of 8 answers have no tick\. They are left out, .*"
+                     r"Without them, 1 of 3 items have no answer\. .*by none='empty'"),
+    ):  # fmt: skip
+        read_label_sets(write(tmp_path / "p.json", tasks))
+    with pytest.warns(
+        UserWarning, match=r"1 of 6 answers have no tick\. They count as abst.*by none='empty'"
+    ):
+        table = read_label_sets(mturk(tmp_path / "m.csv"))
+    assert len(table.abstentions) == 1
+
+
+def test_tables_of_several_files_are_one(tmp_path):
+    header, *rows = long(";".join)
+    first = write(tmp_path / "a.csv", [header, *rows[:3]])
+    more = write(tmp_path / "b.csv", [header, *rows[3:]])
+    table = read_label_sets([first, more], none="empty")
+    assert answers_of(table) == {(str(t), w): set(names) for t, w, names in SAID}
+    assert table.options.tolist() == OPTIONS
+    write(tmp_path / "c.csv", [header, *rows[2:3], [1, "ann", "fear"]])
+    refusal([first, tmp_path / "c.csv"], "duplicates=")
+    last = read_label_sets([first, tmp_path / "c.csv"], duplicates="last")
+    assert answers_of(last)["1", "ann"] == {"fear"}
+
+
+def test_families_of_an_export_are_named_one_by_one(tmp_path):
+    path = label_studio(tmp_path / "p.json")
+    refusal(path, "group= names a column, which only a long table has", group="team", **EMPTY)
+    table = read_label_sets(path, group={"ann": "x", "bob": "x"}, **EMPTY)
+    assert table.n_annotators == 3
 
 
 def refusal(path, said, **options):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -33,7 +34,13 @@ from manyhands.annotations.frames import (
 from manyhands.annotations.frames import to_frame as answers_to_frame
 from manyhands.annotations.groups import groups_of_rows
 from manyhands.annotations.ids import GIVEN, natural_keys, sorted_order
-from manyhands.annotations.label_sets import MOST_OPTIONS, cut, listed_labels
+from manyhands.annotations.label_sets import (
+    MOST_OPTIONS,
+    SEPARATORS,
+    best_evidence,
+    cut,
+    listed_labels,
+)
 from manyhands.annotations.passes import read_marks
 from manyhands.annotations.suspicious import warn_of_alike
 from manyhands.annotations.table import AnnotationTable
@@ -242,6 +249,9 @@ class Cells:
             kind, labels = _read(cell, separator, EMPTY in none, texts, marks, column, where)
             kinds.append(kind)
             found.append(labels)
+        if options is None and separator is not None:
+            counts = np.bincount(rows, minlength=len(place)).tolist()
+            _check_separator(found, place, counts, separator, column, where)
         names = _options(found, place, options, column, separator, where)
         codes = {name: i for i, name in enumerate(names.tolist())}
         start = np.concatenate([[0], np.cumsum([len(labels) for labels in found])]).astype(np.int64)
@@ -342,6 +352,44 @@ def _read(
     return (ANSWER if labels or is_list or empty else MISSING), labels
 
 
+def _check_separator(
+    found: list[list[str]],
+    place: Mapping[Any, int],
+    counts: list[int],
+    separator: str,
+    column: str,
+    where: Callable[[Hashable], str],
+) -> None:
+    """Refuse a separator that cuts no cell where another one cuts them into labels that recur.
+
+    Warns if it cuts some cells, as the other mark may then belong to the names.
+    """
+    cut_here = [cell for cell in place if isinstance(cell, str) and listed_labels(cell) is None]
+    labels: Counter[str] = Counter()
+    home: dict[str, Hashable] = {}
+    for cell in cut_here:
+        for label in found[place[cell]]:
+            labels[label] += counts[place[cell]]
+            home.setdefault(label, cell)
+    other = best_evidence(labels)
+    if other is None or other.verdict != "sets" or not other.several:
+        return
+    shown, mark = str(other.several[0]), other.separator
+    what = (
+        f"column {column!r} holds {shown!r} in {where(home[shown])}, which looks like "
+        f"{len(other.cells[shown])} labels with {mark!r} between them"
+    )
+    if all(len(found[place[cell]]) < 2 for cell in cut_here):
+        raise AnnotationError(
+            f"{what}, and no cell holds the separator {separator!r}. Give separator={mark!r}, or, "
+            "if such a text is the name of one option, name all options in options="
+        )
+    warn_caller(
+        f"{what}, and the separator is {separator!r}: it counts as one option. If it is several, "
+        f"write {separator!r} between them"
+    )
+
+
 def _options(
     found: list[list[str]],
     place: Mapping[Hashable, int],
@@ -385,9 +433,17 @@ def _options(
         shown = ", ".join(map(repr, known[:6])) + (" ..." if len(known) > 6 else "")
         raise AnnotationError(
             f"column {column!r} holds the label {strange!r} in {where(cell)}, which is not among "
-            f"the options: {shown}. Add it to options=, or correct the cell"
+            f"the options: {shown}. {_mend(strange, known)}"
         )
     return names
+
+
+def _mend(strange: str, known: list[str]) -> str:
+    """Say what to do about a label that is not among the options."""
+    mark = next((m for m in SEPARATORS if set(cut(strange, m)) <= {*known}), None)
+    if mark is not None:
+        return f"These are options with {mark!r} between them: give separator={mark!r}"
+    return "Add it to options=, or correct the cell"
 
 
 def _check_labels(data: Any, labels: Any) -> None:

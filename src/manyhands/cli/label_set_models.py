@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from manyhands.cli.inputs import TrainingInputs, one_or_all, open_store
-from manyhands.cli.label_sets import print_sets, reader_of_gold, scores_of
+from manyhands.cli.label_sets import print_sets, reader_of_gold, scores_of, words_to_read
 from manyhands.cli.output import print_json, print_table, say, visible
 from manyhands.cli.processes import DeviceOptions
 from manyhands.cli.reading import Reading
@@ -85,6 +85,7 @@ def fit_sets(
         seed=how.seed,
         separator=reading.multilabel,
         keep_formulas=keep_formulas,
+        **words_to_read(annotations, reading),
     )
     if json:
         print_json(result)

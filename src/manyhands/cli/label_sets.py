@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from manyhands.cli.accounts import account_of, print_account
 from manyhands.cli.inputs import one_or_all, open_store
 from manyhands.cli.output import (
     print_columns,
@@ -19,7 +21,7 @@ from manyhands.cli.output import (
     visible,
     write_columns,
 )
-from manyhands.cli.reading import FamilyReading, Reading
+from manyhands.cli.reading import FamilyReading, Reading, as_arguments, command_of, words_of
 from manyhands.cli.settings import parse_settings
 from manyhands.cli.translation import with_options
 from manyhands.cli.values import TABLE, Duplicates, Rule, refuse_overwriting
@@ -55,11 +57,14 @@ class ReadSets(NamedTuple):
         What the answers are an export of; of a table, what it shows of its items.
     shown : Shown or None
         What stands beside labels, so that a person knows the item.
+    account : Export or None
+        What was read and left out of an export; None of a table.
     """
 
     table: Any
     export: Any
     shown: Any
+    account: Any
 
 
 def read_sets(tables: list[Path], reading: Reading) -> ReadSets:
@@ -74,7 +79,12 @@ def read_sets(tables: list[Path], reading: Reading) -> ReadSets:
     path, options = one_or_all(tables), reading.of_sets()
     table, export = read_sets_with_account(path, **options)
     shown = read_shown(path, export, **options)
-    return ReadSets(table, export or items_shown(table, shown), shown)
+    return ReadSets(table, export or items_shown(table, shown), shown, export)
+
+
+def words_to_read(tables: list[Path], reading: Reading) -> dict[str, list[str]]:
+    """Return what the commands in a report need to read the same answers, as jobs take it."""
+    return {"files": words_of(tables), "reading": as_arguments(reading, {})}
 
 
 def reader_of_gold(reading: Reading) -> Callable[[Path, Any], Any]:
@@ -94,9 +104,12 @@ def describe_sets(tables: list[Path], reading: Reading, json: bool) -> None:
     """Describe answers that are sets."""
     from manyhands.jobs import describe_label_sets
 
-    found = describe_label_sets(read_sets(tables, reading).table)
+    read = read_sets(tables, reading)
+    found, export = describe_label_sets(read.table), read.account
+    named = {} if export is None else export.reading
+    command = command_of("describe", tables, reading, found=named)
     if json:
-        print_json(found)
+        print_json(found if export is None else found | {"export": account_of(export, command)})
         return
     counts = [(TITLES[name], _shown(value)) for name, value in found["data"].items() if value]
     alphas = [
@@ -104,6 +117,8 @@ def describe_sets(tables: list[Path], reading: Reading, json: bool) -> None:
         for name, value in found["agreement"].items()
     ]
     print_table(", ".join(map(str, tables)), ["", ""], counts + alphas)
+    if export is not None:
+        print_account(export, command)
     _print_options(found["options"])
     for text in found["warnings"]:
         say(with_options(f"! {text}"))
@@ -189,10 +204,13 @@ def aggregate_sets(
     }
     if how.continue_ is not None:
         policy = reading.duplicates
-        shared["duplicates"] = "last" if policy is Duplicates.auto else policy.value
+        policy = Duplicates.last if policy is Duplicates.auto else policy
+        shared |= words_to_read(tables, replace(reading, duplicates=policy))
+        shared["duplicates"] = policy.value
         shared |= {"known": how.known or (), "read_cells": read_cells}
         result = continue_label_sets(how.continue_, read.table, how.gold, how.out, **shared)
     else:
+        shared |= words_to_read(tables, reading)
         gold = None if how.gold is None else read_cells(how.gold, read.table)
         cells = [read_cells(path, read.table) for path in how.known or ()]
         shared["known"] = join_cells(cells) if cells else None
@@ -256,14 +274,15 @@ def review_sets(
         + ("" if is_told else " by the method itself, as nothing shows how many labels are right")
     )
     if out is not None:
-        files = " ".join(f"--known {path}" for path in [*(known or ()), out])
-        use = f"give it to aggregate, {files}"
-        if random:
-            use += f"; or, to measure how many labels are right, as --gold {out}"
+        again = partial(command_of, "aggregate", tables, reading)
+        given = [word for path in known or () for word in ("--known", str(path))]
         say(
             f"next: in {out}, correct the column 'labels', write your name into 'reviewed' of "
-            f"every row that you looked at, and {use}"
+            f"every row that you looked at, and run: {again(*given, '--known', str(out))}"
         )
+        if random:
+            gold = again(*given, "--gold", str(out))
+            say(f"or, to measure how many labels are right, run: {gold}")
     if not random:
         say(
             "mistakes that most annotators share look sure: check some sets at random, too "
@@ -291,6 +310,7 @@ def report_sets(
         title=f"Labels of {tables[0].name}",
         separator=reading.multilabel,
         contents=contents,
+        **words_to_read(tables, reading),
     )
 
 
@@ -306,12 +326,14 @@ def convert_sets(
     from manyhands.io import write_annotations
 
     if labels is not None:
+        tool = to if to != TABLE else "label-studio"
+        better = command_of("aggregate", tables, reading, "--out", "labels", "--to", tool)
         raise AnnotationError(
             f"--labels {labels} writes labels that are classes; sets of labels are written for a "
-            "tool when they are inferred (manyhands aggregate ... --multilabel "
-            f"{reading.multilabel!r} --out labels --to {to if to != TABLE else 'label-studio'})"
+            f"tool when they are inferred: {better}"
         )
-    table, export, _ = read_sets(tables, reading)
+    read = read_sets(tables, reading)
+    table, export = read.table, read.export
     own: dict[str, Any] = {"separator": reading.multilabel, "keep_formulas": keep_formulas}
     write_annotations(out, table, to=to, export=export, **own)
     n_passes = len(table.abstentions) + len(table.skips)

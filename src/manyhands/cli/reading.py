@@ -7,7 +7,8 @@ words.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Optional, get_type_hints
@@ -346,6 +347,37 @@ def as_arguments(reading: Reading, found: Mapping[str, Any]) -> list[str]:
         for each in value if isinstance(value, list | tuple) else [value]:
             words += [option] if each is True else [option, str(getattr(each, "value", each))]
     return words
+
+
+def words_of(paths: Iterable[Path]) -> list[str]:
+    """Write paths as arguments; a name that begins with a dash would be an option."""
+    return [str(path) if str(path)[:1] != "-" else f"./{path}" for path in paths]
+
+
+def command_of(
+    name: str,
+    tables: Iterable[Path],
+    reading: Reading,
+    *more: str,
+    found: Mapping[str, Any] | None = None,
+) -> str:
+    """Write a command that reads the same answers in the same way, to be pasted into a shell.
+
+    Parameters
+    ----------
+    name : str
+        Of the command, such as "review".
+    tables : iterable of Path
+        Files of the answers.
+    reading : Reading
+        How they were read.
+    *more : str
+        Further words, such as "--out", "labels".
+    found : dict {field: value}, optional
+        See `as_arguments`.
+    """
+    words = ["manyhands", name, *words_of(tables), *as_arguments(reading, found or {}), *more]
+    return shlex.join(words)
 
 
 def _as_text(value: Any) -> Any:

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from manyhands.annotations import LabelSetTable
+from manyhands.annotations.ids import natural_keys
 from manyhands.annotations.label_set_frames import EMPTY, TICKED
+from manyhands.annotations.label_sets import SEPARATORS, cut
 from manyhands.annotations.target import SETS
 from manyhands.annotations.wide import with_joined_task
 from manyhands.exceptions import AnnotationError, warn_caller
@@ -113,16 +115,19 @@ def read_sets_with_account(
     families = group if isinstance(group, Mapping) else None
     column = None if isinstance(group, Mapping) else group
     own: dict[str, Any] = {"task": task, "worker": worker, **options}
-    label = _columns_of_options(path, label, own, column)
-    if isinstance(label, str) and label not in ("labels", "label"):
-        own["label"] = label
-    if not isinstance(label, str) or _is_table(path, own):
-        table = _of_table(path, multilabel, none, classes, label, column, own)
-        export = None
+    paths = [path] if isinstance(path, str | OSPath) else list(path)
+    export = None
+    columns = [_columns_of_options(each, label, own, column) for each in paths]
+    if all(_is_table(*each, own) for each in zip(paths, columns, strict=True)):
+        tables = [
+            _of_table(each, multilabel, none, classes, names, column, own)
+            for each, names in zip(paths, columns, strict=True)
+        ]
+        table = tables[0] if len(tables) == 1 else _one_of(tables, own)
     else:
-        if label == "labels" and _has_labels(path, own):
+        if (label == "labels" and _has_labels(paths[0], own)) or label not in ("labels", "label"):
             own["label"] = label
-        table, export = _of_export(path, none, classes, own)
+        table, export = _of_export(path, none, classes, own | {"group": column})
     if families is None:
         return table, export
     names = dict(zip(table.annotators.astype(str).tolist(), table.annotators.tolist(), strict=True))
@@ -202,12 +207,27 @@ def _has_labels(path: Any, options: dict[str, Any]) -> bool:
     return {"labels", options["task"], options["worker"]} <= keys and "label" not in keys
 
 
-def _is_table(path: Any, options: dict[str, Any]) -> bool:
+def _is_table(path: PathLike, label: str | Sequence[str], options: dict[str, Any]) -> bool:
     """Whether a path is a long table, whose cells hold sets."""
-    if not isinstance(path, str | OSPath):
-        return False
+    if not isinstance(label, str):
+        return True
+    if label not in ("labels", "label"):
+        options = options | {"label": label}
     known = {name: value for name, value in options.items() if name in OWN | {"format"}}
     return is_plain(path, {}, known)
+
+
+def _one_of(tables: Sequence[LabelSetTable], options: Mapping[str, Any]) -> LabelSetTable:
+    """Join the answers of several tables, in their order."""
+    names = np.unique(np.concatenate([table.options.astype(str) for table in tables])).tolist()
+    keys = natural_keys(names)
+    names = [name for _, name in sorted(zip(keys, names, strict=True))]
+    policy = options.get("duplicates", "auto")
+    joined = tables[0].with_options(names)
+    for table in tables[1:]:
+        more = table.with_options(names)
+        joined = joined.with_added(more, duplicates="error" if policy == "auto" else policy)
+    return joined
 
 
 def _of_table(
@@ -277,21 +297,16 @@ def _of_export(
     words = [] if none is None else [none] if isinstance(none, str) else list(none)
     named = None if classes is None else [*classes, *(word for word in words if word != EMPTY)]
     options = {**options, "multilabel": "split", "option": None, "classes": named}
-    for name in ("weight", "passes"):
+    for name in ("weight", "passes", "group"):
         if options.pop(name, None) is not None:
             raise AnnotationError(f"{name}= names a column, which only a long table has")
     found = read_export(path, empty=EMPTY in words, **options)
     report_losses(found, path)
-    silent = sum(lost.count for lost in found.left_out if lost.reason == NO_ANSWER)
-    if silent:
-        warn_caller(
-            f"{silent:,} answers without a tick are left out, as they may be unfinished. If they "
-            "say that no option applies, keep them by none='empty'"
-        )
     tables = {name: each for name, each in found.tables.items() if name not in words}
     if not tables:
         raise AnnotationError(f"{path} holds no answer with a label; {SETS}")
     table = LabelSetTable.from_tables(tables)
+    _tell_of_blank(found, table)
     for word in set(words) & set(found.tables) - {EMPTY}:
         beside = (found.tables[word].label == 1) & (table.ticks_per_answer() > 0)
         if beside.any():
@@ -303,6 +318,31 @@ def _of_export(
                 "none="
             )
     return table, found
+
+
+def _tell_of_blank(export: Export, table: LabelSetTable) -> None:
+    """Warn of answers without a tick, which do not count as answers unless the caller says so."""
+    silent = sum(lost.count for lost in export.left_out if lost.reason == NO_ANSWER)
+    handed_in = export.n_unlabelled
+    blank = silent + handed_in
+    if not blank:
+        return
+    what = "are left out, as they may be unfinished"
+    if handed_in:
+        told = "count as abstentions, as they were handed in"
+        what = f"{handed_in:,} of them {told}, and {silent:,} {what}" if silent else told
+    answered = int((table.annotations_per_instance() > 0).sum())
+    n_items = max(len(export.items), table.n_instances)
+    items = (
+        f" Without them, {n_items - answered:,} of {n_items:,} items have no answer."
+        if answered < n_items
+        else ""
+    )
+    warn_caller(
+        f"{blank:,} of {table.n_annotations + blank:,} answers have no tick. "
+        f"{'They ' * (not (handed_in and silent))}{what}.{items} If such an answer says that no "
+        "option applies, keep it by none='empty'"
+    )
 
 
 # -- known sets -----------------------------------------------------------------------------------
@@ -494,6 +534,13 @@ def _read_sets(
         code = found.options.tolist().index(strange[0])
         row = int(np.flatnonzero(found.ticks[:, [code]].toarray().ravel())[0])
         task = str(found.instances[found.instance[row]])
+        mark = next((m for m in SEPARATORS if set(cut(strange[0], m)) <= {*table.options}), None)
+        if mark is not None:
+            raise AnnotationError(
+                f"gold names the set {strange[0]!r} (task {task!r}) with {mark!r} between its "
+                f"labels, and sets are read with multilabel={multilabel!r}; write {multilabel!r} "
+                "between the labels of gold"
+            )
         raise _unknown_option(strange[0], task, table)
     ticks = found.with_options(table.options).ticks.toarray()
     for row, task in enumerate(found.instances[found.instance].tolist()):

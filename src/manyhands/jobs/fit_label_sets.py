@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -73,6 +74,8 @@ def fit_label_sets(
     separator: str = ";",
     title: str | None = None,
     keep_formulas: bool = False,
+    files: Sequence[str] = (),
+    reading: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Fit a classifier to sets of labels, save it in a folder, and write the labels beside it.
 
@@ -105,6 +108,8 @@ def fit_label_sets(
         Of the report.
     keep_formulas : bool
         As in `manyhands.io.write_labels`.
+    files, reading : sequence of str
+        As in `aggregate_label_sets`.
 
     Returns
     -------
@@ -136,6 +141,16 @@ def fit_label_sets(
         sets = set_consensus(table, aggregator, found.ticks, levels.probability)
         is_saved = model._traits.save_refusal is None
         n_folds = folds if folds is not None else FOLDS * (seconds < QUICK)
+        told = _told(rule, found)
+        scores = None
+        if gold is not None:
+            fresh = np.where(aggregator.is_known_, -1, gold)
+            scores = measured_cells(
+                aggregator.posterior_[annotated], found.ticks[annotated], fresh[annotated]
+            )
+        inputs = SetFindings(
+            aggregator, sets, levels, found, told, gold, scores, separator, files, reading
+        )
         summary: dict[str, Any] = {
             "method": type(model).__name__,
             "aggregator": type(aggregator).__name__,
@@ -149,20 +164,12 @@ def fit_label_sets(
             "why": getattr(aggregator, "why_", None),
             "rule": rule,
             "levels": levels.to_dict(),
-            "headline": told_of_sets(levels, found, gold, table.options),
-            "decided": _told(rule, found),
+            "headline": told_of_sets(inputs),
+            "decided": told,
             "actions": sets.count_actions(),
-            "gold": None
-            if gold is None
-            else measured_cells(
-                aggregator.posterior_[annotated],
-                found.ticks[annotated],
-                np.where(aggregator.is_known_, -1, gold)[annotated],
-            ),
+            "gold": scores,
             "new_items": _on_new_items(model, X, table, cells, gold, annotated, n_folds),
         }
-        told, scores = summary["decided"], summary["gold"]
-        inputs = SetFindings(aggregator, sets, levels, found, told, gold, scores, separator)
         whole = summarize_sets(inputs, title=title) | summary
         tables = {
             ANNOTATORS: annotator_columns(aggregator),

@@ -70,6 +70,8 @@ def aggregate_label_sets(
     **options
         rule, threshold : how labels are decided; see `manyhands.decide_sets`.
         separator : str, what is written between the labels of a set.
+        files, reading : sequences of str, for the commands in the report: the files of the answers,
+        and the options of the command line that read them.
         to, export, keep_formulas, shown : as in `manyhands.io.writers.write_sets`.
 
     Returns
@@ -141,6 +143,7 @@ def continue_label_sets(
         If the folder holds another kind of model, or the answers tick an option that it has not.
     """
     place = None if out is None else check_output(Path(out), options.get("to", "table"))
+    options["files"] = _all_files(folder, options.get("files", ()))
     model = load(folder)
     if not isinstance(model, BaseSetAggregator):
         raise AnnotationError(
@@ -161,6 +164,15 @@ def continue_label_sets(
     counts = {"new": added, "answered_before": new.n_annotations - added}
     truth = None if gold is None else read_cells(gold, model.table_)
     return _concluded(model, truth, place, **options) | {"added": counts}
+
+
+def _all_files(folder: str | Path, new: Sequence[str]) -> list[str]:
+    """Files of the answers of a folder, and the new ones; none if the folder names none."""
+    try:
+        before = json.loads(Path(folder, SUMMARY).read_text(encoding="utf-8"))["set_data"]["files"]
+    except (OSError, ValueError, KeyError, TypeError):  # Written by an earlier release.
+        return []
+    return [*dict.fromkeys([*before, *new])] if before else []
 
 
 def _with_new(options: AnyArray, found: AnyArray, folder: str | Path) -> AnyArray:
@@ -195,6 +207,8 @@ def _concluded(
     shown: Shown | None = None,
     title: str | None = None,
     keep_formulas: bool = False,
+    files: Sequence[str] = (),
+    reading: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Decide the sets of a fitted aggregator, evaluate and write them."""
     table = model.table_
@@ -203,6 +217,14 @@ def _concluded(
     found = set_consensus(table, model, decided.ticks, levels.probability)
     annotators = annotator_columns(model)
     options = option_columns(model, decided)
+    told = told_of_decision(rule, threshold, decided)
+    scores = None
+    if gold is not None:
+        fresh = np.where(model.is_known_, MISSING, gold)
+        scores = measured_cells(model.posterior_, decided.ticks, fresh)
+    inputs = SetFindings(
+        model, found, levels, decided, told, gold, scores, separator, files, reading
+    )
     summary: dict[str, Any] = {
         "method": type(model).__name__,
         "n_instances": table.n_instances,
@@ -214,36 +236,29 @@ def _concluded(
         "rule": rule if threshold is None else "threshold",
         "threshold": threshold,
         "levels": levels.to_dict(),
-        "headline": told_of_sets(levels, decided, gold, table.options),
-        "decided": told_of_decision(rule, threshold, decided),
+        "headline": told_of_sets(inputs),
+        "decided": told,
         "actions": found.count_actions(),
-        "gold": None
-        if gold is None
-        else measured_cells(
-            model.posterior_, decided.ticks, np.where(model.is_known_, MISSING, gold)
-        ),
+        "gold": scores,
     }
     method = type(model).__name__
     own: dict[str, Any] = {"separator": separator, "export": export, "method": method}
     own |= {"keep_formulas": keep_formulas, "shown": shown}
-    files: list[Path] = []
+    written: list[Path] = []
     if place is not None and place.suffix:
-        files = [write_sets(place, found, to=to, **own)]
+        written = [write_sets(place, found, to=to, **own)]
     elif place is not None:
         tables = {ANNOTATORS: annotators, OPTIONS: options}
-        inputs = SetFindings(
-            model, found, levels, decided, summary["decided"], gold, summary["gold"], separator
-        )
         whole = summarize_sets(inputs, title=title) | summary
-        files = _write_folder(place, model, found, tables, whole, own)
+        written = _write_folder(place, model, found, tables, whole, own)
         if to != "table":
-            files.append(write_sets(place / tool_file(to), found, to=to, **own))
+            written.append(write_sets(place / tool_file(to), found, to=to, **own))
     return {
         **summary,
         "labels": rows_of({name: plain(v) for name, v in found.arrays(separator).items()}),
         "annotators": rows_of(annotators),
         "options": rows_of(options),
-        "files": [str(path) for path in files],
+        "files": [str(path) for path in written],
     }
 
 
@@ -254,6 +269,8 @@ def report_label_sets(
     title: str | None = None,
     separator: str = ";",
     contents: Contents | None = None,
+    files: Sequence[str] = (),
+    reading: Sequence[str] = (),
 ) -> list[Path]:
     """Infer sets with `MultiLabelDawidSkene`, and write a report and its summary alone.
 
@@ -262,7 +279,7 @@ def report_label_sets(
     table : LabelSetTable
     out : str or Path
         The HTML page; the summary is written beside it, with the suffix .json.
-    title, separator : as in `aggregate_label_sets`
+    title, separator, files, reading : as in `aggregate_label_sets`
     contents : Contents, optional
         Texts and images of the instances.
 
@@ -284,7 +301,7 @@ def report_label_sets(
     levels = levels_of_sets(model, decided.ticks)
     found = set_consensus(table, model, decided.ticks, levels.probability)
     told = told_of_decision("probable", None, decided)
-    inputs = SetFindings(model, found, levels, decided, told, separator=separator)
+    inputs = SetFindings(model, found, levels, decided, told, None, None, separator, files, reading)
     summary = summarize_sets(inputs, title=title)
     page = write_report(summary, out, contents)
     text = json.dumps(summary, indent=1, allow_nan=False)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -28,11 +29,6 @@ from manyhands.report.limits import FEW, LIMITS
 from manyhands.report.section import Action, Content, Once, Section
 from manyhands.typing import FloatArray, IntArray
 from manyhands.wording import A_FLAG, N_RANDOM, counted, listed, percent
-
-SAMPLE_TELLS = (
-    f"Known sets of {N_RANDOM} random items would tell (manyhands review --random {N_RANDOM})"
-)
-"""What to do where nothing shows how many labels are right."""
 
 MOST_ACTIONS = 4
 """Actions on the first screen."""
@@ -67,7 +63,10 @@ class SetFindings(Once):
     measured : dict {name: value} or None
         Scores against gold, as the job measured them.
     separator : str
-        For commands that read the answers again.
+        What is written between the labels of a set.
+    files, reading : sequence of str
+        Files of the answers, and the options of the command line that read them, for commands that
+        read the answers again. Without files, the commands name a FILE with this separator.
     """
 
     model: BaseSetAggregator
@@ -78,6 +77,8 @@ class SetFindings(Once):
     gold: IntArray | None = None
     measured: Mapping[str, Any] | None = None
     separator: str = ";"
+    files: Sequence[str] = ()
+    reading: Sequence[str] = ()
 
     @property
     def table(self) -> LabelSetTable:
@@ -111,6 +112,8 @@ def data_section(found: SetFindings) -> Content:
         "shared": shared,
         "why": getattr(model, "why_", None),
         "separator": found.separator,
+        "files": list(found.files),
+        "reading": list(found.reading),
         "judged": _is_judged(found),
     }
 
@@ -121,7 +124,7 @@ def levels_section(found: SetFindings) -> Content:
     return {
         "given": None if given is None else given.to_dict(),
         "found": None if missed is None else missed.to_dict(),
-        "headline": told_of_sets(found.levels, found.decided, found.gold, found.found.options),
+        "headline": told_of_sets(found),
     }
 
 
@@ -424,7 +427,7 @@ def _actions(found: SetFindings) -> Iterator[Action]:
     doubtful, counts = found.once(doubtful_section), found.found.count_actions()
     expected = 0.0 if doubtful is None else doubtful["expected_wrong"]
     yield from _talk(found, expected)
-    command = f"manyhands review FILE --multilabel '{found.separator}'"
+    command = review_command(found)
     if doubtful is not None:
         rows = doubtful["rows"][: LIMITS["actions"]]
         yield Action(
@@ -555,14 +558,16 @@ def _explain(found: SetFindings) -> Iterator[Action]:
 # -- in words --------------------------------------------------------------------------------------
 
 
-def told_of_sets(
-    levels: SetLevels, decided: SetDecision, gold: IntArray | None, options: Any
-) -> str:
-    """Say in a sentence or two how many labels of sets are right, and how many are missing.
+def review_command(found: SetFindings) -> str:
+    """Write the command that lists sets to check, of the same answers read in the same way."""
+    options = found.reading or ["--multilabel", found.separator]
+    return shlex.join(["manyhands", "review", *(found.files or ["FILE"]), *options])
 
-    ``gold`` holds what is known of each instance and option, -1 where nothing is.
-    """
-    given, found = levels.given, levels.found
+
+def told_of_sets(sets: SetFindings) -> str:
+    """Say in a sentence or two how many labels of sets are right, and how many are missing."""
+    decided, gold, options = sets.decided, sets.gold, sets.found.options
+    given, found = sets.levels.given, sets.levels.found
     n_given, n_instances = int(decided.ticks.sum()), len(decided.ticks)
     labels = f"{counted(n_given, 'label')} of {counted(n_instances, 'item')}"
     if not n_given:
@@ -570,7 +575,8 @@ def told_of_sets(
     if given is None:
         return (
             f"How many of the {labels} are right is not known: too few items have answers of two "
-            f"independent annotators or more. {SAMPLE_TELLS}."
+            f"independent annotators or more. Known sets of {N_RANDOM} random items would tell: "
+            f"{review_command(sets)} --random {N_RANDOM}"
         )
     if given.source == "gold" and gold is not None:
         has = (gold >= 0).any(axis=0)

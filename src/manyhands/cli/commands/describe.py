@@ -8,23 +8,21 @@ import platform
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from manyhands._version import __version__
+from manyhands.cli.accounts import LONGEST_LINE, SAME_WAY, account_of, print_account
 from manyhands.cli.errors import reported
 from manyhands.cli.inputs import one_or_all, open_store
 from manyhands.cli.option_groups import grouped
 from manyhands.cli.options import Json, TablePaths
 from manyhands.cli.output import note, print_json, print_table, say, visible
-from manyhands.cli.reading import Reading, as_arguments
+from manyhands.cli.reading import Reading, command_of
 from manyhands.cli.translation import with_options
 from manyhands.exceptions import DataNotFoundError
 from manyhands.wording import MEASURES, percent
-
-if TYPE_CHECKING:
-    from manyhands.io import Export
 
 REQUIREMENT = re.compile(
     r"^(?P<name>[\w.-]+)(\[(?P<extras>[^]]*)\])?[^;]*(;.*extra == .(?P<of>\w+).)?"
@@ -49,9 +47,6 @@ OF_GRADES = {
 SHARES = ("percent_agreement", "within_one_grade")
 """Measures that are shares, which are written in percent."""
 
-SAME_WAY = "To read this file the same way in a script: "
-"""Begins the line with the command that was found."""
-
 WHAT = {
     "nominal": "nominal classes",
     "ordinal": "ordinal classes",
@@ -61,9 +56,6 @@ WHAT = {
 
 MOST_NUMBERS = 10
 """Numbers that are printed, of which a slider has a hundred."""
-
-LONGEST_LINE = 400
-"""Maximal length of a line about an export."""
 
 
 @reported
@@ -93,11 +85,10 @@ def describe(
     read, export = (store, None) if store else read_with_account(path, **options)
     summary = overview(read) if has_many_classes(read) else summarize(read)
     found = {} if store else reading_of(path, export, options)
-    command = f"{shlex.join(['manyhands', 'describe', *_files(tables)])} "
-    command += shlex.join(as_arguments(reading, found))
+    command = command_of("describe", tables, reading, found=found)
     if json:
         shown = {name: summary[name] for name in ("data", "classes", "warnings")}
-        print_json(shown if export is None else shown | {"export": _account(export, command)})
+        print_json(shown if export is None else shown | {"export": account_of(export, command)})
         return
     print_table(", ".join(map(str, tables)), ["", ""], data_rows(summary["data"]))
     are_numbers = summary["data"]["agreement"]["scale"] == "interval"
@@ -105,7 +96,7 @@ def describe(
     if order and not are_numbers:
         say(f"order of the classes: {order}")
     if export is not None:
-        _print_account(export, command)
+        print_account(export, command)
     elif found and any(
         found.get(name, name) != options[name] for name in ("task", "worker", "label")
     ):
@@ -123,44 +114,6 @@ def describe(
         say(f"... and {hidden:,} more (--json has {classes['shown']:,})")
     for warning in summary["warnings"]:
         say(with_options(f"! {warning['text']}"))
-
-
-def _account(export: Export, command: str) -> dict[str, Any]:
-    """What was recognised, and what was left out, for people who read JSON."""
-    return {
-        "format": export.format,
-        "question": export.question,
-        "alternatives": list(export.alternatives),
-        "command": command,
-        "gold": len(export.gold),
-        "items": {"count": len(export.items), "columns": list(export.items.columns)},
-        "notes": list(export.notes),
-        "left_out": [
-            {"reason": lost.reason, "count": lost.count, "where": list(lost.where)}
-            for lost in export.left_out
-        ],
-    }
-
-
-def _files(paths: list[Path]) -> list[str]:
-    """Write paths as arguments; a name that begins with a dash would be an option."""
-    return [str(path) if str(path)[:1] != "-" else f"./{path}" for path in paths]
-
-
-def _print_account(export: Export, command: str) -> None:
-    """Print the format and its alternatives, the whole command, and what was left out."""
-    from manyhands.io.exports.formats import named
-
-    form = named(export.format)
-    others = ", ".join(export.alternatives) or "none"
-    say(visible(f"format: {form.title} ({form.rule}); other formats that match: {others}"))
-    say(visible(f"{SAME_WAY}{command}"))
-    columns = ", ".join(export.items.columns) or "nothing"
-    say(visible(f"gold labels: {len(export.gold):,}; items have: {columns}", LONGEST_LINE))
-    for text in export.notes:
-        say(with_options(visible(f"note: {text}")))
-    for lost in export.left_out:
-        say(visible(f"left out: {lost}", LONGEST_LINE))
 
 
 @reported

@@ -26,7 +26,7 @@ from manyhands.cli.options import (
     Texts,
 )
 from manyhands.cli.output import print_json, print_labels, print_table, say
-from manyhands.cli.reading import Reading, as_arguments
+from manyhands.cli.reading import Reading, as_arguments, command_of
 from manyhands.cli.values import Multilabel, refuse_overwriting, some_path
 from manyhands.exceptions import AnnotationError
 
@@ -193,9 +193,9 @@ def report(
 
     if reading.takes_sets and not folder.is_dir():
         if tables is not None:
+            better = command_of("aggregate", [folder], reading, "--out", "labels")
             raise AnnotationError(
-                "--tables writes the tables of a folder; make one by manyhands aggregate "
-                f"{folder} --multilabel {reading.multilabel!r} --out labels, and report that"
+                f"--tables writes the tables of a folder; make one by {better}, and report that"
             )
         written = report_sets([folder], reading, out, texts, images)
         if json:

@@ -44,7 +44,7 @@ from manyhands.cli.output import (
     say_severities,
     write_columns,
 )
-from manyhands.cli.reading import FamilyReading, as_arguments
+from manyhands.cli.reading import FamilyReading, command_of
 from manyhands.cli.values import TABLE, refuse_overwriting, some_path, some_target
 from manyhands.exceptions import AnnotationError
 from manyhands.wording import (
@@ -271,11 +271,10 @@ def _refuse_sets(command: str, tables: list[Path], reading: FamilyReading) -> No
     if not reading.takes_sets:
         return
     what, instead, other = OF_SETS[command]
-    files = [str(path) if str(path)[:1] != "-" else f"./{path}" for path in tables]
-    words = ["manyhands", other, *files, *as_arguments(reading, {}), "--out", "labels"]
+    better = command_of(other, tables, reading, "--out", "labels")
     raise AnnotationError(
         f"'manyhands {command}' {what}, and --multilabel {reading.multilabel!r} reads answers as "
-        f"sets. Run {shlex.join(words)} instead: {instead}. Or take one option (--multilabel split "
+        f"sets. Run {better} instead: {instead}. Or take one option (--multilabel split "
         "--option NAME)"
     )
 
@@ -295,11 +294,10 @@ def _read(
         if table.scale != "interval":
             return
         what, instead = OF_NUMBERS[command]
-        files = [str(path) if str(path)[:1] != "-" else f"./{path}" for path in tables]
-        words = ["manyhands", "aggregate", *files, *as_arguments(reading, {}), "--out", "values"]
+        better = command_of("aggregate", tables, reading, "--out", "values")
         raise AnnotationError(
             f"'manyhands {command}' {what}, and these labels are numbers, which are more or less "
-            f"far from the truth. Run {shlex.join(words)} instead: {instead}. A few grades are "
+            f"far from the truth. Run {better} instead: {instead}. A few grades are "
             "read as such by --scale ordinal, names of classes by --scale nominal"
         )
 

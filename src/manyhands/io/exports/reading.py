@@ -294,6 +294,7 @@ def _export(gathered: Gathered, found: Recognised, asked: Asked, choices: Choice
         tables,
         Origin(gathered.controls.get(question, {}), choices.multilabel == "join", gathered.sets),
         _reading(gathered, found.form, question),
+        gathered.unlabelled[question] + gathered.unlabelled[None],
     )
 
 

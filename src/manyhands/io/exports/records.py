@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -177,6 +178,8 @@ class Export:
         What writing labels back needs to know.
     reading : dict {option: value}
         What was found where nothing was named: the options that read the same again.
+    n_unlabelled : int
+        How many abstentions were handed in without a label, rather than with one that says so.
     """
 
     table: AnnotationTable | None
@@ -193,6 +196,7 @@ class Export:
     tables: dict[str, AnnotationTable] = field(default_factory=dict)
     origin: Origin = field(default_factory=lambda: Origin())
     reading: dict[str, Any] = field(default_factory=dict)
+    n_unlabelled: int = 0
 
     @property
     def annotations(self) -> AnnotationTable:
@@ -251,7 +255,8 @@ class Gathered:
     `items` maps tasks to their own data; `candidates` are columns that may hold the answers,
     and `default_question` is the one that a file calls its own among several. `controls` says of a
     question of Label Studio what its "type" and "to_name" are, `sets` what labels a class joins.
-    With `keep_empty`, an answer without a label says that none applies.
+    With `keep_empty`, an answer without a label says that none applies; else `unlabelled` counts
+    such answers to each question, if the annotator handed them in.
     With `unnamed`, annotators are places in lists; `counts` take the place of answers. `found` are
     the options that name what the reader found by itself.
     """
@@ -266,6 +271,7 @@ class Gathered:
     controls: dict[str, dict[str, str]] = field(default_factory=dict)
     sets: dict[str, list[str]] = field(default_factory=dict)
     found: dict[str, Any] = field(default_factory=dict)
+    unlabelled: Counter[str | None] = field(default_factory=Counter)
     keep_first: bool = False
     keep_empty: bool = False
     unnamed: bool = False
@@ -319,6 +325,7 @@ class Gathered:
         given = tuple(label for label in map(plain, labels) if label is not None)
         if more.get("passed") == NOTHING:
             more["passed"] = None if self.keep_empty else ABSTAIN
+            self.unlabelled[question] += not self.keep_empty
         if not given and more.get("passed") is None and not self.keep_empty:
             self.lose(NO_ANSWER, at)
             return
