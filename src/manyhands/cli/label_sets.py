@@ -244,7 +244,7 @@ def review_sets(
             raise AnnotationError(f"{name}: {why}; leave {name} out")
     read, read_cells = read_sets(tables, reading), reader_of_gold(reading)
     cells = [read_cells(path, read.table) for path in known or ()]
-    columns, found = review_label_sets(
+    columns, _ = review_label_sets(
         read.table,
         known=join_cells(cells) if cells else None,
         n=n if n is not None else 0 if random else 100,
@@ -267,7 +267,7 @@ def review_sets(
     order = "those with the most wrong options to expect come first"
     if random:
         order = f"the first {drawn:,} are drawn at random" + ("" if drawn == size else f"; {order}")
-    is_told = not all(math.isnan(share) for share in found.probability)
+    is_told = any(share is not None for share in columns["probability_wrong"])
     say(
         f"{order}; expected_errors: how many options of the set are expected to be wrong; "
         "least_sure: the option that is most probably wrong"
