@@ -3,6 +3,7 @@
 Screenshots are kept in the folder that SCREENSHOTS names, if it does.
 """
 
+import csv
 import http.server
 import json
 import os
@@ -146,11 +147,11 @@ def job(written, tmp_path):
     return shutil.copytree(written, tmp_path / "job")
 
 
-def start(job):
+def start(job, *options):
     """Start the explorer as a user does; return the process and the address it prints."""
     command = [sys.executable, "-m", "manyhands", "explore", "labels", "--annotations", "A.csv"]
     process = subprocess.Popen(
-        [*command, "--texts", "texts.csv", "--json", "--by", "anna"],
+        [*command, "--texts", "texts.csv", "--json", "--by", "anna", *options],
         cwd=job,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -170,13 +171,13 @@ def stop(process, how=signal.SIGINT):
     return out, errors
 
 
-@pytest.fixture
-def explorer(job):
+@contextmanager
+def served(job, **options):
     """Address of an explorer in this process, which starts faster."""
     texts = str(job / "texts.csv")
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
-        open_desk(job / "labels", job / "A.csv", by="anna", texts=texts) as desk,
+        open_desk(job / "labels", job / "A.csv", by="anna", texts=texts, **options) as desk,
     ):
         port = listener.getsockname()[1]
         config = uvicorn.Config(make_app(desk, "secret", port), log_level="warning", lifespan="off")
@@ -186,6 +187,12 @@ def explorer(job):
         yield f"http://127.0.0.1:{port}/?token=secret"
         server.should_exit = True
         thread.join()
+
+
+@pytest.fixture
+def explorer(job):
+    with served(job) as address:
+        yield address
 
 
 def home_of(address):
@@ -464,7 +471,7 @@ def test_the_explorer_is_accessible_and_fits(browser, explorer, scheme, size):
         decide(page, "1")
         for name, path in (
             ("review", ""), ("people", "people"), ("random", "?order=random"),
-            ("next", "next"), ("sheet", "sheet/0"),
+            ("next", "next"), ("sheet", "sheet/0"), ("list", "list?state=all&page=2"),
         ):  # fmt: skip
             page.goto(home + path)
             if name == "next":  # It fetches its second half by itself.
@@ -496,6 +503,136 @@ def test_downloads_hold_the_corrections(browser, explorer):
             page.get_by_role("link", name="Corrections (CSV)").click()
         assert f"{task},cat," in Path(download.value.path()).read_text()
         assert download.value.suggested_filename == "corrections.csv"
+
+
+# -- the explorer of sets --------------------------------------------------------------------------
+
+TOPICS = ["=cmd()", "__proto__", HOSTILE, *(f"topic {k}" for k in range(9))]
+SETS = ("--multilabel", ";", "--none", "empty")
+
+
+@pytest.fixture(scope="module")
+def written_sets(tmp_path_factory):
+    """Answers that are sets of twelve options with hostile names, and what ``aggregate`` writes."""
+    folder = tmp_path_factory.mktemp("sets")
+    rng = np.random.default_rng(0)
+    truth = rng.random((40, len(TOPICS))) < 0.35
+    rows = []
+    for i, holds in enumerate(truth):
+        for name in rng.choice(["anna", "__proto__", HOSTILE, IMAGE], 3, replace=False):
+            given = holds ^ (rng.random(len(TOPICS)) < 0.05)
+            rows.append((f"t{i}", name, ";".join(np.array(TOPICS, dtype=object)[given])))
+    write_csv(folder / "A.csv", [("task", "worker", "labels"), *rows])
+    texts = [(f"t{i}", f"{HOSTILE} {IMAGE} text {i}\nsecond line") for i in range(40)]
+    write_csv(folder / "texts.csv", [("task", "text"), *texts])
+    done("aggregate", folder / "A.csv", *SETS, "--out", folder / "labels")
+    return folder
+
+
+@pytest.fixture
+def sets_job(written_sets, tmp_path):
+    return shutil.copytree(written_sets, tmp_path / "job")
+
+
+@pytest.fixture
+def explorer_of_sets(sets_job):
+    with served(sets_job, sets=True, multilabel=";", none="empty") as address:
+        yield address
+
+
+def boxes(page):
+    """Names of the options that are ticked."""
+    return page.locator(".boxes li", has=page.locator(":checked")).locator(".of").all_inner_texts()
+
+
+def test_a_set_is_ticked_saved_undone_and_downloaded_by_keyboard(
+    browser, sets_job, explorer_of_sets
+):
+    with Watched(browser, home_of(explorer_of_sets)) as page:
+        page.goto(explorer_of_sets)
+        task, before = page.locator("#item").inner_text(), boxes(page)
+        names = page.locator(".boxes .of").all_inner_texts()
+        assert sorted(names) == sorted(TOPICS)
+        for key in "12w":
+            press(page, key)
+        press(page, "/")  # There are more than nine options.
+        expect(page.locator("#find")).to_be_focused()
+        page.keyboard.type(names[11])
+        page.keyboard.press("Enter")
+        page.keyboard.press("Escape")
+        wanted = sorted({*before} ^ {names[0], names[1], names[10], names[11]})
+        assert sorted(boxes(page)) == wanted
+        page.get_by_role("link", name="Review", exact=True).focus()  # A key is for the page alone.
+        page.locator("#main").focus()
+        decide(page, "Enter")
+        expect(page.locator("#live")).to_contain_text(f"Saved: {task} is")
+        (record,) = records(sets_job)
+        assert (record.task, sorted(record.label), record.action) == (task, wanted, "correct")
+        press(page, "u")
+        expect(page.locator("#item")).to_have_text(task)
+        assert boxes(page) == before
+        press(page, "1")
+        decide(page, "Enter")
+        # It is there in another page, after a reload, and in the download.
+        page.goto(home_of(explorer_of_sets) + "?state=done")
+        expect(page.locator("#item")).to_have_text(task)
+        page.reload()
+        last = sorted({*before} ^ {names[0]})
+        assert sorted(boxes(page)) == last
+        page.get_by_text("Download").click()
+        with page.expect_download() as download:
+            page.get_by_role("link", name="Reviewed sets (CSV)").click()
+        text = Path(download.value.path()).read_text(encoding="utf-8-sig")
+        (row,) = csv.DictReader(text.splitlines(keepends=True))
+        assert row["task"] == task
+        assert row["labels"].lstrip("'") == ";".join(name for name in names if name in last)
+        assert not row["labels"].startswith("=")
+
+
+def test_corrected_sets_survive_a_kill(browser, sets_job):
+    process, address = start(sets_job, *SETS)
+    watched, acknowledged = Watched(browser, home_of(address)), {}
+    with watched as page:
+        page.goto(address)
+        for key in "123456":
+            task = page.locator("#item").inner_text()
+            press(page, key)
+            acknowledged[task] = boxes(page)
+            decide(page, "Enter")
+        stop(process, signal.SIGKILL)
+        page.goto("about:blank")
+        watched.wrong.clear()
+    assert {r.task: sorted(r.label) for r in records(sets_job)} == {
+        task: sorted(names) for task, names in acknowledged.items()
+    }
+    process, address = start(sets_job, *SETS)
+    with Watched(browser, home_of(address)) as page:
+        page.goto(address)
+        assert page.locator("#item").inner_text() not in acknowledged
+        page.goto(home_of(address) + "list?state=done")
+        expect(page.locator(".items tbody tr")).to_have_count(6)
+        for task, names in acknowledged.items():
+            page.goto(home_of(address) + f"item/{task[1:]}?state=all")
+            assert boxes(page) == names
+    out, errors = stop(process)
+    assert process.returncode == 0, errors
+    assert "6 reviewed sets are in labels/corrections.jsonl" in out
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["1280", "420"])
+def test_the_explorer_of_sets_is_accessible_and_fits(browser, explorer_of_sets, scheme, size):
+    home = home_of(explorer_of_sets)
+    with Watched(browser, home, viewport=size, color_scheme=scheme) as page:
+        page.goto(explorer_of_sets)
+        press(page, "1")
+        decide(page, "Enter")
+        for name, path in (("review", ""), ("done", "?state=done"), ("list", "list?state=all")):
+            page.goto(home + path)
+            expect(page.locator("#main h1")).to_be_visible()
+            check_width(page)
+            check_access(page)
+            keep(page, f"explorer-sets-{name}-{size['width']}-{scheme}")
 
 
 # -- the report ------------------------------------------------------------------------------------

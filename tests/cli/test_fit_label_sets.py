@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from manyhands import load
+from manyhands.explore.inputs import open_desk
 from manyhands.fitting.saving import holds_label_sets
 from tests.cli.conftest import done as finished
 from tests.cli.conftest import run
@@ -176,6 +177,22 @@ def test_tasks_without_features(files, tmp_path):
     result = run("fit", *features, *SETS, "--out", tmp_path / "m")
     assert result.exit_code == 3
     assert "not among the 20 given tasks" in " ".join(result.stderr.split())
+
+
+def test_the_sets_of_a_fit_are_reviewed_as_they_are_in_the_folder(fitted, files, tmp_path):
+    out, found = fitted
+    call = ("explore", out, "--annotations", files / "answers.csv", *SETS)
+    done(*call, "--out", tmp_path / "all.csv")
+    same, written = (pd.read_csv(path) for path in (tmp_path / "all.csv", out / "labels.csv"))
+    pd.testing.assert_frame_equal(same, written, atol=2e-6, check_dtype=False)
+    answers = {"sets": True, "multilabel": ";", "none": "empty"}
+    with open_desk(out, files / "answers.csv", by="anna", **answers) as desk:
+        assert desk.answers.count_actions() == found["actions"]
+        row = desk.row_of[f"t{N}"]  # Without answers, of the features alone.
+        assert desk.item(row).votes == []
+        desk.decide(row, 0, (0, 2))
+        assert (desk.item(row).answer, desk.answers.command) == ((0, 2), "fit")
+    (out / "corrections.jsonl").unlink()
 
 
 def test_a_model_of_classes_is_told_from_one_of_sets(fitted, files, tmp_path):

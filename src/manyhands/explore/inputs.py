@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from manyhands.annotations import AnnotationTable
+from manyhands.annotations import AnnotationTable, LabelSetTable
 from manyhands.decision import decide_sets
 from manyhands.exceptions import AnnotationError, ModelFolderError, warn_caller
 from manyhands.explore.answers import Answers
@@ -21,10 +21,11 @@ from manyhands.explore.desk import Contents, Desk
 from manyhands.explore.figures import Model
 from manyhands.explore.set_answers import SetAnswers
 from manyhands.fitting.saving import refuse_means
+from manyhands.inference import MultiLabelDawidSkene
 from manyhands.io import read_raw_aligned, read_texts
 from manyhands.io.annotations import read_items, read_shown, read_with_account
 from manyhands.io.consensus_labels import Consensus, read_consensus
-from manyhands.io.consensus_sets import set_consensus
+from manyhands.io.consensus_sets import SetConsensus, read_set_consensus, set_consensus
 from manyhands.io.corrections import Journal, Standing, matched, open_journal
 from manyhands.io.exports.reading import report_losses
 from manyhands.io.exports.records import Export
@@ -34,7 +35,7 @@ from manyhands.io.long_tables import over_tasks
 from manyhands.jobs.gold import match_gold
 from manyhands.jobs.outputs import LABELS, SUMMARY, times_of
 from manyhands.metrics import Level
-from manyhands.metrics.set_levels import levels_of_sets
+from manyhands.metrics.set_levels import levels_of_sets, told_of_cells
 from manyhands.models import load
 from manyhands.report.sections import SETS
 from manyhands.report.summary import UNTITLED
@@ -170,8 +171,37 @@ def _sets_in(
                 f"{name}={source!r} does not exist; of sets of labels, it is a file of texts or a "
                 "folder of images. The fields of an export are shown without it"
             )
-    model: Any = load(folder)
     table, export = read_sets_with_account(annotations, **options)
+    separator = str(described["set_data"]["separator"])
+    cells = described["levels"].get("cells")  # Folders of earlier versions have none.
+    if cells is not None:
+        cells = [None if level is None else Level(**level) for level in cells]
+    if "aggregator" in described:  # The sets of a classifier rest on features, too.
+        command = "fit"
+        found, table = read_set_consensus(folder / LABELS, table, separator=separator)
+        tells = described["aggregator"] == MultiLabelDawidSkene.__name__
+        if cells is not None and tells:
+            free = (found.n_annotations > 0)[:, None] & ~found.known
+            told = told_of_cells(found.posterior, found.ticks, free, cells)
+            found = replace(found, probability=np.where(found.known, 1.0, told))
+    else:
+        command = "aggregate"
+        found, table = _inferred_sets(folder, described, table, cells)
+    if export is None:
+        export = items_shown(table, read_shown(annotations, None, **options))
+    contents = contents_of(table.answers, export, annotations, options=options, **shown)
+    method, headline = str(described["method"]), str(described["headline"])
+    answers = SetAnswers(
+        table, found, method=method, command=command, headline=headline, separator=separator
+    )
+    return lambda journal: (answers, contents)
+
+
+def _inferred_sets(
+    folder: Path, described: dict[str, Any], table: LabelSetTable, cells: list[Level | None] | None
+) -> tuple[SetConsensus, LabelSetTable]:
+    """Return the sets of a folder of ``aggregate``, and the answers that they rest on."""
+    model: Any = load(folder)
     own = set(model.instances_.astype(str).tolist())
     strange = [str(task) for task in table.instances.tolist() if str(task) not in own]
     if strange:
@@ -181,17 +211,9 @@ def _sets_in(
         )
     rule = "probable" if described["rule"] == "threshold" else described["rule"]
     decided = decide_sets(model.posterior_, rule, threshold=described.get("threshold"))
-    cells = described["levels"].get("cells")  # Folders of earlier versions have none.
-    if cells is not None:
-        cells = [None if level is None else Level(**level) for level in cells]
     levels = levels_of_sets(model, decided.ticks, cells=cells)
     found = set_consensus(model.table_, model, decided.ticks, levels.probability)
-    if export is None:
-        export = items_shown(model.table_, read_shown(annotations, None, **options))
-    contents = contents_of(model.table_.answers, export, annotations, options=options, **shown)
-    separator = str(described["set_data"]["separator"])
-    answers = SetAnswers(model, found, str(described["headline"]), separator)
-    return lambda journal: (answers, contents)
+    return found, model.table_
 
 
 def _known_in_folder(found: Consensus, journal: Journal) -> GoldFile:

@@ -11,7 +11,6 @@ import numpy as np
 
 from manyhands.annotations import LabelSetTable
 from manyhands.explore.answers import Answers, Vote, Words
-from manyhands.inference.set_aggregator import BaseSetAggregator
 from manyhands.io.consensus_sets import SetConsensus
 from manyhands.io.corrections import Correction, matched
 from manyhands.io.writers import write_sets
@@ -28,8 +27,12 @@ class SetAnswers(Answers[Codes]):
 
     Parameters
     ----------
-    model : BaseSetAggregator, fitted
+    table : LabelSetTable
     found : SetConsensus
+    method : str
+        What inferred the sets.
+    command : {"fit", "aggregate"}
+        What made the folder.
     headline : str
         How many labels of the sets are right.
     separator : str
@@ -38,15 +41,21 @@ class SetAnswers(Answers[Codes]):
 
     is_set = True
     words = Words("set", "option", "answer", "ticked", "Set holds")
-    command = "aggregate"
     judged = False
     table: LabelSetTable
 
     def __init__(
-        self, model: BaseSetAggregator, found: SetConsensus, headline: str, separator: str
+        self,
+        table: LabelSetTable,
+        found: SetConsensus,
+        *,
+        method: str,
+        command: str,
+        headline: str,
+        separator: str,
     ) -> None:
-        self.table = model.table_
-        self.options, self.method, self.notes = found.options, type(model).__name__, []
+        self.table, self.options, self.notes = table, found.options, []
+        self.method, self.command = method, command
         super().__init__(self.table.instance)
         self._found, self._headline, self._separator = found, headline, separator
         self._ticks = found.ticks.copy()

@@ -10,9 +10,15 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from manyhands.annotations import LabelSetTable
+from manyhands.annotations.encoding import encode, make_vocabulary, missing_mask
 from manyhands.annotations.groups import can_be_judged, in_one_family, undeclared_models, unit_of
+from manyhands.annotations.target import as_one_kind, over
+from manyhands.exceptions import AnnotationError
+from manyhands.io.columns import with_types
 from manyhands.io.consensus_labels import ACCEPT, ACTIONS, ENOUGH, FEWEST
-from manyhands.io.gold import REVIEWED
+from manyhands.io.files import PathLike, existing_file, naming
+from manyhands.io.frames import read_frame
+from manyhands.io.gold import REVIEWED, read_marks
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 RULE: Final = (
@@ -189,6 +195,74 @@ def set_consensus(
         table.instances, table.options, ticks, model.posterior_, probability, n, share, actions,
         known,
     )  # fmt: skip
+
+
+def read_set_consensus(
+    path: PathLike, table: LabelSetTable, *, separator: str = ";"
+) -> tuple[SetConsensus, LabelSetTable]:
+    """Read sets that manyhands wrote, and join them with the answers behind them.
+
+    Parameters
+    ----------
+    path : str or Path
+        ``labels.csv`` of ``manyhands fit`` or ``aggregate``.
+    table : LabelSetTable
+    separator : str
+        What stands between the labels of a set.
+
+    Returns
+    -------
+    found : SetConsensus
+        Its ``probability`` is 1 for known sets, else NaN: the file tells it of one option each.
+    table : LabelSetTable
+        With the instances of the file, in its order, and its options.
+
+    Raises
+    ------
+    FileNotFoundError, AnnotationError
+        If the file does not exist or is of another form, or lacks an instance of the table.
+    """
+    path = existing_file(path)
+    with naming(path):
+        frame = with_types(read_frame(path), {"task": "task"}, path)
+        names = [name[2:-1] for name in frame.columns if name[:2] == "p(" and name[-1] == ")"]
+        if not {"task", "labels", "action"} <= set(frame.columns) or not names:
+            raise AnnotationError(
+                "these are not sets that manyhands wrote: 'task', 'labels', 'action' or "
+                f"'p(<option>)' is missing among the columns, {', '.join(frame.columns)}"
+            )
+        tasks = make_vocabulary(frame["task"].to_numpy(), "column 'task'")
+        mine, theirs = as_one_kind(table.instances, tasks)
+        lost = mine[~np.isin(mine, theirs)]
+        if len(lost):
+            raise AnnotationError(
+                f"{len(lost):,} instances of the answers (such as {str(lost[0])!r}) have no set in "
+                "this file; it belongs to other answers"
+            )
+        rows, _ = encode(mine, theirs, argument="tasks", vocabulary_name="tasks")
+        table = replace(table, answers=over(table.answers, tasks, rows)).with_options(names)
+        code_of = {name: code for code, name in enumerate(names)}
+        ticks = np.zeros((len(tasks), len(names)), dtype=bool)
+        cells, blank = frame["labels"].to_list(), missing_mask(frame["labels"].to_numpy())
+        for row in np.flatnonzero(~blank).tolist():
+            held = [name.strip() for name in str(cells[row]).split(separator) if name.strip()]
+            strange = [name for name in held if name not in code_of]
+            if strange:
+                raise AnnotationError(
+                    f"column 'labels' holds {strange[0]!r}, which is none of the options "
+                    f"({', '.join(names)})"
+                )
+            ticks[row, [code_of[name] for name in held]] = True
+        posterior = np.column_stack([frame[f"p({name})"].to_numpy() for name in names])
+        known = read_marks(frame, REVIEWED) if REVIEWED in frame.columns else np.zeros(len(tasks))
+        known = np.repeat(np.asarray(known, dtype=bool)[:, None], len(names), axis=1)
+        n = table.annotations_per_instance()
+        share = np.divide(
+            _mean_agreement(table, ticks), n, out=np.full(len(n), np.nan), where=n > 0
+        )
+        actions = np.asarray(frame["action"].to_numpy(), dtype=str)
+        own = (ticks, posterior.astype(np.float64), np.where(known, 1.0, np.nan))
+        return SetConsensus(table.instances, table.options, *own, n, share, actions, known), table
 
 
 def _said(table: LabelSetTable, ticks: BoolArray) -> tuple[IntArray, IntArray]:

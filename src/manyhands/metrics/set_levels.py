@@ -89,21 +89,43 @@ def levels_of_sets(
     own = np.where(ticks, shares, 1 - shares)
     has = np.zeros_like(free) if gold is None else (gold >= 0) & free
     right = np.zeros_like(free) if gold is None else ticks == (gold == 1)
-    probability = np.ones(ticks.shape)
-    found = []
-    for m in range(ticks.shape[1]):
-        rows = free[:, m]
-        level = _level(own[rows, m], right[has[:, m], m], off) if cells is None else cells[m]
-        found.append(level)
-        told = Certainty.of(level, own[rows, m], 2)(own[:, m])
-        probability[:, m] = np.where(known[:, m], 1.0, told)
+    if cells is None:
+        cells = [
+            _level(own[free[:, m], m], right[has[:, m], m], off) for m in range(ticks.shape[1])
+        ]
+    probability = np.where(known, 1.0, told_of_cells(shares, ticks, free, cells))
     applies = None if gold is None else has & (gold == 1)
     return SetLevels(
         _level(own[free & ticks], right[has & ticks], off),
         _found(own, ticks, free, applies, off),
-        tuple(found),
+        tuple(cells),
         probability,
     )
+
+
+def told_of_cells(
+    posterior: FloatArray, ticks: BoolArray, free: BoolArray, cells: Sequence[Level | None]
+) -> FloatArray:
+    """Return how probably each cell is right, of the level of each option.
+
+    Parameters
+    ----------
+    posterior : array of shape (n_instances, n_options)
+        Probability that each option applies.
+    ticks : boolean array of shape (n_instances, n_options)
+        The sets.
+    free : boolean array of shape (n_instances, n_options)
+        Cells that the levels are about: answered, and not known.
+    cells : sequence of (Level or None), one per option
+
+    Returns
+    -------
+    array of shape (n_instances, n_options)
+        NaN where nothing tells.
+    """
+    own = np.where(ticks, posterior, 1 - posterior)
+    told = [Certainty.of(level, own[free[:, m], m], 2)(own[:, m]) for m, level in enumerate(cells)]
+    return np.column_stack(told)
 
 
 def _expected(model: Any) -> FloatArray | None:
