@@ -23,6 +23,7 @@ from manyhands.explore.app import KEPT, make_app, prose
 from manyhands.explore.desk import Choice, Conflict
 from manyhands.explore.guard import HEADERS
 from manyhands.explore.inputs import open_desk
+from manyhands.explore.plans import Plans
 from manyhands.io import corrections, read_gold
 from manyhands.io.consensus_labels import read_consensus
 from manyhands.io.corrections import Correction, Standing, open_journal, read_corrections
@@ -639,6 +640,26 @@ def test_the_next_annotations_are_those_of_the_command(desk, home):
     assert {desk.table.instances[int(row)] for row in found} == {row["task"] for row in pairs}
     known = desk.answers.known
     assert not any(known[int(row)] for row in found)
+
+
+def test_a_batch_is_shown_whole_a_page_at_a_time_and_for_each_annotator(desk, monkeypatch):
+    monkeypatch.setattr("manyhands.explore.app.PAGE", 3)
+    plan = Plans(desk).next(ahead=False)
+    row = r'<tr><th scope="row"><a href="/item/(\d+)\?state=all">'
+    shown, page = [], 1
+    while True:
+        body = ask(desk, f"/next?page={page}")[2]
+        shown += re.findall(row, body)
+        if f"page={page + 1}" not in body:
+            break
+        page += 1
+    assert page == -(-len(plan.pairs) // 3) > 1
+    assert shown == [str(pair.row) for pair in plan.pairs]
+    assert sum(plan.asked.values()) == len(plan.pairs)
+    for r in plan.asked:
+        own = [str(pair.row) for pair in plan.pairs if pair.annotator == r]
+        assert re.findall(row, ask(desk, f"/next?annotator={r}")[2]) == own[:3]
+    assert ask(desk, f"/next?page={page + 1}")[0] == 404
 
 
 def test_a_forecast_is_made_when_it_is_asked_for(desk, monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from http import HTTPStatus
 from importlib.resources import files
@@ -26,7 +26,6 @@ from manyhands.io.exports.formats import WRITERS
 from manyhands.io.frames import write_table
 from manyhands.report.filters import FILTERS, visible
 from manyhands.report.html import style_sheet
-from manyhands.report.limits import LIMITS
 from manyhands.wording import A_FLAG, RANDOM_ITEMS_TELL
 
 try:
@@ -176,22 +175,10 @@ class _Pages:
     def items(self, request: Request) -> Response:
         """Show those chosen as a table, a page at a time."""
         desk, choice = self._desk, self._choice(request.query_params)
-        rows = desk.rows(choice)
-        n_pages = max(1, -(-len(rows) // PAGE))
-        page = whole(request.query_params, "page") if "page" in request.query_params else 1
-        if not 1 <= page <= n_pages:
-            raise HTTPException(HTTPStatus.NOT_FOUND, f"there is no page {page}")
-        shown = rows[(page - 1) * PAGE : page * PAGE].tolist()
-        return self._render(
-            "list",
-            choice=choice,
-            query=query_of(choice),
-            items=[desk.item(row) for row in shown],
-            n_chosen=len(rows),
-            page=page,
-            n_pages=n_pages,
-            place="/list",
-        )
+        rows = desk.rows(choice).tolist()
+        more = _paged(request, rows, choice)
+        items = [desk.item(row) for row in more.pop("rows")]
+        return self._render("list", items=items, n_chosen=len(rows), place="/list", **more)
 
     def _render(self, view: str, *, status: int = 200, **more: Any) -> HTMLResponse:
         """Render a page; what went wrong is no place to come back to."""
@@ -349,10 +336,12 @@ class _FigurePages(_Pages):
     def next(self, request: Request) -> Response:
         """Show what to ask next, and what more rounds would bring if this is asked for."""
         ahead = bool(request.query_params.get("ahead"))
-        return self._render(
-            "next", plan=self._plans.next(ahead=ahead), ahead=ahead,
-            shown=LIMITS["next"], named=LIMITS["named"],
-        )  # fmt: skip
+        choice, plan = self._choice(request.query_params), self._plans.next(ahead=ahead)
+        pairs = () if plan is None else plan.pairs
+        if choice.annotator is not None:
+            pairs = tuple(pair for pair in pairs if pair.annotator == choice.annotator)
+        more = _paged(request, pairs, choice)
+        return self._render("next", plan=plan, ahead=ahead, pairs=more.pop("rows"), **more)
 
     def status(self, request: Request) -> Response:
         """Say whether the figures include every correction."""
@@ -424,6 +413,17 @@ def whole(fields: Mapping[str, str], name: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 12):
         raise HTTPException(HTTPStatus.BAD_REQUEST, f"{name}={text!r} is no number")
     return int(text)
+
+
+def _paged(request: Request, rows: Sequence[Any], choice: Choice) -> dict[str, Any]:
+    """Return the rows of the page that is asked for, and what leads to the others."""
+    n_pages = max(1, -(-len(rows) // PAGE))
+    page = whole(request.query_params, "page") if "page" in request.query_params else 1
+    if not 1 <= page <= n_pages:
+        raise HTTPException(HTTPStatus.NOT_FOUND, f"there is no page {page}")
+    shown = rows[(page - 1) * PAGE : page * PAGE]
+    query = query_of(choice)
+    return {"rows": shown, "page": page, "n_pages": n_pages, "choice": choice, "query": query}
 
 
 def _back(choice: Choice, row: int | None = None) -> Response:
