@@ -35,7 +35,7 @@ def test_the_section_says_what_the_comparison_found(table):
     page = Page(html)
     page.check_harmless()
     text = " ".join(" ".join(page.text).split())
-    assert "People and models" in text
+    assert "Can the models stand in for people?" in text
     assert "cannot stand in" in text
     assert f"{expected.judges[0].r:.2f}" in text
 

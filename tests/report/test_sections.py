@@ -54,8 +54,8 @@ def test_a_section_of_ones_own_is_in_json_and_on_the_page(tired):
     html = render_report(summary, sections=sections)
     page = Page(html)
     page.check_harmless()
-    assert [key for key in page.ids if key in ("questions", "tired", "data")] == [
-        *("questions", "tired", "data")
+    assert [key for key in page.ids if key in ("agreement", "tired", "gold", "annotators")] == [
+        *("agreement", "tired", "annotators")
     ]
     assert '<a href="#item-1">' in html
     assert "slept 1\xa0time" in html

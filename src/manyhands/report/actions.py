@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from markupsafe import Markup
+
 from manyhands.codes import ActionCode
+from manyhands.report.annotators import told_severities
+from manyhands.report.first import MEASURED_NOTE, UNKNOWN, First, figure_of, first_section
 from manyhands.report.headline import headline_and_reason, headline_of_new_items
-from manyhands.report.section import Action, Content, Findings, Section
+from manyhands.report.planning import enough
+from manyhands.report.section import Action, Content, Findings
 
 MOST_ACTIONS = 4
 """Actions on the first screen."""
@@ -32,13 +40,33 @@ def _order(step: Action) -> tuple[float, int]:
     return -step.avoided, place
 
 
-ACTIONS = Section(
-    "actions",
-    "What to do next",
-    "actions.html",
-    actions_section,
-    words={
-        "headline_and_reason": headline_and_reason,
-        "headline_of_new_items": headline_of_new_items,
-    },
-)
+def first_screen(s: Mapping[str, Any]) -> First:
+    """What stands on the first screen of a report on labels that are classes."""
+    if not s["actions"]:
+        return First("")
+    fact, why = headline_and_reason(s)
+    levels = s.get("levels") or {}
+    severe = told_severities(s)
+    told = {step["text"] for step in s["actions"]}
+    lines = [headline_of_new_items(s)]
+    lines += [text for text in (enough(s.get("plan")),) if text not in told]
+    if severe:
+        asked = (
+            ""
+            if levels.get("n_known")
+            else " Before you talk to these annotators, grade some items yourself (--known): a "
+            "strict or a mild majority cannot be seen otherwise."
+        )
+        lines.append(severe + Markup(" The labels allow for it.") + asked)
+    return First(
+        fact or "What the annotations tell",
+        why,
+        figure_of(levels.get("labels")) if not why or levels.get("labels") else UNKNOWN,
+        lines,
+        s["actions"],
+        [each["text"] for each in s.get("warnings") or ()],
+        MEASURED_NOTE,
+    )
+
+
+ACTIONS = first_section("actions", first_screen, actions_section)

@@ -169,30 +169,23 @@ def answer_agree(s: Mapping[str, Any]) -> Answer:
     """Answer whether annotators agree."""
     found = s["data"].get("agreement", {})
     if not s.get("agreement") or found.get("percent") is None:
-        return None, "no instance has two annotations"
-    text = f"{percent(found['percent'])} of pairs of annotations agree"
+        return None, "No item has two annotations."
+    text = f"Two annotations of an item agree in {percent(found['percent'])} of cases"
     if found.get("within_one") is not None:
-        text += f", {percent(found['within_one'])} are within one grade"
+        text += f" and are within one grade in {percent(found['within_one'])}"
     alpha = found["alpha"]
-    return "agreement", text if alpha is None else f"{text}, Krippendorff’s alpha {alpha:.2f}"
-
-
-def answer_pairs(s: Mapping[str, Any]) -> Answer:
-    """Answer who agrees with whom."""
-    rows = s.get("agreement", {}).get("pairs", {}).get("rows")
-    if not rows:
-        return None, "no two annotators share instances"
-    low, high = rows[0]["share"], rows[-1]["share"]
-    share = f"{percent(low)} to {percent(high)}"
-    return "agreement-pairs", f"pairs of annotators agree in {share} of cases"
+    if alpha is not None:
+        text += f"; Krippendorff’s alpha is {alpha:.2f}, where 1 is full agreement and 0 is chance"
+    return "agreement", f"{text}."
 
 
 AGREEMENT = Section(
     "agreement",
-    "Agreement",
+    "Do the annotators agree?",
     "agreement.html",
     agreement_section,
     instances=_instances,
     tables=_tables,
     words={"places_of_pairs": places_of_pairs},
+    answer=answer_agree,
 )

@@ -31,7 +31,7 @@ from manyhands.report.confusions import (
     spammer_scores,
     top_mistake,
 )
-from manyhands.report.doubts import is_open_who_shares
+from manyhands.report.doubts import SHARED, is_open_who_shares
 from manyhands.report.filters import name, percent, rest_lines
 from manyhands.report.gold import gold_by_annotator, rows_by_gold
 from manyhands.report.headline import share_of_wrong
@@ -50,7 +50,7 @@ from manyhands.report.section import (
 )
 from manyhands.report.unexpected import unexpected_by_annotator
 from manyhands.typing import FloatArray, IntArray
-from manyhands.wording import A_FLAG, compared_with, counted, listed, nobody, too_much
+from manyhands.wording import A_FLAG, compared_with, counted, listed, too_much
 
 Profile = dict[str, Any]
 """All that is known of one annotator."""
@@ -574,6 +574,7 @@ def _actions(found: Findings) -> Iterator[Action]:
             {
                 "id": row["id"],
                 "n_annotations": row["n_annotations"],
+                "n_wrong": _n_wrong(row),
                 "flags": row["screen"]["flags"],
                 "evidence": row["screen"]["evidence"],
                 "advice": row["screen"]["advice"],
@@ -587,9 +588,14 @@ def _actions(found: Findings) -> Iterator[Action]:
 
 def _wrong_annotations(rows: list[Mapping[str, Any]]) -> float:
     """How many annotations of these annotators are wrong, as the labels have it."""
-    return sum(
-        row["n_annotations"] * (1 - row["accuracy"]) for row in rows if row["accuracy"] is not None
-    )
+    return sum(_n_wrong(row) or 0.0 for row in rows)
+
+
+def _n_wrong(row: Mapping[str, Any]) -> float | None:
+    """How many annotations of an annotator are wrong, as the labels have it; None if unknown."""
+    if row["accuracy"] is None:
+        return None
+    return float(row["n_annotations"] * (1 - row["accuracy"]))
 
 
 def _instances(own: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
@@ -653,40 +659,51 @@ def told_severities(s: Mapping[str, Any]) -> Markup:
 
 
 def answer_right(s: Mapping[str, Any]) -> Answer:
-    """Answer who is right."""
+    """Answer how good the annotators are, and whether somebody needs a look."""
     found = s.get("annotators")
     if not found:
-        return None, "there are no annotations"
+        return None, "There are no annotations."
     measured = found.get("median_gold")
     share = found["median_accuracy"] if measured is None else measured
-    if share is None:
-        return None, "nobody knows: nothing shows how many of the labels are right"
-    how = "expected by the model, not measured" if measured is None else "measured on gold"
-    return "annotators", f"the median annotator in {percent(share)} of cases, {how}"
+    text = "How good anybody is, is not known: nothing shows how many of the labels are right."
+    if share is not None:
+        how = "expected, not measured" if measured is None else "measured on gold labels"
+        text = f"The typical annotator is right in {percent(share)} of cases, {how}."
+    is_open = any(each["code"] in SHARED for each in s.get("warnings") or ())
+    looks = " Whom to talk to depends on who shares mistakes." if is_open else _looks(found)
+    return "annotators", f"{text}{looks}{_passes(s['data'])}"
 
 
-def answer_spams(s: Mapping[str, Any]) -> Answer:
-    """Answer who answers at random, or always the same."""
-    rows = s.get("annotators", {}).get("rows")
-    if not rows or "screen" not in rows[0]:
-        return None, "there are no annotators to screen"
-    kinds = {Flag.GUESSING, Flag.ONE_LABEL, Flag.PATTERN}
-    n = sum(bool(kinds & {*row["screen"]["flags"]}) for row in rows)
-    if not s["annotators"].get("judged", True):
-        return "annotators-each", (
-            f"{nobody(n)} with a flag for one label or a repeating pattern; who guesses is not "
-            "known: nothing shows how many of the labels are right"
-        )
-    return "annotators-each", f"{nobody(n)} with such a flag"
+def _looks(found: Mapping[str, Any]) -> str:
+    """Say how many annotators need a closer look, and how many seem not to read the items."""
+    if "n_flagged" not in found:
+        return ""
+    n, rows = found["n_flagged"], found["rows"]
+    if not n:
+        return " Nobody needs a closer look."
+    careless = {Flag.GUESSING, Flag.ONE_LABEL, Flag.PATTERN}
+    text = f" {counted(n, 'annotator')} {'needs' if n == 1 else 'need'} a closer look"
+    k = sum(bool(careless & {*(row.get("screen") or row)["flags"]}) for row in rows)
+    if not k:
+        return f"{text}."
+    who = "who answers" if n == k == 1 else f"{k:,} of whom {'answers' if k == 1 else 'answer'}"
+    return f"{text}, {who} at random or nearly always the same."
+
+
+def _passes(data: Mapping[str, Any]) -> str:
+    """Say how often annotators passed."""
+    n = data.get("n_abstentions", 0) + data.get("n_skips", 0)
+    return f" Annotators passed {counted(n, 'time')}." if n else ""
 
 
 ANNOTATORS = Section(
     "annotators",
-    "Annotators",
+    "How good is each annotator?",
     "annotators.html",
     annotators_section,
     actions=_actions,
     instances=_instances,
     tables=_tables,
     words={"rest_lines": rest_lines, "told_severities": told_severities, "A_FLAG": A_FLAG},
+    answer=answer_right,
 )

@@ -26,7 +26,7 @@ from manyhands.report.section import (
     cells_of,
 )
 from manyhands.typing import FloatArray, IntArray
-from manyhands.wording import SAMPLE_TELLS, shorten
+from manyhands.wording import SAMPLE_TELLS, counted, shorten
 
 
 def common_section(found: Findings) -> Content | None:
@@ -419,41 +419,58 @@ def answer_confused(s: Mapping[str, Any]) -> Answer:
     found = s.get("confusions", {})
     pairs = found.get("pairs")
     if not pairs:
-        return None, "nothing differs from the labels"
+        return None, "No annotation differs from its label."
     top = pairs[0]
     if not found.get("known", True):
         top = _mixed_up(pairs)[0]
-        named = f"{shorten(str(top['true']))} and {shorten(str(top['given']))}"
-        return "confusions", f"annotators differ most between {named}; which is right is not known"
+        named = f"“{shorten(str(top['true']))}” and “{shorten(str(top['given']))}”"
+        return (
+            "confusions",
+            f"Annotators differ most between {named}; which is right is not known.",
+        )
     return (
         "confusions",
-        f"most often {shorten(str(top['true']))} labelled {shorten(str(top['given']))}",
+        f"Most often, “{shorten(str(top['true']))}” is labelled “{shorten(str(top['given']))}”.",
     )
 
 
 CONFUSIONS = Section(
     "confusions",
-    "What is confused",
+    "Which classes are confused?",
     "confusions.html",
     confusions_section,
     actions=_actions,
     instances=_instances,
     tables=_tables,
     words={"confused_cells": confused_cells},
+    answer=answer_confused,
 )
+
+
+def answer_common(s: Mapping[str, Any]) -> Answer:
+    """Answer which confusion the most annotators make."""
+    found = s.get("common_confusions", {})
+    pairs = found.get("pairs")
+    if not pairs or pairs[0].get("n") is None:
+        return "common_confusions", ""
+    top, of = pairs[0], counted(found["n_annotators"], "annotator")
+    named = f"“{shorten(str(top['true']))}” “{shorten(str(top['given']))}”"
+    return "common_confusions", f"{top['n']:,} of {of} labelled {named} at least once."
+
 
 COMMON = Section(
     "common_confusions",
-    "Common confusions",
+    "Which confusions do many annotators share?",
     "common_confusions.html",
     common_section,
     tables=_common_tables,
+    answer=answer_common,
     on_demand=True,
 )
 
 LEARNT = Section(
     "learnt_confusion",
-    "Learnt common confusion",
+    "Which confusion did the classifier learn?",
     "learnt_confusion.html",
     learnt_section,
     tables=_learnt_tables,

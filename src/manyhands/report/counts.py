@@ -25,7 +25,7 @@ from manyhands.report.inputs import Inputs
 from manyhands.report.limits import IMBALANCED, LIMITS
 from manyhands.report.section import Answer, Content, Findings, Section
 from manyhands.typing import AnyArray, IntArray
-from manyhands.wording import MEASURES, count_with_share, counted, listed, percent
+from manyhands.wording import MEASURES, count_with_share, counted, listed, percent, shorten
 
 
 def data_section(found: Findings) -> Content:
@@ -326,12 +326,28 @@ def warn_of_counting(data: Mapping[str, Any]) -> Told:
         yield WarningCode.WEIGHTS, "The table has weights; this report counts each annotation once."
 
 
-def answer_skips(s: Mapping[str, Any]) -> Answer:
-    """Answer who skips."""
-    n = s["data"].get("n_abstentions", 0) + s["data"].get("n_skips", 0)
-    if not n:
-        return None, "no abstention or skip is recorded"
-    return "annotators", f"{counted(n, 'abstention or skip', 'abstentions and skips')}"
+def answer_data(s: Mapping[str, Any]) -> Answer:
+    """Answer what is in the data."""
+    d = s["data"]
+    if not d or d.get("n_annotators") is None:
+        return "data", ""
+    text = (
+        f"{counted(d['n_annotators'], 'annotator')} gave "
+        f"{counted(d['n_annotations'], 'annotation')} to {counted(d['n_instances'], 'item')} in "
+        f"{counted(d['n_classes'], 'class', 'classes')}"
+    )
+    mean = d["per_instance"]["mean"]
+    return "data", f"{text}." if mean is None else f"{text}, {mean:.1f} per item."
+
+
+def answer_classes(s: Mapping[str, Any]) -> Answer:
+    """Answer which classes are frequent."""
+    rows = s.get("classes", {}).get("rows")
+    if not rows:
+        return None, "There are no annotations."
+    often = max(rows, key=lambda row: row["n_annotations"])
+    share = percent(often["annotation_share"])
+    return "classes", f"Most annotations are “{shorten(str(often['name']))}” ({share})."
 
 
 # -- the same as rows, for the command line --------------------------------------------------------
@@ -429,6 +445,12 @@ def _spread(counts: dict[str, Any]) -> str:
     return f"{_number(counts['mean'])} (median {middle}, {low} to {high})"
 
 
-DATA = Section("data", "Data at a glance", "data.html", data_section)
+DATA = Section("data", "What is in the data?", "data.html", data_section, answer=answer_data)
 
-CLASSES = Section("classes", "Classes", "classes.html", classes_section)
+CLASSES = Section(
+    "classes",
+    "How often is each class given?",
+    "classes.html",
+    classes_section,
+    answer=answer_classes,
+)

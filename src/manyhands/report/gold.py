@@ -21,6 +21,7 @@ from manyhands.metrics import (
 from manyhands.metrics.gold import rarer_half
 from manyhands.metrics.grades import score_grades
 from manyhands.planning.screening import RightByGold, right_by_gold
+from manyhands.report.filters import percent
 from manyhands.report.inputs import Inputs
 from manyhands.report.limits import FEW, LIMITS, OVERCONFIDENT
 from manyhands.report.section import Action, Answer, Content, Findings, Section
@@ -243,31 +244,51 @@ def note_unused(summary: dict[str, Any], n: int) -> None:
 
 
 def answer_gold(s: Mapping[str, Any]) -> Answer:
-    """Answer whether the gold labels are right."""
-    doubts = s.get("gold", {}).get("doubts")
-    unused = s["data"].get("n_gold_unused", 0)
-    if not doubts and unused:
+    """Answer how labels compare with gold, and whether the gold labels are right."""
+    found, unused = s.get("gold") or {}, s["data"].get("n_gold_unused", 0)
+    if not found and unused:
         return None, (
-            f"the export of the annotations holds {counted(unused, 'gold label')} that "
-            f"{'was' if unused == 1 else 'were'} not used: give it as --gold, too"
+            f"The export of the annotations holds {counted(unused, 'gold label')} that "
+            f"{'was' if unused == 1 else 'were'} not used: give it as --gold, too."
         )
-    if not doubts:
-        return None, "there are no gold labels"
-    n, of = doubts["total"], s["gold"]["n"]
+    if not found:
+        return None, "There are no gold labels; --gold compares the labels with them."
+    return "gold", f"{_told_of_gold(found)} {_told_of_doubts(found)}".strip()
+
+
+def _told_of_gold(found: Mapping[str, Any]) -> str:
+    """Say how many labels are as in gold, beside those of the majority."""
+    majority, *others = found["rows"]
+    gold = counted(found["n"], "gold label")
+    if not others:
+        return f"{percent(majority['accuracy'])} of the labels equal the {gold}."
+    return (
+        f"{percent(others[0]['accuracy'])} of the labels equal the {gold}; of the majority’s "
+        f"labels, {percent(majority['accuracy'])} do."
+    )
+
+
+def _told_of_doubts(found: Mapping[str, Any]) -> str:
+    """Say how many gold labels good annotators contradict."""
+    doubts = found.get("doubts")
+    if not doubts or not doubts["total"]:
+        return ""
+    n, of = doubts["total"], found["n"]
     if n > MOST_DOUBTED * of:
-        return "gold-doubts", (
-            f"several annotators contradict {n:,} of {counted(of, 'gold label')}: so many that "
-            "they err, rather than the gold labels"
+        return (
+            f"Several annotators contradict {n:,} of them: so many that they err, rather than the "
+            "gold labels."
         )
-    return "gold-doubts", f"{counted(n, 'gold label')} contradicted by good annotators"
+    return f"Good annotators contradict {n:,} of the gold labels."
 
 
 GOLD = Section(
     "gold",
-    "Against gold labels",
+    "What do the gold labels show?",
     "gold.html",
     gold_section,
     actions=_actions,
     instances=_instances,
     words={"SCORES": SCORES},
+    answer=answer_gold,
 )

@@ -17,6 +17,7 @@ from manyhands.files import write_atomically
 from manyhands.report.headline import headline
 from manyhands.report.items import ItemContents
 from manyhands.report.planning import enough
+from manyhands.report.questions import find_answers
 from manyhands.report.section import Section
 from manyhands.report.sections import sections_of
 from manyhands.wording import SAMPLE_TELLS
@@ -81,6 +82,7 @@ def render_report(
         words=words,
         places={row["id"]: k for k, row in enumerate(rows, start=1)},
         contents=content,
+        answers=find_answers(summary, sections),
     )
 
 
@@ -91,6 +93,7 @@ def render_page(
     words: Mapping[str, Any],
     places: Mapping[Any, int] | None = None,
     contents: Sequence[Mapping[str, Any]] = (),
+    answers: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """Render sections as one self-contained page.
 
@@ -105,6 +108,8 @@ def render_page(
         Instances that the page shows.
     contents : sequence of dict
         Their texts and images.
+    answers : sequence of dict
+        As of `find_answers`.
 
     Returns
     -------
@@ -124,6 +129,8 @@ def render_page(
         places=places or {},
         contents=contents,
         has_contents=any(each["text"] for each in contents),
+        answers={each["section"]: each["answer"] for each in answers if each["anchor"]},
+        not_told=[(e["question"], e["answer"]) for e in answers if e["anchor"] is None],
     )
 
 

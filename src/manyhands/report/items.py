@@ -16,7 +16,8 @@ from manyhands.io.aligned import read_images, read_texts
 from manyhands.io.annotations import is_export, read_export
 from manyhands.report.inputs import Inputs
 from manyhands.report.limits import LIMITS
-from manyhands.report.section import Content, Findings, Section
+from manyhands.report.section import Answer, Content, Findings, Section
+from manyhands.wording import counted
 
 THUMBNAIL = 112
 """Longest side of an image on the page, in pixels."""
@@ -80,7 +81,20 @@ def _describe(inputs: Inputs, chosen: list[int]) -> list[dict[str, Any]]:
     return rows
 
 
-ITEMS = Section("items", "Instances", "items.html", items_section, on_demand=True)
+def answer_items(s: Mapping[str, Any]) -> Answer:
+    """Answer which items the page shows in full."""
+    found = s.get("items") or {"shown": 0}
+    return "items", f"{counted(found['shown'], 'item')}, with everything that was said of each."
+
+
+ITEMS = Section(
+    "items",
+    "Which items does this page show?",
+    "items.html",
+    items_section,
+    answer=answer_items,
+    on_demand=True,
+)
 
 
 # -- texts and images ------------------------------------------------------------------------------

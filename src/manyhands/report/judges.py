@@ -14,15 +14,15 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from manyhands.agreement import JudgeComparison, compare_judges
-from manyhands.agreement.judges import LEAST_OF_JUDGE, OPEN, values_of_classes
+from manyhands.agreement.judges import CAN, LEAST_OF_JUDGE, OPEN, values_of_classes
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.groups import ALONE, in_families, undeclared_models
 from manyhands.exceptions import AnnotationError, silenced
 from manyhands.io.people import MODELS
 from manyhands.metrics.mean_estimate import MeanEstimate, mean_estimate, share_estimate
-from manyhands.report.section import Content, Findings, Section
+from manyhands.report.section import Answer, Content, Findings, Section
 from manyhands.typing import FloatArray, IntArray
-from manyhands.wording import percent, percent_ends, percent_interval
+from manyhands.wording import counted, listed, percent, percent_ends, percent_interval
 
 LEAST_LABELLED = 25
 """Items with labels of people from which on shares of all items are estimated."""
@@ -364,10 +364,24 @@ def share_lines(shares: Mapping[str, Any]) -> Iterator[str]:
         yield "  If they were, say so with --random; if they were not, do not use these shares."
 
 
+def answer_judges(s: Mapping[str, Any]) -> Answer:
+    """Answer which models can stand in for a person; nothing is asked where nobody is a judge."""
+    judges = s.get("judges", {}).get("judges")
+    if not judges:
+        return "judges", ""
+    able = [row["name"] for row in judges if row["verdict"] == CAN]
+    undecided = sum(row["verdict"] == OPEN for row in judges)
+    of = counted(len(judges), "model")
+    text = f"{len(able) or 'None'} of {of} can stand in for a person"
+    text += f": {listed(able, len(able), 3)}" if able else ""
+    return "judges", f"{text}; {undecided:,} undecided." if undecided else f"{text}."
+
+
 JUDGES = Section(
     "judges",
-    "People and models",
+    "Can the models stand in for people?",
     "judges.html",
     judges_section,
     words={"difference_of": difference_of, "most_differences": MOST_DIFFERENCES},
+    answer=answer_judges,
 )

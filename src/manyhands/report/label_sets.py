@@ -23,10 +23,12 @@ from manyhands.metrics import Level
 from manyhands.metrics.levels import model_is_off
 from manyhands.metrics.set_levels import SetLevels
 from manyhands.report.filters import clipped, percent_range
+from manyhands.report.first import MEASURED_NOTE, UNKNOWN, First, figure_of, first_section
 from manyhands.report.inputs import describe_estimator
 from manyhands.report.items import ITEMS
 from manyhands.report.limits import FEW, LIMITS
-from manyhands.report.section import Action, Content, Once, Section
+from manyhands.report.methods import answer_methods
+from manyhands.report.section import Action, Answer, Content, Once, Section
 from manyhands.typing import FloatArray, IntArray
 from manyhands.wording import A_FLAG, N_RANDOM, counted, listed, percent
 
@@ -621,24 +623,146 @@ def told_of_decision(rule: str, threshold: float | None, decided: SetDecision) -
     )
 
 
+def first_screen(s: Mapping[str, Any]) -> First:
+    """What stands on the first screen of a report on sets of labels."""
+    given = s["set_levels"]["given"]
+    figure = (
+        figure_of(given) if given or "not known" not in s["set_levels"]["headline"] else UNKNOWN
+    )
+    return First(
+        s["set_levels"]["headline"],
+        figure=figure,
+        lines=[_told_of_agreement(s)],
+        steps=s["set_actions"],
+        note=MEASURED_NOTE,
+    )
+
+
+def _told_of_agreement(s: Mapping[str, Any]) -> str:
+    """Say how well annotators agree on sets; "" where that is not known."""
+    rows = (s.get("set_agreement") or {}).get("rows")
+    if not rows:
+        return ""
+    first = rows[0]
+    ends = "" if first["low"] is None else f" ({first['low']:.2f} to {first['high']:.2f})"
+    return (
+        f"The annotators agree on the sets with an alpha of {first['alpha']:.2f}{ends}, where 1 is "
+        "full agreement and 0 is chance."
+    )
+
+
+def answer_data(s: Mapping[str, Any]) -> Answer:
+    """Answer what is in the data."""
+    d = s["set_data"]
+    return "set_data", (
+        f"{counted(d['n_annotators'], 'annotator')} gave {counted(d['n_annotations'], 'answer')} "
+        f"about {counted(d['n_instances'], 'item')}, with {counted(d['n_options'], 'option')} to "
+        "tick."
+    )
+
+
+def answer_agree(s: Mapping[str, Any]) -> Answer:
+    """Answer whether annotators agree."""
+    told = _told_of_agreement(s)
+    return ("set_agreement", told) if told else (None, "No two annotators answered the same items.")
+
+
+def answer_options(s: Mapping[str, Any]) -> Answer:
+    """Answer which options are unclear."""
+    rows = [row for row in s["set_options"].get("rows", ()) if row["alpha"] is not None]
+    if not rows:
+        return "set_options", "The agreement on single options is not known."
+    least = min(rows, key=lambda row: row["alpha"])
+    return "set_options", (
+        f"Annotators agree least on “{clipped(least['option'])}” (alpha {least['alpha']:.2f})."
+    )
+
+
+def answer_annotators(s: Mapping[str, Any]) -> Answer:
+    """Answer how good the annotators are."""
+    own = s["set_annotators"]
+    if not own.get("judged"):
+        return "set_annotators", "How good anybody is, is not known."
+    typical, n = own["typical"]["sensitivity"], own["n_flagged"]
+    who = f"{counted(n, 'annotator')} surely {'does' if n == 1 else 'do'} worse" if n else ""
+    text = f"The typical annotator ticks {percent(round(typical, 2))} of the labels that apply"
+    return "set_annotators", f"{text}; {who}." if who else f"{text}."
+
+
+def answer_items(s: Mapping[str, Any]) -> Answer:
+    """Answer which items need another look."""
+    own = s["set_items"]
+    if not own:
+        return None, "Every set is known."
+    if not own["is_told"]:
+        return "set_items", "How many options are wrong is not known; the most doubtful come first."
+    wrong = own["expected_wrong"]
+    number = "fewer than one wrong option" if wrong < 0.5 else f"about {wrong:,.0f} wrong options"
+    return "set_items", f"The model expects {number}; the items with the most come first."
+
+
 SET_SECTIONS: Final[tuple[Section, ...]] = (
-    Section("set_actions", "What to do next", "set_actions.html", actions_section),
+    first_section("set_actions", first_screen, actions_section),
     Section(
-        "set_data", "Data at a glance", "set_data.html", data_section, words={"SET_RULE": RULE}
+        "set_data",
+        "What is in the data?",
+        "set_data.html",
+        data_section,
+        words={"SET_RULE": RULE},
+        answer=answer_data,
     ),
     Section(
         "set_levels",
-        "How many labels are right",
+        "How many labels are right?",
         "set_levels.html",
         levels_section,
         words={"percent_range": percent_range},
+        answer=lambda s: ("set_levels", s["set_levels"]["headline"]),
     ),
-    Section("set_gold", "Against gold", "set_gold.html", gold_section),
-    Section("set_options", "Options", "set_options.html", options_section),
-    Section("set_agreement", "Agreement", "set_agreement.html", agreement_section),
-    Section("set_annotators", "Annotators", "set_annotators.html", annotators_section),
-    Section("set_items", "Items to look at", "set_items.html", doubtful_section),
-    Section("methods", "How this was made", "set_methods.html", methods_section, on_demand=True),
-    Section("items", "Instances", ITEMS.template, items_section, on_demand=True),
+    Section("set_gold", "What does gold show?", "set_gold.html", gold_section),
+    Section(
+        "set_options",
+        "Which options are unclear?",
+        "set_options.html",
+        options_section,
+        answer=answer_options,
+    ),
+    Section(
+        "set_agreement",
+        "Do the annotators agree?",
+        "set_agreement.html",
+        agreement_section,
+        answer=answer_agree,
+    ),
+    Section(
+        "set_annotators",
+        "How good is each annotator?",
+        "set_annotators.html",
+        annotators_section,
+        answer=answer_annotators,
+    ),
+    Section(
+        "set_items",
+        "Which items need another look?",
+        "set_items.html",
+        doubtful_section,
+        answer=answer_items,
+    ),
+    Section(
+        "methods",
+        "How was this made, and where are the tables?",
+        "set_methods.html",
+        methods_section,
+        answer=answer_methods,
+        on_demand=True,
+    ),
+    Section(
+        "items",
+        ITEMS.heading,
+        ITEMS.template,
+        items_section,
+        answer=ITEMS.answer,
+        on_demand=True,
+    ),
 )
 """Sections of the report on sets of labels, in page order."""

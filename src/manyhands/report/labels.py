@@ -9,10 +9,12 @@ import numpy as np
 
 from manyhands.annotations.groups import ALONE
 from manyhands.io.consensus_labels import RULE, consensus
+from manyhands.report.filters import percent
 from manyhands.report.inputs import Inferred, Inputs
 from manyhands.report.limits import LIMITS
-from manyhands.report.section import Content, Findings, Section
+from manyhands.report.section import Answer, Content, Findings, Section
 from manyhands.typing import FloatArray, IntArray
+from manyhands.wording import counted
 
 CERTAIN = 0.95
 """Labels with at least this probability count as certain, where the annotations decide them."""
@@ -225,11 +227,26 @@ def _instances(own: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
         yield rank, [row["id"] for row in (part or {"rows": ()})["rows"]]
 
 
+def answer_labels(s: Mapping[str, Any]) -> Answer:
+    """Answer how sure the labels are."""
+    found = s.get("labels")
+    if not found:
+        return None, "There are no annotations."
+    sure = found["confidence"]
+    if not sure:
+        return "labels", "Nothing shows how sure a single label is."
+    return "labels", (
+        f"{sure['n_certain']:,} of {counted(found['n'], 'label')} are at least "
+        f"{percent(sure['certain'])} certain."
+    )
+
+
 LABELS = Section(
     "labels",
-    "Inferred labels",
+    "How sure are the labels?",
     "labels.html",
     labels_section,
     instances=_instances,
+    answer=answer_labels,
     on_demand=True,
 )

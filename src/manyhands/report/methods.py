@@ -7,6 +7,7 @@ from typing import Any
 
 from manyhands.report.inputs import describe_estimator
 from manyhands.report.section import Answer, Content, Findings, Section
+from manyhands.wording import shorten
 
 
 def methods_section(found: Findings) -> Content:
@@ -19,9 +20,19 @@ def methods_section(found: Findings) -> Content:
     }
 
 
-def answer_take_away(_: Mapping[str, Any]) -> Answer:
-    """Answer whether the report can be taken away."""
-    return "tables", "every table as CSV"
+def answer_methods(s: Mapping[str, Any]) -> Answer:
+    """Answer how the labels were made, and that every table can be saved."""
+    by = s.get("methods", {}).get("inferred")
+    made = f"The labels are by {shorten(str(by))}. " if by else ""
+    return "tables", f"{made}Every table can be saved as CSV."
 
 
-METHODS = Section("methods", "How this was made", "methods.html", methods_section, on_demand=True)
+METHODS = Section(
+    "methods",
+    "How was this made, and where are the tables?",
+    "methods.html",
+    methods_section,
+    answer=answer_methods,
+    on_demand=True,
+)
+"""The section on how the report was made: the models with their parameters."""

@@ -447,16 +447,17 @@ def answer_more(s: Mapping[str, Any]) -> Answer:
     """Answer how many more labels are needed."""
     plan = s.get("plan")
     if not plan:
-        return None, "there is one class only, or every label is known"
-    return None if _is_unjudged(plan) else "plan", enough(plan).removesuffix(".")
+        return None, "There is one class only, or every label is known."
+    return None if _is_unjudged(plan) else "plan", enough(plan)
 
 
 PLAN = Section(
     "plan",
-    "What to buy next",
+    "Do you need more annotations?",
     "plan.html",
     plan_section,
     actions=_actions,
     instances=_instances,
     words={"gain_words": gain_words, "limit": limit},
+    answer=answer_more,
 )

@@ -1,53 +1,38 @@
-"""The questions of those who answer for the quality, each answered in a line."""
+"""The questions that sections answer, each in a sentence."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from manyhands.report.agreement import answer_agree, answer_pairs
-from manyhands.report.annotators import answer_right, answer_spams
-from manyhands.report.confusions import answer_confused
-from manyhands.report.counts import answer_skips
-from manyhands.report.gold import answer_gold
-from manyhands.report.methods import answer_take_away
-from manyhands.report.planning import answer_more
-from manyhands.report.review import answer_review
-from manyhands.report.section import Answer, Section
-from manyhands.report.selection import answer_methods
-from manyhands.report.timing import answer_hurries, answer_trend
-
-QUESTIONS: Final[tuple[tuple[str, Callable[[Mapping[str, Any]], Answer]], ...]] = (
-    ("Do they agree?", answer_agree),
-    ("Who agrees with whom?", answer_pairs),
-    ("Who is right?", answer_right),
-    ("What is confused?", answer_confused),
-    ("Who hurries?", answer_hurries),
-    ("Who skips?", answer_skips),
-    ("Who answers at random, or always the same?", answer_spams),
-    ("Which labels need another look?", answer_review),
-    ("How many more labels?", answer_more),
-    ("Is it getting better or worse?", answer_trend),
-    ("Are the gold labels right?", answer_gold),
-    ("Which method suits?", answer_methods),
-    ("Can I take it away?", answer_take_away),
-)
-"""Each question, and what answers it from a summary, in which what is missing is empty."""
+from manyhands.report.section import Section
+from manyhands.report.sections import sections_of
 
 
-def find_answers(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Answer the questions of a quality manager in a line each.
+def find_answers(
+    summary: Mapping[str, Any], sections: Sequence[Section] | None = None
+) -> list[dict[str, Any]]:
+    """Answer the questions of those who answer for the quality of labels.
 
-    Each entry has a question, an anchor on the page (None: the report cannot tell), and the answer.
+    Parameters
+    ----------
+    summary : dict
+    sections : sequence of Section, optional
+        Default: those of the kind of the summary.
+
+    Returns
+    -------
+    list of dict
+        Each with the question, the key of its section, an anchor on the page (None: the report
+        cannot tell), and the answer or why there is none.
     """
     data = {key: summary.get(key) or {} for key in summary} | {"time": summary.get("time") or {}}
     found = []
-    for question, answer in QUESTIONS:
-        anchor, text = answer(data)
-        found.append({"question": question, "anchor": anchor, "answer": text})
+    for section in sections_of(summary) if sections is None else sections:
+        if section.answer is None:
+            continue
+        anchor, text = section.answer(data)
+        named = {"question": section.heading, "section": section.key}
+        if text:
+            found.append(named | {"anchor": anchor, "answer": text})
     return found
-
-
-QUESTIONS_ANSWERED = Section(
-    "questions", "Questions answered", "questions.html", words={"questions_of": find_answers}
-)

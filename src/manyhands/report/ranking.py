@@ -25,26 +25,19 @@ from manyhands.ranking.findings import (
     ranking_columns,
 )
 from manyhands.ranking.next_pairs import NextPairs
+from manyhands.report.filters import visible
+from manyhands.report.first import First, first_section
 from manyhands.report.html import render_page
-from manyhands.report.section import Section
+from manyhands.report.questions import find_answers
+from manyhands.report.section import Answer, Section
 from manyhands.typing import IntArray
 from manyhands.wording import counted, listed, percent
 
 MOST_IN_MATRIX = 25
 """Items that the matrix shows; the file ``better.csv`` has all."""
 
-MOST_ROWS = 200
+MOST_LISTED = 200
 """Rows of a table on the page; the files have all."""
-
-SECTIONS: Final = (
-    Section("actions", "In brief", "ranking_brief.html"),
-    Section("ranking", "Ranking", "ranking_items.html"),
-    Section("better", "Which is better", "ranking_better.html"),
-    Section("annotators", "Annotators", "ranking_annotators.html"),
-    Section("pairs", "Surprising comparisons", "ranking_pairs.html"),
-    Section("next", "Compare next", "ranking_next.html"),
-    Section("method", "How this was made", "ranking_method.html"),
-)
 
 
 def summarize_ranking(
@@ -270,6 +263,70 @@ def _of_judges(model: BradleyTerry, annotators: Mapping[str, list[Any]]) -> list
     return told
 
 
+def first_screen(s: Mapping[str, Any]) -> First:
+    """What stands on the first screen of the report of a ranking."""
+    lines = [visible(line) for line in s["facts"]]
+    advice = [f"{text[:1].upper()}{text[1:].removesuffix('.')}." for text in s["advice"]]
+    return First(
+        visible(s["headline"]), lines=lines, warnings=advice, heading="Before you use the ranking"
+    )
+
+
+def answer_ranking(s: Mapping[str, Any]) -> Answer:
+    """Answer how the items are ranked."""
+    items = s["ranking"].get("item", ())
+    if s["data"].get("n_groups", 1) > 1 or not items:
+        return "ranking", "Each group of items has a ranking of its own."
+    return "ranking", f"The first are {listed(items, min(len(items), 3), 3)}."
+
+
+def answer_annotators(s: Mapping[str, Any]) -> Answer:
+    """Answer how annotators compare."""
+    looks = s["annotators"].get("look", ())
+    n = sum(bool(look) for look in looks)
+    who = f"{n:,} of them {'needs' if n == 1 else 'need'} a look" if n else "Nobody needs a look"
+    return "annotators", f"{counted(len(looks), 'annotator')} compared items. {who}."
+
+
+def answer_pairs(s: Mapping[str, Any]) -> Answer:
+    """Answer which comparisons are surprising."""
+    n = len(next(iter(s["pairs"].values()), ()))
+    return "pairs", f"{counted(n, 'pair')} of items, those that fit the ranking least first."
+
+
+SECTIONS: Final = (
+    first_section("actions", first_screen),
+    Section("ranking", "How are the items ranked?", "ranking_items.html", answer=answer_ranking),
+    Section(
+        "better",
+        "Which of two items is better?",
+        "ranking_better.html",
+        answer=lambda _: ("better", "A table of all pairs, with the probability of each."),
+    ),
+    Section(
+        "annotators",
+        "How do the annotators compare?",
+        "ranking_annotators.html",
+        answer=answer_annotators,
+    ),
+    Section(
+        "pairs", "Which comparisons are surprising?", "ranking_pairs.html", answer=answer_pairs
+    ),
+    Section(
+        "next",
+        "What should be compared next?",
+        "ranking_next.html",
+        answer=lambda _: ("next", "The pairs that make the ranking surest."),
+    ),
+    Section(
+        "method",
+        "How was this made?",
+        "ranking_method.html",
+        answer=lambda _: ("method", "By the model of Bradley and Terry, with ties."),
+    ),
+)
+
+
 # -- the page -------------------------------------------------------------------------------------
 
 
@@ -288,7 +345,13 @@ def render_ranking(summary: Mapping[str, Any]) -> str:
     return render_page(
         summary,
         shown,
-        words={"rows_of": rows_of, "place": place_on(summary["ranking"]), "MOST_ROWS": MOST_ROWS},
+        words={
+            "rows_of": rows_of,
+            "place": place_on(summary["ranking"]),
+            "MOST_LISTED": MOST_LISTED,
+        }
+        | {name: value for each in shown for name, value in each.words.items()},
+        answers=find_answers(summary, shown),
     )
 
 

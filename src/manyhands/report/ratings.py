@@ -16,10 +16,12 @@ from manyhands.codes import ActionCode
 from manyhands.inference.identifiability import unidentified_numbers
 from manyhands.inference.rating_mean import RatingMean
 from manyhands.report.filters import short
+from manyhands.report.first import ESTIMATED, Figure, First, first_section
 from manyhands.report.inputs import describe_estimator
 from manyhands.report.items import ITEMS
 from manyhands.report.limits import LIMITS
-from manyhands.report.section import Action, Content, Once, Section
+from manyhands.report.methods import answer_methods
+from manyhands.report.section import Action, Answer, Content, Once, Section
 from manyhands.typing import FloatArray, IntArray
 from manyhands.wording import counted, quantity, too_much
 
@@ -274,26 +276,117 @@ def headline(summary: Mapping[str, Any]) -> str:
     )
 
 
+def first_screen(s: Mapping[str, Any]) -> First:
+    """What stands on the first screen of a report on ratings."""
+    own, agreement = s["rating_means"], s.get("rating_agreement") or {}
+    half, doubt = own["half_width"], agreement.get("doubt") or ""
+    figure = None
+    if half is not None and not doubt:
+        ends = f"ratings from {short(own['lowest'])} to {short(own['highest'])}"
+        figure = Figure(f"± {quantity(half)}", ends, ESTIMATED)
+    return First(headline(s), doubt, figure, [told_of_agreement(agreement)], s["rating_actions"])
+
+
+def told_of_agreement(found: Mapping[str, Any]) -> str:
+    """Say how well the annotators agree."""
+    if not found:
+        return (
+            "No two annotators rated the same items differently, so that their agreement is not "
+            "known."
+        )
+    ends = "" if found["low"] is None else f" ({found['low']:.2f} to {found['high']:.2f})"
+    return (
+        f"The annotators agree with an alpha of {found['alpha']:.2f}{ends}, where 1 is full "
+        "agreement and 0 is chance."
+    )
+
+
+def answer_data(s: Mapping[str, Any]) -> Answer:
+    """Answer what is in the data."""
+    d = s["rating_means"]
+    return "rating_means", (
+        f"{counted(d['n_annotators'], 'annotator')} gave {counted(d['n_annotations'], 'rating')} "
+        f"to {counted(d['n_instances'], 'item')}."
+    )
+
+
+def answer_agree(s: Mapping[str, Any]) -> Answer:
+    """Answer whether annotators agree."""
+    found = s["rating_agreement"]
+    return "rating_agreement" if found else None, told_of_agreement(found)
+
+
+def answer_annotators(s: Mapping[str, Any]) -> Answer:
+    """Answer who rates too high or too low."""
+    n = s["rating_annotators"]["n_sure"]
+    who = counted(n, "annotator") if n else "Nobody"
+    return "rating_annotators", (
+        f"{who} surely {'give' if n > 1 else 'gives'} too much or too little; the values allow "
+        "for it."
+    )
+
+
+def answer_items(s: Mapping[str, Any]) -> Answer:
+    """Answer which values are the least sure."""
+    own = s["rating_items"]
+    if not own:
+        return None, "Every value was given."
+    if own["all_equally_sure"]:
+        return "rating_items", "All values are equally sure."
+    first = own["rows"][0]
+    return "rating_items", (
+        f"The least sure is {first['value']:.2f}, with an interval from {first['low']:.2f} to "
+        f"{first['high']:.2f}."
+    )
+
+
 RATING_SECTIONS: Final[tuple[Section, ...]] = (
-    Section(
-        "rating_actions",
-        "What to do next",
-        "rating_actions.html",
-        actions_section,
-        words={"rating_headline": headline},
-    ),
+    first_section("rating_actions", first_screen, actions_section),
     Section(
         "rating_means",
-        "Data at a glance",
+        "What is in the data?",
         "rating_means.html",
         means_section,
         words={"quantity": quantity},
+        answer=answer_data,
     ),
-    Section("rating_agreement", "Agreement", "rating_agreement.html", agreement_section),
-    Section("rating_gold", "Against gold values", "rating_gold.html", gold_section),
-    Section("rating_annotators", "Annotators", "rating_annotators.html", annotators_section),
-    Section("rating_items", "Values by how sure they are", "rating_items.html", doubtful_section),
-    Section("methods", "How this was made", "rating_methods.html", methods_section, on_demand=True),
-    Section("items", "Instances", ITEMS.template, items_section, on_demand=True),
+    Section(
+        "rating_agreement",
+        "Do the annotators agree?",
+        "rating_agreement.html",
+        agreement_section,
+        answer=answer_agree,
+    ),
+    Section("rating_gold", "What do the gold values show?", "rating_gold.html", gold_section),
+    Section(
+        "rating_annotators",
+        "Who rates too high or too low?",
+        "rating_annotators.html",
+        annotators_section,
+        answer=answer_annotators,
+    ),
+    Section(
+        "rating_items",
+        "Which values are the least sure?",
+        "rating_items.html",
+        doubtful_section,
+        answer=answer_items,
+    ),
+    Section(
+        "methods",
+        "How was this made, and where are the tables?",
+        "rating_methods.html",
+        methods_section,
+        answer=answer_methods,
+        on_demand=True,
+    ),
+    Section(
+        "items",
+        ITEMS.heading,
+        ITEMS.template,
+        items_section,
+        answer=ITEMS.answer,
+        on_demand=True,
+    ),
 )
 """Sections of the report on ratings, in page order."""

@@ -90,7 +90,7 @@ def _actions(found: Findings) -> Iterator[Action]:
         ActionCode.CHECK,
         "review",
         "Review these labels first",
-        _how_many_wrong(own["n"], levels, wrong, len(rows)),
+        _how_many_wrong(own["n"], levels, wrong),
         # Half of the expected mistakes come first in this order.
         (own["n_to_review"] if wrong is None else wrong) / 2,
         rows,
@@ -101,13 +101,10 @@ def _actions(found: Findings) -> Iterator[Action]:
     )
 
 
-def _how_many_wrong(
-    n: int, levels: Mapping[str, Any] | None, wrong: float | None, n_listed: int
-) -> str:
+def _how_many_wrong(n: int, levels: Mapping[str, Any] | None, wrong: float | None) -> str:
     """Say how many labels are wrong, as the headline implies it, and what is listed."""
     labels = counted(n, "label")
-    listed = f"The {n_listed} most doubtful are" if n_listed > 1 else "The most doubtful one is"
-    listed += " listed."
+    listed = "The most doubtful come first."
     unseen = "Mistakes that annotators share look sure: also check a random sample."
     level = None if levels is None else levels["labels"]
     if wrong is None or levels is None or level is None:
@@ -135,28 +132,30 @@ def answer_review(s: Mapping[str, Any]) -> Answer:
     """Answer which labels need another look."""
     found = s.get("review")
     if not found:
-        return None, "there is one class only"
+        return None, "There is one class only."
     wrong = n_wrong(s)
     if wrong is None:
-        return "review", f"{_to_review(found)}the most doubtful come first"
+        return "review", f"{_to_review(found)} The most doubtful come first.".strip()
     of = s["levels"]["n"] - s["levels"].get("n_known", 0)
-    wrong_of = f"{number_of_wrong(wrong)} of {of:,} {'is' if wrong < 1.5 else 'are'} wrong"
-    return "review", f"{_to_review(found)}{wrong_of}; the doubtful come first"
+    number = number_of_wrong(wrong)
+    wrong_of = f"{number[0].upper()}{number[1:]} of {of:,} {'is' if wrong < 1.5 else 'are'} wrong"
+    return "review", f"{_to_review(found)} {wrong_of}; the doubtful come first.".strip()
 
 
 def _to_review(found: Mapping[str, Any]) -> str:
     n = found.get("n_to_review")
     if n and n == found["n"] and n > 1:
-        return f"all of them, {N_RANDOM} that are drawn at random first; "
-    return f"{counted(n, 'label')} to review; " if n else ""
+        return f"All of them, {N_RANDOM} that are drawn at random first."
+    return f"{counted(n, 'label')} {'is' if n == 1 else 'are'} to review." if n else ""
 
 
 REVIEW = Section(
     "review",
-    "Labels to check",
+    "Which labels need another look?",
     "review.html",
     review_section,
     actions=_actions,
     instances=_instances,
     words={"ALL_TO_REVIEW": ALL_TO_REVIEW},
+    answer=answer_review,
 )

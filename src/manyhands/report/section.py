@@ -79,6 +79,9 @@ class Action:
         The first rows of the evidence; texts, unless the page knows how to write those of the code.
     advice : sequence of str
         How to do it.
+    command : str
+        What to paste on the command line; ANNOTATIONS and FOLDER stand for the file that was read
+        and the folder that was written. Empty without one.
     """
 
     code: str
@@ -88,6 +91,7 @@ class Action:
     avoided: float
     rows: Sequence[Any] = ()
     advice: Sequence[str] = ()
+    command: str = ""
 
     def to_dict(self) -> Content:
         """Return plain values."""
@@ -99,11 +103,12 @@ class Action:
             "avoided": float(self.avoided),
             "rows": list(self.rows),
             "advice": list(self.advice),
+            "command": self.command,
         }
 
 
 Answer: TypeAlias = tuple[str | None, str]
-"""Anchor of the evidence (None if the report cannot tell), and the answer to a question."""
+"""Anchor of the evidence (None if the report cannot tell), and the answer in a sentence."""
 
 
 def _none(_: Any) -> tuple[()]:
@@ -120,6 +125,7 @@ class Section:
     key : str
         Its name in the summary, ``summary[key]``, and its anchor on the page.
     heading : str
+        The question that it answers.
     template : str or path
         Its HTML: a file of ``templates``, or the path of another file. ``s`` is the summary, ``m``
         has the macros of ``_macros.html``.
@@ -135,6 +141,11 @@ class Section:
         Yields (name, rows) of tables that are no list of rows in the content, such as matrices.
     words : dict {name: function or text}
         What the template calls, besides the filters and charts that all have.
+    answer : function of the summary, optional
+        Returns where the evidence is and the answer in a sentence, which stands beside the question
+        while the section is folded; or None and why the report cannot tell.
+    is_question : bool
+        Whether it is folded under its heading; the first screen is not.
     on_demand : bool
         Whether it is left out in print unless everything is printed.
     """
@@ -147,6 +158,8 @@ class Section:
     instances: Callable[[Any], Iterable[tuple[int, Iterable[Any]]]] = _none
     tables: Callable[[Any], Iterable[tuple[str, Rows]]] = _none
     words: Mapping[str, Any] = field(default_factory=dict)
+    answer: Callable[[Mapping[str, Any]], Answer] | None = None
+    is_question: bool = True
     on_demand: bool = False
 
 

@@ -17,7 +17,6 @@ from manyhands.report.label_sets import SET_SECTIONS
 from manyhands.report.labels import LABELS
 from manyhands.report.methods import METHODS
 from manyhands.report.planning import PLAN
-from manyhands.report.questions import QUESTIONS_ANSWERED
 from manyhands.report.ratings import RATING_SECTIONS
 from manyhands.report.review import REVIEW
 from manyhands.report.section import Section
@@ -32,25 +31,21 @@ RATINGS: Final = "ratings"
 SETS: Final = "label sets"
 """Kind of a summary of sets of labels; that of labels that are classes has none."""
 
-BRIEF: Final = Section("brief", "In brief", "brief.html")
-
 SECTIONS: Final[tuple[Section, ...]] = (
     ACTIONS,
-    BRIEF,
-    QUESTIONS_ANSWERED,
     DATA,
     AGREEMENT,
-    JUDGES,
     GOLD,
-    SELECTION,
     ANNOTATORS,
+    JUDGES,
     TIME,
-    CLASSES,
+    REVIEW,
     CONFUSIONS,
     COMMON,
     LEARNT,
-    REVIEW,
+    CLASSES,
     PLAN,
+    SELECTION,
     LABELS,
     UNEXPECTED_ANSWERS,
     TRAINING,

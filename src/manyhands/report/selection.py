@@ -28,8 +28,17 @@ def selection_section(found: Findings) -> Content | None:
 def answer_methods(s: Mapping[str, Any]) -> Answer:
     """Answer which method suits."""
     if not s.get("selection"):
-        return None, "one method was used; manyhands select compares several"
-    return "selection", f"{shorten(str(s['selection']['best']))}, by out-of-fold agreement"
+        return None, "One method was used; manyhands select compares several."
+    return (
+        "selection",
+        f"{shorten(str(s['selection']['best']))}, by agreement on held-out annotations.",
+    )
 
 
-SELECTION = Section("selection", "Methods compared", "selection.html", selection_section)
+SELECTION = Section(
+    "selection",
+    "Which method suits?",
+    "selection.html",
+    selection_section,
+    answer=answer_methods,
+)

@@ -16,7 +16,7 @@ from manyhands.report.labels import most_doubtful
 from manyhands.report.limits import FEW_TIMED, LIMITS
 from manyhands.report.section import Answer, Content, Findings, Section
 from manyhands.typing import FloatArray, IntArray
-from manyhands.wording import nobody
+from manyhands.wording import counted
 
 
 def time_section(found: Findings) -> Content | None:
@@ -141,31 +141,42 @@ def _annotators_over_time(
     ]
 
 
-def answer_hurries(s: Mapping[str, Any]) -> Answer:
-    """Answer who hurries."""
-    if not s["time"].get("speed"):
-        return None, "the annotations have no durations"
-    fast = count_hurried(s["annotators"])
-    return "time-speed", f"{nobody(fast)} below a third of the crowd’s median time"
+def answer_time(s: Mapping[str, Any]) -> Answer:
+    """Answer who hurries, and whether work gets better or worse."""
+    speed, windows = s["time"].get("speed"), s["time"].get("windows")
+    if not speed and not windows:
+        return None, "The annotations have no times."
+    told = []
+    if speed:
+        fast = count_hurried(s["annotators"])
+        who = "Nobody hurries" if not fast else f"{counted(fast, 'annotator')} hurry"
+        if fast == 1:
+            who = "1 annotator hurries"
+        told.append(f"{who} (below a third of the typical time).")
+    if windows and (trend := _trend(windows["rows"])):
+        told.append(trend)
+    return "time", " ".join(told) or "There are too few times to compare."
 
 
-def answer_trend(s: Mapping[str, Any]) -> Answer:
-    """Answer whether it is getting better or worse."""
-    windows = s["time"].get("windows")
-    if not windows:
-        return None, "the annotations have no times"
-    first, *later = windows["rows"]
-    if not later:
-        return None, "there are too few annotations with times to compare two windows"
-    last = later[-1]
+def _trend(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Say how many annotations are right in the first window of time and in the last."""
+    first, last = rows[0], rows[-1]
+    if len(rows) < 2:
+        return ""
     measured = first["gold"] is not None and last["gold"] is not None
-    key, how = ("gold", "right by gold") if measured else ("expected", "expected right")
+    key, how = ("gold", "measured on gold") if measured else ("expected", "expected, not measured")
     if first[key] is None or last[key] is None:
-        return None, "nobody knows: nothing shows how many of the labels are right"
+        return ""
     return (
-        "time-windows",
-        f"{percent(first[key])} {how} in the first window, {percent(last[key])} in the last",
+        f"{percent(first[key])} of the first and {percent(last[key])} of the last annotations are "
+        f"right, {how}."
     )
 
 
-TIME = Section("time", "Speed and time", "time.html", time_section)
+TIME = Section(
+    "time",
+    "Who hurries, and does the work get better or worse?",
+    "time.html",
+    time_section,
+    answer=answer_time,
+)

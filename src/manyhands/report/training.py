@@ -8,8 +8,10 @@ from numbers import Real
 from typing import Any
 
 from manyhands.codes import WarningCode
+from manyhands.report.filters import duration
 from manyhands.report.limits import LIMITS
-from manyhands.report.section import Content, Findings, Rows, Section
+from manyhands.report.section import Answer, Content, Findings, Rows, Section
+from manyhands.wording import counted, shorten
 
 History = list[Mapping[str, Any]]
 
@@ -173,11 +175,22 @@ def _tables(own: Mapping[str, Any]) -> Iterator[tuple[str, Rows]]:
     )
 
 
+def answer_training(s: Mapping[str, Any]) -> Answer:
+    """Answer how long the training was."""
+    found = s.get("training")
+    if not found:
+        return "training", ""
+    n = counted(found["n_epochs"], found.get("unit", "epoch"))
+    took = "" if found["seconds"] is None else f", in {duration(found['seconds'])}"
+    return "training", f"{shorten(str(found['classifier']))}: {n}{took}."
+
+
 TRAINING = Section(
     "training",
-    "Training",
+    "How did the training go?",
     "training.html",
     training_section,
     tables=_tables,
+    answer=answer_training,
     on_demand=True,
 )

@@ -11,8 +11,9 @@ from manyhands.annotations import AnnotationTable
 from manyhands.report.expected_answers import UNEXPECTED, Expectations
 from manyhands.report.inputs import Inputs
 from manyhands.report.limits import LIMITS
-from manyhands.report.section import Content, Findings, Section
+from manyhands.report.section import Answer, Content, Findings, Section
 from manyhands.typing import FloatArray, IntArray
+from manyhands.wording import counted, percent
 
 
 def unexpected_section(found: Findings) -> Content | None:
@@ -88,11 +89,24 @@ def _instances(own: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
     yield 8, [row["id"] for row in own["least"]["rows"]]
 
 
+def answer_unexpected(s: Mapping[str, Any]) -> Answer:
+    """Answer how many annotations the classifier did not expect."""
+    found = s.get("unexpected")
+    if not found:
+        return "unexpected", ""
+    foreseen = round(found["n_unexpected_foreseen"])
+    return "unexpected", (
+        f"{found['n_unexpected']:,} of {counted(found['n'], 'annotation')} were less than "
+        f"{percent(found['below'])} probable; the model foresaw {foreseen:,}."
+    )
+
+
 UNEXPECTED_ANSWERS = Section(
     "unexpected",
-    "Unexpected annotations",
+    "Which annotations surprised the classifier?",
     "unexpected.html",
     unexpected_section,
     instances=_instances,
+    answer=answer_unexpected,
     on_demand=True,
 )

@@ -225,6 +225,28 @@
   addEventListener("hashchange", reveal);
   reveal();
 
+  /* -- folds: all at once; and print has what is folded, also where styles cannot unfold it -- */
+  const folds = all("details.question");
+  if (folds.length > 1) {
+    const toggle = button("", () => {
+      const closed = folds.some((each) => !each.open);
+      folds.forEach((each) => { each.open = closed; });
+    }, { id: "unfold" });
+    const named = () => {
+      toggle.textContent = folds.some((each) => !each.open) ? "open all" : "close all";
+    };
+    folds.forEach((each) => each.addEventListener("toggle", named));
+    named();
+    doc.getElementById("page-tools").append(toggle);
+  }
+  let unfolded = [];
+  addEventListener("beforeprint", () => {
+    const whole = doc.getElementById("whole").checked;
+    unfolded = folds.filter((each) => !each.open && (whole || !each.closest(".later")));
+    unfolded.forEach((each) => { each.open = true; });
+  });
+  addEventListener("afterprint", () => unfolded.forEach((each) => { each.open = false; }));
+
   /* -- light and dark -- */
   const dark = [...doc.styleSheets].flatMap((sheet) => [...sheet.cssRules])
     .filter((rule) => rule.media && /prefers-color-scheme/.test(rule.media.mediaText));

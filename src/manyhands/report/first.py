@@ -1,0 +1,167 @@
+"""The first screen of a report of any kind: one figure with its source, and what to do next."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from manyhands.report.filters import percent
+from manyhands.report.section import Content, Section
+from manyhands.wording import counted, percent_interval, shorten
+
+SOURCES = {"gold": "measured on gold labels", "sample": "measured on a random sample"}
+"""Where a level is from, in words; what is not measured is estimated."""
+
+ESTIMATED = "estimated, not measured"
+
+MEASURED_NOTE = (
+    "In the order of the mistakes that each step may avoid. What was measured on gold labels says "
+    "so; the rest is what the model expects."
+)
+"""In which order the steps are."""
+
+MOST_ROWS = 3
+"""Rows of the evidence of a step; its section has the others."""
+
+SURE_ENOUGH = 0.6
+"""Probability from which a label is called probably right; below, it is undecided."""
+
+
+class Figure(NamedTuple):
+    """The figure of the first screen.
+
+    Attributes
+    ----------
+    value, ends : str
+        The figure, and its 95 % interval.
+    source : str
+        Where it is from.
+    low, at, high : float, optional
+        Where they stand on a scale from 0 to 1, if it is a share.
+    """
+
+    value: str
+    ends: str
+    source: str
+    low: float | None = None
+    at: float | None = None
+    high: float | None = None
+
+
+UNKNOWN = Figure("not known", "", "nothing measures it yet")
+"""The figure where nothing tells how many labels are right."""
+
+
+class First(NamedTuple):
+    """What stands on the first screen.
+
+    Attributes
+    ----------
+    fact : str
+        The most important thing, in a sentence.
+    why : str
+        Why it is not known, and what would tell.
+    figure : Figure, optional
+    lines : sequence of str
+        What else is to know at once.
+    steps : sequence of dict
+        What to do next, as of `Action.to_dict`.
+    warnings : sequence of str
+    note : str
+    heading : str
+        Heading of the warnings.
+    """
+
+    fact: str
+    why: str = ""
+    figure: Figure | None = None
+    lines: Sequence[str] = ()
+    steps: Sequence[Content] = ()
+    warnings: Sequence[str] = ()
+    note: str = ""
+    heading: str = "Worth a look"
+
+
+def first_section(
+    key: str,
+    screen: Callable[[Mapping[str, Any]], First],
+    summarise: Callable[[Any], Any] | None = None,
+) -> Section:
+    """Make the section of the first screen, which every kind of report begins with.
+
+    Parameters
+    ----------
+    key : str
+    screen : function of the summary
+    summarise : function of Findings, optional
+        Returns the steps.
+
+    Returns
+    -------
+    Section
+    """
+    words = {
+        "first_screen": screen,
+        "told_of_annotator": told_of_annotator,
+        "told_of_label": told_of_label,
+        "command_of": command_of,
+        "MOST_ROWS": MOST_ROWS,
+    }
+    return Section(key, "What to do next", "first.html", summarise, words=words, is_question=False)
+
+
+def figure_of(level: Mapping[str, Any] | None) -> Figure | None:
+    """Return the figure of a level; ``level`` as of `Level.to_dict`."""
+    if level is None:
+        return None
+    low, at, high = (float(level[name]) for name in ("low", "value", "high"))
+    source = SOURCES.get(level["source"], ESTIMATED)
+    return Figure(percent(at), percent_interval(low, high), source, low, at, high)
+
+
+def told_of_label(label: Any, wrong: float | None, other: Any) -> str:
+    """Say how sure a label is; ``wrong`` is the probability that it is wrong, if it is known.
+
+    Examples
+    --------
+    >>> print(told_of_label("cat", 0.26, "dog"))
+    labelled “cat”, probably right (74\u202f%); otherwise “dog”
+    >>> print(told_of_label("cat", 0.55, "dog"))
+    undecided: “cat” is the likeliest (45\u202f%), then “dog”
+    """
+    first, second = (f"“{shorten(str(name))}”" for name in (label, other))
+    if wrong is None:
+        return f"labelled {first}; otherwise {second}"
+    right = 1 - wrong
+    if right >= SURE_ENOUGH:
+        return f"labelled {first}, probably right ({percent(right)}); otherwise {second}"
+    if right >= 0.5:
+        return f"undecided between {first} ({percent(right)}) and {second}"
+    return f"undecided: {first} is the likeliest ({percent(right)}), then {second}"
+
+
+def told_of_annotator(row: Mapping[str, Any]) -> str:
+    """Say why to look at an annotator: how much harm there may be, and what was found.
+
+    Examples
+    --------
+    >>> row = {"n_annotations": 87, "n_wrong": 51.2, "flags": ["no better than guessing"]}
+    >>> print(told_of_annotator(row | {"evidence": ["right in 41 %"]}))
+    about 51 of 87 annotations are wrong; no better than guessing
+    """
+    if row.get("n_wrong") is None:
+        return "; ".join(map(str, row["evidence"]))
+    n = counted(row["n_annotations"], "annotation")
+    wrong = round(row["n_wrong"])
+    return "; ".join([f"about {wrong:,} of {n} are wrong", *map(str, row["flags"])])
+
+
+def command_of(step: Mapping[str, Any], s: Mapping[str, Any]) -> str:
+    """Return the command of a step, with the names of the files where the summary has them."""
+    names = {key.upper(): str(value) for key, value in (s.get("files") or {}).items() if value}
+    return re.sub(
+        r"\b(ANNOTATIONS|FOLDER)\b",
+        lambda found: names.get(found[0], found[0]),
+        str(step.get("command") or ""),
+    )
