@@ -665,6 +665,11 @@ def large_report(tmp_path_factory):
     return path.as_uri()
 
 
+def unfold(page):
+    """Open all questions of a report."""
+    page.get_by_role("button", name="open all").click()
+
+
 def numbers(table, column):
     """Numbers of a column of the rows, as they stand."""
     cells = table.locator(f"tbody tr td:nth-child({column})").all_text_contents()
@@ -676,6 +681,8 @@ def test_tables_of_the_report_can_be_sorted_filtered_and_saved(browser, report):
     with Watched(browser, report) as page:
         page.goto(report)
         table = page.locator("#table-annotators")
+        expect(table).not_to_be_visible()
+        unfold(page)
         heads = table.locator("thead th")
         column = 1 + [heads.nth(k).inner_text() for k in range(heads.count())].index("Annotations")
         before = numbers(table, column)
@@ -703,6 +710,7 @@ def test_tables_of_the_report_can_be_sorted_filtered_and_saved(browser, report):
 def test_a_cell_of_the_report_opens_its_items(browser, report):
     with Watched(browser, report) as page:
         page.goto(report)
+        unfold(page)
         link = page.locator("a[href^='#cell-']").first
         link.scroll_into_view_if_needed()
         link.click()
@@ -720,6 +728,7 @@ def test_a_cell_of_the_report_opens_its_items(browser, report):
 def test_a_cell_of_one_annotators_matrix_opens_their_mistakes(browser, report):
     with Watched(browser, report) as page:
         page.goto(report)
+        unfold(page)
         part = page.locator(".matrices details", has=page.locator("[data-at]")).first
         part.locator("summary").click()
         cell = part.locator(".heat button.cell").first
@@ -738,7 +747,26 @@ def test_the_report_can_be_read_and_followed_without_scripts(browser, report):
         ids = {each.get_attribute("id") for each in page.locator("[id]").all()}
         assert targets
         assert targets <= ids
-        expect(page.locator("#table-annotators tbody tr").last).to_be_visible()
+        last = page.locator("#table-annotators tbody tr").last
+        expect(last).not_to_be_visible()
+        page.goto(f"{report}#table-annotators")  # A link unfolds what it leads to.
+        expect(last).to_be_visible()
+
+
+def test_a_question_is_unfolded_by_keyboard_and_by_links_to_its_evidence(browser, report):
+    with Watched(browser, report) as page:
+        page.goto(report)
+        question = page.locator("details.question", has=page.locator("#agreement"))
+        question.locator("summary").first.focus()
+        page.keyboard.press("Enter")
+        expect(page.locator("#agreement")).to_be_visible()
+        page.keyboard.press("Space")
+        expect(page.locator("#agreement")).not_to_be_visible()
+        link = page.locator(".step .what a").first
+        target = page.locator(link.get_attribute("href"))
+        expect(target).not_to_be_visible()
+        link.click()
+        expect(target).to_be_visible()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -767,6 +795,7 @@ def test_a_large_report_is_printed_on_six_pages_at_most(browser, large_report, p
 def test_every_cell_of_the_matrix_of_pairs_opens_where_two_differ(browser, large_report):
     with Watched(browser, large_report) as page:
         page.goto(large_report)
+        unfold(page)
         matrix = page.locator("#table-agreement-matrix")
         always = matrix.locator("tbody td.v100").count()
         assert always < 20

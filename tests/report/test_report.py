@@ -746,8 +746,8 @@ def test_reasons_why_nothing_is_known_are_no_headline():
     table = AnnotationTable.from_matrix([["x", "x"], ["y", "y"], ["x", "y"]])
     page = render_report(summarize(table))
     bold = re.search(r'<p class="level">(.*?)</p>\s*<p>(.*?)</p>', page)
-    assert bold[1].endswith("labels are right is not known: ")
-    assert bold[2].startswith("there are two annotators")
+    assert bold[1].endswith("labels are right is not known.")
+    assert bold[2].startswith("There are two annotators")
 
 
 def test_one_label_is_no_plural():

@@ -249,6 +249,7 @@ def keep_labels(
             )
         staged = place / STAGING
         save(model, staged)
+        summary["files"] = {"folder": folder.name}  # For the commands that the report advises.
         keep_tables(staged, found, annotators, summary, shown, keep_formulas=keep_formulas)
         write_report(staged / SUMMARY, staged / "report.html", contents_of(shown))
         written = sorted(p.name for p in staged.iterdir() if p.suffix != ".safetensors")

@@ -45,6 +45,8 @@ def first_screen(s: Mapping[str, Any]) -> First:
     if not s["actions"]:
         return First("")
     fact, why = headline_and_reason(s)
+    if fact.endswith(": "):  # The reasons are a paragraph of their own.
+        fact, why = f"{fact[:-2]}.", f"{why[:1].upper()}{why[1:]}"
     levels = s.get("levels") or {}
     severe = told_severities(s)
     told = {step["text"] for step in s["actions"]}
@@ -61,7 +63,7 @@ def first_screen(s: Mapping[str, Any]) -> First:
     return First(
         fact or "What the annotations tell",
         why,
-        figure_of(levels.get("labels")) if not why or levels.get("labels") else UNKNOWN,
+        figure_of(levels.get("labels")) or (UNKNOWN if why else None),
         lines,
         s["actions"],
         [each["text"] for each in s.get("warnings") or ()],

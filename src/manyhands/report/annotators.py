@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
+from manyhands.annotations.groups import in_families
 from manyhands.codes import ActionCode, Flag, WarningCode
 from manyhands.decision.labels import is_scale_of_grades
 from manyhands.exceptions import AnnotationError
@@ -34,7 +36,7 @@ from manyhands.report.confusions import (
 from manyhands.report.doubts import SHARED, is_open_who_shares
 from manyhands.report.filters import name, percent, rest_lines
 from manyhands.report.gold import gold_by_annotator, rows_by_gold
-from manyhands.report.headline import share_of_wrong
+from manyhands.report.headline import find_levels, share_of_wrong
 from manyhands.report.inputs import Inputs
 from manyhands.report.labels import most_doubtful
 from manyhands.report.limits import FEW, FEW_TIMED, LIMITS
@@ -348,19 +350,46 @@ SERIOUS = frozenset(ADVICE) - {Flag.DRIFT, Flag.BELOW_MEDIAN}
 
 
 def order_of(profiles: list[Profile]) -> IntArray:
-    """Order annotators: serious flags, other flags, no flags, too few annotations to judge.
+    """Order annotators: those with a flag, those without, and too few annotations to judge.
 
-    Within each of these, the one comes first whose accuracy is the lowest at best, by gold if there
-    is enough of it.
+    Of those with a flag, whoever does the most harm comes first (`harm_of`), and then whoever has a
+    serious flag. Of the others, the one comes first whose accuracy is the lowest at best, by gold
+    if there is enough of it.
     """
-    severity = [_severity(row) for row in profiles]
+    severity = np.array([_severity(row) for row in profiles], dtype=np.int64)
     n = np.array([row["n_annotations"] for row in profiles], dtype=np.int64)
     at_best = [row["gold"]["upper"] if _has_gold(row) else row["upper"] for row in profiles]
     unknown_last = np.array([1.0 if each is None else each for each in at_best], dtype=np.float64)
-    order: IntArray = np.lexsort(
-        (-n, np.round(unknown_last, 9), np.array(severity, dtype=np.int64))
-    )
+    is_flagged = severity <= 1
+    harm = np.where(is_flagged, harm_of(profiles), 0.0)
+    keys = (-n, np.round(unknown_last, 9), severity, -np.round(harm, 9))
+    order: IntArray = np.lexsort((*keys, np.where(is_flagged, 0, severity)))
     return order
+
+
+def harm_of(profiles: Sequence[Mapping[str, Any]]) -> FloatArray:
+    """How many more annotations of each annotator are wrong than a typical annotator's would be.
+
+    It goes by gold where there is enough of it, and by what is expected elsewhere; 0 where neither
+    tells.
+
+    Returns
+    -------
+    float array of shape (n_annotators,)
+    """
+    shares = np.array([_share_right(row) for row in profiles], dtype=np.float64)
+    n = np.array([row["n_annotations"] for row in profiles], dtype=np.float64)
+    judged = (n >= FEW) & ~np.isnan(shares)
+    if not judged.any():
+        return np.zeros(len(profiles))
+    excess = np.median(shares[judged]) - shares
+    return np.asarray(n * np.nan_to_num(excess).clip(0.0))
+
+
+def _share_right(row: Mapping[str, Any]) -> float:
+    """How often an annotator is right, by gold or else as expected; NaN if nothing tells."""
+    share = row["gold"]["accuracy"] if _has_gold(row) else row["accuracy"]
+    return np.nan if share is None or not row["n_annotations"] else float(share)
 
 
 def _severity(row: dict[str, Any]) -> int:
@@ -369,7 +398,7 @@ def _severity(row: dict[str, Any]) -> int:
     return 0 if SERIOUS & {*row["flags"]} else 1 if row["flags"] else 2
 
 
-def _has_gold(row: dict[str, Any]) -> bool:
+def _has_gold(row: Mapping[str, Any]) -> bool:
     return row["gold"] is not None and row["gold"]["n"] >= FEW_TIMED
 
 
@@ -542,8 +571,9 @@ def _actions(found: Findings) -> Iterator[Action]:
     flags = {flag for row in rows for flag in row["screen"]["flags"]}
     by_gold = flags == {Flag.BELOW_MEDIAN_ON_GOLD}
     is_open = not by_gold and is_open_who_shares(found)  # Gold knows nothing of shared mistakes.
-    n, wrong = own["n_flagged"], _wrong_annotations(rows)
-    of_all = _wrong_annotations(own["rows"])
+    everybody = found.once(find_profiles)  # The page may list some of them only.
+    flagged = [row for row in everybody if row["screen"]["flags"]]
+    n, wrong, of_all = len(flagged), _wrong_annotations(flagged), _wrong_annotations(everybody)
     need = "One annotator needs" if n == 1 else f"{n:,} annotators need"
     title = f"{need} a closer look"
     blame = (
@@ -558,9 +588,11 @@ def _actions(found: Findings) -> Iterator[Action]:
     if is_open:
         whom = "this annotator" if n == 1 else f"{n:,} annotators"
         title, text = f"Find out who shares mistakes before you judge {whom}", OUTVOTED
+    elif people := _people_beside_models(found, flagged):
+        text += f" {people}"
     excess = sum(
         row["n_annotations"] * max(own["median_accuracy"] - row["accuracy"], 0.0)
-        for row in rows
+        for row in flagged
         if row["n_annotations"] and row["accuracy"] is not None
     )
     rows = rows[: LIMITS["actions"]]
@@ -583,10 +615,39 @@ def _actions(found: Findings) -> Iterator[Action]:
             for row in rows
         ],
         [*dict.fromkeys(f"{row['screen']['flags'][0]}: {row['screen']['advice']}" for row in rows)],
+        _command(found, rows[0], is_open),
     )
 
 
-def _wrong_annotations(rows: list[Mapping[str, Any]]) -> float:
+def _command(found: Findings, first: Mapping[str, Any], is_open: bool) -> str:
+    """Return the command that shows examples of an annotator, or that says who shares mistakes."""
+    if not is_open:
+        return f"manyhands annotators ANNOTATIONS --teach {quote(str(first['id']))}"
+    declare = (found.once(find_levels) or {}).get("declare")
+    return f"manyhands aggregate ANNOTATIONS {declare} --out FOLDER" if declare else ""
+
+
+def _people_beside_models(found: Findings, flagged: Rows) -> str:
+    """Say what to mind of people who are judged by labels that models decide, too; "" if none is.
+
+    Models are in families, and people in none.
+    """
+    table = found.inputs.table
+    in_family = in_families(table.groups, table.n_annotators)
+    if not in_family.any() or in_family.all():
+        return ""
+    people = set(table.annotators[~in_family].tolist())
+    names = [row["id"] for row in flagged if row["id"] in people]
+    if not names:
+        return ""
+    verb, who = ("is a person", "somebody") if len(names) == 1 else ("are people", "those")
+    return (
+        f"{listed(names, len(names), 3)} {verb}, judged by labels that models help to decide: "
+        f"{who} whom the models outvote may well be right."
+    )
+
+
+def _wrong_annotations(rows: Sequence[Mapping[str, Any]]) -> float:
     """How many annotations of these annotators are wrong, as the labels have it."""
     return sum(_n_wrong(row) or 0.0 for row in rows)
 

@@ -11,7 +11,7 @@ from manyhands.report.sections import sections_of
 
 Columns = dict[str, list[Any]]
 
-_NO_SECTIONS = frozenset({"version", "limits"})
+_NO_SECTIONS = frozenset({"version", "limits", "files"})
 
 _ELSEWHERE = frozenset({"matrix", "matrix_of_pairs", "cells", "charts"})
 """Entries that are tables of their own, of another shape."""

@@ -190,7 +190,9 @@ def headline_and_reason(summary: Summary) -> Headline:
     if level is None:
         asked = f"How many of the {labels} are right" if rest > 1 else f"Whether {labels} is right"
         return Headline(f"{asked} is not known: ", _why_unknown(summary))
-    return Headline(_told_level(found, level, rest, labels) + _told_near(found))
+    alike = found.get("alike") if level["source"] not in ("gold", "sample") else None
+    fact = _told_level(found, level, rest, labels) + _told_near(found)
+    return Headline(fact, f" {_told_alike(found)}" if alike else "")
 
 
 def _told_near(found: Mapping[str, Any]) -> str:
@@ -220,14 +222,16 @@ def _told_level(found: Mapping[str, Any], level: Mapping[str, Any], rest: int, l
         if level["n"] >= rest:
             return f"{certain} of {which} are right: all of them have gold labels to compare with."
         return f"{certain} of {which} are right, measured on {count(level['n'], 'gold label')}."
-    if alike := found.get("alike"):
-        return (
-            f"About {share} of the {labels} are right: fewer if {_named(alike)} share mistakes, as "
-            "they may, and more if not. This is estimated from how annotators agree, not measured. "
-            f"{_counted_apart(found)}"
-        )
     about = certain if share.startswith(">") else f"About {share}"
     return f"{about} of the {labels} are right: estimated from how annotators agree, not measured."
+
+
+def _told_alike(found: Mapping[str, Any]) -> str:
+    """Say what the level depends on where some annotators may share mistakes, and what mends it."""
+    return (
+        f"It is in the lower part of this range if {_named(found['alike'])} share mistakes, as "
+        f"they may, and in the upper part if not. {_counted_apart(found)}"
+    )
 
 
 def _named(alike: list[Any]) -> str:

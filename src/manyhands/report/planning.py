@@ -410,6 +410,7 @@ def _actions(found: Findings) -> Iterator[Action]:
                 f"them with 'manyhands review --random {N_RANDOM}', and give the file back as "
                 "--known.",
                 n_instances,
+                command=f"manyhands review ANNOTATIONS --random {N_RANDOM} --out sample.csv",
             )
         return
     if plan["stop"]:
@@ -426,6 +427,7 @@ def _actions(found: Findings) -> Iterator[Action]:
         else enough(plan),
         _worth(plan, n_instances),
         rows,
+        command=f"manyhands next ANNOTATIONS -n {plan['n']} --out batch.csv",
     )
 
 

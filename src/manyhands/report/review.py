@@ -98,6 +98,7 @@ def _actions(found: Findings) -> Iterator[Action]:
             "correct them on the page of 'manyhands explore', with one key per label; what you "
             "decide goes into the next fit or aggregate as --known"
         ],
+        "manyhands explore FOLDER --annotations ANNOTATIONS",
     )
 
 
