@@ -284,7 +284,12 @@ def ranks_drawing(found: Found) -> str:
     parts = [
         f'<rect class="near" x="{at(first):.1f}" y="{TOP - 8}" width="{reach:.1f}" '
         f'height="{STEP * k + 8}"/>',
-        _text(at(first) + 4, TOP - 26, f"not told from {mean[0][0]} by chance alone", "start"),
+        _text(
+            at(first) + 4,
+            TOP - 26,
+            f"chance alone could explain the distance to {mean[0][0]}",
+            "start",
+        ),
     ]
     for tick in range(1, k + 1, 3):
         parts.append(_line(at(tick), TOP - 8, at(tick), TOP + STEP * k))
@@ -347,7 +352,7 @@ def _brief(found: Table, order: Sequence[str]) -> list[str]:
         text = "–" if value is None else f"{100 * value:.1f}"
         return f"**{text}**" if value == best[name] and method not in CEILINGS else text
 
-    return crossed("", order, SETS, shown)
+    return crossed("", order, {name: words for name, words in SETS.items() if name != RAW}, shown)
 
 
 def _labels() -> dict[str, Any]:

@@ -89,6 +89,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "manyhands"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = [("tables.js", {"defer": "defer"})]
 html_sidebars = {page: [] for page in ("index", "which_method", "gallery")}
 html_copy_source = False
 html_show_sourcelink = False

@@ -262,9 +262,11 @@ def draw_shares(
         shapes.append(_bar(left, 8, 12, 12, k))
         shapes.append(_text(left + 17, 18, parts[k], anchor="start"))
         left += 34 + 6.2 * len(parts[k])
-    right, y = left, 34
+    right, y = left, 34.0
     for words, counts in rows.items():
         lines = wrap(words, 46)
+        height = max(26, 14 * len(lines) + 8)
+        y += (height - 26) / 2
         for i, line in enumerate(lines):
             shapes.append(
                 _text(WORDS - 10, y + 12 + 14 * i - 7 * (len(lines) - 1), line, "said", "end")
@@ -275,9 +277,9 @@ def draw_shares(
                 shapes.append(_bar(left, y, width, 16, k))
                 shapes.append(_text(left + width / 2, y + 12, counts[k], "count"))
                 left += width
-        y += max(26, 14 * len(lines) + 8)
+        y += (height + 26) / 2
     return Drawing(
-        round(max(right, WORDS + BARS)) + 10, y + 6, Markup("\n").join(shapes), description
+        round(max(right, WORDS + BARS)) + 10, round(y) + 6, Markup("\n").join(shapes), description
     )
 
 
