@@ -592,7 +592,7 @@ class TestICED:
             assert row.table == "iced2022/rivals"
             assert row.extra == ("by_class", "inference")
             model = row.make_estimator(0)
-            assert (model.em, model.prior) == ("soft", "estimated")
+            assert (model.protocol.em, model.protocol.prior) == ("soft", "estimated")
             assert (model.protocol.synthesis, model.protocol.warm_up) == ("input", None)
             assert model.protocol.synthetic_labels == "intended"
             assert (model.sampler.delta, model.sampler.jitter) == ("random", 0.1)
