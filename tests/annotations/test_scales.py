@@ -6,6 +6,8 @@ import pytest
 
 from manyhands import AnnotationTable, DawidSkene, MajorityVote, compare_aggregators
 from manyhands.agreement import krippendorff_alpha, summary
+from manyhands.annotations import scales
+from manyhands.annotations.scales import look_like_grades
 from manyhands.exceptions import AnnotationError
 from manyhands.io import read_annotations
 
@@ -247,3 +249,15 @@ def test_no_real_table_of_names_is_asked_about(data_home):
     assert len(paths) > 10
     for path in paths:
         assert read_annotations(path, duplicates="keep").n_classes >= 2
+
+
+def test_a_large_table_is_judged_by_a_part_of_its_instances(monkeypatch):
+    rng = np.random.default_rng(0)
+    truth = rng.integers(5, size=4000)
+    near = np.clip(truth[:, None] + rng.integers(-1, 2, size=(4000, 3)), 0, 4).ravel()
+    far = np.where(rng.random((4000, 3)) < 0.5, truth[:, None], rng.integers(5, size=(4000, 3)))
+    instance, classes = np.repeat(np.arange(4000), 3), np.arange(5)
+    whole = [look_like_grades(classes, codes, instance) for codes in (near, far.ravel())]
+    monkeypatch.setattr(scales, "MOST_COMPARED", 1000)
+    assert [look_like_grades(classes, codes, instance) for codes in (near, far.ravel())] == whole
+    assert whole == [True, False]
