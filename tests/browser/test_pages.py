@@ -610,7 +610,7 @@ def test_corrected_sets_survive_a_kill(browser, sets_job):
         page.goto(address)
         assert page.locator("#item").inner_text() not in acknowledged
         page.goto(home_of(address) + "list?state=done")
-        expect(page.locator(".items tbody tr")).to_have_count(6)
+        expect(page.locator(".chosen tbody tr")).to_have_count(6)
         for task, names in acknowledged.items():
             page.goto(home_of(address) + f"item/{task[1:]}?state=all")
             assert boxes(page) == names

@@ -112,7 +112,7 @@ def test_the_page_has_a_box_and_a_key_for_each_option(desk):
         r'<input type="checkbox" name="option" value="(\d)" data-key="(\d)"( checked)?>', page
     )
     assert boxes == [("0", "1", " checked"), ("1", "2", ""), ("2", "3", " checked")]
-    assert "2 of 3 ticked" in page
+    assert "ticked by 2 of 3" in page
     assert "text 0" in page
     assert "<script>alert" not in page
     assert "Keys" in page

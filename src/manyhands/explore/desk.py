@@ -120,6 +120,8 @@ class Contents:
         Files of known labels beside those that the folder was made with.
     labels : Path or None
         The folder's file of labels, if it holds known ones that are in no other of these files.
+    reading : tuple of str
+        Words with which the command line reads the annotations in the same way.
     """
 
     texts: dict[int, str] = field(default_factory=dict)
@@ -129,6 +131,7 @@ class Contents:
     annotations: tuple[Path, ...] = ()
     known: tuple[Path, ...] = ()
     labels: Path | None = None
+    reading: tuple[str, ...] = ()
 
 
 class Desk:

@@ -56,6 +56,7 @@ def open_desk(
     known: GoldFile | None = None,
     known_files: Sequence[Path] = (),
     sets: bool = False,
+    reading: Sequence[str] = (),
     **options: Any,
 ) -> Iterator[Desk]:
     """Open a folder for review; nobody else can until it is closed.
@@ -76,6 +77,8 @@ def open_desk(
         What they were read from.
     sets : bool
         Whether the annotations are read as sets of labels.
+    reading : sequence of str
+        Words with which the command line reads the annotations in the same way.
     **options
         As in `manyhands.io.read_annotations`, or of sets in `manyhands.io.read_label_sets`.
 
@@ -98,7 +101,8 @@ def open_desk(
         )
     if not sets and described.get("kind") == SETS:
         raise AnnotationError(
-            f"{folder} holds sets of labels; read the answers as sets, too: multilabel=';'"
+            f"{folder} holds sets of labels; read the answers as sets, too: "
+            f"multilabel={described['set_data']['separator']!r}"
         )
     title = described.get("title", UNTITLED)
     title = "Labels" if title == UNTITLED else str(title)
@@ -110,7 +114,7 @@ def open_desk(
         finish = _classes_in(folder, annotations, described, shown, options, known)
     with open_journal(folder) as journal:
         answers, contents = finish(journal)
-        contents = replace(contents, known=tuple(known_files))
+        contents = replace(contents, known=tuple(known_files), reading=tuple(reading))
         desk = Desk(answers, journal, contents, title=title, by=by)
         for note in desk.notes:
             warn_caller(note)

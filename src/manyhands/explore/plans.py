@@ -175,7 +175,7 @@ class Plans:
         known = [word for path in desk.known_files for word in ("--known", str(path))]
         files = [str(path) for path in desk.contents.annotations]
         options = ["-n", str(n), "--load", f"{MOST:g}", *known, "--out", "batch.csv"]
-        return shlex.join(["manyhands", "next", *files, *options])
+        return shlex.join(["manyhands", "next", *files, *desk.contents.reading, *options])
 
     def sheet(self, r: int) -> TeachingSheet:
         """Teaching sheet of the annotator with this code."""

@@ -14,7 +14,7 @@ from manyhands.cli.inputs import one_or_all, read_known_option
 from manyhands.cli.option_groups import grouped
 from manyhands.cli.options import Annotations, Excel, Json, KeepFormulas, Known, ModelFolder
 from manyhands.cli.output import print_json, say
-from manyhands.cli.reading import FamilyReading
+from manyhands.cli.reading import FamilyReading, as_arguments
 from manyhands.cli.values import TABLE, refuse_overwriting, some_path, some_target
 from manyhands.exceptions import AnnotationError
 from manyhands.wording import counted
@@ -112,6 +112,7 @@ def explore(
         # Its own corrections are read in any case, and can be undone.
         more = [path for path in known or () if path.resolve() != (folder / FILE).resolve()]
         shown |= {"known": read_known_option(more, options), "known_files": more}
+    shown["reading"] = as_arguments(reading, {})
     with open_desk(folder, one_or_all(annotations), **shown, **options) as desk:
         noun = desk.answers.words.answer
         if out is not None:
