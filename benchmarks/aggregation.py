@@ -279,6 +279,29 @@ def summary(records: Cells, shown: list[str], names: list[str]) -> list[str]:
     )
 
 
+def conclusion(records: Cells, shown: list[str], names: list[str]) -> dict[str, Any]:
+    """Name the method that is right most often, and the one with the best probabilities."""
+    means: dict[str, dict[str, float]] = {"accuracy": {}, "log_loss": {}}
+    for system in names:
+        for key, found in means.items():
+            values = [records[name].get(system, {}).get(key) for name in shown]
+            if all(value is not None for value in values):
+                found[system] = float(np.mean(values))
+    accuracy, loss = means["accuracy"], means["log_loss"]
+    first, least = max(accuracy, key=accuracy.__getitem__), min(loss, key=loss.__getitem__)
+    votes, shared = MAJORITIES
+    return {
+        "n_tables": len(shown),
+        "n_methods": len(accuracy),
+        "first": first,
+        "first_accuracy": 100 * accuracy[first],
+        "votes": 100 * accuracy[votes],
+        "shared": 100 * accuracy[shared],
+        "least": least,
+        "least_loss": loss[least],
+    }
+
+
 def set_by_set(records: Cells, shown: list[str]) -> list[str]:
     """DawidSkene's calibration on every set, before and after."""
     rows = []
@@ -355,6 +378,7 @@ def page(found: list[Record]) -> dict[str, Any]:
     return {
         "crowd_kit": max(r["crowd_kit"] for r in found if "crowd_kit" in r),
         "measured": measured_on(found),
+        **conclusion(records, shown, names),
         "summary": summary(records, shown, names),
         "set_by_set": set_by_set(records, [*shown, *(n for n in FURTHER if n in records)]),
         "still_off": still_off(records, shown),
