@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from manyhands.exceptions import AnnotationError
-from manyhands.io.exports.contract import TABLE, Format
+from manyhands.io.exports.contract import TABLE, Format, Signature
 from manyhands.io.exports.parsing import Document
 from manyhands.io.exports.records import (
     Asked,
@@ -14,16 +14,6 @@ from manyhands.io.exports.records import (
     plain,
     varying_columns,
 )
-
-
-def is_appen(document: Document) -> bool:
-    """Table with "_unit_id" and "_worker_id", or JSON Lines with "results" of "judgments"."""
-    return {"_unit_id", "_worker_id"} <= set(document.header)
-
-
-def is_aggregated_appen(document: Document) -> bool:
-    """Table with "_unit_id" but without "_worker_id"."""
-    return "_unit_id" in document.header and "_worker_id" not in document.header
 
 
 def read_aggregated_appen(document: Document, into: Gathered, asked: Asked) -> None:
@@ -72,12 +62,14 @@ def read_appen(document: Document, into: Gathered, asked: Asked) -> None:
                 into.gold.append(Gold(unit, question, tuple(known), at))
 
 
-FORMAT = Format("appen", "Appen, full report", TABLE, is_appen, read_appen)
+FORMAT = Format(
+    "appen", "Appen, full report", TABLE, Signature(has=("_unit_id", "_worker_id")), read_appen
+)
 
 AGGREGATED_FORMAT = Format(
     "appen-aggregated",
     "Appen, aggregated report",
     TABLE,
-    is_aggregated_appen,
+    Signature(has=("_unit_id",), lacks=("_worker_id",)),
     read_aggregated_appen,
 )

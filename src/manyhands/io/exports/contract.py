@@ -23,6 +23,45 @@ Inferred: TypeAlias = Consensus | SetConsensus
 
 
 @dataclass(frozen=True)
+class Signature:
+    """Names by which a format is recognised: of a table's columns, or of the keys of a record.
+
+    Attributes
+    ----------
+    has, lacks : tuple of str
+        Names that there all are, and that there are not.
+    one_of : tuple of str
+        Names of which there is at least one.
+    starting : tuple of str
+        Beginnings, with at least one of which a name begins.
+    """
+
+    has: tuple[str, ...] = ()
+    one_of: tuple[str, ...] = ()
+    starting: tuple[str, ...] = ()
+    lacks: tuple[str, ...] = ()
+
+    def __call__(self, document: Document) -> bool:
+        """Whether the names of a document are these."""
+        names = document.header or document.first.keys()
+        return (
+            all(name in names for name in self.has)
+            and not any(name in names for name in self.lacks)
+            and (not self.one_of or any(name in names for name in self.one_of))
+            and (not self.starting or any(name.startswith(self.starting) for name in names))
+        )
+
+    def __str__(self) -> str:
+        """Say which, in words."""
+        said = [" and ".join(f'"{name}"' for name in self.has)] if self.has else []
+        said += [" or ".join(f'"{name}"' for name in self.one_of)] if self.one_of else []
+        if self.starting:
+            said.append("names that begin with " + " or ".join(f'"{n}"' for n in self.starting))
+        said = [f"with {each}" for each in said] + [f'without "{name}"' for name in self.lacks]
+        return ", ".join(said)
+
+
+@dataclass(frozen=True)
 class Format:
     """A format.
 
@@ -31,8 +70,8 @@ class Format:
     name, title : str
         For arguments, and for people.
     kind : {"JSON", "table", "any"}
-    matches : function of a document
-        Whether the content is of this format; its docstring is the rule in words.
+    matches : Signature, or function of a document
+        Whether the content is of this format; a function's docstring is the rule in words.
     read : function
     sure : bool
         If False, the content may mean something else, and the format must be named.
@@ -60,7 +99,7 @@ class Format:
     name: str
     title: str
     kind: str
-    matches: Callable[[Document], bool]
+    matches: Signature | Callable[[Document], bool]
     read: Callable[[Document, Gathered, Asked], None]
     sure: bool = True
     certain: Callable[[Document], bool] | None = None
@@ -80,6 +119,8 @@ class Format:
     @property
     def rule(self) -> str:
         """How it is recognised, in words."""
+        if isinstance(self.matches, Signature):
+            return f"{self.kind[0].upper()}{self.kind[1:]} {self.matches}"
         return " ".join((self.matches.__doc__ or "").split()).rstrip(".")
 
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from manyhands.io.exports.contract import TABLE, Format
+from manyhands.io.exports.contract import TABLE, Format, Signature
 from manyhands.io.exports.parsing import Document
 from manyhands.io.exports.records import ABSTAIN, Asked, Gathered
-
-
-def is_goemotions(document: Document) -> bool:
-    """Table with "rater_id" and "example_very_unclear"."""
-    return {"id", "rater_id", "example_very_unclear"} <= set(document.header)
 
 
 def read_goemotions(document: Document, into: Gathered, asked: Asked) -> None:
@@ -26,4 +21,10 @@ def read_goemotions(document: Document, into: Gathered, asked: Asked) -> None:
         into.answer(row["id"], row["rater_id"], "emotion", labels, at, passed=passed, is_list=True)
 
 
-FORMAT = Format("goemotions", "GoEmotions, raw", TABLE, is_goemotions, read_goemotions)
+FORMAT = Format(
+    "goemotions",
+    "GoEmotions, raw",
+    TABLE,
+    Signature(has=("id", "rater_id", "example_very_unclear")),
+    read_goemotions,
+)

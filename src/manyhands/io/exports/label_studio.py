@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from manyhands.exceptions import AnnotationError
-from manyhands.io.exports.contract import JSON, TABLE, Answers, Format, Inferred, Writer
+from manyhands.io.exports.contract import JSON, TABLE, Answers, Format, Inferred, Signature, Writer
 from manyhands.io.exports.parsing import Document, parse_xml
 from manyhands.io.exports.records import (
     SKIP,
@@ -57,16 +57,6 @@ def is_full(document: Document) -> bool:
         isinstance(t, dict) and "data" in t and ("annotations" in t or "completions" in t)
         for t in tasks
     )
-
-
-def is_minimal(document: Document) -> bool:
-    """JSON array of objects with "annotation_id" and "annotator"."""
-    return {"annotation_id", "annotator"} <= document.first.keys()
-
-
-def is_table(document: Document) -> bool:
-    """Table with the columns "annotation_id" and "annotator"."""
-    return {"annotation_id", "annotator", "id"} <= set(document.header)
 
 
 def read_full(document: Document, into: Gathered, asked: Asked) -> None:
@@ -308,7 +298,7 @@ MINIMAL_FORMAT = Format(
     "label-studio-min",
     "Label Studio, JSON-MIN",
     JSON,
-    is_minimal,
+    Signature(has=("annotation_id", "annotator")),
     read_minimal,
 )
 
@@ -316,7 +306,7 @@ TABLE_FORMAT = Format(
     "label-studio-csv",
     "Label Studio, CSV or TSV",
     TABLE,
-    is_table,
+    Signature(has=("annotation_id", "annotator", "id")),
     read_minimal,
 )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from manyhands.io.exports.contract import JSON, Format
+from manyhands.io.exports.contract import JSON, Format, Signature
 from manyhands.io.exports.parsing import Document, each
 from manyhands.io.exports.records import (
     SKIP,
@@ -21,11 +21,6 @@ from manyhands.io.exports.records import (
     number,
     plain,
 )
-
-
-def is_labelbox(document: Document) -> bool:
-    """JSON Lines with "projects" and "data_row"."""
-    return {"projects", "data_row"} <= document.first.keys()
 
 
 def read_labelbox(document: Document, into: Gathered, asked: Asked) -> None:
@@ -82,4 +77,6 @@ def _read_labelbox(
             into.answer(task, worker, question, values, at, is_list=True, **more)
 
 
-FORMAT = Format("labelbox", "Labelbox, NDJSON", JSON, is_labelbox, read_labelbox)
+FORMAT = Format(
+    "labelbox", "Labelbox, NDJSON", JSON, Signature(has=("projects", "data_row")), read_labelbox
+)

@@ -5,18 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from manyhands.io.exports.contract import TABLE, Format
+from manyhands.io.exports.contract import TABLE, Format, Signature
 from manyhands.io.exports.parsing import Document
 from manyhands.io.exports.records import Asked, Gathered, moment, number, or_abstained
 
 Row = dict[str, str]
-
-
-def is_mturk(document: Document) -> bool:
-    """Table with "WorkerId", with "HITId" or "AssignmentId", and with "Answer."."""
-    header = set(document.header)
-    ids = bool({"HITId", "AssignmentId"} & header)
-    return "WorkerId" in header and ids and bool(document.starting("Answer."))
 
 
 def read_mturk(document: Document, into: Gathered, asked: Asked) -> None:
@@ -90,4 +83,10 @@ def _part(
     return task, re.sub(pattern, "", question)
 
 
-FORMAT = Format("mturk", "MTurk, batch results", TABLE, is_mturk, read_mturk)
+FORMAT = Format(
+    "mturk",
+    "MTurk, batch results",
+    TABLE,
+    Signature(has=("WorkerId",), one_of=("HITId", "AssignmentId"), starting=("Answer.",)),
+    read_mturk,
+)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from manyhands.annotations import LabelSetTable
-from manyhands.io.exports.contract import JSON, Answers, Format, Inferred, Writer
+from manyhands.io.exports.contract import JSON, Answers, Format, Inferred, Signature, Writer
 from manyhands.io.exports.parsing import Document, each
 from manyhands.io.exports.records import (
     ABSTAIN,
@@ -27,11 +27,6 @@ from manyhands.io.exports.records import (
 from manyhands.io.exports.written import Given, ItemFields, Record, facts, score_of
 
 _STAMP = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d$")
-
-
-def is_prodigy(document: Document) -> bool:
-    """JSON Lines with "_input_hash" or "_task_hash"."""
-    return bool({"_input_hash", "_task_hash"} & document.first.keys())
 
 
 def read_prodigy(document: Document, into: Gathered, asked: Asked) -> None:
@@ -168,7 +163,13 @@ def _hash(task: Any) -> int:
     return int.from_bytes(digest) >> 12
 
 
-FORMAT = Format("prodigy", "Prodigy, db-out", JSON, is_prodigy, read_prodigy)
+FORMAT = Format(
+    "prodigy",
+    "Prodigy, db-out",
+    JSON,
+    Signature(one_of=("_input_hash", "_task_hash")),
+    read_prodigy,
+)
 
 WRITER = Writer(
     "prodigy",

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from manyhands.io.exports.contract import TABLE, Format
+from manyhands.io.exports.contract import TABLE, Format, Signature
 from manyhands.io.exports.parsing import Document
 from manyhands.io.exports.records import Asked, Gathered, Gold, moment, plain
-
-
-def is_snow(document: Document) -> bool:
-    """Table with "!amt_worker_ids"."""
-    return "!amt_worker_ids" in document.header
 
 
 def read_snow(document: Document, into: Gathered, asked: Asked) -> None:
@@ -25,4 +20,4 @@ def read_snow(document: Document, into: Gathered, asked: Asked) -> None:
             into.gold.append(Gold(task, "response", (plain(row["gold"]),), at))
 
 
-FORMAT = Format("snow", "Snow et al. 2008", TABLE, is_snow, read_snow)
+FORMAT = Format("snow", "Snow et al. 2008", TABLE, Signature(has=("!amt_worker_ids",)), read_snow)

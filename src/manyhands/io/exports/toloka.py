@@ -5,14 +5,9 @@ Structures: ``Toloka/docs`` ``result-of-eval.md`` and toloka-kit (Apache-2.0).
 
 from __future__ import annotations
 
-from manyhands.io.exports.contract import TABLE, Format
+from manyhands.io.exports.contract import TABLE, Format, Signature
 from manyhands.io.exports.parsing import Document
 from manyhands.io.exports.records import SKIP, Asked, Gathered, Gold, moment, or_abstained, plain
-
-
-def is_toloka(document: Document) -> bool:
-    """Table with columns that start with "ASSIGNMENT:" or "GOLDEN:"."""
-    return bool(document.starting("ASSIGNMENT:") or document.starting("GOLDEN:"))
 
 
 def read_toloka(document: Document, into: Gathered, asked: Asked) -> None:
@@ -56,4 +51,6 @@ def read_toloka(document: Document, into: Gathered, asked: Asked) -> None:
                 )
 
 
-FORMAT = Format("toloka", "Toloka", TABLE, is_toloka, read_toloka)
+FORMAT = Format(
+    "toloka", "Toloka", TABLE, Signature(starting=("ASSIGNMENT:", "GOLDEN:")), read_toloka
+)

@@ -9,14 +9,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from manyhands.io.exports.contract import TABLE, Format
+from manyhands.io.exports.contract import TABLE, Format, Signature
 from manyhands.io.exports.parsing import Document
 from manyhands.io.exports.records import Asked, Gathered, Gold, listed, moment, or_abstained, plain
-
-
-def is_zooniverse(document: Document) -> bool:
-    """Table with "classification_id" and "subject_ids"."""
-    return {"classification_id", "subject_ids"} <= set(document.header)
 
 
 def read_zooniverse(document: Document, into: Gathered, asked: Asked) -> None:
@@ -72,7 +67,7 @@ FORMAT = Format(
     "zooniverse",
     "Zooniverse, classifications",
     TABLE,
-    is_zooniverse,
+    Signature(has=("classification_id", "subject_ids")),
     read_zooniverse,
     keeps_first=True,
 )
