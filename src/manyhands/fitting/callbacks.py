@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 def announce(model: Method, fit: Fit[Any, Any], stages: Sequence[Stage]) -> None:
     """Tell the user's callbacks that the training begins."""
+    if not fit.recipe.callbacks or not in_first_process():
+        return
     weights = [part.numel() for part in fit.module.parameters() if part.requires_grad]
     facts = {
         "classifier": type(model).__name__,
@@ -64,9 +66,8 @@ def announce(model: Method, fit: Fit[Any, Any], stages: Sequence[Stage]) -> None
         "stages": {stage.name: stage.max_epochs for stage in stages},
         "history": [dict(row) for row in fit.history],
     }
-    if in_first_process():
-        for callback in fit.recipe.callbacks:
-            callback.on_fit_begin(model, facts)
+    for callback in fit.recipe.callbacks:
+        callback.on_fit_begin(model, facts)
 
 
 @contextmanager

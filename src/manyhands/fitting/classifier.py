@@ -34,7 +34,6 @@ from manyhands.fitting.pilots import AUTO, ENOUGH_PREDICTED, whole_length
 from manyhands.fitting.reading import as_fitted, check_rows, read_features, table_of
 from manyhands.fitting.recipe import CrowdData, Recipe, read_data
 from manyhands.fitting.restarts import fewest_lost, recipes_of_starts
-from manyhands.fitting.rows import fit_rows
 from manyhands.fitting.scoring import find_annotators, mean_log_proba, observed_annotations
 from manyhands.fitting.traits import Traits
 from manyhands.nn import CrowdModule, ScaledClassifier
@@ -262,8 +261,6 @@ class BaseCrowdClassifier(  # type: ignore[call-arg]
         AnnotationTable
             The annotations with a positive weight.
         """
-        if self._traits.second_stage:
-            return fit_rows(self, X, y, start)
         earlier = start if isinstance(start, Earlier) else None
         before = start.model if isinstance(start, Earlier) else start
         with joined(self, self._traits.devices_refusal):

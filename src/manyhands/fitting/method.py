@@ -93,6 +93,3 @@ class Method(Protocol):
 
     def _read_out(self, fit: AnyFit) -> dict[str, Any]:
         """Fitted attributes by name, read off the trained network."""
-
-    _fit_rows: Callable[..., tuple[dict[str, Any], FloatArray | None]]
-    """In place of all these: fit a scikit-learn classifier (`SecondStageClassifier` alone)."""

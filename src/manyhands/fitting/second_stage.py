@@ -15,15 +15,27 @@ from sklearn.utils.validation import has_fit_parameter
 
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.encoding import encode
+from manyhands.annotations.target import Target
 from manyhands.exceptions import AnnotationError
 from manyhands.fitting.classifier import BaseCrowdClassifier
-from manyhands.fitting.context import Earlier
+from manyhands.fitting.context import Earlier, Watch
+from manyhands.fitting.fitted import SET_WITH_FEATURES, Fitted, take_over
 from manyhands.fitting.prediction import confusions_with_pooled
-from manyhands.fitting.reading import as_fitted
+from manyhands.fitting.reading import (
+    as_fitted,
+    check_learnable,
+    forget_columns,
+    read_target,
+    refuse_text,
+    set_vocabularies,
+    warn_of_telling_columns,
+)
 from manyhands.fitting.recipe import Recipe
+from manyhands.fitting.run import annotator_attributes
 from manyhands.fitting.scoring import find_annotators
 from manyhands.fitting.traits import Traits
 from manyhands.records import record_of
+from manyhands.training import History
 from manyhands.training.seeding import set_random_states
 from manyhands.typing import FloatArray, Instances
 
@@ -82,6 +94,40 @@ class SecondStageClassifier(BaseCrowdClassifier):
                     f"{parameter} applies to networks; the second stage {name} is fitted by its "
                     f"own rules: leave {parameter} out"
                 )
+
+    def _fit(
+        self, X: Instances, y: Target, watch: Watch, start: BaseCrowdClassifier | Earlier | None
+    ) -> AnnotationTable:
+        """Fit the scikit-learn classifier, if that is the ``backbone``; else train the network.
+
+        It receives the rows of X unchanged (text, tables, gaps) and checks them itself.
+        """
+        if not self._traits.second_stage:
+            return super()._fit(X, y, watch, start)
+        earlier = start if isinstance(start, Earlier) else None
+        if start is not None and earlier is None:
+            raise AnnotationError(
+                f"start={type(start).__name__} gives weights to a network; the second stage "
+                f"{type(self._network).__name__} has none: leave start out"
+            )
+        table = read_target(X, y, type(self).__name__)
+        check_learnable(X, table)
+        warn_of_telling_columns(X, table)
+        X = as_fitted(self, X, reset=True)
+        set_vocabularies(self, y, table)
+        try:
+            found, belief = self._fit_rows(X, table, Recipe.of(self), earlier)
+        except ValueError as error:
+            if "could not convert string to float" in str(error):
+                refuse_text(self._network, X)
+            raise
+        confusion, shrinks = found.get("confusion_"), self._traits.shrinks_confusions
+        found |= annotator_attributes(confusion, table, belief, shrinks=shrinks)
+        forget_columns(self)  # From an earlier fit.
+        stage = found["estimator_"]
+        seen = {name: getattr(stage, name) for name in SET_WITH_FEATURES if hasattr(stage, name)}
+        take_over(self, Fitted(None, History(), {**seen, **found}).attributes())
+        return table
 
     @abstractmethod
     def _fit_rows(
