@@ -11,7 +11,13 @@ from scipy.special import expit, gammaln, logit
 from manyhands.annotations import AnnotationTable
 from manyhands.inference.class_shares import GREATEST_RATE, LEAST_RATE, RareClassCorrection
 from manyhands.inference.confusions import EMCounts
-from manyhands.inference.probability import Table, map_rows, normalise_rows, sum_rows
+from manyhands.inference.probability import (
+    Table,
+    map_rows,
+    normalise_rows,
+    over_annotators,
+    sum_rows,
+)
 from manyhands.inference.severity import Tilt
 from manyhands.inference.votes import AllVotes
 from manyhands.typing import FloatArray
@@ -75,14 +81,15 @@ class ConfusionPrior:
         _, n_states, n_responses = counts.shape
         if self.centre is None:
             return np.zeros((1, n_states, n_responses)), 0.0
-        strength, centre = self.strength, None
-        if strength == "auto":
+        if self.strength == "auto":
             centre = self._centre(counts, n_classes, ordered=ordered)
             strength = _strength(counts, centre)
-        if centre is None or correction is not None:
-            centre = self._centre(counts, n_classes, correction, ordered=ordered)
-        strength = float(strength)
-        return map_rows(lambda rows: strength * rows, centre), strength
+            if correction is None:
+                return map_rows(lambda rows: strength * rows, centre), strength
+        else:
+            strength = float(self.strength)
+        centre = self._centre(counts, n_classes, correction, ordered=ordered, times=strength)
+        return centre, strength
 
     def tilt(self, counts: Table, n_classes: int) -> Tilt | None:
         """Return what the centres of grades are made with; None of other centres than these."""
@@ -98,21 +105,21 @@ class ConfusionPrior:
         correction: RareClassCorrection | None = None,
         *,
         ordered: bool = False,
+        times: float = 1.0,
     ) -> Table:
-        """Centre of the prior on every row, shape (R or 1, S, K); rows sum to 1."""
+        """Centre of the prior on every row, shape (R or 1, S, K); rows sum to ``times``."""
         n_responses = counts.shape[2]
         identity = _identity(counts, n_classes)
         if self.centre == "diagonal":
             off_diagonal = (1.0 - self.diagonal) / (n_responses - 1)
-            return (self.diagonal * identity + off_diagonal * (1 - identity))[None]
+            return times * (self.diagonal * identity + off_diagonal * (1 - identity))[None]
         # A class nobody chose still needs a row: 1.1 correct pseudo-annotations, 0.1 of the others.
         if self.centre == "pooled":
-            pooled = sum_rows(lambda rows: rows.sum(axis=0), counts)
-            return normalise_rows(pooled + 0.1 + identity)[None]
+            return times * normalise_rows(over_annotators(counts) + 0.1 + identity)[None]
         crowd = _Crowd.of(counts, identity, ordered=ordered)
         if correction is not None:
             crowd = crowd.corrected(correction)
-        return map_rows(crowd.centre, counts)
+        return map_rows(lambda rows: times * crowd.centre(rows), counts)
 
 
 def _identity(counts: Table, n_classes: int) -> FloatArray:
@@ -172,7 +179,7 @@ class _Crowd:
         """Read the crowd's rates from counts (R, S, K); ``identity`` (S, K) marks right answers."""
         n_classes = int(identity.sum(axis=0).astype(bool).sum())
         is_correct = identity[:, :n_classes]
-        responses = sum_rows(lambda rows: rows.sum(axis=0), counts)
+        responses = over_annotators(counts)
         answers, asked = responses[:, :n_classes], responses.sum(axis=1)
         abstained = responses[:, n_classes:].sum(axis=1)
         pooled = normalise_rows(answers + 0.1 + is_correct)

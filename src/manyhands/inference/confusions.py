@@ -37,6 +37,7 @@ from manyhands.inference.probability import (
     map_rows,
     normalise_rows,
     normalised_sum,
+    over_annotators,
     sum_of_product,
     sum_rows,
 )
@@ -253,7 +254,7 @@ def confusion_counts(votes: Votes, posterior: FloatArray) -> Table:
 def estimate_confusions(votes: AllVotes, posterior: FloatArray) -> FloatArray:
     """Shares of responses under a posterior, (R, C, K); rows without evidence get pooled ones."""
     counts = map_rows(_without_rounding, total_em_counts(votes.shards(), posterior).confusion)
-    pooled = normalise_rows(sum_rows(lambda counts: counts.sum(axis=0), counts))
+    pooled = normalise_rows(over_annotators(counts))
 
     def shares(counts: FloatArray) -> FloatArray:
         empty = counts.sum(axis=2, keepdims=True) == 0

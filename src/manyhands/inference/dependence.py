@@ -329,7 +329,7 @@ class _Fitted:
         if votes.n_responses > votes.n_classes or not isinstance(responses, np.ndarray):
             responses = normalise_rows(responses[:, :, : votes.n_classes])
             parameters = ConfusionParams(parameters.prior, responses)
-        posterior = parameters.posterior(sample)
+        posterior = parameters.states(sample)  # Classes: without subtypes, and without gold.
         counted = (run.counts, run.vote_counts)
         answered, voted = (
             EMCounts(counts.prior, counts.confusion[:, :, : votes.n_classes]) for counts in counted
@@ -369,7 +369,7 @@ class _Fitted:
         for _ in range(EM_STEPS):
             counts = self.rest + expect_and_count(drawn, *parameters.sent)
             parameters = m_step(counts, pseudo_counts, shares, held)
-        return residual_correlation(drawn, parameters.posterior(drawn), parameters.responses)
+        return residual_correlation(drawn, parameters.states(drawn), parameters.responses)
 
     def draw(self, sample: Votes, rho: float, rng: np.random.RandomState) -> Votes:
         """Draw annotations with the same pattern; those of an instance are correlated by ``rho``.
@@ -384,7 +384,7 @@ class _Fitted:
         follows = rng.random_sample(sample.n_annotations) < np.sqrt(rho)
         number = np.where(follows, shared, own)
         row = sample.annotator * np.int64(len(prior)) + classes[sample.instance]
-        response = np.zeros(sample.n_annotations, dtype=sample.response.dtype)
+        response = np.zeros_like(sample.response)
         for bounds in self.cumulative:
             response += bounds[row] < number
         return replace(sample, response=response)

@@ -116,9 +116,10 @@ def unidentified(votes: Any, annotators: AnyArray | None, posterior: Any = None)
     sample = _sample(votes.answers)
     if not sample.n_annotations:
         return None
+    compared = comparisons(sample)
     if annotators is not None and (same := constant_annotators(sample)).any():
-        before, after = comparisons(sample), comparisons(sample.keep(~same[sample.annotator]))
-        if _is_nothing(after) and not _is_nothing(before):
+        varied = comparisons(sample.keep(~same[sample.annotator]))
+        if _is_nothing(varied) and not _is_nothing(compared):
             return _of_constant(annotators[same], _gold(votes))
     share = np.bincount(sample.response, minlength=sample.n_classes) / sample.n_annotations
     if share.max() >= FREQUENT:
@@ -133,7 +134,7 @@ def unidentified(votes: Any, annotators: AnyArray | None, posterior: Any = None)
         )
     if posterior is None:
         return None
-    if _n_compared(sample) < LEAST_INSTANCES:
+    if compared.compared < LEAST_INSTANCES:
         return None
     if sample.ordered and found.high < FAINT:
         counts = _without_gold(replace(sample, ordered=False))
@@ -380,10 +381,6 @@ def _sample(votes: Any) -> Votes:
         rows = np.sort(rng.choice(votes.n_instances, MOST_INSTANCES, replace=False))
     found: Votes = votes.select(rows)
     return found
-
-
-def _n_compared(votes: Votes) -> int:
-    return comparisons(votes).compared
 
 
 def _is_nothing(found: Comparisons) -> bool:

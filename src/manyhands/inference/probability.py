@@ -211,6 +211,11 @@ def sum_rows(function: Callable[..., Any], *tables: Table) -> Any:
     return total
 
 
+def over_annotators(counts: Table) -> FloatArray:
+    """Sum counts (R, S, K) over the annotators, shape (S, K)."""
+    return np.asarray(sum_rows(lambda rows: rows.sum(axis=0), counts))
+
+
 def _largest(tables: tuple[Table, ...]) -> LargeTable | None:
     """The table whose blocks have the fewest annotators; None if all are arrays."""
     on_disk = [table for table in tables if isinstance(table, LargeTable)]

@@ -73,16 +73,17 @@ class SharedPrior(ConfusionPrior):
         correction: RareClassCorrection | None = None,
         *,
         ordered: bool = False,
+        times: float = 1.0,
     ) -> Table:
-        """Centre of the prior on every row, shape (R, 2, K); rows sum to 1."""
+        """Centre of the prior on every row, shape (R, 2, K); rows sum to ``times``."""
         centre = np.stack([1.0 - self.rates, self.rates], axis=2)
         if counts.shape[2] == n_classes:
-            return centre
+            return times * centre
         # How often annotators abstain is not shared.
         abstains = ConfusionPrior("hierarchical", self.strength, self.diagonal)._centre(
             counts, n_classes
         )[:, :, n_classes:]
-        return np.concatenate([(1.0 - abstains) * centre, abstains], axis=2)
+        return times * np.concatenate([(1.0 - abstains) * centre, abstains], axis=2)
 
 
 def shared_rates(counts: FloatArray, by_others: FloatArray) -> FloatArray:
