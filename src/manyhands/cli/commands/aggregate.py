@@ -157,8 +157,16 @@ class Inference:
             f"--rule {self.rule}": self.rule in rules,
         }
 
-    def check(self, reading: FamilyReading, beside: dict[str, Any]) -> None:
-        """Refuse options that do not go together; ``beside`` are those of single fits."""
+    def check(self, options: dict[str, Any], beside: dict[str, Any]) -> None:
+        """Refuse options that do not go together.
+
+        Parameters
+        ----------
+        options : dict
+            Of reading.
+        beside : dict
+            Those of single fits.
+        """
         chosen = self.method or self.out or self.known or self.history or self.settings
         is_decided = self.threshold is not None or self.rule is not None
         if self.compare and (chosen or is_decided):
@@ -168,7 +176,7 @@ class Inference:
                 "--rule f1 ticks options, and each label is one class here; give --multilabel ';' "
                 "if answers are sets of labels"
             )
-        self.check_files(reading.arguments(), beside)
+        self.check_files(options, beside)
 
     def check_files(self, options: dict[str, Any], beside: dict[str, Any]) -> None:
         """Refuse options that do not go with what is read and written; see `check`."""
@@ -228,17 +236,18 @@ def aggregate(
         beside = {"--checkpoint": checkpoint, "--dask": dask}
         aggregate_sets(tables, how, reading, how.single() | beside, keep_formulas, json)
         return
-    how.check(reading, {"--checkpoint": checkpoint, "--dask": dask})
+    options = reading.arguments()
+    how.check(options, {"--checkpoint": checkpoint, "--dask": dask})
     store = open_store(tables)
     if store is not None:
-        result = _of_store(store, how, reading, checkpoint, dask)
+        result = _of_store(store, how, reading, options, checkpoint, dask)
     elif dask is not None:
         raise AnnotationError(
             f"--dask {dask} counts the shards of a store; make one with manyhands ingest, or leave "
             "--dask out"
         )
     else:
-        result = _of_tables(tables, how, reading, checkpoint, keep_formulas)
+        result = _of_tables(tables, how, reading, options, checkpoint, keep_formulas)
     if how.compare:
         _print_comparison(result, json)
     elif json:
@@ -265,7 +274,12 @@ def _method(how: Inference) -> Any:
 
 
 def _of_store(
-    store: Any, how: Inference, reading: FamilyReading, checkpoint: Path | None, dask: str | None
+    store: Any,
+    how: Inference,
+    reading: FamilyReading,
+    options: dict[str, Any],
+    checkpoint: Path | None,
+    dask: str | None,
 ) -> dict[str, Any]:
     """Aggregate a store."""
     from manyhands.inference import RatingMean
@@ -285,7 +299,6 @@ def _of_store(
             "the labels are averaged as numbers, which needs a table in memory, and this is a "
             "store; give its files instead"
         )
-    options = reading.arguments()
     own = {name: options[name] for name in ("encoding", "separator")}
     with dask_client(dask) as engine:
         return aggregate_store(
@@ -305,6 +318,7 @@ def _of_tables(
     tables: list[Path],
     how: Inference,
     reading: FamilyReading,
+    options: dict[str, Any],
     checkpoint: Path | None,
     keep_formulas: bool,
 ) -> dict[str, Any]:
@@ -317,7 +331,6 @@ def _of_tables(
     from manyhands.jobs import aggregate_table, compare_methods, continue_aggregation
     from manyhands.jobs.aggregation import check_output
 
-    options = reading.arguments()
     aggregator: Any = None
     if how.continue_ is None and (how.method is not None or not how.settings):
         aggregator = _method(how)  # Before anything is read, unless the table decides.
