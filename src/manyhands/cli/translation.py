@@ -59,6 +59,7 @@ OF_READING: Final = (
 
 OF_METHODS: Final = (
     *("abstentions", "backbone", "device", "batch_size", "class_balance", "decision", "dependence"),
+    *("em", "targets"),
     *("guard", "imbalance", "lr", "max_epochs", "max_iter", "monitor", "n_restarts", "n_rounds"),
     *("patience", "prior", "random_state", "ties", "tol", "validation", "warm_start", "decision"),
     *("position", "reliability", "scaling", "strength_variance"),
@@ -86,6 +87,9 @@ PHRASES: Final[list[tuple[str, str]]] = [
     (r"\bnext_pairs\(\)", "--next"),
     (r" \(table\.select\(items=\.\.\.\)\)", " (keep the rows of these alone)"),
     (r": fit\(table\.select\(items=\.\.\.\)\)", ", by keeping the rows of these alone"),
+    (r"\bprotocol=\w+\((\w+='?\w+'?)\)", r"\1"),
+    (r", fields of the protocol\b", ""),
+    (r"\b(\w+) and (\w+) of the protocol\b", r"\1= and \2="),
     (r"\blowercase=True\b", "--lowercase"),
     (r"\bordered=True\b", "--ordered"),
     (

@@ -422,15 +422,15 @@ verbose, validation, checkpoint, decision, callbacks
                 f"em='hard' with prior='estimated' finds {found:.0f} instances of class "
                 f"{self.classes_[c].item()!r} among the observed ones, em='soft' "
                 f"{expected:.0f}: the rarer a class is inferred to be, the less it is believed. "
-                "Use prior='uniform' (as the paper's results suggest) or em='soft' in the "
-                "protocol, such as set_params(protocol__em='soft')",
+                "Use prior='uniform' (as the paper's results suggest) or em='soft', fields "
+                "of the protocol",
             )
         for label, n in rounds.few.items():
             inferred = "one instance was" if n else "no instance was"
             made = "it was repeated" if n else "none was made"
             warn_caller(
                 f"in the last round {inferred} inferred to be of class {label}, so {made}; see "
-                f"inferred_{label} in history_, and prior and em of ICEDProtocol for what "
+                f"inferred_{label} in history_, and prior and em of the protocol for what "
                 "infers it",
                 FewCandidatesWarning,
             )
