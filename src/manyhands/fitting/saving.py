@@ -78,8 +78,10 @@ OF_THIS_MACHINE = ("callbacks", "checkpoint")
 """Parameters that are not saved: they belong to this machine or this process. Nor are they read, as
 a fit would write where they say."""
 
-DAMAGES = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
-DAMAGES += (RecursionError, MemoryError)
+DAMAGES = (
+    *(LookupError, TypeError, ValueError, AttributeError, OverflowError),
+    *(RecursionError, MemoryError),
+)
 """What making values of a damaged description raises: too large, too long, too deeply nested."""
 
 
@@ -452,10 +454,10 @@ class _Reader:
                     return array.reshape(())[()]
                 return np.asarray(array, order=node.get("order", "C"))
             case "$number":
-                kind = np.dtype(node["type"])
-                if kind.kind not in NUMBERS or kind.itemsize > WIDEST:  # Others may be of any size.
+                dtype = np.dtype(node["type"])
+                if dtype.kind not in NUMBERS or dtype.itemsize > WIDEST:  # Others: of any size.
                     raise ValueError(f"{node['type']!r} is no type of number")
-                return kind.type(self.value(content))
+                return dtype.type(self.value(content))
             case "$values":
                 values = self.value(content)
                 return np.array(values, dtype=object) if node.get("mixed") else text_array(values)
