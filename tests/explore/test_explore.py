@@ -695,19 +695,30 @@ def test_nothing_is_planned_where_every_label_is_known(desk):
     assert known in html.unescape(ask(desk, "/")[2])
 
 
-def test_people_who_give_too_much_are_named_with_their_grades(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("written", "unit", "step"),
+    [("{}", " grades", 1), ("{} stars", " stars", 1), ("{} stars", " stars", 0.5)],
+)
+def test_people_who_give_too_much_are_named_with_their_grades(
+    tmp_path, monkeypatch, written, unit, step
+):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     stars = rng.integers(1, 6, 150)
     rows = [("task", "worker", "label")]
     for name, shift in {"Ann": 0.0, "Bea": 0.9, "Cem": -0.9, "Dan": 0.0}.items():
         given = np.rint(stars + shift + rng.normal(0, 0.4, 150)).clip(1, 5).astype(int)
-        rows += [(f"t{i}", name, str(grade)) for i, grade in enumerate(given)]
+        texts = [written.format(f"{step * grade:g}") for grade in given]
+        rows += [(f"t{i}", name, text) for i, text in enumerate(texts)]
     write_csv(tmp_path / "A.csv", rows)
     done("aggregate", "A.csv", "--ordered", "--out", "labels")
     with open_desk(tmp_path / "labels", tmp_path / "A.csv", by="anna") as graded:
         told = graded.answers.figures.severities()
         assert {graded.table.annotators[r] for r in told} == {"Bea", "Cem"}
+        steps = graded.answers.figures.aggregator.severity_
+        for r, text in told.items():
+            much = float(re.fullmatch(rf"gives ([\d.]+){unit} too .*", text)[1])
+            assert much == pytest.approx(abs(steps[r]) * step, abs=0.05)
         body = ask(graded, "/people")[2]
         assert all(text.removeprefix("gives ") in body for text in told.values())
         assert "The labels allow for it." in body

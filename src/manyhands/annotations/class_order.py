@@ -34,6 +34,45 @@ _BEGINS = re.compile(
 _ANY = re.compile(r"[0-9]+")
 
 
+_UNIT = re.compile(rf"\s*({_NUMBER})\s*([^\W\d_]+)?\s*")
+
+
+def unit_of_grades(classes: AnyArray | Sequence[Any]) -> tuple[float, str]:
+    """Return how far each grade is from the next, and what is counted.
+
+    Parameters
+    ----------
+    classes : array-like of shape (n_classes,)
+        Grades in their order.
+
+    Returns
+    -------
+    step : float
+        1 where grades are no numbers at equal distances.
+    unit : str
+        The word behind the numbers, such as "stars"; "grades" where there is none and the step is
+        1, and "" where grades are, say, halves.
+
+    Examples
+    --------
+    >>> unit_of_grades(["1 star", "1.5 stars", "2 stars"]), unit_of_grades(["low", "high"])
+    ((0.5, 'stars'), (1.0, 'grades'))
+    >>> unit_of_grades([1, 1.5, 2]), unit_of_grades(["1", "2", "3"])
+    ((0.5, ''), (1.0, 'grades'))
+    """
+    found = [_UNIT.fullmatch(str(label)) for label in classes]
+    numbers = [None if each is None else number_of(each[1]) for each in found]
+    values = np.array([np.nan if number is None else number for number in numbers])
+    steps = np.diff(values)
+    if len(steps) == 0 or not (steps > 0).all() or not np.allclose(steps, steps[0]):
+        return 1.0, "grades"
+    words = [each[2] or "" for each in found if each is not None]
+    if len({word.lower().removesuffix("s") for word in words}) > 1:
+        return 1.0, "grades"
+    unit = max(words, key=len).lower()
+    return float(steps[0]), unit or ("grades" if np.isclose(steps[0], 1) else "")
+
+
 def number_of(text: Any) -> float | None:
     """Return the number that a class is, such as 3, "-1" or "0,5"; None if it is none."""
     if isinstance(text, int | float | np.number) and not isinstance(text, bool | np.bool_):

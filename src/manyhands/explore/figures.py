@@ -12,6 +12,7 @@ import numpy as np
 from scipy.special import softmax
 
 from manyhands.annotations import AnnotationTable
+from manyhands.annotations.class_order import unit_of_grades
 from manyhands.decision.labels import best_of, is_scale_of_grades
 from manyhands.decision.rules import AUTO, apply_rule
 from manyhands.inference.base import BaseAggregator
@@ -98,14 +99,18 @@ class Figures:
     certainty: Certainty
 
     def severities(self) -> dict[int, str]:
-        """What annotators of grades surely give too much or too little, by their positions."""
+        """What annotators of grades surely give too much or too little, by their positions.
+
+        It is told in what the scale counts, such as stars, also where grades are halves of them.
+        """
         model: Any = self.aggregator
         if getattr(model, "severity_", None) is None or not self.inputs.judged:
             return {}
-        width = 1.959963984540054 * model.severity_se_
-        ends = zip(model.severity_ - width, model.severity_ + width, strict=True)
+        step, unit = unit_of_grades(self.found.classes)
+        severity, width = step * model.severity_, step * 1.959963984540054 * model.severity_se_
+        ends = zip(severity - width, severity + width, strict=True)
         told = {
-            r: too_much(float(model.severity_[r]), float(low), float(high), " grades")
+            r: too_much(float(severity[r]), float(low), float(high), unit and f" {unit}")
             for r, (low, high) in enumerate(ends)
             if self.n_annotations[r]
         }
