@@ -308,7 +308,7 @@ def test_fit_predict_report(home):
     assert done_json("report", "out", "--out", "new/page.html") == {"report": "new/page.html"}
     page = (home / "new" / "page.html").read_text(encoding="utf-8")
     assert page == (home / "out" / "report.html").read_text(encoding="utf-8")
-    assert "Unexpected annotations" in page
+    assert "Which annotations surprised the classifier?" in page
 
 
 @pytest.mark.filterwarnings("always:48 of 48 gold")

@@ -55,8 +55,13 @@ def crowd(tmp_path, monkeypatch, short):
 def told_by_page(path):
     """Paragraphs above the steps of a report."""
     page = Path(path).read_text(encoding="utf-8")
-    head = page.split('class="headline"')[1].split("</div>")[0]
+    head = page.split('class="told"')[1].split("</div>")[0]
     return [html.unescape(re.sub(r"<[^>]*>", "", p)) for p in re.findall(r"<p.*?</p>", head)]
+
+
+def as_one(fact, reasons):
+    """The sentence of which a page makes two, the fact and its reasons."""
+    return f"{fact.removesuffix('.')}: {reasons[0].lower()}{reasons[1:]}"
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -180,7 +185,7 @@ def test_two_annotators_are_no_basis_for_a_figure():
     write_csv(Path("two.csv"), [("task", "worker", "label"), *rows, left])
     done("aggregate", "two.csv", "--out", "labels")
     *parts, answer = told_by_page("labels/report.html")
-    told = "".join(parts)
+    told = as_one(*parts)
     assert "there are two annotators" in told
     assert "review --random 100" in told
     assert answer.startswith("Whether more annotations are worth their price is not known")
@@ -200,7 +205,7 @@ def test_one_annotation_each_is_no_basis_for_a_forecast():
     write_csv(Path("one.csv"), [rows[0], *one.values()])
     done("aggregate", "one.csv", "--out", "labels")
     *parts, answer = told_by_page("labels/report.html")
-    told = "".join(parts)
+    told = as_one(*parts)
     assert "is not known: most items have one annotation" in told
     assert answer.startswith("You need more annotations")
     planned = done_json("next", "one.csv")
@@ -252,7 +257,7 @@ def test_nobody_tells_an_accuracy_of_annotators_whom_nothing_judges(names):
         assert row["screen"]["advice"] == UNJUDGED
     page = html.unescape(Path("labels/report.html").read_text(encoding="utf-8"))
     assert "How often each annotator is right is not known" in page
-    assert "How often the annotators are right is not known" in page
+    assert "How good anybody is, is not known" in page
     assert not re.search(r"expected right|is expected to be right|Expected right", page)
     with open_desk(Path("labels"), Path("few.csv"), by="anna") as desk:
         people = ask(desk, "/people")[2]
@@ -395,10 +400,10 @@ def test_what_is_not_known_is_no_answer():
     done("aggregate", "two.csv", "--out", "labels")
     summary = json.loads(Path("labels/summary.json").read_text())
     answers = {each["question"]: each for each in find_answers(summary)}
-    for question in ("Who is right?", "How many more labels?"):
-        assert answers[question]["anchor"] is None
+    assert answers["Do you need more annotations?"]["anchor"] is None
+    assert "is not known" in answers["How good is each annotator?"]["answer"]
     page = html.unescape(Path("labels/report.html").read_text(encoding="utf-8"))
-    assert "nothing shows how sure they are" in page
+    assert "Nothing shows how sure a single label is." in page
     assert "of the wrong labels that it expects" not in page
     with open_desk(Path("labels"), Path("two.csv"), by="anna") as desk:
         assert "no forecast, because nothing shows" in ask(desk, "/next?ahead=1")[2]
