@@ -69,10 +69,12 @@ def test_lists_and_repeated_names_are_no_frames():
     with pytest.raises(AnnotationError, match=r"df is a list.*give pandas.DataFrame\(df\)$"):
         AnnotationTable.from_frame([{"task": 1}])
     twice = pd.DataFrame([["t", "a", "x", "y"]], columns=["task", "worker", "label", "label"])
-    with pytest.raises(AnnotationError, match="df has several columns 'label'; give every column"):
+    with pytest.raises(
+        AnnotationError, match="df has several columns called 'label'; give every column"
+    ):
         AnnotationTable.from_frame(twice)
     lists = pd.DataFrame([[["a"], ["x"], ["y"]]], columns=["annotators", *["annotations"] * 2])
-    with pytest.raises(AnnotationError, match="df has several columns 'annotations'"):
+    with pytest.raises(AnnotationError, match="df has several columns called 'annotations'"):
         AnnotationTable.from_lists(lists)
     with pytest.raises(AnnotationError, match=r"A must have two dimensions.*reshape"):
         AnnotationTable.from_matrix(LONG.Urteil)
@@ -124,11 +126,11 @@ def test_minus_one_beside_gaps_is_said():
 
 def test_an_index_is_to_become_columns():
     names = {"task": "Satz", "worker": "Person", "label": "Urteil"}
-    with pytest.raises(AnnotationError, match=r"'Satz' is in the index of df.*df.reset_index\(\)"):
+    with pytest.raises(AnnotationError, match=r"'Satz' is the index of df.*df.reset_index\(\)"):
         AnnotationTable.from_frame(LONG.set_index("Satz"), **names)
     with pytest.raises(AnnotationError, match=r"df is a Series.*give df.reset_index\(\)"):
         AnnotationTable.from_frame(LONG.set_index(["Satz", "Person"]).Urteil, **names)
-    with pytest.raises(AnnotationError, match=r"label='label'.*likeliest are label='Urteil'"):
+    with pytest.raises(AnnotationError, match=r"label='label'.*Most likely: label='Urteil'"):
         AnnotationTable.from_frame(LONG, task="Satz", worker="Person")
     dates = LONG.assign(Urteil=pd.Timestamp("2026-01-01"))
     with pytest.raises(AnnotationError, match=r"type datetime64.*\.astype\(str\)"):

@@ -48,7 +48,7 @@ def test_the_index_of_a_frame_of_lists_holds_its_ids():
 
 def test_numbers_of_rows_in_another_order_are_no_ids_of_lists():
     X = pd.DataFrame(np.arange(6.0).reshape(3, 2), index=[2, 0, 1])
-    with pytest.raises(AnnotationError, match=r"only number the rows.*from_lists\(task=\)"):
+    with pytest.raises(AnnotationError, match=r"merely number the rows.*from_lists\(task=\)"):
         CrowdStackingClassifier().fit(X, read_lists(of_lists()))
 
 
@@ -137,7 +137,7 @@ COUNTS = pd.DataFrame({"yes": [3, 1, 2], "no": [0, 2, 1]})
 
 @pytest.mark.parametrize("name", ["gold", "n_words", "length", "conf", "year"])
 def test_columns_of_counts_that_count_no_votes_are_left_out_by_name(name):
-    with pytest.warns(UserWarning, match=rf"left out \('{name}': it is called like"):
+    with pytest.warns(UserWarning, match=rf"left out \('{name}': its name suggests"):
         table = AnnotationTable.from_counts(COUNTS.assign(**{name: [1, 0, 1]}))
     assert table.classes.tolist() == ["no", "yes"]
 
@@ -206,7 +206,7 @@ def test_numbers_name_columns():
 
 
 def test_ids_in_the_index_of_a_long_frame_are_asked_back():
-    with pytest.raises(AnnotationError, match=r"'task' is in the index of df.*reset_index\(\)"):
+    with pytest.raises(AnnotationError, match=r"'task' is the index of df.*reset_index\(\)"):
         AnnotationTable.from_frame(LONG.set_index("task"))
 
 

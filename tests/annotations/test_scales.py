@@ -171,7 +171,9 @@ def test_infinite_scores_are_refused(scale):
     with pytest.raises(AnnotationError, match=r"column 'label' holds inf \(1 row\), .*finite"):
         AnnotationTable.from_frame(frame_of(values), scale=scale)
     texts = values.astype(str)
-    with pytest.raises(AnnotationError, match=r"needs finite numbers, and 'inf' is none; correct"):
+    with pytest.raises(
+        AnnotationError, match=r"needs finite numbers, but one label is 'inf'; correct"
+    ):
         AnnotationTable.from_frame(frame_of(texts), scale="interval")
     values[2, 1] = np.nan
     with pytest.warns(UserWarning, match="1 of 27 rows have no label"):
@@ -182,7 +184,7 @@ def test_infinite_scores_are_refused(scale):
 def test_scores_that_programs_write_as_none_are_refused_in_files(tmp_path, written):
     path = tmp_path / "scores.csv"
     path.write_text(f"task,worker,label\nt1,w1,2.5\nt1,w2,{written}\nt2,w1,4\nt2,w2,3.5\n")
-    with pytest.raises(AnnotationError, match=f"finite numbers, and '{written}' is none"):
+    with pytest.raises(AnnotationError, match=f"finite numbers, but one label is '{written}'"):
         read_annotations(path, scale="interval")
 
 
@@ -234,7 +236,7 @@ def test_scales_that_the_labels_do_not_have_are_refused():
     with pytest.raises(AnnotationError, match="scale='ordinal' needs the order"):
         AnnotationTable.from_frame(frame_of(words), scale="ordinal")
     grades = np.array(["low", "medium", "high"])[codes(n_classes=3)]
-    with pytest.raises(AnnotationError, match="needs labels that are numbers, and 'low' is none"):
+    with pytest.raises(AnnotationError, match="needs labels that are numbers, but one is 'low'"):
         AnnotationTable.from_frame(frame_of(grades), scale="interval")
     assert AnnotationTable.from_frame(frame_of(grades), scale="ordinal").scale == "ordinal"
     given = AnnotationTable.from_frame(

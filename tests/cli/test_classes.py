@@ -84,7 +84,7 @@ def test_one_na_among_grades_is_to_be_named(grades):
     (grades / "na.csv").write_text(rows)
     result = run("agreement", "na.csv", "--scale", "ordinal")
     assert result.exit_code == 3
-    assert "'N/A' has no place among the others (0 < 1 < 2 < 3 < 4)" in result.stderr
+    assert "'N/A' has no place in the order of the others (0 < 1 < 2 < 3 < 4)" in result.stderr
     assert "--abstain 'N/A'" in result.stderr
     assert alpha("na.csv", "--scale", "ordinal", "--abstain", "N/A")["order"] == list("01234")
 

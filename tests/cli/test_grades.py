@@ -185,7 +185,7 @@ def test_methods_are_compared_by_what_is_measured_of_grades(sheet, tmp_path):
     assert "QWK" not in names
 
 
-@pytest.mark.filterwarnings("default:.*two classes have no order")
+@pytest.mark.filterwarnings("default:.*the order of two classes")
 def test_agreement_says_which_measures_go_by_the_order(sheet, tmp_path):
     grades = said("agreement", sheet, *READING)
     assert "mean Cohen's kappa, quadratic weights" in grades

@@ -155,7 +155,7 @@ def test_names_and_two_classes_have_todays_bits(graded):
         two.instance, two.annotator, two.label, classes=[0, 1], scale="nominal"
     )
     names = DawidSkene().fit(two)
-    with pytest.warns(UserWarning, match="two classes have no order"):
+    with pytest.warns(UserWarning, match="the order of two classes"):
         order = AnnotationTable.from_arrays(
             two.instance, two.annotator, two.label, classes=[0, 1], ordered=True
         )

@@ -157,7 +157,7 @@ def test_all_columns_that_are_missing_are_named_at_once(tmp_path):
     with pytest.raises(
         AnnotationError,
         match=r"task='task' and worker='worker' are not columns.*"
-        r"The likeliest are task='Satz', worker='Person'",
+        r"The Most likely: task='Satz', worker='Person'",
     ):
         AnnotationTable.from_frame(frame)
     with pytest.raises(AnnotationError, match=r"worker='wrker' is not a column.*worker='Person'"):

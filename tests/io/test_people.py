@@ -86,7 +86,7 @@ def test_gold_beside_annotations_is_said_and_can_be_used(tmp_path, notes):
     rows = [(*row, "yes" if row[0] < "E06" else "no") for row in ROWS]
     path = write_csv(tmp_path / "votes.csv", ("Elem", "worker", "label", "gold"), *rows)
     result = run("describe", path, "--task", "Elem")
-    assert "the column 'gold' is called like gold labels and is not used" in result.stderr
+    assert "the column 'gold' is named like gold labels, but is not used" in result.stderr
     measured = run("aggregate", path, "--task", "Elem", "--gold", path)
     assert "instances with gold: 12" in measured.stdout
     gold = read_gold(path, task="Elem")

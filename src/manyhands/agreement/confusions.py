@@ -12,7 +12,7 @@ from manyhands.typing import FloatArray, IntArray
 
 
 def spammer_score(confusion: Any) -> FloatArray:
-    r"""How much each annotator's answer depends on the true class [1]_: 0 = spammer, 1 = perfect.
+    r"""Return how much each annotator's answer depends on the true class [1]_, 0 to 1.
 
     A spammer answers without looking: all rows of the confusion matrix are equal.
 
@@ -79,7 +79,7 @@ def spammer_score(confusion: Any) -> FloatArray:
 
 
 def common_confusions(table: AnnotationTable, labels: IntArray) -> FloatArray:
-    """Share of annotators who made each confusion at least once (CoNAL, Fig. 1).
+    """Return the share of annotators who made each confusion at least once (CoNAL, Fig. 1).
 
     Parameters
     ----------

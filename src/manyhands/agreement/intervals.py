@@ -84,7 +84,7 @@ class Interval(NamedTuple, Generic[T]):
 
 
 def jackknife(measure: Callable[..., T], table: Annotations, *, level: float = 0.95) -> Interval[T]:
-    r"""Interval of an agreement measure, by the jackknife over instances [1]_.
+    r"""Return the interval of an agreement measure, by the jackknife over instances [1]_.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def jackknife(measure: Callable[..., T], table: Annotations, *, level: float = 0
 def summary(
     table: Annotations, *, scale: Level | None = None, values: Any = None, level: float = 0.95
 ) -> dict[str, Interval[float]]:
-    """All scalar agreement measures with their intervals, by name.
+    """Return all scalar agreement measures with their intervals, by name.
 
     Parameters
     ----------
@@ -237,7 +237,7 @@ def _weighted(measure: Callable[..., T], table: Annotations) -> Weighted[T]:
 
 
 def _jackknife(weighted: Weighted[Any], level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Value of a measure and the bounds of its interval, each of shape (...)."""
+    """Return the value of a measure and the bounds of its interval, each of shape (...)."""
     times = np.ones(weighted.n) if weighted.times is None else weighted.times
     whole = weighted.at(times[:, None])[..., 0]
     n, n_groups = int(times.sum()), min(int(times.sum()), N_GROUPS)

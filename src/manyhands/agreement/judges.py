@@ -392,7 +392,7 @@ def _people_of(table: AnnotationTable, people: Any) -> BoolArray:
 
 
 def _column(values: Any, table: AnnotationTable, argument: str) -> AnyArray | None:
-    """One value per instance, or None."""
+    """Return one value per instance, or None."""
     if values is None:
         return None
     found = as_values(values)
@@ -474,15 +474,15 @@ class _Labels:
             )
 
     def left(self, shares: Sparse) -> Sparse:
-        """Features of shares of classes, shape (k, D)."""
+        """Return features of shares of classes, shape (k, D), to multiply with `right`."""
         return shares if self.maps is None else _as_sparse(shares @ self.maps[0])
 
     def right(self, shares: Sparse) -> Sparse:
-        """Features that the others' meet, shape (k, D)."""
+        """Return the features of the others' shares, shape (k, D), to multiply with `left`."""
         return shares if self.maps is None else _as_sparse(shares @ self.maps[1])
 
     def agreement(self, one: Sparse, other: Sparse) -> FloatArray:
-        """Agreement of the shares of each row, shape (k,)."""
+        """Return the agreement of the shares of each row, shape (k,)."""
         return _row_sums(self.left(one).multiply(self.right(other)))
 
 
@@ -518,7 +518,7 @@ class Coefficient(NamedTuple):
         return int(self.is_there.sum()) - 1
 
     def variance(self, other: Coefficient | None = None) -> float:
-        """Jackknife's variance, or its covariance with another coefficient."""
+        """Return the jackknife's variance, or the covariance with another coefficient."""
         other = self if other is None else other
         both = self.is_there | other.is_there
         x, y = self.without[both], other.without[both]
@@ -526,7 +526,7 @@ class Coefficient(NamedTuple):
         return float((n - 1) / n * ((x - x.mean()) * (y - y.mean())).sum()) if n > 1 else np.nan
 
     def reach(self, level: float) -> float:
-        """Half width of its interval."""
+        """Return half the width of the interval."""
         if self.degrees < 1:
             return np.nan
         return float(student.ppf((1 + level) / 2, self.degrees) * np.sqrt(self.variance()))
@@ -610,7 +610,7 @@ class _Comparison:
     def coefficient(
         self, rows: IntArray, a: FloatArray, one: Sparse, other: Sparse, same: FloatArray
     ) -> Coefficient:
-        """Agreement beyond chance over some rows of ``items``.
+        """Return agreement beyond chance over some rows of ``items``.
 
         Parameters
         ----------
@@ -673,7 +673,7 @@ class _Comparison:
         return Coefficient(value, without, is_there)
 
     def of_judge(self, judge: int) -> tuple[Coefficient, Coefficient, IntArray, Sparse]:
-        """Coefficients of a judge and of people, the rows of their items, the judge's shares."""
+        """Return the coefficients of a judge and of people, and the rows that they rest on."""
         labels = self.labels
         mine = np.flatnonzero(labels.who == judge)
         mine = mine[self.place[labels.item[mine]] >= 0]
@@ -687,7 +687,7 @@ class _Comparison:
         return self.coefficient(rows, a, share, theirs, a), self.of_people(rows), rows, share
 
     def of_people(self, rows: IntArray) -> Coefficient:
-        """Coefficient of people on some of the items."""
+        """Return the coefficient of people on some of the items."""
         if len(rows) == len(self.items):
             return self._of_all_people
         return self._people_at(rows)
@@ -702,7 +702,7 @@ class _Comparison:
         return self.coefficient(rows, self.among[rows], share, share, same)
 
     def poor_people(self, level: float) -> tuple[Person, ...]:
-        """People whose agreement with the others is surely below half of the median person's."""
+        """Return people who surely agree with the others less than half as well as the median."""
         shared = np.bincount(self.row_who, minlength=self.labels.table.n_annotators)
         judged = []
         order = np.argsort(self.row_who, kind="stable")
@@ -814,7 +814,7 @@ class _Comparison:
     def _mean_with_reach(
         self, rows: IntArray, values: FloatArray, level: float, tests: int
     ) -> tuple[FloatArray, FloatArray]:
-        """Means of columns and half widths of their intervals, which hold for all at once."""
+        """Return the means of columns and half widths of their simultaneous intervals."""
         groups, code = np.unique(self.group[rows], return_inverse=True)
         g = len(groups)
         if g < 2:
@@ -878,7 +878,7 @@ class _Comparison:
 
 
 def _place(judge: Judge) -> tuple[bool, float, str]:
-    """Where a judge stands: the best first, and those of whom little is known last."""
+    """Return the sort key of a judge: the best first, those with too few items last."""
     is_little = judge.n_items < LEAST_OF_JUDGE
     return is_little, -np.nan_to_num(judge.kappa, nan=-np.inf), str(judge.name)
 
@@ -933,7 +933,7 @@ def _of_left_out(people: tuple[Person, ...]) -> str:
 
 
 def _products(cells: Sparse, totals: FloatArray) -> FloatArray:
-    """Product of each row, (n_g * n_s, D), with its question's total, (n_s, D)."""
+    """Return the product of each row, (n_g * n_s, D), with its question's total, (n_s, D)."""
     n_s = len(totals)
     row = np.repeat(np.arange(cells.shape[0]), np.diff(cells.indptr))
     found = np.bincount(
@@ -943,7 +943,7 @@ def _products(cells: Sparse, totals: FloatArray) -> FloatArray:
 
 
 def _ratio(mine: Coefficient, people: Coefficient, level: float) -> tuple[float, float, float]:
-    """Ratio of two coefficients and Fieller's interval, which may be unbounded."""
+    """Return the ratio of two coefficients and Fieller's interval, which may be unbounded."""
     if not (np.isfinite(mine.value) and people.value > 0) or people.degrees < 1:
         return np.nan, -np.inf, np.inf
     r = mine.value / people.value
@@ -959,7 +959,7 @@ def _ratio(mine: Coefficient, people: Coefficient, level: float) -> tuple[float,
 
 
 def _may_be_best(judges: dict[int, Coefficient], level: float) -> set[int]:
-    """Judges than whom no other is surely better."""
+    """Return the judges that no other judge surely surpasses."""
     known = {judge: one for judge, one in judges.items() if np.isfinite(one.value)}
     found = set(known)
     tests = max(len(known) - 1, 1)

@@ -71,7 +71,7 @@ def _unequal_pairs(counts: ClassCounts) -> FloatArray:
 
 
 def _penalties(weights: Weights, n_classes: int) -> FloatArray:
-    """Coefficients of 1, d and d^2 in 1 - w(d): the disagreement of classes d > 0 steps apart."""
+    """Return the coefficients of 1, d and d^2 in the disagreement of classes d steps apart."""
     q = max(n_classes, 2)
     return {
         "identity": np.array([1.0, 0.0, 0.0]),
@@ -82,7 +82,7 @@ def _penalties(weights: Weights, n_classes: int) -> FloatArray:
 
 
 def _agreeing_share(counts: ClassCounts, weights: Weights = "identity") -> FloatArray:
-    """(Weighted) share of agreeing pairs of each instance, shape (n,); 0 with one annotation."""
+    """Return the (weighted) share of agreeing pairs of each instance, (n,); 0 without pairs."""
     constant, linear, quadratic = _penalties(weights, counts.votes.shape[1])
     disagreement = np.zeros(len(counts.size))
     if constant:
@@ -100,7 +100,7 @@ def _agreeing_share(counts: ClassCounts, weights: Weights = "identity") -> Float
 
 
 def percent_agreement(table: Annotations, *, within: int = 0) -> float:
-    """Mean share of agreeing pairs over instances with at least two annotations.
+    """Return the mean share of agreeing pairs, over instances with at least two annotations.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def percent_agreement(table: Annotations, *, within: int = 0) -> float:
 
 
 def weighted_percent(table: Annotations, *, within: int = 0) -> Weighted[float]:
-    """`percent_agreement` as a function of instance weights."""
+    """Return `percent_agreement` as a function of instance weights."""
     counts = class_counts(table, least=2)
     share = _agreeing_share(counts) if not within else _share_within(counts, within)
     return Weighted(
@@ -127,7 +127,7 @@ def weighted_percent(table: Annotations, *, within: int = 0) -> Weighted[float]:
 
 
 def _share_within(counts: ClassCounts, within: int) -> FloatArray:
-    """Share of the pairs of annotations of each instance that are so few grades apart, (n,)."""
+    """Return the share of an instance's pairs that are at most so many grades apart, (n,)."""
     votes = counts.votes
     band = diags_array(
         np.ones(2 * within + 1),
@@ -143,7 +143,7 @@ def _share_within(counts: ClassCounts, within: int) -> FloatArray:
 
 
 def fleiss_kappa(table: Annotations) -> float:
-    r"""Fleiss' kappa [1]_, generalised by Gwet to varying numbers of annotations [2]_.
+    r"""Return Fleiss' kappa [1]_, which Gwet generalised to varying numbers of annotations [2]_.
 
     1 is full agreement; 0 is the agreement of annotations drawn from the crowd's class frequencies.
 
@@ -180,7 +180,7 @@ def fleiss_kappa(table: Annotations) -> float:
 
 
 def gwet_ac1(table: Annotations) -> float:
-    """Gwet's AC1 [1]_: agreement beyond chance that does not collapse when one class dominates.
+    """Return Gwet's AC1 [1]_, agreement beyond chance that bears one dominant class.
 
     `gwet_ac2` with identity weights; see there.
 
@@ -193,7 +193,7 @@ def gwet_ac1(table: Annotations) -> float:
 
 
 def gwet_ac2(table: Annotations, *, weights: Weights = "quadratic") -> float:
-    r"""Gwet's AC2 [1]_: AC1 with partial credit for classes that are close to each other.
+    r"""Return Gwet's AC2 [1]_, AC1 with partial credit for classes that are close.
 
     Parameters
     ----------
@@ -233,17 +233,17 @@ def gwet_ac2(table: Annotations, *, weights: Weights = "quadratic") -> float:
 
 
 def weighted_fleiss(table: Annotations) -> Weighted[float]:
-    """`fleiss_kappa` as a function of instance weights."""
+    """Return `fleiss_kappa` as a function of instance weights."""
     return _gwet_framework(table, "identity", lambda shares: (shares**2).sum(axis=0))
 
 
 def weighted_ac1(table: Annotations) -> Weighted[float]:
-    """`gwet_ac1` as a function of instance weights."""
+    """Return `gwet_ac1` as a function of instance weights."""
     return weighted_ac2(table, weights="identity")
 
 
 def weighted_ac2(table: Annotations, *, weights: Weights = "quadratic") -> Weighted[float]:
-    """`gwet_ac2` as a function of instance weights."""
+    """Return `gwet_ac2` as a function of instance weights."""
     require_table(table)
     check_option("weights", weights, ("identity", "linear", "quadratic", "ordinal"))
     if weights != "identity":
@@ -261,7 +261,7 @@ def weighted_ac2(table: Annotations, *, weights: Weights = "quadratic") -> Weigh
 def _gwet_framework(
     table: Annotations, weights: Weights, by_chance: Callable[[FloatArray], FloatArray]
 ) -> Weighted[float]:
-    """Mean agreement of pairs, corrected by ``by_chance`` of the class shares, (C, B)."""
+    """Return agreement of pairs corrected by ``by_chance`` of the class shares, (C, B)."""
     counts = class_counts(table, least=1)
     agreeing = _agreeing_share(counts, weights)
     pairable = (counts.size > 1).astype(np.float64)
@@ -285,7 +285,7 @@ def krippendorff_alpha(
     values: Any = None,
     distance: Distance | None = None,
 ) -> float:
-    """Krippendorff's alpha [1]_: 1 is full agreement, 0 is chance.
+    """Return Krippendorff's alpha [1]_: 1 is full agreement, 0 is chance.
 
     Parameters
     ----------
@@ -355,7 +355,7 @@ def weighted_alpha(
     values: Any = None,
     distance: Distance | None = None,
 ) -> Weighted[float]:
-    """`krippendorff_alpha` as a function of instance weights: 1 - (N - 1) D / E.
+    """Return `krippendorff_alpha` as a function of instance weights: 1 - (N - 1) D / E.
 
     D sums the distances of all ordered pairs within instances, each divided by the number of the
     instance's annotations minus 1. E sums the distances of all pairs among the N annotations. See
@@ -422,7 +422,7 @@ def _ordinal(counts: ClassCounts) -> _Disagreement:
 
 
 def _mean_ranks(totals: FloatArray) -> FloatArray:
-    """Mean rank of each class among all annotations, up to a constant, shape (C, B)."""
+    """Return the mean rank of each class among all annotations, up to a constant, (C, B)."""
     return np.cumsum(totals, axis=0) - totals / 2
 
 

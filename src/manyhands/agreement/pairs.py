@@ -57,7 +57,7 @@ class PairwiseKappa:
 
 
 def cohen_kappa(table: AnnotationTable, *, weights: KappaWeights = "identity") -> PairwiseKappa:
-    r"""Cohen's kappa [1]_ of every pair of annotators, over the instances that both annotated.
+    r"""Return Cohen's kappa [1]_ of every pair of annotators, over the instances they share.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def _check_weights(table: AnnotationTable, weights: str) -> None:
 
 
 def mean_cohen_kappa(table: AnnotationTable, *, weights: KappaWeights = "identity") -> float:
-    """Mean of the pairwise kappas, weighted by the number of shared instances.
+    """Return the mean of the pairwise kappas, weighted by the number of shared instances.
 
     This is `PairwiseKappa.mean` of `cohen_kappa`. The kappas of pairs who share few instances are
     mostly noise, and those of pairs who agreed on one class throughout are undefined and left out:
@@ -142,7 +142,7 @@ def mean_cohen_kappa(table: AnnotationTable, *, weights: KappaWeights = "identit
 def weighted_cohen(
     table: AnnotationTable, *, weights: KappaWeights = "identity"
 ) -> Weighted[PairwiseKappa]:
-    """`cohen_kappa` as a function of instance weights."""
+    """Return `cohen_kappa` as a function of instance weights."""
     shared = shared_annotations(table)
     pairs = cohen_kappa(table, weights=weights)
     kappas = _kappas_by_weight(shared, weights)
@@ -156,7 +156,7 @@ def weighted_cohen(
 def weighted_mean_cohen(
     table: AnnotationTable, *, weights: KappaWeights = "identity"
 ) -> Weighted[float]:
-    """`mean_cohen_kappa` as a function of instance weights."""
+    """Return `mean_cohen_kappa` as a function of instance weights."""
     _check_weights(table, weights)
     shared = shared_annotations(table)
     kappas = _kappas_by_weight(shared, weights)
@@ -164,7 +164,7 @@ def weighted_mean_cohen(
 
 
 def _weighted_mean(found: Iterable[tuple[FloatArray, FloatArray]]) -> FloatArray:
-    """Mean kappa, (B,), over blocks of (shared instances, kappas), each of shape (n_pairs, B)."""
+    """Return the mean kappa, (B,), over blocks of (shared instances, kappas), (n_pairs, B)."""
     total, weight = np.zeros(1), np.zeros(1)
     for shared, kappa in found:
         defined = ~np.isnan(kappa)
@@ -177,7 +177,7 @@ def _weighted_mean(found: Iterable[tuple[FloatArray, FloatArray]]) -> FloatArray
 
 
 def instance_agreement(table: AnnotationTable) -> FloatArray:
-    """Share of agreeing pairs of annotations of the instances that have two or more."""
+    """Return the share of agreeing pairs, of the instances with two or more annotations."""
     cells = table.instance.astype(np.int64) * table.n_classes + table.label
     names, counts = np.unique(cells, return_counts=True)
     n = table.annotations_per_instance()
@@ -187,7 +187,7 @@ def instance_agreement(table: AnnotationTable) -> FloatArray:
 
 
 def agreement_of_pairs(table: AnnotationTable, chosen: IntArray) -> tuple[FloatArray, IntArray]:
-    """Share of equal annotations, and pairs of annotations compared, both (R, R)."""
+    """Return the share of equal annotations and the number compared, both (R, R)."""
     place = np.full(table.n_annotators, -1)
     place[chosen] = np.arange(len(chosen))
     kept = place[table.annotator] >= 0
@@ -205,7 +205,7 @@ def agreement_of_pairs(table: AnnotationTable, chosen: IntArray) -> tuple[FloatA
 
 
 def kappa_of_pairs(table: AnnotationTable, chosen: IntArray) -> FloatArray:
-    """Cohen's kappa, (R, R); NaN where it is undefined."""
+    """Return Cohen's kappa, (R, R); NaN where it is undefined."""
     found = cohen_kappa(table)
     place = np.full(table.n_annotators, -1)
     place[chosen] = np.arange(len(chosen))
@@ -273,7 +273,7 @@ class _Cells(NamedTuple):
 
 
 def _cells(shared: SharedAnnotations, rows: IntArray, columns: IntArray) -> tuple[_Cells, IntArray]:
-    """Cells of pairs of groups, and the order that sorts them by pair of annotators."""
+    """Return the cells of pairs of groups, and the order that sorts them by annotators."""
     first, second = shared.group_annotator[rows], shared.group_annotator[columns]
     pairs, pair = np.unique(first * shared.n_annotators + second, return_inverse=True)
     order = np.argsort(pair, kind="stable")
@@ -324,7 +324,7 @@ def _cells_by_instance(shared: SharedAnnotations) -> Iterator[tuple[_Cells, Spar
 
 
 def _blocks(shared: SharedAnnotations, by_group: Sparse, limit: int) -> list[tuple[int, int]]:
-    """Ranges of groups with about ``limit`` co-annotations each; no annotator is split."""
+    """Return ranges of groups with about ``limit`` pairs each that split no annotator."""
     size = by_group.T @ np.ones(by_group.shape[0])
     work = np.concatenate([[0], np.cumsum(by_group @ size)])
     firsts = np.concatenate([[0], np.flatnonzero(np.diff(shared.group_annotator)) + 1])
@@ -356,7 +356,7 @@ def _kappa_of(
 
 
 def _per_pair(cells: _Cells, values: AnyArray) -> Sparse:
-    """Matrix that sums ``values`` times counts over the cells of each pair."""
+    """Return the matrix that sums ``values`` times counts over the cells of each pair."""
     shape = (len(cells.first), len(cells.pair))
     return sparse(values, cells.pair, np.arange(len(cells.pair)), shape)
 
@@ -367,7 +367,7 @@ _Disagreement = Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]
 
 
 def _unequal(cells: _Cells) -> _Disagreement:
-    """Disagreement of 1 for unequal classes."""
+    """Return a disagreement of 1 for unequal classes."""
     k, n_pairs = len(cells.pair), len(cells.first)
     n_classes = 1 + max(cells.row.max(initial=0), cells.column.max(initial=0))
     pairs, classes = np.tile(cells.pair, 2), np.concatenate([cells.row, cells.column])
@@ -385,7 +385,7 @@ def _unequal(cells: _Cells) -> _Disagreement:
 
 
 def _squares(cells: _Cells) -> _Disagreement:
-    """Disagreement by the squared number of steps between the classes."""
+    """Return the disagreement by the squared number of steps between the classes."""
     row, column = cells.row.astype(np.float64), cells.column.astype(np.float64)
     steps = _per_pair(cells, (row - column) ** 2)
     squares = _per_pair(cells, row**2 + column**2)

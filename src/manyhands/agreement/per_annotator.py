@@ -39,7 +39,7 @@ class AnnotatorAgreement:
 
 
 def annotator_agreement(table: AnnotationTable) -> AnnotatorAgreement:
-    """Agreement of each annotator with the others on the instances they share.
+    """Return each annotator's agreement with the others on the instances they share.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def annotator_agreement(table: AnnotationTable) -> AnnotatorAgreement:
 
 
 def weighted_annotators(table: AnnotationTable) -> Weighted[AnnotatorAgreement]:
-    """`annotator_agreement` as a function of instance weights."""
+    """Return `annotator_agreement` as a function of instance weights."""
     shared = shared_annotations(table)
     votes, n_groups = shared.by_instance, len(shared.group_label)
     # An entry of votes is how often an annotator gave a class to an instance.
@@ -106,7 +106,7 @@ def weighted_annotators(table: AnnotationTable) -> Weighted[AnnotatorAgreement]:
 
 
 def _totals(instance: IntArray, key: IntArray, counts: FloatArray) -> FloatArray:
-    """For each entry, the sum of the counts of all entries with the same instance and key."""
+    """Return, for each entry, the total count of the entries with its instance and key."""
     _, place = np.unique(instance * (key.max(initial=0) + 1) + key, return_inverse=True)
     return np.bincount(place, counts)[place].astype(np.float64, copy=False)
 

@@ -41,7 +41,7 @@ class ClassAgreement:
 
 
 def class_agreement(table: Annotations) -> ClassAgreement:
-    r"""Agreement per class: specific agreement [2]_ and Fleiss' category kappa [1]_.
+    r"""Return agreement per class: specific agreement [2]_ and Fleiss' category kappa [1]_.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def class_agreement(table: Annotations) -> ClassAgreement:
 
 
 def weighted_classes(table: Annotations) -> Weighted[ClassAgreement]:
-    """`class_agreement` as a function of instance weights."""
+    """Return `class_agreement` as a function of instance weights."""
     votes, size, times = class_counts(table, least=2)
     n_annotations = (votes.T @ (np.ones(len(size)) if times is None else times)).astype(np.int64)
     shares = with_data(votes, votes.data / per_entry(votes, size)).T

@@ -40,7 +40,7 @@ AT_ONCE = 4_000_000
 
 
 def weighted_set_alpha(table: Any, *, distance: Distance = "jaccard") -> Weighted[float]:
-    """Alpha of a `LabelSetTable` as a function of instance weights; see `krippendorff_alpha`."""
+    """Return alpha of a `LabelSetTable` as a function of instance weights."""
     check_option("distance", distance, DISTANCES)
     if not isinstance(table, LabelSetTable):
         raise AnnotationError(
@@ -92,7 +92,7 @@ class Sets:
         return np.diff(self.holds.indptr).astype(np.float64)
 
     def between(self, one: IntArray, other: IntArray) -> FloatArray:
-        """Distance of each pair of sets, shape (m,)."""
+        """Return the distance of each pair of sets, shape (m,)."""
         if self.distance == "nominal":
             return (one != other).astype(np.float64)
         shared = self.holds[one].multiply(self.holds[other]).sum(axis=1)
@@ -107,7 +107,7 @@ class Sets:
         return 1 - alike
 
     def _rows(self) -> Iterator[tuple[slice, FloatArray]]:
-        """Distances of some sets to all sets, shape (k, K), for one part after another."""
+        """Yield the distances of some sets to all sets, shape (k, K), one part at a time."""
         n = self.holds.shape[0]
         step = max(AT_ONCE // max(n, 1), 1)
         for first in range(0, n, step):

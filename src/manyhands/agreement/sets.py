@@ -39,7 +39,7 @@ class OptionAgreement:
 
 
 def option_agreement(table: LabelSetTable, *, level: float = 0.95) -> OptionAgreement:
-    """Krippendorff's alpha of each option, ticked or not, with its interval.
+    """Return Krippendorff's alpha of each option, ticked or not, with its interval.
 
     Parameters
     ----------

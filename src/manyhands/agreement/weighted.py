@@ -54,7 +54,7 @@ class Weighted(Generic[T]):
     least: float | FloatArray = -1.0
 
     def value(self) -> T:
-        """Value of the measure if each instance counts once."""
+        """Return the value of the measure if each instance counts once."""
         times = np.ones(self.n) if self.times is None else self.times
         return self.pack(self.at(times[:, None])[..., 0])
 
@@ -97,7 +97,7 @@ def class_counts(table: Annotations, *, least: int) -> ClassCounts:
 
 
 def _distinct_counts(store: Sharded, least: int) -> ClassCounts:
-    """Different counts of classes in a store, and how many instances have them."""
+    """Return the distinct counts of classes in a store, and how many instances have them."""
     # The sum of random numbers of its labels tells which counts an instance has.
     marks = np.random.default_rng(0).integers(2**63, size=store.n_classes, dtype=np.uint64)
     parts = []
@@ -131,7 +131,7 @@ def _distinct_counts(store: Sharded, least: int) -> ClassCounts:
 def sparse(
     values: AnyArray | None, rows: IntArray, columns: IntArray, shape: tuple[int, int]
 ) -> Sparse:
-    """CSR matrix of the sums of ``values`` (None: ones) at the given positions."""
+    """Return the CSR matrix of the sums of ``values`` (None: ones) at the given positions."""
     if values is None:
         return _counted(rows, columns, shape)
     data = np.asarray(values, dtype=np.float64)
@@ -165,7 +165,7 @@ def _counted(rows: IntArray, columns: IntArray, shape: tuple[int, int]) -> Spars
 
 
 def with_data(matrix: Sparse, data: FloatArray) -> Sparse:
-    """CSR matrix with the sparsity pattern of ``matrix`` and the values ``data``."""
+    """Return a CSR matrix with the sparsity pattern of ``matrix`` and the values ``data``."""
     return csr_matrix((data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
@@ -175,14 +175,14 @@ def per_entry(matrix: Sparse, row_values: AnyArray) -> AnyArray:
 
 
 def ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
-    """Quotient, NaN where the denominator is 0."""
+    """Return the quotient, NaN where the denominator is 0."""
     shape = np.broadcast_shapes(np.shape(numerator), np.shape(denominator))
     undefined = np.full(shape, np.nan)
     return np.divide(numerator, denominator, out=undefined, where=denominator != 0)
 
 
 def chance_corrected(agreement: FloatArray, by_chance: FloatArray) -> FloatArray:
-    """(a - e) / (1 - e): 1 for full agreement, 0 for chance agreement; NaN where e is 1."""
+    """Return (a - e) / (1 - e): agreement beyond chance; NaN where e is 1."""
     return ratio(agreement - by_chance, 1 - by_chance)
 
 

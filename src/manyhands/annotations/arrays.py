@@ -66,13 +66,13 @@ from manyhands.typing import MISSING, AnyArray, BoolArray, IntArray
 Table = TypeVar("Table")
 
 MOST_VOTES = 10**9
-"""More votes are a mistake: each takes ten bytes."""
+"""Largest total of counts that is read; a vote takes ten bytes, so more is surely a mistake."""
 
 MEASURES = ("sklearn.metrics._classification", "sklearn.metrics._ranking")
 """Modules of scikit-learn whose functions compare predictions with gold labels."""
 
 BETWEEN = ("manyhands", "numpy", "sklearn.base", "sklearn.preprocessing", "sklearn.utils")
-"""Packages through which they ask for the array."""
+"""Packages through which those functions ask a table for its array."""
 
 
 def from_matrix(
@@ -94,17 +94,19 @@ def from_matrix(
     A : array-like or data frame of shape (n, R)
         Missing: NaN or None, masked cells, and -1 unless ``classes``, ``abstain`` or ``skip`` names
         it; a matrix of -1 and one other value alone is refused until ``classes`` says what -1 is.
-        The columns of a frame (pandas, polars, pyarrow) are the annotators, but for those whose
-        names or values say that they hold something else (gold labels, confidences, texts, ...),
-        which a warning names. A pandas index other than the default, or else a column called
-        "task", "instance", "id" or the like, holds the ids of the instances.
+        The columns of a frame (pandas, polars, pyarrow) are the annotators. Columns whose names or
+        values say that they hold something else (gold labels, confidences, texts, ...) are left
+        out, with a warning. The ids of the instances are a pandas index other than the default,
+        or else a column called "task", "instance", "id" or the like.
     classes : sequence, optional
         All classes, in the desired order; default: the categories of categorical columns, in
-        their order, else the values, ordered as in `from_frame`. Found values that are probably no
-        classes (ids, -7, 255 in an unsigned type) are refused or warned about; named ones are not.
+        their order, else the values, ordered as in `from_frame`. By default, values that are
+        probably no classes (ids, -7, 255 in an unsigned type) are refused, or cause a warning;
+        classes that are named here are not judged.
     instances, annotators : sequence, optional
-        Ids of the rows and columns; default: those of the frame, or their numbers. Names of
-        columns of a frame, or patterns such as "worker_*", choose the annotators.
+        Ids of the rows and columns; default: those of the frame, or their numbers. For a frame,
+        ``annotators`` may also be names of its columns, or patterns such as "worker_*": the other
+        columns are then left out.
     abstain, skip : str, int or sequence of these, optional
         Values that mean a pass, as in `from_frame`.
     scale : {"nominal", "ordinal", "interval"}, optional
@@ -112,13 +114,18 @@ def from_matrix(
     ordered : bool, optional
         As in `from_frame`.
 
+    Returns
+    -------
+    AnnotationTable
+        With n instances and R annotators, also where a row or column is empty.
+
     Raises
     ------
     AnnotationError
-        If A is not two-dimensional, holds a value outside ``classes`` or values that cannot be
-        classes, if a column of a frame looks like ids and is not called so, if it cannot be told
-        which of its columns are the annotators, or if ``abstain`` or
-        ``skip`` is invalid, as in `from_frame`.
+        If A is not two-dimensional or is sparse; if it holds a value outside ``classes``, or
+        values that cannot be classes; if a column of a frame looks like ids but is not called so,
+        or it cannot be told which columns are the annotators; or if ``abstain`` or ``skip`` is
+        invalid, as in `from_frame`.
     """
     scale = read_scale(scale, ordered)
     _refuse_sparse(
@@ -200,24 +207,24 @@ def _refuse_ticks(A: Any) -> None:
 
 
 def _refuse_sparse(values: Any, argument: str, mend: str) -> None:
-    """Refuse a sparse matrix, where a 0 that is stored and a gap look alike."""
+    """Refuse a sparse matrix, in which a stored 0 cannot be told from a missing annotation."""
     if hasattr(values, "toarray"):
         raise AnnotationError(
-            f"{argument} is a scipy.sparse matrix, where a stored 0 and a gap look alike; use "
-            f"{mend}"
+            f"{argument} is a scipy.sparse matrix, in which a stored 0 cannot be told from a "
+            f"missing annotation; use {mend}"
         )
 
 
 MINUS_ONE_AGREES = 0.1
-"""Agreement beyond chance about -1 from which it is doubtful that -1 means no annotation."""
+"""Kappa of "is -1" above which -1 is probably a class: annotators agree on classes, not on gaps."""
 
 
 def _doubt_minus_one(A: AnyArray, minus_one: BoolArray) -> None:
-    """Refuse or doubt a matrix without empty cells in which -1 is perhaps a class.
+    """Refuse, or warn of, a matrix without empty cells in which -1 may be a class.
 
-    Beside 0 and 1 it may be the lowest of three grades. Annotators agree about grades, and hardly
-    about what they leave out: -1 is doubted where it is about as frequent as 0 and 1, and comes
-    together, beyond chance, in rows that have another value, too.
+    Beside 0 and 1, -1 may be the lowest of three grades. Annotators agree about grades, but hardly
+    about what they leave out. So a warning is given where -1 is about as frequent as 0 and 1, and
+    where several annotators give it to the same instance more often than by chance.
 
     Raises
     ------
@@ -227,12 +234,13 @@ def _doubt_minus_one(A: AnyArray, minus_one: BoolArray) -> None:
     values, counts = np.unique(A[~minus_one].astype(str), return_counts=True)
     n, n_annotators = A.shape
     k, in_row = int(minus_one.sum()), minus_one.sum(axis=1)
-    # Codes begin with 0, and where every instance has as many annotations, that was the plan.
+    # Codes begin with 0, so a lone 1 beside -1 is suspicious. An equal number of annotations per
+    # instance is a design, so there -1 does mean a missing annotation.
     if len(values) == 1 and values[0] != "0" and len(np.unique(in_row)) > 1:
         raise AnnotationError(
-            f"A holds one class only, {values[0]}, if -1 means no annotation, as it does unless it "
-            f"is named; it stands in {k:,} of {A.size:,} cells, and none is empty. If -1 is a "
-            f"class, pass classes=[-1, {values[0]}]; if not, name all classes, such as "
+            f"A holds one class only, {values[0]}, because -1 means no annotation unless it is "
+            f"named as a class. {k:,} of {A.size:,} cells hold -1, and no cell is empty. If -1 is "
+            f"a class, pass classes=[-1, {values[0]}]; if not, name all classes, such as "
             "classes=[0, 1]"
         )
     some = in_row < n_annotators
@@ -249,8 +257,8 @@ def _doubt_minus_one(A: AnyArray, minus_one: BoolArray) -> None:
     if beyond > max(MINUS_ONE_AGREES, 3 * error):
         warn_caller(
             f"A has no empty cell, and {minus_one.sum():,} cells with -1 were read as no "
-            "annotation. They come together in rows, as votes for a grade below 0 would. If -1 is "
-            "a class, pass classes=[-1, 0, 1]; if not, pass classes=[0, 1]"
+            "annotation. They often stand in the same row, as votes for a grade below 0 would. If "
+            "-1 is a class, pass classes=[-1, 0, 1]; if not, pass classes=[0, 1]"
         )
 
 
@@ -289,6 +297,7 @@ def from_arrays(
     n_instances, n_annotators : int, optional
         Lengths of the axes without a vocabulary; default: the largest position + 1.
     weight : array-like of shape (m,), optional
+        Finite and not negative; default: 1.
     source : str, array of str, or array of codes, optional
         See `SOURCES`; default: observed.
     group : array-like of shape (m,), optional
@@ -296,16 +305,24 @@ def from_arrays(
     abstain, skip : str, int or sequence of these, optional
         Values of ``label`` that mean a pass, as in `from_frame`.
     duplicates : {"error", "last", "keep"}
+        What to do with repeated (instance, annotator) pairs: refuse them, keep the last, or keep
+        all.
     scale : {"nominal", "ordinal", "interval"}, optional
         As in `from_frame`; whole numbers are taken for codes of classes.
     ordered : bool, optional
         As in `from_frame`.
 
+    Returns
+    -------
+    AnnotationTable
+        With one annotation per row that holds no pass.
+
     Raises
     ------
     AnnotationError
-        If lengths differ, a value is outside its vocabulary, a pair is repeated, an annotator has
-        two families, or ``abstain`` or ``skip`` is invalid, as in `from_frame`.
+        If lengths differ, an id or a label is missing, a value is outside its vocabulary, integers
+        look like ids rather than positions, a pair is repeated, an annotator has two families, or
+        ``abstain`` or ``skip`` is invalid, as in `from_frame`.
     """
     scale = read_scale(scale, ordered)
     labels = as_values(label)
@@ -357,17 +374,18 @@ def from_counts(
     scale: Scale | None = None,
     ordered: bool | None = None,
 ) -> Table:
-    """Read how many votes each class received, where nobody knows who gave them.
+    """Read how many votes each class received, if it is not recorded who gave them.
 
     This is the input of Fleiss' kappa [1]_. The table has ``annotators_known=False``: agreement,
-    `MajorityVote` and the shares of the votes take it, and whatever compares annotators refuses it.
+    `MajorityVote` and the shares of the votes can use it, but methods that compare annotators
+    refuse it.
 
     Parameters
     ----------
     counts : array-like or data frame of shape (n, C)
-        Whole numbers from 0; missing: 0. The columns of a frame are the classes, but for those
-        whose names say that they hold something else (gold labels, lengths, years, ...), which a
-        warning names; its ids are found as in `from_matrix`.
+        Whole numbers from 0; missing: 0. The columns of a frame are the classes. Columns whose
+        names say that they hold something else (gold labels, lengths, years, ...) are left out,
+        with a warning; ids are found as in `from_matrix`.
     classes : sequence of shape (C,), optional
         The class of each column. If they are the names of a frame's columns, in any order, columns
         are found by name, and this is the order of the classes. Default: the names of the columns,
@@ -381,12 +399,17 @@ def from_counts(
     ordered : bool, optional
         As in `from_frame`.
 
+    Returns
+    -------
+    AnnotationTable
+        With n instances and as many places for votes as the instance with most votes has.
+
     Raises
     ------
     AnnotationError
-        If counts are negative, not whole or not two-dimensional, there are more than `MOST_VOTES`,
-        a column is called a total and is the sum of the others, or some classes are names of
-        columns and others are not.
+        If counts are negative, not whole, not two-dimensional or sparse; if there are more than
+        `MOST_VOTES` in all; if a column is called a total and is the sum of the others; or if some
+        classes are names of columns and others are not.
 
     References
     ----------
@@ -448,7 +471,7 @@ def from_counts(
 
 
 def is_total(name: str, counts: IntArray, others: IntArray) -> bool:
-    """Whether a column of counts is the number of all votes, or of the people who gave them.
+    """Return whether a column of counts is a total of votes or of annotators, not a class.
 
     Parameters
     ----------
@@ -458,13 +481,13 @@ def is_total(name: str, counts: IntArray, others: IntArray) -> bool:
         Sum of the columns that count votes.
     """
     words = words_of_total(name)
-    if words & ANNOTATOR_WORDS:  # Not all of them need have voted.
+    if words & ANNOTATOR_WORDS:  # Some annotators may not have voted, so the count may be larger.
         return bool((counts >= others).all())
     return bool(words) and bool((counts == others).all())
 
 
 def _classes_of_counts(found: IntArray, names: Any, classes: Any) -> tuple[IntArray, Any]:
-    """Columns of counts in the order of the classes, and the class of each."""
+    """Return the columns of counts in the order of the classes, and the class of each."""
     if names is None:
         return found, classes
     own = [str(name) for name in names]
@@ -472,8 +495,8 @@ def _classes_of_counts(found: IntArray, names: Any, classes: Any) -> tuple[IntAr
         rest = np.delete(found, place, axis=1).sum(axis=1)
         if is_total(name, found[:, place], rest):
             raise AnnotationError(
-                f"column {name!r} is the sum of the other columns, or more, and not a class; drop "
-                f"it, such as counts.drop(columns={name!r})"
+                f"column {name!r} is a total of the other columns rather than a class; drop it: "
+                f"counts.drop(columns={name!r})"
             )
     if classes is None:
         return found, names
@@ -482,14 +505,15 @@ def _classes_of_counts(found: IntArray, names: Any, classes: Any) -> tuple[IntAr
         return found[:, [own.index(value) for value in wanted]], classes
     if len(wanted) != len(own) or {*wanted} & {*own}:
         raise AnnotationError(
-            f"classes={list(classes)!r} are not the columns of counts, {own!r}; give the names of "
-            "all columns in the order of the classes, or drop the columns that are no classes"
+            f"classes={list(classes)!r} do not name the columns of counts, which are {own!r}; give "
+            "the names of all columns in the order of the classes, or drop the columns that are "
+            "not classes"
         )
     return found, classes
 
 
 def _whole_counts(values: Any) -> IntArray:
-    """Counts as integers of shape (n, C); missing ones are 0."""
+    """Return counts as integers of shape (n, C), with 0 for missing ones."""
     given = as_values(values)
     if given.ndim != 2:
         raise AnnotationError(f"counts must have two dimensions (n, C), got shape {given.shape}")
@@ -499,14 +523,14 @@ def _whole_counts(values: Any) -> IntArray:
         numbers = filled.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise AnnotationError(
-            f"counts hold something that is no number ({error}); drop the columns that count no "
-            "votes"
+            f"counts hold something that is not a number ({error}); drop the columns that do not "
+            "count votes"
         ) from error
     odd = (numbers < 0) | (numbers != np.floor(numbers))
     if odd.any():
         raise AnnotationError(
-            f"counts hold {numbers[odd][0].item()!r}, which is no number of votes; give whole "
-            "numbers from 0 (shares of votes do not say how many there were)"
+            f"counts hold {numbers[odd][0].item()!r}, which is not a number of votes; give whole "
+            "numbers from 0 (shares of votes do not say how many votes there were)"
         )
     if numbers.sum() > MOST_VOTES:
         raise AnnotationError(
@@ -539,7 +563,7 @@ def to_matrix(columns: Columns, *, codes: bool) -> AnyArray:
 
 
 def _columns_of(A: Any) -> list[Any]:
-    """Columns of a wide frame, without that of the ids; none of anything else."""
+    """Return the annotators' columns of a wide frame; none for anything else."""
     frame = as_frame(A)
     if frame is None:
         return []
@@ -558,10 +582,11 @@ def refuse_measures() -> None:
         frame = frame.f_back
     if frame.f_globals.get("__name__") in MEASURES:
         raise NoGoldError(
-            "scikit-learn's measures compare predictions with gold labels, and y is an "
-            "AnnotationTable, which has none. Without gold labels, leave scoring out (agreement "
-            "with the annotations), or give scoring=manyhands.metrics.VOTE_SCORERS; with gold "
-            "labels, give scoring=manyhands.metrics.gold_scorer('accuracy', y_true, table)"
+            "scikit-learn's measures compare predictions with gold labels, but y is an "
+            "AnnotationTable, which holds annotations. With gold labels, give "
+            "scoring=manyhands.metrics.gold_scorer('accuracy', y_true, table). Without them, leave "
+            "scoring out, which measures agreement with the annotations, or give "
+            "scoring=manyhands.metrics.VOTE_SCORERS"
         )
 
 
@@ -581,7 +606,7 @@ def _check_lengths(instance: Any, annotator: Any, labels: AnyArray, weight: Any)
     if gaps.any():
         raise AnnotationError(
             f"label is missing in row {np.flatnonzero(gaps)[0]} and {gaps.sum() - 1} more; "
-            "leave these rows out (n_instances= keeps the instances)"
+            "leave these rows out (n_instances= keeps instances without annotations)"
         )
 
 
@@ -604,14 +629,15 @@ def _axis(
         length = int(values.max()) + 1 if values.size else 0
         if length > 1_000_000 + 100 * len(values):
             raise AnnotationError(
-                f"{argument} holds {length - 1} for {len(values)} annotations: integers are "
-                f"positions here, and these look like ids. Pass them as strings, or give n_{plural}"
+                f"{argument} holds {length - 1} for {len(values)} annotations. Integers are "
+                "positions here, but these look like ids: pass them as strings, or give "
+                f"n_{plural}="
             )
     outside = (values < 0) | (values >= length)
     if outside.any():
         raise AnnotationError(
             f"{argument} holds the position {values[outside][0]}, outside 0..{length - 1}; "
-            f"raise n_{plural}, or correct the rows"
+            f"give a larger n_{plural}=, or correct the rows"
         )
     return values, _ids(vocabulary, length, plural)
 

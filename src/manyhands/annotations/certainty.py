@@ -24,7 +24,7 @@ SMOOTHING = 0.5
 def label_certainty(
     table: AnnotationTable, *, epsilon: float = 0.1, smoothing: float | str = "auto"
 ) -> FloatArray:
-    r"""Label certainty of each instance: how little its annotations vary [1]_.
+    r"""Return the label certainty of each instance: how little its annotations vary [1]_.
 
     :math:`S_i = 1 / (E_u \|y_{iu} - E_u y_{iu}\|^2 + \epsilon)` (Eq. 2.4), with labels as one-hot
     vectors: :math:`1 / (1 - \sum_c p_{ic}^2 + \epsilon)`, where :math:`p_{ic}` is the share of
@@ -69,7 +69,7 @@ def label_certainty(
 
 
 def label_assurance(table: AnnotationTable, *, smoothing: float | str = "auto") -> FloatArray:
-    r"""Label assurance of each instance: how clear its majority is [2]_.
+    r"""Return the label assurance of each instance: how clear its majority is [2]_.
 
     :math:`A_i = |1 - \frac{2}{d} \|y_i\|_1|` for two classes and d votes (Def. 2). For C classes it
     is :math:`(C p_i - 1) / (C - 1)`, where :math:`p_i` is the share of the class with most votes
@@ -116,7 +116,7 @@ def label_assurance(table: AnnotationTable, *, smoothing: float | str = "auto") 
 
 
 def _shares(table: AnnotationTable, smoothing: float | str, *, auto: float) -> FloatArray:
-    """Share of each class among an instance's annotations, (n, n_classes); NaN without any."""
+    """Return the share of each class per instance, (n, n_classes); NaN without annotations."""
     if smoothing == "auto":
         smoothing = 0.0 if has_equal_counts(table) else auto
     if not _is_number(smoothing) or not 0 <= float(smoothing) < np.inf:
@@ -189,7 +189,7 @@ def certainty_groups(certainty: FloatArray, n_groups: int = 3, *, by: str = "lev
 
 
 def has_equal_counts(table: AnnotationTable) -> bool:
-    """Whether all instances with annotations (of weight above 0) have the same number of them."""
+    """Return whether all annotated instances have the same number of annotations."""
     given = table if table.weights is None else table.take(table.weights > 0)
     counts = given.annotations_per_instance()
     return len(np.unique(counts[counts > 0])) <= 1

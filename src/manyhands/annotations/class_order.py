@@ -1,7 +1,7 @@
-"""The order of classes: by the numbers that they are, by a known scale, or as text.
+"""The order of classes: by their numbers, by a known scale such as low < medium < high, or as text.
 
-Names and grades look alike in a file. The order of the classes that are found in one matters to
-statistics of grades only, and these refuse an order that means nothing (`check_order`).
+A file does not say whether its labels are names or grades. Only statistics of grades depend on the
+order of the classes, and they refuse classes that were merely sorted as text (`check_order`).
 """
 
 from __future__ import annotations
@@ -74,18 +74,18 @@ def unit_of_grades(classes: AnyArray | Sequence[Any]) -> tuple[float, str]:
 
 
 def number_of(text: Any) -> float | None:
-    """Return the number that a class is, such as 3, "-1" or "0,5"; None if it is none."""
+    """Return the number that a class stands for, such as 3, "-1" or "0,5"; else None."""
     if isinstance(text, int | float | np.number) and not isinstance(text, bool | np.bool_):
         return float(text)
     found = _WHOLE_NUMBER.fullmatch(str(text))
     if found is None:
         return None
     number = float(f"{_with_point(found[1])}e{found[2] or 0}")
-    return number if np.isfinite(number) else None  # 1e400 is a name like others.
+    return number if np.isfinite(number) else None  # A text such as 1e400 is a name.
 
 
 def numbers_of(classes: AnyArray) -> FloatArray | None:
-    """Numbers that all classes are, shape (C,); None if one of them is none."""
+    """Return the numbers that classes stand for, shape (C,); None unless all are numbers."""
     if not is_text(classes):
         return classes.astype(np.float64) if classes.dtype.kind in "iu" else None
     found = [number_of(text) for text in classes.tolist()]
@@ -107,7 +107,7 @@ def _with_point(text: str) -> str:
 
 
 def _first_number(text: str) -> tuple[float, int] | None:
-    """Number with which a class begins ("2 - low", "5%", "<18", "$10"); None if with none."""
+    """Return the number that a class begins with ("2 - low", "5%", "<18", "$10"); else None."""
     found = _BEGINS.match(text)
     if found is None:
         return None
@@ -115,7 +115,7 @@ def _first_number(text: str) -> tuple[float, int] | None:
 
 
 def _are_numbered(texts: list[str]) -> bool:
-    """Whether texts are alike but for one number, as "grade 2" and "grade 10" are."""
+    """Return whether texts differ in one number only, as "grade 2" and "grade 10" do."""
     return len({_ANY.sub("#", text) for text in texts}) == 1 and "#" in _ANY.sub("#", texts[0])
 
 
@@ -200,7 +200,7 @@ _LISTED = (
 """Scales from their lowest grade up; words that may stand for one grade are beside each other."""
 
 LONGEST_SCALE = 30
-"""More classes than this are of no known scale, and none of them is compared with one."""
+"""Number of grades of the longest known scale: more classes are not compared with any."""
 
 
 @cache
@@ -217,7 +217,7 @@ def _plain(text: str) -> str:
 
 
 def _bare(texts: list[str]) -> list[str]:
-    """Texts without the words that all of them begin or end with ("low risk", "high risk")."""
+    """Remove the words that all texts begin or end with ("low risk", "high risk")."""
     words = [text.split() for text in texts]
     while all(len(each) > 1 for each in words) and len({each[-1] for each in words}) == 1:
         words = [each[:-1] for each in words]
@@ -227,7 +227,7 @@ def _bare(texts: list[str]) -> list[str]:
 
 
 def _ranks(texts: list[str]) -> Iterator[list[float | None]]:
-    """Ranks of texts in every known scale, None where a text is not of the scale."""
+    """Yield the ranks of texts in every known scale, None where a text is not on the scale."""
     plain = [_plain(text) for text in texts]
     forms = [plain] if (bare := _bare(plain)) == plain else [plain, bare]
     for form in forms:
@@ -241,7 +241,7 @@ def _ranks(texts: list[str]) -> Iterator[list[float | None]]:
 
 
 def _degree(text: str, adjective: str) -> int | None:
-    """Degree of "very useful" for "useful"; None for another text."""
+    """Return the degree of "very useful" for "useful"; None for another text."""
     if text != adjective and not text.endswith(" " + adjective):
         return None
     word = text.removesuffix(adjective).strip()
@@ -249,7 +249,7 @@ def _degree(text: str, adjective: str) -> int | None:
 
 
 def _between(text: str, low: str, high: str) -> float | None:
-    """Place of a text between two opposites, 0 in the middle; None if it is none of theirs."""
+    """Return the place of a text between two opposites, 0 in the middle; None if unrelated."""
     if text in _MIDDLE or re.fullmatch(
         rf"neither {low} n?or {high}|neither {high} n?or {low}", text
     ):
@@ -257,7 +257,7 @@ def _between(text: str, low: str, high: str) -> float | None:
     for pole, sign in ((low, -1.0), (high, 1.0)):
         swapped = " ".join(reversed(text.split())) if text.startswith(pole + " ") else text
         degree = _degree(swapped, pole)
-        if degree is not None and degree >= 2:  # "Not good" may mean anything below it.
+        if degree is not None and degree >= 2:  # "Not good" may mean any lower grade.
             return sign * degree
     return None
 
@@ -266,7 +266,7 @@ def _between(text: str, low: str, high: str) -> float | None:
 
 
 class Places(NamedTuple):
-    """Where classes belong.
+    """Where each class belongs in their order.
 
     Attributes
     ----------
@@ -274,8 +274,8 @@ class Places(NamedTuple):
     keys : list
         Sort key of each class.
     odd : list of int
-        Positions of the classes that keep the others from having an order of their own, if these
-        are few: one "N/A" among numbers.
+        Positions of the few classes without which the others have an order, such as one "N/A"
+        among numbers.
     """
 
     order: Order
@@ -302,11 +302,11 @@ _CODES = (
     frozenset({"first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"})
     | {"ninth"},
 )
-"""Words that have an order, and number names as often as grades: options A to D, type II."""
+"""Ordered words that number mere names as often as grades: options A to D, type II."""
 
 
 def are_grades(classes: AnyArray, order: str) -> bool:
-    """Whether classes in a known order are grades: three or more, and no letters or numerals.
+    """Return whether classes are grades: three or more in a known order, and not A, B, C.
 
     Parameters
     ----------
@@ -339,7 +339,7 @@ def _ordered(texts: list[str], natural: list[str]) -> tuple[Order, list[Any]] | 
 
 
 def _odd(texts: list[str]) -> list[int]:
-    """Positions of the fewest texts without which the others are numbers, or a known scale."""
+    """Return the fewest texts to leave out so that the others are numbers or a known scale."""
     if len(texts) < 3:
         return []
     best: list[int] = []
@@ -382,9 +382,10 @@ def in_class_order(codes: IntArray, classes: AnyArray) -> tuple[IntArray, AnyArr
 
 
 def order_of(classes: AnyArray) -> Order:
-    """Tell what the order in which classes are rests on.
+    """Return what the order of the classes rests on.
 
-    What `places_of` finds if they are in that order, or in its reverse; else "given".
+    "numbers", "known" or "sorted", if the classes are in the order that `places_of` finds, or in
+    its reverse; else "given".
     """
     if not is_text(classes):
         return "numbers"
@@ -394,7 +395,7 @@ def order_of(classes: AnyArray) -> Order:
 
 
 def shown_order(classes: AnyArray, limit: int = 12) -> str:
-    """Write classes in their order, from the lowest up; of many, the first and the last."""
+    """Write classes in their order, the lowest first; of many, the first and the last."""
     names = [str(value) for value in classes.tolist()]
     if len(names) > limit:
         names = [*names[: limit - 3], "...", *names[-2:]]
@@ -415,7 +416,7 @@ def check_order(classes: AnyArray, order: str, statistic: str) -> None:
     Raises
     ------
     AnnotationError
-        If there are more than two classes, and they are in the order of the alphabet only.
+        If there are more than two classes and they are merely sorted as text.
     """
     if order != "sorted" or len(classes) < 3:
         return
@@ -424,19 +425,19 @@ def check_order(classes: AnyArray, order: str, statistic: str) -> None:
     if odd:
         listed = ", ".join(map(repr, odd))
         raise AnnotationError(
-            f"{statistic} needs the order of the classes, and {listed} has no place among the "
-            f"others ({shown_order(np.array([n for n in names if n not in odd]))}). If it means "
-            f"that an annotator could not tell, pass abstain={odd[0]!r}; if it is a grade, name "
-            "all classes in their order in classes="
+            f"{statistic} needs the order of the classes, but {listed} has no place in the order "
+            f"of the others ({shown_order(np.array([n for n in names if n not in odd]))}). If it "
+            f"means that an annotator could not tell, pass abstain={odd[0]!r}; if it is a grade, "
+            "name all classes in classes=, the lowest first"
         )
     raise AnnotationError(
-        f"{statistic} needs the order of the classes, and nothing tells it: they are sorted as "
+        f"{statistic} needs the order of the classes, which is unknown: they are merely sorted as "
         f"text, {shown_order(classes)}. Name all of them in classes=, the lowest first"
     )
 
 
 def close_to(value: Any, among: Sequence[Any]) -> list[Any]:
-    """Values that another may have been meant for: in another case, another form, or misspelt."""
+    """Return values that may be meant by another one: other case, other form, or misspelt."""
     text, known = str(value), {str(each): each for each in among}
     number = number_of(text)
     same = [

@@ -20,7 +20,7 @@ SOURCES = ("observed", "pseudo", "generated", "synthetic")
 class Columns(NamedTuple):
     """The fields of an `AnnotationTable`, in the same order.
 
-    Functions that build, select and merge tables work on columns, so they do not depend on the
+    Functions that build, select and merge tables work on columns, so that they need not import the
     table.
     """
 
@@ -42,7 +42,7 @@ class Columns(NamedTuple):
 
     @property
     def pass_rows(self) -> IntArray:
-        """The passes; an empty array of shape (0, 3) if there are none."""
+        """Passes, of shape (n_passes, 3); an empty array of shape (0, 3) if there are none."""
         return np.zeros((0, 3), dtype=np.int32) if self.passes is None else self.passes
 
     @property
@@ -165,13 +165,13 @@ def _groups(columns: Columns) -> AnyArray:
 
 
 def require_annotators(table: Any, what: str) -> None:
-    """Refuse votes of nobody in particular where annotators are compared or judged.
+    """Refuse votes of unknown annotators where annotators are compared or judged.
 
     Parameters
     ----------
     table : AnnotationTable, or its columns
     what : str
-        What needs annotators, for the message.
+        What needs to know the annotators, for the message.
 
     Raises
     ------
@@ -180,9 +180,9 @@ def require_annotators(table: Any, what: str) -> None:
     """
     if not getattr(table, "annotators_known", True):
         raise AnnotationError(
-            f"these votes do not say who gave them, so {what} is not possible. Without annotators "
-            "there are agreement (alpha, Fleiss' kappa), the majority vote and the shares of the "
-            "votes; for more, give one row per annotation, with its annotator"
+            f"these votes do not say who gave them, so {what} is not possible. Without the names "
+            "of annotators you can compute agreement (alpha, Fleiss' kappa), the majority vote and "
+            "the shares of the votes. For more, give one row per annotation, with its annotator"
         )
 
 

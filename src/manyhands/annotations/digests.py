@@ -1,4 +1,4 @@
-"""Which instances a model was fitted on, as digests of 16 bytes each, to recognise them later."""
+"""Digests of the instances that a model was fitted on (16 bytes each), to recognise them later."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class InstanceDigests:
     votes : uint64 array of shape (n_annotated,)
         Digest of each instance's annotators and labels.
     numbered : bool
-        Whether the ids are nothing but numbers of rows.
+        Whether the ids are merely the numbers of the rows.
     """
 
     ids: IntArray
@@ -41,7 +41,7 @@ class InstanceDigests:
         Parameters
         ----------
         y : AnnotationTable or array
-            What the user gave, which knows whether its ids are numbers of rows.
+            The target as the user gave it; it shows whether the ids are merely row numbers.
         table : AnnotationTable
             The same, as read.
         """
@@ -62,7 +62,7 @@ class InstanceDigests:
 
     @classmethod
     def union(cls, parts: Sequence[InstanceDigests]) -> Self:
-        """Digests of the instances of several tables together."""
+        """Return the digests of the instances of several tables together."""
         return cls(
             np.concatenate([part.ids for part in parts]),
             np.concatenate([part.votes for part in parts]),
@@ -72,9 +72,9 @@ class InstanceDigests:
     def n_shared(self, other: InstanceDigests) -> int:
         """Count the instances that two tables share.
 
-        Instances with the same id are the same. But numbers of rows name instances of one table
-        only: where one side has no other ids, nothing is shared unless all instances with the same
-        number have the same annotations, too.
+        Instances with the same id are the same. Row numbers, however, are ids within one table
+        only: if one of the tables has no other ids, instances count as shared only if all of those
+        with the same number have the same annotations, too.
         """
         _, mine, theirs = np.intersect1d(self.ids, other.ids, return_indices=True)
         if (self.numbered or other.numbered) and (self.votes[mine] != other.votes[theirs]).any():
@@ -89,7 +89,7 @@ def _digest(values: AnyArray) -> IntArray:
     characters = texts.view(np.uint32).reshape(len(texts), width).T
     digest = np.zeros(len(texts), dtype=np.uint64)
     for column in characters.astype(np.uint64):
-        digest = np.where(column > 0, _mix(digest ^ column), digest)  # Texts end with zeros.
+        digest = np.where(column > 0, _mix(digest ^ column), digest)  # Zeros only pad a text.
     return digest
 
 

@@ -52,6 +52,11 @@ def check_no_clash(columns: Columns, added: BoolArray) -> None:
     ----------
     columns : Columns
     added : bool array of shape (n_annotations + n_passes,)
+
+    Raises
+    ------
+    AnnotationError
+        If a pair is among both.
     """
     pairs = _pairs_and_passes(columns)
     both = np.intersect1d(pairs[added], pairs[~added])
@@ -60,25 +65,25 @@ def check_no_clash(columns: Columns, added: BoolArray) -> None:
 
 
 def ages_of(given: BoolArray, passed: BoolArray) -> IntArray | None:
-    """Original rows of the annotations, and then of the passes; None without passes."""
+    """Return the original rows of annotations, then of passes; None without passes."""
     if not passed.any():
         return None
     return np.concatenate([np.flatnonzero(given), np.flatnonzero(passed)])
 
 
 def pairs_of(columns: Columns) -> IntArray:
-    """Code of each annotation's (instance, annotator) pair, shape (n_annotations,)."""
+    """Return the code of each annotation's (instance, annotator) pair, shape (n_annotations,)."""
     return columns.instance.astype(np.int64) * max(len(columns.annotators), 1) + columns.annotator
 
 
 def has_repeats(pairs: IntArray) -> bool:
-    """Whether a pair occurs twice."""
+    """Return whether a pair occurs twice."""
     pairs = np.sort(pairs)
     return bool((pairs[1:] == pairs[:-1]).any())
 
 
 def _pairs_and_passes(columns: Columns) -> IntArray:
-    """Codes of the pairs of the annotations, then of the passes."""
+    """Return the codes of the pairs of the annotations, then of the passes."""
     passes = columns.pass_rows.astype(np.int64)
     pass_pairs = passes[:, 0] * max(len(columns.annotators), 1) + passes[:, 1]
     return np.concatenate([pairs_of(columns), pass_pairs])
@@ -88,13 +93,14 @@ def _repeated(columns: Columns, pairs: IntArray) -> AnnotationError:
     if not columns.annotators_known:
         first = columns.instances[int(pairs[0]) // max(len(columns.annotators), 1)].item()
         return AnnotationError(
-            f"instance {first!r} has votes in both tables, and nobody can tell whether they are "
-            'the same ones. Leave them out of one table, or say duplicates="keep" to count both'
+            f"instance {first!r} has votes in both tables, and without annotators it is unknown "
+            "whether they are the same votes. Leave them out of one table, or pass "
+            'duplicates="keep" to count both'
         )
     instance, annotator = divmod(int(pairs[0]), max(len(columns.annotators), 1))
     passes = ", counting abstentions and skips," if len(columns.pass_rows) else ","
     advice = _advice_on_ticks(columns, pairs) or (
-        'Remove them, or say what to do: duplicates="last" keeps the last, duplicates="keep" keeps '
+        'Remove them, or choose: duplicates="last" keeps the last of each, duplicates="keep" keeps '
         "all"
     )
     return AnnotationError(
@@ -105,7 +111,7 @@ def _repeated(columns: Columns, pairs: IntArray) -> AnnotationError:
 
 
 def _advice_on_ticks(columns: Columns, pairs: IntArray) -> str | None:
-    """Advice if the rows of every repeated pair have different labels; None if not."""
+    """Return advice if the rows of every repeated pair have different labels; else None."""
     all_pairs = pairs_of(columns)
     rows = np.isin(all_pairs, pairs)
     n_labels = max(len(columns.classes), 1)

@@ -26,14 +26,14 @@ def missing_mask(values: AnyArray) -> BoolArray:
 
 
 def equal_mask(values: AnyArray, value: Any) -> BoolArray:
-    """Mask the entries equal to a value; a gap is not (pandas' NA has no truth value)."""
+    """Mask the entries equal to a value; missing ones are not (pandas' NA has no truth value)."""
     equal = ~missing_mask(values)
     equal[equal] = np.asarray(values[equal] == value, dtype=bool)
     return equal
 
 
 def as_values(values: Any) -> AnyArray:
-    """Read a sequence as an array; gaps and numbers among strings do not become strings.
+    """Read a sequence as an array, without turning gaps or numbers among strings into strings.
 
     Masked entries of a masked array are gaps.
     """
@@ -46,7 +46,7 @@ def as_values(values: Any) -> AnyArray:
         return values
     try:
         array = np.asarray(values)
-    except ValueError:  # Lists of different lengths, which the next check names.
+    except ValueError:  # Lists of different lengths, which the next check refuses by name.
         array = np.array([*values, None], dtype=object)[:-1]
     if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
         return np.asarray(values, dtype=object)
@@ -81,8 +81,8 @@ def tidy(values: Any, argument: str) -> AnyArray:
         raise AnnotationError(f"Complex data not supported: {argument} has type {values.dtype}")
     if values.dtype.kind not in "iubUT":
         raise AnnotationError(
-            f"{argument} has values of type {values.dtype}; use integers or strings, such as "
-            ".astype(str) makes of them"
+            f"{argument} has values of type {values.dtype}; use integers or strings, for example "
+            "by .astype(str)"
         )
     return values
 
@@ -92,9 +92,9 @@ def _check_single(values: AnyArray, argument: str) -> None:
     for value in values.ravel():
         if isinstance(value, list | tuple | set | frozenset | dict | np.ndarray):
             raise AnnotationError(
-                f"{argument} holds a {type(value).__name__}, {value!r}; each entry is one class or "
-                "one id. For several labels per annotation, AnnotationTable.from_frame takes "
-                "multilabel='split' and 'join'"
+                f"{argument} holds a {type(value).__name__}, {value!r}, but each entry must be one "
+                "class or one id. If an annotation may hold several labels, choose how to read "
+                "them: multilabel='split' or multilabel='join'"
             )
 
 
@@ -107,13 +107,13 @@ def check_no_mixture(values: AnyArray, argument: str) -> None:
         if text.any() and not text.all():
             raise AnnotationError(
                 f"{argument} mixes strings and other values, such as {flat[text][0]!r} and "
-                f"{flat[~text][0]!r}, so they cannot be ordered; correct the odd ones, or convert "
-                "the column to strings"
+                f"{flat[~text][0]!r}, which cannot be sorted together; correct the odd ones, or "
+                "convert the column to strings"
             )
 
 
 def is_text(values: AnyArray) -> bool:
-    """Whether values (of one kind, see `check_no_mixture`) are strings."""
+    """Return whether values, checked by `check_no_mixture`, are strings."""
     if values.dtype.kind == "O":
         return values.size > 0 and isinstance(values.flat[0], str)
     return values.dtype.kind in "UT"
@@ -134,7 +134,7 @@ def distinct_text(values: AnyArray) -> tuple[AnyArray, IntArray | EllipsisType]:
 
 
 LARGEST_TEXTS: Final = 2**30
-"""Bytes that the distinct ids, or labels, of a table may take."""
+"""Largest memory, in bytes, that the distinct ids or labels of a table may take."""
 
 
 def text_array(values: Sequence[str]) -> AnyArray:
@@ -143,14 +143,14 @@ def text_array(values: Sequence[str]) -> AnyArray:
     Raises
     ------
     AnnotationError
-        If one is so long that all, which take the room of the longest, fill the memory.
+        If they would need too much memory, because each takes the room of the longest.
     """
     longest = max(values, key=len, default="")
     if 4 * len(longest) * len(values) > LARGEST_TEXTS:
         raise AnnotationError(
             f"one of {len(values):,} different ids or labels is {len(longest):,} characters long "
-            f"({longest[:40]!r}...), and all would take as much memory as it does. Is this the "
-            "right column? Texts need an id, such as their number"
+            f"({longest[:40]!r}...), and each would take as much memory as the longest. Is this "
+            "the right column? If the ids are texts, number them, and give the numbers instead"
         )
     return np.array(values, dtype=str)
 
@@ -160,7 +160,7 @@ def make_vocabulary(values: Any, argument: str) -> AnyArray:
     vocabulary = as_values(list(values) if isinstance(values, range) else values)
     if vocabulary.ndim != 1:
         raise AnnotationError(
-            f"{argument} must be a one-dimensional sequence (a list, not a set), got "
+            f"{argument} must be a one-dimensional sequence, such as a list, got a "
             f"{type(values).__name__} of shape {vocabulary.shape}"
         )
     if missing_mask(vocabulary).any():
@@ -183,24 +183,23 @@ def written(number: float | None) -> str:
 def declared_classes(
     columns: Iterable[Any], marks: Iterable[Any], argument: str
 ) -> AnyArray | None:
-    """Classes that categorical columns declare, in the order of the categories.
+    """Return the classes that categorical columns declare, in the order of the categories.
 
     Parameters
     ----------
     columns : iterable of arrays, or of columns of pandas, polars or pyarrow
     marks : iterable
-        Categories that are no classes, such as those that mean a pass.
+        Categories that are not classes, such as those that mean a pass.
     argument : str
         Name of the columns, for messages.
 
     Returns
     -------
     array, or None
-        Fractions are text, such as "0.5". None if some column declares no order: it is not
-        categorical, a Categorical of polars (whose order is that of appearance in the program), or
-        a dictionary of pyarrow that is not ordered.
-        None, too, if columns declare different categories; a warning says so, unless all of them
-        are sorted, as the classes then are.
+        Fractions are text, such as "0.5". None if some column declares no order: if it is not
+        categorical, is a Categorical of polars (in which the order is that of appearance), or is
+        a dictionary of pyarrow that is not ordered. None also if columns declare different
+        categories; a warning says so, unless the categories of each are sorted anyway.
     """
     declared = [_categories_of(column) for column in columns]
     if not declared or any(each is None for each in declared):
@@ -209,8 +208,8 @@ def declared_classes(
     if any(each != known[0] for each in known):
         if any(each != sorted(each) for each in known):
             warn_caller(
-                f"the columns of {argument} have different categories, so the classes are sorted; "
-                "for another order, name them in classes="
+                f"the columns of {argument} have different categories, so the classes were sorted; "
+                "to choose another order, name them in classes="
             )
         return None
     no_classes = set(marks)
@@ -221,20 +220,20 @@ def declared_classes(
 
 
 def declare_order(columns: Iterable[Any]) -> bool:
-    """Whether all columns declare that their categories are grades, in order.
+    """Return whether all columns declare that their categories are grades, in order.
 
     Parameters
     ----------
     columns : iterable of arrays, or of columns of pandas, polars or pyarrow
-        Ordered are a Categorical of pandas with ``ordered=True`` and an ordered dictionary of
-        pyarrow. An Enum of polars has an order in any case, which so says nothing.
+        A Categorical of pandas with ``ordered=True`` and an ordered dictionary of pyarrow declare
+        grades. An Enum of polars always has an order, so that it declares nothing.
     """
     kinds = [getattr(column, "type", None) or getattr(column, "dtype", None) for column in columns]
     return bool(kinds) and all(getattr(kind, "ordered", False) is True for kind in kinds)
 
 
 def _categories_of(column: Any) -> list[Any] | None:
-    """Categories in their order; None if the column declares none."""
+    """Return the categories of a column in their order; None if it declares none."""
     if getattr(getattr(column, "type", None), "ordered", False):  # pyarrow
         chunks = column.unify_dictionaries().chunks if hasattr(column, "chunks") else [column]
         return list(chunks[0].dictionary.to_pylist()) if chunks else None
@@ -275,8 +274,8 @@ def encode(
     if values.size and vocabulary.size and text != expected:
         kind = {True: "strings", False: "numbers"}
         raise AnnotationError(
-            f"there are {kind[text]} (such as {values.ravel()[:1].tolist()[0]!r}) in {argument} "
-            f"but {kind[expected]} (such as {vocabulary[:1].tolist()[0]!r}) in {vocabulary_name}; "
+            f"{argument} holds {kind[text]} (such as {values.ravel()[:1].tolist()[0]!r}) "
+            f"but {vocabulary_name} {kind[expected]} (such as {vocabulary[:1].tolist()[0]!r}); "
             "convert one to the other's type"
         )
     if not len(vocabulary):
@@ -303,7 +302,7 @@ def encode(
 
 
 def of_one_kind(values: Any, vocabulary: AnyArray, argument: str) -> tuple[AnyArray, AnyArray]:
-    """Make values comparable with a vocabulary: 7 and "7" are the same id, or the same class."""
+    """Convert values and vocabulary to one type: 7 and "7" are the same id, or the same class."""
     values = as_values(values)
     check_no_mixture(values, argument)
     if not values.size or not vocabulary.size or is_text(values) == is_text(vocabulary):
@@ -323,6 +322,13 @@ def resolve(
 
     Integers are ids if the vocabulary holds integers, and positions if it holds strings. With
     ``allow_unknown``, an id that is not in the vocabulary becomes -1.
+
+    Raises
+    ------
+    AnnotationError
+        If a mask has another shape than the vocabulary, or an id is not in it.
+    IndexError
+        If a position is out of range.
     """
     n = len(vocabulary)
     if isinstance(key, slice):
@@ -349,7 +355,13 @@ def resolve(
 
 
 def check_positions(key: IntArray, n: int, argument: str) -> IntArray:
-    """Check positions against a length, counting negative ones from the end."""
+    """Return positions below a length, with negative ones counted from the end.
+
+    Raises
+    ------
+    IndexError
+        If a position is out of range.
+    """
     outside = (key < -n) | (key >= n)
     if outside.any():
         raise IndexError(f"{argument}: position {key[outside].ravel()[0]} is outside 0..{n - 1}")

@@ -63,7 +63,7 @@ from manyhands.typing import AnyArray, BoolArray, IntArray
 _LOG = logging.getLogger("manyhands")
 
 TEXTS = (nw.String, nw.Object, nw.Categorical)
-"""Types of columns whose cells may be texts."""
+"""Data types of narwhals in which a column's cells may be texts."""
 
 SHEET_ROWS = "row of the spreadsheet"
 """Name of a pandas index that numbers rows as a spreadsheet does."""
@@ -102,15 +102,15 @@ def from_frame(
     task, worker, label, weight, source, group, passes : str
         Names of the columns with the instance, the annotator, the class and, optionally, the
         weight, the source, the annotator's family (empty: none; see `AnnotationTable.with_groups`)
-        and the pass (one of `PASSES`, in rows without a label). Several columns that together are
-        the id of an instance are given as a list, ``task=["system", "doc", "seg"]``; the ids are
-        their values with "|" between.
+        and the pass (one of `PASSES`, in rows without a label). If several columns together are
+        the id of an instance, give them as a list, ``task=["system", "doc", "seg"]``; the ids are
+        then the values of these columns, joined by "|".
     classes : sequence, optional
-        All classes, in the desired order; default: the categories of a categorical column, in
-        their order, else the labels: numbers, and texts that begin with one, by size; those of a
-        known scale, such as low < medium < high, by that; others as text. Found labels that are
-        probably no classes (ids, "n/a", -7, " yes" beside "Yes") are refused or warned about;
-        named ones are not.
+        All classes, in the desired order. Default: the categories of a categorical column, in
+        their order; else the distinct labels. Numbers, and texts that begin with one, are sorted
+        by size; labels of a known scale, such as low < medium < high, by that scale; others as
+        text. By default, labels that are probably no classes (ids, "n/a", -7, " yes" beside
+        "Yes") are refused, or cause a warning; classes that are named here are not judged.
     tasks : sequence, optional
         All instance ids, **in the order of the rows of X**; default: the ids in natural order
         (numbers by size, "img2" before "img10"). If X has an index, it is matched with the ids.
@@ -120,7 +120,8 @@ def from_frame(
         Values in the label column that are not classes. They mean that the annotator looked and
         declined to choose ("unsure"), or passed on ("broken image").
     duplicates : {"error", "last", "keep"}
-        What to do with repeated (instance, annotator) pairs, whether annotated or passed.
+        What to do with repeated (instance, annotator) pairs, whether annotated or passed: refuse
+        them, keep the last, or keep all.
     multilabel : {"error", "join", "split", "none"}
         What to do with answers of several labels: cells such as "policy;safety" (also with ``|``,
         ``,``, ``+`` or ``/``), lists, or one row per ticked label. The order in a set never
@@ -131,11 +132,12 @@ def from_frame(
         The label to split by.
     scale : {"nominal", "ordinal", "interval"}, optional
         What the labels are: names, grades in their order, or numbers, which may have fractions.
-        Default: grades if the column is an ordered Categorical (pandas) or dictionary (pyarrow), or
-        if the labels are those of a known scale, such as low < medium < high, which is logged, and
-        none of them is more than two thirds of all; else numbers if they are more than 12 and look
-        like ratings, with a warning; else names, with a warning if they look like free text.
-        Agreement is measured on all three.
+        By default they are grades if the column is an ordered Categorical (pandas) or dictionary
+        (pyarrow), or if they belong to a known scale, such as low < medium < high, and no label
+        makes up more than two thirds of all (a log message says so). More than 12 different
+        numbers that look like ratings are read as numbers, with a warning. Everything else is
+        read as names, with a warning if it looks like free text. Agreement can be measured on all
+        three scales.
     ordered : bool, optional
         True is short for ``scale="ordinal"``, False for ``scale="nominal"``.
 
@@ -149,12 +151,12 @@ def from_frame(
     Raises
     ------
     AnnotationError
-        If df is no data frame, a column is unknown, labels cannot be classes or are sets of labels
-        (or it cannot be told), ``option`` is unknown, an id is missing, a label is outside
-        ``classes`` or an id outside ``tasks`` or ``workers``, a pair is repeated, an annotator has
-        two families, a value of ``abstain`` or ``skip`` is in both, is a class or differs in type
-        from the labels, a row has both a label and a pass, or the labels have no order or are no
-        numbers, as their ``scale`` needs.
+        If df is not a data frame, or a column is unknown; if labels cannot be classes, or are or
+        may be sets of labels, or ``option`` is unknown; if an id is missing, a label is outside
+        ``classes``, an id is outside ``tasks`` or ``workers``, or a pair is repeated; if an
+        annotator has two families; if a value of ``abstain`` or ``skip`` is in both, is a class,
+        or differs in type from the labels; if a row has both a label and a pass; or if the labels
+        have no order, or are no numbers, although ``scale`` needs that.
     """
     data, task = with_joined_task(read_data_frame(df), text_name(task))
     named = {"task": task, "worker": text_name(worker), "label": text_name(label)}
@@ -206,8 +208,8 @@ def columns_of_frame(
 ) -> Columns:
     """Read the columns of a long data frame; see `from_frame`.
 
-    ``names`` are those of the columns, by what they hold. With ``asks``, labels that are hardly
-    names of classes are an error, which asks for ``scale``.
+    ``names`` maps what a column holds to its name. With ``asks``, labels that are hardly names of
+    classes are an error that asks for ``scale``.
     """
     read_scale(scale)
     task, worker, label = (names[argument] for argument in ("task", "worker", "label"))
@@ -296,23 +298,28 @@ def from_lists(
     df : pandas, polars or pyarrow data frame, Hugging Face Dataset, or dict of columns
     annotators : str or None
         Name of the column with the lists of annotators. None: the position in the list of labels
-        is the annotator, as where the same judges answer in the same order.
+        is the annotator, for lists in which the same people answer in the same order.
     labels : str
         Name of the column with the lists of labels; a missing label is a missing annotation.
     task : str, optional
         Name of the column with the ids; default: a pandas index other than the default, else the
-        numbers of the rows, 0..n-1. Either way instance i of the table is row i.
+        numbers of the rows, 0..n-1. In any case, instance i of the table is row i.
     annotators_known : bool, default=True
-        False, with ``annotators=None``: a position is nobody in particular, as where each instance
-        was labelled by other people. Agreement and the majority vote need no more.
+        False, with ``annotators=None``, says that a position in the lists is not the same person
+        in every row. Agreement and the majority vote need no names.
     classes, abstain, skip, duplicates, scale, ordered
         As in `from_frame`.
+
+    Returns
+    -------
+    AnnotationTable
 
     Raises
     ------
     AnnotationError
         If a column is unknown or holds no lists, the two lists of a row differ in length, an id is
-        repeated, or for the reasons of `from_frame`.
+        repeated, ``annotators`` is given with ``annotators_known=False``, or for the reasons of
+        `from_frame`.
 
     Examples
     --------
@@ -323,8 +330,8 @@ def from_lists(
     """
     if annotators is not None and not annotators_known:
         raise AnnotationError(
-            f"annotators={annotators!r} names the annotators, and annotators_known=False says that "
-            "nobody knows them; give annotators=None, or leave annotators_known out"
+            f"annotators={annotators!r} names the annotators, but annotators_known=False says that "
+            "they are unknown; give annotators=None, or leave annotators_known out"
         )
     given = _lists(df, labels, "labels", task)
     named = [list(range(len(row))) for row in given]
@@ -333,8 +340,8 @@ def from_lists(
     for i, (who, what) in enumerate(zip(named, given, strict=True)):
         if len(who) != len(what):
             raise AnnotationError(
-                f"row {i} has {len(who)} annotators (column {annotators!r}) and {len(what)} labels "
-                f"(column {labels!r}); they must be parallel lists"
+                f"row {i} has {len(who)} annotators (column {annotators!r}) but {len(what)} labels "
+                f"(column {labels!r}); the two lists must be equally long"
             )
     rows = np.repeat(np.arange(len(given)), [len(row) for row in given])
     workers = np.array([name for row in named for name in row], dtype=object)
@@ -381,22 +388,22 @@ def from_lists(
 
 
 def _ids_of_rows(df: Any, n: int) -> tuple[Any, InstanceOrder]:
-    """Ids of the rows of a frame of lists: its pandas index, unless that only numbers them."""
+    """Return the ids of the rows of a frame of lists: its pandas index if that holds ids."""
     index = row_ids(df, "df") if hasattr(df, "iloc") else None
     if index is None or index.default:
         return range(n), NUMBERED
     distinct, counts = np.unique(index.values, return_counts=True)
     if len(distinct) < n:
         raise AnnotationError(
-            f"the index of df holds {distinct[counts > 1][0].item()!r} twice, so it cannot be the "
-            "ids of the instances; name the column of the ids in task=, or drop the index with "
-            "df.reset_index(drop=True)"
+            f"the index of df holds {distinct[counts > 1][0].item()!r} twice, so that it cannot "
+            "hold the ids of the instances; name the column of the ids in task=, or drop the index "
+            "with df.reset_index(drop=True)"
         )
     return index.values, given_order(index.values, False)
 
 
 def _column_of(df: Any, name: str, argument: str) -> list[Any]:
-    """Values of a column of a data frame, of a Hugging Face Dataset, or of a dict."""
+    """Return the values of a column of a data frame, of a Hugging Face Dataset, or of a dict."""
     names: list[str]
     values: Callable[[str], Any]
     if isinstance(df, Mapping):
@@ -423,32 +430,32 @@ def _lists(df: Any, name: str, argument: str, task: Any = None) -> list[list[Any
         if any(map(keys_of, cells if isinstance(cells, list | tuple) else [cells])):
             key, *_ = [name for name in (task, "id") if name is not None]
             raise AnnotationError(
-                f"column {name!r} ({argument}) holds dicts in row {i}; with the rows as a list of "
-                f'dicts, from_frame reads pandas.json_normalize(rows, "{name}", ["{key}"]), and '
-                f"task=, worker= and label= name its columns"
+                f"column {name!r} ({argument}) holds dicts in row {i}. Flatten the rows, as a list "
+                f'of dicts, by pandas.json_normalize(rows, "{name}", ["{key}"]), read the result '
+                f"with from_frame, and name its columns in task=, worker= and label="
             )
         if not isinstance(cells, list | tuple):
             raise AnnotationError(
-                f"column {name!r} ({argument}) holds {str(value)[:40]!r} in row {i}, which is no "
-                "list; one label per row is what AnnotationTable.from_frame reads"
+                f"column {name!r} ({argument}) holds {str(value)[:40]!r} in row {i}, which is not "
+                "a list; use AnnotationTable.from_frame if each row holds one label"
             )
         found.append(list(cells))
     return found
 
 
 def read_data_frame(df: Any) -> Any:
-    """Read a data frame of pandas, polars or pyarrow as one of narwhals, with texts as names.
+    """Read a data frame of pandas, polars or pyarrow as one of narwhals, with text as names.
 
     Raises
     ------
     AnnotationError
-        If it is none.
+        If it is not a data frame, or a lazy one.
     """
     if isinstance(df, nw.DataFrame):
         return df
     if hasattr(df, "collect"):
         raise AnnotationError(
-            f"df is a {type(df).__name__}, which has no rows yet; give df.collect()"
+            f"df is a {type(df).__name__}, which is not computed yet; give df.collect()"
         )
     one_level(df, "df")
     frame = as_frame(df, "df")
@@ -472,7 +479,7 @@ def read_data_frame(df: Any) -> Any:
 
 
 def _with_text_names(frame: Any) -> Any:
-    """Make texts of the names of pandas columns, which may be numbers: narwhals takes texts."""
+    """Convert the names of pandas columns to text, because narwhals takes no numbers."""
     if all(isinstance(name, str) for name in frame.columns):
         return frame
     native = frame.to_native().copy(deep=False)
@@ -481,7 +488,7 @@ def _with_text_names(frame: Any) -> Any:
 
 
 def text_name(name: Any) -> Any:
-    """Return the name of a column, or several of them, as text where it is a number."""
+    """Return the name of a column, or several names, with numbers as text."""
     if isinstance(name, list | tuple):
         return [text_name(each) for each in name]
     return str(name) if isinstance(name, int | np.integer) else name
@@ -489,7 +496,7 @@ def text_name(name: Any) -> Any:
 
 def to_frame(columns: Columns, backend: Backend) -> Any:
     """Return a long data frame; see `AnnotationTable.to_frame`."""
-    if not columns.annotators_known:  # Places of votes are nobody's names.
+    if not columns.annotators_known:  # The positions of votes are not names of annotators.
         columns = columns._replace(annotators=np.full(len(columns.annotators), None))
     values: dict[str, AnyArray] = {
         "task": columns.instances[columns.instance],
@@ -522,7 +529,7 @@ def to_frame(columns: Columns, backend: Backend) -> Any:
 
 
 def _labels_of_frame(columns: Columns) -> AnyArray:
-    """What stands for each class: the class, or the number that it is, whole if all are."""
+    """Return the label to write for each class: the class itself, or its number."""
     if columns.scale != "interval":
         return columns.classes
     numbers = numbers_or_refuse(columns.classes)
@@ -531,14 +538,14 @@ def _labels_of_frame(columns: Columns) -> AnyArray:
 
 
 def _tell_of_scale(columns: Columns, backend: Backend) -> None:
-    """Say how a frame is read again whose type of labels does not hold the scale."""
+    """Log how to read a frame again, if its type of labels does not say the scale."""
     how = f"scale={columns.scale!r}"
     if columns.scale == "ordinal" and not is_text(columns.classes):
         how += f", classes={columns.classes.tolist()}"
     if columns.scale == "interval" or (columns.scale == "ordinal" and backend == "polars"):
         _LOG.info(
-            "a frame of %s does not say that its labels are %s; read it again by from_frame(..., "
-            "%s)",
+            "a frame of %s cannot say that its labels are %s; to read it again, use "
+            "from_frame(..., %s)",
             backend, MEANT[columns.scale], how,
         )  # fmt: skip
 
@@ -564,7 +571,7 @@ def _with_grades(frame: Any, columns: Columns, backend: Backend) -> Any:
 
 
 def grades_of_arrow(columns: Any) -> Any:
-    """Labels of a table of grades as an ordered dictionary of pyarrow; those of passes are missing.
+    """Return labels that are grades as an ordered dictionary of pyarrow, null for passes.
 
     Parameters
     ----------
@@ -610,14 +617,14 @@ def _with_pass_rows(
 
 
 def _named_groups(groups: AnyArray) -> AnyArray:
-    """Names of families; None for none."""
+    """Return the names of families, with None for annotators without one."""
     names = groups.astype(object)
     names[groups == ALONE] = None
     return names
 
 
 def rows_of(data: Any, positions: AnyArray) -> str:
-    """Name rows as a spreadsheet numbers them if they come from one, else by position from 0."""
+    """Name rows by their numbers in the spreadsheet they come from, else by position from 0."""
     index = nw.maybe_get_index(data)
     if index is None or index.name != SHEET_ROWS:
         return row_numbers(positions.tolist())
@@ -640,12 +647,12 @@ def row_numbers(numbers: Sequence[int]) -> str:
 
 
 def check_columns(data: Any, names: dict[str, str]) -> None:
-    """Refuse names that are not columns, all of them at once, and missing ids."""
+    """Refuse names that are not columns, reporting all of them at once, and missing ids."""
     absent = {argument: name for argument, name in names.items() if name not in data.columns}
     index = getattr(getattr(nw.to_native(data), "index", None), "names", None) or []
     if indexed := [name for name in absent.values() if name in index]:
         raise AnnotationError(
-            f"{indexed[0]!r} is in the index of df, not among its columns; give df.reset_index()"
+            f"{indexed[0]!r} is the index of df, not one of its columns; give df.reset_index()"
         )
     found = [name for argument, name in names.items() if argument not in absent]
     refuse_nested(data, found, "df")
@@ -665,9 +672,9 @@ def check_columns(data: Any, names: dict[str, str]) -> None:
 
 
 def check_blank(ids: Iterable[Any], argument: str, column: str, known: Any, rows: Any) -> None:
-    """Refuse ids that are blank, and doubt those that a missing value leaves as text.
+    """Refuse blank ids, and warn of ids such as "nan", which a missing value leaves as text.
 
-    ``rows`` gives the rows of an id, for the message. Ids that the caller names are no mistakes.
+    ``rows`` gives the rows of an id, for the message. Ids that the caller names are not judged.
     """
     if known is not None:
         return
@@ -675,13 +682,13 @@ def check_blank(ids: Iterable[Any], argument: str, column: str, known: Any, rows
         mend = f"drop these rows, or name all ids in {argument}=" if argument else "drop them"
         if not name.strip():
             raise AnnotationError(
-                f"column {column!r} holds {name!r} in {rows(name)}, which is an empty cell rather "
-                f"than an id; fill or {mend}"
+                f"column {column!r} holds {name!r} in {rows(name)}, which is blank rather than an "
+                f"id; fill in these ids, or {mend}"
             )
         if name in MISSING_CELLS:
             warn_caller(
-                f"column {column!r} holds {name!r} in {rows(name)}, as text: it counts as an id. "
-                f"If it is a missing value, fill or {mend}"
+                f"column {column!r} holds {name!r} in {rows(name)}, as text; it counts as an id. "
+                f"If it is a missing value, fill in these ids, or {mend}"
             )
 
 
@@ -699,7 +706,7 @@ def encode_ids(data: Any, column: str, known: Any, argument: str) -> tuple[IntAr
 def _warn_of_missing_labels(n_missing: int, n: int, column: str) -> None:
     if n_missing:
         warn_caller(
-            f"{n_missing} of {n} rows have no label in column {column!r}: they count "
+            f"{n_missing:,} of {n:,} rows have no label in column {column!r}: they count "
             "as missing annotations (their instances and annotators are kept)",
         )
 
@@ -739,13 +746,13 @@ def _labels_and_gaps(column: Any) -> tuple[AnyArray, BoolArray]:
 
 
 def named_kinds(values: AnyArray, column: str) -> IntArray:
-    """Code of each row's named pass; -1 for none."""
+    """Return the code of the pass named in each row; -1 for none."""
     gaps = missing_mask(values)
     unknown = [value for value in values[~gaps].tolist() if value not in PASSES]
     if unknown:
         raise AnnotationError(
-            f"column {column!r} (passes) holds {unknown[0]!r}; use one of {PASSES}, and nothing "
-            "where there is an annotation"
+            f"column {column!r} (passes) holds {unknown[0]!r}; use one of {PASSES}, and leave the "
+            "cell empty where there is an annotation"
         )
     kinds = np.full(len(values), -1, dtype=np.int8)
     kinds[~gaps] = pass_kinds(values[~gaps], {name: kind for kind, name in enumerate(PASSES)})
@@ -757,6 +764,6 @@ def _warn_of_marks(values: AnyArray) -> None:
     n_unobserved = np.isin(values.astype(str), SOURCES[1:]).sum()
     if n_unobserved:
         warn_caller(
-            f"column 'source' marks {n_unobserved} rows as not observed (pseudo, ...); they count "
-            "as observed unless source='source' is given",
+            f"column 'source' marks {n_unobserved} rows as not observed (pseudo, ...), but they "
+            "are read as observed annotations; pass source='source' to keep the marks",
         )

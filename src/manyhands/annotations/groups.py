@@ -1,6 +1,6 @@
 """Families of annotators, whose members have a reason to share mistakes, and independent units.
 
-A family is one unit, and so is each annotator without one: a unit counts once.
+A unit is a family, or an annotator without one: units make their mistakes independently.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from manyhands.typing import AnyArray, BoolArray, IntArray
 _LOG = logging.getLogger("manyhands")
 
 RHO = 0.8
-"""Correlation of mistakes within a family, unless the user gives one."""
+"""Default correlation of mistakes within a family."""
 
 ALONE = ""
-"""Family of an annotator who belongs to none."""
+"""Name that stands for the family of an annotator without one."""
 
 LEAST_SHARED = 30
-"""Instances with two of the other units from which on these can be told from the busiest one."""
+"""Instances needed with two units besides the busiest one, to judge these units (`Overlap`)."""
 
 AS_ONE = "annotators who may share mistakes"
-"""Family of annotators who are not declared to be one."""
+"""Name of the family that `in_one_family` makes of annotators nobody declared as one."""
 
 MODELS = (
     *("gpt", "chatgpt", "openai", "o1-mini", "o3-mini", "claude", "anthropic", "gemini", "gemma"),
@@ -39,7 +39,7 @@ MODELS = (
 """Words of the names of language models, in lower case."""
 
 PEOPLE = frozenset({"person", "persons", "people", "human", "humans"})
-"""Values of a column of groups, in lower case, that are no family."""
+"""Values of a column of groups, in lower case, that mean people, who are not a family."""
 
 _MODEL = re.compile(rf"(?<![a-z\d])({'|'.join(map(re.escape, MODELS))})(?![a-z])")
 
@@ -50,7 +50,7 @@ def read_groups(groups: Any, annotators: AnyArray) -> AnyArray:
     Parameters
     ----------
     groups : dict {annotator id: family}, or sequence of shape (R,)
-        None, NaN and "" mean that the annotator stands alone, as do annotators left out of a dict.
+        None, NaN, "" and absence from a dict mean that the annotator belongs to no family.
     annotators : array of shape (R,)
 
     Raises
@@ -62,7 +62,7 @@ def read_groups(groups: Any, annotators: AnyArray) -> AnyArray:
         if isinstance(groups, str) or np.shape(groups)[:1] != (len(annotators),):
             raise AnnotationError(
                 f"groups={groups!r} must be a dict {{annotator: family}} or hold one family per "
-                f"annotator, shape ({len(annotators)},), with None for annotators who stand alone"
+                f"annotator, shape ({len(annotators)},), with None for annotators without a family"
             )
         return names_of(groups)
     names = np.full(len(annotators), ALONE, dtype=object)
@@ -75,7 +75,7 @@ def read_groups(groups: Any, annotators: AnyArray) -> AnyArray:
 
 
 def names_of(values: Any) -> AnyArray:
-    """Names of families as text; "" where missing. A family 3 and a family "3" are the same."""
+    """Return names of families as text, "" where missing; 3 and "3" are the same family."""
     given = np.empty(len(values), dtype=object)
     given[:] = values.tolist() if isinstance(values, np.ndarray) else list(values)
     given[missing_mask(given)] = ALONE
@@ -83,7 +83,7 @@ def names_of(values: Any) -> AnyArray:
 
 
 def is_person(name: Any) -> bool:
-    """Whether the name of a group says that its members are people.
+    """Return whether the name of a group says that its members are people.
 
     Examples
     --------
@@ -94,9 +94,9 @@ def is_person(name: Any) -> bool:
 
 
 def in_families(groups: AnyArray | None, n_annotators: int) -> BoolArray:
-    """Whether each annotator belongs to a family of two or more, shape (R,).
+    """Return whether each annotator belongs to a family of two or more, shape (R,).
 
-    A name that one annotator has alone declares nothing: there is nobody to share mistakes with.
+    A family of one annotator has no effect: there is nobody to share mistakes with.
     """
     if groups is None:
         return np.zeros(n_annotators, dtype=bool)
@@ -106,10 +106,10 @@ def in_families(groups: AnyArray | None, n_annotators: int) -> BoolArray:
 
 
 def groups_of_rows(values: Any, annotator: IntArray, annotators: AnyArray) -> AnyArray:
-    """Family of each annotator, from a column with one family per row, shape (R,).
+    """Return the family of each annotator, shape (R,), from a column with one per row.
 
-    In a column that tells person from model, "person", "people" and "human" are no families, and
-    this is logged: people make mistakes of their own.
+    In a column that tells people from models, values such as "person" or "human" are no family,
+    because people make mistakes of their own. A log message says so.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def groups_of_rows(values: Any, annotator: IntArray, annotators: AnyArray) -> An
     are_people = np.array([is_person(name) for name in found], dtype=bool)
     if are_people.any():
         _LOG.info(
-            "annotators whose group is %s are people, and so in no family",
+            "annotators of the group %s are people, who make their own mistakes: read as no family",
             " or ".join(map(repr, found[are_people].tolist())),
         )
         found[are_people] = ALONE
@@ -136,8 +136,8 @@ def groups_of_rows(values: Any, annotator: IntArray, annotators: AnyArray) -> An
         (who, one), (_, other) = pairs[twice[0] : twice[0] + 2]
         raise AnnotationError(
             f"group gives annotator {annotators[who].item()!r} two families, {str(found[one])!r} "
-            f"and {str(found[other])!r}; give each annotator one (the broader, if one is part of "
-            "the other)"
+            f"and {str(found[other])!r}; give each annotator one (if one family is part of the "
+            "other, the larger)"
         )
     groups = np.full(len(annotators), ALONE, dtype=found.dtype)
     groups[pairs[:, 0]] = found[pairs[:, 1]]
@@ -147,7 +147,7 @@ def groups_of_rows(values: Any, annotator: IntArray, annotators: AnyArray) -> An
 def merged_groups(
     mine: AnyArray | None, theirs: AnyArray | None, codes: IntArray, annotators: AnyArray
 ) -> AnyArray | None:
-    """Families of the annotators of two tables, shape (R,); None if neither table knows any.
+    """Return the families of the annotators of two tables, shape (R,); None if none is known.
 
     Parameters
     ----------
@@ -197,9 +197,10 @@ def check_rho(rho: Any) -> float:
 
 
 def undeclared_models(groups: AnyArray | None, annotators: AnyArray) -> BoolArray:
-    """Mask of the annotators named like language models that are in no family, shape (R,).
+    """Mask the annotators named like language models that are in no family, shape (R,).
 
-    Nobody, if there is only one, or if ``groups`` says that nobody shares mistakes.
+    The mask is empty if there is only one such annotator, or if ``groups`` was given and declares
+    no family.
 
     Examples
     --------
@@ -226,7 +227,7 @@ def unit_of(table: Any, alike: BoolArray | None = None) -> IntArray:
     ----------
     table : AnnotationTable
     alike : boolean array of shape (R,), optional
-        Annotators without a family who count as one unit.
+        Annotators without a family who together count as one unit.
     """
     n = table.n_annotators
     unit = np.arange(n)
@@ -248,7 +249,7 @@ def in_one_family(table: Any, alike: BoolArray) -> Any:
 
 
 def units_per_instance(table: Any) -> IntArray:
-    """Number of units that annotated each instance, shape (n,); votes without names count each."""
+    """Count the units that annotated each instance, shape (n,); unknown annotators count singly."""
     table = table.observed
     if not getattr(table, "annotators_known", True):
         return np.asarray(table.annotations_per_instance())
@@ -256,16 +257,17 @@ def units_per_instance(table: Any) -> IntArray:
 
 
 def can_be_judged(table: Any, known: BoolArray | None = None) -> bool:
-    """Whether agreement tells how good the annotators are, by what the other units share.
+    """Return whether the annotations overlap enough to show how good the annotators are.
 
-    How often two units agree is one figure, and there are two accuracies to be told from it. So it
-    takes a third. A unit that annotated nearly everything, beside others who never annotated the
-    same instance, leaves as much open: all of these may be better, and that one worse.
+    This is a question of identifiability. Two units give one rate of agreement, which cannot
+    determine two accuracies, so a third unit is needed. One unit that annotated nearly everything,
+    beside others that share no instance with each other, is no better: the others may all be more
+    accurate and that one less, or the other way round.
 
     Parameters
     ----------
     table : AnnotationTable
-        Votes of which nobody knows who gave them are taken to be by many.
+        Votes of unknown annotators are taken to be those of many.
     known : boolean array of shape (n,), optional
         Instances with known labels, which count as the annotations of one more unit.
     """
@@ -276,14 +278,15 @@ def can_be_judged(table: Any, known: BoolArray | None = None) -> bool:
 
 @dataclass(frozen=True)
 class Overlap:
-    """How many units share instances; parts of a table, over other instances, add up.
+    """Counts of the instances that units share, which can be added over parts of a table.
 
     Attributes
     ----------
     n_annotated, n_by_two, n_by_more : int
         Instances with any unit, with exactly two, and with more.
     of_unit, of_unit_by_two : integer arrays of shape (n_units + 1,)
-        Instances of each unit, and those that one other shares; known labels are the last unit.
+        Instances of each unit, and those that exactly one other unit shares; known labels are the
+        last unit.
     """
 
     n_annotated: int
@@ -294,7 +297,7 @@ class Overlap:
 
     @classmethod
     def of(cls, table: Any, known: BoolArray | None = None) -> Overlap:
-        """Count the units of a table's instances; ``known`` as in `can_be_judged`."""
+        """Count the units of a table's instances; for ``known`` see `can_be_judged`."""
         table = table.observed
         unit = unit_of(table)
         n_units = int(unit.max(initial=-1)) + 1
@@ -325,14 +328,14 @@ class Overlap:
 
     @property
     def judges(self) -> bool:
-        """Whether enough instances have two units besides the busiest one; see `can_be_judged`."""
+        """Whether enough instances have two units besides the busiest one (`can_be_judged`)."""
         busiest = self.of_unit.argmax()
         n_shared = self.n_by_more + self.n_by_two - self.of_unit_by_two[busiest]
         return bool(n_shared >= min(LEAST_SHARED, 0.5 * self.n_annotated))
 
 
 def _pairs(table: Any, unit: IntArray) -> IntArray:
-    """Instances and units, each pair once, shape (m, 2); ``unit`` (R,) is that of `unit_of`."""
+    """Return the distinct pairs of instance and unit, shape (m, 2); see `unit_of`."""
     pairs = np.column_stack([table.instance, unit[table.annotator]])
     found: IntArray = np.unique(pairs, axis=0)
     return found

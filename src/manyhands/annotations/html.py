@@ -97,7 +97,7 @@ def summary_of_sets(
     Parameters
     ----------
     columns : Columns
-        Of the answers, whose classes are the numbers of the sets.
+        The answers; their classes are the numbers of the sets.
     options : array of shape (n_options,)
     n_ticks : integer array of shape (n_options,)
     sets : sequence of sequences of str
@@ -156,7 +156,7 @@ def _counts(columns: Columns) -> str:
 
 
 def _spread(codes: IntArray, n: int) -> str:
-    """Mean, minimum and maximum number of annotations, and how many entries have none."""
+    """Return the mean, minimum and maximum number of annotations, and how many have none."""
     if not n:
         return "–"
     counts = np.bincount(codes, minlength=n)
@@ -171,7 +171,7 @@ def _classes(columns: Columns) -> str:
 
 
 def _shares(what: str, names: AnyArray, counts: IntArray, total: int) -> str:
-    """How often each class or option is given, the most frequent first."""
+    """Return a table of how often each class or option is given, the most frequent first."""
     shares = counts / max(1, total)
     most = shares.max(initial=0.0) or 1.0
     order = np.argsort(-counts, kind="stable")[:MOST_CLASSES]

@@ -1,4 +1,4 @@
-"""Ids of instances: the order that a table gives them, and the ids that the rows of X carry."""
+"""Ids of instances: their order in a table, and the ids that the rows of X carry."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from manyhands.typing import AnyArray, IntArray
 @record("InstanceOrder")
 @dataclass(frozen=True, eq=False)
 class InstanceOrder:
-    """Where the order of a table's instances comes from. Selections of rows keep it.
+    """Where the order of a table's instances comes from, kept through selections of rows.
 
     Attributes
     ----------
@@ -40,17 +40,17 @@ class InstanceOrder:
     rows: IntArray | None = None
 
     def at(self, positions: IntArray) -> InstanceOrder:
-        """Order of the instances at some positions."""
+        """Return the order of the instances at some positions."""
         return replace(self, rows=positions if self.rows is None else self.rows[positions])
 
     def extended(self, n: int, total: int) -> InstanceOrder:
-        """Order after instances were appended to n, which are then ``total``."""
+        """Return the order after new instances were appended to the first n, to make ``total``."""
         if self.rows is None or n == total:
             return self
         return replace(self, rows=np.concatenate([self.rows, np.full(total - n, -1)]))
 
     def numbers(self, ids: AnyArray) -> bool:
-        """Whether ids are the numbers of the instances' rows, rather than ids of their own."""
+        """Return whether ids are merely the numbers of the instances' rows."""
         rows = np.arange(len(ids)) if self.rows is None else self.rows
         return ids.dtype.kind in "iu" and np.array_equal(ids, rows)
 
@@ -60,20 +60,20 @@ NUMBERED = InstanceOrder("numbered")
 
 
 def names_ids(key: Any, ids: AnyArray) -> bool:
-    """Whether a selection of instances names them, rather than positions, a mask or a slice."""
+    """Return whether a selection of instances holds ids, not positions, a mask or a slice."""
     kind = "" if isinstance(key, slice) else np.asarray(key).dtype.kind
     return kind in "UTO" or (kind in "iu" and not is_text(ids))
 
 
 def sorted_order(ids: AnyArray) -> InstanceOrder:
-    """Order of instances that the table itself sorted."""
+    """Return the order of instances that the table itself sorted."""
     rows = np.arange(len(ids))
     numbers = np.array_equal(ids, rows.astype(str) if is_text(ids) else rows)
     return InstanceOrder("sorted", "" if numbers else first_and_last(ids))
 
 
 def given_order(ids: AnyArray, are_named: bool) -> InstanceOrder:
-    """Order of a matrix's instances, named in ``instances=`` or by the index of the frame."""
+    """Return the order of instances named by ``instances=`` or by the frame's index."""
     return GIVEN if are_named else replace(GIVEN, assumed=sorted_order(np.asarray(ids)).assumed)
 
 
@@ -101,8 +101,8 @@ def in_natural_order(codes: IntArray, ids: AnyArray) -> tuple[IntArray, AnyArray
 
 
 def natural_keys(texts: list[str]) -> list[str]:
-    """Texts with the length of every run of digits before it, so that runs compare as numbers."""
-    # Padding runs to the longest would let one very long id multiply the memory of all.
+    """Return sort keys of texts, in which digits compare as numbers."""
+    # Padding all numbers to the longest one would let a single long id multiply the memory.
     digits = re.compile("[0-9]+")
 
     def with_length(run: re.Match[str]) -> str:
@@ -113,12 +113,12 @@ def natural_keys(texts: list[str]) -> list[str]:
 
 
 def are_shuffled(ids: AnyArray) -> bool:
-    """Whether ids are consecutive numbers, or texts with such ("img0", "img1"), out of order."""
+    """Return whether ids are consecutive numbers ("img0", "img1", ...) out of order."""
     if is_text(ids):
         if not all(isinstance(text, str) for text in ids.tolist()):
             return False
         parts = [re.split("([0-9]+)", text) for text in ids.tolist()]
-        # Numbers of more than 15 digits (hashes, say) are not exact as floats, nor counters.
+        # Numbers of more than 15 digits, such as hashes, are no counters (nor exact as floats).
         if any(len(part) != 3 or part[::2] != parts[0][::2] or len(part[1]) > 15 for part in parts):
             return False
         ids = np.array([float(part[1]) for part in parts])
@@ -139,7 +139,7 @@ def first_and_last(ids: AnyArray) -> str:
 # -- columns that hold ids ------------------------------------------------------------------------
 
 ID_NAMES = {"task", "instance", "item", "question", "example", "sample", "document", "image"}
-"""Names of columns of ids, as `base_name` gives them; a bare "id" is one, too."""
+"""Names of columns of ids, as `base_name` normalises them; a plain "id" counts, too."""
 
 
 def base_name(name: str) -> str:
@@ -153,8 +153,8 @@ def letters(name: str) -> str:
 
 
 def is_id_name(name: str) -> bool:
-    """Whether a column is called as ids are: 'task', 'image_id', 'ID', ..."""
-    # pandas writes an index without a name as "" into CSV files, and as the latter into Parquet.
+    """Return whether a column has a name as columns of ids have: 'task', 'image_id', 'ID', ..."""
+    # pandas writes a nameless index into CSV files as "", and into Parquet as __index_level_0__.
     return name != "X" and (base_name(name) in ID_NAMES | {""} or name == "__index_level_0__")
 
 
@@ -179,12 +179,12 @@ def id_column(names: Iterable[Any]) -> str | None:
 def read_wide(A: Any, instances: Any, annotators: Any) -> tuple[Any, Any, Any]:
     """Split a wide frame into its values, the ids of its rows and the names of its columns.
 
-    Anything but a frame is returned as it is, and ids that are given win.
+    Anything but a frame is returned as it is. Ids that are given take precedence.
 
     Raises
     ------
     AnnotationError
-        If a column is called as ids are, or looks like them, and cannot be used as such.
+        If a column is named like ids, or looks like ids, but cannot be used as such.
     """
     frame = as_frame(A)
     if frame is None:
@@ -200,8 +200,8 @@ def read_wide(A: Any, instances: Any, annotators: Any) -> tuple[Any, Any, Any]:
         problem = given or _no_ids(values)
         if problem:
             raise AnnotationError(
-                f"column {name!r} of A is called as ids are, but {problem}; drop it, or rename it "
-                "if it is an annotator"
+                f"column {name!r} of A is named like a column of ids, but {problem}; drop it, or "
+                "rename it if it is an annotator"
             )
         instances, frame = values, frame.drop(name)
     _check_annotators_only(frame)
@@ -214,7 +214,7 @@ def read_wide(A: Any, instances: Any, annotators: Any) -> tuple[Any, Any, Any]:
 
 
 def _numbers_rows(index: Any) -> bool:
-    """Whether a pandas index is 0..n-1 in some order and without a name, as shuffling leaves it."""
+    """Return whether a nameless pandas index is 0..n-1 in some order, as shuffling leaves it."""
     values = np.asarray(index)
     return index.name is None and bool(
         values.dtype.kind in "iu" and np.array_equal(np.sort(values), np.arange(len(values)))
@@ -232,13 +232,13 @@ def _no_ids(values: AnyArray) -> str:
 
 
 def _check_annotators_only(frame: nw.DataFrame[Any]) -> None:
-    """Refuse a column with another value in every row, few of which other columns hold."""
+    """Refuse a column that has a different value in every row, few of them in other columns."""
     # A narwhals frame reads frame[0] as a row.
     columns = dict(zip(frame.columns, frame.iter_columns(), strict=True))
     if len(frame) < 4 or len(columns) < 2:
         return
     for name, column in columns.items():
-        # The first rows suffice to pass nearly every annotator.
+        # The first rows are enough to see that nearly any annotator repeats a value.
         if not all(_are_distinct(part) for part in (column.head(64), column)):
             continue
         own = set(_texts(column))
@@ -248,9 +248,10 @@ def _check_annotators_only(frame: nw.DataFrame[Any]) -> None:
                 elsewhere.update(_texts(values))
         if 2 * len(own & elsewhere) < len(own):
             raise AnnotationError(
-                f"column {name!r} of A holds another value in each of {len(own)} rows, as ids do "
-                f"({', '.join(_texts(column.head(2)))}, ...). Call it 'task' or make it the index "
-                "if they are ids, drop it if not; if it is an annotator, give A.to_numpy()"
+                f"column {name!r} of A holds a different value in each of {len(own)} rows, as ids "
+                f"do ({', '.join(_texts(column.head(2)))}, ...). If they are ids, rename it to "
+                "'task' or make it the index; if it is an annotator, give A.to_numpy(); otherwise "
+                "drop it"
             )
 
 
@@ -259,7 +260,7 @@ def _are_distinct(column: nw.Series[Any]) -> bool:
 
 
 def _texts(column: nw.Series[Any]) -> list[str]:
-    """Values as text; a column of integers with gaps holds floats."""
+    """Return values as text; whole floats, as pandas makes of a gap, are written as integers."""
     return [
         str(int(value) if isinstance(value, float) and value.is_integer() else value)
         for value in column.to_list()
@@ -284,13 +285,13 @@ class RowIds(NamedTuple):
 
 
 def row_ids(X: Any, argument: str = "X") -> RowIds | None:
-    """Ids that the rows of X carry.
+    """Return the ids that the rows of X carry; None if they carry none.
 
     Parameters
     ----------
     X : any
-        A pandas frame or Series carries its index; a polars or pyarrow frame the column named as
-        ids are (see `id_column`). Nothing else carries ids.
+        A pandas frame or Series carries its index, a polars or pyarrow frame the column that is
+        named like ids (see `id_column`). Nothing else carries ids.
     argument : str
         Its name, for messages.
 
@@ -332,8 +333,8 @@ def as_frame(X: Any, argument: str = "") -> nw.DataFrame[Any] | None:
         names = [str(name) for name in X.columns]
         twice = next(name for name in names if names.count(name) > 1)
         raise AnnotationError(
-            f"{argument or 'the frame'} has several columns {twice!r}; give every column its own "
-            f"name, such as {argument or 'frame'}.columns = [...], or drop one"
+            f"{argument or 'the frame'} has several columns called {twice!r}; give every column "
+            f"its own name by {argument or 'frame'}.columns = [...], or drop one"
         ) from None
 
 
@@ -343,20 +344,20 @@ def one_level(frame: Any, argument: str) -> None:
     Raises
     ------
     AnnotationError
-        If they have.
+        If its columns have several levels.
     """
     columns: Any = getattr(frame, "columns", None)
     if getattr(columns, "nlevels", 1) > 1:
         first = next(iter(columns))
         raise AnnotationError(
-            f"{argument} has columns of {columns.nlevels} levels, such as {first!r}; give one of "
-            f"them, such as {argument}[{first[0]!r}], or make one name of each, such as "
+            f"{argument} has columns of {columns.nlevels} levels, such as {first!r}; give one "
+            f"group of columns, such as {argument}[{first[0]!r}], or join the levels by "
             f'{argument}.columns = ["_".join(map(str, name)) for name in {argument}.columns]'
         )
 
 
 def is_default_index(index: Any) -> bool:
-    """Whether a pandas index is the one that frames get by themselves, 0..n-1."""
+    """Return whether a pandas index is the default one, 0..n-1."""
     return type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
 
 
@@ -367,8 +368,8 @@ def _index_ids(index: Any, argument: str) -> RowIds:
     )
     if getattr(index, "nlevels", 1) > 1:
         raise AnnotationError(
-            f"{argument} has an index of {index.nlevels} levels ({index[0]!r}), which cannot be "
-            f"ids of instances; {mend}"
+            f"{argument} has an index of {index.nlevels} levels ({index[0]!r}), which cannot hold "
+            f"the ids of instances; {mend}"
         )
     if type(index).__name__ == "RangeIndex":
         return RowIds(np.array(index), is_default_index(index))

@@ -1,4 +1,4 @@
-"""Tables of label sets from and to data frames, arrays, and tables of one option each."""
+"""Conversion of tables of label sets from and to data frames, arrays, and tables per option."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ _LOG = logging.getLogger("manyhands")
 Table = TypeVar("Table")
 
 EMPTY = "empty"
-"""Value of ``none`` by which an empty cell is an answer without a tick."""
+"""Value of ``none`` that makes an empty cell an answer without a tick."""
 
 TICKED = {"1": True, "0": False, "1.0": True, "0.0": False, "true": True, "false": False}
 TICKED |= {"yes": True, "no": False}
-"""What the cells of a column of one option mean, in lower case."""
+"""Meaning of the cells, in lower case, in a column that holds one option."""
 
 
 def from_frame(
@@ -85,26 +85,27 @@ def from_frame(
     ----------
     df : pandas, polars or pyarrow data frame
     separator : str or None, default=";"
-        What stands between the labels in a cell of text. None: a text is one label. Cells that are
-        lists, tuples or sets, or a list in JSON, hold their labels as they are. Blanks around
-        labels, their order and repeats do not matter.
+        What stands between the labels in a cell of text. None: a text is one label. Cells may also
+        be lists, tuples or sets, or a list in JSON. Blanks around labels, the order of labels and
+        repeated labels do not matter.
     task, worker, weight, group, passes : str
         Names of the columns with the instance, the annotator and, optionally, the weight of the
         answer, the annotator's family and the pass; as in `AnnotationTable.from_frame`.
     labels : str or sequence of str, default="labels"
-        Name of the column with the sets, or names of several columns, one for each option, whose
-        cells say whether it was ticked (0 or 1, false or true, no or yes).
-        Where no cell holds several labels and pairs of task and worker repeat, each row is a tick,
-        and the rows of a pair are one answer.
+        Name of the column with the sets; or the names of several columns, one per option, in which
+        a cell says whether the option was ticked (0 or 1, false or true, no or yes). If no cell
+        holds several labels and pairs of task and worker repeat, each row is one tick, and the
+        rows of a pair are one answer.
     options : sequence of str, optional
         All options, in the desired order; default: those that were ticked, in natural order.
     none : str or sequence of str, optional
-        What says that nothing was ticked: "empty" for empty cells, or a value such as "NONE", which
-        is then no option. By default an empty cell is a missing answer; an empty list is an answer.
+        How the table writes that nothing was ticked: "empty" for empty cells, or a value such as
+        "NONE", which is then not an option. By default an empty cell is a missing answer; an empty
+        list is always an answer.
     tasks, workers : sequence, optional
         All ids, in the desired order; as in `AnnotationTable.from_frame`.
     abstain, skip : str or sequence of str, optional
-        Labels that mean that the annotator looked and could not tell, or passed on.
+        Labels that mean that the annotator looked but could not tell, or skipped the instance.
     duplicates : {"error", "last", "keep"}
         What to do with repeated (instance, annotator) pairs that are not ticks of one answer.
 
@@ -117,9 +118,10 @@ def from_frame(
     Raises
     ------
     AnnotationError
-        If df is no data frame, a column is unknown, a label is not among ``options``, a value of
-        ``none``, ``abstain`` or ``skip`` stands beside other labels, the name of an option holds
-        the separator, there are more than 1,000 options, an id is missing, or a pair is repeated.
+        If df is not a data frame or a column is unknown; if a label is not among ``options``, or a
+        value of ``none``, ``abstain`` or ``skip`` stands beside other labels; if the name of an
+        option holds the separator, or there are more than 1,000 options; or if an id is missing or
+        a pair is repeated.
     """
     data, task = with_joined_task(read_data_frame(df), text_name(task))
     names = {"task": task, "worker": text_name(worker)}
@@ -148,8 +150,8 @@ def from_frame(
         cells = _ticked_columns(data, [str(name) for name in labels])
         if options is not None:
             raise AnnotationError(
-                f"labels={list(labels)!r} names a column for each option, so these are the "
-                "options; leave options= out"
+                f"labels={list(labels)!r} names a column for each option, so that these columns "
+                "are the options; leave options= out"
             )
     if passes is not None:
         cells = cells.with_passes(data, names["passes"])
@@ -161,7 +163,10 @@ def from_frame(
         rows, codes, sets = _merged(cells, data, rows, pairs, names)
         n = len(rows)
         _LOG.info(
-            "column %r: each row is one ticked label; %d rows are %d answers", labels, len(pairs), n
+            "column %r: each row is one ticked label; %d rows make %d answers",
+            labels,
+            len(pairs),
+            n,
         )
     elif has_repeats(pairs) and duplicates == "error":
         raise _repeated(instances, annotators, pairs, separator)
@@ -182,7 +187,7 @@ def from_frame(
         if group is None
         else groups_of_rows(data[names["group"]].to_numpy(), annotator, annotators),
     )
-    # Ages are those of rows: of two answers, the one that stands last counts.
+    # The age of an answer is that of its rows: of two answers, the last in the frame counts.
     ages = None if not len(passed) else np.concatenate([given, passed])
     columns = without_duplicates(columns, duplicates, ages)
     return cls(AnnotationTable(*columns), cells.options, sets.indptr, sets.indices)
@@ -191,12 +196,12 @@ def from_frame(
 # -- cells ----------------------------------------------------------------------------------------
 
 ANSWER, MISSING = -1, -2
-"""Kinds of rows beside the passes (`PASSES`): an answer, or none."""
+"""Kinds of rows besides the passes (`PASSES`): an answer, or a missing one."""
 
 
 @dataclass(frozen=True)
 class Cells:
-    """What the rows of a frame say.
+    """The sets that the rows of a frame hold.
 
     Attributes
     ----------
@@ -204,9 +209,9 @@ class Cells:
         For messages.
     options : array of shape (n_options,)
     sets : CSR array of shape (K, n_options)
-        The different sets.
+        The distinct sets.
     codes : integer array of shape (n_rows,)
-        The set that each row is; that of rows that are no answers is of no meaning.
+        Number of each row's set; without meaning where a row is no answer.
     kinds : integer array of shape (n_rows,)
         `ANSWER`, `MISSING`, or the kind of a pass.
     are_ticks : bool
@@ -233,7 +238,7 @@ class Cells:
         """Read a column of sets; ``marks`` are labels that mean a pass."""
         if separator is not None and (not isinstance(separator, str) or not separator):
             raise AnnotationError(
-                f"separator={separator!r} is no text; give what stands between the labels of a "
+                f"separator={separator!r} is not a text; give what stands between the labels of a "
                 "cell, such as ';', or None if a text is one label"
             )
         cells = [_hashable(cell) for cell in data[column].to_list()]
@@ -285,7 +290,7 @@ class Cells:
             warn_caller(
                 f"{n:,} of {len(self.kinds):,} rows are empty in column {self.column!r}: they "
                 "count as missing answers (their instances and annotators are kept). If an empty "
-                "cell means that nothing was ticked, say so by none='empty'"
+                "cell means that nothing was ticked, pass none='empty'"
             )
 
 
@@ -296,14 +301,14 @@ def _texts(none: Any) -> tuple[str, ...]:
     for name in found:
         if not isinstance(name, str) or not name.strip():
             raise AnnotationError(
-                f"none={none!r} must be 'empty', for empty cells, or the text that says that "
-                "nothing was ticked, such as 'NONE'"
+                f"none={none!r} must be 'empty', if empty cells mean that nothing was ticked, or "
+                "the text that means it, such as 'NONE'"
             )
     return found
 
 
 def _hashable(cell: Any) -> Hashable:
-    """Cell as it is, a list as a tuple, a missing cell as None."""
+    """Return a cell as a dict key: a list as a tuple, a missing cell as None."""
     if isinstance(cell, str):
         return cell
     labels = listed_labels(cell)
@@ -312,7 +317,7 @@ def _hashable(cell: Any) -> Hashable:
     if missing_mask(np.array([cell], dtype=object))[0]:
         return None
     if isinstance(cell, float) and cell.is_integer():
-        return str(int(cell))  # An integer column with a gap is one of floats.
+        return str(int(cell))  # pandas turns a column of integers with a gap into floats.
     return str(cell)
 
 
@@ -325,7 +330,7 @@ def _read(
     column: str,
     where: Callable[[Hashable], str],
 ) -> tuple[int, list[str]]:
-    """Return what a cell is, and its labels."""
+    """Return the kind of a cell (an answer, missing, or a pass), and its labels."""
     is_list = isinstance(cell, tuple)
     listed = list(cell) if is_list else listed_labels(cell)
     if listed is not None:
@@ -340,8 +345,8 @@ def _read(
         stands = [label for label in labels if label in said]
         if stands and len(labels) > 1:
             raise AnnotationError(
-                f"column {column!r} holds {cell!r} in {where(cell)}, where {stands[0]!r}, which "
-                f"{argument} names, stands beside other labels; correct the cell, or leave "
+                f"column {column!r} holds {cell!r} in {where(cell)}: {stands[0]!r} stands beside "
+                f"other labels, although {argument} names it; correct the cell, or leave "
                 f"{stands[0]!r} out of {argument}"
             )
     if labels and labels[0] in none:
@@ -398,13 +403,13 @@ def _options(
     separator: str | None,
     where: Callable[[Hashable], str],
 ) -> AnyArray:
-    """Names of the options: those given, or those that occur."""
+    """Return the names of the options: those given, or else those that occur."""
     occur = dict.fromkeys(label for labels in found for label in labels)
     if options is None:
         if not occur:
             raise AnnotationError(
-                f"column {column!r} holds no label at all; name the column of the labels in "
-                "labels=, or the options in options="
+                f"column {column!r} holds no labels; name the column of the labels in labels=, or "
+                "all options in options="
             )
         keys = dict(zip(occur, natural_keys(list(occur)), strict=True))
         names = check_options(sorted(occur, key=lambda name: (keys[name], name)), "options")
@@ -423,8 +428,8 @@ def _options(
         inside = next((name for name in known if separator in name), None)
         if inside is not None and any(isinstance(cell, str) for cell in place):
             raise AnnotationError(
-                f"options holds {inside!r}, in whose name the separator {separator!r} stands, so "
-                "that cells of text cannot be cut; write cells with another separator and name it "
+                f"options holds {inside!r}, which contains the separator {separator!r}, so that "
+                "cells of text cannot be split; write the cells with another separator and name it "
                 "in separator=, or give lists"
             )
     strange = next((label for label in occur if label not in set(known)), None)
@@ -475,8 +480,8 @@ def _ticked_columns(data: Any, names: list[str]) -> Cells:
         if strange is not None:
             at = [i for i, cell in enumerate(cells) if _hashable(cell) == strange]
             raise AnnotationError(
-                f"column {name!r} holds {strange!r} in {rows_of(data, np.array(at))}, which says "
-                "neither that the option was ticked nor that it was not; write 1 or 0"
+                f"column {name!r} holds {strange!r} in {rows_of(data, np.array(at))}, which does "
+                "not say whether the option was ticked; write 1 if it was, and 0 if not"
             )
         gap = [kinds[_hashable(cell)] is None for cell in cells]
         ticked.append(np.array([kinds[_hashable(cell)] is True for cell in cells], dtype=bool))
@@ -487,8 +492,9 @@ def _ticked_columns(data: Any, names: list[str]) -> Cells:
         row = np.flatnonzero(part)
         name = names[[bool(gap[row[0]]) for gap in gaps].index(True)]
         raise AnnotationError(
-            f"column {name!r} is empty in {rows_of(data, row)}, where other options have an "
-            "answer; an option that was not shown cannot be read: write 0 if it was not ticked"
+            f"column {name!r} is empty in {rows_of(data, row)}, although other options have an "
+            "answer there; write 0 if the option was not ticked (answers about some of the options "
+            "only cannot be read)"
         )
     n = len(is_empty)
     where, codes = np.nonzero(np.column_stack(ticked))
@@ -501,7 +507,7 @@ def _ticked_columns(data: Any, names: list[str]) -> Cells:
 
 
 def _is_ticked(cell: Any) -> bool | None:
-    """Whether a cell says that an option was ticked; None for an empty cell, or another value."""
+    """Return whether a cell says that its option was ticked; None if it does not say."""
     return None if cell is None else TICKED.get(str(cell).strip().lower())
 
 
@@ -525,8 +531,8 @@ def _merged(
     if len(mixed):
         at = rows[np.flatnonzero(answer == mixed[0])]
         raise AnnotationError(
-            f"{rows_of(data, at)} are one answer, of which one row means a pass and others do not; "
-            "correct these rows"
+            f"{rows_of(data, at)} belong to one answer, but only some of them mean a pass; correct "
+            "these rows"
         )
     for argument in ("weight", "group"):
         if argument in names:
@@ -535,8 +541,8 @@ def _merged(
             if len(differ):
                 at = rows[np.flatnonzero(answer == answer[differ[0]])]
                 raise AnnotationError(
-                    f"{rows_of(data, at)} are ticks of one answer and differ in column "
-                    f"{names[argument]!r}; give the answer one value"
+                    f"{rows_of(data, at)} are ticks of one answer but differ in column "
+                    f"{names[argument]!r}; give all of them the same value"
                 )
     ticks = cells.sets[cells.codes[rows]]
     size = np.diff(ticks.indptr)
@@ -544,8 +550,8 @@ def _merged(
     if len(both):
         at = rows[np.flatnonzero(answer == both[0])]
         raise AnnotationError(
-            f"{rows_of(data, at)} are one answer, of which one row says that nothing was ticked "
-            f"(none), and stands beside other labels in column {cells.column!r}; correct these rows"
+            f"{rows_of(data, at)} belong to one answer: one row says that nothing was ticked "
+            f"(none), but others hold labels in column {cells.column!r}; correct these rows"
         )
     where = np.repeat(answer, size)
     whole = csr_array(
@@ -567,20 +573,20 @@ def _repeated(
         ""
         if separator is None
         else (
-            f"If each row is one ticked label, in whose name {separator!r} may stand, give another "
+            f"If each row is one ticked label, and labels may contain {separator!r}, give another "
             f"separator={'|' if separator != '|' else '#'!r}. Else remove them"
         )
     )
     return AnnotationError(
         f"{int((counts > 1).sum()):,} (instance, annotator) pairs are repeated, the first being "
         f"instance {instances[row].item()!r} by annotator {annotators[who].item()!r}, and cells "
-        f"hold several labels, so rows are no single ticks. {ticks or 'Remove them'}, or say what "
-        'to do: duplicates="last" keeps the last, duplicates="keep" keeps all'
+        f"hold several labels, so that a row is not a single tick. {ticks or 'Remove them'}, or "
+        'choose: duplicates="last" keeps the last of each, duplicates="keep" keeps all'
     )
 
 
 def _sparse(codes: Any, start: Any, n_options: int) -> Any:
-    """Sparse boolean array of the options of each row."""
+    """Return the sparse boolean array of the options of each row."""
     shape = (len(start) - 1, n_options)
     return csr_array((np.ones(len(codes), dtype=bool), codes, start), shape=shape)
 
@@ -663,7 +669,7 @@ def from_arrays(
 
 
 def from_tables(cls: Callable[..., Table], tables: Mapping[Any, AnnotationTable]) -> Table:
-    """Read one table of "no" and "yes" for each option, as ``Export.tables`` has them.
+    """Join one table of "no" and "yes" for each option, such as ``Export.tables``, into sets.
 
     Parameters
     ----------
@@ -685,12 +691,12 @@ def from_tables(cls: Callable[..., Table], tables: Mapping[Any, AnnotationTable]
         if not (is_same and np.array_equal(table.annotators, first.annotators)):
             raise AnnotationError(
                 f"tables[{name!r}] holds other answers than tables[{names[0].item()!r}]; give "
-                "tables over the same answers in the same order, such as Export.tables has"
+                "tables over the same answers in the same order, such as Export.tables"
             )
         if table.n_classes != 2:
             raise AnnotationError(
-                f"tables[{name!r}] has the classes {table.classes.tolist()}; a table of one option "
-                "has two, no and yes, in this order"
+                f"tables[{name!r}] has the classes {table.classes.tolist()}; the table of each "
+                "option must have the classes no and yes, in this order"
             )
     where = [np.flatnonzero(table.label == 1) for table in given]
     codes = np.repeat(np.arange(len(given)), [len(rows) for rows in where])
@@ -710,8 +716,8 @@ def to_frame(table: Any, separator: str | None, backend: Backend) -> Any:
     )
     if inside is not None:
         raise AnnotationError(
-            f"the option {inside!r} holds the separator {separator!r}, so that cells could not be "
-            "read back; give another separator=, or None for cells that are lists"
+            f"the option {inside!r} contains the separator {separator!r}, so that cells could not "
+            "be read back; give another separator=, or None to write lists"
         )
     sets = table.labels_of_sets()
     cells: list[Any] = sets if separator is None else [separator.join(labels) for labels in sets]
@@ -738,15 +744,15 @@ def check_options(options: Any, argument: str) -> AnyArray:
         raise AnnotationError(f"{argument} is empty; name the options that could be ticked")
     if len(names) > MOST_OPTIONS:
         raise AnnotationError(
-            f"there are {len(names):,} different labels, such as {names[0].item()!r}, and more "
-            f"than {MOST_OPTIONS:,} options are no list to tick. Is this free text, or is the "
-            "separator another one (separator=)?"
+            f"there are {len(names):,} different labels, such as {names[0].item()!r}; at most "
+            f"{MOST_OPTIONS:,} options can be read. If this is not free text, check the separator "
+            "(separator=)"
         )
     return names if is_text(names) else names.astype(str)
 
 
 def with_sets(answers: AnnotationTable, codes: IntArray, n_sets: int) -> AnnotationTable:
-    """Replace the sets of answers by others, of which there are ``n_sets``."""
+    """Replace the sets of answers by others, numbered from 0 to ``n_sets`` - 1."""
     return AnnotationTable(
         *answers._columns._replace(label=codes, classes=np.arange(n_sets), class_order="given")
     )
@@ -764,12 +770,12 @@ def number_sets(ticks: Any) -> tuple[Any, IntArray]:
     sets : CSR array of shape (K, n_options)
         The different rows, each with rising columns.
     codes : integer array of shape (n,)
-        The set that each row is.
+        Number of each row's set.
     """
     n_options = ticks.shape[1]
-    if n_options < 64:  # Every set has a sum of its own.
+    if n_options < 64:  # As the bits of a number, every set has its own sum.
         marks = np.uint64(1) << np.arange(n_options, dtype=np.uint64)
-    else:  # Two sets of a million have one sum with a probability of 1e-7.
+    else:  # Of a million sets, two have the same random sum with a probability of 1e-7.
         marks = np.random.default_rng(0).integers(2**64, size=n_options, dtype=np.uint64)
     with np.errstate(over="ignore"):
         until = np.concatenate([[np.uint64(0)], np.cumsum(marks[ticks.indices], dtype=np.uint64)])

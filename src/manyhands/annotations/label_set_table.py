@@ -1,8 +1,8 @@
 """Answers that are sets of labels ("tick all that apply"), in long form.
 
-A set that was given is a class of its own in an `AnnotationTable`, and beside it stands which
-options each set holds. So ids, weights, families and passes are those of that table, and memory
-grows with the answers and the different sets, not with answers times options.
+Each distinct set is a class of an `AnnotationTable`; the options that it holds are stored once. So
+ids, weights, families and passes are those of that table, and memory grows with the number of
+answers and distinct sets, not with answers times options.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class LabelSetTable:
         return self.answers.nbytes + self.set_start.nbytes + self.set_options.nbytes
 
     def __repr__(self) -> str:
-        # What passes and families say is in the table of the answers.
+        # Passes and families are those of the table of answers, which writes them.
         told = repr(self.answers).partition("(")[2].rpartition(", ")[0]
         told = told.replace(" annotations", " answers", 1)
         return f"LabelSetTable({told}, {self.n_options} options, {self.n_ticks} ticks)"
@@ -173,12 +173,12 @@ class LabelSetTable:
         Raises
         ------
         AnnotationError
-            An answer is a set, which no cell of a matrix holds.
+            Always, because a set does not fit into a cell of a matrix.
         """
         raise AnnotationError(
-            "a LabelSetTable is no array: an answer is a set of options. Take one option, "
-            "table.option(name), which is an AnnotationTable of no and yes, or table.ticks, a "
-            "sparse array (n_annotations, n_options). In cross-validation, give the splitter "
+            "a LabelSetTable cannot become an array, because each answer is a set of options. Use "
+            "table.option(name), an AnnotationTable of no and yes for one option, or table.ticks, "
+            "a sparse array (n_annotations, n_options). In cross-validation, give the splitter "
             "itself, such as cv=KFold(5)"
         )
 
@@ -310,7 +310,7 @@ class LabelSetTable:
 
     @property
     def tables(self) -> Mapping[str, AnnotationTable]:
-        """Table of each option, by its name; each is made when it is asked for (see `option`)."""
+        """Table of each option by its name, made when it is asked for (see `option`)."""
         return _TablesByOption(self)
 
     def joined(self) -> AnnotationTable:
@@ -319,14 +319,14 @@ class LabelSetTable:
         Raises
         ------
         AnnotationError
-            If two sets have one name, as an option holds " + ".
+            If two sets get the same name, because an option contains " + ".
         """
         names = np.array([name_of(labels) for labels in self.labels_of_sets()], dtype=str)
         used, codes = np.unique(self.answers.label, return_inverse=True)
         try:
             classes = make_vocabulary(names[used], "the names of the sets")
         except AnnotationError as error:
-            raise AnnotationError(f"{error}: rename the options that hold ' + '") from error
+            raise AnnotationError(f"{error}: rename the options that contain ' + '") from error
         order = np.argsort(classes, kind="stable")
         rank = np.empty_like(order)
         rank[order] = np.arange(len(order))
@@ -334,7 +334,7 @@ class LabelSetTable:
         return AnnotationTable(*columns._replace(class_order="sorted"))
 
     def labels_of_sets(self) -> list[list[str]]:
-        """Names of the options that each set holds."""
+        """Return the names of the options that each set holds."""
         names = self.options[self.set_options].tolist()
         return [names[first:last] for first, last in pairwise(self.set_start.tolist())]
 
@@ -358,7 +358,7 @@ class LabelSetTable:
         Raises
         ------
         AnnotationError
-            If the name of an option holds the separator.
+            If the name of an option contains the separator.
         """
         return label_set_frames.to_frame(self, separator, backend)
 
@@ -394,7 +394,7 @@ class LabelSetTable:
         return LabelSetTable(answers, names, sets.indptr, sets.indices)
 
     def with_options(self, options: Any) -> LabelSetTable:
-        """Name all options, in the order given; those that are new were ticked by nobody.
+        """Return the table over the given options, in that order; nobody ticked the new ones.
 
         Parameters
         ----------
@@ -410,8 +410,8 @@ class LabelSetTable:
         if strange:
             known = ", ".join(map(repr, names[:6].tolist())) + (" ..." if len(names) > 6 else "")
             raise AnnotationError(
-                f"the table has the option {strange[0]!r}, which is not among {known}; leave it "
-                "out (select(options=...)), or name it, too"
+                f"the table has the option {strange[0]!r}, which is not among {known}; add it to "
+                "the options, or first leave it out by select(options=...)"
             )
         place = {name: i for i, name in enumerate(names.tolist())}
         codes = np.array([place[name] for name in self.options.tolist()])
@@ -422,7 +422,7 @@ class LabelSetTable:
         return LabelSetTable(self.answers, names, moved.indptr, moved.indices)
 
     def __getitem__(self, key: Any) -> LabelSetTable:
-        """Instances by position: integer, slice, mask or array (repetition allowed)."""
+        """Return instances by position: integer, slice, mask or array (repetition allowed)."""
         return replace(self, answers=self.answers[key])
 
     def __iter__(self) -> Iterator[Any]:
@@ -461,8 +461,8 @@ class LabelSetTable:
         strange += [name for name in mine if name not in set(theirs)]
         if strange:
             raise AnnotationError(
-                f"the added table has other options: {strange[0]!r} is in one table only; build "
-                "both with the same options="
+                f"the added table has other options: {strange[0]!r} is in one of the tables only; "
+                "build both with the same options="
             )
         other = other.select(options=self.options)
         sets, codes = number_sets(vstack([self._sets, other._sets], format="csr"))
@@ -483,7 +483,7 @@ class LabelSetTable:
         return replace(self, answers=self.answers.with_groups(groups, rho))
 
     def equals(self, other: LabelSetTable) -> bool:
-        """Whether both hold the same answers in the same order, over the same ids and options."""
+        """Return whether both hold the same answers in the same order, over the same ids."""
         if not np.array_equal(self.options, other.options):
             return False
         one, two = self.over_the_same_sets(other)

@@ -1,9 +1,9 @@
-"""Sets of labels in one answer ("tick all that apply"): recognising, cutting and naming them.
+"""Sets of labels in one answer ("tick all that apply"): recognising, splitting and naming them.
 
 A cell holds a set as a list (``["policy", "safety"]``), or as text with a separator between the
-labels (``policy;safety``); or each ticked label has a row of its own. A label may also merely
-contain a separator (``New York; NY``), so text is cut only if its parts recur: alone, in another
-order or in other company.
+labels (``policy;safety``); or each ticked label has a row of its own. The name of a single label
+may also contain a separator (``New York; NY``), so text is split only if its parts recur: alone,
+in another order or together with other labels.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from manyhands.exceptions import AnnotationError, warn_caller
 Multilabel = Literal["error", "join", "split", "none"]
 
 SEPARATORS = ("\n", ";", "|", ",", "+", "/")
-"""What people and tools write between the labels of a set; those that are rare in words first."""
+"""Separators between the labels of a set, those that are rarest within words first."""
 
 CLEAR = SEPARATORS[:3]
-"""Separators that hardly occur within the name of a class."""
+"""Separators that are so rare within names of classes that recurring parts prove a set."""
 
 BETWEEN = " + "
-"""What `name_of` writes between the labels of a set."""
+"""Text that `name_of` writes between the labels of a set."""
 
 NOTHING = "(none)"
-"""Class of the empty set."""
+"""Name of the empty set as a class."""
 
 NO_YES = ("no", "yes")
 """Classes of the question whether an option was ticked."""
 
 MOST_OPTIONS = 1_000
-"""More options are no list to tick."""
+"""Largest number of options; more different labels are free text rather than a list to tick."""
 
 RECUR = 0.8
 """Share of the annotations with a separator whose labels must recur, for a set to be certain."""
@@ -61,7 +61,7 @@ Cells = dict[Hashable, tuple[str, ...]]
 
 
 def listed_labels(cell: Any) -> list[str] | None:
-    """Labels of a cell that is a list, or its text in JSON or as Python writes it; else None.
+    """Return the labels of a cell that is a list, or a list written as text; else None.
 
     Repeated labels are kept, as in a list of votes. A JSON object that holds nothing but a list,
     such as ``{"choices": [...]}``, counts as the list.
@@ -101,7 +101,7 @@ def _texts(values: Iterable[Any]) -> list[str]:
 
 
 def _python_list(text: str) -> list[str] | None:
-    """Labels of a list as Python or numpy writes it; a single word in brackets is no list."""
+    """Return the labels of a list as Python or numpy prints it; a lone [word] is no list."""
     found, at, is_list = [], 1, False
     inner = text[:-1]
     while inner[at:].strip():
@@ -117,10 +117,10 @@ def _python_list(text: str) -> list[str] | None:
 
 
 def cut(cell: str, separator: str) -> list[str]:
-    r"""Labels of a text with a separator between them, in their order; blanks do not matter.
+    r"""Split a text at its separators into labels, in their order, without blanks around them.
 
-    A separator at the end of a cell, which some forms write, adds no label. A text such as "C++" or
-    "n/a", where "+" and "/" stand beside nothing or mean something else, is one label.
+    A separator at the end of a cell, which some forms write, adds no label. Texts such as "C++" and
+    "n/a" are one label.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def cut(cell: str, separator: str) -> list[str]:
 
 
 def name_of(labels: Iterable[str]) -> str:
-    """Name of the set of these labels as one class, whatever their order.
+    """Return the name of a set of labels as one class, whatever their order.
 
     Examples
     --------
@@ -155,11 +155,13 @@ class Evidence:
     ----------
     separator : str
     cells : dict {text: tuple of labels}
-        Every distinct cell, cut.
+        Labels of every distinct cell, split at the separator.
     share : float
-        Of the annotations whose cell has several labels, those whose labels all recur: alone, in
-        other company, or in another order.
+        Share of the annotations of several labels in which every label recurs: alone, together
+        with other labels, or in another order.
     verdict : {"sets", "unclear", "possible", "classes"}
+        What the cells are: sets; unclear, so that the caller is asked; classes that may be sets,
+        so that a warning is given; or classes.
     """
 
     separator: str
@@ -216,7 +218,7 @@ def _verdict(
     parts = {label for c in several for label in cells[c]}
     sizes = {len(labels) for labels in cells.values() if set(labels) <= parts}
     places = {(label, i) for c in several for i, label in enumerate(cells[c])}
-    # Such as animal/cat, or positive;high: a place for each of several attributes.
+    # Texts such as animal/cat or positive;high have a fixed place for each attribute: no sets.
     is_record = len(sizes) == 1 and len(places) == len(parts)
     is_combined = len({frozenset(cells[c]) for c in several}) > 1
     if len(parts) > MOST_OPTIONS:
@@ -235,7 +237,7 @@ def _verdict(
 
 
 def _are_numbers(cells: Cells, separator: str) -> bool:
-    """Whether texts with a comma or a slash are decimal numbers, fractions, or dates."""
+    """Return whether texts with a comma or a slash are decimal numbers, fractions, or dates."""
     several = [labels for labels in cells.values() if len(labels) > 1]
     digits = all(label.lstrip("-").isdigit() for labels in several for label in labels)
     return digits and len({len(labels) for labels in several}) == 1
@@ -245,13 +247,13 @@ _VERDICTS = ("sets", "unclear", "possible", "classes")
 
 
 def best_evidence(counts: Mapping[str, int]) -> Evidence | None:
-    """Evidence for the separator that most probably cuts these cells; None if none occurs."""
+    """Return the evidence for the likeliest separator of these cells; None if none occurs."""
     found = [evidence(counts, mark) for mark in SEPARATORS if any(mark in c for c in counts)]
     return min(found, key=lambda e: (_VERDICTS.index(e.verdict), -e.share), default=None)
 
 
 def _of_known(counts: Mapping[str, int], known: set[str]) -> Evidence | None:
-    """Evidence from named classes: every cell that is none of them is made of them."""
+    """Return the evidence if every cell that is no named class is made of named classes."""
     strange = {cell: n for cell, n in counts.items() if cell not in known}
     for mark in SEPARATORS if strange else ():
         cells: Cells = {c: (c,) if c in known else tuple(cut(c, mark)) for c in counts}
@@ -261,7 +263,7 @@ def _of_known(counts: Mapping[str, int], known: set[str]) -> Evidence | None:
 
 
 def labels_of_sets(counts: Mapping[str, int]) -> Cells:
-    """Labels of every cell that is certainly a set; empty if the cells are no sets."""
+    """Return the labels of every cell that is certainly a set; empty if the cells are no sets."""
     lists = {cell: listed_labels(cell) for cell in counts}
     listed: Cells = {
         cell: tuple(dict.fromkeys(labels)) for cell, labels in lists.items() if labels is not None
@@ -283,15 +285,15 @@ def check_choice(multilabel: Any, option: Any) -> None:
         )
     if option is not None and multilabel != "split":
         raise AnnotationError(
-            f"option={option!r} names one of several labels in an answer; it needs "
-            "multilabel='split', or leave it out"
+            f"option={option!r} names one of several labels in an answer, which needs "
+            "multilabel='split'; add that, or leave option out"
         )
 
 
 def refuse_sets(counts: Mapping[str, int], argument: str, known: Iterable[Any] = ()) -> bool:
-    """Refuse texts that hold several labels each, or may do so, while one label is expected.
+    """Refuse texts that hold, or may hold, several labels where one label is expected.
 
-    Sets that are all named as by `name_of`, so that their order cannot matter, were joined before.
+    Texts that are all named as by `name_of` were joined before, so each is accepted as one class.
 
     Parameters
     ----------
@@ -309,12 +311,12 @@ def refuse_sets(counts: Mapping[str, int], argument: str, known: Iterable[Any] =
     Raises
     ------
     AnnotationError
-        If the texts are sets, or if that cannot be told.
+        If the texts are sets, or it is unclear whether they are.
 
     Warns
     -----
     UserWarning
-        If some of them may be.
+        If some of the texts may be sets.
     """
     named = {str(value) for value in known}
     found = _of_known(counts, named) if named else best_evidence(counts)
@@ -329,14 +331,14 @@ def refuse_sets(counts: Mapping[str, int], argument: str, known: Iterable[Any] =
     n, total = sum(counts[str(cell)] for cell in found.several), sum(counts.values())
     option = found.cells[found.several[0]][0]
     mend = (
-        "If it is one class, say so by multilabel='none', or name all classes in classes=; if "
-        f"these are several labels, take one at a time by multilabel='split', option={option!r}, "
-        "or make each set one class by multilabel='join'"
+        "If it is one class, pass multilabel='none', or name all classes in classes=. If it holds "
+        f"several labels, read one of them at a time by multilabel='split', option={option!r}, or "
+        "make each set one class by multilabel='join'"
     )
     if found.verdict == "unclear":
         raise AnnotationError(
             f"{argument} holds {shown} ({n:,} of {total:,} annotations contain {mark!r}), and it "
-            f"cannot be told whether this is one class or several labels. {mend}"
+            f"is unclear whether this is one class or several labels. {mend}"
         )
     warn_caller(
         f"{argument} holds {shown}: {n:,} of {total:,} annotations contain {mark!r}, and each such "
@@ -356,16 +358,16 @@ def sets_found(
     names = options_of(cells, counts)
     return (
         f"{what} several labels in {n:,} of {sum(counts.values()):,} answers, such {how}; the "
-        f"options are {_named(names)}. {ways_on(names[0] if names else 'NAME')}"
+        f"labels are {_named(names)}. {ways_on(names[0] if names else 'NAME')}"
     )
 
 
 def ways_on(option: str) -> str:
-    """What a reader can do with answers of several labels."""
+    """Say how answers of several labels can be read."""
     return (
-        "Keep the sets: manyhands.io.read_label_sets (multilabel=';'). Or read one option at a "
-        f"time, as yes or no: multilabel='split', option={option!r}; or make each set one class: "
-        "multilabel='join'"
+        "To keep the sets, use manyhands.io.read_label_sets (multilabel=';'). To read one label "
+        f"at a time, as yes or no, use multilabel='split', option={option!r}. To make each set one "
+        "class, use multilabel='join'"
     )
 
 
@@ -390,17 +392,18 @@ def check_option(option: str | None, names: Iterable[str]) -> str:
     Raises
     ------
     AnnotationError
-        If none is named, or it is none of ``names``.
+        If no option is named, or it is not among ``names``.
     """
     known = list(names)
     if option is None:
         raise AnnotationError(
-            "a split makes one table per option, and none is named; name one, such as "
-            f"multilabel='split', option={known[0] if known else 'NAME'!r}, of {_named(known)}"
+            "multilabel='split' asks about one label at a time, and none is named; name one, such "
+            f"as option={known[0] if known else 'NAME'!r}. The labels are {_named(known)}"
         )
     if str(option) not in known:
         raise AnnotationError(
-            f"option={option!r} is not among the labels, which are {_named(known)}; correct it"
+            f"option={option!r} is not among the labels, which are {_named(known)}; name one of "
+            "them"
         )
     return str(option)
 
@@ -412,25 +415,25 @@ def read_cells(
     known: Iterable[Any] = (),
     meaning: Callable[[str], str] | None = None,
 ) -> Cells | None:
-    """Labels in each distinct cell; None if each cell is one label, as it stands.
+    """Return the labels in each distinct cell; None if each cell is one label.
 
     Parameters
     ----------
     counts : dict {cell: number of annotations}
         Cells are text, or tuples of labels.
     multilabel : {"error", "join", "split", "none"}
-        With "error", cells of lists that hold one label each are read as that label.
+        With "error", lists of one label are read as that label.
     argument : str
         Where the cells come from, for messages.
     known : iterable
-        Named classes: a cell that is one of them is not cut.
+        Named classes: a cell that is one of them is not split.
     meaning : function, optional
-        What each label of a set stands for, if it may be spelt in several ways.
+        Maps each spelling of a label to the label it stands for.
 
     Raises
     ------
     AnnotationError
-        With "error", if cells hold several labels, or it cannot be told.
+        With "error", if cells hold several labels, or it is unclear whether they do.
     """
     cells = _read_cells(counts, multilabel, argument, known)
     if cells is None or meaning is None:
@@ -469,19 +472,19 @@ def _read_cells(
 
 
 def cut_cells(cells: Cells, counts: Mapping[Any, int]) -> str | None:
-    """Say how cells were cut, by an example; None if none was."""
+    """Say how cells were split, by an example; None if none was."""
     first = next((c for c, ls in cells.items() if isinstance(c, str) and len(ls) > 1), None)
     if first is None:
         return None
     names = options_of(cells, counts)
     return (
         f"{first!r} is read as {len(cells[first])} labels, {_named(list(cells[first]))}; there are "
-        f"{len(names):,} in all: {_named(names)}"
+        f"{len(names):,} different labels in all: {_named(names)}"
     )
 
 
 def _may_be_cut(found: Evidence) -> bool:
-    """Whether cells are cut because the caller asked for sets, though their labels do not recur."""
+    """Return whether to cut cells whose labels do not recur: only if sets were asked for."""
     return bool(found.several) and (found.separator in CLEAR or len(found.several) > 1)
 
 
@@ -509,10 +512,11 @@ def one_label_per_row(
     label : str
         Column of the labels.
     pair : (str, str)
-        Columns of the instance and the annotator. If these pairs repeat, always with another label,
-        and no cell holds several, each row is one ticked label, and rows of a pair become one.
+        Columns of the instance and the annotator. If these pairs repeat with different labels, and
+        no cell holds several labels, each row is one ticked label, and the rows of a pair are
+        joined.
     alike : iterable of str
-        Columns that must be alike in the rows that become one.
+        Columns that must be equal in the rows that are joined.
     multilabel, option, classes
         As in `AnnotationTable.from_frame`.
     marks : iterable
@@ -545,7 +549,7 @@ def one_label_per_row(
     gaps = missing_mask(values)
     counts = Counter(values[~gaps].tolist())
     known = () if classes is None else [*classes]
-    if not is_read and classes is None:  # Text without lists is judged with the classes.
+    if not is_read and classes is None:  # Texts are judged later, together with the classes.
         counts = Counter({c: n for c, n in counts.items() if not isinstance(c, str)}) or Counter(
             {c: n for c, n in counts.items() if c.lstrip()[:1] in ("[", "{")}
         )
@@ -587,7 +591,7 @@ def _ticked(labels: tuple[str, ...], *, option: str) -> str:
 
 
 def _hashable(values: list[Any]) -> Any:
-    """Array of cells, in which lists are tuples."""
+    """Return an array of cells, with lists as tuples."""
     found = np.empty(len(values), dtype=object)
     for i, value in enumerate(values):
         labels = None if isinstance(value, str) else listed_labels(value)
@@ -598,10 +602,10 @@ def _hashable(values: list[Any]) -> Any:
 def rows_of_ticks(
     pairs: list[Hashable], labels: list[tuple[str, ...]], gaps: Any = None
 ) -> list[list[int]]:
-    """Rows of every repeated pair, if each of its rows is one ticked label.
+    """Return the rows of every repeated pair, if each of its rows is one ticked label.
 
-    Rows without a label are no ticks. None are if a row holds several labels, or a pair has the
-    same label twice.
+    Rows without a label are not ticks. The result is empty if a row holds several labels, or if a
+    pair has the same label twice.
     """
     rows: dict[Hashable, list[int]] = {}
     for i, key in enumerate(pairs):
@@ -618,8 +622,8 @@ def _check_alike(frame: Any, rows: list[int], columns: list[str]) -> None:
         found = {str(value) for value in frame[name][rows].to_list()}
         if len(found) > 1:
             raise AnnotationError(
-                f"rows {rows[0]} and {rows[1]} are two ticked labels of one answer and differ in "
-                f"column {name!r} ({', '.join(sorted(found)[:3])}); give the answer one value"
+                f"rows {rows[0]} and {rows[1]} are two ticked labels of one answer but differ in "
+                f"column {name!r} ({', '.join(sorted(found)[:3])}); give both the same value"
             )
 
 
@@ -629,7 +633,7 @@ def _with_labels(frame: Any, label: str, values: list[Any]) -> Any:
 
 
 def ticked_advice(n_repeated: int, n_pairs: int, differ: bool, option: Any) -> str | None:
-    """Advice on repeated pairs whose rows are probably ticked labels; None if they are not.
+    """Return advice on repeated pairs if their rows are probably ticked labels; else None.
 
     Parameters
     ----------
@@ -643,6 +647,6 @@ def ticked_advice(n_repeated: int, n_pairs: int, differ: bool, option: Any) -> s
     if not differ or n_repeated < 2 or n_repeated < TICKED * n_pairs:
         return None
     return (
-        "The labels of a pair always differ, so each row is one ticked label of an answer. "
+        "The labels of a repeated pair always differ, so each row is probably one ticked label. "
         + ways_on(str(option))
     )

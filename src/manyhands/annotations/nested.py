@@ -1,4 +1,4 @@
-"""Cells that hold dicts, as records of JSON do, are refused with the call that flattens them."""
+"""Refusing cells that hold dicts, as JSON records do, with the call that flattens them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from manyhands.annotations.ids import id_column
 from manyhands.exceptions import AnnotationError
 
 FIRST_CELLS = 50
-"""Cells of a column by which it is seen to hold dicts."""
+"""Number of cells that are looked at to see whether a column holds dicts."""
 
 
 def keys_of(cell: Any) -> list[Any]:
-    """Keys of a dict, or of the first of a list of dicts; none of anything else.
+    """Return the keys of a dict, or of the first dict of a list; none for anything else.
 
     Examples
     --------

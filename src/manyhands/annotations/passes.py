@@ -1,4 +1,4 @@
-"""Passes: an annotator looked and declined to choose ("abstain"), or passed on ("skip").
+"""Passes: an annotator looked but could not tell ("abstain"), or skipped the instance ("skip").
 
 Passes are integer rows [instance code, annotator code, kind]; the kind is a position in `PASSES`.
 """
@@ -19,7 +19,7 @@ from manyhands.typing import AnyArray, IntArray
 _LOG = logging.getLogger("manyhands")
 
 PASSES = ("abstain", "skip")
-"""Kinds of passes in the order of their codes: looked and declined to choose, or passed on."""
+"""Kinds of passes in the order of their codes: looked but could not tell, or skipped."""
 
 
 def read_marks(abstain: Any, skip: Any, classes: AnyArray | None = None) -> dict[Any, int]:
@@ -45,7 +45,7 @@ def read_marks(abstain: Any, skip: Any, classes: AnyArray | None = None) -> dict
         for value in make_vocabulary(listed, PASSES[kind]).tolist():
             if value in marks:
                 raise AnnotationError(
-                    f"{value!r} stands in abstain and in skip; name it in one of them"
+                    f"{value!r} stands in abstain and in skip; name it in one of them only"
                 )
             marks[value] = kind
     check_no_class(marks, () if classes is None else classes.tolist())
@@ -62,7 +62,7 @@ def check_no_class(marks: Mapping[Any, int], classes: Container[Any]) -> None:
 
 
 def check_marks(marks: Mapping[Any, int], labels: AnyArray, argument: str) -> None:
-    """Refuse a mark whose type no label has; warn of one that is written otherwise in labels."""
+    """Refuse a mark of another type than the labels; warn of one that is spelt differently."""
     if not labels.size:
         return
     objects = labels.dtype.kind == "O"
@@ -72,7 +72,7 @@ def check_marks(marks: Mapping[Any, int], labels: AnyArray, argument: str) -> No
             names = {True: "strings", False: "numbers"}
             raise AnnotationError(
                 f"{argument} holds {names[True in kinds]} (such as {labels.ravel()[0]!r}) but "
-                f"{PASSES[kind]} holds {value!r}; write it as {argument} has it"
+                f"{PASSES[kind]} holds {value!r}; write it with the same type as in {argument}"
             )
     warn_of_unused(marks, marks, labels, argument)
 
@@ -83,15 +83,15 @@ def warn_of_unused(
     labels: AnyArray,
     argument: str,
 ) -> None:
-    """Say which values stand for a pass and are no label: a warning if a label is like one.
+    """Report values that mean a pass but do not occur: as a warning if a label is similar.
 
-    Otherwise it is a line in the log, as the same values may be given with many tables.
+    Without a similar label it is only logged, because the same values may be given for many tables.
 
     Parameters
     ----------
     marks : dict {value: kind}
     forms : dict
-        In what forms a value may be among the labels, each with the value; or ``marks`` themselves.
+        Each form in which a value may occur among the labels, with that value; or ``marks``.
     labels : array
     argument : str
         Where the labels come from.
@@ -118,7 +118,7 @@ def _shown(values: list[Any]) -> str:
 
 
 def pass_kinds(labels: AnyArray, marks: Mapping[Any, int]) -> IntArray:
-    """Code in `PASSES` of each label that means a pass; -1 for other labels."""
+    """Return the code in `PASSES` of each label that means a pass; -1 for other labels."""
     kinds = np.full(labels.shape, -1, dtype=np.int8)
     for value, kind in marks.items():
         kinds[labels == value] = kind

@@ -1,7 +1,8 @@
-"""What labels are: names, grades or numbers; and the question to a caller where that is open.
+"""The scale of labels: names, grades or numbers; and the question to the caller if it is unclear.
 
-Small whole numbers are codes of classes in most files, and are read as such. Many numbers,
-fractions and free text are not: whoever reads them as names gets labels that nobody gave.
+In most files small whole numbers are codes of classes, and are read as such. Many different
+numbers, fractions and free text are hardly names of classes: inference that chose among them would
+give labels that nobody meant.
 """
 
 from __future__ import annotations
@@ -42,21 +43,24 @@ Scale = Literal["nominal", "ordinal", "interval"]
 SCALES: Final = ("nominal", "ordinal", "interval")
 
 MEANT: Final = {"nominal": "names of classes", "ordinal": "grades", "interval": "numbers"}
-"""What labels are on each scale."""
+"""What the labels are on each scale, for messages."""
 
 MANY_NUMBERS = 12
-"""So many different whole numbers are taken for codes of classes without a question."""
+"""Up to so many different whole numbers are taken for codes of classes without a question."""
 
 MANY_TEXTS = 25
-"""So many different texts are taken for names of classes, however few instances there are."""
+"""Up to so many different texts are taken for names of classes, however few instances there are."""
 
 NUMERIC = 0.9
-"""Share of the annotations from which labels are numbers, and the others are slips."""
+"""Share of numbers among the annotations from which the other labels count as slips."""
 
 AGREE_EXACTLY, DIFFER_FAR, ENOUGH_PAIRS = 0.3, 0.7, 20
-"""Annotators of codes agree exactly in at least this share of pairs, beyond chance; and where they
-differ, by at least this share of what chance gives, in so many pairs. Annotators of grades differ
-by little."""
+"""Thresholds that tell codes of classes from ratings.
+
+On codes, annotators agree exactly in at least ``AGREE_EXACTLY`` of the pairs beyond chance, and
+where they disagree, their mean distance is at least ``DIFFER_FAR`` times that of random pairs, as
+seen in ``ENOUGH_PAIRS`` pairs. On ratings they are nearer to each other.
+"""
 
 MOST_COMPARED = 100_000
 """So many annotations are compared to see by how much annotators differ."""
@@ -65,43 +69,43 @@ WAYS = (
     "Say what they are: scale='nominal' (names of classes), scale='ordinal' (grades, in their "
     "order) or scale='interval' (numbers)"
 )
-"""What to do about numbers that look like ratings."""
+"""How to answer the question about numbers that look like ratings."""
 
-NAMES = "Give the labels instead; if these are names of classes, say so: scale='nominal'"
-"""What to do about texts that look like free text."""
+NAMES = "Give the column of the labels; if these are names of classes, pass scale='nominal'"
+"""How to answer the question about texts that look like free text."""
 
 NO_METHOD = (
-    "the labels are numbers (scale='interval'), and this method chooses among classes: it would "
-    "choose numbers that nobody gave. RatingMean (manyhands aggregate) averages them, its report "
-    "says what to have rated again and who gives too much, and manyhands agreement measures how "
-    "far annotators agree; read them by scale='ordinal' if they "
-    "are a few grades, by scale='nominal' if they are names of classes"
+    "the labels are numbers (scale='interval'), and this method chooses among classes. RatingMean "
+    "(manyhands aggregate) averages numbers, and its report says which items to have rated again "
+    "and which annotators give too much; manyhands agreement measures how far annotators agree. If "
+    "the numbers are a few grades, read them by scale='ordinal'; if they are names of classes, by "
+    "scale='nominal'"
 )
-"""What inference of classes says of labels that are numbers."""
+"""Refusal of labels that are numbers by methods that infer classes."""
 
 SKEWED, ENOUGH_LABELS = 2 / 3, 30
-"""Share of the labels, of so many at least, from which one grade has nearly all of them.
+"""Share of the commonest grade, among ``ENOUGH_LABELS`` or more, above which grades are skewed.
 
-Beyond it, labels that are read as names were more often right in all simulated crowds
+On skewed grades, reading labels as names gave more right labels in all simulated crowds
 (``docs/results/ordinal.md``, the table of the commonest grade), because mistakes into the next
 grade look like severity.
 """
 
 SKEWED_ARE_NAMES = "more labels are right if they are read as names of classes"
-"""What is said of grades of which one has nearly all labels."""
+"""Advice where one grade has nearly all labels."""
 
 NOT_FINITE = frozenset({"inf", "infinity", "nan"})
-"""What programs write for numbers that are none."""
+"""Texts that programs write for values that are not finite numbers."""
 
 NO_EFFECT = (
-    "two classes have no order that could make a difference: {low} < {high} is read, and labels "
-    "and agreement are those of names"
+    "the order of two classes ({low} < {high}) makes no difference: labels and agreement are the "
+    "same as for names"
 )
-"""What is said of an order that is declared for two classes."""
+"""Note on an order that is declared for two classes."""
 
 
 class Coded(NamedTuple):
-    """Codes of labels, the classes, what the order of these rests on, and what they are."""
+    """Codes of labels, the classes, what the order of the classes rests on, and their scale."""
 
     codes: IntArray
     classes: AnyArray
@@ -112,15 +116,16 @@ class Coded(NamedTuple):
 OTHERWISE = (
     "scale='ordinal' reads them as grades, in their order, and scale='nominal' as names of classes"
 )
-"""What else may be done about many numbers, which are read as such."""
+"""Other ways to read labels that were read as numbers."""
 
 
 class Question(NamedTuple):
-    """What was seen that makes labels hardly names of classes, and what to say about it.
+    """Question to the caller about labels that are hardly names of classes.
 
     Attributes
     ----------
     seen, mend : str
+        What was found in the labels, and how to answer the question.
     are_numbers : bool
         Whether the answer is clear: the labels are numbers.
     """
@@ -131,7 +136,7 @@ class Question(NamedTuple):
 
 
 def read_scale(scale: Any, ordered: bool | None = None) -> Scale | None:
-    """Check a scale.
+    """Return the scale that a caller chose, checked; None if no scale was chosen.
 
     Parameters
     ----------
@@ -142,13 +147,13 @@ def read_scale(scale: Any, ordered: bool | None = None) -> Scale | None:
     Raises
     ------
     AnnotationError
-        If the scale is neither None nor one of `SCALES`, or is another than ``ordered`` says.
+        If the scale is neither None nor one of `SCALES`, or contradicts ``ordered``.
     """
     if ordered is not None:
         short: Scale = "ordinal" if ordered else "nominal"
         if scale not in (None, short):
             raise AnnotationError(
-                f"ordered={ordered} is short for scale={short!r}, and scale={scale!r} is given, "
+                f"ordered={ordered} is short for scale={short!r}, but scale={scale!r} is given, "
                 "too; leave one of them out"
             )
         return short
@@ -174,7 +179,7 @@ def as_labels(values: Any, scale: Scale | None, argument: str = "label") -> AnyA
         rows = counted(int(np.isinf(labels).sum()), "row")
         raise AnnotationError(
             f"{argument} holds {labels[np.isinf(labels)][0]} ({rows}), "
-            "and scores are finite; correct them, or leave these rows out"
+            "but numbers must be finite; correct them, or leave these rows out"
         )
     if scale is None or not labels.size:
         return labels
@@ -192,7 +197,7 @@ def as_labels(values: Any, scale: Scale | None, argument: str = "label") -> AnyA
 
 
 def _as_text(labels: AnyArray) -> AnyArray:
-    """Write labels that are numbers, whose categories are text, as some are fractions."""
+    """Write numbers as text, as the categories of a column with fractions are."""
     if labels.dtype.kind not in "iuf":
         return labels
     return np.array([written(v) for v in labels.tolist()], dtype=object)
@@ -220,8 +225,7 @@ def read_classes(
 ) -> Coded:
     """Encode labels by the classes that a caller names, or by those that are found.
 
-    Classes that are found come in their order, and are refused or warned about where they may be
-    none.
+    Classes that are found are sorted, and refused, or warned of, if they are probably not classes.
 
     Parameters
     ----------
@@ -230,30 +234,31 @@ def read_classes(
     given, declared : array, optional
         Classes that the caller names; or that a categorical column declares.
     argument : str
-        Where they come from, for messages.
+        Where the labels come from, for messages.
     scale : {"nominal", "ordinal", "interval"}, optional
-        What they are said to be. Default: grades if the columns declare that, or if the classes
-        that are found are those of a known scale, which is logged; else names.
+        Scale that the caller chose. Default: grades if the columns declare that, or if the classes
+        that are found are a known scale (this is logged); else names.
     ordered : bool
         Whether the columns of the labels declare that their categories are grades.
     matrix : bool
         As in `check_classes`.
     instance : integer array, optional
-        Code of each label's instance, by which codes of classes are told from ratings. None: whole
+        Code of each label's instance, used to tell codes of classes from ratings. None: whole
         numbers are codes of classes.
     asks : bool
-        Whether labels that are hardly names of classes are an error, which asks for ``scale``. If
-        not, they are read as names, with a warning.
+        Whether labels that are hardly names of classes cause an error that asks for ``scale``. If
+        False, they are read as names, with a warning.
     sets : bool
-        Whether texts may hold several labels each, and are judged. If not, the caller said that
-        each text is a class, such as a joined set.
+        Whether to check if texts hold several labels. False if the caller said that each text is a
+        class, such as a joined set.
     weight : array, optional
         How often each label was given; default: once.
 
     Raises
     ------
     AnnotationError
-        If a label is not among the classes, the labels cannot be classes, or to ask for ``scale``.
+        If a label is not among the classes, if the labels cannot be classes, or, with ``asks``, if
+        their scale is unclear.
     """
     stated = scale
     if scale is None and ordered:
@@ -276,9 +281,9 @@ def read_classes(
         if declared is None:
             codes, classes, order = in_class_order(codes, classes)
         elif not ordered and is_text(classes) and classes.tolist() == sorted(classes.tolist()):
-            # As pandas makes categories of any texts.
+            # Categories that are merely sorted: pandas makes them of any texts.
             order = "sorted" if order_of(classes) == "given" else order_of(classes)
-        if sets and is_text(classes):  # Sets may be many, and are no free text.
+        if sets and is_text(classes):  # Before the check for free text: there may be many sets.
             counts = np.bincount(codes, minlength=len(classes))
             pairs = zip(classes.tolist(), counts.tolist(), strict=True)
             sets = not refuse_sets({name: n for name, n in pairs if n}, argument)
@@ -291,7 +296,7 @@ def read_classes(
         if question is not None and asks:
             raise AnnotationError(f"{question.seen}. {question.mend}")
         named = scale is not None or not sets
-        if scale != "interval":  # Any number may be a score.
+        if scale != "interval":  # On an interval scale, any number is plausible.
             check_classes(classes, codes, argument, matrix=matrix, named=named)
         if question is not None:
             _warn(question)
@@ -313,10 +318,10 @@ def read_classes(
 def scale_of_found(
     classes: AnyArray, order: str, scale: Scale | None, counts: AnyArray
 ) -> Scale | None:
-    """Scale of classes that were found, which are grades if they are those of a known scale.
+    """Return the scale of classes found in the data: grades if they are a known scale.
 
-    Classes of a known scale are still names where one of them has nearly all labels, because a fit
-    to grades is less accurate there.
+    Classes of a known scale are still read as names if one of them has nearly all labels, because
+    inference on grades is less accurate there.
 
     Parameters
     ----------
@@ -324,7 +329,7 @@ def scale_of_found(
     order : str
         What their order rests on; see `AnnotationTable.class_order`.
     scale : {"nominal", "ordinal", "interval"} or None
-        What they are said to be.
+        Scale that the caller chose.
     counts : array of shape (C,)
         How often each class was given.
     """
@@ -334,7 +339,7 @@ def scale_of_found(
     if scale is None and are_grades(classes, order):
         if (most := _skew(classes, counts)) is not None:
             _LOG.info(
-                "%s, so the labels are read as names of classes, which is more accurate there; "
+                "%s, so the labels are read as names of classes, which gives more accurate labels; "
                 "scale='ordinal' reads them as grades, in the order %s",
                 most,
                 shown,
@@ -352,7 +357,7 @@ def scale_of_found(
 
 
 def warn_of_skew(classes: AnyArray, counts: AnyArray, argument: str) -> None:
-    """Warn of grades that a caller declares, and of which one has nearly all labels.
+    """Warn if one of the grades that a caller declares has nearly all labels.
 
     Parameters
     ----------
@@ -365,13 +370,14 @@ def warn_of_skew(classes: AnyArray, counts: AnyArray, argument: str) -> None:
     most = _skew(classes, counts)
     if most is not None:
         warn_caller(
-            f"{argument}: {most}, and the labels are read as grades. There, mistakes into the next "
-            f"grade look like severity, and {SKEWED_ARE_NAMES}: scale='nominal'"
+            f"{argument}: {most}, and the labels are read as grades. With one grade so common, "
+            "mistakes into the next grade look like severity, and "
+            f"{SKEWED_ARE_NAMES}: scale='nominal'"
         )
 
 
 def _skew(classes: AnyArray, counts: AnyArray) -> str | None:
-    """Say which of three or more classes has nearly all labels; None if none has."""
+    """Say which of three or more classes has nearly all labels; None if no class has."""
     total = float(counts.sum())
     if len(classes) < 3 or total < ENOUGH_LABELS or counts.max() <= SKEWED * total:
         return None
@@ -400,7 +406,7 @@ def _warn(question: Question) -> None:
 
 
 def _refuse_fractions(labels: AnyArray, argument: str) -> None:
-    """Ask what fractions are, which no code of a class is."""
+    """Refuse fractions, which are no codes of classes, and ask for their scale."""
     values = as_values(labels)
     if values.dtype.kind != "f" or not np.isfinite(values).all():
         return
@@ -411,11 +417,13 @@ def _refuse_fractions(labels: AnyArray, argument: str) -> None:
 
 
 def check_scale(classes: AnyArray, order: str, scale: str) -> None:
-    """Refuse classes that have no order, or are no numbers, if they are said to.
+    """Refuse classes that do not fit their scale.
 
     Raises
     ------
     AnnotationError
+        If the scale is ordinal and the classes have no order, or it is interval and they are not
+        finite numbers.
     """
     if scale == "nominal":
         return
@@ -431,26 +439,26 @@ def numbers_or_refuse(classes: AnyArray) -> FloatArray:
     Raises
     ------
     AnnotationError
-        If one of them is none, or is not finite.
+        If a class is not a number, or not a finite one.
     """
     numbers = numbers_of(classes)
     if numbers is None:
         odd = next(v for v in classes.tolist() if number_of(v) is None)
         if str(odd).strip().lstrip("+-").casefold() in NOT_FINITE:
             raise AnnotationError(
-                f"scale='interval' needs finite numbers, and {odd!r} is none; correct it, or leave "
-                "these rows out: an empty cell is a missing annotation"
+                f"scale='interval' needs finite numbers, but one label is {odd!r}; correct it, or "
+                "leave the cell empty if the annotation is missing"
             )
         raise AnnotationError(
-            f"scale='interval' needs labels that are numbers, and {odd!r} is none; use "
-            f"scale='ordinal' if they are grades in an order, and abstain={odd!r} if an annotator "
-            "could not tell"
+            f"scale='interval' needs labels that are numbers, but one is {odd!r}; pass "
+            f"abstain={odd!r} if it means that an annotator could not tell, or scale='ordinal' if "
+            "the labels are grades"
         )
     if not np.isfinite(numbers).all():
         odd = classes.tolist()[int(np.argmin(np.isfinite(numbers)))]
         raise AnnotationError(
-            f"scale='interval' needs finite numbers, and {odd!r} is none; correct it, or leave it "
-            "out"
+            f"scale='interval' needs finite numbers, but one label is {odd!r}; correct it, or "
+            "leave it out"
         )
     return numbers
 
@@ -466,7 +474,7 @@ def scale_question(
     *,
     untyped: bool = False,
 ) -> Question | None:
-    """Say why labels are hardly names of classes; None if they may well be.
+    """Return the question to ask if labels are hardly names of classes; else None.
 
     Parameters
     ----------
@@ -477,7 +485,7 @@ def scale_question(
         Where they come from.
     untyped : bool
         Whether they are from a file, in which a few fractions are numbers. In a data frame, a few
-        that are text are names.
+        fractions written as text are names.
     """
     counts = np.bincount(codes, minlength=len(classes))
     seen = np.flatnonzero(counts)
@@ -523,9 +531,9 @@ def _question_of_numbers(
     if few and not (untyped and (len(fractions) or _are_scattered(found, len(given)))):
         if not len(fractions) and are_all and _differ_by_little(given, instance):
             _LOG.info(
-                "%s: %s, %s, are read as names of classes, but annotators who differ do so by "
-                "little, as with grades; scale='ordinal' reads them as grades in their order, and "
-                "tells who gives too much",
+                "%s: %s, %s, are read as names of classes, but annotators who disagree differ by "
+                "little, as on grades; scale='ordinal' reads them as grades in their order, and "
+                "shows who gives too much",
                 argument, _numbers(len(found)), listed,
             )  # fmt: skip
         return None
@@ -537,12 +545,12 @@ def _question_of_numbers(
             not few and are_all,
         )
     if not few and len(found) == len(given):
-        return None  # These are ids (`check_classes`).
+        return None  # Numbers that never repeat are ids, which `check_classes` refuses.
     are_codes = None if few else _are_codes(given, instance)
     if are_codes:
         _LOG.info(
-            "%s: %s, %s, are read as names of classes, because annotators who differ do so "
-            "whatever the numbers; scale='ordinal' or scale='interval' reads them otherwise",
+            "%s: %s, %s, are read as names of classes, because annotators who disagree differ by "
+            "any amount; scale='ordinal' or scale='interval' reads them otherwise",
             argument, _numbers(len(found)), listed,
         )  # fmt: skip
         return None
@@ -554,7 +562,7 @@ def _question_of_numbers(
 
 
 def _are_many_fractions(labels: Any) -> bool:
-    """Whether labels are more than a few finite numbers, with fractions."""
+    """Return whether labels are many different finite numbers, some of them fractions."""
     values = as_values(labels)
     if values.dtype.kind != "f" or not np.isfinite(values).all():
         return False
@@ -570,7 +578,7 @@ def _fractions_of(labels: Any, argument: str) -> str:
 
 
 def _are_scattered(found: FloatArray, n: int) -> bool:
-    """Whether a few whole numbers are so far apart, and so seldom repeated, that they count."""
+    """Return whether whole numbers lie far apart and seldom repeat, as measurements do."""
     apart = found[-1] - found[0] > MANY_NUMBERS and (np.diff(found) > 1).mean() > 0.5
     return bool(apart and len(found) > 4 and len(found) > n / 2)
 
@@ -584,9 +592,9 @@ def _short(text: str, limit: int = 40) -> str:
 
 
 def _are_codes(given: FloatArray, instance: IntArray) -> bool | None:
-    """Whether annotators agree exactly or by chance, rather than nearly, on whole numbers.
+    """Return whether annotators agree on whole numbers exactly or not at all, as on codes.
 
-    None if too few annotations of the same instances tell it.
+    None if too few annotations share an instance.
     """
     distance, shuffled = _distances(given, instance)
     if not len(distance):
@@ -600,7 +608,7 @@ def _are_codes(given: FloatArray, instance: IntArray) -> bool | None:
 
 
 def look_like_grades(classes: AnyArray, codes: IntArray, instance: IntArray) -> bool:
-    """Whether names of classes are a few whole numbers on which annotators differ by little.
+    """Return whether classes are whole numbers on which annotators differ by little.
 
     Parameters
     ----------
@@ -617,14 +625,14 @@ def look_like_grades(classes: AnyArray, codes: IntArray, instance: IntArray) -> 
 
 
 def _differ_by_little(given: FloatArray, instance: IntArray) -> bool:
-    """Whether annotators who differ on whole numbers surely do so by less than chance gives."""
+    """Return whether annotators who disagree are surely nearer than chance would have them."""
     return bool(_are_near(*_distances(given, instance)))
 
 
 def _distances(given: FloatArray, instance: IntArray) -> tuple[FloatArray, FloatArray]:
-    """How far apart numbers of the same instances are, and any two numbers.
+    """Return the distances of numbers given to the same instances, and of any two numbers.
 
-    Of a large table, instances with about `MOST_COMPARED` annotations tell it.
+    In a large table, only about `MOST_COMPARED` annotations are compared.
     """
     kept = ~np.isnan(given)
     if (step := len(given) // MOST_COMPARED) > 1:
@@ -632,13 +640,13 @@ def _distances(given: FloatArray, instance: IntArray) -> tuple[FloatArray, Float
     given, instance = given[kept], instance[kept]
     order = np.lexsort((np.random.default_rng(0).permutation(len(given)), instance))
     row, value = instance[order], given[order]
-    same = row[1:] == row[:-1]  # Neighbours on an instance are pairs, in O(annotations).
+    same = row[1:] == row[:-1]  # Neighbours alone, for a cost of O(annotations).
     distance = np.abs(np.diff(value))[same]
     return distance, np.abs(given - np.random.default_rng(1).permutation(given))
 
 
 def _are_near(distance: FloatArray, shuffled: FloatArray) -> bool | None:
-    """Whether distances, where there are any, are less than chance gives; None if too few."""
+    """Return whether positive distances are smaller than by chance; None if there are too few."""
     unequal, apart = distance[distance > 0], shuffled[shuffled > 0]
     if len(unequal) < ENOUGH_PAIRS or not len(apart):
         return None

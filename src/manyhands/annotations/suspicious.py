@@ -1,4 +1,4 @@
-"""Class values that are probably none: missing values, ids, and one class written in two ways.
+"""Values that are probably not classes: missing values, ids, and one class written in two ways.
 
 The checks concern classes that were found in the data. Classes that a caller lists are not checked.
 """
@@ -17,20 +17,23 @@ from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.typing import MISSING, AnyArray, IntArray
 
 MANY_CODES = 10
-"""Up to this many classes, their number alone is not suspicious."""
+"""Number of classes above which nearly as many classes as annotations are suspicious."""
 
 FAR_CODE = 10
-"""A code this many times larger than the next is no further class of a sequence."""
+"""Factor by which the largest code must exceed the next to be doubted (99 after 0, 1, 2)."""
 
 SHOWN = 5
-"""Maximal number of values that a message names."""
+"""Largest number of values that a message names."""
 
 MARKS = frozenset(
     {"", "-", "--", ".", "?", "n/a", "#n/a", "n.a.", "na", "<na>", "nan", "null", "nil", "missing"}
     | {"#ref!", "#name?", "#value!", "#div/0!", "#null!", "#num!", "#spill!", "#calc!"}
 )
-"""Texts that mean a missing value, or an error of a spreadsheet. Words such as "none" or "unknown"
-are classes in many sets, except "None" (see `_is_mark`)."""
+"""Texts that mean a missing value or a spreadsheet's error.
+
+Words such as "none" and "unknown" are classes in many data sets, so they are not among them; see
+`_is_mark` for "None".
+"""
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 
@@ -45,7 +48,7 @@ def check_classes(
     matrix: bool,
     named: bool = False,
 ) -> None:
-    """Refuse classes that must be a mistake, and warn about those that may be one.
+    """Refuse classes that must be a mistake, and warn of those that may be one.
 
     Parameters
     ----------
@@ -56,10 +59,10 @@ def check_classes(
     argument : str
         Where the values come from, for the message.
     matrix : bool
-        Whether the values are from a matrix, where -1 means missing, so that no other negative
-        number can be a class.
+        Whether the values are from a matrix. There -1 means missing, so that other negative
+        numbers can hardly be classes.
     named : bool
-        Whether the caller says what the labels are, so that their number is not judged.
+        Whether the caller says what the labels are, so that many different ones are accepted.
 
     Raises
     ------
@@ -85,19 +88,19 @@ def _refuse_ids(counts: Counts, argument: str) -> None:
     if len(counts) > MANY_CODES and len(counts) > n / 2:
         raise AnnotationError(
             f"{argument} holds {len(counts):,} classes in {n:,} annotations "
-            f"({_listed(dict.fromkeys(counts, 0))}): these look like ids or free text. Give the "
-            "labels instead; if these are names of classes, pass scale='nominal', or name all of "
-            "them in classes=; if they are ratings, scale='ordinal' or scale='interval'"
+            f"({_listed(dict.fromkeys(counts, 0))}), which look like ids or free text. Give the "
+            "column of the labels; if these are names of classes, pass scale='nominal', or name "
+            "all of them in classes=; if they are ratings, pass scale='ordinal' or scale='interval'"
         )
 
 
 def refuse_copies(labels: AnyArray, ids: AnyArray, label: str, column: str) -> None:
-    """Refuse labels that are the ids of a column, row by row.
+    """Refuse labels that equal the ids of another column in every row.
 
     Raises
     ------
     AnnotationError
-        If there are more than `MANY_CODES` of them; a few small numbers may be equal by chance.
+        If they are equal and more than `MANY_CODES`; a few small numbers may be equal by chance.
     """
     if (
         len(labels) > MANY_CODES
@@ -126,24 +129,24 @@ def _check_numbers(counts: Counts, argument: str, matrix: bool) -> None:
     symmetric = all(-value in values for value in values if value)
     if negative and matrix:
         raise AnnotationError(
-            f"{argument} holds {_listed(negative)}; in a matrix -1 means missing, so another "
-            f"negative number is hardly a class. {_mend('replace them by -1')}"
+            f"{argument} holds {_listed(negative)}; in a matrix -1 means missing, so other "
+            f"negative numbers are hardly classes. {_mend('replace them by -1')}"
         )
     if min(negative, default=0) < MISSING and not (symmetric or _is_sequence(values)):
         raise AnnotationError(
-            f"{argument} holds {_listed(negative)}, which no scale of classes explains. "
+            f"{argument} holds {_listed(negative)}, which does not fit the other classes. "
             f"{_mend('drop these rows')}"
         )
     if negative and not (symmetric and values.keys() != {MISSING, 0, -MISSING}):
         warn_caller(
-            f"{argument} holds {_listed(negative)}, which counts as a class in a long table. "
+            f"{argument} holds {_listed(negative)}, which counts as a class. "
             f"{_mend('drop these rows')}"
         )
     far = _far_from_the_others(sorted(values))
     if far is not None:
         warn_caller(
-            f"{argument} holds {_listed({far: values[far]})}, far above the other codes, which "
-            f"counts as a class. {_mend('drop these rows')}"
+            f"{argument} holds {_listed({far: values[far]})}, far above the other codes; it counts "
+            f"as a class. {_mend('drop these rows')}"
         )
 
 
@@ -166,7 +169,7 @@ def _far_from_the_others(values: list[int]) -> int | None:
 
 
 def _check_texts(counts: Counts, argument: str, *, fractions: bool) -> None:
-    """Check texts; if fractions are labels, too, they may be among whole numbers."""
+    """Check texts; ``fractions`` says that labels may be fractions among whole numbers."""
     small = any(v.strip()[:1].islower() for v in counts if v.strip().lower() not in MARKS)
     marks = {value: count for value, count in counts.items() if _is_mark(value, small)}
     others = {value: count for value, count in counts.items() if value not in marks}
@@ -192,20 +195,20 @@ def _check_texts(counts: Counts, argument: str, *, fractions: bool) -> None:
         negative = {value: count for value, count in numbers.items() if int(value) < 0}
         if negative:
             warn_caller(
-                f"{argument} holds {_listed(negative)} among words, which counts as a class. "
+                f"{argument} holds {_listed(negative)} among words; it counts as a class. "
                 f"{_mend('empty these cells')}"
             )
     _warn_of_spellings(others, argument)
 
 
 def _is_mark(value: str, small: bool) -> bool:
-    """Whether a text means a missing value; "None", as Python writes it, among small letters."""
+    """Return whether a text means a missing value; "None" does among lower-case classes."""
     text = value.strip()
     return text.lower() in MARKS or (text == "None" and small)
 
 
 def _summed(numbers: Counts) -> Counts:
-    """Counts of the integers that texts stand for."""
+    """Return the counts of the integers that texts stand for."""
     total: Counts = {}
     for text, count in numbers.items():
         total[int(text)] = total.get(int(text), 0) + count
@@ -213,7 +216,7 @@ def _summed(numbers: Counts) -> Counts:
 
 
 def _warn_of_spellings(counts: Counts, argument: str) -> None:
-    """Warn about classes that differ only in case, spaces, Unicode form or digits ("1.0")."""
+    """Warn of classes that differ only in case, spaces, Unicode form or digits ("1.0")."""
     spellings: dict[Any, Counts] = {}
     for value, count in counts.items():
         spellings.setdefault(_spelled(value), {})[value] = count
@@ -238,7 +241,7 @@ def warn_of_alike(
     counts: Sequence[int] | None = None,
     mapping: str = "annotator_mapping=",
 ) -> None:
-    """Warn about ids that differ only in case, spaces or Unicode form.
+    """Warn of ids that differ only in case, spaces or Unicode form.
 
     Parameters
     ----------
@@ -266,7 +269,7 @@ def warn_of_alike(
         counts = np.bincount(codes, minlength=len(ids)).tolist()
     groups = [_listed({ids[code].item(): counts[code] for code in group}) for group in alike]
     more = f" and {len(groups) - SHOWN} more groups" if len(groups) > SHOWN else ""
-    readers = f", or {mapping} of readers of files, which says what each name means"
+    readers = f", or a file of the meanings of names ({mapping} when reading a file)"
     warn_caller(
         f"{argument} holds {what} whose names differ only in case, spaces or form: "
         f"{'; '.join(groups[:SHOWN])}{more}. They count as different {what}. If they are the same, "

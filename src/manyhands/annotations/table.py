@@ -1,6 +1,6 @@
 """The container of annotations: immutable, long, integer-coded, at most 16 bytes per row.
 
-`columns` holds what it consists of, and checks it; makers are in `frames` and `arrays`.
+The module `columns` defines and checks its columns; `frames` and `arrays` make tables from data.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class AnnotationTable:
     """Annotations in long form: one row per annotation, integer codes, explicit vocabularies.
 
     Build one with `from_frame`, `from_lists`, `from_matrix` or `from_arrays`; methods return new
-    tables. It can be ``y`` in scikit-learn's ``cross_validate`` and ``GridSearchCV`` (``shape``,
-    ``len``, row indexing and ``__array__`` are those of the (n, R) matrix).
+    tables. It can be ``y`` in scikit-learn's ``cross_validate`` and ``GridSearchCV``, because
+    ``shape``, ``len``, row indexing and ``__array__`` are those of the (n, R) matrix.
 
     Attributes
     ----------
@@ -66,9 +66,9 @@ class AnnotationTable:
     sources : int8 array of shape (n_annotations,) or None
         Code of each annotation's source (see `SOURCES`); None means all observed.
     passes : int32 array of shape (n_passes, 3) or None
-        Instance code, annotator code and kind (see `PASSES`) of each pass: an annotator looked and
-        declined to choose ("abstain"), or passed on ("skip"). Passes are not annotations: only
-        `passes`, `abstentions`, `skips` and `to_frame` show them.
+        Instance code, annotator code and kind (see `PASSES`) of each pass: an annotator looked but
+        could not tell ("abstain"), or skipped the instance ("skip"). Passes are not annotations:
+        only `passes`, `abstentions`, `skips` and `to_frame` show them.
     instance_order : InstanceOrder
         Whether the order of the instances was given, or chosen by the table.
     groups : text array of shape (n_annotators,) or None
@@ -78,15 +78,18 @@ class AnnotationTable:
     scale : {"nominal", "ordinal", "interval"}
         What the classes are: names, grades in their order, or numbers; see `with_scale`.
     class_order : {"given", "numbers", "known", "sorted"}
-        Where the order of the classes comes from: the caller, the numbers that the classes are or
-        begin with, a known scale such as low < medium < high, or sorting, which says nothing.
+        Where the order of the classes comes from: the caller; numbers that the classes are or
+        begin with; a known scale such as low < medium < high; or sorting as text, which says
+        nothing about grades.
     annotators_known : bool
-        False if the votes do not say who gave them (see `from_counts`): then the annotators are
-        places, vote 0, 1, ... of an instance, and whatever compares annotators refuses the table.
+        False if the votes do not say who gave them (see `from_counts`). Then the annotators are
+        merely the first, second, ... vote of an instance, and methods that compare annotators
+        refuse the table.
 
     Notes
     -----
-    Memory: 4 + 4 + 2 bytes per annotation, + 4 with weights, + 1 with sources; 12 bytes per pass.
+    A table takes 4 + 4 + 2 bytes per annotation, 4 more with weights and 1 more with sources, and
+    12 bytes per pass.
     """
 
     instance: IntArray
@@ -203,18 +206,24 @@ class AnnotationTable:
 
     @property
     def numbers(self) -> FloatArray:
-        """Number that each class is, shape (n_classes,).
+        """Number that each class stands for, shape (n_classes,).
 
         Raises
         ------
         AnnotationError
-            If a class is no number.
+            If a class is not a number.
         """
         return numbers_or_refuse(self.classes)
 
     @property
     def values(self) -> FloatArray:
-        """Number that each annotation gives, shape (n_annotations,); see `numbers`."""
+        """Number that each annotation gives, shape (n_annotations,); see `numbers`.
+
+        Raises
+        ------
+        AnnotationError
+            If a class is not a number.
+        """
         return self.numbers[self.label]
 
     # -- columns --------------------------------------------------------------------------------
@@ -246,11 +255,11 @@ class AnnotationTable:
 
     @property
     def observed(self) -> AnnotationTable:
-        """The table without pseudo, generated and synthetic annotations; passes are kept."""
+        """Return the table without pseudo, generated and synthetic annotations; passes are kept."""
         return self if self.sources is None else self.take(self.sources == 0)
 
     def by_instance(self) -> tuple[IntArray | None, IntArray]:
-        """Order that sorts rows by instance (None: already sorted), and each instance's start.
+        """Return the order that sorts rows by instance (None: sorted), and each instance's start.
 
         It is not cached, because it would need as much memory as the annotations.
         """
@@ -286,6 +295,12 @@ class AnnotationTable:
             If True, return class codes, with -1 for missing. If False, return class values, with -1
             for missing (None for string classes; NaN if -1 is a class).
 
+        Returns
+        -------
+        array of shape (n_instances, n_annotators)
+            Integers with ``codes``; otherwise of the type of the classes, object for strings, or
+            float where -1 is a class.
+
         Raises
         ------
         AnnotationError
@@ -294,34 +309,46 @@ class AnnotationTable:
         return arrays.to_matrix(self._columns, codes=codes)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
-        """Dense class codes, -1 where missing, for scikit-learn's validation.
+        """Return dense class codes, -1 where missing, for scikit-learn's validation.
 
         Raises
         ------
         NoGoldError
-            If one of scikit-learn's measures asks for it, to compare with predictions.
+            If one of scikit-learn's measures asks for it, to compare predictions with it.
         """
         arrays.refuse_measures()
         if copy is False:
-            raise ValueError("an AnnotationTable becomes an array only by copying")
+            raise ValueError(
+                "an AnnotationTable cannot become an array without copying; leave copy=False out"
+            )
         dense = self.to_matrix(codes=True)
         return dense if dtype is None else dense.astype(dtype)
 
     def to_frame(self, backend: frames.Backend = "pandas") -> Any:
         """Return a long data frame: task, worker, label, weight, source (names).
 
-        The labels of grades are an ordered Categorical (pandas), Enum (polars, of texts) or
-        dictionary (pyarrow), which holds the order and the grades that nobody gave. Those of an
-        interval scale are numbers. `from_frame` reads the scale from a Categorical or dictionary;
-        grades of polars and numbers it reads by ``scale=``, as a note says.
+        Grades become an ordered Categorical (pandas), an Enum (polars, for text) or an ordered
+        dictionary (pyarrow), which also hold the grades that nobody gave. Labels on an interval
+        scale become numbers. `from_frame` recognises the scale of a Categorical or a dictionary;
+        for grades of polars, and for numbers, give it ``scale=`` (a log message says so).
 
         Passes, if any, are the last rows, without label and weight. Their kind is in an additional
         column, ``pass`` (see `PASSES`; missing for annotations).
-        ``from_frame(frame, weight="weight", source="source", passes="pass")`` reads it back.
 
         Parameters
         ----------
         backend : {"pandas", "polars", "pyarrow"}
+
+        Returns
+        -------
+        data frame of n_annotations + n_passes rows
+            ``from_frame(frame, weight="weight", source="source", passes="pass")`` reads it back,
+            with ``group="group"`` if families are declared.
+
+        Raises
+        ------
+        MissingExtraError
+            If the package ``backend`` is not installed.
         """
         return frames.to_frame(self._columns, backend)
 
@@ -331,7 +358,7 @@ class AnnotationTable:
         All vocabularies are kept, and so are all passes, which have no position.
         """
         chosen = np.asarray(rows)
-        # An empty list is an array of floats.
+        # numpy makes an empty list an array of floats.
         return AnnotationTable(*self._columns.take(chosen if chosen.size else chosen.astype(int)))
 
     def select(self, instances: Any = None, annotators: Any = None) -> AnnotationTable:
@@ -364,11 +391,14 @@ class AnnotationTable:
         return AnnotationTable(*columns)
 
     def __getitem__(self, key: Any) -> AnnotationTable:
-        """Rows of the matrix by position: integer, slice, mask or array (repetition allowed)."""
+        """Return instances by position: integer, slice, mask or array (repetition allowed)."""
         if isinstance(key, tuple):
             key, *rest = key
             if rest not in ([Ellipsis], [slice(None)]):
-                raise IndexError("an AnnotationTable is indexed by rows: table[rows]")
+                raise IndexError(
+                    "an AnnotationTable is indexed by instances alone, table[rows]; to choose "
+                    "annotators, use table.select(annotators=ids)"
+                )
         if isinstance(key, slice):
             return self._instances_at(np.arange(self.n_instances)[key])
         given, key = key, np.atleast_1d(np.asarray(key))
@@ -391,21 +421,21 @@ class AnnotationTable:
     ) -> AnnotationTable:
         """Append the annotations and passes of another table over the same classes.
 
-        Instances and annotators unknown here are appended to the vocabularies. Tables of numbers
-        may hold different ones.
+        New instances and annotators are appended to the vocabularies. Two tables on an interval
+        scale may hold different numbers.
 
         Parameters
         ----------
         other : AnnotationTable
         duplicates : {"error", "last", "keep"}
             What to do with repeated (instance, annotator) pairs, whether annotated or passed.
-            "last" prefers the other table, and within one table annotations to passes.
+            "last" keeps that of the other table, and within one table annotations before passes.
 
         Raises
         ------
         AnnotationError
-            If scales or classes differ, a pair is in both tables (see ``duplicates``), or only one
-            table knows its annotators.
+            If scales or classes differ, a pair is in both tables (see ``duplicates``), the tables
+            put an annotator into different families, or only one table knows its annotators.
         """
         _check_same_scale(self.scale, other.scale)
         tables = self, other
@@ -455,15 +485,17 @@ class AnnotationTable:
     def with_groups(self, groups: Any, rho: float = RHO) -> AnnotationTable:
         """Declare families: annotators with a reason to share mistakes.
 
-        Such as one base model, training set, prompt or supervisor. Truth inference gives each
-        annotation the weight 1 / (1 + (k - 1) rho), where k members of the family annotated the
-        instance (`manyhands.inference.families`). All methods that return tables keep families.
+        Members may share a base model, a training set, a prompt or a supervisor. Truth inference
+        gives each annotation the weight 1 / (1 + (k - 1) rho), where k members of the family
+        annotated the instance (`manyhands.inference.families`). All methods that return tables
+        keep families.
 
         Parameters
         ----------
         groups : dict {annotator id: family}, sequence of shape (n_annotators,), or None
             None, NaN or "" in place of a family, and absence from the dict, mean that an annotator
-            stands alone; ``{}`` declares that all do. None forgets all families.
+            belongs to no family; ``{}`` declares that there are no families. None removes what was
+            declared.
         rho : float in [0, 1], default=0.8
             Correlation of mistakes within a family. 0: members are independent; 1: a family has
             one vote.
@@ -490,15 +522,15 @@ class AnnotationTable:
         Raises
         ------
         AnnotationError
-            If the scale is unknown, or more than two classes are text in the order of the alphabet,
-            or are no numbers, as it needs.
+            If the scale is unknown; if it is "ordinal" and more than two classes are merely sorted
+            as text; or if it is "interval" and a class is not a number.
         """
         columns = self._columns
         check_scale(columns.classes, columns.class_order, read_scale(scale) or "nominal")
         return AnnotationTable(*columns._replace(scale=scale))
 
     def equals(self, other: AnnotationTable) -> bool:
-        """Whether both hold the same rows in the same order, over the same ids, classes, scale."""
+        """Return whether both hold the same rows, in order, over the same ids and classes."""
         names = ("instance", "annotator", "label", "weight", "source", "passes")
         vocabularies = ("instances", "annotators", "classes", "groups", "group_rho")
         if self.scale != other.scale or self.annotators_known != other.annotators_known:
@@ -553,7 +585,7 @@ def check_mask_order(mask: Any, instances: AnyArray) -> None:
     Raises
     ------
     AnnotationError
-        The positions of such a mask are not those of the table.
+        If the orders differ, because the mask's positions would choose other instances.
     """
     if not hasattr(mask, "iloc") or is_default_index(mask.index):
         return
@@ -567,14 +599,14 @@ def check_mask_order(mask: Any, instances: AnyArray) -> None:
 
 
 def sorted_rows(codes: IntArray, n: int) -> tuple[IntArray | None, IntArray]:
-    """Order that sorts codes below n (None: already sorted), and the start of each code."""
+    """Return the order that sorts codes below n (None: sorted), and each code's start."""
     sorted_already = bool((np.diff(codes) >= 0).all())
     order = None if sorted_already else np.argsort(codes, kind="stable")
     return order, np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n))])
 
 
 def _rows_at(positions: IntArray, codes: IntArray, n: int) -> tuple[IntArray, IntArray]:
-    """Rows with each of the given codes (below n) in turn, and the index of that code."""
+    """Return the rows with each of the given codes in turn, and the index of that code."""
     order, start = sorted_rows(codes, n)
     counts = start[positions + 1] - start[positions]
     first = np.cumsum(counts) - counts
@@ -583,17 +615,18 @@ def _rows_at(positions: IntArray, codes: IntArray, n: int) -> tuple[IntArray, In
 
 
 def _check_same_scale(mine: str, theirs: str) -> None:
-    """Refuse to join names, grades and numbers.
+    """Refuse to join tables of different scales.
 
     Raises
     ------
     AnnotationError
+        If the scales differ.
     """
     if mine != theirs:
         raise AnnotationError(
             f"the added table holds {MEANT[theirs]} (scale={theirs!r}), this one {MEANT[mine]} "
-            f"(scale={mine!r}); read both by the same scale, or make it the same first, by "
-            f"with_scale({mine!r}) of the one or with_scale({theirs!r}) of the other"
+            f"(scale={mine!r}); read both by the same scale, or convert one of them: "
+            f"added.with_scale({mine!r}), or with_scale({theirs!r}) of this table"
         )
 
 
@@ -606,8 +639,8 @@ def merged(columns: Columns, added: Columns, duplicates: Duplicates) -> Columns:
         )
     if columns.annotators_known != added.annotators_known:
         raise AnnotationError(
-            "one table knows its annotators and the other holds votes of nobody in particular; "
-            "keep them apart, or give both with annotators"
+            "one table knows its annotators, but the votes of the other do not say who gave them; "
+            "keep the tables apart, or give both with annotators"
         )
     if not columns.annotators_known and duplicates == "last":
         require_annotators(columns, "duplicates='last'")

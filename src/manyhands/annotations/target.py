@@ -1,4 +1,4 @@
-"""Targets that `fit` accepts (a table, a matrix, one label per instance), checked and matched."""
+"""Checking the target of `fit` (a table, a matrix, or labels), and matching it with X by id."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ from manyhands.exceptions import AnnotationError, warn_caller
 from manyhands.typing import AnyArray, IntArray
 
 Target: TypeAlias = AnnotationTable | ArrayLike
-"""What ``y`` of a classifier may be: a table, an array (n, n_annotators), or one label per row."""
+"""Type of a classifier's ``y``: a table, an array (n, n_annotators), or one label per row."""
 
 
 SETS = (
-    "each answer is a set of labels, and one label is wanted. Use MultiLabelDawidSkene or "
-    "MultiLabelMajorityVote for labels; take one option, table.option(name), or make each set one "
-    "class, table.joined()"
+    "each answer is a set of labels, but one label is needed. To infer sets, use "
+    "MultiLabelDawidSkene or MultiLabelMajorityVote; or take one option, table.option(name); or "
+    "make each set one class, table.joined()"
 )
 """What to do with a `LabelSetTable` where single labels are needed."""
 
 SETS_TO_LEARN = (
-    "each answer is a set of labels, and {name} learns one label per instance. "
-    "AggregatedClassifier(MultiLabelDawidSkene(), backbone) learns sets, by one classifier per "
-    "option; or take one option, table.option(name), or make each set one class, table.joined()"
+    "each answer is a set of labels, but {name} learns one label per instance. To learn sets, use "
+    "AggregatedClassifier(MultiLabelDawidSkene(), backbone), which trains one classifier per "
+    "option; or take one option, table.option(name); or make each set one class, table.joined()"
 )
 """The same where a classifier is trained."""
 
 
 class Sharded(Protocol):
-    """Annotations in shards of whole instances, of which one at a time is in memory.
+    """Annotations in shards of whole instances, one of which is in memory at a time.
 
-    Otherwise as an `AnnotationTable`, but without families.
+    It has the interface of an `AnnotationTable`, without families.
     """
 
     in_memory: Literal[False]
@@ -110,7 +110,7 @@ class Sharded(Protocol):
 
 
 def is_sharded(table: Any) -> TypeGuard[Sharded]:
-    """Whether annotations come in shards, rather than as a table, a matrix or a frame."""
+    """Return whether annotations come in shards, rather than as a table, a matrix or a frame."""
     return getattr(table, "in_memory", True) is False
 
 
@@ -119,9 +119,22 @@ def as_table(
 ) -> AnnotationTable:
     """Read the target of ``fit``: a table, a matrix (n, R), or labels (n,) of a single annotator.
 
-    In one dimension each value, including -1, is a class (scikit-learn's convention). A table whose
-    annotators are unknown is refused, unless ``what`` is to be done, which the message names, is
-    None.
+    In one dimension each value, including -1, is a class (scikit-learn's convention).
+
+    Parameters
+    ----------
+    y : any
+    argument : str
+        Its name, for messages.
+    what : str or None
+        What needs to know the annotators, for the message that refuses a table without them. None:
+        such a table is accepted.
+
+    Raises
+    ------
+    AnnotationError
+        If ``y`` is nothing of the three, holds NaN, None or infinity in one dimension, or holds
+        votes of unknown annotators while ``what`` is given.
     """
     if isinstance(y, AnnotationTable):
         if what is not None:
@@ -131,8 +144,8 @@ def as_table(
         raise AnnotationError(f"{argument} is a LabelSetTable; {SETS}")
     if hasattr(y, "toarray"):
         raise AnnotationError(
-            f"{argument} is a scipy.sparse matrix, where a stored 0 and a gap look alike; "
-            "use AnnotationTable.from_arrays(row, column, data)"
+            f"{argument} is a scipy.sparse matrix, in which a stored 0 cannot be told from a "
+            "missing annotation; use AnnotationTable.from_arrays(row, column, data)"
         )
     if as_frame(y) is not None:
         raise AnnotationError(f"{argument} is a data frame; give {how_to_read(y, argument)}")
@@ -160,7 +173,7 @@ def as_table(
 
 
 def require_table(value: Any, argument: str = "table") -> None:
-    """Refuse what is no table of annotations, and say how to make one of it.
+    """Refuse anything but a table of annotations, and say how to make one of it.
 
     Raises
     ------
@@ -192,8 +205,8 @@ def check_annotations(table: Any, *, argument: str) -> Any:
     Raises
     ------
     AnnotationError
-        If the table is empty, has only weights of 0, has only one class, or has labels that are
-        numbers.
+        If the table is empty, all its weights are 0, it has only one class, or its labels are
+        numbers (an interval scale).
     """
     if table.scale == "interval":
         raise AnnotationError(NO_METHOD)
@@ -205,8 +218,8 @@ def check_annotations(table: Any, *, argument: str) -> Any:
         )
     if isinstance(table, AnnotationTable) and table.weights is not None and not table.weights.any():
         raise AnnotationError(
-            f"all weights of {argument} are 0, so no annotation counts; give some annotations a "
-            "positive weight"
+            f"all weights of {argument} are 0, so that no annotation counts; give some annotations "
+            "a positive weight"
         )
     if table.n_classes < 2:
         raise AnnotationError(
@@ -218,7 +231,7 @@ def check_annotations(table: Any, *, argument: str) -> Any:
 
 
 def refuse_swapped(first: Any, second: Any = None, *, takes: str = "features") -> None:
-    """Refuse arguments in the wrong order, at once: read as such, they would mean something else.
+    """Refuse arguments in the wrong order, which would otherwise be read as something else.
 
     Parameters
     ----------
@@ -237,14 +250,14 @@ def refuse_swapped(first: Any, second: Any = None, *, takes: str = "features") -
     is_table, then_table = (isinstance(each, tables) for each in (first, second))
     if takes == "features" and is_table:
         raise AnnotationError(
-            f"X is {_a(first)}, and annotations are no features: the arguments are swapped. "
-            "Features come first, annotations second, such as fit(X, table)"
+            f"X is {_a(first)}, so the arguments are swapped: features come first, annotations "
+            "second, as in fit(X, table)"
         )
     if takes == "annotations" and then_table and not is_table:
         raise AnnotationError(
-            f"the second argument is {_a(second)} and the first is not: a method that learns "
-            "from annotations alone takes them first, such as fit(table). With features, use a "
-            "classifier, such as CrowdStackingClassifier().fit(X, table)"
+            f"the second argument is {_a(second)} and the first is not, but this method learns "
+            "from annotations alone, as in fit(table). With features, use a classifier, such as "
+            "CrowdStackingClassifier().fit(X, table)"
         )
 
 
@@ -260,9 +273,9 @@ def matched(
 ) -> AnnotationTable:
     """Put the instances of a table into the order of the rows of X, by their ids.
 
-    Annotations stay in their order. X without ids leaves the table as it is; if the table chose
-    the order of its instances itself, a warning shows this order. pandas' default index, and the
-    numbers that remain of it where rows were selected from X and the table alike, are no ids.
+    Annotations stay in their order. If X has no ids, the table stays as it is; a warning shows the
+    order of its instances if the table chose it itself. pandas' default index does not count as
+    ids, nor does what remains of it after the same rows were selected from X and the table.
 
     Parameters
     ----------
@@ -275,8 +288,8 @@ def matched(
     Raises
     ------
     AnnotationError
-        If ids of X are not among the table's instances, or the other way round; if the ids are
-        equal, but on one side just numbers of rows in another order.
+        If ids of X are not among the table's instances, or the other way round; or if both hold
+        the same numbers in another order, and on one side they merely number the rows.
     """
     refuse_swapped(X)
     ids, order = row_ids(X, rows_argument), table.instance_order
@@ -296,10 +309,10 @@ def matched(
     if ids.default or order.kind == "numbered":
         raise AnnotationError(
             f"{rows_argument} has the index {first_and_last(ids.values)}, {argument} the instances "
-            f"{first_and_last(table.instances)}: the same numbers in another order, which on one "
-            f"side only number the rows. If row i of {rows_argument} is instance i, pass "
-            f"{rows_argument}.to_numpy(); if not, name the instances: "
-            f"from_frame(tasks=), from_lists(task=), from_matrix(instances=), or "
+            f"{first_and_last(table.instances)}: the same numbers in another order, and on one "
+            f"side they merely number the rows. If row i of {rows_argument} is instance i, pass "
+            f"{rows_argument}.to_numpy(); otherwise name the instances by from_frame(tasks=), "
+            "from_lists(task=), from_matrix(instances=) or "
             f"{argument}.select(instances=ids)"
         )
     return over(table, ids.values, rows)
@@ -338,9 +351,9 @@ def in_order_of_rows(X: Any, y: Any, *, argument: str = "", name: str = "y") -> 
         if are_shuffled(np.asarray(own)):
             warn_caller(
                 f"{_prefix(argument)}{name} is shuffled (index {first_and_last(np.asarray(own))}) "
-                f"and X has no ids: row i of {name} is taken to belong to row i of X. If X was "
-                f"shuffled alike, say so by {name}.to_numpy(); if not, give X as a frame with the "
-                "ids as its index"
+                f"and X has no ids, so row i of {name} is taken to belong to row i of X. If X was "
+                f"shuffled in the same way, pass {name}.to_numpy(); if not, give X as a frame with "
+                "the ids as its index"
             )
     return y
 
@@ -356,17 +369,18 @@ def warn_of_shuffled_rows(X: Any, y: Any, *, argument: str = "", name: str = "y"
     if ids is not None and len(ids) == len(y) and are_shuffled(ids):
         warn_caller(
             f"{_prefix(argument)}the rows of X are shuffled ({where} {first_and_last(ids)}) and "
-            f"{name} has no ids: row i of {name} is taken to belong to row i of X. If {name} was "
-            f"shuffled alike, say so by {drop}; if not, give the ids: {name} as a pandas Series "
-            "with them as its index, annotations as an AnnotationTable"
+            f"{name} has no ids, so row i of {name} is taken to belong to row i of X. If {name} "
+            f"was shuffled in the same way, confirm it by {drop}; if not, give {name} with its "
+            "ids: labels as a pandas Series with the ids as its index, annotations as an "
+            "AnnotationTable"
         )
 
 
 def _column_of_ids(X: Any) -> tuple[AnyArray | None, str | None]:
-    """Ids in a column of a polars or pyarrow frame, and its name; None if there is not just one."""
+    """Return the ids in a column of a frame, and its name; None unless exactly one has ids."""
     try:
         name, ids = id_column_of(X), row_ids(X)
-    except AnnotationError:  # Whatever needs the ids says so; here, they serve a warning.
+    except AnnotationError:  # The ids are only needed for a warning here.
         return None, None
     return None if ids is None else ids.values, name
 
@@ -385,9 +399,9 @@ def _by_index(index: Any, y: Any, argument: str, name: str) -> Any:
         missing = index[~index.isin(own)].tolist()[:3], own[~own.isin(index)].tolist()[:3]
         raise AnnotationError(
             f"{_prefix(argument)}the indices of X ({len(index)} rows) and {name} ({len(own)} rows) "
-            "differ: such as "
-            f"{missing[0]} in X only, {missing[1]} in {name} only. Select {name}.loc[X.index], or "
-            f"give {name}.to_numpy() if row i of {name} belongs to row i of X"
+            f"differ: for example, {missing[0]} are in X only, and {missing[1]} in {name} only. "
+            f"Select {name}.loc[X.index], or give {name}.to_numpy() if row i of {name} belongs to "
+            "row i of X"
         )
     return y.loc[index]
 
@@ -404,7 +418,7 @@ def _by_column(ids: AnyArray, y: Any, argument: str, name: str) -> Any:
         missing = ids[~np.isin(mine, theirs)], own[~np.isin(theirs, mine)]
         raise AnnotationError(
             f"{_prefix(argument)}the ids of X ({len(ids)} rows) and the index of {name} "
-            f"({len(own)} rows) differ: such as {missing[0].tolist()[:3]} in X only, "
+            f"({len(own)} rows) differ: for example, {missing[0].tolist()[:3]} are in X only, and "
             f"{missing[1].tolist()[:3]} in {name} only. Give {name}.to_numpy() if row i of {name} "
             "belongs to row i of X"
         )
@@ -424,19 +438,19 @@ def over(table: AnnotationTable, ids: AnyArray, rows: IntArray) -> AnnotationTab
 
 
 def as_one_kind(mine: AnyArray, theirs: AnyArray) -> tuple[AnyArray, AnyArray]:
-    """Make ids comparable: an integer is the same id as the string that is its canonical form."""
+    """Convert ids to one type: an integer is the same id as the string that it is written as."""
     if (mine.dtype.kind in "UT") != (theirs.dtype.kind in "UT"):
         return mine.astype(str), theirs.astype(str)
     return mine, theirs
 
 
 def same_ids(mine: AnyArray, theirs: AnyArray) -> bool:
-    """Whether ids are the same in the same order."""
+    """Return whether ids are the same in the same order."""
     return len(mine) == len(theirs) and np.array_equal(*as_one_kind(mine, theirs))
 
 
 def rows_of(ids: AnyArray, among: AnyArray) -> IntArray | None:
-    """Positions of ids among others; None unless both hold the same ids, each once."""
+    """Return the positions of ids among others; None unless both hold the same distinct ids."""
     mine, theirs = as_one_kind(ids, among)
     order_of_mine, order = np.argsort(mine, kind="stable"), np.argsort(theirs, kind="stable")
     sorted_ids = theirs[order]
@@ -449,16 +463,16 @@ def rows_of(ids: AnyArray, among: AnyArray) -> IntArray | None:
 
 
 def _in_assumed_order(table: AnnotationTable, argument: str, rows_argument: str) -> AnnotationTable:
-    """Warn of an order that nobody stated for X, and take it for that of X."""
+    """Warn if nobody stated the order of the instances, and take it for that of the rows of X."""
     order = table.instance_order
     if order.assumed:
         is_sorted = order.kind == "sorted"
         source = "sorted its instances itself" if is_sorted else "has those of its matrix's index"
         mend = "table with tasks=" if is_sorted else "table by from_matrix(instances=)"
         warn_caller(
-            f"{rows_argument} has no ids, and {argument} {source}: rows of {rows_argument} are "
-            f"taken to be in this order, {order.assumed}. Give {rows_argument} an index with the "
-            f"ids, or build the {mend} in the order of the rows of {rows_argument}"
+            f"{rows_argument} has no ids, and {argument} {source}, so the rows of {rows_argument} "
+            f"are taken to be in this order: {order.assumed}. Give {rows_argument} an index with "
+            f"the ids, or build the {mend} in the order of the rows of {rows_argument}"
         )
     return replace(table, instance_order=GIVEN)
 

@@ -1,8 +1,8 @@
 """Wide tables: which columns are annotators, which hold gold labels, and what the others are.
 
-A column is judged by its name first, because values alone cannot tell a gold column from an
-annotator, and then by its values. Annotators are columns of one kind of name (``ann1, ann2``) or of
-one small vocabulary. What cannot be told is asked about, never guessed.
+A column is judged by its name first, because the values of a gold column look like an annotator's,
+and then by its values. Annotators are columns with similar names (``ann1, ann2``) or with the same
+few values. Where this leaves doubt, an error asks; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -30,37 +30,37 @@ Cells: TypeAlias = Mapping[str, Sequence[str]]
 """Cells of each column as text, as `as_cell` gives them; "" where there is none."""
 
 FEW = 20
-"""Columns that share a vocabulary are annotators only if it has at most so many values."""
+"""Largest number of different values in columns that are recognised as annotators by values."""
 
 PROSE_WORDS, PROSE_LETTERS = 3.0, 30.0
-"""Cells that are longer than one of these on average are texts, not labels."""
+"""Mean lengths of cells (words and characters) above which they are texts, not labels."""
 
 SHARED = 0.5
-"""Two columns share a vocabulary if so many of the cells of each hold a value of the other."""
+"""Share of a column's cells that must hold values of the other column for a shared vocabulary."""
 
 CONTESTED = 10
-"""A column that sides with the majority in so many contested rows is computed from the others."""
+"""Contested rows needed, all decided as the majority, to see that a column is computed."""
 
 SHORTENED = re.compile(r"\d([.,]\d+)?[eE]\+\d\d")
-"""Numbers that a spreadsheet shortened, of which several were different ids."""
+"""Numbers that a spreadsheet shortened (1.2E+15), so that different ids look the same."""
 
 FEW_CELLS = 4
-"""A column of fewer cells says little about its vocabulary."""
+"""Cells below which a column says little about its vocabulary."""
 
 HEAD = 200
-"""Rows by which a column of a frame is judged first."""
+"""Number of first rows by which a column of a frame is judged."""
 
 HEAD_OF_LONG = 2000
-"""Rows by which the columns of a long table are guessed."""
+"""Number of first rows by which the columns of a long table are guessed."""
 
 MOST_LONG = 40
-"""A table with more columns of repeated values is hardly a long one."""
+"""Largest number of columns with repeated values in what may be a long table."""
 
 ONCE = 0.9
-"""Share of the rows of a long table that are the only one of their instance and annotator."""
+"""Share of rows with a pair of instance and annotator of their own, from which a table is long."""
 
 SHOWN = 20
-"""Columns that a message shows."""
+"""Largest number of columns that a message shows."""
 
 MISSING_CELLS = frozenset({"", "nan", "NaN", "None", "<NA>", "NaT"})
 """Cells of a wide table without an annotation; and -1, unless it is a class."""
@@ -91,58 +91,58 @@ QUESTION_WORDS = _set("q question item feature f x v var col column aspect attri
 _KINDS: dict[str, tuple[str, frozenset[str]]] = {
     kind: (reason, _set(words))
     for kind, reason, words in (
-        ("flag", "it is called like a mark of the item", "is has was held heldout flag flagged"),
+        ("flag", "its name suggests a mark of the item", "is has was held heldout flag flagged"),
         (
             "gold",
-            "it is called like gold labels",
+            "its name suggests gold labels",
             "gold truth true groundtruth gt goldstandard correct solution reference adjudicated "
             "adjudication expert official target targets",
         ),
         (
             "aggregate",
-            "it is called like something computed from the annotations",
+            "its name suggests something computed from the annotations",
             "majority mv majorityvote mode consensus final aggregate aggregated agree agreement "
             "agreed unanimous mean average avg median std sd stdev var variance entropy kappa sum "
             "disagreement merged pred preds predicted prediction predictions inferred mace",
         ),
         (
             "confidence",
-            "it is called like a confidence",
+            "its name suggests a confidence",
             "confidence confidences conf certainty certain sure prob probs probability "
             "probabilities proba weight weights difficulty",
         ),
         (
             "time",
-            "it is called like a time",
+            "its name suggests a time",
             "time date datetime timestamp day created updated started finished submitted duration "
             "seconds secs sec minutes ms year month",
         ),
         (
             "text",
-            "it is called like a text",
+            "its name suggests a text",
             "text texts sentence tweet content title body comment comments note notes remark "
             "remarks reason rationale explanation description utterance premise hypothesis "
             "context passage url link image file filename path",
         ),
-        ("count", "it is called like a count", "n count counts num number total nr votes length"),
+        ("count", "its name suggests a count", "n count counts num number total nr votes length"),
         (
             "id",
-            "it is called like an id",
+            "its name suggests an id",
             "id ids guid uuid index idx key hash row line hit hitid assignment",
         ),
         (
             "item",
-            "it is called like a property of the item",
+            "its name suggests a property of the item",
             "round batch split fold subset set source domain topic genre lang language session "
             "seed author age gender country status page position",
         ),
     )
 }
-"""Kinds of columns that are no annotators: the reason, and the words of their names."""
+"""Kinds of columns other than annotators: the reason to give, and the words in their names."""
 
 
 def words_of(name: str) -> list[str]:
-    """Words and numbers of a column name, in lower case: "TurkId1" is turk, id, 1.
+    """Return the words and numbers of a column name, in lower case.
 
     Examples
     --------
@@ -154,7 +154,7 @@ def words_of(name: str) -> list[str]:
 
 
 def kind_of(name: str) -> str:
-    """What a name says that a column is, if it says that it is no annotator; else ""."""
+    """Return what a column is, if its name says that it is no annotator; else ""."""
     words = words_of(name)
     if words[:1] in (["is"], ["has"], ["was"]):
         return "flag"
@@ -170,7 +170,7 @@ def kind_of(name: str) -> str:
 
 
 def gold_column(names: Iterable[str], used: Iterable[str] = ()) -> str | None:
-    """Return the only column that is called like gold labels, beside those in use.
+    """Return the only column that is named like gold labels, besides those in use.
 
     Examples
     --------
@@ -203,7 +203,7 @@ def _families(names: Sequence[str]) -> list[_Family]:
 
 @lru_cache(maxsize=8)
 def _families_of(names: tuple[str, ...]) -> list[_Family]:
-    """Columns that are numbered or lettered alike, or share a word that says what they hold."""
+    """Return groups of columns whose names differ in a number or letter, or share a word."""
     found: dict[str, dict[str, str]] = {}
     for name in names:
         for pattern, part in _patterns(name):
@@ -254,12 +254,12 @@ class Roles:
     annotators : tuple of str
         Columns of labels, one per annotator.
     pairs : tuple of (str, str)
-        In a paired layout: columns of an annotator's id and of the label; then ``annotators`` is
+        Columns of an annotator's id and of their label, in a paired layout, where ``annotators`` is
         empty.
     gold : str or None
         Column of gold labels.
     others : dict {column: reason}
-        Columns that are none of these, and why.
+        All other columns, and why they are neither.
     why : str
         How the annotators were found; empty if they were named.
     named : dict
@@ -276,28 +276,28 @@ class Roles:
 
 
 OTHER_VALUES = "its values are not those of the annotators"
-"""Why a column of labels is no annotator's."""
+"""Reason why a column of labels is not an annotator's."""
 
 NAME_COLUMNS = (
     "if each row is one annotation, name its columns with task=, worker= and label=; if some "
     "columns are annotators, name them with annotators="
 )
-"""What to do where columns are unclear."""
+"""How to settle which columns are which."""
 
 
 class UnclearColumnsError(AnnotationError):
-    """It cannot be told which columns of a table are the annotators'.
+    """It is unclear which columns of a table are the annotators'.
 
     Attributes
     ----------
     problem : str
-        What cannot be told, in one sentence.
+        What is unclear, in one sentence.
     columns : list of (name, values)
         The columns, with up to three values each.
     options : dict
         The options that would settle it, if the best guess is right.
     mend : str
-        What else to do, in Python's words.
+        What else the caller may do, in Python's words.
     """
 
     def __init__(
@@ -314,7 +314,7 @@ class UnclearColumnsError(AnnotationError):
 
     @property
     def seen(self) -> str:
-        """What cannot be told, and the columns with three values each."""
+        """What is unclear, and the columns with three values each."""
         shown = [
             f"{name!r} ({', '.join(value[:40] for value in values) or 'empty'})"
             for name, values in self.columns[:SHOWN]
@@ -327,10 +327,10 @@ class UnclearColumnsError(AnnotationError):
         named = {name: value for name, value in self.options.items() if name != "format"}
         options = ", ".join(f"{name}={value!r}" for name, value in named.items())
         mend = f"; {self.mend}" if self.mend else ""
-        return f"{self.seen}{mend}" + (f". The likeliest are {options}" if named else "")
+        return f"{self.seen}{mend}" + (f". Most likely: {options}" if named else "")
 
     def of(self, name: str) -> UnclearColumnsError:
-        """Return the same error, which names a file."""
+        """Return the same error with the name of a file."""
         problem = self.problem if self.problem.startswith(name) else f"{name}: {self.problem}"
         found = UnclearColumnsError(problem, {}, self.options, self.mend)
         found.columns = self.columns
@@ -354,7 +354,7 @@ def as_cell(value: Any) -> str:
 
 
 def distinct(cells: Iterable[str]) -> list[str]:
-    """Values of a column in order of appearance, without gaps."""
+    """Return the values of a column in order of appearance, without gaps."""
     return [value for value in dict.fromkeys(cells) if value]
 
 
@@ -362,7 +362,7 @@ def distinct(cells: Iterable[str]) -> list[str]:
 
 
 def task_columns(task: str | Sequence[str], names: Sequence[str]) -> list[str]:
-    """Columns that make up the id of an instance: one name, several, or names with commas between.
+    """Return the columns that make up the id of an instance: one, or several with commas.
 
     Examples
     --------
@@ -387,7 +387,7 @@ def joined_id(parts: Sequence[Any]) -> str:
 
 
 def part_of_id(value: Any) -> str:
-    r"""Write one of several parts of an id, such that "|" divides parts alone.
+    r"""Write one of several parts of an id, with "|" escaped, so that a bare "|" divides parts.
 
     Examples
     --------
@@ -398,7 +398,7 @@ def part_of_id(value: Any) -> str:
 
 
 def with_joined_task(frame: Frame, task: str | Sequence[str]) -> tuple[Frame, str]:
-    """Add the column of ids that several columns make up together; return its name, too.
+    """Return the frame with a column of ids joined from several columns, and that column's name.
 
     Raises
     ------
@@ -423,7 +423,7 @@ def with_joined_task(frame: Frame, task: str | Sequence[str]) -> tuple[Frame, st
 def chosen_columns(
     patterns: str | Iterable[str], names: Sequence[str], argument: str = "annotators"
 ) -> list[str]:
-    """Columns that are named, or match a pattern such as ``worker_*``, in the table's order.
+    """Return the columns that are named or match a pattern, in the table's order.
 
     Parameters
     ----------
@@ -455,7 +455,7 @@ def chosen_columns(
 
 
 def brief_names(chosen: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Patterns that fit exactly these columns, such as ``worker_*``, or their names.
+    """Return patterns that fit exactly these columns, such as ``worker_*``, or their names.
 
     Examples
     --------
@@ -472,7 +472,7 @@ def brief_names(chosen: Sequence[str], names: Sequence[str]) -> list[str]:
 
 
 def _matched(pattern: str, names: Sequence[str], argument: str) -> dict[str, str]:
-    """Columns that a pattern with one star fits, by what the star stands for."""
+    """Return the columns that fit a pattern with one star, by what the star stands for."""
     before, star, after = pattern.partition("*")
     if not star or "*" in after:
         raise AnnotationError(
@@ -497,7 +497,7 @@ def paired(worker: str, label: str, names: Sequence[str]) -> list[tuple[str, str
         If a pattern fits no column, or a column has no partner.
     """
     workers, labels = _matched(worker, names, "worker"), _matched(label, names, "label")
-    # "worker*" fits "worker1_label", too, which is for "worker*_label".
+    # "worker*" also fits "worker1_label", which belongs to "worker*_label".
     wider, closer = (workers, labels) if len(worker) < len(label) else (labels, workers)
     for key in [key for key, name in wider.items() if name in closer.values()]:
         del wider[key]
@@ -514,7 +514,7 @@ def paired(worker: str, label: str, names: Sequence[str]) -> list[tuple[str, str
 
 
 def cells_of_frame(frame: Any, most: int | None = None) -> dict[str, list[str]]:
-    """Cells of the columns of a narwhals frame as text, of the first rows or of all."""
+    """Return the columns of a narwhals frame as cells of text, of the first rows or of all."""
     columns = zip(frame.columns, frame.iter_columns(), strict=True)
     return {
         str(name): list(map(as_cell, (column if most is None else column.head(most)).to_list()))
@@ -523,7 +523,7 @@ def cells_of_frame(frame: Any, most: int | None = None) -> dict[str, list[str]]:
 
 
 def annotators_of_frame(A: Any, annotators: Any) -> tuple[Any, Any]:
-    """Keep the columns of a wide frame that are ids or annotators; anything else stays as it is.
+    """Keep the columns of a wide frame that are ids or annotators; return other objects unchanged.
 
     Columns whose names or values say that they hold something else are left out with a warning.
 
@@ -537,7 +537,7 @@ def annotators_of_frame(A: Any, annotators: Any) -> tuple[Any, Any]:
     AnnotationError
         If ``annotators`` names some columns of the frame, and others that it lacks.
     UnclearColumnsError
-        If some columns are no annotators, and it cannot be told which are.
+        If some columns are not annotators, and it is unclear which are.
     """
     frame = as_frame(A)
     if frame is None:
@@ -567,20 +567,21 @@ def annotators_of_frame(A: Any, annotators: Any) -> tuple[Any, Any]:
         raise
     if roles.pairs:
         raise AnnotationError(
-            f"A has a column of ids beside each column of labels ({roles.named}); write it as a "
-            "file, which read_annotations(format='wide') reads, or as a long table"
+            f"A has a column of annotators beside each column of labels ({roles.named}); save it "
+            "as a file and read that with manyhands.io.read_annotations(path, format='wide'), or "
+            "give a long table"
         )
     reasons = roles.others | ({} if roles.gold is None else {roles.gold: "it holds gold labels"})
     shown = "; ".join(f"{name!r}: {reason}" for name, reason in reasons.items())
     warn_caller(
-        f"A has columns that are no annotators' and are left out ({shown}). annotators= names the "
-        "columns of the annotators"
+        f"A has columns that are not annotators and are left out ({shown}). If one of them is an "
+        "annotator, name the columns of all annotators in annotators="
     )
     return _with_columns(A, columns, [ids, *roles.annotators]), None
 
 
 def _is_plainly_other(name: str, heads: Cells) -> bool:
-    """Whether a column certainly holds no labels, and is no column of ids without a name."""
+    """Return whether a column certainly holds neither labels nor ids."""
     cells = heads[name]
     if _is_prose(cells):
         return True
@@ -597,7 +598,7 @@ def _is_plainly_other(name: str, heads: Cells) -> bool:
 
 
 def _odd_ones_out(heads: Cells) -> list[str]:
-    """Columns beside others that are all called alike, such as "smoker" beside "rater_1", ..."""
+    """Return columns outside a family of names, such as "smoker" beside "rater_1", ..."""
     families = _families(list(heads))
     if len(families) != 1:
         return []
@@ -615,16 +616,16 @@ TOTALS = frozenset(
 
 
 def words_of_total(name: str) -> set[str]:
-    """Words in the name of a column of counts that say that it counts all votes, or people."""
+    """Return the words of a column name that say that it counts all votes or all people."""
     words = {word.removesuffix("s") for word in re.findall(r"[a-z]+", name.lower())}
     return words & (ANNOTATOR_WORDS | TOTALS)
 
 
 def counts_of_frame(counts: Any) -> Any:
-    """Keep the columns of a frame that count votes, and its ids; anything else stays as it is.
+    """Keep the columns of a frame that count votes, and its ids; return other objects unchanged.
 
-    Columns whose names say that they hold something else are left out with a warning, unless it
-    takes them for every row to have the same number of votes.
+    Columns whose names say that they hold something else are left out with a warning, unless every
+    row has the same number of votes only if they are counted.
     """
     frame = as_frame(counts)
     if frame is None:
@@ -632,7 +633,7 @@ def counts_of_frame(counts: Any) -> Any:
     columns = {str(n): c for n, c in zip(frame.columns, frame.iter_columns(), strict=True)}
     ids = id_column(frame.columns)
     names = [name for name in columns if name != ids]
-    # A total is refused as such.
+    # A total is kept here, and refused by name later.
     totals = {name for name in names if name == "n" or words_of_total(name) - {"n"}}
     others = {name: why for name, why in not_counted(names).items() if name not in totals}
     if not others:
@@ -645,19 +646,19 @@ def counts_of_frame(counts: Any) -> Any:
             return counts
     shown = "; ".join(f"{name!r}: {reason}" for name, reason in others.items())
     warn_caller(
-        f"counts has columns that count no votes for a class and are left out ({shown}). If one of "
-        "them is a class, drop those that are none, and name the rest in classes="
+        f"counts has columns that do not count votes for a class and are left out ({shown}). If "
+        "one of them is a class, drop the other columns, and name all classes in classes="
     )
     return _with_columns(counts, columns, [ids, *kept])
 
 
 def not_counted(names: Sequence[str]) -> dict[str, str]:
-    """Why columns of a table of counts count no votes, by their names; a class may be called so.
+    """Return, by column, why its name says that it holds no votes for a class.
 
     Examples
     --------
     >>> not_counted(["yes", "no", "n_words"])
-    {'n_words': 'it is called like a count'}
+    {'n_words': 'its name suggests a count'}
     >>> not_counted(["correct", "incorrect"]), not_counted(["count_a", "count_b"])
     ({}, {})
     """
@@ -674,7 +675,7 @@ def _is_called_label(name: str) -> bool:
 
 
 def _may_be_truth(name: str, others: Iterable[str]) -> bool:
-    """Whether a column is called y, as true labels often are, and not as one letter of many."""
+    """Return whether a column is named y for the truth, rather than as one letter of many."""
     beside = {other.casefold() for other in others}
     return name.strip().casefold() == "y" and not beside & {"x", "z"}
 
@@ -713,7 +714,7 @@ def find_roles(
     Raises
     ------
     UnclearColumnsError
-        If it cannot be told which columns are the annotators'.
+        If it is unclear which columns are the annotators'.
     AnnotationError
         If a column that is named does not exist.
     """
@@ -729,7 +730,7 @@ def find_roles(
         chosen = chosen_columns(annotators, names)
         if task is not None and (both := [name for name in chosen if name in task]):
             raise AnnotationError(
-                f"the column {both[0]!r} is named by task= and by annotators=; it is one of both"
+                f"the column {both[0]!r} is named by task= and by annotators=; leave it out of one"
             )
         judged = _Judged(columns, tuple(n for n in judged.task if n not in chosen))
         return judged.roles(chosen, named={"annotators": brief_names(chosen, names)})
@@ -737,7 +738,7 @@ def find_roles(
 
 
 def may_be_wide(columns: Cells) -> bool:
-    """Whether two columns or more share a vocabulary, as annotators do."""
+    """Return whether at least two columns share a vocabulary, as annotators do."""
     judged = _Judged(columns, _find_ids(columns))
     return any(len(group) > 1 for group in judged.clusters(judged.possible()))
 
@@ -745,7 +746,7 @@ def may_be_wide(columns: Cells) -> bool:
 def guess_long(columns: Cells, known: Mapping[str, str] | None = None) -> dict[str, str]:
     """Guess the columns of a table with one row per annotation; empty if none is a good guess.
 
-    Of three columns, the values decide even if a name says something else.
+    In a table of three columns, the values decide even where a name says something else.
 
     Examples
     --------
@@ -764,9 +765,9 @@ def _guess_long(
 ) -> dict[str, str]:
     """Guess the columns of a table with one row per annotation.
 
-    Each annotator answers for an instance once, so hardly a pair of instance and annotator repeats,
-    although both repeat. A label says more than the instance and the annotator alone: it is no
-    function of either. Names decide between columns whose values fit equally well.
+    Instances and annotators repeat, but hardly any pair of them, because an annotator answers for
+    an instance once. A column of labels is determined neither by the instance alone nor by the
+    annotator alone. Names decide between columns whose values fit equally well.
 
     Parameters
     ----------
@@ -798,7 +799,7 @@ def _guess_long(
         whole = [pair for pair in pairs if not SHORTENED.fullmatch(pair[0])] or pairs
         once = len(set(whole)) / len(whole)
         if once < ONCE or len(set(pairs)) == max(counts[task], counts[worker]):
-            continue  # Pairs repeat, or one of the columns is a property of the other.
+            continue  # Pairs repeat, or one of the columns merely describes the other.
         for label in labels:
             alone = {(t, v) for (t, _), v in zip(pairs, cells[label], strict=True)}
             told = {(w, v) for (_, w), v in zip(pairs, cells[label], strict=True)}
@@ -815,7 +816,7 @@ def _guess_long(
 
 
 def guess_own(columns: Cells) -> dict[str, str]:
-    """Guess the columns of a table that holds one annotator's work; empty if it cannot be told.
+    """Guess the columns of a table that holds one annotator's work; empty if they are unclear.
 
     Examples
     --------
@@ -838,7 +839,7 @@ def guess_own(columns: Cells) -> dict[str, str]:
 
 
 def how_to_read(frame: Any, argument: str) -> str:
-    """Say how a data frame becomes a table, with its own columns if they can be told.
+    """Say how to make a table of a data frame, with its own columns if they are recognised.
 
     Examples
     --------
@@ -870,7 +871,7 @@ def own_work(source: str) -> str:
 def header_of_data(columns: Cells) -> str:
     """Say that the names of columns look like the first row of the data; "" if they do not.
 
-    Such names occur again among the few values below them, which hardly any name does.
+    Names of columns hardly ever occur again among the few values below them.
     """
     again = [
         name
@@ -887,13 +888,13 @@ def header_of_data(columns: Cells) -> str:
     row = ",".join(names.get(name, f"column{i}") for i, name in enumerate(columns, start=1))
     such = f", such as {row}" if guess else ""
     return (
-        f"the first row looks like data rather than names of columns ({_listed(again)} occur again "
+        f"the first row looks like data, not like names of columns ({_listed(again)} occur again "
         f"below); insert a row of names above it{such}"
     )
 
 
 def another_layout(columns: Cells) -> str:
-    """Say that a table is transposed, or holds ticks, with what to do; "" if it is neither.
+    """Say that a table is transposed or holds ticks, and what to do; "" if it is neither.
 
     Examples
     --------
@@ -926,7 +927,7 @@ def _transposed(columns: Cells) -> str:
 
 
 def ticked_options(columns: Cells) -> str:
-    """Say that columns hold ticks of options, beside empty cells; "" if none do."""
+    """Say that columns hold ticks of options and empty cells, and what to do; "" if none do."""
     ticked: dict[str, list[str]] = {}
     for name, cells in columns.items():
         found = set(cells)
@@ -938,23 +939,23 @@ def ticked_options(columns: Cells) -> str:
     if len(names) < 2:
         return ""
     return (
-        f"{_listed(names)} hold {value!r} or nothing: they look like options that were ticked, not "
-        "like annotators. Write the names of the ticked options into one column of labels, such as "
-        f"'{names[0]};{names[1]}' in one cell, with a column of items and one of annotators, and "
-        f"read that with multilabel='split', option={names[0]!r}. If each column is an "
-        "annotator's, write what an empty cell means, such as 'no', into the empty cells"
+        f"{_listed(names)} hold {value!r} or nothing, so they look like ticked options rather than "
+        "annotators. Write the names of the ticked options into one column of labels, such as "
+        f"'{names[0]};{names[1]}' in one cell, beside a column of items and one of annotators, and "
+        f"read that with multilabel='split', option={names[0]!r}. If each column is an annotator, "
+        "fill the empty cells with what they mean, such as 'no'"
     )
 
 
 def missing_columns(
     absent: Mapping[str, str], present: Mapping[str, str], columns: Cells
 ) -> UnclearColumnsError:
-    """Return the error of columns that a table with one row per annotation lacks: all of them.
+    """Return the error that names all columns that a table with one row per annotation lacks.
 
     Parameters
     ----------
     absent, present : dict {argument: column}
-        Those that are looked for in vain, and those that are found.
+        Columns that are named but missing, and columns that are there.
     columns : mapping from str to cells
         All columns; some rows are enough.
     """
@@ -981,7 +982,7 @@ def missing_columns(
 
 
 def _find_ids(columns: Cells) -> tuple[str, ...]:
-    """Column of the ids, by its name, or the first by its values; none if rows have no ids."""
+    """Return the column of ids, by its name, else the first by its values; none without ids."""
     names = list(columns)
     if not names or is_id_name(names[0]):
         return tuple(names[:1])
@@ -1010,7 +1011,7 @@ def _all_differ(cells: Sequence[str]) -> bool:
 
 
 def _counts_rows(cells: Sequence[str]) -> bool:
-    """Whether a column numbers the rows: 1, 2, 3, ... in the file's order."""
+    """Return whether a column numbers the rows: 1, 2, 3, ... in the file's order."""
     if len(cells) < 4 or not all(cell.isdecimal() for cell in cells):
         return False
     start = int(cells[0])
@@ -1038,7 +1039,7 @@ _DATE = re.compile(r"\d{4}-\d\d?-\d\d?|\d\d?[./]\d\d?[./]\d{2,4}|\d\d?:\d\d(:\d\
 
 
 def _labels_in(counts: Counter[str], cut: Mapping[Any, tuple[str, ...]]) -> Counter[str]:
-    """Count labels, of which a cell may hold several."""
+    """Count the labels in cells, which may hold several each."""
     found: Counter[str] = Counter()
     for cell, n in counts.items():
         for label in cut.get(cell, (cell,)):
@@ -1047,20 +1048,20 @@ def _labels_in(counts: Counter[str], cut: Mapping[Any, tuple[str, ...]]) -> Coun
 
 
 class _Judged:
-    """The columns of a table beside its ids, judged one by one and together."""
+    """The columns of a table without its ids, judged one by one and together."""
 
     def __init__(self, columns: Cells, task: tuple[str, ...]) -> None:
         self.columns, self.task = columns, task
         self.names = [name for name in columns if name not in task]
         cells = {name: Counter(filter(None, columns[name])) for name in self.names}
         own = [counts for name, counts in cells.items() if not kind_of(name)]
-        cut = labels_of_sets(sum(own, Counter()))  # Annotators share labels, though not sets.
+        cut = labels_of_sets(sum(own, Counter()))  # Annotators share labels, if not whole sets.
         self.counts = {name: _labels_in(counts, cut) for name, counts in cells.items()}
 
     # -- one by one -----------------------------------------------------------------------------
 
     def by_values(self, name: str) -> str:
-        """Why the values of a column cannot be labels; "" if they can."""
+        """Return why the values of a column cannot be labels; "" if they can."""
         counts = self.counts[name]
         if not counts:
             return "it is empty"
@@ -1073,7 +1074,7 @@ class _Judged:
         return ""
 
     def values(self, name: str) -> list[str]:
-        """Values of a column that another column holds, too."""
+        """Return the values of a column that another column holds, too."""
         others = [counts for other, counts in self.counts.items() if other != name]
         return [v for v in self.counts[name] if any(v in counts for counts in others)]
 
@@ -1086,19 +1087,19 @@ class _Judged:
         return {value for name in names for value in self.counts[name]}
 
     def within(self, name: str, vocabulary: set[str]) -> float:
-        """Share of the cells of a column whose values are in a vocabulary."""
+        """Return the share of the cells of a column whose values are in a vocabulary."""
         counts = self.counts[name]
         total = sum(counts.values())
         return sum(n for v, n in counts.items() if v in vocabulary) / total if total else 0.0
 
     def alike(self, name: str, others: Sequence[str]) -> bool:
-        """Whether a column may hold labels of the vocabulary of others."""
+        """Return whether a column may hold labels from the vocabulary of others."""
         vocabulary, own = self.vocabulary(others), set(self.counts[name])
         shared = [self.within(other, own) for other in others]
         return self.within(name, vocabulary) >= SHARED and max(shared, default=0) >= SHARED
 
     def share_vocabulary(self, names: Sequence[str]) -> bool:
-        """Whether each of the columns, but for nearly empty ones, holds values of the others."""
+        """Return whether each column that is not nearly empty holds values of the others."""
         return all(
             self.counts[name].total() < FEW_CELLS
             or self.within(name, self.vocabulary(n for n in names if n != name)) >= SHARED
@@ -1106,7 +1107,7 @@ class _Judged:
         )
 
     def clusters(self, names: Sequence[str]) -> list[list[str]]:
-        """Groups of columns that share a vocabulary, directly or through others."""
+        """Return groups of columns that share a vocabulary, directly or through others."""
         groups: list[list[str]] = []
         for name in names:
             near = [group for group in groups if any(self.alike(name, [o]) for o in group)]
@@ -1137,7 +1138,7 @@ class _Judged:
         why: str = "",
         named: Mapping[str, Any],
     ) -> Roles:
-        """Roles once the annotators are known: gold, and the reason for each other column."""
+        """Return the roles once the annotators are known, with the reason for each other column."""
         labels = [*annotators, *(label for _, label in pairs)]
         taken = {*labels, *(worker for worker, _ in pairs)}
         vocabulary = self.vocabulary(labels)
@@ -1152,12 +1153,12 @@ class _Judged:
         if len(golden) == 1:
             del others[golden[0]]
         for name in golden[1:] and golden:
-            others[name] = "several columns are called like gold labels"
+            others[name] = "the names of several columns suggest gold labels"
         gold = golden[0] if len(golden) == 1 else None
         return Roles(self.task, tuple(annotators), tuple(pairs), gold, others, why, dict(named))
 
     def reason(self, name: str, vocabulary: set[str]) -> str:
-        """Why a column is no annotator."""
+        """Return why a column is no annotator."""
         found = self.by_values(name)
         if not self.counts[name]:
             return found
@@ -1177,6 +1178,7 @@ class _Judged:
         Raises
         ------
         UnclearColumnsError
+            If several groups of columns may be the annotators, or none.
         """
         pairs = self.found_pairs()
         if pairs is not None:
@@ -1203,11 +1205,11 @@ class _Judged:
         return self.from_vocabulary(left)
 
     def possible(self) -> list[str]:
-        """Columns whose names and values may be those of annotators."""
+        """Return the columns whose names and values may be those of annotators."""
         return [n for n in self.names if not self.by_values(n) and not self.is_called_other(n)]
 
     def is_called_other(self, name: str) -> bool:
-        """Whether a name says that a column is no annotator: "expert" does, "expert_1" does not.
+        """Return whether a name says that a column is no annotator, as "expert" does.
 
         Properties of items in numbered columns, and ids that repeat, may be something else.
         """
@@ -1227,7 +1229,7 @@ class _Judged:
         return any(name in family.members.values() for family in families)
 
     def from_family(self, family: _Family, left: Sequence[str]) -> Roles:
-        """Roles if the annotators are the columns of one kind of name."""
+        """Return the roles if the annotators are the columns with similar names."""
         members = list(family.members.values())
         if family.says(QUESTION_WORDS) and not family.says(ANNOTATOR_WORDS | LABEL_WORDS):
             raise self.unclear(
@@ -1239,7 +1241,7 @@ class _Judged:
             if len(vocabulary) > given / 2:
                 raise self.unclear(
                     f"the columns {family.pattern!r} hold {len(vocabulary):,} different values, "
-                    "which are hardly labels",
+                    "which are too many for labels",
                     members,
                 )
         outside = [name for name in left if name not in members]
@@ -1251,18 +1253,18 @@ class _Judged:
         if doubtful:
             raise self.unclear(
                 f"{_listed(doubtful)} could be annotators like {_listed(members)}, or something "
-                "else, as gold labels are",
+                "else, such as gold labels",
                 members,
             )
         found = self.roles(
             members,
-            why="because they are called alike",
+            why="because their names are alike",
             named={"annotators": brief_names(members, list(self.columns))},
         )
         return self.with_computed(found, [n for n in outside if self.alike(n, members)])
 
     def are_codes(self, names: Sequence[str]) -> bool:
-        """Whether columns of few cells, which need not share values, hold codes 0, 1, 2, ..."""
+        """Return whether columns hold codes 0, 1, 2, ...; with few cells these need not recur."""
         found = self.vocabulary(names)
         if len(names) < 2 or not all(value.isdecimal() for value in found):
             return False
@@ -1271,7 +1273,7 @@ class _Judged:
         return counted and all(self.counts[name].total() < FEW_CELLS for name in names)
 
     def from_vocabulary(self, left: Sequence[str]) -> Roles:
-        """Roles if the annotators are the columns of one small vocabulary."""
+        """Return the roles if the annotators are the columns with the same few values."""
         groups = [group for group in self.clusters(left) if len(group) > 1]
         if not groups and self.are_codes(left):
             groups = [list(left)]
@@ -1285,7 +1287,7 @@ class _Judged:
         if len(self.vocabulary(group)) > FEW:
             raise self.unclear(
                 f"{_listed(group)} hold {len(self.vocabulary(group)):,} different values, which "
-                "may be something else than labels",
+                "may not be labels",
                 group,
             )
         sided = {
@@ -1307,15 +1309,15 @@ class _Judged:
         people = [name for name in group if name not in called]
         if called and people:
             raise self.unclear(
-                f"{_listed(called)} could be annotators like {_listed(people)}, or the labels "
-                "decided for the items",
+                f"{_listed(called)} could be annotators like {_listed(people)}, or the final "
+                "labels of the items",
                 people,
             )
         if true := [name for name in group if _may_be_truth(name, group)]:
             people = [name for name in group if name not in true]
             raise self.unclear(
                 f"{_listed(true)} could be annotators like {_listed(people)}, or something else, "
-                "as gold labels are",
+                "such as gold labels",
                 people,
             )
         few = _listed(sorted(self.vocabulary(group)))
@@ -1333,7 +1335,7 @@ class _Judged:
         return found
 
     def found_pairs(self) -> Roles | None:
-        """Roles of a paired layout: numbered columns of annotators' ids beside numbered labels."""
+        """Return the roles if numbered columns of annotators stand beside numbered labels."""
         families = _families(self.names)
         ids = [
             f
@@ -1368,7 +1370,7 @@ class _Judged:
         return None
 
     def differ_in_rows(self, names: Sequence[str]) -> bool:
-        """Whether no row holds a value in two of the columns, as one annotator labels once."""
+        """Return whether no value stands twice in a row: an annotator labels an item once."""
         for row in zip(*(self.columns[name] for name in names), strict=True):
             given = [cell for cell in row if cell]
             if len(set(given)) < len(given):
@@ -1378,7 +1380,7 @@ class _Judged:
     def unclear(
         self, problem: str, guess: Sequence[str], options: Mapping[str, Any] | None = None
     ) -> UnclearColumnsError:
-        """Say what cannot be told, with the options that would settle it."""
+        """Return the error that says what is unclear, with the options that would settle it."""
         if guess and not options:
             options = {"annotators": brief_names(guess, list(self.columns))}
         return UnclearColumnsError(problem, self.columns, options or {})

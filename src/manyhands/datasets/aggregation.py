@@ -141,7 +141,7 @@ def convert(answers: str, raw: Path) -> Layout:
 
 
 def _numbers(path: Path) -> list[list[str]]:
-    """Rows of a CSV file, with or without a header."""
+    """Return the rows of a CSV file, with or without a header."""
     with path.open(newline="", encoding="utf-8") as file:
         return [row for row in csv.reader(file) if row and row[0].isdecimal()]
 

@@ -174,7 +174,7 @@ def _pixels(X: Any) -> FloatArray:
 
 
 def _variants(compact: str, images: str, **source: Any) -> dict[str, DataSource]:
-    """Sources of a set by ``features``; they differ only in the array and its digest."""
+    """Return the sources of a set by ``features``, which differ only in the array."""
     files = source.pop("sha256")
     return {
         "compact": DataSource(**source, sha256={**files, "X": compact}, array="F"),

@@ -148,7 +148,7 @@ def _read(source: DataSource, folder: Path, duplicates: Duplicates) -> CrowdData
 
 
 def _gold(cells: AnyArray, classes: AnyArray) -> AnyArray:
-    """Class values; -1 for an empty cell (which occurs only in sets with integer classes)."""
+    """Return class values; -1 for an empty cell, which only integer classes have."""
     known = cells != ""
     values = classes[cells[known].astype(np.int64)]
     if known.all():
@@ -166,7 +166,7 @@ def _annotations(
     duplicates: Duplicates,
     abstain: str | None,
 ) -> AnnotationTable:
-    """Table of the training instances' annotations; some sets also annotate other instances."""
+    """Return the table of the training instances' annotations, leaving others out."""
     task, _ = encode(
         canonical(votes["task"]), tasks, argument="annotations.csv", vocabulary_name="labels.csv"
     )
@@ -193,14 +193,14 @@ def _annotations(
 
 
 def _class_values(cells: AnyArray, classes: AnyArray, abstain: str | None) -> AnyArray:
-    """Class values of codes; cells that name a class or mean an abstention stay as they are."""
+    """Return the class values of codes; names and abstentions stay as they are."""
     if abstain is not None:
         return cells
     return classes[cells.astype(np.int64)]
 
 
 def _votes(source: DataSource, folder: Path) -> dict[str, AnyArray]:
-    """Columns of annotations.csv; empty columns for a set without annotations."""
+    """Return the columns of annotations.csv; empty columns for a set without annotations."""
     if "votes.csv" in source.sha256:
         return _slots(_table(source, folder, "votes.csv"))
     if "annotations.csv" not in source.sha256:

@@ -97,12 +97,12 @@ def _lines(path: Path) -> list[str]:
 
 
 def _letters(sentence: str) -> str:
-    """Letters and digits of a sentence, for comparison regardless of spacing and punctuation."""
+    """Return a sentence's letters and digits, to compare without spacing and punctuation."""
     return "".join(c for c in sentence.lower() if c.isascii() and c.isalnum())
 
 
 def _tf_idf(train: list[str], sentences: list[str]) -> AnyArray:
-    """TF-IDF of the training sentences' most frequent terms, rounded to float16."""
+    """Return TF-IDF of the training sentences' most frequent terms, rounded to float16."""
     counter = CountVectorizer(**_TERMS)
     counts = np.asarray(counter.fit_transform(train).sum(axis=0)).ravel()
     last = np.flatnonzero(counts == _LAST_COUNT)

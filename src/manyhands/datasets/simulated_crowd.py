@@ -275,7 +275,7 @@ def annotator_kinds(r: int, spammers: float, adversaries: float, rng: Rng) -> An
 def individual_confusions(
     noise: Any, strength: Any, kind: AnyArray, c: int, rng: Rng
 ) -> FloatArray:
-    """Confusion matrix of each annotator, including spammers and adversaries."""
+    """Return the confusion matrix of each annotator, including spammers and adversaries."""
     r = len(kind)
     confusion = confusions(noise, _strengths(strength, r, rng), c, "noise", rng)
     for index in np.flatnonzero(kind == "adversary"):
@@ -302,7 +302,7 @@ def _strengths(strength: Any, r: int, rng: Rng) -> FloatArray:
 
 
 def confusions(noise: Any, strength: FloatArray, c: int, argument: str, rng: Rng) -> FloatArray:
-    """One confusion matrix per entry of ``strength``."""
+    """Return one confusion matrix per entry of ``strength``."""
     if not isinstance(noise, str):
         return _check_confusions(noise, len(strength), c, argument)
     if noise not in PATTERNS:
@@ -319,7 +319,7 @@ def confusions(noise: Any, strength: FloatArray, c: int, argument: str, rng: Rng
 
 
 def _one_other(c: int, rng: Rng) -> IntArray:
-    """For each class, another class chosen uniformly."""
+    """Draw, for each class, another class uniformly."""
     return (np.arange(c) + 1 + rng.randint(c - 1, size=c)) % c
 
 
@@ -372,7 +372,7 @@ def draw_labels(tables: FloatArray, which: IntArray, true: IntArray, rng: Rng) -
 
 
 def mean_counts(mean: Any, true: IntArray, c: int, r: int) -> FloatArray:
-    """Mean number of annotations of each instance, shape (n_instances,)."""
+    """Return the mean number of annotations of each instance, shape (n_instances,)."""
     means = np.asarray(mean, dtype=np.float64)
     if means.shape not in ((), (c,)):
         raise AnnotationError(
@@ -389,7 +389,7 @@ def mean_counts(mean: Any, true: IntArray, c: int, r: int) -> FloatArray:
 
 
 def workloads(activity: Any, r: int, rng: Rng) -> FloatArray:
-    """Relative workload of each annotator, shape (n_annotators,)."""
+    """Return the relative workload of each annotator, shape (n_annotators,)."""
     if isinstance(activity, str):
         if activity not in ("even", "skewed"):
             raise AnnotationError(
@@ -429,7 +429,7 @@ def _smallest(values: FloatArray, k: int) -> IntArray:
 
 
 def progress(annotator: IntArray, r: int) -> FloatArray:
-    """Position of each annotation in its annotator's work, from 0 to 1."""
+    """Return the position of each annotation in its annotator's work, from 0 to 1."""
     order = np.argsort(annotator, kind="stable")
     counts = np.bincount(annotator, minlength=r)
     rank = np.empty(len(annotator))
@@ -471,7 +471,7 @@ class Gate:
 
 
 def features_of(X: Any, n: int, rng: Rng) -> FloatArray:
-    """Standardised features, or random ones if X is None."""
+    """Return standardised features, or random ones if X is None."""
     if X is None:
         return rng.standard_normal((n, 10))
     X = np.asarray(X, dtype=np.float64)
@@ -528,7 +528,7 @@ def check_share(value: Any, argument: str) -> None:
 
 
 def blocks(n: int, width: int) -> Iterator[slice]:
-    """Slices of n rows of the given width that stay within `CELLS_AT_ONCE` cells each."""
+    """Yield slices of n rows that stay within `CELLS_AT_ONCE` cells of the given width."""
     step = max(1, CELLS_AT_ONCE // max(width, 1))
     for start in range(0, n, step):
         yield slice(start, min(start + step, n))

@@ -115,7 +115,7 @@ def decide_sets(
 
 
 def decide_by(posterior: Any, bound: FloatArray) -> SetDecision:
-    """Tick what is at least as probable as the threshold of its option; above 1, nothing is.
+    """Tick options at least as probable as their threshold; thresholds above 1 tick nothing.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def _of_options(values: Any, n_options: int, argument: str) -> FloatArray:
 
 
 def _of_costs(costs: Any, n_options: int) -> FloatArray:
-    """Thresholds by the costs of a missed label and of a false tick."""
+    """Return the thresholds by the costs of a missed label and of a false tick."""
     if not hasattr(costs, "__len__") or len(costs) != 2:
         raise AnnotationError(
             f"costs={costs!r} must be two: of a missed label, and of a false tick, such as (5, 1)"
@@ -181,7 +181,7 @@ def _of_costs(costs: Any, n_options: int) -> FloatArray:
 
 
 def _best_threshold(proba: FloatArray) -> float:
-    """Half of the greatest expected F1, which is best to tick from; above 1 if nothing is."""
+    """Return half of the greatest expected F1, the best threshold; above 1 to tick nothing."""
     values, counts = np.unique(proba, return_counts=True)
     values, counts = values[::-1], counts[::-1]
     ticked = np.cumsum(counts)

@@ -194,7 +194,7 @@ def _sparse_posterior(values: Any, argument: str) -> Any:
 
 
 def row_max(values: Any) -> FloatArray:
-    """Largest entry of each row, shape (n,), of an array or of a CSR array without empty rows."""
+    """Return the largest entry of each row, shape (n,); rows of a CSR array must not be empty."""
     if issparse(values):
         rows: Any = values
         return np.asarray(np.maximum.reduceat(rows.data, rows.indptr[:-1]))
@@ -202,7 +202,7 @@ def row_max(values: Any) -> FloatArray:
 
 
 def entries(values: Any, rows: IntArray, columns: IntArray) -> FloatArray:
-    """Entries at the given places, shape (k,), of an array or of a CSR array."""
+    """Return the entries at the given places, shape (k,), of an array or of a CSR array."""
     found: Any = values[rows, columns]
     return np.asarray(found.toarray() if hasattr(found, "toarray") else found).ravel()
 
@@ -220,7 +220,7 @@ def _class_values(classes: Any, n_classes: int) -> AnyArray:
 def _gains(
     posterior: FloatArray, rule: Any, class_prior: Any, threshold: float | None
 ) -> tuple[FloatArray, FloatArray | float | None]:
-    """Gain of each class (n, C), and of abstaining (None: not allowed)."""
+    """Return the gain of each class (n, C), and of abstaining (None: not allowed)."""
     if not isinstance(rule, str):
         if threshold is not None:
             raise AnnotationError(
@@ -261,7 +261,7 @@ def _medians(posterior: FloatArray) -> FloatArray:
 
 
 def _balanced(posterior: FloatArray, class_prior: Any) -> FloatArray:
-    """Posterior if all classes were equally frequent; an absent class has probability 0."""
+    """Return the posterior if all classes were equally frequent; absent classes get 0."""
     n, n_classes = posterior.shape
     if class_prior is None:
         total = np.ones(n) @ posterior if issparse(posterior) else posterior.sum(axis=0)
@@ -276,7 +276,7 @@ def _balanced(posterior: FloatArray, class_prior: Any) -> FloatArray:
 
 
 def _balanced_sparse(posterior: Any, prior: FloatArray) -> Any:
-    """Balanced probabilities of a CSR array."""
+    """Return the balanced probabilities of a CSR array."""
     own = np.asarray(prior)[posterior.indices]
     data = np.divide(posterior.data, own, out=np.zeros_like(posterior.data), where=own > 0)
     total = np.add.reduceat(data, posterior.indptr[:-1])
@@ -301,7 +301,7 @@ def _checked_prior(class_prior: Any, n_classes: int) -> FloatArray:
 
 
 def _checked_costs(rule: Any, n_classes: int) -> FloatArray:
-    """Costs divided by the smallest positive one, so the tolerance of ties fits any unit."""
+    """Return costs divided by the smallest positive one, so the tolerance fits any unit."""
     cost: FloatArray = np.asarray(rule, dtype=np.float64)
     if cost.shape not in ((n_classes, n_classes), (n_classes, n_classes + 1)):
         raise AnnotationError(
@@ -325,14 +325,14 @@ def _reaches(gain: FloatArray, goal: Any) -> BoolArray:
 
 
 def generator(random_state: Any) -> np.random.RandomState:
-    """Generator for a ``random_state``; for None a new one, not NumPy's global one."""
+    """Return a generator for a ``random_state``; for None a new one, not NumPy's global one."""
     if random_state is None:
         return np.random.RandomState()
     return check_random_state(random_state)
 
 
 def pick(gain: FloatArray, ties: str, rng: np.random.RandomState) -> IntArray:
-    """Column of the largest gain in each row, shape (n,).
+    """Return the column of the largest gain in each row, shape (n,).
 
     Gains that are equal up to rounding are ties. The first one is chosen, or a random one if
     ``ties`` is "random".
@@ -352,7 +352,7 @@ def pick(gain: FloatArray, ties: str, rng: np.random.RandomState) -> IntArray:
 def best(
     posterior: Any, ties: str, rng: np.random.RandomState, *, ordered: bool = False
 ) -> IntArray:
-    """Code of the label of each row, shape (n,): the most probable class, or a median grade.
+    """Return the code of each row's label, shape (n,): the most probable class, or the median.
 
     Parameters
     ----------
@@ -385,12 +385,12 @@ def best(
 
 
 def is_scale_of_grades(table: Any) -> bool:
-    """Whether the classes of a table or store are three or more grades in their order."""
+    """Return whether the classes of a table or store are three or more grades in order."""
     return bool(table.ordered and table.n_classes > 2)
 
 
 def rule_of(table: Any) -> str:
-    """Rule of `decide` by which a table or store is labelled: "median" of grades."""
+    """Return the rule of `decide` that labels a table or store: "median" for grades."""
     return "median" if is_scale_of_grades(table) else "argmax"
 
 
@@ -424,12 +424,12 @@ def check_rule_of(rule: Any, table: Any, argument: str = "rule") -> None:
 
 
 def best_of(posterior: Any, table: Any) -> IntArray:
-    """Code of each instance's label, shape (n,), the first of equally good ones."""
+    """Return the code of each instance's label, shape (n,), the first of equally good ones."""
     return best(posterior, "first", generator(0), ordered=is_scale_of_grades(table))
 
 
 def _pick_sparse(gain: Any, ties: str, rng: np.random.RandomState) -> IntArray:
-    """Column of the largest entry in each row of a CSR array without empty rows."""
+    """Return the column of the largest entry in each row of a CSR array without empty rows."""
     start, width = gain.indptr[:-1], np.diff(gain.indptr)
     rank = _reaches(gain.data, np.repeat(row_max(gain), width)).astype(np.float64)
     if ties == "random":
@@ -440,13 +440,13 @@ def _pick_sparse(gain: Any, ties: str, rng: np.random.RandomState) -> IntArray:
 
 
 def share_ties(gain: FloatArray) -> FloatArray:
-    """Share 1 equally among the largest gains of each row (equal up to rounding), shape (n, C)."""
+    """Share 1 equally among the largest gains of each row, up to rounding, shape (n, C)."""
     tied = _reaches(gain, gain.max(axis=1, keepdims=True))
     return np.asarray(tied / tied.sum(axis=1, keepdims=True))
 
 
 def _with_abstention(values: AnyArray, abstain: Any) -> AnyArray:
-    """Class values followed by the value for abstaining."""
+    """Return class values followed by the value for abstaining."""
     whole, text = values.dtype.kind in "iu", values.dtype.kind in "UT"
     if abstain is None and whole:
         abstain = MISSING

@@ -13,7 +13,7 @@ from manyhands.typing import FloatArray, IntArray
 
 
 def expected_loss(posterior: FloatArray, codes: IntArray, *, ordered: bool = False) -> FloatArray:
-    """Expected loss of given labels.
+    """Return the expected loss of given labels.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def expected_loss(posterior: FloatArray, codes: IntArray, *, ordered: bool = Fal
 
 
 def best_value(p: FloatArray, axis: int = -1, *, ordered: bool = False) -> FloatArray:
-    """Value of the best decision along an axis of (joint) probabilities; gains are differences.
+    """Return the value of the best decision along an axis of (joint) probabilities.
 
     Parameters
     ----------

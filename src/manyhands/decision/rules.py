@@ -39,12 +39,12 @@ def settled(rule: Any, *, grades: bool) -> Any:
 
 
 def knows_grades(model: Any) -> bool:
-    """Whether a fitted classifier was fitted on three or more grades in their order."""
+    """Return whether a classifier was fitted on three or more grades in order."""
     return bool(getattr(model, "ordered_", False)) and len(model.classes_) > 2
 
 
 def labels_of(model: Any) -> AnyArray:
-    """Labels of a classifier's training instances, shape (n,), by ``posterior_``.
+    """Return the labels of a classifier's training instances, shape (n,), by ``posterior_``.
 
     They are those that an aggregator would give: medians of grades, else the most probable classes.
     """
@@ -53,7 +53,7 @@ def labels_of(model: Any) -> AnyArray:
 
 
 def is_posterior(rule: Any) -> bool:
-    """Whether a rule is "posterior", which needs neither a class prior nor probabilities."""
+    """Return whether a rule needs neither a class prior nor probabilities ("posterior")."""
     return isinstance(rule, str) and rule == "posterior"
 
 

@@ -287,7 +287,7 @@ def _ids_of(frame: Any, name: str, path: Path) -> AnyArray:
 
 
 def _cells(frame: Any, name: str) -> list[Any]:
-    """Values of a column; None where there is none."""
+    """Return the values of a column, None where a cell is empty."""
     values = frame[name].to_numpy()
     gaps = missing_mask(values).tolist()
     return [None if gap else value for gap, value in zip(gaps, values.tolist(), strict=True)]
@@ -316,7 +316,7 @@ def _parent(paths: PathLike | Sequence[PathLike]) -> Path:
 
 
 def _local(value: str, beside: Path) -> Path:
-    """Path of an image beside the annotations; addresses are not fetched."""
+    """Return the path of an image beside the annotations; web addresses are not fetched."""
     if "://" in value:
         raise AnnotationError(
             f"{value!r} is an address, and images are not fetched; download them into a folder, "
@@ -332,7 +332,7 @@ def _columns_by_task(
     wanted: str,
     stated: Stated,
 ) -> tuple[AnyArray, dict[str, list[Any]]]:
-    """Columns of a long table that say one thing of every task, as the wanted one must."""
+    """Return the columns that hold one value for each task, as the wanted one must."""
     path = Path(str(annotations))
     if suffix_of(path) == ".npy":
         return table.instances, {}
@@ -360,7 +360,7 @@ def _columns_by_task(
 
 
 def _image_files(folder: Path) -> dict[str, Path]:
-    """Images in a folder by their paths within it."""
+    """Return the images in a folder by their paths within it."""
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} is not a folder (looked in {Path.cwd()})")
     found = {

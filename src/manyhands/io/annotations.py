@@ -267,7 +267,7 @@ def read_with_account(
 def reading_of(
     path: PathLike | Sequence[PathLike], export: Export | None, options: dict[str, Any]
 ) -> dict[str, Any]:
-    """Options that name what was found in a file, so that it is read the same again.
+    """Return options that name what was found in a file, so that it is read the same again.
 
     Parameters
     ----------
@@ -483,7 +483,7 @@ _OWN = frozenset(
 
 
 def is_wide_reading(options: dict[str, Any]) -> bool:
-    """Whether options say that annotations are in a table with one row per instance."""
+    """Return whether options describe a table with one row per instance."""
     paired = is_paired(options.get("worker"), options.get("label"))
     return options.get("format") == "wide" or options.get("annotators") is not None or paired
 
@@ -491,7 +491,7 @@ def is_wide_reading(options: dict[str, Any]) -> bool:
 def is_plain(
     path: PathLike | Sequence[PathLike], columns: dict[str, Any], options: dict[str, Any]
 ) -> bool:
-    """Whether a path is a long table or a matrix, rather than an export."""
+    """Return whether a path is a long table or a matrix, rather than an export."""
     format = options.get("format", "auto")
     only_exports = any(value for name, value in options.items() if name not in _OWN)
     if not isinstance(path, str | os.PathLike) or only_exports or format not in ("auto", "long"):
@@ -524,7 +524,7 @@ def is_plain(
 
 
 def _may_be_wide(document: Document) -> bool:
-    """Whether no column names annotators, and some may be annotators."""
+    """Return whether columns may be annotators, and no column names the annotators."""
     header = document.header
     if len(set(header)) < max(len(header), 3):
         return False
@@ -533,7 +533,7 @@ def _may_be_wide(document: Document) -> bool:
 
 
 def is_export(path: PathLike) -> bool:
-    """Whether a file or folder is certainly an export of some tool, rather than a table."""
+    """Return whether a file or folder is certainly the export of a tool."""
     if suffix_of(_one(path)) in (".npy", ".npz", ".parquet", ".pq") and not _one(path).is_dir():
         return False
     try:
@@ -544,7 +544,7 @@ def is_export(path: PathLike) -> bool:
 
 
 def _is_named(task: str | Sequence[str], document: Document, forms: Iterable[Format]) -> bool:
-    """Whether columns named by hand, beside one of annotators, make a table a long one."""
+    """Return whether the columns named by options make a table a long one."""
     header = document.header
     if any(form.is_sure(document) for form in forms):
         return False

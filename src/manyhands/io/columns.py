@@ -92,7 +92,7 @@ def note_of_gold(names: Sequence[str], used: Iterable[str]) -> str | None:
     name = gold_column(names, used)
     if name is None:
         return None
-    return f"the column {name!r} is called like gold labels and is not used; read_gold() reads it"
+    return f"the column {name!r} is named like gold labels, but is not used; read_gold() reads it"
 
 
 def require_column(frame: Frame, argument: str, name: str) -> None:

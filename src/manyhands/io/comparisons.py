@@ -126,7 +126,7 @@ class _Codes:
         self.codes.append(self.position.setdefault(value, len(self.position)))
 
     def get(self) -> tuple[IntArray, AnyArray]:
-        """Codes, and ids in natural order; whole numbers are integers."""
+        """Return codes, and ids in natural order; whole numbers are integers."""
         bad = next((text for text in self.position if text.endswith("\0")), None)
         if bad is not None:  # Arrays would drop it, and two ids become one.
             raise AnnotationError(f"{bad[:80]!r} ends in a NUL character; remove it")
@@ -256,7 +256,7 @@ def _unnamed() -> Iterator[None]:
 
 @contextmanager
 def _opened_rows(file: Path) -> Iterator[tuple[list[str], Rows]]:
-    """Names of the columns of a file, and its rows."""
+    """Open a file, and yield the names of its columns and its rows."""
     suffix = suffix_of(file)
     if suffix in (".parquet", ".pq"):
         yield _parquet_rows(file)
@@ -283,7 +283,7 @@ def _opened_rows(file: Path) -> Iterator[tuple[list[str], Rows]]:
 
 
 def _numbered(cells: Iterator[Sequence[str]], n: int, first: int = 2) -> Rows:
-    """Rows with their numbers, blank ones left out."""
+    """Return the rows that are not blank, with their numbers."""
     for number, row in enumerate(cells, start=first):
         if len(row) != n:
             if not any(cell.strip() for cell in row):
@@ -297,7 +297,7 @@ def _numbered(cells: Iterator[Sequence[str]], n: int, first: int = 2) -> Rows:
 
 
 def _with_winner(names: list[str], rows: Rows) -> tuple[list[str], Rows]:
-    """Columns and rows with a column of winners, where each outcome has a column of 0 and 1."""
+    """Return columns and rows with a column of winners in place of one for each outcome."""
     places = [names.index(name) for name in ONE_EACH]
 
     def more() -> Rows:
@@ -309,7 +309,7 @@ def _with_winner(names: list[str], rows: Rows) -> tuple[list[str], Rows]:
 
 @contextmanager
 def _objects(binary: Any) -> Iterator[Iterator[tuple[int, dict[str, Any]]]]:
-    """Objects of JSON, with their numbers: those of a list, or one per line."""
+    """Open a file of JSON, and yield its objects with their numbers: a list, or one per line."""
     start = binary.read(4096)
     encoding = encoding_of(start) or "utf-8-sig"
     is_lines = False
@@ -327,7 +327,7 @@ def _objects(binary: Any) -> Iterator[Iterator[tuple[int, dict[str, Any]]]]:
 
 
 def _object_rows(objects: Iterator[tuple[int, dict[str, Any]]]) -> tuple[list[str], Rows]:
-    """Columns and rows of objects."""
+    """Return the columns and rows of objects of JSON."""
     head = list(islice(objects, SHOWN))
     names = [*dict.fromkeys(str(name) for _, each in head for name in each)]
     known = set(names)
@@ -353,7 +353,7 @@ NAMES = {*WINNERS, *WORKERS, *chain(*SIDES), ARENA_QUESTION}
 
 
 def _listed(document: Document) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Objects of a list, which may stand in an object: {"data": [...]}."""
+    """Yield the objects of a list, which may stand in an object: {"data": [...]}."""
     found: Any = [value for _, value in document.records]
     if document.kind == "object":
         lists = [value for value in document.whole.values() if isinstance(value, list)]

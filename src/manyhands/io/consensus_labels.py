@@ -101,13 +101,13 @@ class Consensus:
         return [values[code] for code in self.codes]
 
     def least_certain_first(self) -> IntArray:
-        """Positions of all instances, the least certain label first."""
+        """Return the positions of all instances, the least certain label first."""
         from manyhands.metrics.certainty import label_probability  # Metrics need inference.
 
         return np.argsort(label_probability(self.posterior, self.codes), kind="stable")
 
     def arrays(self) -> dict[str, AnyArray]:
-        """Columns of ``labels.csv``, as arrays: the one form in which labels are written.
+        """Return the columns of ``labels.csv`` as arrays, the form in which all labels are written.
 
         Returns
         -------
@@ -306,7 +306,7 @@ def _n_units(observed: AnnotationTable, same: BoolArray, alike: BoolArray) -> In
 
 
 def _of_fitted(model: Any, table: AnnotationTable) -> dict[str, Any]:
-    """What else a fitted estimator says of a table's instances; None for what it does not say."""
+    """Return what a fitted estimator says of a table's instances beside their labels."""
     if hasattr(model, "steps"):
         model = model.steps[-1][1]
     rows = rows_of_fitted(model, table, "posterior")
@@ -347,7 +347,7 @@ def _told(
     probability: Any,
     alike: BoolArray | None,
 ) -> FloatArray:
-    """How probable each label is said to be, shape (n,); NaN where nothing tells."""
+    """Return how probable each label is said to be, shape (n,); NaN where unknown."""
     # Here, as inference, which metrics need, reads files through this package.
     from manyhands.metrics.certainty import certainty_of, label_probability
     from manyhands.metrics.inferred_labels import level_of_labels
@@ -494,7 +494,7 @@ def _read_posterior(frame: Frame, classes: AnyArray) -> FloatArray:
 
 
 def _shares(values: AnyArray, column: str) -> FloatArray:
-    """Probabilities of a column, with decimal points or commas; NaN where a cell is blank."""
+    """Return the probabilities of a column, written with points or commas; NaN if blank."""
     if values.dtype.kind in "iuf":
         return values.astype(np.float64)
     cells = [

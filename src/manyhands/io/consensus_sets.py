@@ -92,12 +92,12 @@ class SetConsensus:
         return np.asarray(self.certainty.argmin(axis=1))
 
     def by_doubt(self) -> IntArray:
-        """Positions of all instances, those with the most wrong cells to be expected first."""
+        """Return the positions of all instances, the most wrong cells expected first."""
         errors = (1 - self.certainty).sum(axis=1)
         return np.lexsort((np.arange(len(errors)), -np.round(errors, 9)))
 
     def least_certain_first(self) -> IntArray:
-        """Positions in the order in which they are to be looked at."""
+        """Return the positions of all instances in the order of review."""
         return self.by_doubt()
 
     def take(self, mask: BoolArray) -> SetConsensus:
@@ -111,7 +111,7 @@ class SetConsensus:
         return {action: int((self.actions == action).sum()) for action in ACTIONS}
 
     def arrays(self, separator: str) -> dict[str, AnyArray]:
-        """Columns of ``labels.csv``.
+        """Return the columns of ``labels.csv`` as arrays.
 
         Returns
         -------
@@ -139,7 +139,7 @@ class SetConsensus:
         }
 
     def columns(self, separator: str) -> dict[str, list[Any]]:
-        """Columns of ``labels.csv``: `arrays` as lists of plain values, None where nothing is."""
+        """Return the columns of ``labels.csv`` as lists of plain values, None where missing."""
         return {
             name: [None if v != v else v for v in values.tolist()]
             for name, values in self.arrays(separator).items()
@@ -266,7 +266,7 @@ def read_set_consensus(
 
 
 def _said(table: LabelSetTable, ticks: BoolArray) -> tuple[IntArray, IntArray]:
-    """Units that say of each cell what the set says, (n, M), and units that answered, (n,)."""
+    """Count the units that agree with each cell of the sets, (n, M), and that answered, (n,)."""
     answers = table.answers
     unit = unit_of(answers, undeclared_models(answers.groups, answers.annotators))
     n_units = int(unit.max(initial=-1)) + 1

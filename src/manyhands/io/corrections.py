@@ -102,12 +102,12 @@ class Standing:
         return self._versions.get(task, 0)
 
     def of(self, task: Any) -> Correction | None:
-        """Last action on a task that was not undone."""
+        """Return the last action on a task that was not undone."""
         stack = self._stacks.get(task)
         return stack[-1] if stack else None
 
     def known_before(self, task: Any) -> Any:
-        """Label of a task that was known before the first action on it; None if none was."""
+        """Return the label of a task that was known before its first action; None if none was."""
         first = self._first.get(task)
         return first.was if first is not None and first.certainty == 1 else None
 

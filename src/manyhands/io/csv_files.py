@@ -15,7 +15,7 @@ FORMULA_STARTS = tuple("=+-@\t\r\n＝＋－＠")
 
 
 def is_formula(text: str) -> bool:
-    """Whether a spreadsheet would run a cell, or would if apostrophes before it were absent."""
+    """Return whether a spreadsheet would run a cell, with or without apostrophes before it."""
     content = text.lstrip("'")
     if not content.startswith(FORMULA_STARTS):
         return False
@@ -48,7 +48,7 @@ def for_excel() -> Iterator[None]:
 
 
 def decimal_mark() -> str:
-    """Decimal mark of this computer's settings, by which Excel reads CSV: a point, or a comma."""
+    """Return the decimal mark that Excel expects in CSV here: a point, or a comma."""
     before = locale.setlocale(locale.LC_NUMERIC)
     try:
         locale.setlocale(locale.LC_NUMERIC, "")

@@ -132,7 +132,7 @@ class _Scan:
 
 
 def marked_encoding(start: bytes) -> str | None:
-    """Encoding of a file that begins so, if it says: by a mark, or by the zeros of UTF-16.
+    """Return the encoding that the first bytes tell, by a mark or by the zeros of UTF-16.
 
     Examples
     --------
@@ -259,7 +259,7 @@ def _scanned(file: IO[bytes], *, whole: bool) -> _Scan:
 
 
 def _blocks(file: IO[bytes], *, whole: bool) -> Iterator[bytes]:
-    """Blocks of whole lines; a line that is too long is a block, although it has no end."""
+    """Yield blocks of whole lines; a line that is too long is cut."""
     rest = b""
     while block := file.read(min(MIB, LONGEST_LINE)):
         block = rest + block
@@ -309,12 +309,12 @@ def _code_page(scan: _Scan) -> Encoding:
 
 
 def _words(text: str) -> str:
-    """Different words that are not ASCII, one a line."""
+    """Return the distinct words that are not ASCII, one a line."""
     return "\n".join(dict.fromkeys(w for w in WORD.findall(text) if not w.isascii()))
 
 
 def _rivals(sample: bytes, line: int | None) -> tuple[list[str], list[str]]:
-    """Code pages between which cannot be told; the only one, if it can, and others in doubt."""
+    """Return the code pages that remain possible, and words that they read differently."""
     try:
         from charset_normalizer import from_bytes
     except ImportError as error:
@@ -357,7 +357,7 @@ def _rivals(sample: bytes, line: int | None) -> tuple[list[str], list[str]]:
 
 
 def _daily_pages(texts: Mapping[str, str | None], least: int) -> list[str]:
-    """Code pages in which nearly all of so many two-byte characters are in daily use.
+    """Return code pages in which nearly all two-byte characters are in daily use.
 
     Of many characters, the code page with the fewest in daily use is the right one.
     """
@@ -378,7 +378,7 @@ def _daily_pages(texts: Mapping[str, str | None], least: int) -> list[str]:
 
 
 def _by_language(sample: bytes, readings: Mapping[str, str | None]) -> list[str]:
-    """Latin code pages whose letters are those of the language that the words are in.
+    """Return the Latin code pages that have the letters of the words' language.
 
     In two code pages the same bytes are letters of different languages, such as ő and õ, and only
     one of the two languages is near the words as a whole.
@@ -402,7 +402,7 @@ def _by_language(sample: bytes, readings: Mapping[str, str | None]) -> list[str]
 
 
 def _choices(sample: bytes, names: Iterable[str]) -> dict[str, str]:
-    """Distinct readings of a sample, by code page; by all that can read it, without ``names``."""
+    """Return the distinct readings of a sample, by the code pages that can read it."""
     found: dict[str, str] = {}
     for name in names or CODE_PAGES:
         text = _decoded(sample, name)
@@ -424,7 +424,7 @@ def _decoded(sample: bytes, name: str) -> str | None:
 
 
 def _is_text(text: str) -> bool:
-    """Whether words look like words: no symbol between letters, one script, few accents."""
+    """Return whether words look real: no symbol between letters, one script, few accents."""
     accented = latin = 0
     for word in text.split("\n"):
         letters = [c for c in word if c.isalpha()]
@@ -440,7 +440,7 @@ def _is_text(text: str) -> bool:
 
 
 def _is_odd(before: str, mark: str, after: str) -> bool:
-    """Whether a character beyond ASCII hardly ever stands between these two."""
+    """Return whether a character beyond ASCII hardly ever stands between these two."""
     if mark.isascii() or not after.isalpha():
         return False
     if not before.isalpha():

@@ -228,7 +228,7 @@ def _from_columns(
 
 
 def _numeric(cells: Sequence[str], *, decimal_commas: bool) -> FloatArray:
-    """Numbers of a column; NaN where there is none; yes and no as 1 and 0."""
+    """Return a column as numbers: NaN where there is none, 1 and 0 for yes and no."""
     if _MISSING_NUMBERS.isdisjoint(cells) and cells[0].lower() not in _TRUTH:
         return as_numbers(cells, decimal_commas=decimal_commas)
     given = [cell for cell in cells if cell not in _MISSING_NUMBERS]

@@ -27,7 +27,7 @@ def suffix_of(path: Path) -> str:
 
 
 def is_typed(path: Path) -> bool:
-    """Whether a table is a Parquet file, whose columns have types; those of others are text."""
+    """Return whether a table is a Parquet file, whose columns have types, not only text."""
     if suffix_of(path) in (".parquet", ".pq"):
         return True
     if not path.is_file():  # A name that stands for a frame in memory.

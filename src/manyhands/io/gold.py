@@ -127,7 +127,7 @@ class GoldFile:
         return ~missing_mask(self.labels)
 
     def corrects(self, i: int, label: Any) -> bool:
-        """Whether a label was given in the place of another one that was known."""
+        """Return whether a label replaces another one that was known."""
         was = None if self.was is None else self.was[i]
         return was is not None and str(was) == str(label)
 
@@ -361,7 +361,7 @@ def _of_long(frame: Frame, names: dict[str, str]) -> tuple[Frame, dict[str, str]
 
 
 def positions(frame: Frame, path: Path, chosen: BoolArray) -> tuple[str, ...]:
-    """Where some rows of a frame stand in its file, as a spreadsheet numbers them."""
+    """Return the numbers of some rows of a frame, as a spreadsheet numbers them."""
     return tuple(f"{path.name}, {rows_of(frame, i)}" for i in np.flatnonzero(chosen)[:, None])
 
 
@@ -435,7 +435,7 @@ def _note_unfinished_sample(frame: Frame, looked: BoolArray, path: Path) -> None
 
 
 def how_chosen(frame: Frame) -> AnyArray | None:
-    """How each label came to be reviewed, if a column of the frame says it."""
+    """Return how each label came to be reviewed, if a column of the frame says it."""
     if CHOSEN_COLUMN not in frame.columns:
         return None
     marks = frame[CHOSEN_COLUMN].to_numpy()
@@ -488,7 +488,7 @@ def read_marks(frame: Frame, column: str) -> BoolArray:
 
 
 def is_reviewed(mark: Any) -> bool | None:
-    """Whether an entry of the column "reviewed" says that somebody looked; None if it is unclear.
+    """Return whether an entry of "reviewed" says that somebody looked; None if it is unclear.
 
     Examples
     --------
@@ -503,7 +503,7 @@ def is_reviewed(mark: Any) -> bool | None:
 
 
 def _read_corrections(path: Path, classes: Any) -> GoldFile:
-    """Known labels of a file of corrections."""
+    """Return the known labels of a file of corrections."""
     standing = Standing(of_one_kind(read_corrections(path)))
     found = standing.decisions()
     with naming(path):

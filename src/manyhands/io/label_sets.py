@@ -199,7 +199,7 @@ def _columns_of_options(
 
 
 def _has_labels(path: Any, options: dict[str, Any]) -> bool:
-    """Whether the answers of a file of records are under "labels"."""
+    """Return whether the answers of a file of records are under "labels"."""
     if not isinstance(path, str | OSPath) or not Path(path).is_file():
         return False
     documents = open_documents(path, most=200, stated=stated_of(dict(options)))
@@ -208,7 +208,7 @@ def _has_labels(path: Any, options: dict[str, Any]) -> bool:
 
 
 def _is_table(path: PathLike, label: str | Sequence[str], options: dict[str, Any]) -> bool:
-    """Whether a path is a long table, whose cells hold sets."""
+    """Return whether a path is a long table whose cells hold sets."""
     if not isinstance(label, str):
         return True
     if label not in ("labels", "label"):
@@ -460,7 +460,7 @@ def _read_corrected(path: Path, table: LabelSetTable) -> IntArray:
 def _looked_at(
     frame: Any, columns: dict[str, str], values: list[Any], path: Path
 ) -> list[bool] | None:
-    """Which sets somebody looked at, of a sheet that says so; None of others."""
+    """Mask the sets that a review sheet says were looked at; None for other files."""
     if REVIEWED not in columns:
         return None
     looked = read_marks(frame, columns[REVIEWED]).tolist()

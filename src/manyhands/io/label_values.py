@@ -195,7 +195,7 @@ def read_mapping(path: PathLike, of: Literal["label", "annotator"] = "label") ->
 
 
 def missing(value: Any) -> bool:
-    """Whether a cell holds nothing."""
+    """Return whether a cell holds nothing."""
     return value is None or value != value or not str(value).strip()
 
 
@@ -277,7 +277,7 @@ def by_kind(marks: dict[Any, int]) -> list[list[Any]]:
 
 
 def integer_marks(marks: dict[str, int]) -> dict[int, int]:
-    """The values whose text is an integer, as integers."""
+    """Convert values whose text is an integer to integers."""
     values = {text: canonical(np.array([text])) for text in marks}
     return {int(v[0]): marks[text] for text, v in values.items() if v.dtype.kind == "i"}
 

@@ -228,7 +228,7 @@ def _refuse_own_work(frame: Frame, names: dict[str, str]) -> None:
 
 
 def _marks_passes(frame: Frame) -> bool:
-    """Whether a column "pass" holds what `AnnotationTable.to_frame` writes there."""
+    """Return whether a column "pass" holds what `AnnotationTable.to_frame` writes there."""
     if "pass" not in frame.columns:
         return False
     values = frame["pass"].to_numpy()

@@ -83,7 +83,7 @@ def with_people(
 
 
 def _named(table: AnnotationTable, people: Any) -> set[str]:
-    """Names of the annotators that are meant by a list of them, or by a family."""
+    """Return the annotators that a list of names, or a family, means."""
     known = {str(name) for name in table.annotators.tolist()}
     families = set() if table.groups is None else set(table.groups.tolist()) - {ALONE}
     given = [people] if isinstance(people, str) and people in known | families else people
@@ -152,7 +152,7 @@ def _read_people(path: Path, read: Any, options: Mapping[str, Any]) -> Annotatio
 
 
 def shared_options(options: Mapping[str, Any], header: Sequence[str]) -> dict[str, Any]:
-    """Options of reading that hold for another file about the same items, with these columns."""
+    """Return the reading options that also hold for another file about the same items."""
     own = {name: options[name] for name in SHARED_OPTIONS if options.get(name) is not None}
     task = options.get("task", "task")
     if not isinstance(task, str) or task in header:
@@ -196,7 +196,7 @@ def refuse_queue(path: Path, options: Mapping[str, Any], called: str) -> None:
 
 
 def _joined(mine: AnnotationTable, theirs: AnnotationTable) -> AnnotationTable:
-    """Both tables as one."""
+    """Join two tables into one."""
     again = {str(who) for who in mine.annotators.tolist()} & {
         str(who) for who in theirs.annotators.tolist()
     }

@@ -103,7 +103,7 @@ UNSTATED: Final = Stated()
 
 
 def stated_of(options: Mapping[str, Any]) -> Stated:
-    """What the options of a reader state of its tables."""
+    """Return what the options of a reader state about its tables."""
     encoding, separator, sheet = map(options.get, ("encoding", "separator", "sheet"))
     return Stated(encoding, separator, sheet)
 
@@ -139,7 +139,7 @@ class Sheet:
     complete: bool = True
 
     def columns(self) -> list[tuple[str, ...]]:
-        """Columns of equal length; cells that a row lacks at its end are empty.
+        """Return columns of equal length, with empty cells where a row is short.
 
         Raises
         ------
@@ -267,7 +267,7 @@ def read_text(file: IO[bytes], stated: Stated = UNSTATED, most: int | None = Non
 
 @contextmanager
 def decoded(file: IO[bytes], encoding: str, name: str = "") -> Iterator[io.TextIOWrapper]:
-    """Text of a file, which stays open; errors say which line has another encoding."""
+    """Open a file as text; errors say which line has another encoding."""
     file.seek(0)
     text = io.TextIOWrapper(file, encoding=encoding, newline="")
     try:
@@ -304,7 +304,7 @@ def _undecodable_line(file: IO[bytes], encoding: str) -> str:
 
 
 def limited_lines(text: io.TextIOWrapper, name: str = "") -> Iterator[str]:
-    """Lines of limited length, which hold no NUL."""
+    """Yield lines of limited length that hold no NUL."""
     longest = encodings.LONGEST_LINE
     for number, line in enumerate(iter(lambda: text.readline(longest + 1), ""), start=1):
         if len(line) > longest:
@@ -328,7 +328,7 @@ def long_fields() -> Iterator[None]:
 
 
 def cells_of(lines: Iterable[str], separator: str, name: str = "") -> Iterator[list[str]]:
-    """Cells of every row, of blank rows, too.
+    """Yield the cells of every row, blank rows included.
 
     Raises
     ------
@@ -360,7 +360,7 @@ def _cut_lines(lines: Iterable[str], mark: str, *, strict: bool = False) -> Iter
 
 
 def sampled(lines: Iterator[str]) -> Iterator[str]:
-    """First lines that are not blank, by which the separator is told."""
+    """Yield the first lines that are not blank, from which the separator is found."""
     found = 0
     for line in lines:
         if line.strip():
@@ -557,7 +557,7 @@ _NAMES: Final = re.compile(
 
 
 def _is_single(row: Sequence[str]) -> bool:
-    """Whether a row without separators names the only column of a file of texts."""
+    """Return whether a row without separators names the only column of a file of texts."""
     return len(row) == 1 and bool(_NAMES.search(row[0].strip()))
 
 
@@ -738,13 +738,13 @@ def _numbers_below_words(rows: Sequence[Sequence[str]]) -> int:
 
 
 def _places_of_numbers(row: Sequence[str]) -> list[int]:
-    """Positions of the numbers of a row, but for its name."""
+    """Return the positions of the numbers of a row, without its name."""
     places = [i for i, cell in enumerate(row) if cell.strip()]
     return [i for i in places if i and _is_number(row[i])]
 
 
 def _holds_numbers(row: Sequence[str]) -> bool:
-    """Whether a row holds numbers, and nothing else but a name."""
+    """Return whether a row holds numbers, and nothing else but a name."""
     cells = _filled(row)
     others = cells[1:] if cells and not _is_number(cells[0]) else cells
     return bool(_places_of_numbers(row)) and all(map(_is_number, others))
@@ -755,7 +755,7 @@ def _first(row: Sequence[str]) -> str:
 
 
 def _looks_total(row: Sequence[str]) -> bool:
-    """Whether the first cell of a row names a total, and the others are numbers or empty."""
+    """Return whether a row is named a total and otherwise holds numbers or empty cells."""
     if row[0].strip() and row[0].strip()[:1].isdigit():  # As most ids do; this is quick.
         return False
     name, *others = _filled(row)
@@ -765,7 +765,7 @@ def _looks_total(row: Sequence[str]) -> bool:
 
 
 def _sums_up(row: Sequence[str], body: Sequence[Sequence[str]], position: int) -> bool:
-    """Whether a row lacks cells that others have, or holds nothing but statistics of columns."""
+    """Return whether a row lacks cells that others have, or holds only column statistics."""
     n = len(row)
     matches = []
     for i in range(max(map(len, body))):
@@ -784,7 +784,7 @@ def _sums_up(row: Sequence[str], body: Sequence[Sequence[str]], position: int) -
 
 
 def _is_statistic(total: str, values: Sequence[float], n: int) -> bool:
-    """Whether a number is the sum, the count or, to its decimals, the mean of others."""
+    """Return whether a number is the sum, the count or the rounded mean of others."""
     digits = len(total.partition(".")[2])
     near = 0.51 * 10**-digits if digits else 1e-9
     known = [sum(values), len(values), n]
@@ -794,7 +794,7 @@ def _is_statistic(total: str, values: Sequence[float], n: int) -> bool:
 
 
 def _plain(cell: str) -> str | None:
-    """A number with a decimal point; None if the cell is none."""
+    """Return a number with a decimal point; None if the cell is no number."""
     text = cell.strip().removesuffix("%").strip()
     if re.fullmatch(r"[-+]?\d+(\.\d+)?", text):
         return text

@@ -119,7 +119,7 @@ def _shown_names(names: Iterable[str], taken: Iterable[str]) -> list[str]:
 
 
 def _longest(columns: Mapping[str, Sequence[Any]]) -> str | None:
-    """The field of the longest texts, on average; None if no field has texts of several words."""
+    """Return the field with the longest texts; None if none has texts of several words."""
     lengths = {name: _mean_length(values) for name, values in columns.items()}
     return max(lengths, key=lengths.__getitem__) if any(lengths.values()) else None
 

@@ -44,7 +44,7 @@ _FORMULA = re.compile(rb"<(?:\w+:)?f[ >/]")
 
 
 def is_workbook(path: Path) -> bool:
-    """Whether a file is an Excel workbook, by its content."""
+    """Return whether a file is an Excel workbook, by its content."""
     with path.open("rb") as file:
         if file.read(4) != b"PK\x03\x04":
             return False
@@ -85,7 +85,7 @@ def refuse_other_programs(path: Path) -> None:
 def workbook_rows(
     path: Path, sheet: str | None = None, most: int | None = None
 ) -> tuple[Iterator[list[str]], list[str]]:
-    """Rows of a sheet as text, and notes; see `manyhands.io.sheets.read_sheet`.
+    """Return rows of a sheet as text, and notes; see `manyhands.io.sheets.read_sheet`.
 
     Raises
     ------
@@ -170,7 +170,7 @@ def _choose(book: Any, name: str | None) -> tuple[Any, list[str]]:
 
 
 def own_sheets(path: Path) -> tuple[list[str], list[str]]:
-    """Titles of the sheets that hold one annotator's work each, and notes on the others.
+    """Return the sheets that hold one annotator's work each, and notes on the others.
 
     They are the sheets with the same columns, in any order, unless they list what is in others; and
     sheets with other columns that have those of the ids and the labels, too.
@@ -275,7 +275,7 @@ class _Look:
         }
 
     def lists(self, other: _Look) -> str:
-        """Column of another sheet, with repeated values, that a column of this one lists once."""
+        """Return the column of another sheet whose distinct values a column of this one lists."""
         if len(self.rows) >= min(len(other.rows), SHOWN):
             return ""
         keys = [set(cells) for cells in self.columns.values() if len(set(cells)) == len(cells) > 1]
@@ -292,7 +292,7 @@ class _Look:
 def _tables(
     sheets: Mapping[str, Any], looks: Mapping[str, _Look]
 ) -> tuple[list[str], dict[str, str]]:
-    """Titles of the sheets that may hold the table, and why others are mere lists of what is in it.
+    """Return the sheets that may hold the table, and why the others merely list its values.
 
     A codebook lists the classes, and other sheets list annotators or items: each value once, where
     the table repeats it.
@@ -309,7 +309,7 @@ def _tables(
 
 
 def _alike(looks: Mapping[str, _Look], tables: Sequence[str]) -> list[str]:
-    """The most sheets with the same columns, or with those of the ids and the labels.
+    """Return the most sheets with the same columns, or with those of the ids and the labels.
 
     Columns are the same if their names are, in any order; none are returned if no two sheets have
     such columns.
@@ -330,7 +330,7 @@ def _alike(looks: Mapping[str, _Look], tables: Sequence[str]) -> list[str]:
 
 
 def _texts(sheet: Any, notes: list[str] | None = None) -> Iterator[list[str]]:
-    """Rows of a sheet as text; a row ends with its last cell that holds something.
+    """Yield rows of a sheet as text, each up to its last cell that holds something.
 
     Notes tell of columns in which some cells are dates, and others are not.
     """
@@ -437,7 +437,7 @@ def _member_of(archive: zipfile.ZipFile, title: str) -> str | None:
 
 
 def _position(letters: str) -> int:
-    """Position of a column, from 1."""
+    """Return the position of a column, from 1."""
     number = 0
     for letter in letters:
         number = 26 * number + ord(letter) - ord("A") + 1
@@ -453,7 +453,7 @@ def _letters(position: int) -> str:
 
 
 def _uncomputed(path: Path, title: str) -> dict[tuple[int, int], str]:
-    """Formulas of a sheet by row and column; whether their values are stored, others tell."""
+    """Return the formulas of a sheet by row and column, whether or not they were computed."""
     openpyxl = _openpyxl("Reading an Excel workbook")
     book = openpyxl.load_workbook(path, read_only=True, keep_links=False)
     try:

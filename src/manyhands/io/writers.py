@@ -346,7 +346,7 @@ def check_separator(options: AnyArray, separator: str) -> None:
 
 
 def _long_columns(table: AnnotationTable) -> dict[str, list[Any]]:
-    """Columns of a long table; those for weights, sources, families and passes only if used."""
+    """Return the columns of a long table; optional ones only if they are used."""
     passes = np.zeros((0, 3), dtype=int) if table.passes is None else table.passes
     k = len(passes)
     instance = np.concatenate([table.instance, passes[:, 0]])

@@ -269,7 +269,7 @@ def tool_file(to: str) -> str:
 
 
 def _known(known: GoldFile | None, table: AnnotationTable) -> dict[str, Any]:
-    """Arguments of ``fit``: known classes, and which were drawn at random."""
+    """Return the arguments of ``fit``: known classes, and which were drawn at random."""
     if known is None:
         return {}
     rows = match_gold(known, table)
@@ -320,7 +320,7 @@ def profile_annotators(
     gold: Any = None,
     joined: bool = True,
 ) -> dict[str, list[Any]]:
-    """Columns of ``annotators.csv`` for a fitted aggregator, without the rest of a report.
+    """Return the columns of ``annotators.csv`` for a fitted aggregator.
 
     ``gold`` holds true class values of the instances, None where unknown.
     """
@@ -331,7 +331,7 @@ def profile_annotators(
 def measure(
     table: AnnotationTable | AnnotationStore, posterior: Any, codes: Any, truth: Any, rows: Any
 ) -> dict[str, Any]:
-    """Metrics against gold, on the instances that received a label."""
+    """Return scores against gold, on the instances that received a label."""
     labelled = rows[codes[rows] >= 0]
     metrics: dict[str, Any] = {"instances with gold": len(rows)}
     if len(labelled) < len(rows):

@@ -88,7 +88,7 @@ def run_demo(
 
 
 def _label_accuracy(model: Any, target: Any, y: Any) -> float | None:
-    """Accuracy of the training labels that a method inferred; None if it infers none."""
+    """Return the accuracy of a method's training labels; None if it infers none."""
     if not isinstance(target, AnnotationTable):
         return None
     labels = getattr(getattr(model, "aggregator_", model), "labels_", None)

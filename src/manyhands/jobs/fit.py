@@ -199,7 +199,7 @@ def level_on_new_items(
     gold: GoldRows | None,
     folds: int,
 ) -> Level | None:
-    """How often a classifier is right on items that it was not trained on.
+    """Return how often a classifier is right on items that it was not trained on.
 
     Measured on gold labels of rows without annotations in the training part; else, with ``folds``,
     out of fold against the annotators.
@@ -233,7 +233,7 @@ def level_on_new_items(
 
 
 def _has_several_devices(model: Any) -> bool:
-    """Whether a model is trained by several processes, which the folds would have to share."""
+    """Return whether several processes train one model, so that folds cannot share them."""
     return not isinstance(getattr(model, "device", None), str | None)
 
 
@@ -362,7 +362,7 @@ def _check_seeds(seeds: Iterable[int]) -> list[int]:
 
 
 def _prepared(estimator: CrowdClassifier, **parameters: Any) -> Any:
-    """A copy with those of the parameters that it has."""
+    """Return a copy of an estimator with those of the parameters that it has."""
     own = estimator.get_params(deep=False)
     return clone(estimator).set_params(**{k: v for k, v in parameters.items() if k in own})
 
@@ -401,7 +401,7 @@ def _checkpoint(folder: Path, number: int) -> Path:
 def _certain(
     estimator: Any, train: AnnotationTable, known: GoldRows, gold: GoldRows | None
 ) -> AnyArray:
-    """Known labels of the rows to train on, as class values, None where unknown."""
+    """Return the known labels of the training rows, as class values, None where unknown."""
     if "gold" not in signature(estimator.fit).parameters:
         raise AnnotationError(
             f"{type(estimator).__name__} takes no known labels; CrowdStackingClassifier "
@@ -435,7 +435,7 @@ def _clear_checkpoints(folder: Path) -> None:
 
 
 def _kept_epoch(model: CrowdClassifier) -> int | None:
-    """Epoch whose weights were kept; for self-training, the round; None if there is none."""
+    """Return the epoch (or round of self-training) of the kept weights; None if there is none."""
     last = model.history_[-1] if model.history_ else {}
     if last.get("stage") == "round":
         return None  # A mean over rounds.
@@ -451,7 +451,7 @@ def measure_splits(
     gold: GoldRows | None,
     train: AnnotationTable,
 ) -> dict[str, dict[str, float]]:
-    """Accuracy and macro-F1 on each split that has gold; of grades, how far they are off, too."""
+    """Return accuracy and macro-F1 on each split with gold, and the errors of grades."""
     if gold is None:
         return {}
     predicted = model.predict(X)
@@ -471,7 +471,7 @@ def measure_splits(
 
 
 def _mean_and_sd(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """Mean and sample standard deviation over seeds, for each protocol, split and metric."""
+    """Return the mean and sample sd over seeds, for each protocol, split and metric."""
     table: dict[str, Any] = {}
     for protocol, first in records[0]["protocols"].items():
         runs = [record["protocols"][protocol] for record in records]

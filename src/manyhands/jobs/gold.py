@@ -72,7 +72,7 @@ class GoldRows:
         )
 
     def parts(self, annotated: AnyArray) -> dict[str, IntArray]:
-        """Rows with gold, by split; without splits, by whether they have annotations."""
+        """Return the rows with gold, by split, else by whether they have annotations."""
         known = self.codes >= 0
         names = self.splits
         if not self.has_splits:

@@ -176,7 +176,7 @@ def _all_files(folder: str | Path, new: Sequence[str]) -> list[str]:
 
 
 def _with_new(options: AnyArray, found: AnyArray, folder: str | Path) -> AnyArray:
-    """The options of a model, if they hold those that were found."""
+    """Return the options of a model, if they include those that were found."""
     strange = sorted(set(found.tolist()) - set(options.tolist()))
     if strange:
         raise AnnotationError(
@@ -395,7 +395,7 @@ def _write_folder(
 
 
 def annotator_columns(model: BaseSetAggregator) -> dict[str, list[Any]]:
-    """Columns of ``annotators.csv``: answers, ticks, and where known how often each is right."""
+    """Return the columns of ``annotators.csv``: answers, ticks, and accuracy where known."""
     table = model.table_
     ticks = np.bincount(table.annotator, table.ticks_per_answer(), table.n_annotators)
     n = table.annotations_per_annotator()
@@ -415,7 +415,7 @@ def annotator_columns(model: BaseSetAggregator) -> dict[str, list[Any]]:
 
 
 def option_columns(model: BaseSetAggregator, decided: SetDecision) -> dict[str, list[Any]]:
-    """Columns of ``options.csv``: how often each option is ticked, and is thought to apply."""
+    """Return the columns of ``options.csv``: ticks, and how often each option applies."""
     agreement = option_agreement(model.table_)
     columns: dict[str, Any] = {
         "option": model.options_,
@@ -474,7 +474,7 @@ def describe_label_sets(table: LabelSetTable) -> dict[str, Any]:
 
 
 def set_alphas(table: LabelSetTable) -> dict[str, float | None]:
-    """Krippendorff's alpha by distance; None where undefined, or where there are too many sets."""
+    """Return Krippendorff's alpha by distance; None if undefined, or with too many sets."""
     many = len(np.unique(table.answers.label)) > MOST_SETS
     distances: tuple[Any, ...] = ("nominal",) if many else ("nominal", "jaccard", "masi")
     found = {name: krippendorff_alpha(table, distance=name) for name in distances}
@@ -512,7 +512,7 @@ def _warnings(table: LabelSetTable) -> list[str]:
 
 
 def measured_cells(proba: FloatArray, ticks: BoolArray, gold: IntArray) -> dict[str, Any]:
-    """Scores of sets on known cells.
+    """Return scores of sets on known cells.
 
     Parameters
     ----------
@@ -548,7 +548,7 @@ def _number(value: Any) -> float | None:
 
 
 def plain(values: Any) -> list[Any]:
-    """Plain values; None for NaN, and floats to six significant digits."""
+    """Return plain values; None for NaN, and floats to six significant digits."""
     return [
         _number(value) if isinstance(value, float) else value
         for value in np.asarray(values).tolist()
@@ -556,5 +556,5 @@ def plain(values: Any) -> list[Any]:
 
 
 def rows_of(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
-    """Rows of columns, as dicts."""
+    """Return the rows of columns, as dicts."""
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]

@@ -220,7 +220,7 @@ def times_of(export: Export | None, table: AnnotationTable) -> dict[str, FloatAr
 
 
 def _pairs(table: AnnotationTable) -> Iterator[tuple[str, str]]:
-    """Instance and annotator of every annotation, as text."""
+    """Yield the instance and annotator of every annotation, as text."""
     instances, annotators = table.instances.astype(str), table.annotators.astype(str)
     return zip(
         instances[table.instance].tolist(), annotators[table.annotator].tolist(), strict=True
@@ -342,7 +342,7 @@ def _measured(
 
 
 def _trained_on(folder: Path) -> set[str]:
-    """Ids of the items with annotations that a folder's model was fitted to; none if rows are.
+    """Return the ids that a folder's model was fitted to; none if it was fitted to rows.
 
     A folder that holds a model alone, and one whose items are only numbered, has none.
     """
@@ -397,14 +397,14 @@ NO_TEXTS = "none"
 
 
 def contents_of(shown: Shown | None) -> Contents | None:
-    """The texts that are shown of items, for a report; None if there are none."""
+    """Return the texts to show beside items in a report; None if there are none."""
     texts = {} if shown is None else shown.values
     found = {task: text for task, text in texts.items() if isinstance(text, str)}
     return Contents(found) if found else None
 
 
 def _shown_in(folder: Path) -> Shown | None:
-    """What a job's ``labels.csv`` shows of the items, between their ids and their labels."""
+    """Return the columns of ``labels.csv`` that show the items, between ids and labels."""
     path = folder / LABELS
     names = list(pd.read_csv(path, nrows=0).columns) if path.is_file() else []
     if names[:1] != ["task"] or names[1:2] in ([], ["label"], ["labels"]):
@@ -481,7 +481,7 @@ def _check_tables(folder: Path, tables: dict[str, Any]) -> None:
 
 
 def severity_rows(model: Any) -> list[dict[str, Any]]:
-    """How many grades each annotator gives too much, with a 95 % interval; none of other labels."""
+    """Return how many grades each annotator gives too much, with 95 % intervals."""
     severity = getattr(model, "severity_", None)
     if severity is None:
         return []
@@ -508,7 +508,7 @@ def severity_rows(model: Any) -> list[dict[str, Any]]:
 def label_rows(
     codes: IntArray, probability: FloatArray, tasks: AnyArray, classes: AnyArray
 ) -> list[dict[str, Any]]:
-    """Label and probability of each instance, as plain values.
+    """Return the label and probability of each instance, as plain values.
 
     A code of -1 means undecided: the label is None. A probability of NaN is None: nothing tells.
     """
@@ -522,7 +522,7 @@ def label_rows(
 def label_columns(
     codes: IntArray, proba: AnyArray, tasks: AnyArray, classes: AnyArray
 ) -> dict[str, list[Any]]:
-    """Columns of predictions: those of ``labels.csv`` that need no annotations.
+    """Return the columns of ``labels.csv`` that need no annotations.
 
     They are the label of each instance, its probability, the probabilities of all classes, and
     ``reviewed``, for a person to fill in.

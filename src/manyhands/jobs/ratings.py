@@ -173,7 +173,7 @@ def _concluded(
 
 
 def value_columns(model: RatingMean) -> dict[str, list[Any]]:
-    """Columns of ``labels.csv``: the value of each instance, its interval, and plain averages."""
+    """Return the columns of ``labels.csv``: values, their intervals, and plain averages."""
     low, high = model.interval(LEVEL).T
     table = model.table_
     columns: dict[str, Any] = {
@@ -191,7 +191,7 @@ def value_columns(model: RatingMean) -> dict[str, list[Any]]:
 
 
 def annotator_columns(model: RatingMean) -> dict[str, list[Any]]:
-    """Columns of ``annotators.csv``: how much each gives too much, and how far ratings scatter."""
+    """Return the columns of ``annotators.csv``: severity, and how far ratings scatter."""
     width = 1.959963984540054 * model.severity_se_
     columns: dict[str, Any] = {
         "annotator": model.annotators_,
@@ -205,7 +205,7 @@ def annotator_columns(model: RatingMean) -> dict[str, list[Any]]:
 
 
 def _plain(values: Any) -> list[Any]:
-    """Plain values; None for NaN, and floats to six significant digits."""
+    """Return plain values; None for NaN, and floats to six significant digits."""
     return [
         (None if np.isnan(value) else float(f"{value:.6g}")) if isinstance(value, float) else value
         for value in np.asarray(values).tolist()
@@ -243,7 +243,7 @@ def _write_folder(
 
 
 def _numbers_of(gold: GoldFile, table: AnnotationTable) -> FloatArray:
-    """True values of a table's instances, shape (n_instances,); NaN where unknown.
+    """Return the true values of a table's instances, shape (n_instances,); NaN if unknown.
 
     Raises
     ------
@@ -279,7 +279,7 @@ def _numbers_of(gold: GoldFile, table: AnnotationTable) -> FloatArray:
 
 
 def _measured(model: RatingMean, truth: FloatArray) -> dict[str, Any]:
-    """Errors against gold of the values, and of the plain mean and median beside them."""
+    """Return the errors of the values against gold, beside those of plain mean and median."""
     rated = model.table_.annotations_per_instance() > 0
     rows = np.flatnonzero(~np.isnan(truth) & rated & ~model.is_known_)
     found: dict[str, Any] = {"instances with gold": len(rows)}

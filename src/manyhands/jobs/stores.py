@@ -207,7 +207,7 @@ class _StoreLabels:
         return certainty_of(table, level, posterior, codes, known)
 
     def _measured(self) -> Level | None:
-        """How many labels are right by gold, or by a random sample; None if neither is there."""
+        """Return how many labels are right by gold or a random sample; None without either."""
         n, model = self.store.n_instances, self.aggregator
         free = self.store.annotations_per_instance() > 0
         if self.clamped is not None:
@@ -239,7 +239,7 @@ LARGEST_SCREENED = 10**8
 
 
 def _annotator_profiles(labels: _StoreLabels, gold: IntArray | None) -> dict[str, list[Any]]:
-    """Columns of ``annotators.csv``, from sums over the shards.
+    """Return the columns of ``annotators.csv``, from sums over the shards.
 
     A store keeps neither the order of annotations nor their times, so that no flag rests on these.
     ``gold`` holds true classes, -1 where unknown.
@@ -283,7 +283,7 @@ def _annotator_profiles(labels: _StoreLabels, gold: IntArray | None) -> dict[str
 
 
 def _are_judged(labels: _StoreLabels) -> bool:
-    """Whether anything shows how good the annotators are, as `annotators_are_judged` says it."""
+    """Return whether anything shows how good the annotators are (`annotators_are_judged`)."""
     alike = undeclared_models(None, labels.store.annotators)
     parts = []
     for number, own in enumerate(labels.places()):

@@ -95,7 +95,7 @@ def estimate_accuracy(
 
 
 def _distribution(belief: FloatArray) -> FloatArray:
-    """Rows without votes become uniform; they have no weight."""
+    """Return rows that sum to 1; rows without votes become uniform, and have no weight."""
     return np.where(np.isnan(belief), 1 / belief.shape[1], belief)
 
 
@@ -104,6 +104,6 @@ def _mean(each: FloatArray) -> float:
 
 
 def _error(each: FloatArray) -> float:
-    """Standard error of the mean; of a single value it is unknown and counts as 1."""
+    """Return the standard error of the mean; of a single value it is unknown and counts as 1."""
     known = each[~np.isnan(each)]
     return float(known.std(ddof=1) / np.sqrt(len(known))) if len(known) > 1 else 1.0

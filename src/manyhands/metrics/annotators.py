@@ -185,7 +185,7 @@ class RightSums:
 
 
 def reliability_of(sums: RightSums, *, level: float = 0.95) -> AnnotatorReliability:
-    """Reliability of annotators from their sums; see `annotator_reliability`."""
+    """Return the reliability of annotators from their sums; see `annotator_reliability`."""
     n, s, variance, r = sums.n, sums.right, sums.variance, len(sums.n)
     accuracy = np.divide(s, n, out=np.full(r, np.nan), where=n > 0)
     mean = (s + 0.5) / (n + 1)
@@ -201,7 +201,7 @@ def reliability_of(sums: RightSums, *, level: float = 0.95) -> AnnotatorReliabil
 
 
 def _probability_correct(posterior: FloatArray, table: AnnotationTable) -> FloatArray:
-    """Probability that each annotation is correct, shape (n_annotations,)."""
+    """Return the probability that each annotation is correct, shape (n_annotations,)."""
     p = entries(posterior, table.instance, table.label)
     bad = ~((p >= -1e-6) & (p <= 1 + 1e-6))
     if bad.any():

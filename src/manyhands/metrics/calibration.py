@@ -128,7 +128,7 @@ def calibration(
     n_bins: int = 15,
     level: float = 0.95,
 ) -> Calibration:
-    """Whether probabilities mean what they say: scores, coverage and reliability with intervals.
+    """Measure whether probabilities mean what they say: scores, coverage and reliability.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def calibration(
 
 
 def _sure_sets(proba: FloatArray, sure: float) -> Any:
-    """Smallest sets of classes with a probability of ``sure`` or more, mask of shape (n, C)."""
+    """Mask the smallest sets of classes with a probability of at least ``sure``, (n, C)."""
     order = np.argsort(-proba, axis=1, kind="stable")
     mass = np.cumsum(np.take_along_axis(proba, order, axis=1), axis=1)
     # A class belongs to the set if those before it do not suffice; rounding errors must not count.
@@ -208,7 +208,7 @@ def _share_with_interval(hits: Any, level: float) -> Estimate:
 
 
 def _mean_with_interval(values: FloatArray, level: float, greatest: float) -> Estimate:
-    """Mean of values between 0 and ``greatest``, with Student's interval of its logarithm.
+    """Return the mean of values in [0, ``greatest``] with an interval from its logarithm.
 
     Losses are skewed: a sample without the rare large ones has a low mean and a small spread.
     """
@@ -221,7 +221,7 @@ def _mean_with_interval(values: FloatArray, level: float, greatest: float) -> Es
 
 
 def _ece_with_interval(gaps: FloatArray, which: IntArray, level: float) -> Estimate:
-    """Calibration error from right - confidence and the bin of every prediction.
+    """Return the calibration error from each prediction's right - confidence and its bin.
 
     The error of a sample is at most as far from the true one as its gaps in all bins are from the
     true gaps together, whose distribution resamples show. That bounds the true error from below.
@@ -279,7 +279,7 @@ class ReliabilityCurve(NamedTuple):
 def reliability_curve(
     proba: Any, y: Any, *, classes: Any = None, n_bins: int = 15, level: float = 0.95
 ) -> ReliabilityCurve:
-    """How often predictions made with a given confidence are right [1]_.
+    """Return how often predictions made with a given confidence are right [1]_.
 
     Parameters
     ----------
@@ -330,7 +330,7 @@ def reliability_curve(
 def expected_calibration_error(
     proba: Any, y: Any, *, classes: Any = None, n_bins: int = 15
 ) -> float:
-    """Mean gap between confidence and accuracy over the bins of `reliability_curve` [1]_.
+    """Return the mean gap between confidence and accuracy over bins of confidence [1]_.
 
     Parameters
     ----------
@@ -361,5 +361,5 @@ def expected_calibration_error(
 
 
 def _share(part: AnyArray, whole: IntArray) -> FloatArray:
-    """``part / whole``, NaN where ``whole`` is 0."""
+    """Return ``part / whole``, NaN where ``whole`` is 0."""
     return np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0)

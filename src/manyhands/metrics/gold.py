@@ -39,7 +39,7 @@ __all__ = [
 
 
 def accuracy(y: Any, predicted: Any) -> float:
-    """Share of correct predictions.
+    """Return the share of correct predictions.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def accuracy(y: Any, predicted: Any) -> float:
 
 
 def balanced_accuracy(y: Any, predicted: Any) -> float:
-    """Mean recall over the classes that occur in ``y``; each class counts the same.
+    """Return the mean recall over the classes that occur in ``y``, each counted equally.
 
     This is 1 minus the mean error rate of the classes, the aim of ``decide(..., "balanced")``.
 
@@ -85,7 +85,7 @@ def balanced_accuracy(y: Any, predicted: Any) -> float:
 
 
 def macro_f1(y: Any, predicted: Any) -> float:
-    """Mean F1 over the classes that occur in ``y`` or ``predicted``; each class counts the same.
+    """Return the mean F1 over the classes that occur, each counted equally.
 
     A class that is predicted but absent from ``y``, or never predicted, has an F1 of 0.
 
@@ -105,7 +105,7 @@ def macro_f1(y: Any, predicted: Any) -> float:
 
 
 def minority_recall(y: Any, predicted: Any, *, minority: Any = None) -> float:
-    """Mean recall over the minority classes: what accuracy hides when classes are unbalanced.
+    """Return the mean recall over the minority classes, which accuracy hides.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def rarer_half(y: Any) -> AnyArray:
 
 
 def brier_score(proba: Any, y: Any, *, classes: Any = None) -> float:
-    """Mean squared distance between the probabilities and the truth, summed over classes [1]_.
+    """Return the mean squared distance of probabilities from the truth, over classes [1]_.
 
     Parameters
     ----------
@@ -190,13 +190,13 @@ def brier_score(proba: Any, y: Any, *, classes: Any = None) -> float:
 
 
 def squared_distances(proba: FloatArray, codes: IntArray) -> FloatArray:
-    """Squared distance of each row (n, C) from the truth, shape (n,)."""
+    """Return the squared distance of each row (n, C) from the truth, shape (n,)."""
     truth = np.arange(proba.shape[1]) == codes[:, None]
     return np.asarray(((proba - truth) ** 2).sum(axis=1))
 
 
 def ranked_probability_score(proba: Any, y: Any, *, classes: Any = None) -> float:
-    """Mean squared distance between cumulative probabilities and the truth, for ordered classes.
+    """Return the mean squared distance of cumulative probabilities from the truth (grades).
 
     Probability on a grade beside the true one costs less than on a grade far from it [1]_.
 
@@ -265,7 +265,7 @@ class CoverageRisk(NamedTuple):
 
 
 def coverage_risk(proba: Any, y: Any, *, classes: Any = None) -> CoverageRisk:
-    """Error rate and share of the predictions made, for every abstention threshold [1]_.
+    """Return error rate and share of predictions made at every abstention threshold [1]_.
 
     Parameters
     ----------
@@ -329,7 +329,7 @@ def against_gold(
 
 
 def _values_of(proba: Any, classes: AnyArray | None) -> AnyArray:
-    """Values of a frame without its ids; its columns in the order of classes if it names these."""
+    """Return the values of a frame without its ids, its columns in the order of the classes."""
     frame, ids = nw.from_native(proba, eager_only=True), id_column_of(proba)
     frame = frame if ids is None else frame.drop(ids)
     values = frame.to_numpy()

@@ -151,6 +151,6 @@ def within_one(
 
 
 def near_share(posterior: FloatArray, codes: IntArray) -> FloatArray:
-    """Probability that each label is at most one grade off, shape (n,)."""
+    """Return the probability that each label is at most one grade off, shape (n,)."""
     near = np.abs(np.arange(posterior.shape[1]) - codes[:, None]) <= 1
     return np.asarray((posterior * near).sum(axis=1))

@@ -32,7 +32,7 @@ def level_of_labels(
     is_calibrated: bool | None = None,
     alike: BoolArray | None = None,
 ) -> Level | None:
-    """Level of inferred labels (`accuracy_of_labels`), whatever method inferred them.
+    """Return the level of inferred labels (`accuracy_of_labels`), whatever inferred them.
 
     The mean probability of `DawidSkene`'s labels and of the stack's is about their accuracy on real
     tables (docs/results/aggregation.md, docs/results/stack_labels.md). Other methods are too sure,
@@ -102,7 +102,7 @@ def level_of_labels(
 
 
 def _between(one: Level, other: Level | None) -> Level | None:
-    """Level of labels by annotators who may share mistakes or not; None if too few others remain.
+    """Return the level if annotators may or may not share mistakes; None if too few remain.
 
     From the low end of the one that supposes more mistakes to the high end of the other.
     """
@@ -116,7 +116,7 @@ def _between(one: Level, other: Level | None) -> Level | None:
 def _sample(
     model: Any, table: AnnotationTable, codes: IntArray, posterior: FloatArray | None
 ) -> tuple[IntArray, FloatArray | None, IntArray | None]:
-    """Known labels that were drawn at random, and what the model says there without them.
+    """Return the known labels drawn at random, and what the model says there without them.
 
     Returns
     -------

@@ -18,7 +18,7 @@ from manyhands.typing import FloatArray
 
 
 def beta_interval(a: Any, b: Any, *, level: float) -> tuple[FloatArray, FloatArray]:
-    """Bounds of the central interval of Beta(a, b) with mass ``level``, each shaped like ``a``.
+    """Return the bounds of the central interval of Beta(a, b), each shaped like ``a``.
 
     With ``a`` = successes + 1/2 and ``b`` = failures + 1/2 it is the Jeffreys interval of a
     proportion [1]_.
@@ -36,7 +36,7 @@ def beta_interval(a: Any, b: Any, *, level: float) -> tuple[FloatArray, FloatArr
 
 
 def share_interval(right: Any, n: Any, *, level: float) -> tuple[FloatArray, FloatArray]:
-    """Bounds of the modified Jeffreys interval of a share, each shaped like ``right``.
+    """Return the bounds of the modified Jeffreys interval, each shaped like ``right``.
 
     Where all of n items are right, or none is, Jeffreys' interval ends too early, as it does on the
     other side where all but one are: the share of which n items are all right with a probability of

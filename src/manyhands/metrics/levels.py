@@ -160,7 +160,7 @@ def _of_model(
     free: BoolArray,
     known: BoolArray | None,
 ) -> Level | None:
-    """Level that a model expects of the free labels; None if nothing tells."""
+    """Return the level that a model expects of unknown labels; None if nothing shows it."""
     if not free.any():
         return None
     off = model_is_off(table, known, reviewed=bool(free.sum() < annotated.sum()))
@@ -270,7 +270,7 @@ def _refuse_other_types(true: Any, given: Any) -> None:
 
 
 def expected_level(probabilities: FloatArray, off: Off) -> Level:
-    """Level that a model expects, less by how much it is too sure, and what such levels are off by.
+    """Return the level that a model expects, lowered by how overconfident such models are.
 
     The interval holds what the model itself expects, because it is not too sure on all tables.
     """
@@ -278,7 +278,7 @@ def expected_level(probabilities: FloatArray, off: Off) -> Level:
 
 
 def expected_share(share: float, n: float, off: Off) -> Level:
-    """Level of a share of ``n`` labels; see `expected_level`."""
+    """Return the level of a share of ``n`` labels; see `expected_level`."""
     own = logit(np.clip(share, LEAST_EXPECTED, 1 - LEAST_EXPECTED))
     value = float(expit(own - off.surer))
     # Which of n labels are wrong is chance, too: of few labels, or where few are wrong.
@@ -288,7 +288,7 @@ def expected_share(share: float, n: float, off: Off) -> Level:
 
 
 def _of_labels(table: AnnotationTable, labels: Any, proba: FloatArray) -> FloatArray:
-    """Probability that each label is right, shape (n_instances,)."""
+    """Return the probability that each label is right, shape (n_instances,)."""
     codes = {value: code for code, value in enumerate(table.classes.tolist())}
     place = np.array([codes.get(value, -1) for value in labels.tolist()])
     return np.where(place >= 0, proba[np.arange(len(place)), place], 0.0)

@@ -141,7 +141,7 @@ def level_of_sample(
 
 
 def level_of_gold(right: BoolArray, source: Source) -> Level:
-    """Share of right labels, as measured, and its interval.
+    """Return the measured share of right labels, and its interval.
 
     Where all are right, or none is, it counts half a label of either kind more (Jeffreys).
     """

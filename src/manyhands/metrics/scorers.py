@@ -94,7 +94,7 @@ class VoteScorer:
 
 
 def annotation_log_likelihood_scorer(estimator: Any, X: Any, y: Any) -> float:
-    """Mean log likelihood, in nats, of annotations under a fitted classifier.
+    """Return the mean log likelihood, in nats, of annotations under a fitted classifier.
 
     It rates calibration and the model of the annotators rather than the classes predicted, and
     orders classifiers far worse than `vote_agreement_scorer` does (``docs/model_choice.md``).
@@ -182,7 +182,7 @@ class LabelsById(NamedTuple):
         return cls(np.array(ids.tolist()), values)
 
     def of(self, instances: AnyArray) -> tuple[IntArray, AnyArray]:
-        """Positions of the instances whose label is known, and these labels, (k,) each."""
+        """Return the positions and labels of the instances with a known label, (k,) each."""
         mine, theirs = as_one_kind(self.ids, instances)
         codes, _ = encode(
             theirs, mine, argument="instances", vocabulary_name="ids", allow_unknown=True

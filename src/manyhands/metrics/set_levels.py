@@ -129,7 +129,7 @@ def told_of_cells(
 
 
 def _expected(model: Any) -> FloatArray | None:
-    """Probabilities whose mean is about the share of right cells; None if there are none."""
+    """Return probabilities with a mean near the share of right cells; None if none are known."""
     if getattr(model, "_knows_its_accuracy", False):
         found: FloatArray = model.posterior_
         return found
@@ -142,7 +142,7 @@ def _expected(model: Any) -> FloatArray | None:
 
 
 def _level(expected: FloatArray, right: BoolArray, off: Off | None) -> Level | None:
-    """Level of some cells: as measured, else as expected."""
+    """Return the level of some cells: as measured, else as expected."""
     if len(right) >= LEAST_GOLD:
         return level_of_gold(right, "gold")
     if off is None or not len(expected):
@@ -158,7 +158,7 @@ def _found(
     applies: BoolArray | None,
     off: Off | None,
 ) -> Level | None:
-    """Share of the labels that apply which were given."""
+    """Return the share of applicable labels that were given (recall)."""
     if applies is not None and applies.sum() >= LEAST_GOLD:
         return level_of_gold(ticks[applies], "gold")
     if off is None:

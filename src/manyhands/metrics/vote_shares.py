@@ -18,12 +18,12 @@ from manyhands.typing import AnyArray, FloatArray, IntArray
 
 
 def vote_weights(table: AnnotationTable) -> FloatArray:
-    """Weighted votes, shape (n_instances, n_classes)."""
+    """Return the weighted votes, shape (n_instances, n_classes)."""
     return weighted_votes(make_votes(table))
 
 
 def majority_shares(table: AnnotationTable) -> FloatArray:
-    """Majority vote with ties shared, (n_instances, n_classes); NaN where there are no votes."""
+    """Return the majority vote with ties shared, (n_instances, n_classes); NaN without votes."""
     votes = vote_weights(table)
     winners = (votes == votes.max(axis=1, keepdims=True)) & (votes > 0)
     return row_shares(winners.astype(np.float64))
@@ -36,7 +36,7 @@ def row_shares(votes: FloatArray) -> FloatArray:
 
 
 def matched_codes(predicted: Any, table: AnnotationTable) -> tuple[AnnotationTable, IntArray]:
-    """The observed annotations in the order of the predictions, and the predicted class codes."""
+    """Return observed annotations in the predictions' order, and the predicted class codes."""
     if not isinstance(table, AnnotationTable):
         raise AnnotationError(
             f"table is a {type(table).__name__}; give an AnnotationTable, such as "
@@ -58,7 +58,7 @@ def matched_codes(predicted: Any, table: AnnotationTable) -> tuple[AnnotationTab
 
 
 def matched_posterior(posterior: Any, whole: AnnotationTable, table: AnnotationTable) -> Any:
-    """Class probabilities of a table's instances, in the order into which `matched_codes` put it.
+    """Return the class probabilities of a table's instances, as `matched_codes` orders them.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def matched_posterior(posterior: Any, whole: AnnotationTable, table: AnnotationT
 
 
 def predicted_codes(predicted: Any, classes: AnyArray) -> IntArray:
-    """Codes of predicted class values (n,), or of the most probable classes (n, n_classes).
+    """Return the codes of class values (n,), or of the most probable classes (n, n_classes).
 
     Raises
     ------

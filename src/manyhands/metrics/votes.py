@@ -68,7 +68,7 @@ def vote_agreement(
 def vote_agreement(
     predicted: Any, table: AnnotationTable, *, average: bool = True
 ) -> float | FloatArray:
-    r"""Mean share of an instance's annotations that name its predicted class (A).
+    r"""Return the mean share of an instance's annotations that name its predicted class (A).
 
     .. math:: A = \frac{1}{N} \sum_n V_{n h_n} / \sum_l V_{nl}
 
@@ -125,7 +125,7 @@ def corrected_vote_agreement(
 def corrected_vote_agreement(
     predicted: Any, table: AnnotationTable, *, posterior: Any = None, average: bool = True
 ) -> float | FloatArray:
-    r"""Agreement with the annotations, corrected for the crowd's confusions (B) [1]_.
+    r"""Return agreement with the annotations, corrected for their confusions (B) [1]_.
 
     .. math:: B = \sum_{nl} V_{nl} W_{l h_n} / \sum_{nl} V_{nl}
 
@@ -194,7 +194,7 @@ def vote_information(
 def vote_information(
     predicted: Any, table: AnnotationTable, *, average: bool = True
 ) -> float | FloatArray:
-    r"""Mutual information of predicted classes and annotations, in nats (MI).
+    r"""Return the mutual information of predicted classes and annotations, in nats (MI).
 
     .. math:: \sum_{hl} P_{hl} \log \frac{P_{hl}}{P_{h \cdot} P_{\cdot l}},
         \quad P_{hl} = \frac{1}{N} \sum_n [h_n = h] V_{nl} / \sum_k V_{nk}
@@ -274,7 +274,7 @@ def vote_recall(
     shares: Literal["majority", "votes"] = "majority",
     average: bool = True,
 ) -> float | FloatArray:
-    r"""Mean over classes of the recall against vote shares, in place of balanced accuracy.
+    r"""Return the mean recall over classes against vote shares, as for balanced accuracy.
 
     .. math:: \frac{1}{C} \sum_c \frac{\sum_n S_{nc} [h_n = c]}{\sum_n S_{nc}}
 
@@ -322,7 +322,7 @@ def vote_recall(
 
 
 def paired_z(difference: Any) -> float:
-    """Mean of paired differences divided by its standard error, z = mean / (sd / sqrt(n)).
+    """Return z of paired differences: mean / (sd / sqrt(n)).
 
     Parameters
     ----------
@@ -357,7 +357,7 @@ def paired_z(difference: Any) -> float:
 
 
 def crowd_confusion(table: AnnotationTable, posterior: Any = None) -> FloatArray:
-    """Confusion matrix of the crowd as a whole, T of `corrected_vote_agreement`.
+    """Return the confusion matrix of the crowd as a whole (T of `corrected_vote_agreement`).
 
     Parameters
     ----------

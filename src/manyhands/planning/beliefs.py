@@ -185,13 +185,13 @@ def annotators_of_instances(table: AnnotationTable) -> IntArray:
 
 
 def distinct_pairs(table: AnnotationTable) -> IntArray:
-    """Annotated pairs, each once and sorted, as instance * n_annotators + annotator."""
+    """Return the annotated pairs, distinct and sorted, as instance * n_annotators + annotator."""
     pairs = table.instance * np.int64(max(table.n_annotators, 1)) + table.annotator
     return distinct(pairs, table.n_instances * table.n_annotators)
 
 
 def distinct(numbers: IntArray, size: int) -> IntArray:
-    """Sorted distinct numbers of 0, ..., size - 1; where most occur, marking beats sorting."""
+    """Return the distinct numbers below ``size``, sorted; marking is faster where most occur."""
     if size > 16 * len(numbers):
         return np.unique(numbers)
     marks = np.zeros(size, dtype=bool)
@@ -200,7 +200,7 @@ def distinct(numbers: IntArray, size: int) -> IntArray:
 
 
 def counted_confusions(table: AnnotationTable, posterior: FloatArray) -> FloatArray:
-    """Confusion matrices counted against a posterior, with the prior of `DawidSkene`."""
+    """Return confusion matrices counted against a posterior, with the prior of `DawidSkene`."""
     counts = total_em_counts(make_votes(table).shards(), posterior).confusion
     return normalise_rows(counts + SMOOTHING.pseudo_counts(counts, table.n_classes)[0])
 
@@ -223,14 +223,14 @@ def drawn_confusions(
 def combined(
     found: Beliefs, table: AnnotationTable, proba: FloatArray, weight: float
 ) -> FloatArray:
-    """Posterior of classifier and annotations: proba ** weight times their tempered likelihood."""
+    """Return the posterior of classifier and annotations: proba ** weight times likelihood."""
     power = 1.0 / (1.0 + np.maximum(found.n_annotators_of - 1, 0) * found.rho)
     logs = power[:, None] * log_likelihoods(make_votes(table), floored_log(found.confusion))
     return np.asarray(softmax(logs + weight * np.log(np.maximum(proba, 1e-12)), axis=1))
 
 
 def classifier_weight(found: Beliefs, table: AnnotationTable, proba: FloatArray) -> float:
-    """Weight b of a classifier by which it and the other annotators foresee an annotation best.
+    """Return the weight b of a classifier that best predicts left-out annotations.
 
     Each annotation of an instance with several annotators is left out in turn, and foreseen as the
     most probable class under proba ** b times the likelihood of the others. The b of `WEIGHTS`
@@ -257,7 +257,7 @@ def classifier_weight(found: Beliefs, table: AnnotationTable, proba: FloatArray)
 
 
 def _posterior_of(model: Any, table: AnnotationTable) -> FloatArray:
-    """Posterior of an estimator, or one that is given, a frame matched by id, shape (n, C)."""
+    """Return an estimator's posterior, or a given one, matched by id, shape (n, C)."""
     if isinstance(model, type) or (hasattr(model, "fit") and not hasattr(model, "posterior_")):
         name = model.__name__ if isinstance(model, type) else type(model).__name__
         raise AnnotationError(
@@ -288,35 +288,35 @@ their gains (m,)."""
 
 
 def entropy(p: FloatArray) -> FloatArray:
-    """Entropy in nats along the last axis."""
+    """Return the entropy in nats along the last axis."""
     return np.asarray(-xlogy(p, p).sum(axis=-1))
 
 
 def information(q: FloatArray, confusion: FloatArray, noise: FloatArray) -> FloatArray:
-    """Expected information gain (EIG) of m pairs in nats, shape (m,); never negative."""
+    """Return the expected information gain (EIG) of m pairs in nats, shape (m,), at least 0."""
     p = np.matmul(q[:, None, :], confusion)[:, 0]
     return np.maximum(entropy(p) - (q * noise).sum(axis=1), 0.0)
 
 
 def right_labels(q: FloatArray, confusion: FloatArray, noise: FloatArray) -> FloatArray:
-    """Expected gain in right labels (ERE) of m pairs, shape (m,); never negative."""
+    """Return the expected gain in right labels (ERE) of m pairs, shape (m,), at least 0."""
     best = best_value(q[:, :, None] * confusion, axis=1).sum(axis=1)
     return np.maximum(best - best_value(q, axis=1), 0.0)
 
 
 def nearer_grades(q: FloatArray, confusion: FloatArray, noise: FloatArray) -> FloatArray:
-    """Expected gain in grades of m pairs, shape (m,): by how much nearer the median comes."""
+    """Return how many grades m pairs are expected to bring medians nearer, shape (m,)."""
     best = best_value(q[:, :, None] * confusion, axis=1, ordered=True).sum(axis=1)
     return np.maximum(best - best_value(q, axis=1, ordered=True), 0.0)
 
 
 def better_labels(found: Beliefs) -> Gain:
-    """The gain of an annotation that its scale has: right labels, or grades."""
+    """Return the gain of annotations on their scale: right labels, or grades."""
     return nearer_grades if found.ordered else right_labels
 
 
 def tempered(confusion: FloatArray, power: float) -> FloatArray:
-    """Confusion matrices raised to a power; rows sum to 1."""
+    """Return confusion matrices raised to a power; rows sum to 1."""
     return confusion if power == 1.0 else normalise_rows(confusion**power)
 
 
@@ -328,7 +328,7 @@ def of_pairs(
     instance: IntArray,
     annotator: IntArray,
 ) -> FloatArray:
-    """Gains of pairs (instance, annotator), shape (m,), in blocks.
+    """Return the gains of pairs (instance, annotator), shape (m,), computed in blocks.
 
     Parameters
     ----------
@@ -352,7 +352,7 @@ def of_pairs(
 
 
 def information_of_all(posterior: FloatArray, confusion: FloatArray, power: FloatArray) -> AnyArray:
-    """EIG of every instance with every annotator, shape (n, R), in single precision."""
+    """Return the EIG of every instance with every annotator, (n, R), in single precision."""
     out = np.empty((len(posterior), len(confusion)), dtype=np.float32)
     size = max(SMALL_BLOCK // len(confusion), 1)
     for value, rows in _by_power(power):
@@ -374,7 +374,7 @@ def information_of_all(posterior: FloatArray, confusion: FloatArray, power: Floa
 
 
 def _by_power(power: FloatArray) -> list[tuple[float, IntArray]]:
-    """Rows of each distinct power."""
+    """Return the rows of each distinct power."""
     if not len(power):
         return []
     values, code = np.unique(power, return_inverse=True)

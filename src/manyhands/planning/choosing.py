@@ -217,7 +217,7 @@ def _gains(
     columns: IntArray,
     rng: np.random.RandomState,
 ) -> tuple[AnyArray, FloatArray]:
-    """Gains by price of instances with annotators (m, R'), -1 where closed, and their mean (m,).
+    """Return gains by price, (m, R'), with -1 for pairs not allowed, and their mean, (m,).
 
     If any annotator will do, the gains are random numbers.
     """

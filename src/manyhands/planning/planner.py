@@ -325,7 +325,7 @@ class AnnotationPlanner(BaseEstimator):
         return pool
 
     def _unknown(self, pool: Pool) -> BoolArray:
-        """Whether an instance's class is unknown, shape (n,)."""
+        """Return whether each instance's class is unknown, shape (n,)."""
         new = len(pool.instances) - len(self._known)
         return ~np.concatenate([self._known, np.zeros(new, dtype=bool)])
 
@@ -366,19 +366,19 @@ class AnnotationPlanner(BaseEstimator):
         return Suggestion(pool.instances[i], pool.annotators[r], score, gain, min(n_warm, len(i)))
 
     def _most(self, pool: Pool, n: int) -> int:
-        """How many annotations of a batch of n each annotator may give."""
+        """Return how many annotations of a batch of n each annotator may give."""
         even = n / max(int(pool.open_annotators.sum()), 1)
         return n if self.load is None else int(np.ceil(self.load * even))
 
     def _activity(self, n_annotators: int) -> FloatArray:
-        """How often each annotator comes: as often as so far, and newcomers once, shape (R,)."""
+        """Return how often each annotator is expected to come, newcomers once, shape (R,)."""
         given = self.table_.annotations_per_annotator()
         activity = np.ones(n_annotators)
         activity[: len(given)] = np.maximum(given, 1)
         return activity
 
     def _audited(self, audit: Any) -> tuple[Any, ...]:
-        """Accuracy on audited labels with its interval, and their number."""
+        """Return the accuracy on audited labels with its interval, and their number."""
         if audit is None:
             return None, None, None, 0
         codes = gold_codes(audit, self.table_)

@@ -64,7 +64,7 @@ class Pool:
         )
 
     def is_open(self, rows: IntArray) -> BoolArray:
-        """Whether the pairs of some instances may be asked, shape (m, R)."""
+        """Return whether the pairs of some instances may be asked, shape (m, R)."""
         r = len(self.annotators)
         allowed = np.ones((len(rows), r), bool) if self.mask is None else self.mask[rows].copy()
         starts = np.searchsorted(self.asked, rows * np.int64(r))
@@ -76,7 +76,7 @@ class Pool:
 
 
 def kept_pairs(pairs: Any) -> Any:
-    """Pairs that can be read twice: a generator as a list."""
+    """Return pairs that can be read twice: a generator becomes a list."""
     return list(pairs) if isinstance(pairs, Iterable) and not isinstance(pairs, Sized) else pairs
 
 
@@ -150,7 +150,7 @@ def _with_new(known: AnyArray, values: AnyArray, argument: str) -> tuple[AnyArra
 
 
 def read_prices(cost: Any, annotators: AnyArray) -> FloatArray:
-    """Price of each annotator, shape (R,)."""
+    """Return the price of each annotator, shape (R,)."""
     price = np.ones(len(annotators))
     if cost is None:
         return price
@@ -218,7 +218,7 @@ class AnswerSource(Protocol):
         """Return the first annotations, (3, m) codes, and the truth (n,), -1 where unknown."""
 
     def pool(self, bought: IntArray) -> Pool:
-        """Pairs that may be asked."""
+        """Return the pairs that may be asked."""
 
     def answer(
         self,
@@ -228,7 +228,7 @@ class AnswerSource(Protocol):
         bought: IntArray,
         rng: np.random.RandomState,
     ) -> IntArray:
-        """Codes of the answers to pairs, shape (m,)."""
+        """Return the codes of the answers to pairs, shape (m,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,7 +270,7 @@ class Recorded:
         return np.stack([i[rows], annotator, self.labels[rows]]), self.truth
 
     def pool(self, bought: IntArray) -> Pool:
-        """All recorded pairs that are not bought."""
+        """Return all recorded pairs that are not bought."""
         asked = np.unique(bought[0] * np.int64(self.table.n_annotators) + bought[1])
         left = np.setdiff1d(self.pairs, asked, assume_unique=True)
         return Pool(self.table.instances, self.table.annotators, asked, left)
@@ -308,7 +308,7 @@ class Worlds:
         return np.stack([table.instance, table.annotator, table.label]).astype(np.int64), truth
 
     def pool(self, bought: IntArray) -> Pool:
-        """All pairs that are not bought."""
+        """Return all pairs that are not bought."""
         asked = np.unique(bought[0] * np.int64(self.table.n_annotators) + bought[1])
         return Pool(self.table.instances, self.table.annotators, asked)
 

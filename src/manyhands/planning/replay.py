@@ -85,7 +85,7 @@ class Replay:
     n_instances: int
 
     def area(self, policy: str, low: float = 0.0, high: float = np.inf) -> FloatArray:
-        """Mean accuracy of each run between two sizes (area under the curve), shape (n_runs,)."""
+        """Return each run's mean accuracy between two sizes (area under the curve), (n_runs,)."""
         chosen = (self.sizes >= low - 1e-9) & (self.sizes <= high + 1e-9)
         accuracy, sizes = self.curves[policy].accuracy[:, chosen], self.sizes[chosen]
         if len(sizes) == 1:
@@ -93,7 +93,7 @@ class Replay:
         return np.trapezoid(accuracy, sizes, axis=1) / (sizes[-1] - sizes[0])
 
     def reaches(self, policy: str, accuracy: float) -> float:
-        """Size from which on the mean curve stays at an accuracy or above; infinite if never."""
+        """Return the size from which the mean curve stays at an accuracy; infinity if never."""
         below = np.flatnonzero(self.curves[policy].accuracy.mean(axis=0) < accuracy - 1e-9)
         first = below[-1] + 1 if len(below) else 0
         return float(self.sizes[first]) if first < len(self.sizes) else float("inf")
@@ -199,7 +199,7 @@ def forecast(
     folder: str | Path | None = None,
     random_state: int = 0,
 ) -> Replay:
-    """Expected accuracy against annotations bought, from a pilot and without further gold.
+    """Forecast the accuracy that further annotations give, from a pilot without more gold.
 
     Each run draws a truth from the posterior of the pilot and lets its annotators answer: by their
     confusion matrices, or as somebody before them, as often as the measured dependence says
@@ -275,7 +275,7 @@ def _promised(found: Curves, sizes: FloatArray, level: float | None) -> Curves:
 
 
 def _policies(planner: Any) -> dict[str, AnnotationPlanner]:
-    """Policies by name; those to compare with infer labels by the same aggregator."""
+    """Return policies by name; those to compare with infer labels by the same aggregator."""
     if isinstance(planner, Mapping):
         given = [each for each in planner.values() if each is not None]
         aggregator = given[0].aggregator if given else None
@@ -288,7 +288,7 @@ def _policies(planner: Any) -> dict[str, AnnotationPlanner]:
 
 
 def _sizes(start: float, most: float, batch: Any) -> FloatArray:
-    """Annotations per instance at which labels are scored, the start included."""
+    """Return the annotations per instance at which labels are scored, the start included."""
     if np.ndim(batch) == 0:
         if not batch > 0:
             raise AnnotationError(f"batch={batch!r} must be positive")
@@ -421,7 +421,7 @@ def _scored(fitted: AnnotationPlanner, truth: IntArray) -> dict[str, Any]:
 
 
 def _codes(batch: Suggestion, table: AnnotationTable) -> tuple[IntArray, IntArray]:
-    """Codes of a batch's instances and annotators."""
+    """Return the codes of a batch's instances and annotators."""
     return (
         encode(batch.instances, table.instances, argument="batch", vocabulary_name="ids")[0],
         encode(batch.annotators, table.annotators, argument="batch", vocabulary_name="ids")[0],

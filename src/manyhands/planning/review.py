@@ -223,7 +223,7 @@ def review_queue(
 
 
 def _known(values: FloatArray) -> list[float | None]:
-    """Plain values; None for NaN."""
+    """Return plain values, with None for NaN."""
     return [None if value != value else value for value in values.tolist()]
 
 
@@ -338,7 +338,7 @@ def teaching_sheet(
 
 
 def _clear(model: BaseAggregator, table: AnnotationTable, r: int) -> BoolArray:
-    """Instances on which two others or more agree, and the model is sure of it, shape (n, C)."""
+    """Mask instances on which two others agree and the model is sure, shape (n, C)."""
     others = table.take(table.annotator != r)
     counts = others.vote_counts()
     unanimous = (counts > 0).sum(axis=1) == 1

@@ -256,7 +256,7 @@ class AnswerCounts:
     def marks(
         self, pooled: FloatArray, classes: AnyArray, measured: RightByGold | None = None
     ) -> list[dict[Flag, str]]:
-        """Flags of each annotator with their evidence, but for those of the order and of times.
+        """Return each annotator's flags that need neither order nor times, with their evidence.
 
         Parameters
         ----------
@@ -414,7 +414,7 @@ def paces_of(table: AnnotationTable, seconds: FloatArray) -> Paces:
 def _by_accuracy(
     found: AnnotatorReliability, r: int, median: float, chance: float
 ) -> dict[Flag, str]:
-    """Flags of the expected accuracy itself."""
+    """Return the flags that follow from the expected accuracy alone."""
     if found.n_annotations[r] < LEAST_ANNOTATIONS:
         return {}
     marks: dict[Flag, str] = {}
@@ -503,7 +503,7 @@ def _marks(
 
 
 def _of_annotators(table: AnnotationTable) -> list[IntArray]:
-    """Rows of each annotator's annotations, in their order."""
+    """Return the rows of each annotator's annotations, in their order."""
     order = np.argsort(table.annotator, kind="stable")
     return np.split(order, np.cumsum(table.annotations_per_annotator())[:-1])
 
@@ -521,7 +521,7 @@ class Informedness(NamedTuple):
 
 
 def informedness(label: IntArray, q: FloatArray) -> Informedness | None:
-    r"""Informedness of one annotator: how much better than guessing, all classes counted equally.
+    r"""Return one annotator's informedness: how much better than guessing, classes equal.
 
     With P the distribution of the answers in each of the K classes that at least three annotations
     are expected of, and h the sum of the mean row of P over these classes,
@@ -547,7 +547,7 @@ def informedness(label: IntArray, q: FloatArray) -> Informedness | None:
 
 
 def _informedness(counts: FloatArray, squares: FloatArray) -> Informedness | None:
-    """Informedness from expected counts (C, C) [true, given], and sums of squares (C,)."""
+    """Return informedness from expected counts (C, C) [true, given] and sums of squares (C,)."""
     mass = counts.sum(axis=1)
     seen = np.flatnonzero(mass >= LEAST_EXPECTED)
     if len(seen) < 2:
@@ -563,7 +563,7 @@ def _informedness(counts: FloatArray, squares: FloatArray) -> Informedness | Non
 
 
 def _pattern(label: IntArray, crowd: FloatArray) -> str | None:
-    """Period at which answers repeat more often than those of others would, if any."""
+    """Return the period with which answers repeat more often than chance allows; else None."""
     for lag in range(1, min(LAGS, len(label) // 3) + 1):
         same = int((label[lag:] == label[:-lag]).sum())
         expected = float((crowd[lag:] * crowd[:-lag]).sum(axis=1).mean())

@@ -28,7 +28,7 @@ NO_STATUS = (
 
 
 def is_argilla(document: Document) -> bool:
-    """JSON array with "responses" and "_server_id", or a key ending in ".responses.users"."""
+    """Recognise Argilla: "responses" and "_server_id", or a key ".responses.users"."""
     first = document.first
     return {"responses", "_server_id"} <= first.keys() or any(
         key.endswith(".responses.users") for key in first
@@ -97,7 +97,7 @@ def _argilla_response(
 
 
 def _argilla_labels(value: Any) -> list[Any]:
-    """Labels of a response; a ranking is its first place."""
+    """Return the labels of a response; of a ranking, its first place."""
     values = list(listed(value))
     if values and all(isinstance(v, dict) and "rank" in v for v in values):
         best = min(v["rank"] for v in values)

@@ -10,7 +10,7 @@ from manyhands.io.exports.records import Asked, Gathered, number
 
 
 def is_brat(document: Document) -> bool:
-    """Lines of brat's standoff, such as "T1", a type with two offsets, and a text."""
+    """Recognise brat's standoff: lines such as "T1", a type with two offsets, and a text."""
     return document.root == "brat"
 
 

@@ -113,15 +113,17 @@ class Format:
     is_whole: bool = False
 
     def is_sure(self, document: Document) -> bool:
-        """Whether the content of a document that matches means nothing else."""
+        """Return whether a document that matches can be of no other format."""
         return self.sure or (self.certain is not None and self.certain(document))
 
     @property
     def rule(self) -> str:
-        """How it is recognised, in words."""
+        """How it is recognised, in words: the signature, or the docstring of ``matches``."""
         if isinstance(self.matches, Signature):
             return f"{self.kind[0].upper()}{self.kind[1:]} {self.matches}"
-        return " ".join((self.matches.__doc__ or "").split()).rstrip(".")
+        text = " ".join((self.matches.__doc__ or "").split()).rstrip(".")
+        named, _, rule = text.removeprefix("Recognise ").partition(": ")
+        return rule or named
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ class _Columns(NamedTuple):
 
 
 def is_counts(document: Document) -> bool:
-    """Table with the number of votes per class: columns such as "count_cat", or of a common sum."""
+    """Recognise a table of votes per class: columns such as "count_cat", or of a common sum."""
     document = _as_table(document)
     found = _count_columns(document, Asked())
     return found is not None and (
@@ -53,13 +53,13 @@ def is_counts(document: Document) -> bool:
 
 
 def certainly_counts(document: Document) -> bool:
-    """Whether the names of the columns say that they are counts, and no other column may be."""
+    """Return whether the names of the columns say that they are counts, and nothing else may be."""
     found = _count_columns(_as_table(document), Asked())
     return found is not None and found.named and not found.others
 
 
 def _as_table(document: Document) -> Document:
-    """Records with columns of counts, such as those of Parquet, as rows of text."""
+    """Return records with columns of counts, such as those of Parquet, as rows of text."""
     names = list(document.first)
     if document.kind != "records" or sum(map(bool, map(_COUNT.fullmatch, names))) < 2:
         return document
@@ -109,7 +109,7 @@ def _task_column(header: list[str], asked: Asked) -> int | None:
 
 
 def _all_differ(document: Document) -> bool:
-    """Whether the first column may hold ids: no cell is empty, and none occurs twice."""
+    """Return whether the first column may hold ids: no cell is empty, and none occurs twice."""
     cells = _cells(document, 0)
     return all(cells) and len(set(cells)) == len(cells)
 
@@ -137,14 +137,14 @@ def _is_sum(document: Document, column: int, others: list[int]) -> bool:
 
 
 def _totals(document: Document, columns: list[int], names: dict[int, str]) -> list[int]:
-    """Columns that are called a total, or people, and are the sum of the others, or more."""
+    """Return columns named as totals or as people whose values are at least the others' sum."""
     called = [i for i in columns if words_of_total(names[i])]
     others = np.array(_sums(document, [i for i in columns if i not in called]))
     return [i for i in called if is_total(names[i], np.array(_sums(document, [i])), others)]
 
 
 def _have_one_sum(document: Document, found: _Columns) -> bool:
-    """Whether every row has the same number of votes, two or more, as in Fleiss' table."""
+    """Return whether every row has the same number of votes, two or more, as in Fleiss' table."""
     if found.others:
         return False
     sums = set(_sums(document, found.counts))
@@ -152,7 +152,7 @@ def _have_one_sum(document: Document, found: _Columns) -> bool:
 
 
 def _have_their_sum(document: Document, found: _Columns) -> bool:
-    """Whether a column is called a number of votes, and is the sum of all the others."""
+    """Return whether a column named as a number of votes is the sum of all the others."""
     called = [i for i in found.totals if words_of_total(document.header[i]) & COUNTED]
     return (
         not found.others

@@ -10,7 +10,7 @@ from manyhands.io.exports.records import Asked, Gathered, listed
 
 
 def is_cvat(document: Document) -> bool:
-    """XML with "annotations" outermost, or JSON with "tags", "shapes" and "tracks"."""
+    """Recognise CVAT: XML within "annotations", or JSON with "tags", "shapes" and "tracks"."""
     return document.root == "annotations" or {"tags", "shapes", "tracks"} <= document.whole.keys()
 
 

@@ -22,13 +22,13 @@ UNNAMED = (
 
 
 def is_doccano(document: Document) -> bool:
-    """JSON Lines with a list "label" beside "text" or "filename"."""
+    """Recognise doccano: JSON Lines with a list "label" beside "text" or "filename"."""
     first = document.first
     return isinstance(first.get("label"), list) and bool({"text", "filename"} & first.keys())
 
 
 def is_old_doccano(document: Document) -> bool:
-    """JSON Lines with "annotations" that have "user" and "label" (before 1.4)."""
+    """Recognise doccano before 1.4: JSON Lines with "annotations" that have "user" and "label"."""
     made = listed(document.first.get("annotations"))
     return bool(made) and isinstance(made[0], dict) and {"label", "user"} <= made[0].keys()
 

@@ -118,7 +118,7 @@ def _folder(path: Path, stated: Stated) -> list[Document]:
 
 
 def _is_data(name: PurePosixPath) -> bool:
-    """Whether a file that cannot be read is likely to be part of an export."""
+    """Return whether a file that cannot be read is likely to be part of an export."""
     return any(suffix.lower() in DATA for suffix in name.suffixes)
 
 
@@ -190,7 +190,7 @@ def _parquet(path: Path, most: int | None) -> Document:
 def parquet_pieces(
     path: Path, size: int = 0, *, rows: int | None = None
 ) -> Iterator[tuple[float, int, Callable[[Document], None]]]:
-    """Pieces of a Parquet file, of a number of rows or of about ``size`` bytes.
+    """Yield pieces of a Parquet file, of a number of rows or of about ``size`` bytes.
 
     Yields
     ------

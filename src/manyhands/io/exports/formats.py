@@ -194,7 +194,7 @@ def _as_named(documents: list[Document], name: str, asked: Asked) -> str:
 
 
 def _are_named(header: list[str], asked: Asked) -> bool:
-    """Whether the columns that were named make a table a long one, with what its names say."""
+    """Return whether the columns that were named make a table a long one."""
     if {asked.worker, asked.label} <= set(header):
         return True
     if asked.task is None or not set(task_columns(asked.task, header)) <= set(header):
@@ -203,7 +203,7 @@ def _are_named(header: list[str], asked: Asked) -> bool:
 
 
 def is_paired(worker: str | None, label: str | None) -> bool:
-    """Whether columns are named by patterns of a paired layout, ``TurkId*`` and ``Score*``."""
+    """Return whether columns are named by paired patterns, ``TurkId*`` and ``Score*``."""
     return "*" in (worker or "") and "*" in (label or "")
 
 

@@ -11,14 +11,14 @@ from manyhands.io.exports.records import Asked, Gathered
 
 
 def is_triples(document: Document) -> bool:
-    """Three columns without a header, separated by tabs: worker, item, label."""
+    """Recognise triples: worker, item and label, separated by tabs, without a header."""
     if len(document.header) != 3 or document.separator != "\t":
         return False
     return not any(is_word(name) for name in document.header)
 
 
 def is_word(name: str) -> bool:
-    """Whether a cell of a first row names a column."""
+    """Return whether a cell of a first row names a column."""
     known = r"(task|item|question|worker|annotator|user|rater|label|answer|response|gold)"
     return bool(re.search(known + r"(_?id)?s?$", name.lower())) or is_id_name(name)
 

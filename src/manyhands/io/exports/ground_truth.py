@@ -15,7 +15,7 @@ from manyhands.io.exports.records import Asked, Gathered, Malformed, listed, map
 
 
 def is_ground_truth(document: Document) -> bool:
-    """JSON with "answers" that have "workerId", or a manifest with "annotationsFromAllWorkers"."""
+    """Recognise Ground Truth: "answers" with "workerId", or "annotationsFromAllWorkers"."""
     answers = listed(document.first.get("answers"))
     if answers and isinstance(answers[0], dict) and "workerId" in answers[0]:
         return True
@@ -26,7 +26,7 @@ def is_ground_truth(document: Document) -> bool:
 
 
 def is_manifest(document: Document) -> bool:
-    """JSON Lines with a key ending in "-metadata" whose value has "job-name"."""
+    """Recognise a manifest: JSON Lines with a key "...-metadata" that holds "job-name"."""
     return any(
         key.endswith("-metadata") and isinstance(value, dict) and "job-name" in value
         for key, value in document.first.items()

@@ -14,7 +14,7 @@ INCEPTION = (
 
 
 def is_inception(document: Document) -> bool:
-    """UIMA CAS as JSON ("%FEATURE_STRUCTURES") or XMI."""
+    """Recognise INCEpTION: UIMA CAS as JSON ("%FEATURE_STRUCTURES") or XMI."""
     return document.root == "XMI" or "%FEATURE_STRUCTURES" in document.whole
 
 

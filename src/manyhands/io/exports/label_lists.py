@@ -27,7 +27,7 @@ VOTES = (*LABEL_LISTS, "votes", "ratings", "judgements", "judgments")
 
 
 def is_label_lists(document: Document) -> bool:
-    """Records with a list of labels, or columns "label1", "label2", ..., and no annotators."""
+    """Recognise lists of labels, or columns "label1", "label2", ..., without annotators."""
     names = document.header or list(document.first)
     if document.kind == "object" or not names or long_columns(names) is not None:
         return False
@@ -43,7 +43,7 @@ def is_label_lists(document: Document) -> bool:
 
 
 def certainly_label_lists(document: Document) -> bool:
-    """Whether a list holds a label twice, so that it can be no set of one annotator."""
+    """Return whether a list holds a label twice, so that it can be no set of one annotator."""
     names = document.header or list(document.first)
     if document.kind == "table" and len(_places(names)) > 1:
         return False
@@ -68,7 +68,7 @@ def _values(document: Document, column: str) -> list[Any]:
 
 
 def _labels(value: Any) -> list[str]:
-    """Labels of a list, or of text with a separator between them; objects are no labels."""
+    """Return the labels of a list, or of text with separators; objects are no labels."""
     if isinstance(value, list) and any(isinstance(part, dict | list) for part in value):
         return []
     found = listed_labels(value)

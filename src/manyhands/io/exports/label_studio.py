@@ -46,7 +46,7 @@ _MINIMAL = frozenset(
 
 
 def is_full(document: Document) -> bool:
-    """JSON array whose items have "annotations" or "completions", whose items have "result"."""
+    """Recognise Label Studio's JSON: "annotations" or "completions" that hold "result"."""
     for _, task in document.records[:100]:
         if not isinstance(task, dict):
             continue
@@ -137,7 +137,7 @@ def _read_predictions(task: dict[str, Any], at: str, into: Gathered) -> None:
 
 
 def _answers(result: Any, at: str) -> Iterator[tuple[str, list[Any]]]:
-    """Answers to the questions that classify the whole task; marked regions are none."""
+    """Yield the answers to questions about the whole task, leaving marked regions out."""
     for entry in members(result, "result", at):
         if not isinstance(entry, dict):
             raise Malformed("an entry of 'result' is no object", at)
@@ -276,7 +276,7 @@ def label_studio_assignment(
 
 
 def _label_studio_result(label: Any, items: ItemFields) -> Record:
-    """An entry of "result": the answer to the question, of the type that the question has."""
+    """Return an entry of "result": the answer in the form that its question needs."""
     kind = items.origin.control.get("type", "choices")
     values: dict[str, Any] = {
         "taxonomy": {"taxonomy": [part.split(" / ") for part in items.labels(label)]},

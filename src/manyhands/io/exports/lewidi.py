@@ -10,7 +10,7 @@ from manyhands.io.exports.records import Asked, Gathered, Malformed, mapping
 
 
 def is_lewidi(document: Document) -> bool:
-    """JSON object of objects with "annotators" and "annotations"."""
+    """Recognise LeWiDi: a JSON object of objects with "annotators" and "annotations"."""
     return bool(document.whole) and all(
         isinstance(item, dict) and {"annotators", "annotations"} <= item.keys()
         for item in document.whole.values()

@@ -19,7 +19,7 @@ TASKS = ("id", "task", "task_id", "item", "item_id", "uid", "instance", "instanc
 
 
 def list_columns(names: list[str], asked: Asked) -> tuple[str, str] | None:
-    """Columns with the annotators of an item and with their labels."""
+    """Return the columns that hold an item's annotators and their labels."""
     workers = [asked.worker] if asked.worker else WORKER_LISTS
     labels = [asked.label] if asked.label else LABEL_LISTS
     worker = next((name for name in workers if name in names), None)
@@ -28,7 +28,7 @@ def list_columns(names: list[str], asked: Asked) -> tuple[str, str] | None:
 
 
 def is_lists(document: Document) -> bool:
-    """Records with two parallel lists, such as "annotators" and "annotations"."""
+    """Recognise records with two parallel lists, such as "annotators" and "annotations"."""
     first = document.first
     pair = list_columns(list(first), Asked())
     return pair is not None and all(

@@ -19,7 +19,7 @@ _OF_ANNOTATIONS = frozenset({"weight", "source", "pass", "group", "question"})
 
 
 def long_columns(names: list[str]) -> list[str] | None:
-    """Columns of task and annotator by their common names; None if one is absent."""
+    """Return the columns of task and annotator by their common names; None if one is absent."""
     try:
         found = [find_name(names, which, which) for which in ("task", "worker")]
     except AnnotationError:
@@ -28,7 +28,7 @@ def long_columns(names: list[str]) -> list[str] | None:
 
 
 def is_long(document: Document) -> bool:
-    """Columns (or keys) task, item or question, and worker, annotator, rater or user."""
+    """Recognise a long table by its names: task or item, and worker, annotator or rater."""
     return long_columns(document.header or list(document.first)) is not None
 
 
@@ -120,7 +120,7 @@ def _of_one_annotator(document: Document, asked: Asked) -> Asked:
 
 
 def _question_of(document: Document) -> str | None:
-    """The only value of a column "question"; None if there are several, or no such column."""
+    """Return the only value of a column "question"; None if there is none, or several."""
     rows = (row for _, row in document.records if isinstance(row, dict))
     found = {plain(row.get("question")) for row in rows}
     only = found.pop() if len(found) == 1 else None

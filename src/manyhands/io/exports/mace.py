@@ -11,7 +11,7 @@ FEW = 20
 
 
 def is_mace(document: Document) -> bool:
-    """Table without a header whose cells are a few class values, or empty."""
+    """Recognise MACE: a table without a header whose cells are a few classes, or empty."""
     header = [name for name in document.header if name]
     if len(document.header) < 2 or len(header) == len(set(header)) == len(document.header):
         return False

@@ -43,7 +43,7 @@ def read_mturk(document: Document, into: Gathered, asked: Asked) -> None:
 
 
 def _booleans(names: list[str], rows: list[Row]) -> dict[str, list[str]]:
-    """Columns of every question; several if they are options of true and false."""
+    """Return the columns of every question; several if they are options of true and false."""
     found: dict[str, list[str]] = {}
     for name in names:
         parts = name.split(".")
@@ -66,7 +66,7 @@ def _part(
     document: Document,
     into: Gathered,
 ) -> tuple[str, str]:
-    """Task and question of one of several items in a HIT, by the number in the column's name."""
+    """Return task and question of one of a HIT's items, by the number in the column's name."""
     found = re.search(pattern, question)
     if found is None:
         return str(hit), question

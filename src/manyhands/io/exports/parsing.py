@@ -114,7 +114,7 @@ class Document:
         return next((value for _, value in self.records if isinstance(value, dict)), {})
 
     def dicts(self) -> Iterator[tuple[str, dict[str, str]]]:
-        """Rows of a table by column; rows of another length are listed in ``broken``.
+        """Yield the rows of a table by column; rows of another length are listed in ``broken``.
 
         Raises
         ------
@@ -132,11 +132,11 @@ class Document:
                 yield at, dict(zip(self.header, row, strict=True))
 
     def without_header(self) -> list[tuple[str, list[str]]]:
-        """Rows of a table without a header: the first is one of them."""
+        """Return the rows of a table without a header: the first is one of them."""
         return [(f"row {self.before + 1}", self.header), *self.rows]
 
     def starting(self, prefix: str) -> list[str]:
-        """Names of the columns that begin so."""
+        """Return the names of the columns that begin with some text."""
         return [name for name in self.header if name.startswith(prefix)]
 
 
@@ -169,7 +169,7 @@ def parse(file: IO[bytes], document: Document, stated: Stated = UNSTATED) -> Non
 
 
 def encoding_of(start: bytes) -> str | None:
-    """Encoding of a file that begins so, if it is JSON or XML; None if it is no text."""
+    """Return the encoding of JSON or XML that begins with some bytes; None if it is no text."""
     marked = marked_encoding(start)
     if marked is not None:
         return marked
@@ -232,7 +232,7 @@ def parse_value(content: str, document: Document) -> None:
 
 
 def is_json_line(line: str) -> bool:
-    """Whether a line is an object of its own, so that the file is JSON Lines."""
+    """Return whether a line is an object of its own, so that the file is JSON Lines."""
     return line.lstrip()[:1] == "{" != line.strip() and line.rstrip().endswith("}")
 
 
@@ -431,7 +431,7 @@ def each(document: Document, read: ReadRecord) -> None:
 
 
 def columns_as_text(document: Document, most: int | None = None) -> dict[str, list[str]]:
-    """Cells of the columns of a table, or of records without lists and objects, as text.
+    """Return columns of a table, or of flat records, as cells of text.
 
     Raises
     ------

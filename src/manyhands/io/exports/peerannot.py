@@ -10,7 +10,7 @@ from manyhands.io.exports.records import Asked, Gathered
 
 
 def is_peerannot(document: Document) -> bool:
-    """JSON object of objects of integers."""
+    """Recognise peerannot: a JSON object of objects of integers."""
     inner = document.whole.values()
     return any(inner) and all(
         isinstance(votes, dict) and all(type(v) is int for v in votes.values()) for votes in inner

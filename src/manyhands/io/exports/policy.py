@@ -304,7 +304,7 @@ def single(gathered: Gathered, answers: list[Answer], multilabel: Multilabel) ->
 
 
 def yes_no(answers: list[Answer], label: str) -> list[Answer]:
-    """Answers to the question whether a label applies."""
+    """Return the answers to the question whether a label applies."""
     return [
         a if a.passed else replace(a, labels=(NO_YES[label in map(str, a.labels)],))
         for a in answers
@@ -312,7 +312,7 @@ def yes_no(answers: list[Answer], label: str) -> list[Answer]:
 
 
 def of_option(gold: list[Gold], option: str | None) -> list[Gold]:
-    """Known answers to the question whether an option applies, if one is named."""
+    """Return the known answers to the question whether an option applies, if one is named."""
     if option is None:
         return gold
     return [replace(g, labels=(NO_YES[option in map(str, g.labels)],)) for g in gold]

@@ -10,7 +10,7 @@ from manyhands.io.exports.records import Asked, Gathered, listed, plain
 
 
 def is_potato(document: Document) -> bool:
-    """JSON object with "instance_id_to_label_to_value"."""
+    """Recognise Potato: a JSON object with "instance_id_to_label_to_value"."""
     return "instance_id_to_label_to_value" in document.whole
 
 

@@ -79,7 +79,7 @@ def _note_options(record: dict[str, Any], into: Gathered) -> None:
 
 
 def _annotator_names(document: Document, into: Gathered) -> dict[str, str]:
-    """Names of annotators without the name of the data set before them."""
+    """Return names of annotators without the name of the data set before them."""
     ids = {
         str(r.get("_annotator_id") or r.get("_session_id") or "")
         for _, r in document.records
@@ -135,12 +135,12 @@ def prodigy_annotations(
 
 
 def _is_yes_or_no(items: ItemFields) -> bool:
-    """Whether the question of a Prodigy export is whether one label applies."""
+    """Return whether a Prodigy export asks whether one label applies."""
     return items.native and items.question not in ("choice", "cats")
 
 
 def _prodigy_item(task: Any, items: ItemFields, classes: Any) -> Record:
-    """A task of the choice interface; its hash is the id, or is made of it."""
+    """Return a task of the choice interface, whose hash is the id or is made of it."""
     data = items.of(task)
     about = data.get("meta")
     about = dict(about) if isinstance(about, dict) else {}
@@ -156,7 +156,7 @@ def _prodigy_item(task: Any, items: ItemFields, classes: Any) -> Record:
 
 
 def _hash(task: Any) -> int:
-    """A number is its own hash; others have 52 bits, which a browser keeps exactly."""
+    """Return a number as its own hash, else one of 52 bits, which a browser keeps exactly."""
     if isinstance(task, int):
         return task
     digest = hashlib.blake2b(str(task).encode(), digest_size=8).digest()

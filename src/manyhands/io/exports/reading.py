@@ -403,7 +403,7 @@ def _of_counts(
 
 
 def _reading(gathered: Gathered, form: Format, question: str) -> dict[str, Any]:
-    """Options that read the same again: the format, and what was found in it."""
+    """Return options that read the same again: the format, and what was found in it."""
     found = {name: value for name, value in gathered.found.items() if value is not None}
     asks = {} if form.is_layout else {"question": question}
     return {"format": form.name} | asks | found
@@ -415,7 +415,7 @@ def _reading(gathered: Gathered, form: Format, question: str) -> dict[str, Any]:
 def _split(
     gathered: Gathered, answers: list[Answer], choices: Choices
 ) -> tuple[dict[str, AnnotationTable], AnnotationTable | None, list[Answer]]:
-    """A table of "no" and "yes" for every label, or for the option that was asked for, only."""
+    """Make a table of "no" and "yes" for every label, or for the requested option only."""
     tables, table, order = {}, None, answers
     labels = sorted({str(v) for a in answers for v in a.labels})
     if choices.classes is not None:
@@ -501,7 +501,7 @@ def _classes(
     known: list[Any] | None,
     instance: IntArray,
 ) -> Coded:
-    """Codes of the labels, and the classes: as given, as configured, or in their own order."""
+    """Return the codes of labels and the classes: as given, as configured, or as sorted."""
     scale = read_scale(choices.scale)
     if choices.piece and scale is not None:
         scale = "nominal"  # All pieces are judged together.
@@ -550,7 +550,7 @@ def _times(answers: list[Answer], name: str) -> FloatArray:
 
 
 def _gold_file(gathered: Gathered, gold: list[Gold], instances: AnyArray) -> GoldFile:
-    """Gold by task; of several different labels none is the one that is right."""
+    """Return gold labels by task; where a task has several different ones, it has none."""
     found: dict[str, set[Any]] = {}
     for entry in gold:
         found.setdefault(str(entry.task), set()).add(entry.labels)
@@ -567,7 +567,7 @@ def _gold_file(gathered: Gathered, gold: list[Gold], instances: AnyArray) -> Gol
 
 
 def _as_kind(texts: list[str], like: AnyArray) -> AnyArray:
-    """Ids of the same type as the instances."""
+    """Return ids in the type of the instances."""
     array = np.array(texts, dtype=str)
     typed = canonical(array)
     return typed if typed.dtype.kind == like.dtype.kind or not len(like) else array

@@ -434,12 +434,12 @@ def number(value: Any) -> float | None:
 
 
 def or_abstained(labels: list[Any]) -> str | None:
-    """An answer without a label is an abstention, or says that none applies: see `NOTHING`."""
+    """Return an answer; one without a label is an abstention, or means none (`NOTHING`)."""
     return None if any(plain(label) is not None for label in labels) else NOTHING
 
 
 def varying_columns(rows: list[tuple[Any, dict[str, Any]]], names: list[str]) -> list[str]:
-    """Columns that differ between rows of one task: answers, not the task's own data."""
+    """Return columns that differ between rows of one task, so are answers, not its data."""
     first: dict[Any, dict[str, Any]] = {}
     varying: set[str] = set()
     for task, row in rows:

@@ -13,7 +13,7 @@ from manyhands.io.exports.records import Asked, Gathered, listed, mapping, momen
 
 
 def is_superannotate(document: Document) -> bool:
-    """JSON with "metadata" that has "name", beside "instances" or an object "data"."""
+    """Recognise SuperAnnotate: "metadata" with "name", beside "instances" or "data"."""
     first = document.first
     about = first.get("metadata")
     if not isinstance(about, dict) or "name" not in about:

@@ -24,7 +24,7 @@ HEAD = 1000
 
 
 def is_wide(document: Document) -> bool:
-    """Table of one row per task, with columns that are called alike or share a few values."""
+    """Recognise one row per task, with columns of similar names or with the same few values."""
     if document.kind == "table" and (len(document.header) < 3 or is_mace(document)):
         return False
     if is_long(document):

@@ -30,7 +30,7 @@ class ItemFields:
         self._rows = {str(task): row for row, task in enumerate(ids)}
 
     def of(self, task: Any) -> Record:
-        """Fields of one item that are not empty."""
+        """Return the fields of one item that are not empty."""
         row = self._rows.get(str(task))
         if row is None or self.export is None:
             return {}
@@ -38,11 +38,11 @@ class ItemFields:
         return {name: values[row] for name, values in columns.items() if values[row] is not None}
 
     def fields(self, task: Any) -> Record:
-        """Fields of one item, and its id, unless the tool knows the item already."""
+        """Return the fields of one item, and its id, unless the tool knows the item already."""
         return self.of(task) if self.native else {"task": task} | self.of(task)
 
     def part(self, task: Any, prefix: str) -> Record:
-        """Fields of one item whose name in the tool's file has a prefix, without it."""
+        """Return the fields of one item whose name has a prefix in the tool, without the prefix."""
         if self.export is None:
             return {}
         sources = self.export.items.sources
@@ -53,11 +53,11 @@ class ItemFields:
         }
 
     def labels(self, label: Any) -> list[str]:
-        """Labels that a class stands for: one, unless it is a set, or stands for one."""
+        """Return the labels that a class stands for: one, or several if it is a set."""
         return label if isinstance(label, list) else self.origin.sets.get(str(label), [str(label)])
 
     def columns(self, tasks: list[Any], taken: Any) -> dict[str, list[Any]]:
-        """Columns of scalars, under names that are not taken."""
+        """Return columns of single values, under names that are not taken."""
         if self.export is None:
             return {}
         rows = [self._rows.get(str(task)) for task in tasks]
@@ -74,7 +74,7 @@ def as_scalar(value: Any) -> Any:
 
 
 def facts(found: Consensus | SetConsensus, i: int) -> Record:
-    """What the tools can show beside a label."""
+    """Return what the tools can show beside a label."""
     agreement = float(found.agreement[i])
     return {
         "agreement": None if np.isnan(agreement) else round(agreement, 4),
@@ -107,7 +107,7 @@ class Given:
 def by_task(
     table: AnnotationTable, export: Export | None, values: list[Any] | None = None
 ) -> list[list[Given]]:
-    """Annotations and passes of every instance; ``values`` are what the classes stand for."""
+    """Group annotations and passes by instance; ``values`` are the labels of the classes."""
     found: list[list[Given]] = [[] for _ in range(table.n_instances)]
     tasks, workers = table.instances.tolist(), table.annotators.tolist()
     classes = table.classes.tolist() if values is None else values

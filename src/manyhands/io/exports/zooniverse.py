@@ -53,7 +53,7 @@ def read_zooniverse(document: Document, into: Gathered, asked: Asked) -> None:
 
 
 def _zooniverse_labels(value: Any) -> Iterator[Any]:
-    """Answers of a question, or the choices of a survey; drawings classify nothing."""
+    """Yield the answers to a question or the choices of a survey; drawings are left out."""
     for part in listed(value):
         if not isinstance(part, dict):
             yield part
