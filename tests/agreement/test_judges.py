@@ -136,16 +136,16 @@ def test_the_order_of_classes_changes_nothing():
 
 def test_people_at_random_are_no_yardstick():
     table = crowd([0.0, 0.0, 0.0, 0.8], 200, 2, np.random.default_rng(0))
-    with pytest.warns(NotIdentifiableWarning, match="no yardstick"):
+    with pytest.warns(NotIdentifiableWarning, match="cannot be compared"):
         found = compare_judges(table, [0, 1, 2])
     (judge,) = found.judges
     assert (judge.low, judge.high, judge.verdict) == (-np.inf, np.inf, "open")
-    assert any("no yardstick" in note for note in found.notes)
+    assert any("cannot be compared" in note for note in found.notes)
 
 
 def test_a_spammer_among_people_is_left_out_and_named():
     table = crowd([0.8, 0.8, 0.0, 0.8], 400, 2, np.random.default_rng(0))
-    with pytest.warns(UserWarning, match="Left out as a yardstick: 2 "):
+    with pytest.warns(UserWarning, match="Left out this person: 2 "):
         found = compare_judges(table, [0, 1, 2])
     assert [person.name for person in found.left_out] == [2]
     assert found.people.tolist() == [0, 1]
@@ -221,16 +221,16 @@ def test_the_frame_has_a_row_per_judge():
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"people": None}, "nobody says who is a person"),
+        ({"people": None}, "it is unknown who is a person"),
         ({"people": []}, "no people to compare with"),
         ({"people": [0]}, "0 is the only person"),
         ({"people": [0, 1, 2, 3]}, "no judge to compare"),
         ({"people": ["anna"]}, "people"),
-        ({"question": np.arange(40)}, "question has another value for every item"),
+        ({"question": np.arange(40)}, "question has a different value for every item"),
         ({"question": [1, 2]}, r"question has shape \(2,\)"),
         ({"cluster": [None] * 40}, "cluster is missing for 40 instances"),
         ({"values": [1, 2]}, "one finite number per class"),
-        ({"values": [1, 1, 1]}, "nothing could disagree"),
+        ({"values": [1, 1, 1]}, "no labels would disagree"),
         ({"margin": 0}, "margin=0 must lie between"),
         ({"level": 1}, "level=1 must lie between"),
     ],

@@ -373,7 +373,7 @@ def test_blocks_do_not_change_the_law(monkeypatch):
         ({"noise": 2 * np.eye(3) - 1 / 3}, "noise has rows that are not distributions"),
         ({"noise": np.full((3, 3), np.nan)}, "noise has rows that are not distributions"),
         ({"noise_strength": 1.5}, "noise_strength=1.5 must be a probability"),
-        ({"noise_strength": (0.1, 2)}, r"noise_strength=2 must lie in \[0, 1\]"),
+        ({"noise_strength": (0.1, 2)}, r"noise_strength=2 must be a number in \[0, 1\]"),
         ({"noise_strength": [0.1, 0.2, 0.3]}, "one probability for each of the 30 annotators"),
         ({"common_noise": "pepper"}, "common_noise='pepper' is unknown"),
         ({"common_noise": np.eye(2)}, r"common_noise has shape \(2, 2\)"),

@@ -85,7 +85,7 @@ def test_costs_are_thresholds():
     ("options", "said"),
     [
         ({"rule": "median"}, "rule='median' is unknown"),
-        ({"rule": "f1", "threshold": 0.3}, "rule='f1' and threshold= each decide"),
+        ({"rule": "f1", "threshold": 0.3}, "rule='f1' and threshold= are different ways"),
         ({"threshold": 0.3, "costs": (1, 1)}, "threshold= and costs="),
         ({"threshold": 2}, r"threshold=2 must hold probabilities"),
         ({"threshold": [0.1, 0.2, 0.3]}, "one for each of the 2 options"),

@@ -169,7 +169,7 @@ def test_gold_of_another_type_is_refused_rather_than_wrong():
     y, table = crowd()
     with pytest.raises(AnnotationError, match=r"gold holds '.' .* convert them to the type"):
         accuracy_of_labels(table, y, gold=y.astype(str))
-    with pytest.raises(AnnotationError, match="none of the classes"):
+    with pytest.raises(AnnotationError, match="not among the classes"):
         accuracy_of_labels(table, y, gold=y + 5)
     with pytest.raises(AnnotationError, match="of another type"):
         accuracy_on_new_items(gold=y, predicted=y.astype(str))

@@ -81,7 +81,7 @@ def test_good_predictions_make_it_narrower_and_bad_ones_hardly_wider(r2, most):
 @pytest.mark.parametrize(
     ("labelled", "predicted", "everywhere", "says"),
     [
-        ([1, 0, 1], [1, 0], [1, 0, 1], "predicted 2"),
+        ([1, 0, 1], [1, 0], [1, 0, 1], "predicted has 2"),
         ([1, 0], [1, 0], [1, 0], "at least three"),
         ([1, 0, 1], [1, 0, 1], [1, 0], "everywhere only 2"),
         ([1, np.nan, 1], [1, 0, 1], [1, 0, 1], "labelled has shape"),

@@ -688,7 +688,9 @@ def test_accuracy_of_one_instance_is_unknown():
 
 def test_gold_labels_of_another_type_are_named():
     for y in (np.array(["0", "1"]), np.array(["0", "1"], dtype=object)):
-        with pytest.raises(AnnotationError, match="y holds '0', and predicted 1: strings and num"):
+        with pytest.raises(
+            AnnotationError, match="y holds '0', but predicted holds 1, and a string and a num"
+        ):
             accuracy(y, np.array([1, 1]))
 
 

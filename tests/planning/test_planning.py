@@ -567,7 +567,7 @@ def test_an_audit_gives_the_level():
     assert found.accuracy == pytest.approx((planner.labels_[rows] == y[rows]).mean(), abs=0.03)
     assert found.low <= found.accuracy <= found.high
     gold = {table.instances[rows[0]].item(): y[rows[0]]}
-    with pytest.raises(AnnotationError, match="was given as gold"):
+    with pytest.raises(AnnotationError, match="was given to fit as gold"):
         AnnotationPlanner().fit(table, gold=gold).stopping(audit=gold)
 
 
@@ -745,7 +745,7 @@ def test_policies_meet_where_the_pilot_is_used_up_however_large_the_steps():
 
 def test_what_cannot_be_replayed_is_refused():
     y, table = crowd(20, 3)
-    with pytest.raises(AnnotationError, match="gold names no class"):
+    with pytest.raises(AnnotationError, match="gold holds no class"):
         replay(table, {})
     with pytest.raises(AnnotationError, match="budget allows nothing"):
         replay(table, y, budget=0.5)
@@ -850,7 +850,7 @@ def test_who_gives_one_label_every_time_repeats_no_pattern():
     found = {row.annotator: row for row in screen_annotators(AnnotationTable.from_matrix(A))}
     assert "one label" in found[5].flags
     assert "repeating pattern" not in found[5].flags
-    assert "100 % of 32 are 0" in found[5].evidence
+    assert "100 % of the 32 answers are 0" in found[5].evidence
 
 
 def test_screening_says_who_needs_a_look_and_why():
@@ -860,7 +860,7 @@ def test_screening_says_who_needs_a_look_and_why():
     assert "no better than guessing" in found[6].flags
     assert "one label" in found[7].flags
     assert "repeating pattern" in found[8].flags
-    assert found[8].evidence[found[8].flags.index("repeating pattern")].startswith("100%")
+    assert found[8].evidence[found[8].flags.index("repeating pattern")].startswith("100 %")
     assert "drift" in found[9].flags
     assert all("below the median" in found[r].flags for r in (6, 7, 8))
     for row in found.values():
@@ -910,7 +910,7 @@ def test_who_answers_at_random_is_flagged_where_classes_are_common():
     assert len(flagged(found)) >= 9
     row = next(row for row in found if row.annotator == 0)
     at = row.flags.index("no better than guessing")
-    assert "as well as somebody who is never wrong" in row.evidence[at]
+    assert "of the way from guessing to never being wrong" in row.evidence[at]
 
 
 def test_informedness_by_hand():

@@ -1,4 +1,4 @@
-"""What confusion matrices and common mistakes say about annotators."""
+"""Spammer score from confusion matrices, and confusions that annotators have in common."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def spammer_score(confusion: Any) -> FloatArray:
     n_classes = matrices.shape[1]
     if n_classes < 2:
         return np.full(len(matrices), np.nan)
-    # The squared distances between all pairs of rows sum to C times those to the mean row.
+    # The squared distances of all pairs of rows sum to C times the distances from the mean row.
     from_mean = matrices - matrices.mean(axis=1, keepdims=True)
     return (from_mean**2).sum(axis=(1, 2)) / (n_classes - 1)
 
@@ -99,6 +99,11 @@ def common_confusions(table: AnnotationTable, labels: IntArray) -> FloatArray:
     ----------
     Chu, Ma & Wang (AAAI 2021), Fig. 1: 61.0 % of LabelMe's annotators label street as inside
     city.
+
+    Raises
+    ------
+    AnnotationError
+        If ``labels`` are not one integer code per instance, or a code is not that of a class.
     """
     labels = np.asarray(labels)
     if labels.shape != (table.n_instances,) or labels.dtype.kind not in "iu":

@@ -1,4 +1,4 @@
-"""Intervals of the measures by the jackknife, and a summary of all measures."""
+"""Intervals of agreement measures by the jackknife, and a summary of all measures."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ from manyhands.typing import FloatArray
 T = TypeVar("T")
 
 _MOST_PAIRED = 1_000_000
-"""Annotations of a store beyond which pairs of annotators are not compared."""
+"""Largest number of annotations of a store for which pairs of annotators are compared."""
 
 _MIN_SHARED = 10
-"""Mean number of shared instances per pair that an interval of the mean kappa requires."""
+"""Smallest mean number of shared instances per pair for an interval of the mean kappa."""
 
 N_GROUPS = 200
-"""Groups of instances, each of which the jackknife leaves out once."""
+"""Number of groups of instances that the jackknife leaves out in turn."""
 
 MANY_INSTANCES = 10_000
-"""Instances of a store beyond which groups are drawn by how many instances are alike."""
+"""Number of instances of a store above which groups are drawn by counts of equal instances."""
 
 TINY = 1e-24
-"""Variance of a measure that does not vary: rounding errors."""
+"""Variance below which a measure does not vary, except by rounding errors."""
 
 _WEIGHTED: dict[Callable[..., Any], Callable[..., Weighted[Any]]] = {
     percent_agreement: weighted_percent,
@@ -74,8 +74,8 @@ class Interval(NamedTuple, Generic[T]):
     Attributes
     ----------
     value, low, high : float, or the measure's return type
-        If the measure returns arrays, ``low`` and ``high`` have the same type and hold the bounds
-        of every entry; their counts are those of ``value``.
+        If the measure returns arrays, ``low`` and ``high`` are of the same type and hold the bounds
+        of every entry; counts in them are those of ``value``.
     """
 
     value: T
@@ -99,9 +99,9 @@ def jackknife(measure: Callable[..., T], table: Annotations, *, level: float = 0
     Returns
     -------
     Interval
-        The bounds are NaN if the instances do not tell how far the measure may vary: because there
-        are fewer than two, all of them agree, or a single one decides whether the measure is
-        defined.
+        The bounds are NaN if the instances cannot show how far the measure varies: if there are
+        fewer than two, if all of them agree, or if the measure would be undefined without a single
+        one.
 
     Raises
     ------
@@ -117,15 +117,15 @@ def jackknife(measure: Callable[..., T], table: Annotations, *, level: float = 0
     :math:`h = n / m` and the pseudo-values
     :math:`\tilde\theta_j = h_j \theta - (h_j - 1) \theta_{(j)}`, the squared standard error is the
     mean of :math:`(\tilde\theta_j - \bar\theta)^2 / (h_j - 1)`, where :math:`\bar\theta` is the
-    jackknife's estimate [2]_. The interval reaches as many of these to either side as the quantile
-    of Student's t says, on the scale of the logit of a share of agreement, or of Fisher's z of a
-    chance-corrected coefficient. (Near its ends, a measure varies to one side only.) Resampling
-    with replacement would repeat instances, which pairs of annotators who share few of them cannot
-    bear: it lowers their kappa once more.
+    jackknife's estimate [2]_. The interval is the measure plus or minus this standard error times a
+    quantile of Student's t, on the scale of the logit for shares of agreement, and of Fisher's z
+    for chance-corrected coefficients, because near its ends a measure varies to one side only. The
+    bootstrap is not used, because it repeats instances, which lowers the kappa of pairs of
+    annotators who share few instances.
 
-    **What the interval covers**: the instances are a sample. **What it does not cover**: the
-    annotators are a sample, too; and a mean of Cohen's kappa over pairs that share few instances is
-    low by itself, as it would be in other such tables.
+    **What the interval covers**: that the instances are a sample. **What it does not cover**: that
+    the annotators are a sample, too; and that the mean of Cohen's kappa is too low if pairs share
+    few instances.
 
     Coverage was simulated: docs/results/intervals.md.
 
@@ -163,9 +163,9 @@ def summary(
     table : AnnotationTable or AnnotationStore
         Observed annotations only.
     scale : {"nominal", "ordinal", "interval"}, optional
-        Scale of the classes, by default that of the table; the ``level`` of `krippendorff_alpha`.
-        On an ordinal or interval scale Cohen's kappa has quadratic weights, and AC2 (quadratic)
-        replaces AC1.
+        Scale of the classes, which is the ``level`` of `krippendorff_alpha`; default: that of the
+        table. On an ordinal or interval scale, Cohen's kappa has quadratic weights, and AC2
+        (quadratic) replaces AC1.
     values : sequence of n_classes numbers, optional
         The number each class stands for on an interval scale; see `krippendorff_alpha`.
     level : float in (0, 1), default=0.95
@@ -179,10 +179,10 @@ def summary(
         ``krippendorff_alpha`` comes first, then ``krippendorff_alpha_nominal``, as if grades were
         mere names, and ``within_one_grade``, the share of pairs at most one grade apart.
         On an interval scale ``krippendorff_alpha`` comes first, too. ``mean_cohen_kappa`` is NaN if
-        the annotators are not known, and for a store of more than a million annotations, whose
-        pairs of annotators do not fit in memory. Its bounds are NaN if pairs of annotators share
+        the annotators are unknown, and for a store of more than a million annotations, because the
+        pairs of annotators would not fit in memory. Its bounds are NaN if pairs of annotators share
         fewer than ten instances on average: with so few, the mean is far below the kappa that the
-        same annotators have on many.
+        same annotators would have on many instances.
 
     Raises
     ------
@@ -212,7 +212,7 @@ def summary(
             "krippendorff_alpha_nominal": of(partial(krippendorff_alpha, level="nominal")),
             "within_one_grade": of(partial(percent_agreement, within=1)),
         }
-    elif scale == "interval":  # Few of many numbers are equal.
+    elif scale == "interval":  # Exact agreement says little about numbers, so alpha comes first.
         first = {"krippendorff_alpha": alpha}
     rest = {
         "percent_agreement": of(percent_agreement),
@@ -255,7 +255,7 @@ def _jackknife(weighted: Weighted[Any], level: float) -> tuple[FloatArray, Float
     pseudo = ratio * whole[..., None] - (ratio - 1) * without
     estimate = n_groups * whole - ((1 - size / n) * without).sum(axis=-1)
     variance = ((pseudo - estimate[..., None]) ** 2 / (ratio - 1)).mean(axis=-1)
-    # The delta method: near its ends a measure varies to one side only.
+    # The delta method on a transformed scale, because near its ends a measure varies to one side.
     least = np.broadcast_to(weighted.least, whole.shape)
     place = (whole - least) / (1.0 - least)
     inside = (place > 0) & (place < 1) & (variance > TINY)
@@ -268,7 +268,7 @@ def _jackknife(weighted: Weighted[Any], level: float) -> tuple[FloatArray, Float
 
 
 def _groups(weighted: Weighted[Any], n: int, n_groups: int) -> Callable[[range], FloatArray]:
-    """Divide instances into groups at random; how many of each row some groups hold, (n, g)."""
+    """Divide instances into random groups; return a function that counts them, rows by groups."""
     rng = np.random.default_rng(0)
     if weighted.times is not None and n > MANY_INSTANCES:
         shares = np.full(n_groups, 1.0 / n_groups)

@@ -1,16 +1,16 @@
-r"""Whether a judge can stand in for a person: agreement with people, as a share of their own.
+r"""Comparing judges with people: agreement with people, relative to that among people.
 
 People who label the same items disagree, so a judge that is as good as one of them disagrees with
-them, too. The yardstick is therefore the agreement of people with one another. With the mean
-agreement a of a judge with each of the people of an item, and b of pairs of these people, both
-beyond chance,
+them, too. The yardstick is therefore how well people agree with one another. Let a be the mean
+agreement of a judge with each of an item's people, and b that of pairs of these people. With both
+corrected for chance,
 
 .. math:: r = \frac{(a - c_a) / (1 - c_a)}{(b - c_b) / (1 - c_b)},
 
-which is 1 for a judge who cannot be told from one of the people by agreement, and 0 for one who
-agrees as the answers to *different* items of the same question do. Chance is taken within
-questions, so that telling questions apart counts for nothing. Where each annotator answers a share
-s of the items and guesses the others, r is the ratio of the shares.
+which is 1 for a judge that agrees with people as well as a person does, and 0 for one that agrees
+no better than answers to *different* items of the same question do. Chance agreement is computed
+within questions, so that merely recognising the question earns nothing. If each annotator knows a
+share s of the items and guesses the others, r is the ratio of the shares.
 
 Fieller's interval [1]_ of the ratio rests on the covariance of the two coefficients, by the
 jackknife that leaves out clusters of items [2]_.
@@ -53,34 +53,34 @@ CANNOT: Verdict = "cannot stand in"
 OPEN: Verdict = "open"
 
 N_GROUPS = 200
-"""Groups of clusters, each of which the jackknife leaves out once."""
+"""Number of groups of clusters that the jackknife leaves out in turn."""
 
 LEAST_SHARED = 30
-"""Items that a person shares with others from which on the person is judged."""
+"""Items that a person must share with others before the person may be left out."""
 
 FEW_ITEMS, FEW_PER_QUESTION = 50, 10
-"""Items below which a note says that they are few."""
+"""Number of items below which a note says that they are few."""
 
 LEAST_OF_JUDGE = 10
-"""Items that a judge shares with people below which nothing is decided about it."""
+"""Number of items that a judge must share with people before it gets a verdict."""
 
 LEAST_OF_VALUE = 10
-"""Items of a value of ``by`` below which the use of classes is not compared."""
+"""Number of items that a value of ``by`` must have before the use of classes is compared."""
 
 
 class ClassUse(NamedTuple):
-    """How often a judge gives a class, beside the people of the same items.
+    """How often a judge gives a class, compared with people on the same items.
 
     Attributes
     ----------
     label : object
         The class.
     judge, people : float
-        Share of the items, and mean share of the people's labels of an item.
+        Share of items to which the judge gives the class, and mean share of people who do.
     difference, low, high : float
-        ``judge - people`` and its interval, which covers for all classes (and values) at once.
+        ``judge - people`` and its interval, which is simultaneous over all classes and values.
     by : object or None
-        Value of the items' column, if one was given; None: all items.
+        Value of the column ``by`` of the items compared; None: all items.
     n_items : int
     """
 
@@ -101,32 +101,33 @@ class ClassUse(NamedTuple):
 
 @dataclass(frozen=True)
 class Judge:
-    """A judge beside people.
+    """A judge compared with people.
 
     Attributes
     ----------
     name : object
         Id of the annotator.
     r : float
-        Agreement with people beyond chance, as a share of that among people; NaN if these agree no
+        Agreement with people beyond chance, divided by that among people; NaN if people agree no
         better than by chance.
     low, high : float
         Interval of ``r``; unbounded (infinite) unless people surely agree better than by chance.
     verdict : {"can stand in", "cannot stand in", "open"}
-        Whether the whole interval lies above ``1 - margin``, below it, or neither. Open, too, for a
-        judge with fewer than 10 items.
+        "can stand in" if the whole interval lies above ``1 - margin``, "cannot stand in" if it lies
+        below; else, and for a judge with fewer than 10 items, "open".
     kappa : float
         Agreement with people beyond chance.
     people_kappa : float
         Agreement among people beyond chance, on the same items.
     n_items : int
-        Items with two or more people that this judge labelled.
+        Items that this judge labelled, and at least two people.
     may_be_best : bool
-        Whether no other judge is surely better, among those with 10 items or more.
+        Whether no other judge with at least 10 items is surely better.
     more_items : float
-        How many times as many items would decide, about; 1 if decided, NaN if nobody can say.
+        About how many times as many items would be needed for a verdict; 1 if there is one, NaN if
+        unknown.
     classes : tuple of ClassUse
-        How often the judge gives each class, beside people.
+        How often the judge gives each class, compared with people.
     """
 
     name: Any
@@ -162,23 +163,24 @@ class Person(NamedTuple):
 
 @dataclass(frozen=True)
 class JudgeComparison:
-    """What `compare_judges` found.
+    """Result of `compare_judges`.
 
     Attributes
     ----------
     judges : tuple of Judge
         The best first; those with fewer than 10 items last.
     people : array
-        Ids of the people who are the yardstick.
+        Ids of the people with whom judges are compared.
     left_out : tuple of Person
-        People who agree so little with the others that they are no yardstick.
+        People who were left out because they agree too little with the others.
     kappa, low, high : float
         Agreement among people beyond chance, and its interval.
     n_items : int
         Items with labels of two or more people.
     n_questions, n_clusters : int
+        Numbers of questions, and of independent clusters of items.
     notes : tuple of str
-        What to keep in mind.
+        What to keep in mind about the result.
     margin, level : float
         As given.
     """
@@ -229,34 +231,36 @@ def compare_judges(
 ) -> JudgeComparison:
     """Compare judges, such as language models, with people on the items that people labelled.
 
-    Each judge gets r, its agreement with people beyond chance as a share of the agreement that
-    people have with one another, and a verdict: it can stand in for a person if r is surely above
-    ``1 - margin``, and cannot if it is surely below.
+    Each judge gets r, its agreement with people beyond chance divided by the agreement of people
+    with one another. It also gets a verdict: it can stand in for a person if r is surely above
+    ``1 - margin``, and cannot if r is surely below.
 
     Parameters
     ----------
     table : AnnotationTable or AnnotationStore
         Labels of people and judges; a store is read into memory. Only observed annotations count,
-        each once whatever its weight; abstentions and skips are no labels.
+        each once whatever its weight; abstentions and skips are not labels.
     people : sequence of annotator ids, or boolean array of shape (n_annotators,), optional
-        Who is a person; all others are judges. Default: the annotators who are in no family of the
-        table (`AnnotationTable.with_groups`).
+        Annotators who are people; all others are judges. Default: the annotators who are in no
+        family of the table (`AnnotationTable.with_groups`).
     question : array-like of shape (n_instances,), optional
-        The question that each instance answers, in the order of ``table.instances``. Chance is
-        taken within questions: without them, telling questions apart counts as agreement.
+        The question that each instance answers, in the order of ``table.instances``. Chance
+        agreement is computed within questions; otherwise merely recognising the question would
+        count as agreement.
     cluster : array-like of shape (n_instances,), optional
-        What instances are not independent: those of one document, say. Default: all are.
+        Groups of instances that are not independent, such as those of one document. Default: all
+        instances are independent.
     values : sequence of n_classes numbers, optional
         The number that each class stands for: labels agree by 1 - (difference / range)². Default:
-        if the scale of the table is ordinal or interval, the numbers that the classes are, or else
-        their places; on a nominal scale labels are equal or not.
+        on an ordinal or interval scale, the numbers of the classes if they are numbers, else their
+        positions; on a nominal scale labels are equal or not.
     by : array-like of shape (n_instances,), optional
-        A column of instances, such as the maker of the text or its length in bins: the use of
-        classes is compared for each value, too.
+        A property of instances, such as the author of a text or its length in bins, for each value
+        of which the use of classes is also compared.
     margin : float in (0, 1), default=0.2
         A judge can stand in for a person if r is surely above ``1 - margin``.
     level : float in (0, 1), default=0.95
-        Of the intervals.
+        Confidence level of the intervals.
 
     Returns
     -------
@@ -273,10 +277,11 @@ def compare_judges(
     Warns
     -----
     UserWarning
-        If a person is left out: one who shares 30 items or more with others, and whose agreement
-        with them is surely below half of the median person's. Such people lower the yardstick.
+        If a person is left out, because on 30 or more shared items they surely agree with the
+        others less than half as well as the median person. Such people would make judges look
+        better.
     NotIdentifiableWarning
-        If people do not surely agree better than by chance, so that there is no yardstick.
+        If people do not surely agree better than by chance, so that judges cannot be compared.
 
     Notes
     -----
@@ -288,9 +293,9 @@ def compare_judges(
     groups. A judge may be the best unless another is better with t(1 - .05 / (M - 1)) standard
     errors of the difference.
 
-    **Not for** items that a review queue chose, people who saw the judge's label, free text, and
-    classes so rare that hardly an item has them. **People are the yardstick**: mistakes that they
-    share count as truth, and a judge that avoids them looks worse than it is.
+    **Do not use it** on items that a review queue chose, with people who saw the judge's label, for
+    free text, or for classes that hardly any item has. **People are the yardstick**: mistakes that
+    they share count as truth, and a judge that avoids them looks worse than it is.
 
     Coverage was measured: docs/results/judges.md. Cost grows with the annotations.
 
@@ -321,12 +326,12 @@ def compare_judges(
         if not is_human.all():
             idle = observed.annotators[~is_human][0].item()
             raise AnnotationError(
-                f"{idle!r} is a judge without labels (abstentions are none), and all others are "
-                "people, so there is no judge to compare: give its labels"
+                f"{idle!r} is a judge without labels (abstentions do not count), and all others "
+                "are people, so there is no judge to compare; give its labels"
             )
         raise AnnotationError(
-            "every annotator is a person, so there is no judge to compare: say who is a person in "
-            "people=, or declare the judges as a family (groups=)"
+            "every annotator counts as a person, so there is no judge to compare; name the people "
+            "in people=, or declare the judges as a family (groups=)"
         )
     columns = {
         name: _column(values_, observed, name)
@@ -355,13 +360,13 @@ def compare_judges(
 
 
 def _people_of(table: AnnotationTable, people: Any) -> BoolArray:
-    """Mask of the annotators who are people, shape (R,)."""
+    """Mask the annotators who are people, shape (R,)."""
     given = table.annotations_per_annotator() > 0
     if people is None:
         if table.groups is None or (table.groups == ALONE).all():
             raise AnnotationError(
-                "nobody says who is a person: name them in people=, or declare the judges as a "
-                "family (groups=)"
+                "it is unknown who is a person; name the people in people=, or declare the judges "
+                "as a family (groups=)"
             )
         found = (table.groups == ALONE) | np.array([is_person(name) for name in table.groups])
         why = "every annotator is in a family"
@@ -376,17 +381,17 @@ def _people_of(table: AnnotationTable, people: Any) -> BoolArray:
                 vocabulary_name="the annotators",
             )
         ] = True
-        why = "people= names nobody who labelled an item"
+        why = "none of those named in people= labelled an item"
     if not (found & given).any():
         raise AnnotationError(
-            f"{why}, so there are no people to compare with. Name people in people=; where nobody "
-            "labelled a part of the items by hand, no agreement shows what a judge is worth"
+            f"{why}, so there are no people to compare with. Name the people in people=; if nobody "
+            "labelled a part of the items by hand, have people label some first"
         )
     if (found & given).sum() == 1:
         who = table.annotators[found & given][0].item()
         raise AnnotationError(
-            f"{who!r} is the only person, so nothing shows how well people agree. Have a second "
-            "person label the same items: 100 to 200 of them, drawn at random, decide clear cases"
+            f"{who!r} is the only person, so it is unknown how well people agree. Have a second "
+            "person label 100 to 200 of the same items, drawn at random"
         )
     return np.asarray(found)
 
@@ -406,13 +411,13 @@ def _column(values: Any, table: AnnotationTable, argument: str) -> AnyArray | No
         who = table.instances[missing][0].item()
         raise AnnotationError(
             f"{argument} is missing for {int(missing.sum()):,} instances, such as {who!r}; give "
-            "each a value"
+            "each of them a value"
         )
     return found
 
 
 def values_of_classes(table: AnnotationTable, values: Any = None) -> FloatArray | None:
-    """Number that each class stands for, shape (C,); None on a nominal scale.
+    """Return the number that each class stands for, shape (C,); None on a nominal scale.
 
     Parameters
     ----------
@@ -423,7 +428,8 @@ def values_of_classes(table: AnnotationTable, values: Any = None) -> FloatArray 
     Raises
     ------
     AnnotationError
-        If ``values`` are not one finite number per class, or nothing tells the order of grades.
+        If ``values`` are not one finite number per class or are all equal, or the order of the
+        grades is unknown.
     """
     if values is None:
         if table.scale == "nominal":
@@ -439,7 +445,10 @@ def values_of_classes(table: AnnotationTable, values: Any = None) -> FloatArray 
                 f"{', '.join(map(str, table.classes.tolist()))}"
             )
     if np.ptp(found) == 0:
-        raise AnnotationError(f"values={found.tolist()} are all equal; nothing could disagree")
+        raise AnnotationError(
+            f"values={found.tolist()} are all equal, so that no labels would disagree; give each "
+            "class its own number"
+        )
     return found
 
 
@@ -455,7 +464,7 @@ class _Labels:
     def __init__(self, table: AnnotationTable, values: FloatArray | None) -> None:
         self.table, self.values = table, values
         n, r = table.n_instances, max(table.n_annotators, 1)
-        # An annotator who labelled an instance repeatedly has shares of the labels.
+        # If an annotator labelled an instance repeatedly, each of the labels counts by its share.
         cells, pair, times = np.unique(
             table.instance.astype(np.int64) * r + table.annotator,
             return_inverse=True,
@@ -505,7 +514,7 @@ def _scaled(matrix: Sparse, factor: FloatArray) -> Sparse:
 class Coefficient(NamedTuple):
     """Agreement beyond chance: its value, and the value without each group of clusters.
 
-    ``is_there`` marks groups that have items; the others change nothing.
+    ``is_there`` marks groups that have items; groups without items do not change the value.
     """
 
     value: float
@@ -533,7 +542,7 @@ class Coefficient(NamedTuple):
 
 
 class _Comparison:
-    """People's labels of the items that two or more of them labelled, and who is compared."""
+    """Comparison of judges with people, on the items that at least two people labelled."""
 
     def __init__(
         self,
@@ -556,9 +565,8 @@ class _Comparison:
         self.n_single = int((count == 1).sum())
         if not kept.any():
             raise AnnotationError(
-                "no item has labels of two people, so nothing shows how well people agree. Have a "
-                "second person label the same items: 100 to 200 of them, drawn at random, decide "
-                "clear cases"
+                "no item has labels of two people, so it is unknown how well people agree. Have a "
+                "second person label 100 to 200 of the same items, drawn at random"
             )
         codes = np.zeros(n, dtype=np.int64)
         if question is not None:
@@ -569,16 +577,16 @@ class _Comparison:
             kept &= ~alone
             if not kept.any():
                 raise AnnotationError(
-                    "question has another value for every item that two people labelled, and "
-                    "chance is told from different items of the same question: leave question= "
-                    "out, or give the column with what was asked"
+                    "question has a different value for every item that two people labelled, but "
+                    "chance agreement is computed from different items of the same question; leave "
+                    "question= out, or name the column with the question that was asked"
                 )
         else:
             self.n_alone = 0
             if kept.sum() < 2:
                 raise AnnotationError(
-                    "only one item has labels of two people; 100 to 200 items that are drawn at "
-                    "random decide clear cases"
+                    "only one item has labels of two people; have two people label 100 to 200 "
+                    "items, drawn at random"
                 )
         self.items = np.flatnonzero(kept)
         place = np.full(n, -1)
@@ -618,7 +626,7 @@ class _Comparison:
         a : array of shape (k,)
             Agreement on each of them.
         one, other : sparse matrices of shape (k, C)
-            Shares of classes, whose agreement on different items is chance.
+            Shares of classes; their agreement on different items is the chance agreement.
         same : array of shape (k,)
             Agreement of these shares on the same item.
         """
@@ -643,7 +651,7 @@ class _Comparison:
         all_left = np.asarray((by_question @ left).todense())
         all_right = np.asarray((by_question @ right).todense())
         own = _row_sums(left.multiply(right))
-        # Products of what is left, (P - P_g)' W (Q - Q_g), from those of the parts.
+        # Without a group g, the product is (P - P_g)' W (Q - Q_g); it follows from four others.
         crossed = _products(left, all_right) + _products(right, all_left)
         products = ((all_left * all_right).sum(axis=1) + (own - crossed).reshape(n_g, n_s)).T
         n, agree, self_agree = (
@@ -838,24 +846,24 @@ class _Comparison:
         if n < FEW_ITEMS:
             yield (
                 f"Only {n} items have labels of two people or more. With fewer than {FEW_ITEMS}, "
-                "hardly any case is decided; 100 to 200 decide clear ones."
+                "most verdicts stay open; 100 to 200 items decide clear cases."
             )
         sizes = np.bincount(self.question)
         if self.has_questions and (few := sizes < FEW_PER_QUESTION).sum() * 2 >= len(sizes):
             yield (
                 f"{int(few.sum())} of {len(sizes)} questions have fewer than {FEW_PER_QUESTION} "
-                "items, so chance is told from few."
+                "items, so chance agreement is uncertain there."
             )
         if self.n_alone:
             yield (
                 f"{_items(self.n_alone)} the only one of {'its' if self.n_alone == 1 else 'their'} "
-                "question, and left out."
+                "question, and therefore left out."
             )
         if self.n_single:
             one = self.n_single == 1
             yield (
-                f"{self.n_single:,} {'item has' if one else 'items have'} the label of one person "
-                f"only, and {'is' if one else 'are'} not compared."
+                f"{self.n_single:,} {'item has' if one else 'items have'} labels of one person "
+                f"only, and {'is' if one else 'are'} left out."
             )
         if self.by is not None:
             values, sizes = np.unique(self.by, return_counts=True)
@@ -863,17 +871,17 @@ class _Comparison:
                 shown = ", ".join(map(str, values[few][:5])) + (", ..." if few.sum() > 5 else "")
                 yield (
                     f"{int(few.sum())} of {len(values)} values of by= have fewer than "
-                    f"{LEAST_OF_VALUE} items that people labelled together ({shown}), so the use "
-                    "of labels is not compared there."
+                    f"{LEAST_OF_VALUE} items with labels of two people ({shown}), so how often "
+                    "labels are given is not compared there."
                 )
         if not self.has_questions:
             yield (
                 "If the items answer several questions, name their column (question=): otherwise "
-                "telling questions apart counts as agreement."
+                "merely recognising the question counts as agreement."
             )
         yield (
-            f"{len(self.people)} people are compared with: this speaks of them, not of people in "
-            "general. Mistakes that they share count as truth."
+            f"Judges are compared with {len(self.people)} people, so the result holds for them, "
+            "not for people in general. Mistakes that they share count as truth."
         )
 
 
@@ -884,20 +892,21 @@ def _place(judge: Judge) -> tuple[bool, float, str]:
 
 
 NO_YARDSTICK = (
-    "Nothing shows that people agree better than by chance, so they are no yardstick, and every "
-    "verdict is open. Check that they understood the task, or have more items labelled by two of "
+    "It is not certain that people agree better than by chance, so judges cannot be compared with "
+    "them, and every verdict is open. Check that they understood the task, or have more items "
+    "labelled by two of "
     "them"
 )
 
 
 STRAY = 0.01
-"""Share of the labels below which a grade that is far from all others may be a slip."""
+"""Share of the labels below which a grade far from all others may be a slip."""
 
 
 def _far_from_the_others(table: AnnotationTable, values: FloatArray) -> Iterator[str]:
-    """Name a rare grade that is farther from the others than these are from one another.
+    """Yield a note on a rare grade that is farther from the others than these from one another.
 
-    Agreement goes by the range, so that one slip makes all other labels look alike.
+    Agreement is relative to the range, so that one slip makes all other labels look alike.
     """
     given = np.bincount(table.label, minlength=table.n_classes)
     used = np.flatnonzero(given > 0)
@@ -908,9 +917,9 @@ def _far_from_the_others(table: AnnotationTable, values: FloatArray) -> Iterator
             n = int(given[end])
             yield (
                 f"The grade {table.classes[end].item()!r} ({n:,} label{'' if n == 1 else 's'}) is "
-                "far from all others, and agreement goes by the distance within the whole range, "
-                "so that all other labels look alike. Correct it if it is outside the scale, or "
-                "name the grades (classes=)."
+                "far from all others. Agreement is relative to the whole range, so all other "
+                "labels look alike. If the grade is a slip, correct it; if not, name all grades "
+                "(classes=)."
             )
 
 
@@ -926,9 +935,9 @@ def _of_left_out(people: tuple[Person, ...]) -> str:
     more = f" and {len(people) - 5} more" if len(people) > 5 else ""
     one = len(people) == 1
     return (
-        f"Left out as {'a yardstick' if one else 'yardsticks'}: {shown}{more}, because "
-        f"{'this person agrees' if one else 'these people agree'} with the others less than half "
-        "as well as the median person does, and would make every judge look better"
+        f"Left out {'this person' if one else 'these people'}: {shown}{more}, who "
+        f"{'agrees' if one else 'agree'} with the others less than half as well as the median "
+        "person does, and would make every judge look better"
     )
 
 

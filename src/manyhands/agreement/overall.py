@@ -58,7 +58,7 @@ def _absolute_distances(counts: ClassCounts) -> FloatArray:
     votes = counts.votes
     given, total = votes.data, votes.data * votes.indices
     n_below, s_below = (np.cumsum(x) - x for x in (given, total))
-    # The cumulative sums run over all rows, so the part from earlier rows is subtracted.
+    # The cumulative sums run over all rows, so the sums of earlier rows are subtracted.
     start = votes.indptr[:-1]
     n_below = n_below - per_entry(votes, n_below[start])
     s_below = s_below - per_entry(votes, s_below[start])
@@ -66,7 +66,7 @@ def _absolute_distances(counts: ClassCounts) -> FloatArray:
 
 
 def _unequal_pairs(counts: ClassCounts) -> FloatArray:
-    """Number of ordered pairs of differing annotations of each instance, shape (n,)."""
+    """Count the ordered pairs of differing annotations of each instance, shape (n,)."""
     return counts.size**2 - _sum_rows(counts.votes, counts.votes.data**2)
 
 
@@ -107,7 +107,8 @@ def percent_agreement(table: Annotations, *, within: int = 0) -> float:
     table : AnnotationTable or AnnotationStore
         Observed annotations only.
     within : int, default=0
-        Grades that two annotations which agree may be apart, in the order of ``table.classes``.
+        How many grades apart two annotations may be and still agree, in the order of
+        ``table.classes``.
 
     Returns
     -------
@@ -182,7 +183,17 @@ def fleiss_kappa(table: Annotations) -> float:
 def gwet_ac1(table: Annotations) -> float:
     """Return Gwet's AC1 [1]_, agreement beyond chance that bears one dominant class.
 
-    `gwet_ac2` with identity weights; see there.
+    It is `gwet_ac2` with identity weights, which describes it.
+
+    Parameters
+    ----------
+    table : AnnotationTable or AnnotationStore
+        Observed annotations only.
+
+    Returns
+    -------
+    float
+        As in `gwet_ac2`.
 
     References
     ----------
@@ -292,17 +303,17 @@ def krippendorff_alpha(
     table : AnnotationTable, AnnotationStore or LabelSetTable
         Observed annotations only; instances with a single annotation do not count.
     level : {"nominal", "ordinal", "interval"}, optional
-        Whether the classes are names; ranks, in the order of ``table.classes``, which something
-        must tell (`AnnotationTable.class_order`); or numbers. Default: the scale that was stated
-        when the table was read (``scale=``), else "nominal".
+        Whether the classes are names; ranks, in the order of ``table.classes``, which must be
+        known (`AnnotationTable.class_order`); or numbers. Default: the scale of the table
+        (``scale=`` when it was read), else "nominal".
     values : sequence of n_classes numbers, optional
         The number each class stands for if ``level="interval"``, in the order of
         ``table.classes``; default: the classes themselves, as numbers or text such as "0.5".
     distance : {"nominal", "jaccard", "masi"}, optional
-        Of a `LabelSetTable`: how far apart two sets A and B are. "nominal" (the default): 1, unless
-        they are equal. "jaccard": 1 - s, where s is the share of their options that both hold.
-        "masi" [2]_: 1 - m s, where m is 1 for equal sets, 2/3 if one holds the other, and else 1/3.
-        Two empty sets are equal.
+        For a `LabelSetTable`, how far apart two sets are. "nominal" (the default): 1 unless they
+        are equal. "jaccard": 1 - s, where s is the number of options in both sets divided by the
+        number in either. "masi" [2]_: 1 - m s, where m is 1 for equal sets, 2/3 if one contains the
+        other, and otherwise 1/3. Two empty sets are equal.
 
     Returns
     -------
@@ -364,15 +375,15 @@ def weighted_alpha(
     if distance is not None or isinstance(table, LabelSetTable):
         if level is not None or values is not None:
             raise AnnotationError(
-                f"level={level!r} and values= are for single labels, and distance= for sets; leave "
-                "one of them out"
+                f"level={level!r} and values= are for single labels, but the table holds sets; use "
+                "distance= instead"
             )
         return weighted_set_alpha(table, distance=distance or "nominal")
     level = level or "nominal"
     check_option("level", level, ("nominal", "ordinal", "interval"))
     if values is not None and level != "interval":
         raise AnnotationError(
-            f"values= applies to level='interval' only, got level={level!r}; leave it out"
+            f"values= applies to level='interval' only, but level={level!r}; leave values= out"
         )
     counts = class_counts(table, least=2)
     if level == "nominal":
@@ -391,7 +402,8 @@ def weighted_alpha(
     return Weighted(len(counts.size), at, float, counts.times)
 
 
-# Observed disagreement from weights (n, B) and class totals (C, B); expected one from totals.
+# A pair of functions: observed disagreement from weights (n, B) and class totals (C, B), and
+# expected disagreement from the totals.
 _Disagreement = tuple[
     Callable[[FloatArray, FloatArray], FloatArray], Callable[[FloatArray], FloatArray]
 ]
@@ -432,18 +444,18 @@ def _expected_squares(totals: FloatArray, values: FloatArray) -> FloatArray:
     lowest = np.where(given, values, np.inf).min(axis=0, initial=np.inf)
     highest = np.where(given, values, -np.inf).max(axis=0, initial=-np.inf)
     sums, squares = (totals * values).sum(axis=0), (totals * values**2).sum(axis=0)
-    # Rounding could leave a difference that is not exactly 0.
+    # If only one value occurs the sum is 0, which rounding might miss.
     return np.where(highest > lowest, 2 * (totals.sum(axis=0) * squares - sums**2), 0.0)
 
 
 def _numbers(table: Annotations, values: Any) -> FloatArray:
-    """Number of each class minus that of the first: squares of large numbers lose digits."""
+    """Return the number of each class minus that of the first, as large squares lose digits."""
     if values is None:
         values = numbers_of(table.classes)
         if values is None:
             raise AnnotationError(
-                f"level='interval' needs numbers, but the classes are {_list_classes(table)}; say "
-                "which number each stands for, in this order: "
+                f"level='interval' needs numbers, but the classes are {_list_classes(table)}; give "
+                "the number that each stands for, in this order: "
                 f"values={list(range(1, min(table.n_classes, 4) + 1))}"
                 f"{' + ...' if table.n_classes > 4 else ''}"
             )

@@ -25,7 +25,8 @@ from manyhands.typing import AnyArray, FloatArray, IntArray
 
 KappaWeights = Literal["identity", "quadratic"]
 
-# Pairs of annotations per block, summed over instances and by instance; bounds memory.
+# Largest numbers of pairs of annotations per block, which bound the memory: if they are summed over
+# instances, and if they are kept by instance.
 _BLOCK_SUMMED, _BLOCK_BY_INSTANCE = 4_000_000, 100_000
 
 
@@ -41,7 +42,7 @@ class PairwiseKappa:
         Instances that both annotated (pairs of their annotations, if an annotator annotated an
         instance repeatedly).
     kappa : array
-        NaN if both gave one and the same class throughout.
+        NaN if both always gave one and the same class.
     """
 
     first: IntArray
@@ -64,8 +65,9 @@ def cohen_kappa(table: AnnotationTable, *, weights: KappaWeights = "identity") -
     table : AnnotationTable
         Observed annotations only.
     weights : {"identity", "quadratic"}, default="identity"
-        Whether all disagreements count alike, or each as the squared number of steps between the
-        classes in ``table.classes`` (weighted kappa [2]_, for ordinal classes).
+        "identity": all disagreements count the same. "quadratic": a disagreement counts by the
+        squared number of steps between the classes in ``table.classes`` (weighted kappa [2]_, for
+        ordinal classes).
 
     Returns
     -------
@@ -75,7 +77,8 @@ def cohen_kappa(table: AnnotationTable, *, weights: KappaWeights = "identity") -
     Raises
     ------
     AnnotationError
-        If ``weights`` is unknown, or it needs an order and the classes have none.
+        If ``weights`` is unknown, if it needs an order and the classes have none, or if the
+        annotators are unknown.
 
     Notes
     -----
@@ -111,7 +114,7 @@ def cohen_kappa(table: AnnotationTable, *, weights: KappaWeights = "identity") -
 
 
 def _check_weights(table: AnnotationTable, weights: str) -> None:
-    """Refuse unknown weights, and weights that need an order which nothing tells."""
+    """Refuse unknown weights, and weights that need an order if the order is unknown."""
     check_option("weights", weights, ("identity", "quadratic"))
     if weights != "identity":
         check_graded(table, f"kappa with weights={weights!r}")
@@ -120,9 +123,9 @@ def _check_weights(table: AnnotationTable, weights: str) -> None:
 def mean_cohen_kappa(table: AnnotationTable, *, weights: KappaWeights = "identity") -> float:
     """Return the mean of the pairwise kappas, weighted by the number of shared instances.
 
-    This is `PairwiseKappa.mean` of `cohen_kappa`. The kappas of pairs who share few instances are
-    mostly noise, and those of pairs who agreed on one class throughout are undefined and left out:
-    in sparse crowds the mean is too low. `krippendorff_alpha` does not have this problem.
+    This is `PairwiseKappa.mean` of `cohen_kappa`. In sparse crowds the mean is too low: the kappas
+    of pairs who share few instances are mostly noise, and those of pairs who always agreed on one
+    class are undefined and left out. `krippendorff_alpha` does not have this problem.
 
     Parameters
     ----------
@@ -135,6 +138,11 @@ def mean_cohen_kappa(table: AnnotationTable, *, weights: KappaWeights = "identit
     -------
     float
         NaN if no pair has a defined kappa.
+
+    Raises
+    ------
+    AnnotationError
+        As in `cohen_kappa`.
     """
     return cohen_kappa(table, weights=weights).mean
 
@@ -259,10 +267,11 @@ def shared_annotations(table: AnnotationTable) -> SharedAnnotations:
 
 
 class _Cells(NamedTuple):
-    """Cells of the pairwise contingency tables that can be nonempty.
+    """Cells of the pairwise contingency tables that may be nonempty.
 
-    ``first`` and ``second`` (annotators) have shape (n_pairs,). ``pair`` (a position in them),
-    ``row`` and ``column`` (the classes the two gave) have shape (n_cells,), sorted by pair.
+    ``first`` and ``second``, the annotators, have shape (n_pairs,). ``pair``, a position in them,
+    and ``row`` and ``column``, the classes that the two gave, have shape (n_cells,), sorted by
+    pair.
     """
 
     first: IntArray
@@ -307,7 +316,7 @@ def _cells_by_instance(shared: SharedAnnotations) -> Iterator[tuple[_Cells, Spar
     for start, stop in _blocks(shared, by_group, _BLOCK_BY_INSTANCE):
         block = by_group[start:stop]
         group = per_entry(block, np.arange(start, stop))
-        # Pairs every annotation of the block with every other annotation of its instance.
+        # Pair every annotation of the block with every other annotation of its instance.
         left = np.repeat(np.arange(block.nnz), size[block.indices])
         first = np.cumsum(size[block.indices]) - size[block.indices]
         right = np.arange(len(left)) + (start_of[block.indices] - first)[left]

@@ -50,7 +50,12 @@ def annotator_agreement(table: AnnotationTable) -> AnnotatorAgreement:
     -------
     AnnotatorAgreement
         NaN for an annotator who shares no instance; ``kappa`` is also NaN if the annotator and the
-        others gave one and the same class throughout.
+        others always gave one and the same class.
+
+    Raises
+    ------
+    AnnotationError
+        If the annotators are unknown.
 
     Notes
     -----
@@ -59,7 +64,7 @@ def annotator_agreement(table: AnnotationTable) -> AnnotatorAgreement:
     that the annotator and the others gave in these pairs. Repeated annotations of an instance by
     the same annotator are never compared with one another.
 
-    An annotator who shares the others' mistakes agrees with them: agreement is not accuracy.
+    Agreement is not accuracy: an annotator who shares the others' mistakes agrees with them.
 
     References
     ----------
@@ -114,10 +119,10 @@ def _totals(instance: IntArray, key: IntArray, counts: FloatArray) -> FloatArray
 def _crowd_margins(
     shared: SharedAnnotations, shape: tuple[int, int]
 ) -> Callable[[FloatArray], FloatArray]:
-    """Count each group's class on the instances its annotator annotated: weights to (n_groups, B).
+    """Map weights to counts of each group's class on its annotator's instances, (n_groups, B).
 
-    One sparse product per column of weights: for all columns at once, every annotation would take
-    as many entries as its instance has classes.
+    There is one sparse product per column of weights. For all columns at once, every annotation
+    would take as many entries as its instance has classes.
     """
     annotator, label = shared.group_annotator[shared.group], shared.group_label[shared.group]
     visits = sparse(None, annotator, shared.instance, (shape[0], shared.n))

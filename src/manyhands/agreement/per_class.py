@@ -1,4 +1,4 @@
-"""Agreement per class: whether annotators who see a class see it together."""
+"""Agreement per class: how often the other annotations are of the class if one is."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ClassAgreement:
     share : array
         Mean share of the class among the annotations of these instances.
     agreement : array
-        Given that one annotation is of the class, the share of the instance's others that are too.
+        Share of an instance's other annotations that are of the class, given that one is.
     kappa : array
         ``agreement`` beyond chance.
     """

@@ -1,4 +1,4 @@
-"""Krippendorff's alpha about answers that are sets, by how far apart two sets are [1]_.
+"""Krippendorff's alpha for answers that are sets, with distances between sets [1]_.
 
 .. [1] R. Passonneau. Measuring agreement on set-valued items (MASI) for semantic and pragmatic
    annotation. LREC 2006.
@@ -30,13 +30,13 @@ Distance = Literal["nominal", "jaccard", "masi"]
 DISTANCES = ("nominal", "jaccard", "masi")
 
 MOST_SETS = 20_000
-"""Different sets up to which all pairs of them are compared."""
+"""Largest number of different sets for which all pairs are compared."""
 
 KEPT = 2_000
-"""Different sets up to which their distances are kept."""
+"""Largest number of different sets for which the distances are kept in memory."""
 
 AT_ONCE = 4_000_000
-"""Distances that are computed at once."""
+"""Number of distances that are computed at once."""
 
 
 def weighted_set_alpha(table: Any, *, distance: Distance = "jaccard") -> Weighted[float]:
@@ -44,7 +44,7 @@ def weighted_set_alpha(table: Any, *, distance: Distance = "jaccard") -> Weighte
     check_option("distance", distance, DISTANCES)
     if not isinstance(table, LabelSetTable):
         raise AnnotationError(
-            f"distance={distance!r} compares sets of labels, and these are single labels; leave it "
+            f"distance={distance!r} compares sets of labels, but these are single labels; leave it "
             "out, or give a LabelSetTable (LabelSetTable.from_frame)"
         )
     counts = class_counts(table.answers, least=2)
@@ -65,25 +65,33 @@ def weighted_set_alpha(table: Any, *, distance: Distance = "jaccard") -> Weighte
 
 @dataclass(frozen=True)
 class Sets:
-    """Different sets, and how far apart they are.
+    """Distances between distinct sets.
 
     Attributes
     ----------
     holds : CSR array of shape (K, n_options)
+        Options of each set.
     distance : {"nominal", "jaccard", "masi"}
+        See `krippendorff_alpha`.
     """
 
     holds: Any
     distance: str
 
     def check(self) -> None:
-        """Refuse more sets than can be compared."""
+        """Refuse more distinct sets than can be compared.
+
+        Raises
+        ------
+        AnnotationError
+            If there are more than `MOST_SETS`, and the distance is not "nominal".
+        """
         n = self.holds.shape[0]
         if n > MOST_SETS and self.distance != "nominal":
             raise AnnotationError(
                 f"{n:,} different sets occur, and distance={self.distance!r} compares all pairs of "
-                f"up to {MOST_SETS:,}; give a random sample of the instances, table[rows], or take "
-                "the agreement about each option (option_agreement), which has no such limit"
+                f"up to {MOST_SETS:,}; give a random sample of the instances, table[rows], or "
+                "measure the agreement on each option (option_agreement), which has no such limit"
             )
 
     @cached_property
@@ -136,7 +144,7 @@ def _observed(sets: Sets, counts: ClassCounts) -> FloatArray:
     place = np.arange(votes.nnz) - per_entry(votes, votes.indptr[:-1])
     row = per_entry(votes, np.arange(len(different)))
     for step in range(1, int(different.max(initial=1))):
-        # Pairs of sets of one instance that stand this far apart.
+        # Pairs of answers of one instance that stand this far apart in the sorted order.
         first = np.flatnonzero(place + step < different[row])
         second = first + step
         pairs = votes.indices[first] * np.int64(votes.shape[1]) + votes.indices[second]

@@ -1,4 +1,4 @@
-"""Agreement about each option of answers that are sets of labels."""
+"""Agreement on each option of answers that are sets of labels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from manyhands.typing import AnyArray, FloatArray, IntArray
 
 @dataclass(frozen=True, eq=False)
 class OptionAgreement:
-    """Agreement about each option; arrays of shape (n_options,).
+    """Agreement on each option; arrays of shape (n_options,).
 
     Attributes
     ----------
@@ -24,10 +24,10 @@ class OptionAgreement:
     n_ticks : integer array
         Answers that tick the option.
     share : array
-        Share of these among all answers.
+        Share of the answers that tick it.
     alpha, low, high : arrays
         Krippendorff's alpha of the question whether the option was ticked, and its interval; NaN
-        where nobody or everybody ticked it.
+        if nobody or everybody ticked it.
     """
 
     options: AnyArray
@@ -54,12 +54,12 @@ def option_agreement(table: LabelSetTable, *, level: float = 0.95) -> OptionAgre
     Raises
     ------
     AnnotationError
-        If ``table`` is no LabelSetTable.
+        If ``table`` is not a LabelSetTable, or ``level`` is out of range.
     """
     if not isinstance(table, LabelSetTable):
         raise AnnotationError(
-            f"table is a {type(table).__name__}; agreement about options is that of a "
-            "LabelSetTable (for classes, use class_agreement)"
+            f"table is a {type(table).__name__}, but agreement on options needs a LabelSetTable; "
+            "for classes, use class_agreement"
         )
     found = [jackknife(krippendorff_alpha, each, level=level) for each in table.tables.values()]
     value, low, high = np.array(found, dtype=np.float64).T

@@ -1,8 +1,8 @@
 """Agreement measures as functions of instance weights.
 
-Each measure is a formula over sums of per-instance figures. An integer weight says how often an
-instance counts (0 leaves it out). Weights of 1 give the value of the measure; the jackknife leaves
-instances out. Many values cost one product of a thin matrix with a matrix of weights.
+Each measure is a formula over sums of per-instance figures. A weight says how often an instance
+counts: weights of 1 give the measure, and the jackknife sets some to 0. So many values cost one
+product of a thin matrix with a matrix of weights.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Sparse: TypeAlias = Any
 T = TypeVar("T")
 
 Annotations: TypeAlias = AnnotationTable | Sharded
-"""What the measures of the whole crowd take."""
+"""Types of tables that the measures of the whole crowd accept."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class Weighted(Generic[T]):
     pack : callable
         Converts one value, shape (...), to the measure's return type.
     times : array of shape (n,) or None
-        How many instances of a store are alike, if such are weighted together; None: each is one.
+        Number of equal instances that each weight stands for, in a store; None: one each.
     least : float or array that broadcasts to (...)
-        Least value: 0 of a share, -1 of a coefficient. The greatest is 1.
+        Smallest possible value: 0 for a share, -1 for a coefficient. The largest is 1.
     """
 
     n: int
@@ -69,7 +69,7 @@ class ClassCounts(NamedTuple):
     size : array of shape (n,)
         Number of annotations per instance.
     times : array of shape (n,) or None
-        Of a store: how many instances have these counts.
+        For a store, number of instances that have these counts.
     """
 
     votes: Sparse
@@ -98,7 +98,7 @@ def class_counts(table: Annotations, *, least: int) -> ClassCounts:
 
 def _distinct_counts(store: Sharded, least: int) -> ClassCounts:
     """Return the distinct counts of classes in a store, and how many instances have them."""
-    # The sum of random numbers of its labels tells which counts an instance has.
+    # Instances have equal counts if the sums of random numbers, one per label, are equal.
     marks = np.random.default_rng(0).integers(2**63, size=store.n_classes, dtype=np.uint64)
     parts = []
     for number in range(store.n_shards):
@@ -139,7 +139,7 @@ def sparse(
 
 
 SPARSE = 8
-"""Cells per position beyond which positions are sorted rather than counted in an array."""
+"""Cells per position above which positions are sorted rather than counted in an array."""
 
 
 def _counted(rows: IntArray, columns: IntArray, shape: tuple[int, int]) -> Sparse:
@@ -187,11 +187,12 @@ def chance_corrected(agreement: FloatArray, by_chance: FloatArray) -> FloatArray
 
 
 def check_graded(table: Annotations, statistic: str) -> None:
-    """Refuse a statistic of grades if nothing tells their order.
+    """Refuse a statistic of grades if their order is unknown.
 
     Raises
     ------
     AnnotationError
+        If more than two classes are merely sorted as text.
     """
     require_table(table)
     check_order(table.classes, table.class_order, statistic)

@@ -34,7 +34,9 @@ class CrowdDataset:
         True classes of the training instances, for **evaluation** only. Complete except in the
         sets of `load_aggregation`, where -1 marks an instance without gold.
     X_valid, y_valid : arrays as above, or None
+        Validation part, if the set has one.
     X_test, y_test : arrays as above, or None
+        Test part, if the set has one.
     classes : array of shape (n_classes,)
         Class values, the same as in ``annotations.classes`` and in every ``y``.
     description : str

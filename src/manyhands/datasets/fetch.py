@@ -40,7 +40,7 @@ BASE_URL = "https://raw.githubusercontent.com"
 TIMEOUT = 60.0
 
 Layout = tuple[list[list[Any]], list[list[Any]], AnyArray | None]
-"""Rows of labels.csv, rows of annotations.csv, and X (None: no features)."""
+"""Content of a set: rows of labels.csv, rows of annotations.csv, and X (None: no features)."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ class DataSource:
     array : str
         Name of X among the arrays of ``features.npz``.
     derived : str
-        For a set without ``convert``, what the source lacks: completes the message "cannot be
-        fetched: its ...".
+        For a set without ``convert``, what was made from the source; it completes the message
+        "cannot be fetched: its ...".
     """
 
     name: str
@@ -173,7 +173,7 @@ def _annotations(
     instance = np.full(len(tasks), MISSING)
     instance[train] = np.arange(len(train))
     kept = instance[task] != MISSING
-    # Integers would be read as positions, and gaps as annotators without annotations.
+    # As text, because integers would be read as positions, and gaps between them as annotators.
     annotator, annotators = encode(
         canonical(votes["worker"][kept]),
         None,

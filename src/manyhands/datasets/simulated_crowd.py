@@ -1,4 +1,4 @@
-"""Simulated annotators for any labelled data: the place where the truth is known.
+"""Simulating annotators for labelled data, so that the truth is known.
 
 References
 ----------
@@ -26,10 +26,10 @@ Rng: TypeAlias = np.random.RandomState
 NUMBERS = (int, float, np.integer, np.floating)
 
 PATTERNS = ("asymmetric", "symmetric", "uniform")
-"""How individual and common confusions may be made."""
+"""Names of patterns of individual and common confusions."""
 
 CELLS_AT_ONCE = 1 << 22
-"""Cells (rows times columns) processed at a time; bounds the memory of a simulation."""
+"""Cells (rows times columns) that are processed at a time, which bounds the memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class CrowdTruth:
     kind: AnyArray
 
     def take(self, rows: Any) -> CrowdTruth:
-        """Select annotations as ``AnnotationTable.take`` does."""
+        """Select annotations, as ``AnnotationTable.take`` does."""
         return replace(
             self,
             gate=self.gate[rows],
@@ -383,7 +383,8 @@ def mean_counts(mean: Any, true: IntArray, c: int, r: int) -> FloatArray:
     if bad.any():
         raise AnnotationError(
             f"annotations_per_instance={means[bad].ravel()[0]} must lie in [1, {r}]: every "
-            f"instance has an annotator, and none of the n_annotators={r} annotates it twice"
+            f"instance has at least one annotator, and none of the n_annotators={r} annotates it "
+            "twice"
         )
     return np.array(np.broadcast_to(means, (c,))[true])
 
@@ -515,16 +516,28 @@ def _shifted(logits: FloatArray, proportion: float) -> FloatArray:
 
 
 def whole_number(value: Any, argument: str) -> int:
-    """Read a positive whole number."""
+    """Return a positive whole number, checked.
+
+    Raises
+    ------
+    AnnotationError
+        If the value is not such a number.
+    """
     if not isinstance(value, NUMBERS) or isinstance(value, bool) or value % 1 != 0 or value < 1:
         raise AnnotationError(f"{argument}={value!r} must be a whole number of at least 1")
     return int(value)
 
 
 def check_share(value: Any, argument: str) -> None:
-    """Refuse what is no number in [0, 1]."""
+    """Refuse anything but a number in [0, 1].
+
+    Raises
+    ------
+    AnnotationError
+        If the value is not such a number.
+    """
     if not (isinstance(value, NUMBERS) and 0 <= value <= 1):
-        raise AnnotationError(f"{argument}={value!r} must lie in [0, 1]")
+        raise AnnotationError(f"{argument}={value!r} must be a number in [0, 1]")
 
 
 def blocks(n: int, width: int) -> Iterator[slice]:

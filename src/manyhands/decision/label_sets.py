@@ -1,4 +1,4 @@
-"""Which options of an instance are ticked, from the probability of each.
+"""Deciding which options of an instance to tick, from the probability of each.
 
 References
 ----------
@@ -21,17 +21,17 @@ SET_RULES = ("probable", "f1")
 
 
 class SetDecision(NamedTuple):
-    """What was ticked, and why.
+    """Ticked options, and the thresholds that decided them.
 
     Attributes
     ----------
     ticks : boolean array of shape (n, n_options)
     threshold : array of shape (n_options,)
-        An option is ticked where it is at least so probable (more than that for the rule
-        "probable").
+        An option is ticked if it is at least so probable (more probable, for the rule "probable").
     n_ticked : integer array of shape (n_options,)
+        Number of instances for which each option is ticked.
     expected_f1 : array of shape (n_options,)
-        F1 of the ticks that the posterior expects; 1 where nothing is ticked and nothing expected.
+        F1 of the ticks that the posterior expects; 1 if nothing is ticked and nothing expected.
     """
 
     ticks: BoolArray
@@ -43,22 +43,21 @@ class SetDecision(NamedTuple):
 def decide_sets(
     posterior: Any, rule: str = "probable", *, threshold: Any = None, costs: Any = None
 ) -> SetDecision:
-    r"""Decide which options are ticked, and say by what threshold.
+    r"""Decide which options to tick, and return the thresholds, too.
 
     Parameters
     ----------
     posterior : array-like of shape (n, n_options)
         Probability that each option applies; rows need not sum to 1.
     rule : {"probable", "f1"}, default="probable"
-        "probable": tick what is more probable than not, which minimises the expected number of
-        wrong cells. "f1": for each option, tick so many of its likeliest instances that the
-        expected F1 is greatest, which are those whose probability is at least half of that F1
-        [1]_. It ticks more, as a missed label costs F1 more than a false one where labels are
-        rare; it needs many rows.
+        "probable": tick options that are more probable than not, which minimises the expected
+        number of wrong cells. "f1": for each option, maximise the expected F1, by ticking the
+        instances with a probability of at least half of that F1 [1]_. This ticks more, because a
+        missed label lowers F1 more than a false one if labels are rare; it needs many rows.
     threshold : float or array-like of shape (n_options,), optional
-        Tick what is at least so probable.
+        Tick options that are at least so probable.
     costs : (float, float), or array-like of shape (2, n_options), optional
-        Costs of a missed label and of a false tick: tick what is at least as probable as
+        Costs of a missed label and of a false tick: tick options that are at least as probable as
         false / (missed + false) [2]_.
 
     Returns
@@ -74,9 +73,10 @@ def decide_sets(
     Notes
     -----
     With :math:`\hat m` ticks, the expected F1 of an option is taken to be :math:`2 \sum p / (\hat m
-    + \sum_{all} p)`, where the first sum is over the ticked instances: the ratio of expectations,
-    which is close to the expected ratio where there are many [1]_. If more probably than that no
-    instance has the option, none is ticked. Instances with equal probabilities are ticked together.
+    + \sum_{all} p)`, where the first sum is over the ticked instances. This ratio of expectations
+    is close to the expected ratio if there are many instances [1]_. No instance is ticked if the
+    probability that none has the option is larger. Instances with equal probabilities are ticked
+    together.
 
     Examples
     --------
@@ -97,8 +97,8 @@ def decide_sets(
         raise AnnotationError(f"rule={rule!r} is unknown; use 'probable' or 'f1'")
     if len(named) + (rule != "probable") > 1:
         raise AnnotationError(
-            f"rule={rule!r} and {' and '.join(f'{name}=' for name in named)} each decide by "
-            "themselves; give one of them"
+            f"rule={rule!r} and {' and '.join(f'{name}=' for name in named)} are different ways to "
+            "decide; give only one of them"
         )
     if rule == "f1":
         bound = np.array([_best_threshold(column) for column in proba.T])
@@ -121,7 +121,7 @@ def decide_by(posterior: Any, bound: FloatArray) -> SetDecision:
     ----------
     posterior : array of shape (n, n_options)
     bound : array of shape (n_options,)
-        Such as ``threshold`` of an earlier `SetDecision`.
+        Thresholds, such as ``threshold`` of an earlier `SetDecision`.
 
     Returns
     -------
@@ -169,7 +169,8 @@ def _of_costs(costs: Any, n_options: int) -> FloatArray:
     """Return the thresholds by the costs of a missed label and of a false tick."""
     if not hasattr(costs, "__len__") or len(costs) != 2:
         raise AnnotationError(
-            f"costs={costs!r} must be two: of a missed label, and of a false tick, such as (5, 1)"
+            f"costs={costs!r} must be two costs, of a missed label and of a false tick, such as "
+            "(5, 1)"
         )
     missed, false = (_of_options(each, n_options, "costs") for each in costs)
     total = missed + false
@@ -193,5 +194,5 @@ def _best_threshold(proba: FloatArray) -> float:
     none = float(np.exp(np.log1p(-np.minimum(proba, 1 - 1e-12)).sum()))
     if none > expected[best]:
         return float(np.nextafter(1.0, 2.0))
-    # The last that is ticked is at least half of it; by rounding it may be just below.
+    # The smallest ticked probability is at least half of the F1, except for rounding errors.
     return float(min(expected[best] / 2, values[best]))

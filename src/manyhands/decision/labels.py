@@ -1,4 +1,4 @@
-"""Decisions from probabilities, by a rule that is independent of the model.
+"""Deciding for one class per instance from probabilities, whatever the model.
 
 References
 ----------
@@ -27,10 +27,10 @@ from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
 
 __all__ = ["decide"]
 
-# Share of the mass up to which a class counts as absent: a floored log leaves 1e-100, not 0.
+# Largest share of the mass of a class that counts as absent: log floors leave 1e-100, not 0.
 _NO_MASS = 1e-12
 
-# Rows per block: finding ties takes as much memory as the probabilities.
+# Rows per block, because finding ties takes as much memory as the probabilities.
 DECIDED_AT_ONCE = 100_000
 
 
@@ -54,24 +54,24 @@ def decide(
     rule : {"argmax", "median", "balanced", "f1"} or cost matrix, default="argmax"
         "argmax": the most probable class, which minimises the expected number of errors.
 
-        "median": the lowest class that is, with all lower ones, at least as probable as not. It
-        minimises the expected distance in grades, so the classes must be in their order, which
-        probabilities do not tell: it is not checked here, as it is where a table is at hand.
+        "median": the lowest class for which it and all lower ones together have a probability of at
+        least one half. It minimises the expected distance in grades, so the columns must be grades
+        in their order; this cannot be checked here, without a table.
 
-        "f1": of the posterior of sets of labels (`MultiLabelDawidSkene`), whose columns are options
-        and whose rows need not sum to 1: which options are ticked if the expected F1 of each is
-        greatest, a boolean array (n, n_options); see `decide_sets`, which also says why.
+        "f1": for sets of labels (`MultiLabelDawidSkene`). Columns are options, and rows need not
+        sum to 1. The result is a boolean array (n, n_options) of the ticks that maximise the
+        expected F1 of each option; see `decide_sets`, which also returns the thresholds.
 
         "balanced": the largest ratio of probability to class prior, which minimises the balanced
         error (the mean of the classes' error rates).
 
         An array of shape (n_classes, n_classes), ``[true, decided]``, of finite, nonnegative
-        costs: the class of smallest expected cost (where the matrix is transposed). An
-        additional last column holds the cost of abstaining.
+        costs: the class of smallest expected cost. An additional last column holds the cost of
+        abstaining.
     class_prior : array-like of shape (n_classes,), optional
         Frequency of each class, up to a common factor; used only by "balanced". Default: the
-        column means of ``posterior``. This estimate needs many rows (with one row, all ratios are
-        equal); for predictions on few rows, pass the prior of the training set.
+        column means of ``posterior``. That estimate needs many rows (with a single row, all ratios
+        are equal); for predictions on few rows, pass the prior of the training set.
     classes : sequence of length n_classes, optional
         Class values; default: the codes 0, ..., n_classes - 1.
     threshold : float in [0, 1], optional
@@ -91,13 +91,14 @@ def decide(
     Returns
     -------
     array of shape (n,)
-        Class values.
+        Class values, or ``abstain``. For the rule "f1", a boolean array (n, n_options).
 
     Raises
     ------
     AnnotationError
-        If rows of ``posterior`` are not probabilities, a shape does not match, or another argument
-        is out of range.
+        If rows of ``posterior`` are not probabilities, a shape does not match, the rule or ``ties``
+        is unknown, a threshold or cost is out of range, ``abstain`` is a class, or ``rule="f1"`` is
+        combined with other arguments.
 
     Notes
     -----
@@ -130,7 +131,7 @@ def decide(
         named = [name for name, value in given.items() if value is not None]
         if named:
             raise AnnotationError(
-                f"rule='f1' ticks options, each by a threshold of its own; leave {named[0]}= out"
+                f"rule='f1' ticks each option by a threshold of its own; leave {named[0]}= out"
             )
         return decide_sets(posterior, "f1").ticks
     posterior = as_posterior(posterior)
@@ -173,7 +174,7 @@ def as_posterior(values: Any, *, argument: str = "posterior") -> FloatArray:
             f"{argument} is not a distribution in row {k} and {int(bad.sum()) - 1} more: the row "
             f"sums to {total[k]:.6g}, its smallest entry is {posterior[k].min():.6g}. Divide "
             "counts by their sum, apply a softmax to scores, or leave out rows without an answer. "
-            "Options with a probability each (sets of labels) are decided by decide_sets"
+            "For sets of labels, in which each option has its own probability, use decide_sets"
         )
     return posterior
 
@@ -230,15 +231,15 @@ def _gains(
         n_classes = posterior.shape[1]
         if issparse(posterior):
             raise AnnotationError(
-                f"rule is a cost matrix, which {n_classes:,} classes do not take; use 'argmax' or "
-                "'balanced'"
+                f"rule is a cost matrix, which is not supported for as many as {n_classes:,} "
+                "classes; use 'argmax' or 'balanced'"
             )
         gain = -posterior @ _checked_costs(rule, n_classes)
         return gain[:, :n_classes], gain[:, n_classes] if gain.shape[1] > n_classes else None
     if rule not in ("argmax", "median", "balanced"):
         raise AnnotationError(
-            f"rule={rule!r} is unknown; use 'argmax', 'median', 'balanced' or costs, or 'f1' for "
-            "sets of labels"
+            f"rule={rule!r} is unknown; use 'argmax', 'median', 'balanced' or a cost matrix, or "
+            "'f1' for sets of labels"
         )
     if threshold is not None and not 0 <= threshold <= 1:
         raise AnnotationError(f"threshold={threshold!r} must be a probability in [0, 1]")
@@ -248,10 +249,10 @@ def _gains(
 
 
 def _medians(posterior: FloatArray) -> FloatArray:
-    """Mark the medians of each row, shape (n, C); two or more where half the mass is below."""
+    """Mark the medians of each row, shape (n, C); there are several if exactly half is below."""
     if issparse(posterior):
         raise AnnotationError(
-            f"rule='median' is for a scale of a few grades, and these are {posterior.shape[1]:,} "
+            f"rule='median' is for a scale of a few grades, but there are {posterior.shape[1]:,} "
             "classes; use 'argmax', or read the labels as numbers (scale='interval')"
         )
     up_to = posterior.cumsum(axis=1)
@@ -320,7 +321,7 @@ def _checked_costs(rule: Any, n_classes: int) -> FloatArray:
 
 
 def _reaches(gain: FloatArray, goal: Any) -> BoolArray:
-    # The order of summation changes gains by a few ulps, which must not break ties.
+    # The order of summation changes gains by rounding errors, which must not break ties.
     return gain >= goal - 1e-9 * np.abs(goal) - 1e-12
 
 
@@ -360,20 +361,20 @@ def best(
     ties : {"first", "random", "distribute"}
     rng : RandomState
     ordered : bool
-        Whether the classes are grades in their order. The median has the least expected distance
-        in grades, which is what a mistake costs on a scale.
+        Whether the classes are grades in their order. Then the label is the median, which minimises
+        the expected distance from the truth in grades.
 
     Raises
     ------
     AnnotationError
-        If grades are so many that the posterior is sparse.
+        If there are so many grades that the posterior is sparse.
     """
     if not ordered:
         return pick(posterior, ties, rng)
     if issparse(posterior):
         vast: Any = posterior
         raise AnnotationError(
-            f"the labels are {vast.shape[1]:,} grades, and a median is for a scale of a few; "
+            f"the labels are {vast.shape[1]:,} grades, but medians are for scales of a few grades; "
             "read them as numbers (scale='interval'), which RatingMean averages, or as names of "
             "classes (scale='nominal')"
         )
@@ -395,32 +396,32 @@ def rule_of(table: Any) -> str:
 
 
 def check_rule_of(rule: Any, table: Any, argument: str = "rule") -> None:
-    """Refuse medians of names, whose order is that of the alphabet.
+    """Refuse medians of classes that are names, merely sorted as text.
 
     Parameters
     ----------
     rule : str, cost matrix or None
-        As of `decide`.
+        See `decide`.
     table : AnnotationTable or store
     argument : str
-        What the caller calls the rule.
+        Name of the rule, for messages.
 
     Raises
     ------
     AnnotationError
-        If the rule is "median", and three or more classes are text in the order of the alphabet,
-        which is no known scale; unless the table's scale says that they are grades.
+        If the rule is "median" and three or more classes are merely sorted as text, unless the
+        table's scale says that they are grades.
     """
     if not (isinstance(rule, str) and rule == "median") or table.ordered:
         return
     order, names = table.class_order, table.classes
     if order == "given" and is_text(names) and names.tolist() == sorted(names.tolist()):
-        # A fit that was saved does not tell whether a caller gave them so.
+        # A saved fit does not record whether the caller gave the classes in this order.
         order = "sorted" if order_of(names) == "given" else order_of(names)
     try:
         check_order(names, order, f"{argument}='median'")
     except AnnotationError as error:
-        raise AnnotationError(f"{error}, and say that they are grades: scale='ordinal'") from error
+        raise AnnotationError(f"{error}, and pass scale='ordinal'") from error
 
 
 def best_of(posterior: Any, table: Any) -> IntArray:

@@ -1,8 +1,7 @@
-"""What a wrong label costs: names of classes are right or wrong, and grades are so many grades off.
+"""The loss of a wrong label: 0 or 1 for names of classes, and the distance in grades for grades.
 
-Whatever is planned or reviewed first rests on the loss that is defined here. It follows from the
-scale: of names it is 1 for every wrong class; of grades in their order it is the distance in
-grades, whose least expectation a median has.
+Plans and review queues minimise the expected loss defined here. The best label is the most probable
+class of names, and a median of grades.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ def expected_loss(posterior: FloatArray, codes: IntArray, *, ordered: bool = Fal
     Returns
     -------
     array of shape (n,)
-        Of names the probability that the label is wrong; of grades the expected number of grades
-        between it and the truth.
+        For names, the probability that the label is wrong; for grades, its expected distance from
+        the truth in grades.
 
     Examples
     --------
@@ -55,8 +54,8 @@ def best_value(p: FloatArray, axis: int = -1, *, ordered: bool = False) -> Float
     Returns
     -------
     array without ``axis``
-        Of names the probability of the most probable class; of grades minus the expected distance
-        of a median from the truth.
+        For names, the probability of the most probable class; for grades, minus the expected
+        distance of a median from the truth. Differences of values are gains.
 
     Examples
     --------
@@ -68,5 +67,6 @@ def best_value(p: FloatArray, axis: int = -1, *, ordered: bool = False) -> Float
     if not ordered:
         return np.asarray(p.max(axis=axis))
     below = np.moveaxis(p, axis, -1).cumsum(axis=-1)
-    # Between two neighbouring grades, whichever side has less is on the wrong one.
+    # The expected distance from a median is the sum, over all steps between neighbouring grades, of
+    # the probability on the smaller side of the step.
     return np.asarray(-np.minimum(below, below[..., -1:] - below)[..., :-1].sum(axis=-1))

@@ -1,4 +1,4 @@
-"""The ``decision`` parameter of classifiers: how probabilities become labels, using `decide`."""
+"""The ``decision`` parameter of classifiers: turning probabilities into labels with `decide`."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 AUTO = "auto"
-"""The default: the median of grades, and of names the most probable class."""
+"""Default rule: the median for grades, and the most probable class for names."""
 
 RULES = (AUTO, "posterior", "median", "balanced")
-"""Rules with a name; all others are cost matrices."""
+"""Rules that have a name; any other rule is a cost matrix."""
 
 _TINY = 1e-300
-"""Avoids empty rows where all mass is on classes with a prior of 0."""
+"""Smallest probability, so that rows with all mass on classes of prior 0 do not become empty."""
 
 
 def settled(rule: Any, *, grades: bool) -> Any:
-    """Return a rule itself, and for "auto" the one it stands for.
+    """Return the rule that "auto" stands for, and any other rule unchanged.
 
     Parameters
     ----------
@@ -46,7 +46,8 @@ def knows_grades(model: Any) -> bool:
 def labels_of(model: Any) -> AnyArray:
     """Return the labels of a classifier's training instances, shape (n,), by ``posterior_``.
 
-    They are those that an aggregator would give: medians of grades, else the most probable classes.
+    They are the labels that an aggregator would give: medians of grades, else the most probable
+    classes.
     """
     codes = apply_rule(model.posterior_, AUTO, grades=knows_grades(model))
     return cast(AnyArray, model.classes_[codes])
@@ -75,8 +76,9 @@ def check_rule(rule: Any, n_classes: int | None = None) -> None:
     if isinstance(rule, str):
         if rule == "f1":
             raise AnnotationError(
-                "decision='f1' ticks options, as of AggregatedClassifier(MultiLabelDawidSkene()) "
-                f"fitted to sets of labels; for classes, use {', '.join(map(repr, RULES))}"
+                "decision='f1' is for sets of labels, such as those of "
+                "AggregatedClassifier(MultiLabelDawidSkene()); for classes, use "
+                f"{', '.join(map(repr, RULES))}"
             )
         if rule not in RULES:
             raise AnnotationError(
@@ -134,7 +136,8 @@ def apply_rule(
     class_prior : array of shape (n_classes,), optional
         Required by "balanced"; a class with prior 0 is never chosen.
     grades : bool
-        Whether the classes are three or more grades in their order, of which "auto" is the median.
+        Whether the classes are three or more grades in their order, for which "auto" takes the
+        median.
 
     Returns
     -------
@@ -143,7 +146,7 @@ def apply_rule(
     Raises
     ------
     AnnotationError
-        If the rule, which may have been changed since `fit`, is invalid.
+        If the rule is invalid, as it may have become since `fit`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""How accurate a classifier is, estimated from annotations alone."""
+"""Estimating a classifier's accuracy from annotations, without gold labels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from manyhands.typing import FloatArray
 __all__ = ["AccuracyEstimate", "estimate_accuracy"]
 
 ERRORS = 2.0
-"""Standard errors on either side of the interval."""
+"""Number of standard errors by which the interval exceeds the estimates on either side."""
 
 
 class AccuracyEstimate(NamedTuple):
@@ -32,18 +32,18 @@ def estimate_accuracy(
 ) -> AccuracyEstimate:
     r"""Estimate the accuracy of predictions **out of fold**, without gold labels.
 
-    Four estimates bracket the accuracy. Two are agreements with inferred classes, the mean over
+    Four estimates bracket the accuracy. Two are agreements with inferred classes: the mean over
     instances of :math:`q_{n h_n}`, where q is the majority vote (ties shared) or the Dawid-Skene
-    posterior. They are low, because they count annotators' mistakes against the model. The other
-    two are `corrected_vote_agreement` with the crowd's confusion matrix by either q. They are high,
-    because models and annotators share mistakes. The estimate is the mean of the four. The interval
-    goes from the smaller agreement less two standard errors to the larger corrected agreement plus
-    two. If the model or most annotators are worse than chance, corrected agreement is the lower
-    one; the interval is then widened to hold the estimate, and means little.
+    posterior. They are too low, because they count annotators' mistakes against the model. The
+    other two are `corrected_vote_agreement` with the crowd's confusion matrix by either q. They are
+    too high, because models and annotators share mistakes. The estimate is the mean of the four.
+    The interval goes from the smaller agreement less two standard errors to the larger corrected
+    agreement plus two. If the model or most annotators are worse than chance, corrected agreement
+    is the lower one; the interval is then widened to hold the estimate, and means little.
 
-    It speaks of instances like the annotated ones, and assumes that the annotators' mistakes are
-    independent of the model's. It cannot see mistakes that most annotators share. In sample it
-    means nothing.
+    The estimate holds for instances like the annotated ones, and assumes that the annotators'
+    mistakes are independent of the model's. Mistakes that most annotators share go unnoticed. On
+    instances that the model was trained on, the estimate means nothing.
 
     Parameters
     ----------

@@ -27,9 +27,11 @@ from manyhands.typing import FloatArray, IntArray
 __all__ = ["AnnotatorReliability", "annotator_reliability"]
 
 MODEL_ERROR = 0.3
-"""Standard deviation of what a model's expectation of an annotator's accuracy is off by, as a
-difference of logits. With it, intervals of `DawidSkene` hold the accuracy on gold of nine tenths of
-the annotators or more on nearly all real tables (docs/results/intervals.md)."""
+"""Standard deviation of the error of a model's expected accuracy of an annotator, in logits.
+
+With it, the intervals of `DawidSkene` contain the accuracy on gold of at least nine annotators in
+ten on nearly all real tables (docs/results/intervals.md).
+"""
 
 
 class AnnotatorReliability(NamedTuple):
@@ -94,16 +96,16 @@ def annotator_reliability(
     s (n - s) <= n^2 / 4. It is 1, which gives the interval of the prior, if nothing is known (all
     p_i = 1/2) or the annotator has no annotations.
 
-    A model's probabilities are off, too: by a standard deviation of .3 in the logit of an
-    annotator's accuracy, as real tables show. Of that counts the share u of the annotations whose
-    class is uncertain (0 < p_i < 1). The logit of a beta distribution has a variance of about
+    A model's probabilities have errors, too: on real tables, a standard deviation of .3 in the
+    logit of an annotator's accuracy. It counts by the share u of the annotations whose class is
+    uncertain (0 < p_i < 1). The logit of a beta distribution has a variance of about
     1 / (nu m (1 - m)), so that 1 / nu grows by (.3 u)^2 m (1 - m), where nu stays at least 1. The
     interval is the central one of Beta(nu m, nu (1 - m)); with certain labels it is Jeffreys'.
 
-    An annotator may never have been wrong. Where the probability of that, the product of the p_i,
-    exceeds the mass that the interval leaves out above, it ends at 1; likewise it begins at 0 where
-    the annotator may always have been wrong. A share of n annotations has these values with a
-    probability of their own, of which a beta distribution knows nothing.
+    An annotator may never have been wrong. If the probability of that, the product of the p_i,
+    exceeds the mass that the interval leaves out above, the interval ends at 1. Likewise it begins
+    at 0 if the annotator may always have been wrong. A beta distribution gives these two values no
+    probability of their own, but a share of n annotations does.
 
     **What the interval covers**: an annotator's accuracy is observed on n annotations only, the
     true class of each is known only in probability, to which the annotation itself contributes (as
@@ -133,9 +135,9 @@ def annotator_reliability(
 
 @dataclass(frozen=True)
 class RightSums:
-    """What the reliability of annotators rests on; arrays of shape (n_annotators,).
+    """Sums from which the reliability of annotators follows; arrays of shape (n_annotators,).
 
-    Sums of parts of a table, over other instances, add up.
+    Sums over disjoint parts of a table can be added.
 
     Attributes
     ----------
@@ -158,7 +160,7 @@ class RightSums:
 
     @classmethod
     def of(cls, table: AnnotationTable, posterior: Any) -> RightSums:
-        """Sum over the observed annotations of a table, as `annotator_reliability` takes it."""
+        """Sum over the observed annotations of a table; see `annotator_reliability`."""
         observed = table.observed
         posterior = _checked(posterior, observed)
         p = _probability_correct(posterior, observed)
@@ -168,7 +170,7 @@ class RightSums:
             return np.asarray(found, dtype=np.float64)
 
         n = np.bincount(observed.annotator, minlength=observed.n_annotators)
-        with np.errstate(divide="ignore"):  # Minus infinity: some are certainly wrong, or right.
+        with np.errstate(divide="ignore"):  # log 0 where an annotation is certainly wrong or right.
             chances = total(np.log(p)), total(np.log1p(-p))
         return cls(n, total(p), total(p * (1 - p)), *chances, total((p > 0) & (p < 1)))
 

@@ -1,4 +1,4 @@
-"""Whether probabilities mean what they say, judged by gold labels.
+"""Calibration of probabilities, measured on gold labels.
 
 Probabilities and gold labels are matched by id as in `manyhands.metrics.gold`.
 """
@@ -31,10 +31,10 @@ __all__ = [
 ]
 
 LEAST_PROBA = 1e-12
-"""Least probability whose logarithm is taken."""
+"""Smallest probability in the log loss, so that its logarithm is finite."""
 
 MOST_BINS = 100_000
-"""More bins than this are a mistake, and would fill the memory."""
+"""Largest number of bins; more are surely a mistake, and would fill the memory."""
 
 N_RESAMPLES = 500
 """Bootstrap samples for the interval of the calibration error."""
@@ -53,29 +53,31 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Calibration:
-    """Whether probabilities mean what they say, on instances with gold labels.
+    """How well probabilities are calibrated on instances with gold labels.
 
     Attributes
     ----------
     n : int
         Number of instances.
     accuracy, confidence : Estimate
-        Share of correct predictions, and their mean probability. Calibrated probabilities have
-        equal ones.
+        Share of correct predictions, and mean probability of the predictions. They are equal if
+        probabilities are calibrated.
     log_loss : Estimate
         Mean -log p(gold) in nats, with p at least 1e-12.
     brier : Estimate
         As in `brier_score`.
     ece : Estimate
-        As in `expected_calibration_error`. It is not 0 for calibrated probabilities either, because
+        As in `expected_calibration_error`. Even for calibrated probabilities it is not 0, because
         the accuracy of a bin varies by chance; its interval then reaches down to 0.
     coverage : Estimate
-        Share of instances whose gold class is in the smallest set of classes of probability
-        ``sure`` or more in all. Calibrated probabilities cover a share of ``sure`` or more.
+        Share of instances whose gold class is in the smallest set of classes with a total
+        probability of at least ``sure``. It is at least ``sure`` for calibrated probabilities.
     set_size : float
         Mean number of classes in these sets.
     sure : float
+        As given.
     curve : ReliabilityCurve
+        See `reliability_curve`.
     """
 
     n: int
@@ -105,11 +107,11 @@ class Calibration:
 
 
 def _refuse_partial_gold(y: Any) -> None:
-    """Refuse gold labels by id, and of some instances only, as `fit` of aggregators takes them."""
+    """Refuse a dict of gold labels, and missing ones, which only aggregators accept."""
     if isinstance(y, Mapping):
         raise AnnotationError(
-            "y is a dict, and calibration pairs gold labels with rows; give the labels as an array "
-            "in the order of proba, and only the rows that have one"
+            "y is a dict, but calibration pairs gold labels with rows: give the labels as an array "
+            "in the order of proba, and leave out the rows without a label"
         )
     gaps = int(missing_mask(np.asarray(y)).sum())
     if gaps:
@@ -128,7 +130,7 @@ def calibration(
     n_bins: int = 15,
     level: float = 0.95,
 ) -> Calibration:
-    """Measure whether probabilities mean what they say: scores, coverage and reliability.
+    """Measure how well probabilities are calibrated: scores, coverage and reliability.
 
     Parameters
     ----------
@@ -137,16 +139,16 @@ def calibration(
     y : array-like of shape (n,)
         Gold class values.
     classes : sequence of length n_classes, optional
-        Class value of every column; default: the sorted values of ``y``. Give ``model.classes_``
-        with what a model says: its columns need not be sorted.
+        Class value of every column; default: the sorted values of ``y``. For a model's
+        probabilities give ``model.classes_``, because its columns need not be sorted.
     sure : float in (0, 1], default=0.9
         Probability of the sets whose coverage is measured.
     n_bins : int, default=15
         As in `reliability_curve`.
     level : float in (0, 1), default=0.95
-        Probability mass of the intervals: Jeffreys intervals of shares, Student's intervals of the
-        logarithms of means, and for the calibration error one from 500 bootstrap samples (always
-        the same ones).
+        Probability mass of the intervals. Shares have Jeffreys intervals, means Student's intervals
+        on the scale of the logarithm, and the calibration error an interval from 500 bootstrap
+        samples with a fixed seed.
 
     Returns
     -------
@@ -194,7 +196,7 @@ def _sure_sets(proba: FloatArray, sure: float) -> Any:
     """Mask the smallest sets of classes with a probability of at least ``sure``, (n, C)."""
     order = np.argsort(-proba, axis=1, kind="stable")
     mass = np.cumsum(np.take_along_axis(proba, order, axis=1), axis=1)
-    # A class belongs to the set if those before it do not suffice; rounding errors must not count.
+    # A class belongs to the set if the more probable ones do not suffice, up to rounding errors.
     needed = np.column_stack([np.zeros(len(proba)), mass[:, :-1]]) < sure - 1e-9
     sets = np.empty_like(needed)
     np.put_along_axis(sets, order, needed, axis=1)
@@ -223,9 +225,10 @@ def _mean_with_interval(values: FloatArray, level: float, greatest: float) -> Es
 def _ece_with_interval(gaps: FloatArray, which: IntArray, level: float) -> Estimate:
     """Return the calibration error from each prediction's right - confidence and its bin.
 
-    The error of a sample is at most as far from the true one as its gaps in all bins are from the
-    true gaps together, whose distribution resamples show. That bounds the true error from below.
-    From above the sample's own error does, with the spread of resamples: it is too high already.
+    By the triangle inequality, a sample's error differs from the true one by at most the sum over
+    bins of the distances between sample gaps and true gaps. Bootstrap samples show how large that
+    sum is, which gives the lower bound. The upper bound is the sample's own error, which is too
+    high already, plus the spread of bootstrap samples.
     """
     n, rng = len(gaps), np.random.default_rng(0)
     value, errors, distances = _calibration_error(gaps, which), [], []
@@ -249,8 +252,8 @@ def _check_bins(n_bins: Any) -> None:
 
 
 def _bins(confidence: FloatArray, n_bins: int) -> IntArray:
-    """Bin of each confidence; bins are (lower, upper], as published."""
-    # A confidence of 0 cannot be a maximum.
+    """Return the bin of each confidence; bins are (lower, upper], as published."""
+    # A confidence of 0 has no bin, but the largest of several probabilities is never 0.
     return np.ceil(confidence * n_bins).astype(np.int64).clip(1, n_bins) - 1
 
 
@@ -262,9 +265,9 @@ class ReliabilityCurve(NamedTuple):
     counts : integer array
         Number of predictions with confidence in ``(k / n_bins, (k + 1) / n_bins]``.
     confidence : array
-        Their mean confidence; NaN in an empty bin.
+        Mean confidence of these predictions; NaN in an empty bin.
     accuracy : array
-        Share of them that are right; NaN in an empty bin.
+        Share of these predictions that are right; NaN in an empty bin.
     lower, upper : arrays
         Bounds of the Jeffreys interval around ``accuracy``; 0 and 1 in an empty bin.
     """
@@ -335,12 +338,17 @@ def expected_calibration_error(
     Parameters
     ----------
     proba, y, classes, n_bins
-        As in `reliability_curve`, which also raises the errors.
+        As in `reliability_curve`.
 
     Returns
     -------
     float in [0, 1]
-        0: among the predictions made with confidence p, a share p is right. NaN if n is 0.
+        0 means that of the predictions made with confidence p, a share p is right. NaN if n is 0.
+
+    Raises
+    ------
+    AnnotationError
+        As in `reliability_curve`.
 
     References
     ----------

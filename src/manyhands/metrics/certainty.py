@@ -1,9 +1,10 @@
-"""How sure single labels are said to be: their mean probability is the level that is told of all.
+"""Recalibrated probabilities of single labels, with the share of right labels as their mean.
 
-A model is surer of its labels than it should be, and most of those that it is surest of: mistakes
-that most annotators share look certain. What is told of a single label has to agree with what is
-told of them all. So its odds are raised to a power, which is that of all labels, and even the
-surest label may be wrong. Where nothing tells how many labels are right, nothing is told of one.
+A model is overconfident, most of all about its surest labels, because mistakes that most annotators
+share look certain. The probabilities that we report of single labels must agree with the level, the
+share of all labels that we say is right. So the odds of every label are raised to one power, chosen
+to give that mean, and even the surest label may be wrong. If the level is unknown, no probability
+is reported.
 """
 
 from __future__ import annotations
@@ -23,36 +24,36 @@ from manyhands.typing import BoolArray, FloatArray, IntArray
 SHARED = 0.4
 """How often even the surest label is wrong, as a share of how often labels are wrong on average.
 
-On the tables of docs/results/claims.md, each family of tables left out in turn, the log loss of the
-told probabilities of the others is least at .25 to .35, and the accepted labels are right as often
-as told, on the mean of the tables, from .35 to .5 on."""
+On the tables of docs/results/claims.md, with each family of tables left out in turn, the log loss
+of the reported probabilities is smallest at .25 to .35. The accepted labels are right as often as
+reported, on average over the tables, from .35 to .5.
+"""
 
 SUREST = 1e-6
-"""Probabilities closer to 0 or 1 are not told apart."""
+"""Probabilities are clipped to this distance from 0 and 1, so that their odds are finite."""
 
 POWERS = 1e-3, 1e3
-"""Least and greatest power of the odds."""
+"""Smallest and largest power of the odds."""
 
 MOST = 100_000
-"""Labels that the power is found with."""
+"""Largest number of labels with which the power is found."""
 
 
 @dataclass(frozen=True)
 class Certainty:
-    """From a method's probability of a label to the one that is told.
+    """Map from a method's probability of a label to the one that we report.
 
-    With p the method's probability, and c = 1 / (number of classes), it is (1 - e) q + e c, where
-    logit q = logit c + ``power`` (logit p - logit c) and e is ``shared``.
+    With p the method's probability, and c = 1 / (number of classes), the reported probability is
+    (1 - e) q + e c, where logit q = logit c + ``power`` (logit p - logit c) and e is ``shared``.
 
     Attributes
     ----------
     n_classes : int
     power, shared : float
-        ``power`` is None where nothing tells how many labels are right: then no probability is
-        told, which is NaN.
+        ``power`` is None if the level is unknown; then the reported probabilities are NaN.
     below, above : float
-        A last factor of the probability, and of the one to be wrong, where no power reaches the
-        level.
+        Final factors of the probability to be right, and of the one to be wrong, if no power
+        reaches the level.
     """
 
     n_classes: int
@@ -63,13 +64,13 @@ class Certainty:
 
     @classmethod
     def of(cls, level: Level | None, probability: FloatArray, n_classes: int) -> Certainty:
-        """Find the power with which the mean probability of labels is their level.
+        """Find the power that makes the mean reported probability of labels their level.
 
         Parameters
         ----------
         level : Level or None
         probability : array of shape (m,)
-            Probabilities of the labels that the level is about.
+            Method's probabilities of the labels to which the level applies.
         n_classes : int
         """
         if level is None or n_classes < 2:
@@ -95,11 +96,11 @@ class Certainty:
 
     @property
     def is_known(self) -> bool:
-        """Whether anything is told."""
+        """Whether probabilities are reported."""
         return self.power is not None
 
     def __call__(self, probability: Any) -> FloatArray:
-        """Return what is told of labels with these probabilities; NaN where nothing is."""
+        """Return the reported probabilities of labels; NaN if none are reported."""
         p = np.asarray(probability, dtype=np.float64)
         if self.power is None:
             return np.full(p.shape, np.nan)
@@ -113,9 +114,9 @@ class Certainty:
         return q
 
     def of_labels(self, posterior: Any, codes: IntArray, known: BoolArray | None) -> FloatArray:
-        """Return what is told of each label, shape (n,): 1 of those that are ``known``.
+        """Return the reported probability of each label, shape (n,), which is 1 where ``known``.
 
-        Of a label that was left open (-1) it is the probability of the most probable class.
+        For a label that was left open (-1) it is that of the most probable class.
         """
         p = label_probability(posterior, codes)
         told = self(p)
@@ -124,11 +125,11 @@ class Certainty:
     def of_classes(
         self, posterior: FloatArray, codes: IntArray, known: BoolArray | None = None
     ) -> FloatArray:
-        """Return what is told of every class of each instance, not of its label alone.
+        """Return the reported probability of every class, not of the label alone.
 
-        The odds of the other classes are raised as those of the label are, and they share what the
-        label leaves. A class that the method holds less probable than the label is never told to
-        be more probable.
+        The odds of the other classes are raised to the same power, and the classes share the
+        probability that the label leaves. A class that is less probable than the label by the
+        method never gets a larger probability than the label.
 
         Parameters
         ----------
@@ -136,12 +137,12 @@ class Certainty:
         codes : integer array of shape (n,)
             Labels; -1 where one was left open, which stands for the most probable class.
         known : boolean array of shape (n,), optional
-            Instances whose label was given: of them, ``posterior`` is told as it is.
+            Instances whose label was given, for which ``posterior`` is returned unchanged.
 
         Returns
         -------
         array of shape (n, n_classes)
-            That of the label is `of_labels`; NaN where nothing is told.
+            In the column of the label the value of `of_labels`; NaN if none are reported.
         """
         rows = np.arange(len(codes))
         codes = np.where(codes < 0, posterior.argmax(axis=1), codes)
@@ -153,7 +154,7 @@ class Certainty:
             share[rows, codes] = 0.0
             share /= share.sum(axis=1, keepdims=True)
             top = posterior[rows, codes] >= posterior.max(axis=1)
-            # Where the most probable of the others would overtake the label, all come closer.
+            # Where another class would overtake the label, all other classes are scaled down.
             most, even = share.max(axis=1, keepdims=True), 1 / (self.n_classes - 1)
             limit = label / np.maximum(1 - label, SUREST)
             closer = ((most - limit) / np.maximum(most - even, SUREST)).clip(0, 1)
@@ -182,13 +183,13 @@ def certainty_of(
     codes: IntArray,
     known: BoolArray | None = None,
 ) -> Certainty:
-    """Return how sure labels of a table are said to be, if ``level`` is told of them.
+    """Return the map to the reported probabilities of a table's labels, given their level.
 
     Parameters
     ----------
     table : AnnotationTable
     level : Level or None
-        That of the annotated instances with a label that is not known.
+        Share of right labels, over the annotated instances whose label was not given.
     posterior : array or sparse array of shape (n_instances, n_classes)
     codes : integer array of shape (n_instances,)
         Labels; -1 where one was left open.

@@ -1,8 +1,9 @@
-"""Predictions against gold labels; scikit-learn computes the measures that it has.
+"""Scores of predictions against gold labels, computed by scikit-learn where it has the measure.
 
-Where both arguments have ids (a pandas index of their own, a column of ids in a frame of polars or
-pyarrow), rows are matched by them, and other ids are refused. Otherwise they are paired in order.
-Without ``classes``, columns of a frame that are called as the classes are matched by name.
+If both arguments have ids (a pandas index other than the default, a column of ids in a frame of
+polars or pyarrow), rows are matched by id, and different ids are refused. Otherwise rows are paired
+in order. Without ``classes``, columns of a frame are matched by name if they are named after the
+classes.
 """
 
 from __future__ import annotations
@@ -46,6 +47,15 @@ def accuracy(y: Any, predicted: Any) -> float:
     y, predicted : array-like of shape (n,)
         Gold and predicted class values.
 
+    Returns
+    -------
+    float in [0, 1]
+
+    Raises
+    ------
+    AnnotationError
+        If the arguments are empty, differ in length or type, or do not match by id.
+
     Examples
     --------
     >>> accuracy(["cat", "dog", "dog"], ["cat", "dog", "cat"])
@@ -72,6 +82,11 @@ def balanced_accuracy(y: Any, predicted: Any) -> float:
         1 / C if one class is always predicted, with C classes in ``y``. A class that is predicted
         but absent from ``y`` has no recall of its own; it only lowers that of other classes.
 
+    Raises
+    ------
+    AnnotationError
+        As in `accuracy`.
+
     Examples
     --------
     >>> balanced_accuracy([0, 0, 0, 1], [0, 0, 0, 0])
@@ -93,6 +108,15 @@ def macro_f1(y: Any, predicted: Any) -> float:
     ----------
     y, predicted : array-like of shape (n,)
         Gold and predicted class values.
+
+    Returns
+    -------
+    float in [0, 1]
+
+    Raises
+    ------
+    AnnotationError
+        As in `accuracy`.
 
     Examples
     --------
@@ -119,6 +143,11 @@ def minority_recall(y: Any, predicted: Any, *, minority: Any = None) -> float:
     -------
     float
         NaN if ``y`` holds one class only.
+
+    Raises
+    ------
+    AnnotationError
+        As in `accuracy`, or if ``minority`` names a class that ``y`` does not hold.
 
     Examples
     --------
@@ -163,9 +192,10 @@ def brier_score(proba: Any, y: Any, *, classes: Any = None) -> float:
     Returns
     -------
     float in [0, 2]
-        0: certain and right; 2: certain and wrong; 1 - 1 / n_classes: uniform probabilities. The
-        true probabilities minimise its expectation. NaN if n is 0. With two classes it is twice
-        the squared error of either probability.
+        0 if all predictions are certain and right, 2 if they are certain and wrong, and
+        1 - 1 / n_classes for uniform probabilities. The true probabilities minimise its
+        expectation. NaN if n is 0. With two classes it is twice the squared error of either
+        probability.
 
     Raises
     ------
@@ -198,7 +228,7 @@ def squared_distances(proba: FloatArray, codes: IntArray) -> FloatArray:
 def ranked_probability_score(proba: Any, y: Any, *, classes: Any = None) -> float:
     """Return the mean squared distance of cumulative probabilities from the truth (grades).
 
-    Probability on a grade beside the true one costs less than on a grade far from it [1]_.
+    Probability given to a grade next to the true one costs less than to a grade far from it [1]_.
 
     Parameters
     ----------
@@ -213,14 +243,16 @@ def ranked_probability_score(proba: Any, y: Any, *, classes: Any = None) -> floa
     Returns
     -------
     float in [0, n_classes - 1]
-        0: certain and right; d for a certain answer that is d grades off. The true probabilities
-        minimise its expectation. NaN if n is 0. With two classes it is half the Brier score.
+        0 if predictions are certain and right, and d if they are certain but d grades off. The
+        true probabilities minimise its expectation. NaN if n is 0. With two classes it is half the
+        Brier score.
 
     Raises
     ------
     AnnotationError
         If shapes do not fit, rows of ``proba`` are not probabilities, ``y`` holds a value outside
-        ``classes``, or more than two classes are text and ``classes`` does not tell their order.
+        ``classes``, or the order of more than two classes of text is unknown because ``classes``
+        is not given.
 
     See Also
     --------
@@ -308,9 +340,9 @@ def coverage_risk(proba: Any, y: Any, *, classes: Any = None) -> CoverageRisk:
 def against_gold(
     proba: Any, y: Any, classes: Any, *, ordered: str | None = None
 ) -> tuple[FloatArray, IntArray]:
-    """Check the probabilities and encode the gold labels, matched by id, as columns of them.
+    """Return checked probabilities and, matched by id, the column of each gold label.
 
-    ``ordered`` names a measure that needs classes in their order.
+    ``ordered`` is the name of a measure that needs the order of the classes.
     """
     y = np.asarray(in_order_of(proba, y, "proba", "y"))
     vocabulary = np.unique(y) if classes is None else make_vocabulary(classes, "classes")
@@ -323,7 +355,8 @@ def against_gold(
     if y.ndim != 1 or proba.shape != (len(y), len(vocabulary)):
         raise AnnotationError(
             f"proba has shape {proba.shape}; it must have one row per gold label and one column "
-            f"per class, {(len(y), len(vocabulary))}. If y lacks a class, name all in classes="
+            f"per class, {(len(y), len(vocabulary))}. If a class is missing from y, name all "
+            "classes in classes="
         )
     return proba, encode(y, vocabulary, argument="y", vocabulary_name="classes")[0]
 
@@ -349,8 +382,8 @@ def _pair(y: Any, predicted: Any) -> tuple[AnyArray, AnyArray]:
     first, other = y[:1].tolist()[0], predicted[:1].tolist()[0]
     if isinstance(first, str) != isinstance(other, str):
         raise AnnotationError(
-            f"y holds {first!r}, and predicted {other!r}: strings and numbers are different "
-            "classes; give y in the type of the predictions, that of the annotations"
+            f"y holds {first!r}, but predicted holds {other!r}, and a string and a number are "
+            "different classes; convert y to the type of the predictions"
         )
     return y, predicted
 
@@ -358,8 +391,9 @@ def _pair(y: Any, predicted: Any) -> tuple[AnyArray, AnyArray]:
 def in_order_of(first: Any, second: Any, name: str, other: str) -> Any:
     """Return the second of two arguments in the order of the rows of the first.
 
-    They are matched by id if the second has a pandas index of its own, and the first, too, or (in
-    polars and pyarrow frames) a column of ids. Otherwise they are paired row by row.
+    They are matched by id if the second has a pandas index other than the default, and the first
+    has one, too, or (as a polars or pyarrow frame) a column of ids. Otherwise they are paired row
+    by row.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""How far labels on an ordered scale are from gold."""
+"""Scores of labels on an ordered scale: how many grades they are from gold."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from manyhands.typing import BoolArray, FloatArray, IntArray
 
 
 class GradeScores(NamedTuple):
-    """Labels that are grades against gold.
+    """Scores of labels that are grades, against gold.
 
     Attributes
     ----------
@@ -25,8 +25,8 @@ class GradeScores(NamedTuple):
     mae : float
         Mean absolute error in grades.
     qwk : float or None
-        Cohen's kappa with quadratic weights: 1 is perfect, 0 is chance; None where labels and gold
-        are one and the same grade throughout.
+        Cohen's kappa with quadratic weights: 1 is perfect, 0 is chance; None if all labels and all
+        gold are the same grade.
     rps : float or None
         Ranked probability score (`manyhands.metrics.ranked_probability_score`); None without
         probabilities.
@@ -72,19 +72,19 @@ def score_grades(y: IntArray, labels: IntArray, posterior: FloatArray | None = N
 
 
 class WithinOne(NamedTuple):
-    """How many labels are at most one grade off.
+    """Share of labels that are at most one grade off.
 
     Attributes
     ----------
     low : float
-        At least so many are.
+        Lower end of a 95 % interval of the share.
     value, high : float or None
-        Share and upper end of a 95 % interval, where gold measures it; None where the model tells:
-        on real tables labels are nearer the truth than it expects, so that only the lower end of
-        what it tells was found to hold.
+        Share and upper end of the interval, if measured on gold. None if the model expects it: on
+        real tables labels are nearer the truth than the model expects, so that only the lower end
+        was found to hold.
     source : {"gold", "model"}
     n : int
-        Labels that it rests on.
+        Number of labels that the figure rests on.
     """
 
     low: float
@@ -108,27 +108,27 @@ def within_one(
     known: BoolArray | None = None,
     gold: IntArray | None = None,
 ) -> WithinOne | None:
-    """Tell how many labels that were not given are at most one grade off.
+    """Return the share of inferred labels that are at most one grade off.
 
     Parameters
     ----------
     table : AnnotationTable
     level : Level or None
-        How many labels are right.
+        Share of right labels.
     certainty : Certainty
-        How sure single labels are said to be.
+        Map to the reported probabilities of single labels.
     posterior : array of shape (n_instances, n_classes)
     codes : integer array of shape (n_instances,)
         Labels, -1 where undecided.
     known : boolean array of shape (n_instances,), optional
-        Labels that were given.
+        Instances whose label was given.
     gold : integer array of shape (n_instances,), optional
         True classes, -1 where unknown.
 
     Returns
     -------
     WithinOne or None
-        None where classes are no grades, or nothing tells.
+        None if the classes are not grades, or the share is unknown.
     """
     if level is None or not is_scale_of_grades(table):
         return None
@@ -144,7 +144,7 @@ def within_one(
         return None
     told = certainty.of_classes(posterior[rows], codes[rows])
     beyond = 1.0 - float(near_share(told, codes[rows]).mean())
-    # Of the wrong labels, as many are further off as the model expects.
+    # The model decides only which share of the wrong labels is more than one grade off.
     share = beyond / max(1.0 - level.value, 1e-9)
     least = max(1.0 - (1.0 - level.low) * share, level.low)
     return WithinOne(least, None, None, "model", len(rows))

@@ -1,4 +1,4 @@
-"""How many inferred labels are right, whatever method inferred them."""
+"""The share of inferred labels that are right (their level), whatever method inferred them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from manyhands.exceptions import AnnotationError, silenced
 from manyhands.inference import DawidSkene
 from manyhands.inference.shared_mistakes import suspected
 from manyhands.inference.votes import HARMLESS_CLASSES
-from manyhands.metrics.levels import accuracy_of_labels, told_accuracy
+from manyhands.metrics.levels import accuracy_of_labels, level_from_sources
 from manyhands.metrics.sample_levels import Level
 from manyhands.typing import BoolArray, FloatArray, IntArray
 
@@ -34,12 +34,14 @@ def level_of_labels(
 ) -> Level | None:
     """Return the level of inferred labels (`accuracy_of_labels`), whatever inferred them.
 
-    The mean probability of `DawidSkene`'s labels and of the stack's is about their accuracy on real
-    tables (docs/results/aggregation.md, docs/results/stack_labels.md). Other methods are too sure,
-    or their shares mean something else: then `DawidSkene` says what it thinks of their labels.
+    On real tables, the mean probability of the labels of `DawidSkene` and of the stack is about
+    their accuracy (docs/results/aggregation.md, docs/results/stack_labels.md). Other methods are
+    overconfident, or their vote shares mean something else; for them the probabilities of
+    `DawidSkene` are used.
 
-    Annotators who may share mistakes (`suspected`) and are not declared as a family may be right or
-    wrong together: the interval is that of both, and without enough others there is no answer.
+    Annotators who may share mistakes (`suspected`) without being declared as a family may also be
+    independent. The interval then covers both cases; without enough other annotators there is no
+    answer.
 
     Parameters
     ----------
@@ -48,27 +50,27 @@ def level_of_labels(
     codes : integer array of shape (n_instances,)
         Labels, -1 where undecided.
     posterior : array of shape (n_instances, n_classes), optional
-        The model's own.
+        The model's class probabilities.
     gold : integer array of shape (n_instances,), optional
         True classes, -1 where unknown.
     audit : integer array of shape (n_instances,), optional
-        Classes of randomly drawn labels that people checked and that the model was not given, -1
-        elsewhere.
+        True classes of randomly drawn instances that people checked and that the model was not
+        given, -1 elsewhere.
     fitted : aggregator, optional
-        Whose ``is_known_`` marks labels that were given.
+        Its ``is_known_`` marks labels that were given.
     identified : boolean array of shape (n_instances,), optional
-        Instances whose label the annotations decide. Where most are not decided, no model's
-        expectation counts.
+        Instances whose label is identified by the annotations. If most are not, no model's
+        expectation is used.
     is_calibrated : bool, optional
-        Whether the mean probability of the model's labels is about their accuracy. Default: what
-        is known of the model.
+        Whether the mean probability of the model's labels is about their accuracy. Default: as the
+        model's class declares.
     alike : boolean array of shape (n_annotators,), optional
         Annotators who may share mistakes. Default: `suspected`.
 
     Returns
     -------
     Level or None
-        None if nothing tells.
+        None if the level is unknown.
     """
     if is_calibrated is None:
         is_calibrated = getattr(model, "_knows_its_accuracy", False)
@@ -91,7 +93,7 @@ def level_of_labels(
     }
     alike = suspected(table) if alike is None else alike
     measured["independent"] = not alike.any()
-    level = told_accuracy(table, values[codes], posterior, **measured)
+    level = level_from_sources(table, values[codes], posterior, **measured)
     if level is None or level.source != "model" or not alike.any():
         return level
     apart = in_one_family(table, alike)
@@ -104,7 +106,8 @@ def level_of_labels(
 def _between(one: Level, other: Level | None) -> Level | None:
     """Return the level if annotators may or may not share mistakes; None if too few remain.
 
-    From the low end of the one that supposes more mistakes to the high end of the other.
+    The interval goes from the low end of the level that supposes more mistakes to the high end of
+    the other.
     """
     if other is None:
         return None
@@ -121,16 +124,16 @@ def _sample(
     Returns
     -------
     codes, posterior
-        As given, but for the drawn instances.
+        As given, without the model's knowledge of the drawn instances.
     sample : integer array of shape (n_instances,) or None
-        Known classes of these, -1 elsewhere; None if none were drawn.
+        Known classes of the drawn instances, -1 elsewhere; None if none were drawn.
     """
     found = getattr(model, "sampled_posterior_", None)
     if found is None or not len(found) or len(model.is_known_) != table.n_instances:
         return codes, posterior, None
     rows = model.sampled_rows_
     sample = np.full(table.n_instances, -1)
-    sample[rows] = model.posterior_[rows].argmax(axis=1)  # Certain there.
+    sample[rows] = model.posterior_[rows].argmax(axis=1)  # Known labels have probability 1.
     codes = codes.copy()
     codes[rows] = best_of(found, table)
     if posterior is not None:
@@ -144,7 +147,7 @@ def _expected(table: AnnotationTable, known: Any, codes: IntArray) -> FloatArray
         return None
     gold = None if known is None or not known.any() else np.where(known, codes, -1)
     values = np.array([*table.classes.tolist(), None], dtype=object)
-    with silenced("manyhands"):  # Whoever inferred the labels has been warned.
+    with silenced("manyhands"):  # The user was warned when the labels were inferred.
         try:
             return DawidSkene().fit(table, gold=None if gold is None else values[gold]).posterior_
         except AnnotationError:
@@ -152,6 +155,6 @@ def _expected(table: AnnotationTable, known: Any, codes: IntArray) -> FloatArray
 
 
 def known_of(table: AnnotationTable, model: Any) -> BoolArray | None:
-    """Mask of the instances whose label was given to the fit; None if it is not of this table."""
+    """Mask the instances whose label was given to the fit; None if that was of another table."""
     known = getattr(model, "is_known_", None)
     return None if known is None or len(known) != table.n_instances else known

@@ -38,14 +38,14 @@ def beta_interval(a: Any, b: Any, *, level: float) -> tuple[FloatArray, FloatArr
 def share_interval(right: Any, n: Any, *, level: float) -> tuple[FloatArray, FloatArray]:
     """Return the bounds of the modified Jeffreys interval, each shaped like ``right``.
 
-    Where all of n items are right, or none is, Jeffreys' interval ends too early, as it does on the
-    other side where all but one are: the share of which n items are all right with a probability of
-    half of 1 - ``level`` is its lower end, and 1 its upper end where at most one is wrong [1]_.
+    Jeffreys' interval is too short if all or none of n items are right, or all but one, or one. So
+    with no wrong item, its lower end is the share for which n items are all right with probability
+    (1 - ``level``) / 2; with at most one wrong item, its upper end is 1; and likewise at 0 [1]_.
 
     Parameters
     ----------
     right, n : array-like
-        Number of items that are right, of ``n``; not necessarily whole, as effective numbers are.
+        Number of right items, and number of items; effective numbers need not be whole.
     level : float in (0, 1)
         Coverage.
 

@@ -1,9 +1,9 @@
-"""How many labels are right, and how many predictions of new items will be: one figure each.
+"""Levels: the share of labels that are right, and of predictions on new items that will be.
 
-A figure comes with its interval and with its source, because they differ in what they are worth: a
-measurement on gold labels, an estimate from a random sample that people checked, a cross-validated
-estimate against the annotators, or what a model of the annotators expects. Whatever tells a person
-how good labels or predictions are takes its figure from here.
+A level comes with an interval and with its source, which says how far to trust it: a measurement on
+gold labels, an estimate from a random sample that people checked, a cross-validated estimate
+against the annotators, or what a model of the annotators expects. Every page and command that says
+how good labels or predictions are takes the figure from here.
 """
 
 from __future__ import annotations
@@ -26,25 +26,30 @@ from manyhands.typing import BoolArray, FloatArray
 __all__ = ["Level", "accuracy_of_labels", "accuracy_on_new_items"]
 
 MODEL_ERROR = 0.55
-"""Standard deviation of what a model's expectation is off by, as a difference of logits. The root
-mean square of `DawidSkene` over the real tables of docs/results/aggregation.md is just below; a
-test compares."""
+"""Standard deviation of the error of a model's expected level, in logits.
 
-FEW_ANNOTATIONS = 1.0
-"""By how much a model's expectation is too high where instances have one annotation each, as a
-difference of logits; with k annotations it is k times less. The model has adapted to them. On
-1.5, 2, 3 and 4 random annotations of the instances of these tables, it was .70, .49, .32 and .29.
+The root mean square error of `DawidSkene` over the real tables of docs/results/aggregation.md is
+just below; a test compares.
+"""
+
+OVERCONFIDENCE = 1.0
+"""By how much, in logits, a model's expected level is too high with one annotation per instance.
+
+With k annotations it is k times less, because the model overfits less. With 1.5, 2, 3 and 4 random
+annotations per instance of these tables, it was .70, .49, .32 and .29.
 """
 
 REVIEWED_ERROR = 0.75
-"""The same after known labels of a review, over the tables of docs/results/claims.md: the doubtful
-labels are gone, about which the model knew most."""
+"""The same as `MODEL_ERROR` after a review, over the tables of docs/results/claims.md.
 
-REVIEWED_SHARE = 0.5
-"""How much of `FEW_ANNOTATIONS` is left then: the model has known labels to hold to."""
+It is larger, because the doubtful labels, which the model judges best, are then known.
+"""
+
+REVIEWED_OVERCONFIDENCE = 0.5
+"""Share of `OVERCONFIDENCE` that remains after a review, which gives the model known labels."""
 
 LEAST_EXPECTED = 1e-3
-"""Expected share of wrong labels below which a model is not believed to be surer."""
+"""Smallest share of wrong labels that is believed of a model's expectation."""
 
 
 def accuracy_of_labels(
@@ -58,45 +63,46 @@ def accuracy_of_labels(
 ) -> Level | None:
     r"""Return the share of a table's labels that are right, from the best source there is.
 
-    With at least 10 gold labels, it is measured on them (Jeffreys interval). Else, with at least
-    10 randomly drawn labels that people checked, it is estimated from these, which a model's
-    expectation makes more precise (`mean_estimate`; the level that the model expects counts as ten
-    labels more). It is never 1 or 0, because n labels that are all right do not say that no other
-    is wrong. Else it is the mean probability p of the
-    labels, less 1 / k in logits if k annotations are given to an instance on average, because a
-    model is surer than it should be of few. The interval allows for what such expectations were off
-    by on real tables, and for chance: it reaches from 1.96 standard deviations below to as many
-    above p, of variance .55² + 1 / (n p (1 - p)) in logits. If some labels are known, these are
-    1 / (2 k), and .75 for .55. A family of annotators counts as one.
+    The sources, best first:
+
+    * At least 10 gold labels: the share is measured on them (Jeffreys interval).
+    * At least 10 labels of randomly drawn instances that people checked: it is estimated from them,
+      more precisely with a model's expectation (`mean_estimate`), which counts as ten further
+      labels. It is never 0 or 1, because n right labels do not show that all others are right.
+    * A model: it is the mean probability p of the labels, lowered by 1 / k in logits for k
+      annotations per instance, because models are overconfident with few annotations. The interval
+      allows for the errors of such expectations on real tables, and for chance: it is p ± 1.96
+      standard deviations in logits, with the variance .55² + 1 / (n p (1 - p)). If some labels are
+      known, p is lowered by 1 / (2 k), and .75 takes the place of .55. A family of annotators
+      counts as one.
 
     Parameters
     ----------
     table : AnnotationTable
         Instances without annotations do not count.
     labels : array-like of shape (n_instances,)
-        Inferred class values; None or NaN where no label was decided, which does not count.
+        Inferred class values; instances with None or NaN, which are undecided, do not count.
     posterior : array-like of shape (n_instances, n_classes), optional
         Calibrated class probabilities, as of `DawidSkene` or `CrowdStackingClassifier`, in the
-        order of ``table.classes``. Not needed if gold or a sample measures; without all of them
-        there is no answer.
+        order of ``table.classes``. Needed unless there are enough gold or sampled labels.
     gold : array-like of shape (n_instances,), optional
-        True class values of instances that are like the others; None or NaN where unknown.
+        True class values of instances that resemble the others; None or NaN where unknown.
     sample : array-like of shape (n_instances,), optional
         True class values of instances that were drawn at random and checked; None or NaN elsewhere.
-        The share is then that of the labels that nobody checked.
+        The result is then the share of right labels among those that nobody checked.
     known : boolean array of shape (n_instances,), optional
-        Instances whose labels were given to the method that inferred the others. They are right,
-        and measure nothing: ``gold`` and the expectation leave them out. A random sample may be
-        known.
+        Instances whose labels were given to the method that inferred the others. These labels are
+        right anyway and measure nothing, so gold labels and the expectation leave them out. A
+        random sample may be known.
 
     Returns
     -------
     Level or None
-        None if nothing tells. Nothing was measured, and: fewer than half of the annotated instances
-        have two annotations; or there are only two annotators, or one annotated what the others
-        share with nobody else, so that agreement does not tell how good they are
-        (`manyhands.annotations.groups.can_be_judged`); or the labels are so few that the interval
-        says nothing.
+        None if nothing was measured and a model's expectation means nothing: if fewer than half of
+        the annotated instances have two annotations; if annotators overlap too little for their
+        accuracies to be identifiable, as with two annotators
+        (`manyhands.annotations.groups.can_be_judged`); or if there are so few labels that the
+        interval is too wide to be useful.
 
     Raises
     ------
@@ -114,10 +120,10 @@ def accuracy_of_labels(
     >>> level.source, bool(level.low < np.mean(model.labels_ == y) < level.high)
     ('model', True)
     """
-    return told_accuracy(table, labels, posterior, gold=gold, sample=sample, known=known)
+    return level_from_sources(table, labels, posterior, gold=gold, sample=sample, known=known)
 
 
-def told_accuracy(
+def level_from_sources(
     table: AnnotationTable,
     labels: Any,
     posterior: Any = None,
@@ -127,10 +133,10 @@ def told_accuracy(
     known: Any = None,
     independent: bool = True,
 ) -> Level | None:
-    """Return what `accuracy_of_labels` does, which has the parameters.
+    """Return the level as `accuracy_of_labels` does, which describes the parameters.
 
-    Where annotators are not ``independent``, because some may share mistakes, what a model expects
-    is not added to a sample.
+    If annotators are not ``independent``, because some may share mistakes, a sample is not combined
+    with a model's expectation.
     """
     given = _values(table, labels, "labels")
     annotated = (table.annotations_per_instance() > 0) & ~missing_mask(given)
@@ -163,48 +169,52 @@ def _of_model(
     """Return the level that a model expects of unknown labels; None if nothing shows it."""
     if not free.any():
         return None
-    off = model_is_off(table, known, reviewed=bool(free.sum() < annotated.sum()))
-    if off is None:
+    error = expectation_error(table, known, reviewed=bool(free.sum() < annotated.sum()))
+    if error is None:
         return None
-    level = expected_level(expected[free], off)
+    level = expected_level(expected[free], error)
     return None if level.is_vague else level
 
 
-class Off(NamedTuple):
-    """What a model's expectation is off by, as differences of logits.
+class ExpectationError(NamedTuple):
+    """Error of the levels that a model expects, as differences of logits.
 
     Attributes
     ----------
-    error : float
-        Standard deviation.
-    surer : float
-        By how much it is too high.
+    sd : float
+        Standard deviation of the error.
+    overconfidence : float
+        By how much expected levels are too high.
     """
 
-    error: float
-    surer: float
+    sd: float
+    overconfidence: float
 
 
-def model_is_off(
+def expectation_error(
     table: AnnotationTable, known: BoolArray | None = None, *, reviewed: bool = False
-) -> Off | None:
-    """Return what a model's expectation of labels is off by; None if nothing tells how good it is.
+) -> ExpectationError | None:
+    """Return the error of a model's expected level; None if that level would mean nothing.
 
     Parameters
     ----------
     table : AnnotationTable
-        Who annotated what; what they said does not matter.
+        Only who annotated what matters, not the labels.
     known : boolean array of shape (n_instances,), optional
         Instances whose labels were given.
     reviewed : bool
-        Whether the labels that it is about are those that a review left.
+        Whether the level is that of labels that remained after a review.
     """
     units = units_per_instance(table)
     units = units[table.annotations_per_instance() > 0]
     if not units.size or np.mean(units > 1) < 0.5 or not can_be_judged(table, known):
         return None
-    few = FEW_ANNOTATIONS / float(units.mean())
-    return Off(REVIEWED_ERROR, REVIEWED_SHARE * few) if reviewed else Off(MODEL_ERROR, few)
+    few = OVERCONFIDENCE / float(units.mean())
+    return (
+        ExpectationError(REVIEWED_ERROR, REVIEWED_OVERCONFIDENCE * few)
+        if reviewed
+        else ExpectationError(MODEL_ERROR, few)
+    )
 
 
 def accuracy_on_new_items(
@@ -216,16 +226,17 @@ def accuracy_on_new_items(
 ) -> Level | None:
     """Return the share of new items that a classifier predicts rightly.
 
-    With at least 10 gold labels of items that it was not trained on, it is measured on them
-    (Jeffreys interval). Else it is `estimate_accuracy` of out-of-fold predictions, against the
-    annotators. Never of training rows: what a classifier says of these is about the past.
+    With at least 10 gold labels of items that the classifier was not trained on, it is measured on
+    them (Jeffreys interval). Else it is estimated from out-of-fold predictions against the
+    annotations (`estimate_accuracy`). Predictions of training rows are never used, because they say
+    nothing about new items.
 
     Parameters
     ----------
     table : AnnotationTable, optional
     out_of_fold : array-like of shape (n_instances,) or (n_instances, n_classes), optional
-        What models that were trained on other instances predict for the table's, as of
-        `cross_predict`.
+        Predictions for the table's instances by models that were trained on other instances, such
+        as those of `cross_predict`.
     gold, predicted : array-like of shape (n_new,), optional
         True and predicted class values of items outside the training data; None or NaN where the
         truth is unknown.
@@ -233,7 +244,7 @@ def accuracy_on_new_items(
     Returns
     -------
     Level or None
-        None if neither is given.
+        None if there are neither enough gold labels nor out-of-fold predictions.
 
     Raises
     ------
@@ -244,8 +255,8 @@ def accuracy_on_new_items(
         true, given = np.asarray(gold, dtype=object), np.asarray(predicted)
         if true.shape != given.shape:
             raise AnnotationError(
-                f"gold has shape {true.shape} and predicted {given.shape}; give one of each per "
-                "item"
+                f"gold has shape {true.shape}, but predicted has {given.shape}; give one of each "
+                "per item"
             )
         has = ~missing_mask(true)
         _refuse_other_types(true[has], given)
@@ -259,31 +270,31 @@ def accuracy_on_new_items(
 
 
 def _refuse_other_types(true: Any, given: Any) -> None:
-    """Refuse 1 as the truth of "1": all predictions would count as mistakes."""
+    """Refuse gold such as 1 beside predictions such as "1", which would all count as wrong."""
     predicted = set(given.tolist())
     strange = [value for value in set(true.tolist()) if value not in predicted]
     if alike := [value for value in strange if str(value) in {str(each) for each in predicted}]:
         raise AnnotationError(
-            f"gold holds {alike[0]!r} and predicted {str(alike[0])!r} of another type; convert "
-            "one to the other's type"
+            f"gold holds {alike[0]!r}, but predicted holds {str(alike[0])!r}, of another type; "
+            "convert one to the other's type"
         )
 
 
-def expected_level(probabilities: FloatArray, off: Off) -> Level:
+def expected_level(probabilities: FloatArray, error: ExpectationError) -> Level:
     """Return the level that a model expects, lowered by how overconfident such models are.
 
-    The interval holds what the model itself expects, because it is not too sure on all tables.
+    The interval includes what the model itself expects, because on some tables it is right.
     """
-    return expected_share(float(probabilities.mean()), len(probabilities), off)
+    return expected_share(float(probabilities.mean()), len(probabilities), error)
 
 
-def expected_share(share: float, n: float, off: Off) -> Level:
+def expected_share(share: float, n: float, error: ExpectationError) -> Level:
     """Return the level of a share of ``n`` labels; see `expected_level`."""
     own = logit(np.clip(share, LEAST_EXPECTED, 1 - LEAST_EXPECTED))
-    value = float(expit(own - off.surer))
-    # Which of n labels are wrong is chance, too: of few labels, or where few are wrong.
-    apart = norm.ppf(0.975) * np.sqrt(off.error**2 + 1 / (n * value * (1 - value)))
-    low, high = expit([own - off.surer - apart, own + apart])
+    value = float(expit(own - error.overconfidence))
+    # The second term is sampling error, which matters if labels, or wrong labels, are few.
+    apart = norm.ppf(0.975) * np.sqrt(error.sd**2 + 1 / (n * value * (1 - value)))
+    low, high = expit([own - error.overconfidence - apart, own + apart])
     return Level(value, float(low), float(high), "model", round(n))
 
 
@@ -312,14 +323,15 @@ def _truth(table: AnnotationTable, values: Any, argument: str) -> tuple[Any, Boo
 
 
 def _refuse_strangers(values: Any, classes: list[Any], argument: str) -> None:
-    """Refuse true classes that are none of the classes: they would all count as mistakes."""
+    """Refuse true classes that the table does not have, which would all count as mistakes."""
     strange = [value for value in values.tolist() if value not in classes]
     if strange:
         as_text = {str(value) for value in strange} <= {str(value) for value in classes}
         mend = "convert them to the type of the classes" if as_text else "name classes"
         raise AnnotationError(
             f"{argument} holds {strange[0]!r} ({len(strange):,} of {len(values):,} values), which "
-            f"is none of the classes {classes[:8]!r}; {mend}, and None where the truth is unknown"
+            f"is not among the classes {classes[:8]!r}; {mend}, and give None where the truth is "
+            "unknown"
         )
 
 

@@ -1,8 +1,8 @@
-"""A mean over many items, from labels of a random few and predictions of all.
+"""Estimating a mean over many items, from labels of a random few and predictions for all.
 
-Prediction-powered inference [1]_ corrects the mean of people's labels by what the predictions say
-of the items that nobody labelled. The correction has a weight [2]_: predictions that tell nothing
-get none, so that the interval is hardly wider than that of people alone.
+Prediction-powered inference [1]_ corrects the mean of people's labels by the predictions for the
+items that nobody labelled. The correction has a weight [2]_, which is 0 for uninformative
+predictions, so that the interval is hardly wider than that of people alone.
 
 References
 ----------
@@ -27,7 +27,7 @@ from manyhands.typing import FloatArray
 __all__ = ["MeanEstimate", "mean_estimate"]
 
 FEW_LABELS = 10
-"""Labels of either kind of a share below which predictions have no say."""
+"""Number of labels of either kind (0 and 1) below which predictions get no weight."""
 
 
 class MeanEstimate(NamedTuple):
@@ -50,19 +50,19 @@ def mean_estimate(
         \lambda = \mathrm{clip}(\mathrm{cov}(y, f) / \mathrm{var} f, 0, 1), \quad
         se^2 = \mathrm{var}(y - \lambda f) (1 - n / N) / n.
 
-    Scores have the interval m ± t(n - 2) se. Shares (labels of 0 and 1) have the Jeffreys interval
-    of m k of k labels, with the ends of `share_interval`, where the effective number k of labels is
-    m (1 - m) / se², between n / 2 and 10 n, times (z / t)². With fewer than ten labels of either
-    kind the predictions have no say, and k is n / (1 - n / N).
+    Scores have the interval m ± t(n - 2) se. Shares (labels of 0 and 1) have the interval
+    `share_interval` of m k right labels among k, where the effective number k of labels is
+    m (1 - m) / se², limited to n / 2 to 10 n, times (z / t)². With fewer than ten labels of either
+    kind the predictions get no weight, and k is n / (1 - n / N).
 
-    **Predictions hardly help to estimate how accurate they are**: whether a machine is right is not
-    what it predicts. Buy labels: n = (1.96 / half width)² p (1 - p).
+    **Predictions hardly help to estimate their own accuracy**, because a machine does not predict
+    whether it is right. Buy labels for that: n = (1.96 / half width)² p (1 - p).
 
     Parameters
     ----------
     labelled : array-like of shape (n,)
-        Labels of **randomly drawn** items: scores, or 0 and 1 (or booleans). Labels of a review
-        queue are no random sample, and make the estimate and its interval wrong.
+        Labels of **randomly drawn** items: scores, or 0 and 1 (or booleans). The labels of a review
+        queue are not a random sample, and would make the estimate and its interval wrong.
     predicted : array-like of shape (n,)
         Predictions for the same items, in the same order.
     everywhere : array-like of shape (N,)
@@ -103,8 +103,8 @@ def mean_estimate(
     n, N = len(y), len(F)
     if len(f) != n:
         raise AnnotationError(
-            f"labelled has {n} values and predicted {len(f)}; give the prediction of each item "
-            "that has a label"
+            f"labelled has {n} values, but predicted has {len(f)}; give the prediction for each "
+            "item that has a label"
         )
     if n < 3:
         raise AnnotationError(f"labelled holds {n} values; give at least three")

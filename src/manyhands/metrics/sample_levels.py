@@ -1,4 +1,4 @@
-"""How many labels are right by those that people drew at random and checked."""
+"""The share of right labels, estimated from randomly drawn labels that people checked."""
 
 from __future__ import annotations
 
@@ -13,29 +13,33 @@ from manyhands.typing import BoolArray, FloatArray, IntArray
 Source = Literal["gold", "sample", "cross-validation", "model"]
 
 LEAST_GOLD = 10
-"""Known labels below which nothing is measured with them."""
+"""Number of known labels below which nothing is measured on them."""
 
 VAGUE = 0.8
-"""Width of an interval from which on it says nothing."""
+"""Width of an interval above which a level counts as unknown."""
 
 MODEL_LABELS = 10.0
-"""How many checked labels the level that a model expects is worth. On random samples of the tables
-of docs/results/claims.md it takes the error of an estimate from 10, 25, 50 and 100 labels from
-11.2, 7.5, 5.6 and 3.9 points to 8.0, 6.3, 5.1 and 3.6; 5 and 20 do about the same."""
+"""Number of checked labels that a model's expected level counts for.
+
+On random samples of 10, 25, 50 and 100 labels from the tables of docs/results/claims.md, it lowers
+the error of the estimate from 11.2, 7.5, 5.6 and 3.9 points to 8.0, 6.3, 5.1 and 3.6. The values 5
+and 20 do about as well.
+"""
 
 
 class Level(NamedTuple):
-    """A share of right labels.
+    """Share of labels that are right, with its interval and source.
 
     Attributes
     ----------
     value, low, high : float
         Share, and the bounds of its 95 % interval.
     source : {"gold", "sample", "cross-validation", "model"}
-        Measured on gold labels; estimated from a random sample that people checked; out of fold,
-        against the annotators; or as a model of the annotators expects, which nobody measured.
+        "gold": measured on gold labels. "sample": estimated from a random sample that people
+        checked. "cross-validation": estimated from out-of-fold predictions against the annotators.
+        "model": expected by a model of the annotators, not measured.
     n : int
-        Labels that it rests on: gold labels, checked labels, or annotated instances.
+        Number of gold labels, checked labels or annotated instances that it rests on.
     """
 
     value: float
@@ -51,7 +55,7 @@ class Level(NamedTuple):
 
     @property
     def is_vague(self) -> bool:
-        """Whether the interval says nothing: then the share is not known."""
+        """Whether the interval is so wide that the share counts as unknown."""
         return self.high - self.low > VAGUE
 
     def to_dict(self) -> dict[str, Any]:
@@ -62,7 +66,7 @@ class Level(NamedTuple):
 def contradiction(
     right: BoolArray, rows: IntArray, sampled: FloatArray, top: FloatArray, free: BoolArray
 ) -> str | None:
-    """Say that a random sample contradicts a model, which is too sure of the other labels, or None.
+    """Say that a random sample contradicts an overconfident model; None if it does not.
 
     Parameters
     ----------
@@ -71,7 +75,7 @@ def contradiction(
     rows : integer array of shape (m,)
         Instances of the sample.
     sampled : array of shape (m,)
-        Probabilities of these labels, without what people said of them.
+        Model's probabilities of these labels, without knowledge of people's decisions.
     top : array of shape (n_instances,)
         Probabilities of all labels.
     free : boolean array of shape (n_instances,)
@@ -86,8 +90,8 @@ def contradiction(
         return None
     return (
         f"The {level.n} labels that were drawn at random and reviewed contradict the model: it "
-        f"expects {mean:.0%} of the other labels to be right, and by the sample "
-        f"{level.value:.0%} are ({level.low:.0%} to {level.high:.0%}), so no label is accepted "
+        f"expects {mean:.0%} of the other labels to be right, but by the sample "
+        f"{level.value:.0%} are ({level.low:.0%} to {level.high:.0%}). So no label is accepted "
         "that nobody reviewed"
     )
 
@@ -99,25 +103,25 @@ def level_of_sample(
     free: BoolArray,
     model_level: float | None = None,
 ) -> Level:
-    """Estimate from a random sample of all labels, and what a model expects of all.
+    """Estimate the share of right labels from a random sample, and from a model's expectation.
 
-    The estimate is of the labels that nobody checked: what is known of the sample is taken out of
-    the mean of all. It is never exactly 0 or 1: a sample without a wrong label does not say that
-    there is none. So it counts half a label of either kind more (Jeffreys), and ten labels of which
-    a share of ``model_level`` is right, as far as the interval allows.
+    The estimate is that of the labels that nobody checked: the sample is subtracted from the mean
+    over all. It is never exactly 0 or 1, because a sample without a wrong label does not show that
+    there is none. So half a label of either kind is added (Jeffreys), and ten labels of which
+    ``model_level`` are right, as far as the interval allows.
 
     Parameters
     ----------
     right : boolean array of shape (n_instances,)
-        Whether the label was right, where ``has``.
+        Whether the label was right; only read where ``has`` is true.
     has : boolean array of shape (n_instances,)
         Instances of the sample.
     expected : array of shape (n_instances,), or None
-        What a model expects of each label.
+        Model's probability of each label.
     free : boolean array of shape (n_instances,)
         Annotated instances whose label nobody gave.
     model_level : float, optional
-        The share of right labels that a model expects.
+        Share of right labels that a model expects.
 
     Returns
     -------
@@ -143,7 +147,7 @@ def level_of_sample(
 def level_of_gold(right: BoolArray, source: Source) -> Level:
     """Return the measured share of right labels, and its interval.
 
-    Where all are right, or none is, it counts half a label of either kind more (Jeffreys).
+    If all labels are right, or none is, half a label of either kind is added (Jeffreys).
     """
     n, k = len(right), int(np.asarray(right, dtype=bool).sum())
     low, high = share_interval(k, n, level=0.95)

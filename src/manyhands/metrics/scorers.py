@@ -1,4 +1,4 @@
-"""Scorers for scikit-learn's searches where y is an `AnnotationTable`, without gold or with it.
+"""Scorers for scikit-learn when y is an `AnnotationTable`, without or with gold labels.
 
 Examples
 --------
@@ -52,9 +52,8 @@ class VoteScorer:
     """Score a fitted classifier by its predictions against annotations.
 
     Give it as ``scoring`` to `cross_validate`, `GridSearchCV` and the like. Larger is better. The
-    annotations must be of instances that the classifier was **not** fitted on: in sample, the
-    figure means nothing. scikit-learn's folds see to that, unless one instance stands in several
-    rows.
+    annotations must be of instances that the classifier was **not** fitted on, or the score means
+    nothing. scikit-learn's folds ensure that, unless an instance occupies several rows.
 
     Parameters
     ----------
@@ -65,7 +64,7 @@ class VoteScorer:
     measure: Callable[[Any, AnnotationTable], float]
 
     def __call__(self, estimator: Any, X: Any, y: Any) -> float:
-        """Measure what ``estimator.predict(X)`` says against the annotations.
+        """Return the measure of ``estimator.predict(X)`` against the annotations.
 
         Parameters
         ----------
@@ -96,8 +95,8 @@ class VoteScorer:
 def annotation_log_likelihood_scorer(estimator: Any, X: Any, y: Any) -> float:
     """Return the mean log likelihood, in nats, of annotations under a fitted classifier.
 
-    It rates calibration and the model of the annotators rather than the classes predicted, and
-    orders classifiers far worse than `vote_agreement_scorer` does (``docs/model_choice.md``).
+    It rewards calibration and the model of the annotators more than right predictions, and ranks
+    classifiers far worse than `vote_agreement_scorer` does (``docs/model_choice.md``).
 
     Parameters
     ----------
@@ -139,9 +138,9 @@ class LabelsById(NamedTuple):
         Parameters
         ----------
         given : dict of id to label, pandas Series indexed by id, or array of shape (n_instances,)
-            None, NaN, and -1 if it is no class, mean unknown.
+            None and NaN mean unknown, and so does -1 unless it is a class.
         table : AnnotationTable or None
-            Whose instances an array belongs to.
+            Table to whose instances an array belongs.
         argument : str
             Name of the labels, for messages.
 
@@ -159,8 +158,8 @@ class LabelsById(NamedTuple):
             values = as_values(given)
             if table is None:
                 raise AnnotationError(
-                    f"{argument} is an array without ids; give the table whose instances it "
-                    "labels, too, or a dict {instance id: class}"
+                    f"{argument} is an array without ids; also give the table whose instances it "
+                    "labels, or give a dict {instance id: class}"
                 )
             ids = table.instances
             if values.shape != ids.shape:
@@ -172,7 +171,9 @@ class LabelsById(NamedTuple):
         if table is None or MISSING not in table.classes:
             known &= ~equal_mask(values, MISSING)
         if not known.any():
-            raise AnnotationError(f"{argument} holds no label")
+            raise AnnotationError(
+                f"{argument} holds no label; give the class of at least one instance"
+            )
         ids, values = ids[known], tidy(values[known], argument)
         if table is not None:
             name = "the table's classes"
@@ -217,17 +218,20 @@ class GoldScorer:
         Raises
         ------
         AnnotationError
-            If y is no table, or none of its instances has a gold label.
+            If y is not a table, or none of its instances has a gold label.
         """
         if not isinstance(y, AnnotationTable):
             raise AnnotationError(
-                f"y is a {type(y).__name__}, which has no ids to find gold labels by; give an "
-                "AnnotationTable (from_matrix reads a matrix)"
+                f"y is a {type(y).__name__}, which has no ids by which to find gold labels; give "
+                "an AnnotationTable, such as AnnotationTable.from_matrix(y)"
             )
         table = matched(y, X)
         rows, labels = self.gold.of(table.instances)
         if not len(rows):
-            raise AnnotationError(f"none of these {len(table):,} instances has a gold label")
+            raise AnnotationError(
+                f"none of these {len(table):,} instances has a gold label; use fewer folds, or "
+                "give gold labels of more instances"
+            )
         if len(rows) < len(table):
             X = _safe_indexing(X, rows)
         return float(self.scorer(estimator, X, labels))
@@ -237,7 +241,7 @@ class GoldScorer:
 
 
 def gold_scorer(scoring: Any, gold: Any, table: AnnotationTable | None = None) -> GoldScorer:
-    """Make a scorer that compares predictions with gold labels, where y is an `AnnotationTable`.
+    """Make a scorer that compares predictions with gold labels while y holds annotations.
 
     The classifier is fitted to annotations alone; gold labels are found by the ids of the
     instances, so folds and nested searches work. Instances without a gold label are left out.
@@ -247,15 +251,20 @@ def gold_scorer(scoring: Any, gold: Any, table: AnnotationTable | None = None) -
     scoring : str or callable
         What scikit-learn takes, such as "accuracy", "f1_macro" or "neg_log_loss".
     gold : dict of instance id to class, pandas Series indexed by id, or array (n_instances,)
-        None, NaN, and -1 if it is no class, mean unknown.
+        None and NaN mean unknown, and so does -1 unless it is a class.
     table : AnnotationTable, optional
-        Whose instances an array belongs to, in their order.
+        Table to whose instances an array of gold labels belongs, in their order.
+
+    Returns
+    -------
+    GoldScorer
+        To be given as ``scoring``.
 
     Raises
     ------
     AnnotationError
-        If an array has no table or another length; if there is no label; if labels are numbers
-        where classes are texts, or the other way round.
+        If an array comes without a table, or has another length; if no label is known; or if
+        labels are numbers and classes are text, or the other way round.
 
     Examples
     --------
@@ -289,7 +298,7 @@ def warn_of_training_instances(estimator: Any, y: Any, table: AnnotationTable) -
     Parameters
     ----------
     estimator : fitted classifier, or Pipeline or search with one
-        It is silent if it has no ``training_instances_``.
+        There is no warning if it has no ``training_instances_``.
     y : AnnotationTable or array
         Annotations as the user gave them.
     table : AnnotationTable
@@ -304,9 +313,9 @@ def warn_of_training_instances(estimator: Any, y: Any, table: AnnotationTable) -
     if n_shared:
         warn_caller(
             f"{type(estimator).__name__} was fitted on {n_shared:,} of the {n_scored:,} "
-            "annotated instances that it is measured on; in sample, agreement with annotations "
-            "means nothing, because it rewards memorised votes. Measure by left-out instances: "
-            "cross_validate, GridSearchCV, or manyhands.cross_predict",
+            "annotated instances that it is measured on. There, agreement with annotations means "
+            "nothing, because it rewards memorised votes. Measure on left-out instances, with "
+            "cross_validate, GridSearchCV or manyhands.cross_predict",
             ModelChoiceWarning,
         )
 
@@ -334,5 +343,8 @@ VOTE_SCORERS: dict[str, VoteScorer] = {
     "vote_information": vote_information_scorer,
     "vote_recall": vote_recall_scorer,
 }
-"""The scorers by name. scikit-learn keeps the list of its own names private, so a bare text such as
-``scoring="vote_agreement"`` is unknown to it; ``scoring=VOTE_SCORERS`` measures all."""
+"""The scorers without gold labels, by name.
+
+``scoring=VOTE_SCORERS`` computes all of them. scikit-learn's list of names is private, so a name
+alone, such as ``scoring="vote_agreement"``, is unknown to it.
+"""

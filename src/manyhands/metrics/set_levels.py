@@ -1,8 +1,8 @@
-"""How many labels of inferred sets are right, how many are missing, and how sure each cell is.
+"""Precision and recall of inferred sets of labels, and the probability that each cell is right.
 
 A cell is a pair of instance and option. Most cells say that an option does not apply, and most of
-these are easy, so that the share of right cells says little. People ask which share of the labels
-given is right, and which share of those that apply was given.
+these are easy, so that the share of right cells says little. So the labels that were given have a
+level of their own (precision), and so have the labels that apply (recall).
 """
 
 from __future__ import annotations
@@ -15,25 +15,31 @@ import numpy as np
 from manyhands.exceptions import AnnotationError, silenced
 from manyhands.inference.multi_label_dawid_skene import MultiLabelDawidSkene
 from manyhands.metrics.certainty import Certainty
-from manyhands.metrics.levels import Off, expected_level, expected_share, model_is_off
+from manyhands.metrics.levels import (
+    ExpectationError,
+    expectation_error,
+    expected_level,
+    expected_share,
+)
 from manyhands.metrics.sample_levels import LEAST_GOLD, Level, level_of_gold
 from manyhands.typing import BoolArray, FloatArray, IntArray
 
 
 class SetLevels(NamedTuple):
-    """What is told of inferred sets.
+    """Levels of inferred sets.
 
     Attributes
     ----------
     given : Level or None
-        Share of right labels among those given: precision. None if nothing tells.
+        Precision: share of the given labels that are right. None if unknown.
     found : Level or None
-        Share of the labels that apply which were given: recall.
+        Recall: share of the labels that apply that were given. None if unknown.
     cells : tuple of (Level or None), one per option
         Share of right cells of each option.
     probability : array of shape (n_instances, n_options)
-        How probably each cell is right, so that the mean of an option is what is told of it
-        (`manyhands.metrics.certainty`); 1 where the label was given, NaN where nothing tells.
+        Reported probability that each cell is right, with the level of an option as its mean
+        (`manyhands.metrics.certainty`); 1 where the label was known, NaN where the level is
+        unknown.
     """
 
     given: Level | None
@@ -58,11 +64,11 @@ def levels_of_sets(
     *,
     cells: Sequence[Level | None] | None = None,
 ) -> SetLevels:
-    """Tell how good the sets of a fitted aggregator are, from the best source there is.
+    """Return the levels of a fitted aggregator's sets, each from the best source there is.
 
-    With at least ten gold labels of a kind, a share is measured on them. Else it is what the model
-    expects, with the interval of `accuracy_of_labels`. `MultiLabelDawidSkene` says what it expects
-    of another method's sets, whose shares mean something else.
+    With at least ten gold labels of a kind, a share is measured on them. Else it is what a model
+    expects, with the interval of `accuracy_of_labels`: the method itself if its probabilities are
+    calibrated, else `MultiLabelDawidSkene`.
 
     Parameters
     ----------
@@ -70,9 +76,9 @@ def levels_of_sets(
     ticks : boolean array of shape (n_instances, n_options)
         The sets.
     gold : integer array of shape (n_instances, n_options), optional
-        True cells: 0, 1, and -1 where unknown. Those that the fit knew measure nothing.
+        True cells: 0, 1, and -1 where unknown. Cells that were known to the fit are left out.
     cells : sequence of (Level or None), one per option, optional
-        What was told of each option before, perhaps from gold that is no longer at hand.
+        Levels of the options that were found before, perhaps from gold that is no longer at hand.
 
     Returns
     -------
@@ -82,22 +88,22 @@ def levels_of_sets(
     annotated = table.annotations_per_instance() > 0
     posterior = _expected(model)
     free = annotated[:, None] & ~known
-    off = None
+    error = None
     if posterior is not None:
-        off = model_is_off(table.answers, known.all(axis=1), reviewed=bool(known.any()))
+        error = expectation_error(table.answers, known.all(axis=1), reviewed=bool(known.any()))
     shares = model.posterior_ if posterior is None else posterior
     own = np.where(ticks, shares, 1 - shares)
     has = np.zeros_like(free) if gold is None else (gold >= 0) & free
     right = np.zeros_like(free) if gold is None else ticks == (gold == 1)
     if cells is None:
         cells = [
-            _level(own[free[:, m], m], right[has[:, m], m], off) for m in range(ticks.shape[1])
+            _level(own[free[:, m], m], right[has[:, m], m], error) for m in range(ticks.shape[1])
         ]
     probability = np.where(known, 1.0, told_of_cells(shares, ticks, free, cells))
     applies = None if gold is None else has & (gold == 1)
     return SetLevels(
-        _level(own[free & ticks], right[has & ticks], off),
-        _found(own, ticks, free, applies, off),
+        _level(own[free & ticks], right[has & ticks], error),
+        _found(own, ticks, free, applies, error),
         tuple(cells),
         probability,
     )
@@ -134,20 +140,20 @@ def _expected(model: Any) -> FloatArray | None:
         found: FloatArray = model.posterior_
         return found
     gold = np.where(model.is_known_, model._gold, np.nan) if model.is_known_.any() else None
-    with silenced("manyhands"):  # Whoever inferred the labels has been warned.
+    with silenced("manyhands"):  # The user was warned when the labels were inferred.
         try:
             return MultiLabelDawidSkene().fit(model.table_, gold=gold).posterior_
         except AnnotationError:
             return None
 
 
-def _level(expected: FloatArray, right: BoolArray, off: Off | None) -> Level | None:
+def _level(expected: FloatArray, right: BoolArray, error: ExpectationError | None) -> Level | None:
     """Return the level of some cells: as measured, else as expected."""
     if len(right) >= LEAST_GOLD:
         return level_of_gold(right, "gold")
-    if off is None or not len(expected):
+    if error is None or not len(expected):
         return None
-    level = expected_level(expected, off)
+    level = expected_level(expected, error)
     return None if level.is_vague else level
 
 
@@ -156,16 +162,16 @@ def _found(
     ticks: BoolArray,
     free: BoolArray,
     applies: BoolArray | None,
-    off: Off | None,
+    error: ExpectationError | None,
 ) -> Level | None:
     """Return the share of applicable labels that were given (recall)."""
     if applies is not None and applies.sum() >= LEAST_GOLD:
         return level_of_gold(ticks[applies], "gold")
-    if off is None:
+    if error is None:
         return None
     hits = float(own[free & ticks].sum())
     total = hits + float((1 - own[free & ~ticks]).sum())
     if total < 1:
         return None
-    level = expected_share(hits / total, total, off)
+    level = expected_share(hits / total, total, error)
     return None if level.is_vague else level

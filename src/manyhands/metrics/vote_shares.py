@@ -1,4 +1,4 @@
-"""What a metric without gold reads: votes, their shares, and the classes that were predicted."""
+"""Inputs of the metrics without gold: votes, their shares, and predicted classes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def matched_posterior(posterior: Any, whole: AnnotationTable, table: AnnotationT
     posterior : array-like or frame of shape (n_instances, n_classes)
         Rows of a frame are matched by id; others are in the order of ``whole``.
     whole, table : AnnotationTable
-        As given, and in the order of the predictions.
+        The table as given, and in the order of the predictions.
     """
     rows = rows_of(table.instances, whole.instances)
     values = np.asarray(frame_in_order(whole, posterior, "posterior"))
@@ -98,6 +98,6 @@ def predicted_codes(predicted: Any, classes: AnyArray) -> IntArray:
     if missing.any():
         raise AnnotationError(
             f"predicted has no class in row {int(np.argmax(missing))} and "
-            f"{int(missing.sum()) - 1} more; leave such rows out of it and of the table"
+            f"{int(missing.sum()) - 1} more; leave these rows out of predicted and of the table"
         )
     return encode(values, classes, argument="predicted", vocabulary_name="the table's classes")[0]

@@ -1,9 +1,10 @@
-"""Predictions against the annotations themselves, where there is no gold.
+"""Scores of predictions against the annotations themselves, without gold labels.
 
-All of these speak of predictions **out of fold**: by models that saw neither an instance's features
-nor its annotations. On the instances that a model was trained on they mean nothing, because they
-reward memorised votes. They also reward whoever repeats the crowd's shared mistakes;
-``docs/model_choice.md`` shows an example, and its section "Definitions" says which one is for what.
+All of them need predictions **out of fold**: by models that saw neither an instance's features nor
+its annotations. On the instances that a model was trained on, they mean nothing, because they
+reward memorised votes. They also reward a model that repeats mistakes that annotators share;
+``docs/model_choice.md`` shows an example, and its section "Definitions" says which score to use
+when.
 
 Notation: h_n is the predicted class of instance n, V_nl the weight of its annotations of class l.
 Weights are those of the table times those of its families of annotators. Abstentions,
@@ -47,10 +48,10 @@ __all__ = [
 ]
 
 CELL_PRIOR = 0.1
-"""Pseudo-annotations in every cell of the crowd's confusion matrix; the diagonal has one more."""
+"""Pseudo-annotations in every cell of the crowd's confusion matrix, and 1 more on the diagonal."""
 
 RCOND = 0.05
-"""Singular values below this share of the largest count as 0 when that matrix is inverted."""
+"""When that matrix is inverted, singular values below this share of the largest count as 0."""
 
 
 @overload
@@ -72,10 +73,9 @@ def vote_agreement(
 
     .. math:: A = \frac{1}{N} \sum_n V_{n h_n} / \sum_l V_{nl}
 
-    over the N instances with annotations. It orders models as accuracy does if every class is
-    mostly labelled right [2]_, and is lower than accuracy, because annotators' mistakes count
-    against the model. It means something **out of fold only**: on training instances it rewards
-    memorised votes.
+    over the N instances with annotations. It ranks models as accuracy does if every class is mostly
+    labelled right [2]_, and is lower than accuracy, because annotators' mistakes count against the
+    model. It is meaningful **out of fold only**: on training instances it rewards memorised votes.
 
     Parameters
     ----------
@@ -133,8 +133,8 @@ def corrected_vote_agreement(
     confusion matrix T, whose rows are proportional to
     :math:`T_{cl} = \sum_n q_{nc} V_{nl} + .1 + [c = l]` with the Dawid-Skene posterior q. If model
     and annotators err independently given the class, and T is right, B estimates the accuracy
-    without bias. In fact they share mistakes, and B is too high. It has more variance than
-    `vote_agreement`. It means something **out of fold only**.
+    without bias. In practice they share mistakes, and B is too high. It has more variance than
+    `vote_agreement`. It is meaningful **out of fold only**.
 
     Parameters
     ----------
@@ -143,8 +143,8 @@ def corrected_vote_agreement(
     posterior : array-like or frame of shape (n_instances, n_classes), optional
         q; default: that of `manyhands.DawidSkene`. Give it when many models are compared on one
         table. Rows of a frame are matched by id; others are in the order of the table's instances,
-        whatever that of ``predicted``. Rows without annotations do not matter, but must be
-        distributions.
+        whatever the order of ``predicted``. Rows of instances without annotations do not matter,
+        but must be distributions.
     average : bool, default=True
         False gives the share of every instance in the sum, for `paired_z`.
 
@@ -199,10 +199,10 @@ def vote_information(
     .. math:: \sum_{hl} P_{hl} \log \frac{P_{hl}}{P_{h \cdot} P_{\cdot l}},
         \quad P_{hl} = \frac{1}{N} \sum_n [h_n = h] V_{nl} / \sum_k V_{nk}
 
-    It does not change if predicted classes are renamed, so it cannot tell a model from one with two
-    classes swapped. For the same reason it is not deceived by a crowd that mistakes one class for
-    another: where candidates are ordered differently by it and by `vote_agreement`, ask for gold
-    labels. It means something **out of fold only**.
+    It does not change if predicted classes are renamed, so that a model with two classes swapped
+    has the same value. For the same reason it is not misled by a crowd that mistakes one class for
+    another. If it ranks candidates differently from `vote_agreement`, collect gold labels. It is
+    meaningful **out of fold only**.
 
     Parameters
     ----------
@@ -278,16 +278,16 @@ def vote_recall(
 
     .. math:: \frac{1}{C} \sum_c \frac{\sum_n S_{nc} [h_n = c]}{\sum_n S_{nc}}
 
-    Accuracy and balanced accuracy order models differently where classes are rare; `vote_agreement`
-    goes with the former, this with the latter. It means something **out of fold only**.
+    Accuracy and balanced accuracy rank models differently if classes are rare; `vote_agreement`
+    stands for accuracy, and this for balanced accuracy. It is meaningful **out of fold only**.
 
     Parameters
     ----------
     predicted, table
         As in `vote_agreement`.
     shares : {"majority", "votes"}, default="majority"
-        S. "majority": 1 for the class with most votes, ties shared equally. "votes": the share of
-        the votes.
+        The shares S. "majority": 1 for the class with most votes, ties shared equally. "votes": the
+        share of the votes.
     average : bool, default=True
         False gives every instance's share in the sum, times N, for `paired_z`.
 
@@ -349,7 +349,8 @@ def paired_z(difference: Any) -> float:
     change = change[~np.isnan(change)]
     if len(change) < 2:
         raise AnnotationError(
-            f"difference has {len(change)} values that are not NaN; a standard error needs two"
+            f"difference has {len(change)} values that are not NaN; a standard error needs two or "
+            "more"
         )
     error = float(change.std(ddof=1)) / np.sqrt(len(change))
     mean = float(change.mean())

@@ -1,4 +1,4 @@
-"""Planning of annotation: what to ask next, when to stop, what to review, whom to teach (no torch).
+"""Planning annotation: what to ask next, when to stop, what to review, whom to teach (no torch).
 
 `AnnotationPlanner` chooses pairs of instance and annotator; `replay` tries it on a pilot.
 """

@@ -1,4 +1,4 @@
-"""What a plan rests on: what is known, how a classifier joins, what an annotation is worth.
+"""Foundations of a plan: posterior and confusion matrices, a joined classifier, expected gains.
 
 For an instance with the posterior q and an annotator with the confusion matrix pi, the annotation l
 has the probability p_l = sum_k q_k pi_kl, and
@@ -6,12 +6,12 @@ has the probability p_l = sum_k q_k pi_kl, and
     EIG = H(p) - sum_k q_k H(pi_k)                 information about the class, in nats [1]_ [2]_
     ERE = sum_l max_k q_k pi_kl - max_k q_k        gain in the probability of a right label
 
-Of grades in their order the gain is in grades instead, by which the median comes nearer the truth:
-max_k q_k pi_kl becomes max_d -sum_k q_k pi_kl |k - d| (`manyhands.decision.losses`).
+For grades in their order, the gain is the number of grades by which the median comes nearer the
+truth: max_k q_k pi_kl becomes max_d -sum_k q_k pi_kl |k - d| (`manyhands.decision.losses`).
 
-Where annotators share mistakes, the posterior is tempered (`manyhands.inference.dependence`), and
-an annotation that joins d others counts with the power 1 / (1 + d rho). Its matrix is raised to
-that power here, too (`tempered`), or its gain would be overstated.
+If annotators share mistakes, the posterior is tempered (`manyhands.inference.dependence`): an
+annotation in addition to d others counts with the power 1 / (1 + d rho). Its confusion matrix is
+raised to that power here, too (`tempered`), because its gain would be overstated otherwise.
 
 .. [1] D. J. C. MacKay. Information-based objective functions for active data selection. Neural
    Computation 4(4), 1992.
@@ -46,18 +46,18 @@ from manyhands.inference.votes import make_votes
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 
 ROUNDS = 5
-"""Rounds in which confusion matrices and the posterior joined with a classifier are estimated."""
+"""Number of rounds that estimate confusion matrices and the joint posterior by turns."""
 
 WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
-"""Candidates of the classifier's weight."""
+"""Candidate weights of a classifier's probabilities (powers)."""
 
 SMOOTHING = ConfusionPrior("hierarchical", "auto", 0.7)
-"""Prior of confusion matrices that are counted against a posterior."""
+"""Prior of the confusion matrices that are counted against a posterior."""
 
 
 @dataclass(frozen=True, eq=False)
 class Beliefs:
-    """What is known of the instances and the annotators of a table.
+    """What a model believes about the instances and the annotators of a table.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Beliefs:
         Indexed [annotator, true, given].
     prior : array of shape (C,)
     pooled : array of shape (C, C)
-        The crowd's confusion matrix: that of an annotator of whom nothing is known.
+        Confusion matrix of the crowd as a whole, which is used for unknown annotators.
     n_annotators_of : integer array of shape (n,)
         Number of annotators of each instance.
     rho : float
@@ -85,11 +85,11 @@ class Beliefs:
 
     @property
     def power(self) -> FloatArray:
-        """Power with which the next annotation of each instance counts, shape (n,)."""
+        """Power with which each instance's next annotation counts, shape (n,); see the module."""
         return np.asarray(1.0 / (1.0 + self.n_annotators_of * self.rho))
 
     def extended(self, n_instances: int, n_annotators: int) -> Beliefs:
-        """Add new instances (at the class prior) and newcomers (with the crowd's confusion)."""
+        """Add new instances (with the class prior) and annotators (with the crowd's confusion)."""
         new, newcomers = n_instances - len(self.posterior), n_annotators - len(self.confusion)
         if not new and not newcomers:
             return self
@@ -102,7 +102,7 @@ class Beliefs:
 
 
 def beliefs_of(model: Any, table: AnnotationTable, proba: Any = None) -> tuple[Beliefs, float]:
-    """Read what a fitted aggregator, or a posterior, says; join a classifier with it.
+    """Return the beliefs of a fitted aggregator or a posterior, joined with a classifier if given.
 
     Parameters
     ----------
@@ -152,14 +152,14 @@ def joined_with(
 ) -> tuple[Beliefs, float]:
     """Join a classifier: estimate posterior, confusion matrices and weight by turns.
 
-    The first matrices are counted against the classifier alone: it has not seen the annotations of
-    the instance, so it tells good annotators from bad ones even where nobody annotated twice.
+    The first matrices are counted against the classifier alone. It has not seen the instance's
+    annotations, so it shows which annotators are good even if instances have one annotation each.
 
     Parameters
     ----------
     proba : array of shape (n, C)
     known : bool array of shape (n,)
-        Instances whose posterior stays (gold).
+        Instances whose posterior is fixed, because their class is known.
 
     Returns
     -------
@@ -210,7 +210,7 @@ def drawn_confusions(
 ) -> FloatArray:
     """Draw confusion matrices from their Dirichlet posterior, shape (R, C, C).
 
-    Annotators whom the table does not hold (`Beliefs.extended`) are drawn from the prior.
+    Matrices of annotators outside the table (`Beliefs.extended`) are drawn from the prior.
     """
     posterior = found.posterior[: table.n_instances]
     counts: FloatArray = total_em_counts(make_votes(table).shards(), posterior).confusion
@@ -232,10 +232,10 @@ def combined(
 def classifier_weight(found: Beliefs, table: AnnotationTable, proba: FloatArray) -> float:
     """Return the weight b of a classifier that best predicts left-out annotations.
 
-    Each annotation of an instance with several annotators is left out in turn, and foreseen as the
-    most probable class under proba ** b times the likelihood of the others. The b of `WEIGHTS`
-    with the greatest agreement is returned (of equals, the nearest to 1); 1 if no instance has
-    two annotators.
+    Each annotation of an instance with several annotators is left out in turn and predicted as the
+    most probable class under proba ** b times the likelihood of the others. The b of `WEIGHTS` with
+    the most right predictions is returned (the nearest to 1, if several are equal); 1 if no
+    instance has two annotators.
     """
     observed = table.observed
     several = found.n_annotators_of[observed.instance] > 1
@@ -267,7 +267,7 @@ def _posterior_of(model: Any, table: AnnotationTable) -> FloatArray:
     classes = getattr(model, "classes_", table.classes)
     if not np.array_equal(classes, table.classes):
         raise AnnotationError(
-            f"model has the classes {np.asarray(classes).tolist()[:6]}, table "
+            f"model has the classes {np.asarray(classes).tolist()[:6]}, but the table has "
             f"{table.classes.tolist()[:6]}; give the table that the model was fitted on"
         )
     if hasattr(model, "posterior_"):
@@ -283,8 +283,8 @@ LARGE_BLOCK, SMALL_BLOCK = 4_000_000, 250_000
 """Entries of the largest array that is made at a time, and of one that stays in the cache."""
 
 Gain = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
-"""From the posteriors (m, C), matrices (m, C, C) and their rows' entropies (m, C) of m pairs to
-their gains (m,)."""
+"""Function from posteriors (m, C), matrices (m, C, C) and entropies of their rows (m, C) of m pairs
+to gains (m,)."""
 
 
 def entropy(p: FloatArray) -> FloatArray:
@@ -336,7 +336,7 @@ def of_pairs(
     posterior : array of shape (n, C)
     confusion : array of shape (R, C, C)
     power : array of shape (n,)
-        With which a new annotation of the instance counts.
+        Power with which a new annotation of each instance counts.
     instance, annotator : integer arrays of shape (m,)
     """
     gains = np.empty(len(instance))

@@ -1,4 +1,4 @@
-"""A batch of pairs to ask: candidates with their scores, and those that are taken."""
+"""Choosing a batch of pairs to ask: scoring candidates, and taking the best."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 from manyhands.wording import counted
 
 INFORMATION_SHARE = 0.001
-"""Weight of the information in the criterion "accuracy", whose own gain is mostly 0."""
+"""Weight of the information in the criterion "accuracy", which breaks its many ties at gain 0."""
 
 LISTED = 20_000_000
-"""Pairs times squared classes up to which every pair is a candidate of its own."""
+"""Largest number of pairs times squared classes for which every pair is a candidate."""
 
 LEAST_LOOKED_AT = 4_000
-"""Least number of instances looked at beyond that size; else as many as are to be asked."""
+"""Smallest number of instances looked at above that size, unless more are to be asked."""
 
 CHUNK = 50_000_000
-"""Pairs whose gains are in memory at a time."""
+"""Number of pairs whose gains are in memory at a time."""
 
 DIGITS = 6
-"""Decimals to which scores that are equal count as ties."""
+"""Scores that are equal to this number of decimals count as ties."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,12 +46,13 @@ class Suggestion:
     instances, annotators : arrays of shape (m,)
         Ids. No instance occurs twice.
     scores : array of shape (m,)
-        What the pairs were chosen by: for "information" and "accuracy" the gain by the price, for
-        "entropy" and "fewest" that of the instance (nats; minus the number of annotations).
+        What the pairs were chosen by. "information" and "accuracy": the gain divided by the price.
+        "entropy": the entropy of the instance in nats. "fewest": minus its number of annotations.
     expected_gain : array of shape (m,)
-        Expected number of right labels that each annotation adds.
+        Expected number of right labels that each annotation adds (for grades, the number of grades
+        by which it brings the label nearer the truth).
     n_warm_up : int
-        How many of the first pairs serve the warm-up, which goes by entropy.
+        Number of first pairs that belong to the warm-up, which chooses by entropy.
     """
 
     instances: AnyArray
@@ -90,7 +91,7 @@ class Suggestion:
 
 
 class Candidates(NamedTuple):
-    """Pairs with their scores: compared by ``first``, then ``second``, then at random."""
+    """Pairs with their scores, sorted by ``first``, then ``second``, then at random."""
 
     instance: IntArray
     annotator: IntArray
@@ -106,7 +107,7 @@ class ScoringRule:
     ----------
     criterion : {"information", "accuracy", "entropy", "fewest"}
     chooses : bool
-        Whether the annotator is chosen, too; else any will do.
+        Whether the annotator is chosen by the score, too; else at random.
     price : array of shape (R,)
     """
 
@@ -120,13 +121,13 @@ class ScoringRule:
         return self.criterion in ("entropy", "fewest")
 
     def of_instances(self, beliefs: Beliefs, rows: IntArray) -> FloatArray:
-        """Score of instances before annotators are looked at, shape (m,)."""
+        """Score instances without regard to annotators, shape (m,)."""
         if self.criterion == "fewest":
             return -beliefs.n_annotators_of[rows].astype(np.float64)
         return entropy(beliefs.posterior[rows])
 
     def of_pairs(self, beliefs: Beliefs, i: IntArray, r: IntArray) -> FloatArray:
-        """Score of pairs, shape (m,): gains by price."""
+        """Score pairs by their gains divided by prices, shape (m,)."""
         arguments = (beliefs.posterior, beliefs.confusion, beliefs.power, i, r)
         gain = of_pairs(information, *arguments)
         if self.criterion == "accuracy":
@@ -143,7 +144,7 @@ def candidates(
     room: IntArray,
     rng: np.random.RandomState,
 ) -> Candidates:
-    """Score the pairs among which a batch of n is chosen.
+    """Score the pairs from which a batch of n is chosen.
 
     Parameters
     ----------
@@ -237,10 +238,10 @@ def _gains(
 
 
 def _assigned(gain: AnyArray, left: IntArray) -> IntArray:
-    """Give each annotator the instances with the greatest gain, up to what is left of them.
+    """Assign each annotator the instances with the largest gain, up to the number left to them.
 
-    The annotators who gain most come first. Returns each instance's annotator, -1 for none, shape
-    (m,); reduces ``left``.
+    Annotators with the largest gains choose first. Returns each instance's annotator, shape (m,),
+    -1 for none, and reduces ``left``.
     """
     place = np.full(len(gain), -1)
     waiting = np.arange(len(gain))
@@ -301,7 +302,7 @@ def fill(
     room : integer array of shape (R,)
         How many annotations each annotator may give; reduced by those taken.
     activity : array of shape (R,) or None
-        How often annotators come; None: all are there.
+        Relative frequency with which annotators arrive; None: all are available.
     """
     idle = np.zeros(len(room), dtype=bool)
     while n > 0:
@@ -320,6 +321,6 @@ def fill(
         if rows:
             yield found.instance[rows], found.annotator[rows], found.first[rows]
         elif activity is not None:
-            idle |= before > 0  # Nothing is left for those who came.
+            idle |= before > 0  # Nothing is left for the annotators who arrived.
         else:
             return

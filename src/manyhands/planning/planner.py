@@ -1,4 +1,4 @@
-"""The planner: which instance to ask whom about next, and when to stop."""
+"""The planner: whom to ask about which instance next, and when to stop."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class Stopping:
         Expected number of right labels per annotation of the next batch, or of grades by which
         labels come nearer the truth if the classes are in order; NaN if nothing may be asked.
     expected_accuracy : float
-        Mean probability of the labels under the model. Shared mistakes look sure, so do not report
-        it as the accuracy; audit.
+        Mean probability of the labels under the model. Do not report it as the accuracy, because
+        mistakes that annotators share look sure; audit a random sample instead.
     accuracy, low, high : float or None
         Share of right labels that the audit shows, with a 95 % interval
         (`manyhands.metrics.accuracy_of_labels`); None with fewer than 10 audited labels.
@@ -63,9 +63,10 @@ class Stopping:
     n : int
         Annotations of the next batch.
     n_warm_up : int
-        Those of them that only spread over the instances, before anybody can be judged.
+        Number of these that belong to the warm-up, which spreads annotations over the instances
+        until annotators can be judged.
     unit : {"label", "grade"}
-        Of the gain: labels that become right or, of classes in order, grades.
+        Unit of the gain: labels that become right or, for classes in order, grades.
     """
 
     stop: bool
@@ -94,21 +95,22 @@ class AnnotationPlanner(BaseEstimator):
         "entropy": the least certain instances first; "fewest": those with the fewest annotations
         first.
     annotators : {"choose", "arriving", "any"}, default="choose"
-        "choose": the best annotator for each instance. "arriving": annotators come as often as they
-        came so far, and each gets the instances on which they help most. "any": whoever may be
+        "choose": the best annotator for each instance. "arriving": annotators arrive as often as so
+        far, and each gets the instances on which they help most. "any": any annotator who may be
         asked, at random.
     warm_up : float >= 0, default=1.5
-        Until there are so many annotations per instance, instances are chosen by entropy and
-        annotators at random: with one annotation each, every label looks certain. With a classifier
-        there is no warm-up, because it tells certain labels from others.
+        Up to so many annotations per instance, instances are chosen by entropy and annotators at
+        random, because with one annotation each every label looks certain. With a classifier there
+        is no warm-up, because its probabilities show which labels are certain.
     explore : bool, default=False
-        Choose by confusion matrices that are drawn from what is known of the annotators (Thompson
-        sampling), instead of their means. People of whom little is known get more work, and nobody
-        gets as much; see docs/planning.md for where it helps.
+        Choose by confusion matrices drawn from their posterior (Thompson sampling), instead of by
+        their means. Annotators of whom little is known then get more work, and work is shared more
+        evenly; docs/planning.md shows where this helps.
     load : float > 0 or None
-        Greatest number of annotations of a batch per annotator, as a multiple of the even share.
+        Largest number of annotations of a batch per annotator, as a multiple of an equal share.
+        None: no limit.
     cost : dict {annotator id: price}, array of shape (n_annotators,) or None
-        Gains are divided by the price. An annotator without a price costs 1.
+        Price per annotation, by which gains are divided. An annotator without a price costs 1.
     random_state : int, RandomState or None
 
     Attributes
@@ -118,16 +120,16 @@ class AnnotationPlanner(BaseEstimator):
         Class probabilities, joined with those of the classifier if given.
     labels_ : array of shape (n_instances,)
     classifier_weight_ : float
-        b, by which the classifier's probabilities were raised; 0 without one.
+        Power b to which the classifier's probabilities were raised; 0 without a classifier.
     table_ : AnnotationTable
 
     Notes
     -----
-    In a batch no instance is asked twice, and no pair that is annotated or was passed on. Equal
-    scores are taken in random order. Where annotators share mistakes (``dependence`` of the
-    aggregator), gains are those of tempered annotations. Beyond 2·10⁷ pairs times squared classes,
-    a batch of n looks at the max(n, 4000) least certain instances only, and "accuracy" chooses
-    their annotators by information. With ``load``, the annotators who tell most then choose first.
+    A batch contains no instance twice, and no pair that was annotated or passed. Equal scores are
+    taken in random order. If annotators share mistakes (``dependence`` of the aggregator), gains
+    are those of tempered annotations. Above 2·10⁷ pairs times squared classes, a batch of n is
+    chosen from the max(n, 4000) least certain instances only, and "accuracy" chooses their
+    annotators by information. With ``load``, the most informative annotators then choose first.
 
     References
     ----------
@@ -189,14 +191,14 @@ class AnnotationPlanner(BaseEstimator):
         Parameters
         ----------
         table : AnnotationTable, or an (n_instances, n_annotators) matrix with -1/NaN missing
-            Name instances without annotations and idle annotators in its vocabularies, or later in
-            ``pairs``.
+            Its vocabularies must name instances without annotations, and annotators who have not
+            annotated yet; they can also be named later, in ``pairs``.
         proba : array-like or frame of shape (n_instances, n_classes), optional
-            A classifier's probabilities **out of fold** (`manyhands.cross_predict`). They count
-            with the power b by which they and the other annotators foresee left-out annotations
-            best.
+            A classifier's probabilities **out of fold** (`manyhands.cross_predict`). They are
+            raised to the power b that best predicts left-out annotations, together with the other
+            annotators.
         gold : dict {instance id: class}, or array-like of shape (n_instances,), optional
-            Known classes, as in an aggregator's ``fit``; nobody is asked about them.
+            Known classes, as in an aggregator's ``fit``; they are not asked about.
         random_gold : sequence of instance ids, or boolean array of shape (n_instances,), optional
             Instances whose known class was drawn at random, as in an aggregator's ``fit``.
         model : fitted estimator, or array of shape (n_instances, n_classes), optional
@@ -213,7 +215,7 @@ class AnnotationPlanner(BaseEstimator):
             model = DawidSkene() if self.aggregator is None else clone(self.aggregator)
             with warnings.catch_warnings():
                 if table.n_annotations < self.warm_up * table.n_instances:
-                    # The warm-up is the answer to it.
+                    # The warm-up deals with what this warning is about.
                     warnings.simplefilter("ignore", NotIdentifiableWarning)
                 model.fit(table, gold=gold, random_gold=random_gold)
         with all_or_nothing(self):
@@ -240,9 +242,9 @@ class AnnotationPlanner(BaseEstimator):
         ----------
         n : int >= 1
         pairs : bool array of shape (n_instances, n_annotators), or iterable of pairs, optional
-            Pairs (instance id, annotator id) that may be asked; None: all. Ids that the table does
-            not hold are new instances and newcomers: they start at the class prior and with the
-            crowd's confusion matrix.
+            Pairs (instance id, annotator id) that may be asked; None: all. Ids outside the table
+            are new instances, which start at the class prior, and new annotators, who start with
+            the crowd's confusion matrix.
 
         Returns
         -------
@@ -252,13 +254,22 @@ class AnnotationPlanner(BaseEstimator):
         Raises
         ------
         AnnotationError
-            If ``n`` is no positive whole number, ``pairs`` is unusable, or nothing may be asked.
+            If ``n`` is not a positive whole number, ``pairs`` is unusable, or nothing may be asked.
         """
         check_is_fitted(self, "posterior_")
         return self._full(self._batch(self._pool(pairs), checked_size(n)), n)
 
     def next_for(self, annotator: Any, n: int = 1) -> Suggestion:
-        """Suggest the next n instances for one annotator, who may be a newcomer.
+        """Suggest the next n instances for one annotator, who may be new to the table.
+
+        Parameters
+        ----------
+        annotator : id
+        n : int >= 1
+
+        Returns
+        -------
+        Suggestion
 
         Raises
         ------
@@ -272,18 +283,22 @@ class AnnotationPlanner(BaseEstimator):
     def stopping(
         self, min_gain: float = 0.02, audit: Any = None, *, n: int | None = None, pairs: Any = None
     ) -> Stopping:
-        """Tell whether the next batch is worth its price, and how good the labels are.
+        """Return whether the next batch is worth its price, and how good the labels are.
 
         Parameters
         ----------
         min_gain : float, default=0.02
-            Right labels (of classes in order: grades) per annotation below which to stop.
+            Gain per annotation below which to stop: right labels or, for classes in order, grades.
         audit : dict {instance id: class} or array-like as in ``gold``, optional
-            Checked labels of **randomly drawn** instances, also of sure ones, which were not given
-            to `fit` as gold. They give the accuracy with an interval.
+            Checked labels of **randomly drawn** instances (not only of doubtful ones) that were not
+            given to `fit` as gold. They measure the accuracy, with an interval.
         n : int, optional
             Size of the next batch; default: a tenth of the instances.
         pairs : as in `suggest`
+
+        Returns
+        -------
+        Stopping
 
         Raises
         ------
@@ -332,13 +347,13 @@ class AnnotationPlanner(BaseEstimator):
     def _full(self, batch: Suggestion, n: int) -> Suggestion:
         if len(batch) < n:
             warn_caller(
-                f"only {len(batch):,} of {counted(n, 'pair')} can be asked in one batch: each "
-                "instance is asked once, and pairs= and load= allow no more"
+                f"only {len(batch):,} of {counted(n, 'pair')} can be asked in one batch, because "
+                "each instance is asked once, and pairs= and load= allow no more"
             )
         return batch
 
     def _batch(self, pool: Pool, n: int, *, one: bool = False) -> Suggestion:
-        """Fill a batch: first the warm-up, then by the criterion; all by it for one annotator."""
+        """Fill a batch: first the warm-up (not for ``one`` annotator), then by the criterion."""
         rng = generator(self.random_state)
         beliefs = judged_by = self._beliefs.extended(len(pool.instances), len(pool.annotators))
         if self.explore:
@@ -388,10 +403,10 @@ class AnnotationPlanner(BaseEstimator):
         if self._known[rows].any():
             known = self.table_.instances[rows[self._known[rows]][0]].item()
             raise AnnotationError(
-                f"audit holds instance {known!r}, whose class fit was given as gold; its label is "
-                "right for that reason. Audit other instances, or fit without this gold. If both "
-                "are the same sample, drawn at random, give it once: as gold with random_gold, it "
-                "measures the other labels, too"
+                f"audit holds instance {known!r}, whose class was given to fit as gold, so its "
+                "label is right in any case and measures nothing. Audit other instances, or fit "
+                "without this gold. If gold and audit are the same random sample, give it once, as "
+                "gold with random_gold: then it measures the other labels, too"
             )
         values = np.array([*self.table_.classes.tolist(), None], dtype=object)
         level = accuracy_of_labels(
@@ -403,7 +418,7 @@ class AnnotationPlanner(BaseEstimator):
 
 
 def one_in(gain: float | None, *, ordered: bool = False) -> str:
-    """Say how many annotations are bought per label, or grade, that they correct.
+    """Say how many annotations it takes to correct one label, or one grade.
 
     Examples
     --------
@@ -420,7 +435,7 @@ def one_in(gain: float | None, *, ordered: bool = False) -> str:
 
 
 def limit_of(min_gain: float, *, ordered: bool = False) -> str:
-    """Say below which gain we suggest to stop; "" without a limit.
+    """Say below which gain we suggest to stop; "" if there is no limit.
 
     Examples
     --------
@@ -437,7 +452,7 @@ def limit_of(min_gain: float, *, ordered: bool = False) -> str:
 
 
 def _price(gain: float) -> str:
-    """Write how many annotations come to one corrected label, at least one."""
+    """Write the number of annotations per corrected label, which is at least one."""
     price = max(1.0, 1.0 / gain)
     return f"{price:.1f}".removesuffix(".0") if price < 3 else f"{price:,.0f}"
 
@@ -457,6 +472,11 @@ def next_annotations(
     Returns
     -------
     Suggestion
+
+    Raises
+    ------
+    AnnotationError
+        As in `AnnotationPlanner.fit` and `AnnotationPlanner.suggest`.
 
     Examples
     --------

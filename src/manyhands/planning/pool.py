@@ -1,4 +1,4 @@
-"""Pairs of instance and annotator that may be asked, their prices, and who answers in a replay."""
+"""Pairs of instance and annotator that may be asked, their prices, and the answers in a replay."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Pool:
     asked : integer array
         Sorted numbers (instance * R + annotator) of the pairs that are annotated or passed.
     listed : integer array or None
-        Sorted numbers of the pairs that may be asked, without those asked; None: see ``mask``.
+        Sorted numbers of the pairs that may be asked and were not yet; None: see ``mask``.
     mask : bool array of shape (n, R) or None
-        None: all.
+        Pairs that may be asked; None: all.
     """
 
     instances: AnyArray
@@ -81,7 +81,13 @@ def kept_pairs(pairs: Any) -> Any:
 
 
 def checked_size(n: Any) -> int:
-    """Refuse a size that is no positive whole number."""
+    """Return a number of pairs, checked to be a positive whole number.
+
+    Raises
+    ------
+    AnnotationError
+        If it is not.
+    """
     if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
         raise AnnotationError(f"n={n!r} must be a positive whole number of pairs")
     return int(n)
@@ -93,13 +99,13 @@ def read_pool(pairs: Any, table: AnnotationTable) -> Pool:
     Parameters
     ----------
     pairs : None, bool array of shape (n, R), or iterable of (instance id, annotator id)
-        None: all. Ids that the table does not hold are new instances and newcomers.
+        None: all. Ids outside the table are new instances and new annotators.
     table : AnnotationTable
 
     Raises
     ------
     AnnotationError
-        If a mask has another shape, or ``pairs`` holds no pairs of ids.
+        If a mask has another shape, or ``pairs`` holds something else than pairs of ids.
     """
     instances, annotators = table.instances, table.annotators
     listed: IntArray | None = None
@@ -117,7 +123,7 @@ def read_pool(pairs: Any, table: AnnotationTable) -> Pool:
         listed = np.unique(i * np.int64(len(annotators)) + r)
     size = np.int64(max(len(annotators), 1))
     numbers = [table.instance * size + table.annotator]
-    if table.passes is not None:  # Whoever passed on an instance is not asked again.
+    if table.passes is not None:  # An annotator who passed is not asked about the instance again.
         numbers.append(table.passes[:, 0] * size + table.passes[:, 1])
     asked = distinct(np.concatenate(numbers), len(instances) * len(annotators))
     if listed is not None:
@@ -171,30 +177,30 @@ def read_prices(cost: Any, annotators: AnyArray) -> FloatArray:
     bad = ~(np.isfinite(values) & (values > 0))
     if bad.any():
         raise AnnotationError(
-            f"cost holds {values[bad][0].item()!r}; a price is a positive number. Leave annotators "
-            "who must not be asked out of pairs"
+            f"cost holds {values[bad][0].item()!r}, but a price must be a positive number. If an "
+            "annotator must not be asked, leave their pairs out of pairs="
         )
     price[places] = values
     return price
 
 
 def nothing_left(pairs: Any, n_instances: int, n_annotators: int) -> AnnotationError:
-    """Say why none of the pairs that may be asked is open."""
+    """Return the error that says why nothing is left to ask."""
     size = f"{n_instances:,} x {n_annotators:,} pairs"
     if pairs is None:
         return AnnotationError(
-            f"nothing is left to ask: each of the {size} is annotated or passed on, or its class "
+            f"nothing is left to ask: each of the {size} is annotated or passed, or its class "
             "is known. Add instances, or a new annotator: next_for(), on the command line "
-            "'manyhands next', says which of them to ask about first"
+            "'manyhands next', lists the instances to ask about first"
         )
     is_mask = isinstance(pairs, np.ndarray) and pairs.dtype.kind == "b"
     allowed = int(pairs.sum()) if is_mask else len(pairs)
-    why = f"it allows {allowed:,} of {size}, and each of them is annotated or passed on, or its "
+    why = f"it allows {allowed:,} of {size}, and each of them is annotated or passed, or its "
     why += "class is known"
     if allowed == 0:
         why = f"it allows none of the {size}"
     elif allowed == 1:
-        why = "the only pair that it allows is annotated or passed on, or its class is known"
+        why = "the only pair that it allows is annotated or passed, or its class is known"
     return AnnotationError(
         f"pairs leaves nothing to ask: {why}. Allow other pairs, or add annotators"
     )
@@ -204,11 +210,11 @@ def nothing_left(pairs: Any, n_instances: int, n_annotators: int) -> AnnotationE
 
 
 class AnswerSource(Protocol):
-    """Something that answers."""
+    """Source of answers in a replay."""
 
     @property
     def table(self) -> AnnotationTable:
-        """The vocabularies, and all that is recorded."""
+        """Table with the vocabularies and all recorded annotations."""
 
     @property
     def facts(self) -> tuple[Any, ...]:
@@ -254,8 +260,8 @@ class Recorded:
         pairs = pairs[order]
         if (np.diff(pairs) == 0).any():
             raise AnnotationError(
-                "table has repeated (instance, annotator) pairs, of which only one can be bought; "
-                "make it with duplicates='last'"
+                "table has repeated (instance, annotator) pairs, but only one annotation of a pair "
+                "can be bought; make the table with duplicates='last'"
             )
         return cls(table, truth, start, pairs, table.label[order])
 
@@ -289,7 +295,7 @@ class Recorded:
 
 @dataclass(frozen=True, eq=False)
 class Worlds:
-    """Truths drawn from a posterior, and annotators who answer by their confusion matrices."""
+    """Simulated truths drawn from a posterior, and answers drawn from confusion matrices."""
 
     table: AnnotationTable
     beliefs: Beliefs
@@ -300,7 +306,7 @@ class Worlds:
         return ("worlds", self.beliefs.posterior)
 
     def begin(self, rng: np.random.RandomState) -> tuple[IntArray, IntArray]:
-        """Draw a truth; the pilot's annotations are the first."""
+        """Return the pilot's annotations, and draw a truth."""
         cumulative = self.beliefs.posterior.cumsum(axis=1)
         number = rng.random_sample(len(cumulative)) * cumulative[:, -1]
         truth = (cumulative < number[:, None]).sum(axis=1)
@@ -322,9 +328,9 @@ class Worlds:
     ) -> IntArray:
         """Repeat an earlier answer about the instance, or answer by the confusion matrix.
 
-        With d earlier answers, one of them is repeated with probability d rho / (1 + (d - 1) rho):
-        Polya's urn, in which any two answers about an instance are correlated by rho, and m of them
-        are worth m / (1 + (m - 1) rho) independent ones, as the posterior counts them.
+        With d earlier answers, one of them is repeated with probability d rho / (1 + (d - 1) rho).
+        In this Polya urn, any two answers about an instance have the correlation rho, and m of them
+        are worth m / (1 + (m - 1) rho) independent ones, as in the tempered posterior.
         """
         order = np.argsort(bought[0], kind="stable")
         given = np.bincount(bought[0], minlength=self.table.n_instances)

@@ -1,4 +1,4 @@
-"""Replay: what a plan would have bought of a pilot's annotations; and what it may buy next."""
+"""Replaying a plan on a pilot's annotations, and forecasting what it may buy next."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from manyhands.typing import FloatArray, IntArray
 _PROGRESS = logging.getLogger("manyhands.progress")
 
 BOUGHT_AT_ONCE = 0.25
-"""Annotations per instance that are bought at a time, unless told."""
+"""Default number of annotations per instance that are bought at a time."""
 
 MEASURES = ("accuracy", "expected", "gain")
 
 
 LESS, MORE = 0.5, 2.0
-"""What a single table gained, as a multiple of what a forecast promised: from half to twice."""
+"""Range of the gain on a single table, as a multiple of the forecast: from half to twice."""
 
 
 class Curves(NamedTuple):
@@ -57,10 +57,10 @@ class Curves(NamedTuple):
     accuracy : array
         Share of right labels.
     expected : array
-        Mean probability of the labels under the model that is fitted anew at each size. It is no
-        estimate of ``accuracy``: it falls where more annotations show how much mistakes are shared.
+        Mean probability of the labels under the model that is fitted anew at each size. It does not
+        estimate ``accuracy``: it may fall, as more annotations show that mistakes are shared.
     gain : array
-        Expected right labels per annotation of the batch that led there; NaN at the start.
+        Expected right labels per annotation of the batch that led to this size; NaN at the start.
     """
 
     accuracy: FloatArray
@@ -70,7 +70,7 @@ class Curves(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """Accuracy against annotations bought.
+    """Curves of accuracy against the number of annotations bought.
 
     Attributes
     ----------
@@ -101,8 +101,8 @@ class Replay:
     def to_columns(self) -> dict[str, list[Any]]:
         """Return columns: policy, annotations per instance, means over runs, sd of accuracy.
 
-        What the model expects of its own labels (`Curves.expected`) is no column: it is not how
-        many are right.
+        `Curves.expected`, which the model expects of its own labels, is left out, because it is not
+        the share of right labels.
         """
         rows = [
             {
@@ -137,33 +137,33 @@ def replay(
     folder: str | Path | None = None,
     random_state: int = 0,
 ) -> Replay:
-    """Buy a pilot's recorded annotations as a plan would have, and score the labels.
+    """Buy a pilot's recorded annotations as a plan would have done, and score the labels.
 
-    Every run starts from other random annotations, the same for all policies. Only recorded pairs
-    can be asked, so policies come together as the pilot is used up.
+    Every run starts from different random annotations, which are the same for all policies. Only
+    recorded pairs can be asked, so policies converge as the pilot is used up.
 
     Parameters
     ----------
     table : AnnotationTable, or an (n_instances, n_annotators) matrix with -1/NaN missing
-        The more annotations per instance, the more can be told.
+        The pilot. The more annotations per instance it has, the more the replay shows.
     gold : dict {instance id: class}, or array-like of shape (n_instances,)
         Known classes, for scoring only.
     planner : AnnotationPlanner, or dict {name: AnnotationPlanner or None}, optional
-        The policy, which is compared with "uniform" (fewest annotations first, by anybody) and
+        The policy, which is compared with "uniform" (fewest annotations first, any annotator) and
         "random"; or all policies by name, where None buys at random. Default:
         ``AnnotationPlanner()``.
     budget : float, optional
         Annotations per instance up to which to buy; default: all.
     start : float, default=1
-        Random annotations per instance at the start; .4 is one for about 40 % of them.
+        Random annotations per instance at the start; .4 means one for about 40 % of instances.
     batch : float or increasing sequence, default=0.25
         Annotations per instance that are bought at a time; or all sizes at which a batch ends.
     n_runs : int, default=5
     proba : array of shape (n_instances, n_classes), or callable, optional
         A classifier's probabilities out of fold. A callable is given the table bought so far.
     folder : str or Path, optional
-        Each batch is written there when it is scored. A later call with the same arguments goes on
-        from there, and gives the same curves.
+        Folder to which each batch is written when it is scored. A later call with the same
+        arguments continues from there, and gives the same curves.
     random_state : int, default=0
 
     Returns
@@ -178,7 +178,7 @@ def replay(
     table = check_annotations(as_table(table, argument="table"), argument="table")
     truth = gold_codes(gold, table)
     if not (truth >= 0).any():
-        raise AnnotationError("gold names no class, so nothing can be scored; give known labels")
+        raise AnnotationError("gold holds no class, so nothing can be scored; give known labels")
     source = Recorded.of(table, truth, start)
     most = table.n_annotations / table.n_instances
     sizes = _sizes(start, most if budget is None else min(float(budget), most), batch)
@@ -202,11 +202,11 @@ def forecast(
     """Forecast the accuracy that further annotations give, from a pilot without more gold.
 
     Each run draws a truth from the posterior of the pilot and lets its annotators answer: by their
-    confusion matrices, or as somebody before them, as often as the measured dependence says
-    (Polya's urn). ``accuracy`` is ``level`` plus the expected gains of the batches, the ones that
-    `AnnotationPlanner.stopping` judges by; less where fewer labels are wrong than the model
-    expects, so that no forecast says that all are right. A level that was not measured cannot see
-    mistakes that most annotators share, so audit it (`AnnotationPlanner.stopping`).
+    confusion matrices, or by repeating an earlier answer, with the measured dependence (Polya's
+    urn). ``accuracy`` is ``level`` plus the expected gains of the batches, by which
+    `AnnotationPlanner.stopping` decides. Gains are reduced if fewer labels are wrong than the model
+    expects, so that no forecast claims that all labels are right. A level that was not measured
+    ignores mistakes that most annotators share, so audit it (`AnnotationPlanner.stopping`).
 
     Parameters
     ----------
@@ -218,8 +218,8 @@ def forecast(
         ends earlier where each annotator has annotated everything that may be asked.
     gold, random_gold : as in `AnnotationPlanner.fit`
     level : float, optional
-        Share of right labels of the pilot. Default: `manyhands.metrics.accuracy_of_labels`, or the
-        model's mean probability where that says nothing.
+        Share of the pilot's labels that are right. Default: `manyhands.metrics.accuracy_of_labels`,
+        or the model's mean probability if that is None.
 
     Returns
     -------
@@ -257,11 +257,11 @@ def forecast(
 
 
 def _promised(found: Curves, sizes: FloatArray, level: float | None) -> Curves:
-    """Replace the share of right labels in drawn worlds by the one that gains promise.
+    """Replace the share of right labels in simulated truths by the level plus expected gains.
 
-    Drawn worlds differ by more than a batch adds. What is promised is what
-    `AnnotationPlanner.stopping` judges by, so that both say the same. Where fewer labels are wrong
-    than the model expects, a batch corrects the same part of them, and never all.
+    Simulated truths differ from each other by more than a batch adds. The expected gains are those
+    by which `AnnotationPlanner.stopping` decides, so that both agree. If fewer labels are wrong
+    than the model expects, a batch corrects the same share of them, and never all.
     """
     added = np.nan_to_num(found.gain[:, 1:]) * np.diff(sizes)
     wrong = 1.0 - (found.expected if level is None else np.full_like(found.expected, level))
@@ -298,8 +298,8 @@ def _sizes(start: float, most: float, batch: Any) -> FloatArray:
         sizes = np.unique([start, *(size for size in np.asarray(batch, float) if size <= most)])
     if len(sizes) < 2 or sizes[0] < start - 1e-9 or (np.diff(sizes) <= 0).any():
         raise AnnotationError(
-            f"budget allows nothing beyond the start: {start:g} annotations per instance are there "
-            f"at first, and {most:g} at most; give a greater budget, or a smaller start"
+            f"budget allows nothing beyond the start: {start:g} annotations per instance at the "
+            f"start, and {most:g} at most; give a larger budget, or a smaller start"
         )
     return np.asarray(sizes, dtype=np.float64)
 
@@ -354,7 +354,7 @@ def _run(
         gains: list[FloatArray] = []
         target = max(round(sizes[k] * n), before + 1) if k else before
         while bought.shape[1] < target:
-            # A batch asks about an instance once, so a large step takes several.
+            # A batch asks about each instance once, so a large step needs several batches.
             part = (len(gains),) if gains else ()
             if fitted is None or part:
                 fitted = _fit(planner, source.table, bought, fits, (*seeds, k - 1, *part))
@@ -380,7 +380,7 @@ def _run(
 
 
 class _Random(AnnotationPlanner):
-    """Buys at random: the least that a plan must beat."""
+    """Policy that buys at random, as a baseline."""
 
     def _batch(self, pool: Pool, n: int, *, one: bool = False) -> Suggestion:
         flat = np.full_like(self._beliefs.posterior, 1.0 / self._beliefs.posterior.shape[1])
@@ -434,7 +434,7 @@ def _mean(values: FloatArray) -> float | None:
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
-    """Read the steps of an earlier call; a line that it did not finish is removed."""
+    """Read the steps of an earlier call, and remove a line that was not finished."""
     if not path.exists():
         return []
     whole = path.read_text(encoding="utf-8").split("\n")
@@ -445,7 +445,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 
 def _digest(*parts: Any) -> str:
-    """Digest of all that decides a run."""
+    """Return a digest of everything that decides a run."""
     known = hashlib.sha256(__version__.encode())
     for part in parts:
         if isinstance(part, AnnotationTable):

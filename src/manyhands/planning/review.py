@@ -1,4 +1,4 @@
-"""What to check, and what to teach: a queue of doubtful labels, and sheets of confusions."""
+"""Queues of doubtful labels to review, and sheets of an annotator's confusions to teach."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 from manyhands.wording import counted
 
 SURE_EXAMPLE = 0.95
-"""Posterior, without the annotator's own annotation, of an example for teaching."""
+"""Smallest posterior of an example for teaching, without the annotator's own annotation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,19 +35,19 @@ class ReviewQueue:
     instances, labels : arrays of shape (m,)
         Ids and the labels in doubt.
     scores : array of shape (m,)
-        Probability that the label is wrong; NaN where nothing tells.
+        Probability that the label is wrong; NaN if it is unknown how many labels are right.
     suggestions : array of shape (m,)
         The most probable other class.
     annotators : array of shape (m,) or None
-        Who gave the annotation; None for labels.
+        Ids of the annotators who gave the annotations; None for labels.
     classifier_weight : float
-        Power of the classifier's probabilities; 0 without one.
+        Power of the classifier's probabilities; 0 without a classifier.
     chosen : array of shape (m,) or None
-        "random" for labels that were drawn at random, which come first, else "queue". None: all
-        are of the queue.
+        "random" for labels that were drawn at random, which come first, else "queue". None: none
+        was drawn at random.
     grades_off : array of shape (m,) or None
-        Of grades: how far the label is expected to be from the truth, by which they are in order;
-        NaN where nothing tells.
+        For grades, the expected distance of the label from the truth, by which the queue is sorted;
+        NaN if unknown.
     """
 
     instances: AnyArray
@@ -66,17 +66,15 @@ class ReviewQueue:
         what = counted(len(self), "label" if self.annotators is None else "annotation")
         wrong = self.scores.sum()
         told = (
-            "nobody knows how many are wrong"
-            if wrong != wrong
-            else f"{wrong:.1f} expected to be wrong"
+            "unknown how many are wrong" if wrong != wrong else f"{wrong:.1f} expected to be wrong"
         )
         return f"ReviewQueue({what}, {told})"
 
     def to_columns(self) -> dict[str, list[Any]]:
         """Return the columns task, (worker,) label, suggestion and score.
 
-        ``score`` is the probability that the label is wrong; None where nothing tells. Of grades
-        ``grades_off`` comes after it.
+        ``score`` is the probability that the label is wrong; None if unknown. For grades,
+        ``grades_off`` follows it.
         """
         columns = {
             "task": self.instances,
@@ -94,11 +92,11 @@ class ReviewQueue:
         Returns
         -------
         dict {column: list}
-            ``task``, for annotations ``worker``, ``label`` (to correct), ``was`` (the same label,
-            as it is before anybody corrects it), ``suggestion``, ``probability_wrong``, of grades
-            ``grades_off``, ``chosen`` ("queue" or "random") and ``reviewed``, which is empty.
-            `manyhands.io.read_gold` takes those rows as known where ``reviewed`` is filled in or
-            ``label`` is no longer what it was.
+            ``task``; for annotations ``worker``; ``label``, to be corrected; ``was``, the label
+            before any correction; ``suggestion``; ``probability_wrong``; for grades ``grades_off``;
+            ``chosen`` ("queue" or "random"); and ``reviewed``, which is empty.
+            `manyhands.io.read_gold` takes a row as known if ``reviewed`` is filled in, or if
+            ``label`` was changed.
         """
         columns = self.to_columns()
         last = {"was": columns["label"], "suggestion": columns.pop("suggestion")}
@@ -127,34 +125,35 @@ def review_queue(
     certainty: Certainty | None = None,
     random_state: Any = None,
 ) -> ReviewQueue:
-    """Rank labels, or single annotations, by how probably they are wrong; grades by how far.
+    """Rank labels, or single annotations, by the probability (for grades, distance) of an error.
 
-    Mistakes that most annotators share look sure and come last, so check some labels at random,
-    too: only these say how many of the others are right. They are drawn from the labels that are
-    neither known nor in the queue, and come first.
+    Mistakes that most annotators share look sure and come last. So also check some labels at
+    random, which alone show how many of the other labels are right. They are drawn from the labels
+    that are neither known nor in the queue, and come first.
 
     Parameters
     ----------
     model : fitted estimator with ``posterior_``, or array or frame (n_instances, n_classes)
-        Such as a `DawidSkene` that was fitted to the table. A frame is matched as ``proba`` is.
+        For example a `DawidSkene` fitted to the table. A frame is matched by id, as ``proba`` is.
     table : AnnotationTable or matrix
     proba : array-like or frame of shape (n_instances, n_classes), optional
         A classifier's probabilities **out of fold**, joined as in `AnnotationPlanner.fit`.
     by : {"label", "annotation"}, default="label"
-        "label": the label of each annotated instance, the most probable class under the model or
-        the median grade.
+        "label": the label of each annotated instance, which is the most probable class under the
+        model, or the median grade. "annotation": every single annotation.
     n : int, optional
         Length of the queue; default: all.
     random : int, default=0
-        Number of labels outside the queue to draw at random; with ``n=0``, of all.
+        Number of labels outside the queue to draw at random; with ``n=0``, of all labels.
     labels : integer array of shape (n_instances,), optional
-        Codes of the labels to check, where they are not the most probable classes; -1 is not
-        checked. A pandas Series is matched with the instances by its index.
+        Codes of the labels to check, if these are not the most probable classes; -1 is not checked.
+        A pandas Series is matched with the instances by its index.
     certainty : Certainty, optional
-        From the model's probabilities to those that are told (`manyhands.metrics.certainty`), as
-        scores; the order of names of classes is the model's. Default: the model's own.
+        Map from the model's probabilities to the reported ones (`manyhands.metrics.certainty`),
+        which are then the scores; for names of classes the order stays that of the model. Default:
+        the model's own probabilities.
     random_state : int, RandomState or None
-        Draws the random labels.
+        Seed of the random labels.
 
     Returns
     -------
@@ -163,8 +162,8 @@ def review_queue(
     Raises
     ------
     AnnotationError
-        If ``by`` is unknown, ``random`` is no number of labels, or the model, ``proba`` or
-        ``labels`` does not fit the table.
+        If ``by`` is unknown, ``random`` is not a number of labels or is given for annotations, or
+        the model, ``proba`` or ``labels`` does not fit the table.
 
     Examples
     --------
@@ -179,8 +178,8 @@ def review_queue(
         raise AnnotationError(f"random={random!r} must be a number of labels, 0 or more")
     if random and by == "annotation":
         raise AnnotationError(
-            f"random={random} draws labels, which tell how many labels are right; leave "
-            "by='annotation' or random= out"
+            f"random={random} draws labels, not single annotations; leave by='annotation' or "
+            "random= out"
         )
     table = as_table(table, argument="table")
     found, weight = beliefs_of(model, table, proba)
@@ -232,7 +231,7 @@ def _label_codes(labels: Any, table: AnnotationTable) -> IntArray:
     if codes.shape != (table.n_instances,):
         raise AnnotationError(
             f"labels has shape {codes.shape}; it must have one code per instance of the table, "
-            f"({table.n_instances},), -1 where there is nothing to check"
+            f"({table.n_instances},), and -1 for instances that are not to be checked"
         )
     return codes
 
@@ -251,7 +250,7 @@ class TeachingPair(NamedTuple):
     mistaken : list of ids
         Instances that the annotator probably got wrong in this way.
     examples, contrast : lists of ids
-        Sure instances of ``true`` and of ``given``.
+        Instances that surely are of the class ``true``, and of the class ``given``.
     """
 
     true: Any
@@ -264,15 +263,15 @@ class TeachingPair(NamedTuple):
 
 @dataclass(frozen=True)
 class TeachingSheet:
-    """What to show an annotator, the most frequent confusion first.
+    """Confusions to show an annotator, the most frequent first.
 
     Attributes
     ----------
     annotator : id
     pairs : list of TeachingPair
     needs_expert : bool
-        Always True: not all example labels are right, so an expert must look at them before they
-        are shown.
+        Always True, because some example labels may be wrong: an expert must look at the examples
+        before they are shown.
     """
 
     annotator: Any
@@ -288,13 +287,13 @@ def teaching_sheet(
 ) -> TeachingSheet:
     """List the confusions that an annotator makes most often, with instances to show.
 
-    Past errors foresee later ones; whether a sheet teaches was not measured.
+    Annotators tend to repeat their confusions; whether such a sheet helps was not measured.
 
     Parameters
     ----------
     model : fitted aggregator, such as ``DawidSkene().fit(table)``
     table : AnnotationTable or matrix
-        That of ``fit``.
+        The table that the model was fitted to.
     annotator : id
     n_pairs, n_examples : int
         Pairs of classes, and instances of each kind per pair.
@@ -307,7 +306,7 @@ def teaching_sheet(
     Raises
     ------
     AnnotationError
-        If the annotator is unknown, or the model is no aggregator fitted to the table.
+        If the annotator is unknown, or the model is not an aggregator fitted to the table.
     """
     table = as_table(table, argument="table")
     if not isinstance(model, BaseAggregator):
@@ -320,7 +319,7 @@ def teaching_sheet(
         [annotator], table.annotators, argument="annotator", vocabulary_name="annotators"
     )
     rate = found.prior[:, None] * found.confusion[r] * (1 - np.eye(table.n_classes))
-    clear = _clear(model, table, int(r)) & (found.posterior > 0.5)  # Not what is known better.
+    clear = _clear(model, table, int(r)) & (found.posterior > 0.5)  # Known classes may differ.
     own = table.annotator == r
     pairs = []
     for cell in np.argsort(-rate, axis=None, kind="stable")[:n_pairs].tolist():

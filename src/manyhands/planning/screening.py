@@ -1,4 +1,4 @@
-"""Which annotators need a look, and why.
+"""Screening annotators: who needs a closer look, and why.
 
 .. [1] V. C. Raykar and S. Yu. Eliminating spammers and ranking annotators for crowdsourced labeling
    tasks. JMLR 13, 2012: a spammer's answers do not depend on the class.
@@ -30,47 +30,47 @@ from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
 from manyhands.wording import SAMPLE_TELLS, percent
 
 LEVEL = 0.95
-"""Of all intervals of annotators; their upper ends are compared with the crowd's median."""
+"""Level of the annotators' intervals, whose upper ends are compared with the crowd's median."""
 
 LEAST_ANNOTATIONS, LEAST_TESTED = 5, 10
-"""Annotations below which nobody is judged at all, and below which answers, times and annotations
-of known class are not tested."""
+"""Numbers of annotations that an annotator must have to be judged at all, and to have answers,
+times and annotations of known class tested."""
 
 HURRIED = 1 / 3
-"""Share of the crowd's median time below which an annotation counts as fast."""
+"""An annotation counts as fast if it took less than this share of the crowd's median time."""
 
 LEAST_EXPECTED = 3.0
-"""Expected annotations of a class below which it is left out of an annotator's informedness."""
+"""Expected number of annotations that a class needs to enter an annotator's informedness."""
 
 GUESSING, OF_MEDIAN = 0.25, 0.5
-"""Informedness that is hardly more than guessing: the upper end lies below this, and below this
-share of the crowd's median."""
+"""An annotator counts as guessing if the upper end of the informedness lies below both the first
+value and the second value times the crowd's median."""
 
 MOSTLY = 0.95
-"""Share of an annotator's answers from which on they are called one label."""
+"""Share of one label among an annotator's answers from which the flag "one label" is raised."""
 
 LAGS = 8
-"""Longest period of a repeating pattern that is looked for."""
+"""Longest period of repeating patterns that are looked for."""
 
 SURPRISE = 1e-4
-"""Probability of an honest annotator's answers below which they are remarked upon."""
+"""p-value below which answers are flagged: their probability for an honest annotator."""
 
 
 @dataclass(frozen=True)
 class AnnotatorScreen:
-    """One annotator.
+    """Result of the screening of one annotator.
 
     Attributes
     ----------
     annotator : id
     n_annotations : int
     accuracy, low, high : float or None
-        Expected accuracy with a 95 % interval; None without annotations, and where nothing shows
-        how good the annotators are.
+        Expected accuracy with a 95 % interval; None without annotations, or if the annotations
+        cannot show how good the annotators are (identifiability).
     flags : tuple of str
-        Of `ADVICE`, the most serious first.
+        Flags among those of `ADVICE`, the most serious first.
     evidence : tuple of str
-        What each flag rests on.
+        What each flag rests on, in one sentence.
     advice : str
         What to do, and what not.
     """
@@ -92,13 +92,13 @@ class AnnotatorScreen:
 ADVICE = {
     Flag.BELOW_MEDIAN_ON_GOLD: "go through their wrong answers with them",
     Flag.BELOW_CHANCE: "ask whether the task was understood, or two classes swapped; "
-    "what they gave still counts, and the model reads it as it is",
+    "what they gave still counts, because the model knows their confusions",
     Flag.GUESSING: "read 20 of their annotations, and ask gold questions; until then "
     "leave them out of the next batch, and keep what they gave: the model weighs it",
-    Flag.ONE_LABEL: "ask whether the task was understood; their annotations cease to count by "
-    "themselves where the model has confusion matrices",
-    Flag.PATTERN: "compare with the times of their annotations; do not judge if tasks came "
-    "in an order of classes",
+    Flag.ONE_LABEL: "ask whether the task was understood; models with confusion matrices "
+    "already give their annotations no weight",
+    Flag.PATTERN: "compare with the times of their annotations; do not judge if tasks were sorted "
+    "by class",
     Flag.TOO_FAST: "read 20 of their annotations before judging: some tasks are easy",
     Flag.DRIFT: "compare early and late annotations of one class; ask about fatigue or new "
     "instructions",
@@ -111,12 +111,13 @@ NOTHING = "nothing to do"
 
 SHOW_GRADES = "show examples of the grades: severity says what is given too much or too little"
 """Advice about annotators of grades who surely give too much, or too little."""
+
 TOO_FEW = "too few annotations to judge; do not rank"
 UNJUDGED = f"nothing shows how good the annotators are; {SAMPLE_TELLS[0].lower()}{SAMPLE_TELLS[1:]}"
 
 OF_LABELS = frozenset({Flag.BELOW_CHANCE, Flag.GUESSING, Flag.DRIFT, Flag.BELOW_MEDIAN})
-"""Flags that compare annotations with the inferred labels: they say nothing where these may be as
-wrong as the annotations."""
+"""Flags that compare annotations with the inferred labels, and so mean nothing if annotators cannot
+be judged."""
 
 
 class Screening(tuple[AnnotatorScreen, ...]):
@@ -137,35 +138,34 @@ class Screening(tuple[AnnotatorScreen, ...]):
 def screen_annotators(
     table: Any, model: Any = None, *, times: Any = None, seconds: Any = None, gold: Any = None
 ) -> Screening:
-    """Say how accurate annotators are, who needs a look and why.
+    """Return how accurate each annotator is, and who needs a closer look and why.
 
-    This is the one rule by which annotators are flagged: the report, the explorer, the command
-    line and every ``annotators.csv`` have their flags from here. A flag is a reason to look, not to
-    dismiss: of the annotators whose interval ends below the crowd's median, about half are among
-    the worst tenth.
+    The report, the explorer, the command line and every ``annotators.csv`` take their flags from
+    here. A flag is a reason to look, not to dismiss: of the annotators whose interval ends below
+    the crowd's median, about half are among the worst tenth.
 
-    Where nothing shows how good annotators are (there are only two, say, or only models that may
-    share mistakes), there is neither an accuracy nor a flag that rests on the inferred labels.
+    If the annotations cannot show how good annotators are, because there are only two, say, or only
+    models that may share mistakes, there is no accuracy and no flag that rests on inferred labels.
 
     Parameters
     ----------
     table : AnnotationTable or matrix
-        Rows in the order in which they were given, unless ``times`` says it.
+        Rows are in the order in which they were given, unless ``times`` tells the order.
     model : fitted estimator with ``posterior_``, or array of shape (n, C), optional
         Default: ``DawidSkene().fit(table)``.
     times : array of shape (n_annotations,), optional
-        When each annotation was given, such as an export's ``ended``; NaN: unknown. Without it no
-        drift is looked for.
+        When each annotation was given, such as an export's ``ended``; NaN where unknown. Without
+        times, drift is not tested.
     seconds : array of shape (n_annotations,), optional
-        How long each annotation took, such as an export's ``seconds``; NaN: unknown. Without it
-        nobody is too fast.
+        How long each annotation took, such as an export's ``seconds``; NaN where unknown. Without
+        it, nobody is flagged as too fast.
     gold : dict {instance id: class}, or array-like of shape (n_instances,), optional
-        Known classes, as in `DawidSkene.fit`, which the annotators are measured by.
+        Known classes, as in `DawidSkene.fit`, by which annotators are measured.
 
     Returns
     -------
     Screening
-        A tuple of `AnnotatorScreen`.
+        A tuple of `AnnotatorScreen`, annotators with flags and the least accurate first.
 
     Raises
     ------
@@ -186,8 +186,8 @@ def screened(
 ) -> Screening:
     """Screen the annotators as `screen_annotators` does.
 
-    ``judged`` says whether anything shows how good they are, if the model cannot tell which labels
-    were given to it.
+    ``judged`` says whether the annotations show how good the annotators are; None: it is found out,
+    which needs a model that knows which labels were given to it.
     """
     table = as_table(table, argument="table")
     when, spent = (_times(each, table, name) for each, name in ((times, "times"),
@@ -207,14 +207,17 @@ def screened(
             own = own[np.argsort(when[own], kind="stable")]
         marks[r] |= _marks(table, found, own, when, is_one_label=Flag.ONE_LABEL in marks[r])
         if paces is not None and spent is not None and paces.too_fast[r]:
-            text = f"takes {paces.median[r]:.1f} s, the crowd {np.nanmedian(spent):.1f} s"
+            text = (
+                f"takes {paces.median[r]:.1f} s per annotation (median), the crowd "
+                f"{np.nanmedian(spent):.1f} s"
+            )
             marks[r][Flag.TOO_FAST] = text
     return answers.screening(table.annotators, marks, judged=judged, measured=measured)
 
 
 @dataclass(frozen=True)
 class AnswerCounts:
-    """What annotators are judged by, summed over instances: parts of a table add up.
+    """Sums over instances by which annotators are judged, which can be added over parts of a table.
 
     Attributes
     ----------
@@ -288,8 +291,8 @@ class AnswerCounts:
     ) -> Screening:
         """Screen the annotators with these ids by their flags.
 
-        ``judged`` says whether anything shows how good the annotators are; those who are
-        ``measured`` on enough gold need no other advice than their flags.
+        ``judged`` says whether the annotations show how good the annotators are. Annotators who are
+        ``measured`` on enough gold need no advice other than that of their flags.
         """
         found, n = self.reliability, np.zeros(len(marks)) if measured is None else measured.n
         rows = [
@@ -306,12 +309,15 @@ class AnswerCounts:
             return {}
         given = np.rint(self.counts[r].sum(axis=0))
         top = int(given.argmax())
-        # What another annotator would answer.
+        # How often another annotator would give this label to the same instances.
         crowd = float(self.counts[r].sum(axis=1) @ pooled[:, top]) / n
         share = given[top] / n
         if share < MOSTLY or binom.sf(given[top] - 1, n, crowd) >= SURPRISE:
             return {}
-        text = f"{percent(share)} are {classes[top].item()!r}; of others {percent(crowd)} would be"
+        text = (
+            f"{percent(share)} of the answers are {classes[top].item()!r}, which others would give "
+            f"in {percent(crowd)} of these cases"
+        )
         return {Flag.ONE_LABEL: text}
 
     def _guessing(self) -> dict[int, dict[Flag, str]]:
@@ -331,7 +337,7 @@ class AnswerCounts:
         }
 
     def _of_one_class(self, r: int) -> str:
-        """Say why somebody who tells no classes apart may be right often all the same."""
+        """Say why a guessing annotator may still be right often; "" unless one class dominates."""
         most = float(self.counts[r].sum(axis=1).max() / self.counts[r].sum())
         if most < 0.5:
             return ""
@@ -339,21 +345,21 @@ class AnswerCounts:
 
 
 def _told_of_guessing(upper: float, median: float) -> str:
-    """Say how little the classes matter for an annotator's answers, and how it usually is."""
-    perfect = "as well as somebody who is never wrong"
+    """Say how far an annotator is from guessing, and how far the typical annotator is."""
+    way = "of the way from guessing to never being wrong"
     if upper < 0.005:
         return (
-            "is right no more often than guessing, if all classes count equally; the typical "
-            f"annotator tells the classes apart {percent(median)} {perfect}"
+            "is right no more often than by guessing, if all classes count equally; the typical "
+            f"annotator is {percent(median)} {way}"
         )
     return (
-        f"tells the classes apart at most {percent(upper)} {perfect}; the typical annotator "
-        f"{percent(median)}"
+        f"is at most {percent(upper)} {way}, if all classes count equally; the typical annotator "
+        f"is at {percent(median)}"
     )
 
 
 class RightByGold(NamedTuple):
-    """How often each annotator was right where the class is known; arrays of shape (R,).
+    """Right annotations of each annotator where the class is known; arrays of shape (R,).
 
     ``low`` and ``high`` are the interval of level `LEVEL` (`share_interval`).
     """
@@ -370,13 +376,13 @@ class RightByGold(NamedTuple):
 
     @property
     def accuracy(self) -> FloatArray:
-        """Share of right annotations; NaN without any of known class."""
+        """Share of right annotations; NaN for annotators without annotations of known class."""
         shares = np.full(len(self.n), np.nan)
         return np.divide(self.right, self.n, out=shares, where=self.n > 0)
 
     @property
     def median(self) -> float | None:
-        """Median accuracy of those with enough annotations of known class; None without any."""
+        """Median accuracy of annotators with enough annotations of known class, or None."""
         enough = self.n >= LEAST_TESTED
         return float(np.median(self.accuracy[enough])) if enough.any() else None
 
@@ -400,7 +406,7 @@ class Paces(NamedTuple):
 
 
 def paces_of(table: AnnotationTable, seconds: FloatArray) -> Paces:
-    """Say how fast every annotator is; NaN without times."""
+    """Return how fast every annotator is; NaN without times."""
     limit = HURRIED * float(np.nanmedian(seconds))
     known = np.flatnonzero(~np.isnan(seconds))
     rows = known[np.argsort(table.annotator[known], kind="stable")]
@@ -418,13 +424,16 @@ def _by_accuracy(
     if found.n_annotations[r] < LEAST_ANNOTATIONS:
         return {}
     marks: dict[Flag, str] = {}
-    # In hundredths: an interval near 1 may end a hair below the accuracy itself.
+    # Near 1 the interval may end slightly below the accuracy itself; then the accuracy counts.
     at_most = max(found.upper[r], found.accuracy[r])
     if at_most < chance:
-        text = f"right in at most {percent(at_most)} of cases, guessing in {percent(chance)}"
+        text = (
+            f"right in at most {percent(at_most)} of cases, where guessing would be right in "
+            f"{percent(chance)}"
+        )
         marks[Flag.BELOW_CHANCE] = text
     if round(at_most, 2) < round(median, 2):
-        text = f"right in at most {percent(at_most)} of cases, the typical annotator in "
+        text = f"right in at most {percent(at_most)} of cases; the typical annotator is right in "
         marks[Flag.BELOW_MEDIAN] = text + percent(median)
     return marks
 
@@ -433,8 +442,8 @@ def _by_gold(found: RightByGold, r: int) -> dict[Flag, str]:
     median = found.median
     if median is None or found.n[r] < LEAST_TESTED or found.high[r] >= median:
         return {}
-    text = f"right in {found.right[r]:,} of {found.n[r]:,} annotations with gold; the median "
-    return {Flag.BELOW_MEDIAN_ON_GOLD: f"{text}annotator in {percent(median)}"}
+    text = f"right in {found.right[r]:,} of {found.n[r]:,} annotations with gold labels; the "
+    return {Flag.BELOW_MEDIAN_ON_GOLD: f"{text}median annotator is right in {percent(median)}"}
 
 
 def _screened(
@@ -459,7 +468,7 @@ def _screened(
 
 
 def _times(times: Any, table: AnnotationTable, argument: str) -> FloatArray | None:
-    """Read one number per annotation; None if none is known."""
+    """Return one number per annotation; None if no number is known."""
     if times is None:
         return None
     when = np.asarray(times, dtype=np.float64)
@@ -487,9 +496,10 @@ def _marks(
     pattern = None if is_one_label else _pattern(label, q @ found.pooled)
     given = np.bincount(label)
     top = int(given.argmax())
-    if pattern is not None and given[top] >= MOSTLY * len(own):  # The pattern is the one label.
+    if pattern is not None and given[top] >= MOSTLY * len(own):  # The pattern is a single label.
         share = percent(given[top] / len(own))
-        marks[Flag.ONE_LABEL] = f"{share} of {len(own):,} are {table.classes[top].item()!r}"
+        name = table.classes[top].item()
+        marks[Flag.ONE_LABEL] = f"{share} of the {len(own):,} answers are {name!r}"
     elif pattern is not None:
         marks[Flag.PATTERN] = pattern
     when = None if times is None else times[own]
@@ -498,7 +508,10 @@ def _marks(
         early, late = np.array_split(known, 2)
         error = np.sqrt(early.var(ddof=1) / len(early) + late.var(ddof=1) / len(late))
         if abs(late.mean() - early.mean()) > max(3 * error, 0.05):
-            marks[Flag.DRIFT] = f"right in {early.mean():.2f} early, {late.mean():.2f} late"
+            marks[Flag.DRIFT] = (
+                f"right in {percent(early.mean())} of the earlier half of their annotations, and "
+                f"in {percent(late.mean())} of the later half"
+            )
     return marks
 
 
@@ -516,20 +529,20 @@ class Informedness(NamedTuple):
 
     @property
     def upper(self) -> float:
-        """End of the interval above which one in twenty lies."""
+        """Upper end of the interval; 5 % of such intervals end below the true value."""
         return self.value + 1.64 * self.error
 
 
 def informedness(label: IntArray, q: FloatArray) -> Informedness | None:
     r"""Return one annotator's informedness: how much better than guessing, classes equal.
 
-    With P the distribution of the answers in each of the K classes that at least three annotations
-    are expected of, and h the sum of the mean row of P over these classes,
+    Let K be the number of classes with at least three expected annotations, P the distribution of
+    the answers in each of them, and h the sum of the mean row of P over these classes. Then
 
     .. math:: J = (\sum_c P_{cc} - h) / (K - h).
 
-    It is 1 for somebody who is never wrong, and 0 for answers that do not depend on the class,
-    whatever the classes' shares [2]_.
+    It is 1 for an annotator who is never wrong, and 0 for answers that do not depend on the class,
+    whatever the shares of the classes [2]_.
 
     Parameters
     ----------
@@ -563,11 +576,14 @@ def _informedness(counts: FloatArray, squares: FloatArray) -> Informedness | Non
 
 
 def _pattern(label: IntArray, crowd: FloatArray) -> str | None:
-    """Return the period with which answers repeat more often than chance allows; else None."""
+    """Return the evidence that answers repeat with some period; None if they do not."""
     for lag in range(1, min(LAGS, len(label) // 3) + 1):
         same = int((label[lag:] == label[:-lag]).sum())
         expected = float((crowd[lag:] * crowd[:-lag]).sum(axis=1).mean())
         n = len(label) - lag
         if same / n > 0.8 and binom.sf(same - 1, n, expected) < SURPRISE / LAGS:
-            return f"{same / n:.0%} repeat the answer {lag} before; of others {expected:.0%} would"
+            return (
+                f"{percent(same / n)} of the answers repeat the answer {lag} before, where others "
+                f"would do so in {percent(expected)} of cases"
+            )
     return None

@@ -20,7 +20,7 @@ from manyhands.decision import SetDecision
 from manyhands.inference.set_aggregator import BaseSetAggregator
 from manyhands.io.consensus_sets import RULE, SetConsensus
 from manyhands.metrics import Level
-from manyhands.metrics.levels import model_is_off
+from manyhands.metrics.levels import expectation_error
 from manyhands.metrics.set_levels import SetLevels
 from manyhands.report.filters import clipped, percent_range
 from manyhands.report.first import MEASURED_NOTE, UNKNOWN, First, figure_of, first_section
@@ -402,7 +402,7 @@ def _joined(names: list[str]) -> str:
 def _is_judged(found: SetFindings) -> bool:
     """Whether anything shows how good the annotators are."""
     known = np.asarray(found.found.known.all(axis=1))
-    return model_is_off(found.table.answers, known) is not None
+    return expectation_error(found.table.answers, known) is not None
 
 
 def _bounds(value: float, low: float, high: float) -> Content:
