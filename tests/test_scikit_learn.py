@@ -159,7 +159,7 @@ def test_instances_without_gold_are_left_out():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((GOLD,), "an array without ids; give the table"),
+        ((GOLD,), "an array without ids; also give the table"),
         ((GOLD[:3], TABLE), r"shape \(3,\) for 40 instances"),
         (([None] * 40, TABLE), "gold holds no label"),
         (
@@ -409,7 +409,7 @@ def test_categories_nobody_gave_are_classes_but_passes_are_none():
 
 def test_columns_without_one_order_are_sorted():
     one, other = (pd.Categorical(["low", "high"], order) for order in (SCALE, SCALE[::-1]))
-    with pytest.warns(UserWarning, match="different categories, so the classes are sorted"):
+    with pytest.warns(UserWarning, match="different categories, so the classes were sorted"):
         table = AnnotationTable.from_matrix(pd.DataFrame({"a": one, "b": other}))
     assert table.classes.tolist() == ["low", "high"]  # A known order.
     both = pd.DataFrame({"a": ["x", "y"], "b": ["x", "z"]}, dtype="category")  # Each sorted.

@@ -118,7 +118,7 @@ def test_interval_agreement_takes_fractions(grades):
     assert scores["krippendorff_alpha"]["value"] == pytest.approx(value, abs=1e-12)
     words = run("agreement", "words.csv", "--scale", "interval")
     assert words.exit_code == 3
-    assert "labels that are numbers, and 'very low' is none" in words.stderr
+    assert "labels that are numbers, but one is 'very low'" in words.stderr
 
 
 def test_free_text_is_refused_and_names_are_read_on(grades):

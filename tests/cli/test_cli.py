@@ -375,7 +375,7 @@ def test_a_matrix_beside_shuffled_ids_is_warned_of(home):
     says = "mixed.csv: the rows of X are shuffled (ids 't"
     result = done(*fit_arguments(features="mixed.csv", annotations="A.npy"))
     assert says in result.stderr
-    assert "A.npy has no ids: row i of the matrix" in result.stderr
+    assert "A.npy has no ids, so row i of the matrix" in result.stderr
     result = done(*fit_arguments(features="X.csv", annotations="A.npy", out="sorted"))
     assert "shuffled" not in result.stderr
 

@@ -40,7 +40,7 @@ def test_describe_names_the_format_and_the_explicit_command(export):
     assert "format: Label Studio, JSON" in shown
     command = "manyhands describe project.json --format label-studio --question mood"
     assert f"To read this file the same way in a script: {command}" in shown
-    assert "in the table as passes (skip)" in shown
+    assert "read as a pass (skip)" in shown
     explicit = done_json(*command.split()[1:])
     assert explicit["export"]["format"] == "label-studio"
     assert (
@@ -105,7 +105,7 @@ def test_options_of_reading(export):
     twice = ("anonymise=yes", "--read", "anonymise=no")
     refused(3, "describe", "project.json", *options, *twice, says=["twice"])
     split = ("--multilabel", "split")
-    says = ["one table per option", "--multilabel split --option 0"]
+    says = ["asks about one label at a time", "--multilabel split --option 0"]
     refused(3, "describe", "project.json", *options[:2], *split, says=says)
 
 
@@ -339,7 +339,7 @@ def test_texts_are_read_from_lines_and_tables(tmp_path):
     with pytest.raises(AnnotationError, match=r"'.json' cannot be read; use .* .txt"):
         read_texts(write(tmp_path / "ls.json", "[]"))
     for content, says in (
-        ([("id", "a", "b"), (1, "x", "y")], "which column holds the texts is unclear"),
+        ([("id", "a", "b"), (1, "x", "y")], "it is unclear which column holds the texts"),
         ([("id", "text"), (1, "x"), (2, "")], "1 of 2 have no text in column 'text' .task 2"),
     ):
         write_csv(table, content)

@@ -140,7 +140,8 @@ def test_gold_and_times_make_flags_in_python_as_in_a_report():
     found = {row.annotator: row for row in screen_annotators(table, seconds=seconds, gold=gold)}
     assert "too fast" in found["w0"].flags
     assert (
-        found["w0"].evidence[found["w0"].flags.index("too fast")] == "takes 1.0 s, the crowd 9.0 s"
+        found["w0"].evidence[found["w0"].flags.index("too fast")]
+        == "takes 1.0 s per annotation (median), the crowd 9.0 s"
     )
     assert found["w6"].flags[0] == "below the median on gold"
     done("aggregate", "A.csv", "--gold", "gold.csv", "--out", "labels")

@@ -188,7 +188,7 @@ def write(tmp_path, *lines, header="left,right,winner,worker"):
         (("x,y,x,w", "", "x,y,z,w"), "the winner in row 4 is 'z'"),
         (("x,y,x,w", "x,,x,w"), "column 'right' (right) is empty in row 3"),
         (("x,y,x,",), "column 'worker' (worker) is empty in row 2"),
-        ((), "there is no comparison below the header"),
+        ((), "there are no comparisons below the header"),
     ],
 )
 def test_bad_rows_are_named_as_a_spreadsheet_counts_them(tmp_path, lines, message):
@@ -212,9 +212,9 @@ def test_bad_calls(tmp_path, verdicts):
     assert "name it in --abstain z" in failed(3, "rank", path).stderr
     assert "write over" in failed(3, "rank", verdicts, "--out", verdicts).stderr
     (tmp_path / "x.jsonl").write_text("[1]\n")
-    assert "no list of objects" in failed(3, "rank", tmp_path / "x.jsonl").stderr
+    assert "holds no list of objects" in failed(3, "rank", tmp_path / "x.jsonl").stderr
     (tmp_path / "x.jsonl").write_text('{"left": "x"}\n[1]\n')
-    assert "each line is an object" in failed(3, "rank", tmp_path / "x.jsonl").stderr
+    assert "each line must be an object" in failed(3, "rank", tmp_path / "x.jsonl").stderr
 
 
 def test_without_a_column_of_annotators(tmp_path):

@@ -112,7 +112,7 @@ def test_what_is_for_classes_is_refused_by_name(slider, more, says):
 def test_text_is_refused_and_numbers_of_any_scale_are_averaged(slider):
     with open("words.csv", "w") as file:
         file.write("task,worker,label\nt0,a,low\nt0,b,high\nt1,a,low\nt1,b,low\n")
-    says = "labels that are numbers, and 'low' is none"
+    says = "labels that are numbers, but one is 'low'"
     refused(3, "aggregate", "words.csv", *NUMBERS, says=[says])
     result = run("aggregate", "words.csv", "--method", "rating-mean")
     assert result.exit_code == 3

@@ -381,7 +381,7 @@ def test_what_to_do_about_check_boxes_is_said(tmp_path):
     for command in ("describe", "aggregate"):
         result = run(command, project)
         assert result.exit_code == 3
-        assert "Keep the sets: --multilabel ';'" in " ".join(result.output.split())
+        assert "To keep the sets, use --multilabel ';'" in " ".join(result.output.split())
     with (
         pytest.warns(UserWarning, match="no answer was given"),
         pytest.warns(

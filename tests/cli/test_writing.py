@@ -401,7 +401,7 @@ def test_labels_of_any_command_go_back_to_the_tool(project):
     Path("gold.csv").write_text("task,label\n1,good\n")
     for name, words in (
         ("less.csv", "2 of 3 tasks of the annotations have no label"),
-        ("other.csv", "class 'ugly' of the labels is none"),
+        ("other.csv", "class 'ugly' of the labels is not among"),
         ("gold.csv", "not labels that manyhands wrote"),
         ("nowhere.csv", "does not exist"),
     ):
@@ -557,7 +557,7 @@ def test_votes_as_people_keep_them_are_read_on_the_command_line(home):
     result = run("describe", "v.csv", *names)
     assert result.exit_code == 0
     assert "read as cp1252, because it is not valid UTF-8 (line 2 has 'Jörg')" in result.stderr
-    assert "state another with --encoding" in result.stderr
+    assert "state another one with --encoding" in result.stderr
     assert "row 3 is blank and was skipped" in result.stderr
     refused(3, "describe", "v.csv", *names, "--sheet", "x", says=["--sheet x names a sheet"])
     Path("v.csv").write_text("task;a,worker;b,label\n1;a,w;b,x\n1;a,v;b,x\n")

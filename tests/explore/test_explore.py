@@ -107,7 +107,9 @@ def test_a_damaged_line_in_the_middle_is_no_reason_to_lose_others(tmp_path):
     for damage in (lines[1][:-5], b"[]", lines[1].replace(b'"correct"', b'"delete"')):
         path.write_bytes(b"\n".join([lines[0], damage, lines[2], b""]))
         before = path.read_bytes()
-        with pytest.raises(AnnotationError, match=r"corrections\.jsonl: line 2 is no correction"):
+        with pytest.raises(
+            AnnotationError, match=r"corrections\.jsonl: line 2 is not a correction"
+        ):
             open_journal(tmp_path).__enter__()
         assert path.read_bytes() == before
 

@@ -191,7 +191,7 @@ def test_bare_groups_beside_shuffled_rows_are_named_in_the_warning(data):
     X, long, _ = data
     X = X.sample(frac=1, random_state=1)
     table = AnnotationTable.from_frame(long, tasks=X.index)
-    with pytest.warns(UserWarning, match=r"shuffled .* and groups has no ids: row i of groups"):
+    with pytest.warns(UserWarning, match=r"shuffled .* and groups has no ids, so row i of groups"):
         instance_units(X, table, np.arange(N) // 10)
 
 
@@ -422,7 +422,9 @@ def test_gold_labels_to_measure_by_are_matched_by_index(data, make):
     assert model.history_[-1]["test_accuracy"] == model.score(X, gold) > 0.9
     chosen = make().set_params(validation=(shuffled, gold)).fit(X, table)
     assert chosen.history_[-1]["validation_accuracy"] > 0.9
-    with pytest.raises(AnnotationError, match=r"validation.*the indices of X .* differ|differ: su"):
+    with pytest.raises(
+        AnnotationError, match=r"validation.*the indices of X .* differ|differ: for example"
+    ):
         make().set_params(validation=(shuffled, gold.add_prefix("x"))).fit(X, table)
 
 
@@ -514,7 +516,7 @@ def test_bare_features_beside_shuffled_labels_are_warned_of(data):
     X, long, gold = data
     model = quick().fit(X.to_numpy(), AnnotationTable.from_frame(long, tasks=X.index))
     mixed = gold.sample(frac=1, random_state=1)
-    with pytest.warns(UserWarning, match="y is shuffled .* and X has no ids: row i of y"):
+    with pytest.warns(UserWarning, match="y is shuffled .* and X has no ids, so row i of y"):
         model.score(X.to_numpy(), mixed)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -665,12 +667,15 @@ def test_a_wide_frame_keeps_its_ids(data):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda w: w.assign(task=0), "'task' of A is called as ids are, but the ids are given"),
+        (lambda w: w.assign(task=0), "'task' of A is named like a column of ids, but the ids are given"),
         (lambda w: w.reset_index(drop=True).assign(id=1), "but it repeats '1'"),
         (lambda w: w.reset_index(drop=True).assign(id=None), "but it has empty cells"),
         (lambda w: w.reset_index(drop=True).assign(id=np.arange(N) / 2), "values such as 0.0"),
-        (lambda w: w.rename_axis("file").reset_index(), "'file' of A holds another value in each"),
-        (lambda w: w.assign(nr=range(N)), r"'nr' of A holds another value.*\(0, 1, \.\.\.\)"),
+        (
+            lambda w: w.rename_axis("file").reset_index(),
+            "'file' of A holds a different value in each",
+        ),
+        (lambda w: w.assign(nr=range(N)), r"'nr' of A holds a different value.*\(0, 1, \.\.\.\)"),
         (lambda w: w.set_axis(["same"] * N), "holds 'same' twice"),
     ],
 )

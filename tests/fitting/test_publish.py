@@ -134,7 +134,7 @@ def test_corrections_are_written_into_a_plain_file_alone(tmp_path, kind):
     fill(tmp_path / "job", {})
     path = tmp_path / "job" / FILE
     path.symlink_to(tmp_path / "mine.txt") if kind == "link" else os.mkfifo(path)
-    with pytest.raises(WriteError, match="is a link, or no plain file"), open_journal(path.parent):
+    with pytest.raises(WriteError, match="is a link or a special file"), open_journal(path.parent):
         pass
     assert found(tmp_path) == {"mine.txt": "no end of line"}
 

@@ -34,7 +34,7 @@ def test_a_classifier_refuses_annotations_as_features(kind, rows):
 @pytest.mark.parametrize("kind", AGGREGATORS, ids=lambda cls: cls.__name__)
 def test_an_aggregator_refuses_features_before_annotations(kind, rows):
     for call in (kind().fit, kind().partial_fit):
-        with pytest.raises(AnnotationError, match=r"takes them first, such as fit\(table\)"):
+        with pytest.raises(AnnotationError, match=r"as in fit\(table\)"):
             call(ROWS[rows], TABLE)
 
 
@@ -52,5 +52,5 @@ def test_a_fitted_classifier_takes_no_annotations_for_features():
     X = np.eye(3)[np.arange(30) % 3].repeat(2, axis=1)[:, :5]  # As many columns as annotators.
     model = CrowdStackingClassifier(n_rounds=2, random_state=0).fit(X, TABLE)
     for call in (model.predict, model.predict_proba, lambda rows: model.score(rows, TABLE)):
-        with pytest.raises(AnnotationError, match="annotations are no features"):
+        with pytest.raises(AnnotationError, match="the arguments are swapped"):
             call(TABLE)

@@ -352,7 +352,7 @@ def test_a_random_sample_that_contradicts_the_model_accepts_nothing():
     assert (consensus(table, bare).actions == "accept").sum() > 300
     with pytest.warns(NotIdentifiableWarning, match="drawn at random and reviewed contradict the"):
         model = DawidSkene().fit(table, gold=gold, random_gold=drawn)
-    assert model.sample_note_.endswith("so no label is accepted that nobody reviewed")
+    assert model.sample_note_.endswith("So no label is accepted that nobody reviewed")
     found = consensus(table, model)
     np.testing.assert_array_equal(found.actions == "accept", drawn)
     # A sample of a sound crowd contradicts nobody.

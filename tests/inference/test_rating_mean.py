@@ -247,7 +247,7 @@ def test_what_it_does_not_take_is_refused_by_name(tmp_path):
     words = AnnotationTable.from_matrix(
         [["low", "high"], ["mid", "mid"]], classes=["low", "mid", "high"]
     )
-    with pytest.raises(AnnotationError, match="needs labels that are numbers, and 'low' is none"):
+    with pytest.raises(AnnotationError, match="needs labels that are numbers, but one is 'low'"):
         RatingMean().fit(words)
     counts = AnnotationTable.from_counts([[3, 0, 1], [1, 2, 2]], classes=[1, 2, 3])
     with pytest.raises(AnnotationError, match="do not say who gave them, so RatingMean"):

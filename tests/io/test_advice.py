@@ -85,7 +85,7 @@ def test_ticks_of_options_are_no_annotators(tmp_path, tick, named):
     rows = [(k, *(tick if k % d == 0 else "" for d in (2, 3, 5))) for k in range(1, 31)]
     path = write_csv(tmp_path / "a.csv", ("Complaint", "Price", "Delivery", "Quality"), *rows)
     said = run("describe", path, *named).stderr
-    assert "they look like options that were ticked, not like annotators" in said
+    assert "they look like ticked options rather than annotators" in said
     assert "--multilabel split --option Price" in said
 
 
@@ -157,7 +157,7 @@ def test_all_columns_that_are_missing_are_named_at_once(tmp_path):
     with pytest.raises(
         AnnotationError,
         match=r"task='task' and worker='worker' are not columns.*"
-        r"The Most likely: task='Satz', worker='Person'",
+        r"Most likely: task='Satz', worker='Person'",
     ):
         AnnotationTable.from_frame(frame)
     with pytest.raises(AnnotationError, match=r"worker='wrker' is not a column.*worker='Person'"):
@@ -207,7 +207,7 @@ def test_every_sheet_is_one_annotators_work(tmp_path):
     again = run("describe", path, "--annotator-from", "sheet")
     assert "--annotator-from sheet" in again.stdout
     assert again.exit_code == 0
-    with pytest.raises(AnnotationError, match="is no workbook with sheets"):
+    with pytest.raises(AnnotationError, match="is not a workbook with sheets"):
         read_annotations(
             write_csv(tmp_path / "a.csv", *own_rows(header, 0)), annotator_from="sheet"
         )

@@ -87,7 +87,7 @@ def test_every_layout_gives_the_same_sets(tmp_path, layout):
         named = read_export(path, multilabel="split", option=option)
         assert named.annotations.equals(table)
         assert list(named.tables) == [option]
-    with pytest.raises(AnnotationError, match="one table per option"):
+    with pytest.raises(AnnotationError, match="asks about one label at a time"):
         read_annotations(path, multilabel="split")
     with pytest.raises(AnnotationError, match="option='tax' is not among the labels"):
         read_annotations(path, multilabel="split", option="tax")

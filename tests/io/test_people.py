@@ -118,10 +118,7 @@ def test_annotators_in_two_spellings_are_named(tmp_path, votes, notes):
         table = read_annotations(path)
     assert table.annotators.tolist() == ["Ann", "ann", "bob", "cat"]
     assert table.n_instances == 12
-    assert (
-        "the spaces around 3 values of the column 'worker' are left out, such as 'Ann '"
-        in notes.text
-    )
+    assert "removed the spaces around 3 values of the column 'worker', such as 'Ann '" in notes.text
     with pytest.warns(UserWarning, match="differ only"):
         export = read_export(path)
     assert export.annotations.equals(table)

@@ -195,7 +195,7 @@ def test_without_the_extra_the_encoding_must_be_stated(tmp_path, monkeypatch):
 def test_two_encodings_in_one_file_are_refused(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes("task,worker,label\n1,Jörg,a\n".encode() + "2,Jörg,b\n".encode("cp1252"))
-    refused(path, r"line 3 is not UTF-8 text \(byte 0xf6\), and line 2 is: the file mixes two")
+    refused(path, r"line 3 is not UTF-8 text \(byte 0xf6\), but line 2 is, so the file mixes two")
 
 
 # -- rows -------------------------------------------------------------------------------------
@@ -451,9 +451,9 @@ def test_decimal_commas(tmp_path):
     ("cells", "says"),
     [
         (["1,234", "2,500"], "'1,234' may be a decimal comma or separate thousands"),
-        (["0,5", "1.5"], "'1.5' has a decimal point, and '0,5' a comma"),
+        (["0,5", "1.5"], "'1.5' has a decimal point, but '0,5' has a comma"),
         (["0,5", "x"], "could not convert|is no number|'x'"),
-        (["1,2,3"], "'1,2,3' is no number"),
+        (["1,2,3"], "'1,2,3' is not a number"),
     ],
 )
 def test_commas_that_may_mean_something_else(cells, says):

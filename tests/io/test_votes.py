@@ -163,9 +163,9 @@ def test_frames_and_passes():
 @pytest.mark.parametrize(
     ("counts", "says"),
     [
-        ([[0.5, 0.5]], "0.5, which is no number of votes"),
+        ([[0.5, 0.5]], "0.5, which is not a number of votes"),
         ([[1, -1]], "-1.0"),
-        ([["a", "b"]], "no number"),
+        ([["a", "b"]], "not a number"),
         ([1, 2], "two dimensions"),
         ([[10**9, 1]], "more than 1,000,000,000"),
     ],
@@ -220,7 +220,7 @@ def test_other_columns_beside_counts_are_asked_about(tmp_path):
 
 def test_no_counts(tmp_path):
     shares = counts_file(tmp_path / "s.csv", ["count_a", "count_b"], [[0.5, 0.5], [0.2, 0.8]])
-    with pytest.raises(AnnotationError, match="no two columns hold counts"):
+    with pytest.raises(AnnotationError, match="at least two columns must hold counts"):
         read_annotations(shares, format="counts")
     path = counts_file(tmp_path / "c.csv", HEADERS["n"])
     with pytest.raises(AnnotationError, match="multilabel='split'"):
@@ -314,9 +314,9 @@ def test_classes_of_counts_find_columns_by_name_and_totals_are_no_class():
     frame = pd.DataFrame({"pos": [3, 0, 1], "neg": [0, 2, 2]}, index=list("xyz"))
     table = AnnotationTable.from_counts(frame, classes=["neg", "pos"])
     assert MajorityVote().fit(table).labels_.tolist() == ["pos", "neg", "neg"]
-    with pytest.raises(AnnotationError, match="are not the columns of counts"):
+    with pytest.raises(AnnotationError, match="do not name the columns of counts"):
         AnnotationTable.from_counts(frame, classes=["neg", "other"])
-    with pytest.raises(AnnotationError, match="'Total votes' is the sum of the other columns"):
+    with pytest.raises(AnnotationError, match="'Total votes' is a total of the other columns"):
         AnnotationTable.from_counts(frame.assign(**{"Total votes": [3, 2, 3]}))
 
 
@@ -349,7 +349,7 @@ def test_a_number_of_people_is_no_class(tmp_path, name):
     assert sorted(export.annotations.classes.tolist()) == ["no", "yes"]
     assert export.annotations.n_annotations == 24
     frame = pd.DataFrame([row[1:] for row in rows], columns=["yes", "no", name])
-    with pytest.raises(AnnotationError, match=rf"column '{name}' is the sum.*drop"):
+    with pytest.raises(AnnotationError, match=rf"column '{name}' is a total.*drop"):
         AnnotationTable.from_counts(frame)
 
 

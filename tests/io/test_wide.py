@@ -199,7 +199,7 @@ REFUSED = {
     ),
     "texts that are given twice": (
         "id,worker_1,worker_2\n" + "".join(f"{k},w{k % 29},t{k % 29}\n" for k in range(30)),
-        "hardly labels",
+        "too many for labels",
     ),
     "two labels of every worker": (
         "id,worker_1,label_1,class_1,worker_2,label_2,class_2\n1,w,a,b,v,b,a\n2,v,a,a,w,b,b\n",

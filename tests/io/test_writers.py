@@ -85,7 +85,7 @@ def test_what_does_not_fit_the_table_is_refused():
     with pytest.raises(AnnotationError, match=r"alike has shape \(1,\).*\(2,\)"):
         consensus(table, np.full((2, 2), 0.5), alike=[True])
     for accept in (7, 0, -0.1, np.nan):
-        with pytest.raises(AnnotationError, match=f"accept={accept!r} is no probability"):
+        with pytest.raises(AnnotationError, match=f"accept={accept!r} is not a probability"):
             consensus(table, np.eye(2), accept=accept)
 
 

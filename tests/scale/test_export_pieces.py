@@ -275,7 +275,7 @@ def test_an_interrupted_conversion_goes_on(tmp_path, cut, monkeypatch):
         ingest(path, tmp_path / "s", memory=memory)
     with pytest.raises(AnnotationError, match=r"ingest with other question \(None, now \"'mood'\""):
         ingest(path, tmp_path / "s", memory=memory, question="mood")
-    with pytest.raises(AnnotationError, match="interrupted ingest, which is no store yet"):
+    with pytest.raises(AnnotationError, match="unfinished ingest, not a store"):
         read_annotations(tmp_path / "s")
     monkeypatch.setattr(pieces, "write_annotations", lambda *a: written.append(a) or original(*a))
     store = ingest(path, tmp_path / "s", memory=memory)

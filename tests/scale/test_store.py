@@ -718,7 +718,7 @@ def test_commands_take_a_store_in_place_of_a_table(tmp_path):
         (("aggregate", store, "--people", "anna"), "--people out"),
         (("rank", store), "a ranking is of comparisons"),
         (("ingest", table, "--out", store), "is a store already"),
-        (("next", store), "is an annotation store, and a table or an export is needed"),
+        (("next", store), "is an annotation store, but a table or an export is needed"),
         (("next", table, "--cost", table), "there is no column 'price'; the columns are"),
     ):
         result = run(*command)
@@ -743,4 +743,4 @@ def test_names_are_read_as_in_a_table_and_two_spellings_are_told(memory, tmp_pat
     assert store.n_annotations == table.n_annotations == len(kept)
     assert (store.annotations_per_annotator() == table.annotations_per_annotator()).all()
     assert "values of the column 'task' are left out" in caplog.text
-    assert "values of the column 'worker' are left out, such as 'Cy '" in caplog.text
+    assert "values of the column 'worker', such as 'Cy '" in caplog.text

@@ -1,4 +1,4 @@
-"""Readers of annotations, exports, features and gold labels; writers of labels and annotations."""
+"""Reading annotations, exports, features and gold labels; writing labels and annotations."""
 
 from manyhands.files import write_atomically
 from manyhands.io.aligned import read_aligned, read_images, read_raw_aligned, read_texts

@@ -1,4 +1,4 @@
-"""Features, texts and images beside the annotations of the same rows."""
+"""Reading features, texts or images together with the annotations of the same rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from manyhands.typing import AnyArray
 _LOG = logging.getLogger("manyhands")
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
-"""Files that are read as images."""
+"""Suffixes of files that are read as images."""
 
 
 def read_aligned(
@@ -44,16 +44,16 @@ def read_aligned(
 ) -> tuple[FeatureFile, AnnotationTable]:
     """Read features and annotations such that row i of X is instance i of the table.
 
-    If the feature file holds ids, the tasks of the annotations are matched with them (an integer
-    matches the string that is its canonical form); a dense matrix has no ids, so its rows are taken
-    in the order of the features, and a warning says so if that is a visible shuffle. Otherwise,
-    integer tasks are row numbers of X,
-    counted from 0, and a dense matrix must have as many rows as X.
+    If the feature file holds ids, the tasks of the annotations are matched with them; the integer 7
+    and the text "7" are the same id. The rows of a dense matrix have no ids and are taken in the
+    order of the features, with a warning if the features are visibly shuffled. If the feature file
+    holds no ids, integer tasks are row numbers of X, counted from 0, and a dense matrix must have
+    as many rows as X.
 
     Parameters
     ----------
     features_path : str, Path or FeatureFile
-        See `read_features`; what `read_texts` returns, too.
+        See `read_features`; or what `read_texts` returned.
     annotations_path : str or Path
         See `read_annotations`.
     **options
@@ -83,8 +83,8 @@ def read_aligned(
         if is_matrix and are_shuffled(features.tasks):
             warn_caller(
                 f"{name}: the rows of X are shuffled (ids {first_and_last(features.tasks)}) and "
-                f"{annotations_path} has no ids: row i of the matrix is taken to belong to row i "
-                "of X. If it does not, give the annotations as a long table with the ids as tasks"
+                f"{annotations_path} has no ids, so row i of the matrix is taken to belong to row "
+                "i of X. If it does not, give the annotations as a long table with the ids as tasks"
             )
         return features, read_annotations(annotations_path, tasks=features.tasks, **options)
     rows = np.arange(len(features))
@@ -99,9 +99,9 @@ def _check_row_numbers(ids: AnyArray, n: int, annotations: Any, features: PathLi
     """Raise an error if tasks cannot be row numbers of X."""
     if ids.dtype.kind not in "iu" and len(ids):
         raise AnnotationError(
-            f"{annotations}: tasks are strings ({preview(ids)}) but {features} has no ids to match "
-            'them with. Store the ids with X (np.savez(file, X=X, task=ids), or a column "task" '
-            "in a table), or use the row numbers 0.. as tasks"
+            f"{annotations}: tasks are strings ({preview(ids)}), but {features} has no ids to "
+            "match them with. Store the ids with X (np.savez(file, X=X, task=ids), or a column "
+            "'task' in a table), or use the row numbers 0, 1, ... as tasks"
         )
     outside = ids[(ids < 0) | (ids >= n)]
     if len(outside):
@@ -127,8 +127,8 @@ def read_texts(
     Parameters
     ----------
     path : str or Path
-        .txt; or CSV of any separator, .xlsx, .parquet, .pq with a column ``text``, or only one
-        beside that of the ids (``task``, ``id``, ...).
+        .txt; or CSV of any separator, .xlsx, .parquet or .pq with a column ``text``, or with a
+        single column besides that of the ids (``task``, ``id``, ...).
     encoding, separator, sheet : str, optional
         As in `read_annotations`.
 
@@ -144,7 +144,7 @@ def read_texts(
                 found = find_encoding(file, encoding)
             if found.note is not None:
                 _LOG.info("%s: %s", path.name, found.note)
-            # A line ends where Python's own "\n" and "\r\n" do, and nowhere else.
+            # Lines end at "\n" and "\r\n" only, and not at the other characters of splitlines().
             lines = path.read_bytes().decode(found.name).removesuffix("\n").split("\n")
             return FeatureFile(_as_column(line.removesuffix("\r") for line in lines))
         frame = read_frame(path, Stated(encoding, separator, sheet))
@@ -153,7 +153,8 @@ def read_texts(
         others = [name for name in columns if name != id_name]
         if "text" not in others and len(others) != 1:
             raise AnnotationError(
-                f"which column holds the texts is unclear ({preview(others)}); call it 'text'"
+                f"it is unclear which column holds the texts ({preview(others)}); rename it to "
+                "'text'"
             )
         name = "text" if "text" in others else others[0]
         ids = None if id_name is None else row_ids_of(_ids_of(frame, id_name, path), len(frame))
@@ -163,7 +164,7 @@ def read_texts(
 
 
 def read_images(folder: PathLike) -> FeatureFile:
-    """List the images of a folder and its folders; ids are their paths within it, without suffix.
+    """List the images of a folder and its subfolders; their ids are paths without suffix.
 
     Raises
     ------
@@ -188,9 +189,10 @@ def read_raw_aligned(
     ----------
     kind : {"texts", "images"}
     source : str
-        A file of texts (`read_texts`); a folder of images, whose names are the tasks, or are found
-        in a field of the export's items; or the name of a column of the annotations, or of a field
-        of the items of an export. It holds texts, or paths of images relative to the annotations.
+        A file of texts (`read_texts`); a folder of images that are named by task, or whose names
+        are in a field of the export's items; or the name of a column of the annotations, or of a
+        field of the export's items, that holds the texts, or the paths of images relative to the
+        annotations.
     annotations_path, **options : as in `read_aligned`
 
     Raises
@@ -306,8 +308,8 @@ def _check_no_gaps(values: Sequence[Any], ids: AnyArray | None, what: str) -> No
         named = "row" if ids is None else "task"
         shown = gaps if ids is None else ids[gaps]
         raise AnnotationError(
-            f"{len(gaps)} of {len(values)} have no {what} ({named} {preview(shown)}); fill or drop "
-            "them"
+            f"{len(gaps)} of {len(values)} have no {what} ({named} {preview(shown)}); fill these "
+            "in, or drop them"
         )
 
 
@@ -319,7 +321,7 @@ def _local(value: str, beside: Path) -> Path:
     """Return the path of an image beside the annotations; web addresses are not fetched."""
     if "://" in value:
         raise AnnotationError(
-            f"{value!r} is an address, and images are not fetched; download them into a folder, "
+            f"{value!r} is a web address, but images are not fetched; download them into a folder, "
             "and give images='FOLDER'"
         )
     return beside / value
@@ -353,8 +355,8 @@ def _columns_by_task(
                 said.setdefault(key, set()).add(value)
             key = next(key for key, found in said.items() if len(found) > 1)
             raise AnnotationError(
-                f"{path}: column {name!r} holds {len(said[key])} different values for task {key}; "
-                "it must say one thing of every task"
+                f"{path}: column {name!r} holds {len(said[key])} different values for task {key}, "
+                "but must hold one value for each task; correct it, or name another column"
             )
     return table.instances, columns
 
@@ -362,14 +364,19 @@ def _columns_by_task(
 def _image_files(folder: Path) -> dict[str, Path]:
     """Return the images in a folder by their paths within it."""
     if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} is not a folder (looked in {Path.cwd()})")
+        raise FileNotFoundError(
+            f"{folder} is not a folder (looked in {Path.cwd()}); give the folder of the images"
+        )
     found = {
         path.relative_to(folder).as_posix(): path
         for path in sorted(folder.rglob("*"))
         if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file()  # A pipe would never end.
     }
     if not found:
-        raise AnnotationError(f"{folder} holds no images ({', '.join(IMAGE_SUFFIXES)})")
+        raise AnnotationError(
+            f"{folder} holds no images; give a folder of files that end in "
+            f"{', '.join(IMAGE_SUFFIXES)}"
+        )
     return found
 
 
@@ -402,6 +409,6 @@ def _from_folder(
 
 
 def _file_name(value: str, known: Collection[str]) -> str:
-    """Name of the file of a path or address; Label Studio puts eight characters before it."""
+    """Return the file name of a path or address, without the prefix that Label Studio adds."""
     name = unquote(urlsplit(value).path).replace("\\", "/").rsplit("/", 1)[-1]
     return name if name in known else re.sub(r"^[0-9a-f]{8}-", "", name)

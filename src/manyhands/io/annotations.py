@@ -1,4 +1,4 @@
-"""Annotations from a table, a matrix or an export of a labelling tool."""
+"""Reading annotations from a table, a matrix or an export of a labelling tool."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from manyhands.io.sheets import stated_of
 from manyhands.io.shown import Shown, shown_beside, shown_of
 
 _HEAD = 200
-"""Rows by which a table is told from an export."""
+"""Number of rows that are read to see whether a file is a table or an export."""
 
 STATED = ("encoding", "separator", "sheet")
-"""Options that state what tables do not say of themselves."""
+"""Options that state what the content of a table does not show."""
 
 TABLES = frozenset({".csv", ".tsv", ".xlsx", ".parquet", ".pq"})
-"""Suffixes of tables; others hold tables, too, if their content says so."""
+"""Suffixes of tables; other files may hold tables, too, as their content shows."""
 
 
 def read_annotations(
@@ -75,9 +75,9 @@ def read_annotations(
     Parameters
     ----------
     path : str, Path or sequence of these
-        A long table with one row per annotation (CSV of any separator and encoding, .gz, too;
-        .xlsx, .parquet, .pq), a dense (n, R) matrix of integers or floats (.npy; missing: -1 or
-        NaN), or an export of one of the formats in ``docs/formats.md``: a file, a ZIP, a folder,
+        A long table with one row per annotation (CSV of any separator and encoding, also .gz;
+        .xlsx, .parquet, .pq); a dense (n, R) matrix of integers or floats (.npy; missing: -1 or
+        NaN); or an export in one of the formats of ``docs/formats.md``, as a file, a ZIP, a folder,
         or several of them.
     format : str
         "auto": recognised by content, and the choice is logged. "long": a table with one row per
@@ -85,25 +85,24 @@ def read_annotations(
     question : str, optional
         The question to take, if a file holds several. In a long table: the column of labels.
     task, worker, label, weight, group, passes : str
-        Names of the columns of a table (``group``, the annotator's family, and ``passes``: see
-        `AnnotationTable.from_frame`). If a default name is absent and exactly one column has
-        another common name (``instance``, ``annotator``, ``user_id``, ``answer``, ...), that
-        column is used and the choice is logged. ``group`` needs a long table, or may be a dict
-        {annotator id: family} with any file (``{}``: there are no families); the others have no
-        effect on a matrix. In an export, ``task`` may name the field with your own ids, such as
-        "data.id" or "Input.id"; default: the platform's ids. If several columns together are the
-        id, give their names: ``task=["system", "doc", "seg"]``. In a wide table with the
-        annotators' ids beside their labels, ``worker`` and ``label`` are patterns such as
-        "TurkId*" and "Score*".
+        Names of the columns of a table; for ``group``, the annotator's family, and ``passes`` see
+        `AnnotationTable.from_frame`. If the column of a default name is absent and exactly one
+        column has another common name (``instance``, ``annotator``, ``user_id``, ``answer``, ...),
+        that column is used, and this is logged. ``group`` may also be a dict {annotator id: family}
+        for any file (``{}``: there are no families). The other names have no effect on a matrix. In
+        an export, ``task`` may name the field with your own ids, such as "data.id" or "Input.id";
+        default: the platform's ids. If several columns together are the id, give their names:
+        ``task=["system", "doc", "seg"]``. In a wide table with the annotators' ids beside their
+        labels, ``worker`` and ``label`` are patterns such as "TurkId*" and "Score*".
     people : str, Path or sequence of str, optional
-        Who is a person where models label, too: names of annotators, a family of ``group`` that is
-        none, or a file with labels of people, who join (a spreadsheet with a column for each, say).
-        People are in no family; others whom ``group`` puts into none are the family "models".
+        Annotators who are people, if models label, too: their names; the value of ``group`` that
+        people have; or a file with people's labels, which are added (such as a spreadsheet with a
+        column for each person). People are in no family; other annotators without a family become
+        the family "models".
     annotators : str or sequence of str, optional
         Columns of a wide table (one row per instance) that are annotators: names, or patterns such
-        as "worker_*". Default, with ``format="wide"``: they are recognised, by their names or as
-        the columns that share one small vocabulary, and the other columns are named with the
-        reason.
+        as "worker_*". Default, with ``format="wide"``: they are recognised by similar names or by
+        the same few values; a log message gives the reason for each other column.
     classes : sequence, optional
         All classes, in the desired order; default: those of the tool's configuration if the
         export holds it, else the labels, ordered as in `AnnotationTable.from_frame`. If these are
@@ -113,9 +112,9 @@ def read_annotations(
         All instance ids, in the order of the rows of X. If the ids are integers on one side and
         strings on the other, they are compared as strings. For a matrix: the ids of its rows.
     abstain, skip : str, int or sequence of these, optional
-        Values in the label column which mean that the annotator looked but declined to choose
-        ("unsure"), or skipped the instance ("broken image"). A number and its digits are the same,
-        and a warning names a value that no label is.
+        Values in the label column which mean that the annotator looked but could not tell
+        ("unsure"), or skipped the instance ("broken image"). The number 9 and the text "9" are the
+        same. A value that does not occur is logged, or warned of if a label is similar.
     duplicates : {"auto", "error", "last", "keep"}
         How to treat repeated (instance, annotator) pairs, whether annotated or passed. "auto":
         "last" (by time) in exports, "error" in tables.
@@ -123,55 +122,54 @@ def read_annotations(
         What to do with answers of several labels: lists, cells such as "policy;safety" (also with
         ``|``, ``,``, ``+`` or ``/``), or one row per ticked label. The order in a set never
         matters. "error": refuse them. "join": each set is one class, such as "policy + safety".
-        "split": the table of the question whether ``option`` was ticked, with the classes "no" and
-        "yes". "none": each text is one class, whatever it contains.
+        "split": the table asks whether ``option`` was ticked, with the classes "no" and "yes".
+        "none": each text is one class, whatever it contains.
     option : str, optional
-        The label to split by.
+        The label to ask about, with ``multilabel="split"``.
     encoding : str, optional
         Encoding of text that is neither UTF-8 nor begins with a byte order mark, such as "cp1252";
-        by default it is told from the content, and a message names what was assumed.
+        by default it is recognised by the content, and a message names what was assumed.
     separator : str, optional
-        Character between the cells of a table, or "tab"; by default the one that cuts the rows
+        Character between the cells of a table, or "tab"; by default the one that divides the rows
         most evenly.
     sheet : str, optional
-        Name of the sheet of an Excel workbook, if several hold data.
+        Name of the sheet of an Excel workbook to read, if several hold data.
     scale : {"nominal", "ordinal", "interval"}, optional
         What the labels are: names of classes, grades in their order, or numbers, which may have
-        fractions. Default: as in `AnnotationTable.from_frame`; where it cannot be told (a few
-        fractions, free text, many numbers without two annotators of an instance), labels are
-        refused, and the error asks for ``scale``. `RatingMean` averages numbers; methods that
-        choose among classes take names and grades.
+        fractions. Default: as in `AnnotationTable.from_frame`. If the scale is unclear (a few
+        fractions, free text, or many numbers with one annotator per instance), an error asks for
+        it. `RatingMean` averages numbers; methods that choose among classes take names and grades.
     ordered : bool, optional
         True is short for ``scale="ordinal"``, False for ``scale="nominal"``.
     mapping : dict {spelling: class}, str or Path, optional
-        Spellings of labels, and the class that each means; or a table with the columns ``from`` and
-        ``to``. Other labels stay as they are.
+        Spellings of labels, and the class that each means; or a file of a table with the columns
+        ``from`` and ``to``. Other labels stay as they are.
     lowercase : bool, default=False
         Read all labels, spellings and names of classes in lower case, without spaces around them.
     annotator_mapping : dict {name: name}, str or Path, optional
-        Names of annotators, and the one name that each means; or a table with the columns ``from``
-        and ``to``. Other names stay as they are.
+        Names of annotators, and the one name that each means; or a file of a table with the columns
+        ``from`` and ``to``. Other names stay as they are.
     **options
         Further options of `read_export`.
 
     Returns
     -------
     AnnotationTable
-        Includes the values of the columns ``source`` and ``pass``, if all of them are known to
-        `AnnotationTable`.
-        What an export skipped or declined is in ``passes``; a warning says what was left out.
+        With the columns ``source`` and ``pass`` of a long table, if all their values are known to
+        `AnnotationTable`. Skipped and declined tasks of an export are in ``passes``; a warning says
+        what was left out.
 
     Raises
     ------
     FileNotFoundError
         If the file does not exist.
     AnnotationError
-        If the file is empty, damaged, hostile or of another format, a column is missing, a label
-        is not in ``classes`` or a task not in ``tasks``, a value is in both ``abstain`` and
-        ``skip`` or is a class, labels are hardly names of classes and ``scale`` is not given, a
-        file holds several questions or several labels in an answer (or it cannot be told),
-        ``option`` is unknown, or a file names no annotators; if its last row holds totals, or its
-        encoding, separator or sheet cannot be told.
+        If the file is empty, damaged, hostile or of another format; if its encoding, separator or
+        sheet is unclear, a column is missing, its last row holds totals, or it names no annotators;
+        if a label is not in ``classes`` or a task not in ``tasks``; if a value is in both
+        ``abstain`` and ``skip``, or is a class; if the scale of the labels is unclear; or if the
+        file holds several questions, answers hold or may hold several labels, or ``option`` is
+        unknown.
     MissingExtraError
         If the format needs pyarrow or openpyxl, which are in the extra 'io'.
 
@@ -248,8 +246,8 @@ def read_with_account(
     for argument, name in columns.items():
         if name is not None:
             raise AnnotationError(
-                f"{argument}={name!r} names a column, which only a long table has; leave it out, "
-                "or pass format='long'"
+                f"{argument}={name!r} names a column, but only a long table has such columns; "
+                "leave it out, or pass format='long'"
             )
     export = read_export(path, **options)
     if export.table is None:
@@ -257,7 +255,7 @@ def read_with_account(
     table = export.annotations
     if not table.n_annotations and len(export.gold):
         raise AnnotationError(
-            f"{path} holds gold labels and no annotations; read_export(...).gold holds them"
+            f"{path} holds gold labels, but no annotations; read_export(...).gold holds them"
         )
     if tasks is not None:
         table = over_tasks(table, make_vocabulary(tasks, "tasks"))
@@ -351,7 +349,7 @@ def read_export(
     separator: str | None = None,
     sheet: str | None = None,
 ) -> Export:
-    r"""Read an export with its gold labels, items and times, and an account of what is left out.
+    r"""Read an export with its gold labels, items and times, and a list of what was left out.
 
     Personal data (addresses, places, names of people who did not annotate) are never read.
 
@@ -362,29 +360,29 @@ def read_export(
     scale, ordered, mapping, lowercase, annotator_mapping
         As in `read_annotations`.
     multilabel : {"error", "join", "split", "none"}
-        As in `read_annotations`. "split" without an ``option``: one table of "no" and "yes" per
-        label, in ``tables``.
+        As in `read_annotations`. "split" without an ``option`` makes one table of "no" and "yes"
+        per label, in ``tables``.
     option : str, optional
-        The label to split by; ``annotations`` is its table, and ``gold`` says where it applies.
+        The label to ask about; ``annotations`` is its table, and ``gold`` says where it applies.
     empty : bool
-        With ``multilabel="split"``: an answer without a label says that none applies. Otherwise it
-        is left out, or an abstention where the tool hands it in as an answer.
+        With ``multilabel="split"``: whether an answer without a label says that none applies.
+        Otherwise such an answer is left out, or an abstention if the tool submits it as an answer.
     items : str, optional
-        MTurk: a pattern such as ``_(\d+)$`` of columns of one item among several in a HIT.
+        For MTurk, a pattern such as ``_(\d+)$`` of the columns that belong to one of a HIT's items.
     fields : sequence of str
-        Columns of a long table to keep in ``items``, beside "text", "image" and the like.
+        Columns of a long table to keep in ``items``, besides "text", "image" and the like.
     drop_rejected : bool
         Leave out work that the requester rejected; it is kept by default.
     predictions_as_annotators : bool
-        Label Studio: models are annotators, too, named "model:<version>", and together one family,
-        "models" (`AnnotationTable.with_groups`), because they tend to share mistakes.
+        For Label Studio, also read the predictions of models as annotations, by annotators named
+        "model:<version>". They are one family, "models" (`AnnotationTable.with_groups`), because
+        models tend to share mistakes.
     annotator_from : {"file", "folder", "sheet"}, optional
-        Every file holds one annotator's work, whose name is the file's without its suffix; or
-        every folder or archive does, or every sheet of a workbook, whose name it is. Then a table
-        needs no column of annotators; those of the ids and the labels are found by their values
-        where ``task`` and ``label`` do not name them.
+        Each file (or folder or archive, or sheet of a workbook) holds the work of one annotator,
+        who is named after it. Tables then need no column of annotators, and the columns of ids and
+        labels are found by their values unless ``task`` and ``label`` name them.
     anonymise : bool
-        Call annotators w001, w002, ... in order of appearance.
+        Rename annotators to w001, w002, ... in order of appearance.
     label_config : str or Path, optional
         Label Studio's labelling configuration (XML), which holds the order of the classes.
 
@@ -443,7 +441,7 @@ def read_export(
 
 
 def requested(**options: Any) -> tuple[Asked, Choices]:
-    """Sort the options of `read_export`: those of readers, and those of what was read.
+    """Divide the options of `read_export` into those for readers and those for what was read.
 
     Raises
     ------
@@ -454,13 +452,13 @@ def requested(**options: Any) -> tuple[Asked, Choices]:
     """
     for name in ("drop_rejected", "empty", "predictions_as_annotators", "anonymise"):
         if not isinstance(options.get(name, False), bool):
-            raise AnnotationError(f"{name}={options[name]!r} is neither True nor False")
+            raise AnnotationError(f"{name}={options[name]!r} is neither True nor False; give one")
     source = options.get("annotator_from")
     if source not in (None, *get_args(AnnotatorFrom)):
         known = ", ".join(map(repr, get_args(AnnotatorFrom)))
         raise AnnotationError(f"annotator_from={source!r} is unknown; use one of {known}")
     for name in ("task", "worker", "label"):
-        if options.get(name) == name:  # The default's name may be absent.
+        if options.get(name) == name:  # A default name; the file need not have such a column.
             options[name] = None
     stated = replace(stated_of(options), every_sheet=source == "sheet")
     options = {name: value for name, value in options.items() if name not in STATED}
@@ -479,7 +477,7 @@ _OWN = frozenset(
         *STATED,
     }
 )
-"""Options of `read_export` that tables have, too."""
+"""Options of `read_export` that also apply to tables."""
 
 
 def is_wide_reading(options: dict[str, Any]) -> bool:
@@ -509,7 +507,7 @@ def is_plain(
     try:
         document, *others = open_documents(path, most=_HEAD, stated=stated_of(options))
     except AnnotationError:
-        return suffix in TABLES  # The reader of tables explains what is wrong with them.
+        return suffix in TABLES  # The reader of tables says what is wrong with the file.
     if others or not (document.kind == "table" or is_typed(path)):
         return suffix in TABLES and document.kind == "other"
     if format == "long" or by_hand:

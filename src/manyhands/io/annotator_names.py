@@ -1,4 +1,4 @@
-"""Names of annotators: several that mean one person become one."""
+"""Merging several names of one annotator into one."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from manyhands.io.label_values import read_mapping
 
 @dataclass
 class AnnotatorNames:
-    """Whom the names of a file mean.
+    """Map from names of annotators as written to the one name of each.
 
     Attributes
     ----------
     meant : dict
-        Name of an annotator as it is written, and the annotator's one name.
+        Name as written, and the name that it means.
     seen : set of str
         Names that occurred.
     """
@@ -31,7 +31,7 @@ class AnnotatorNames:
 
     @classmethod
     def of(cls, mapping: Any) -> AnnotatorNames | None:
-        """Read the argument ``annotator_mapping`` of readers; None if it is.
+        """Read the argument ``annotator_mapping`` of readers; return None for None.
 
         Raises
         ------
@@ -51,12 +51,12 @@ class AnnotatorNames:
         meant = {str(name).strip(): str(value).strip() for name, value in mapping.items()}
         if nobody := next((name for name, value in meant.items() if not name or not value), None):
             raise AnnotationError(
-                f"annotator_mapping says that {nobody!r} is {meant[nobody]!r}; name both"
+                f"annotator_mapping maps {nobody!r} to {meant[nobody]!r}; give both names"
             )
         return cls(meant)
 
     def read(self, names: Iterable[Any]) -> list[Any]:
-        """Give names the one that they mean; others stay as they are."""
+        """Return the names that are meant; unmapped names stay as they are."""
         found = []
         for name in names:
             text = str(name).strip()
@@ -81,6 +81,6 @@ class AnnotatorNames:
         unused = [name for name in self.meant if name not in self.seen]
         if unused:
             warn_caller(
-                f"annotator_mapping= holds {len(unused)} names that no annotator has: "
-                f"{preview(unused)}"
+                f"annotator_mapping= holds {len(unused)} names that no annotator has, and that "
+                f"have no effect: {preview(unused)}"
             )

@@ -1,4 +1,4 @@
-"""Archives are read only if they cannot fill the memory, or lead out of themselves."""
+"""Checking archives: their content must fit in memory, and their paths must stay inside."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LARGEST_CONTENT = 256 * MIB
 """Largest content of an archive, in bytes."""
 
 LARGEST_RATIO = 200
-"""A member of an archive may expand so many times, if it is larger than `HARMLESS`."""
+"""Largest ratio by which a member of an archive may expand, if it is larger than `HARMLESS`."""
 
 HARMLESS = 4 * MIB
 
@@ -25,6 +25,7 @@ def check_members(path: Path, members: list[zipfile.ZipInfo]) -> None:
     Raises
     ------
     AnnotationError
+        If the archive holds too many members, an unsafe name, an encrypted member, or too much.
     """
     if len(members) > MOST_FILES:
         raise AnnotationError(f"{path} holds {len(members):,} members; unpack it, and give parts")
@@ -32,8 +33,8 @@ def check_members(path: Path, members: list[zipfile.ZipInfo]) -> None:
         name = member.filename.replace("\\", "/")
         if name.startswith("/") or ":" in name.split("/")[0] or ".." in name.split("/"):
             raise AnnotationError(
-                f"{path}: member {member.filename!r} leads out of the archive; do not trust this "
-                "file, and export it again"
+                f"{path}: member {member.filename!r} would be written outside the archive's "
+                "folder; do not trust this file, and export it again"
             )
         if member.flag_bits & 1:
             raise AnnotationError(
@@ -48,9 +49,9 @@ def check_members(path: Path, members: list[zipfile.ZipInfo]) -> None:
 
 
 def bomb(path: Path, member: str, what: str) -> AnnotationError:
-    """Return the error of an archive that holds more than it should."""
+    """Return the error of an archive that holds more than is safe to read."""
     return AnnotationError(
-        f"{path}: member {member!r} {what}, more than is read from an archive "
+        f"{path}: member {member!r} {what}, which is more than may be read from an archive "
         f"({LARGEST_CONTENT // MIB} MiB, {LARGEST_RATIO} times). If you trust it, unpack it "
         "yourself, and give the folder"
     )

@@ -1,4 +1,4 @@
-"""Columns of long tables: finding them by common names, and converting text to numbers."""
+"""Finding columns of long tables by common names, and converting text to numbers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SYNONYMS = {
 
 
 MOST_COLUMNS = 16_384
-"""Columns of a table of annotations: those of a sheet in Excel."""
+"""Largest number of columns of a table of annotations, which is that of a sheet in Excel."""
 
 
 def check_width(n: int, name: str = "it") -> None:
@@ -44,6 +44,7 @@ def check_width(n: int, name: str = "it") -> None:
     Raises
     ------
     AnnotationError
+        If there are more than `MOST_COLUMNS`.
     """
     if n > MOST_COLUMNS:
         raise AnnotationError(
@@ -61,12 +62,12 @@ def find_column(frame: Frame, argument: str, name: str) -> str:
 
 
 def find_name(names: Sequence[str], argument: str, name: str) -> str:
-    """Return a name that is among the given ones, or the only other common one; else ``name``.
+    """Return ``name`` if a column has it, else the only other common name for it; else ``name``.
 
     Raises
     ------
     AnnotationError
-        If several common names are there.
+        If several columns have common names for it.
     """
     if name in names or argument not in _SYNONYMS:
         return name
@@ -77,7 +78,7 @@ def find_name(names: Sequence[str], argument: str, name: str) -> str:
     found = [c for c in names if simplified(c) in _SYNONYMS[argument]]
     if len(found) > 1:
         raise AnnotationError(
-            f"there is no column {name!r}, and {preview(found)} could all stand for it; pass "
+            f"there is no column {name!r}, but {preview(found)} could all be meant; pass "
             f"{default}=<name>"
         )
     return found[0] if found else name
@@ -88,7 +89,7 @@ def _default(argument: str) -> str:
 
 
 def note_of_gold(names: Sequence[str], used: Iterable[str]) -> str | None:
-    """Say that a long table has a column of gold labels, which its reader does not use."""
+    """Say that a long table has a column of gold labels that is not used; None if it has none."""
     name = gold_column(names, used)
     if name is None:
         return None
@@ -125,7 +126,7 @@ def with_types(frame: Frame, names: dict[str, str], path: Path) -> Frame:
 
 
 def with_trimmed(frame: Frame, names: Iterable[str], path: Path) -> Frame:
-    """Remove spaces around ids that also occur without, which nobody sees; a note says so."""
+    """Remove spaces around ids that also occur without spaces, and log it: nobody sees them."""
     for name in names:
         if name in frame.columns:
             cells, spaced = trimmed(frame[name].to_list())
@@ -136,7 +137,7 @@ def with_trimmed(frame: Frame, names: Iterable[str], path: Path) -> Frame:
 
 
 def trimmed(cells: Sequence[Any]) -> tuple[list[Any], list[str]]:
-    """Remove spaces around texts that also occur without; return those that had some, too.
+    """Remove spaces around texts that also occur without; also return the texts that had spaces.
 
     Examples
     --------
@@ -156,7 +157,7 @@ def trimmed(cells: Sequence[Any]) -> tuple[list[Any], list[str]]:
 def spaces_left_out(n: int, example: str, name: str) -> str:
     """Say that ids had spaces around them."""
     values = "1 value" if n == 1 else f"{n:,} values"
-    return f"the spaces around {values} of the column {name!r} are left out, such as {example!r}"
+    return f"removed the spaces around {values} of the column {name!r}, such as {example!r}"
 
 
 LONGEST_INTEGER = 24
@@ -170,7 +171,7 @@ def canonical(text: AnyArray, *, floats: bool = False) -> AnyArray:
     """
     text = np.asarray(text, dtype=str)
     if text.dtype.itemsize > 4 * LONGEST_INTEGER:
-        return text  # numpy would make buffers of 8,192 texts of this length.
+        return text  # The conversion would make buffers of 8,192 texts of this length.
     try:
         integers = text.astype(np.int64)
     except (ValueError, OverflowError):
@@ -202,12 +203,16 @@ def as_numbers(texts: Sequence[str], *, decimal_commas: bool = False) -> FloatAr
     ----------
     texts : sequence of str
     decimal_commas : bool
-        Whether a comma can be nothing else, as in a file separated by semicolons.
+        Whether commas must be decimal commas, as in a file separated by semicolons.
+
+    Returns
+    -------
+    float array of shape (n,)
 
     Raises
     ------
     ValueError
-        If a text is no number, points and commas are mixed, or every comma may as well separate
+        If a text is not a number, points and commas are mixed, or the commas may separate
         thousands, as in "1,234".
 
     Examples
@@ -216,8 +221,8 @@ def as_numbers(texts: Sequence[str], *, decimal_commas: bool = False) -> FloatAr
     ([0.5, 2.0], [1.5])
     """
     try:
-        if "_" in "".join(texts):  # Python's own way to write thousands.
-            raise ValueError(f"{next(text for text in texts if '_' in text)!r} is no number")
+        if "_" in "".join(texts):  # Python would read 1_000 as a number.
+            raise ValueError(f"{next(text for text in texts if '_' in text)!r} is not a number")
         return np.array(list(map(float, texts)), dtype=np.float64)
     except ValueError:
         with_comma = [text for text in texts if "," in text]
@@ -225,17 +230,17 @@ def as_numbers(texts: Sequence[str], *, decimal_commas: bool = False) -> FloatAr
             raise
     for text in with_comma:
         if not _COMMA.fullmatch(text) and not (decimal_commas and _DOTS_AND_COMMA.fullmatch(text)):
-            raise ValueError(f"{text[:40]!r} is no number")
+            raise ValueError(f"{text[:40]!r} is not a number")
     pointed = next((text for text in texts if "." in text and "," not in text), None)
     if pointed is not None:
         raise ValueError(
-            f"{pointed[:40]!r} has a decimal point, and {with_comma[0]!r} a comma; write all with "
-            "points"
+            f"{pointed[:40]!r} has a decimal point, but {with_comma[0]!r} has a comma; write all "
+            "numbers with points"
         )
     if not decimal_commas and all(map(_THOUSANDS.fullmatch, with_comma)):
         raise ValueError(
             f"the comma in {with_comma[0]!r} may be a decimal comma or separate thousands; write a "
-            "point, or no mark"
+            "decimal point, or leave the comma out"
         )
     return np.array([float(text.replace(".", "").replace(",", ".")) for text in texts])
 

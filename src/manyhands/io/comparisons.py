@@ -1,6 +1,6 @@
-"""Readers of comparisons of two: row by row, so that files of millions of rows need little memory.
+"""Reading comparisons of two, row by row, so that files of millions of rows need little memory.
 
-A column becomes integer codes while it is read; of the texts, each is kept once.
+A column becomes integer codes while it is read, and each distinct text is kept once.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from manyhands.io.workbooks import is_workbook
 from manyhands.typing import AnyArray, IntArray
 
 Rows = Iterator[tuple[int, Sequence[Any]]]
-"""Row numbers as the file counts them, and the cells of the wanted columns."""
+"""Iterator over row numbers, as a spreadsheet counts them, and the cells of the wanted columns."""
 
 
 def read_comparisons(
@@ -75,8 +75,8 @@ def read_comparisons(
     ----------
     path : str or Path, or a sequence of them
         CSV with any separator (also compressed by gzip), Excel, JSON (a list of objects), JSON
-        Lines, or Parquet. If several files have no column of annotators, each is the file of the
-        annotator that it is named after.
+        Lines, or Parquet. If several files have no column of annotators, each holds the work of one
+        annotator, who is named after the file.
     left, right, winner, worker, question, weight, abstain, time
         As in `ComparisonTable.from_frame`.
 
@@ -88,8 +88,9 @@ def read_comparisons(
     Raises
     ------
     AnnotationError
-        If a file is empty or damaged, or for the reasons of `ComparisonTable.from_frame`. The
-        message names the file and the row as a spreadsheet counts it.
+        If no file is given, or a file is empty or damaged, or for the reasons of
+        `ComparisonTable.from_frame`. The message names the file, and the row as a spreadsheet
+        counts it.
     FileNotFoundError
         If a file does not exist.
     MissingExtraError
@@ -128,7 +129,7 @@ class _Codes:
     def get(self) -> tuple[IntArray, AnyArray]:
         """Return codes, and ids in natural order; whole numbers are integers."""
         bad = next((text for text in self.position if text.endswith("\0")), None)
-        if bad is not None:  # Arrays would drop it, and two ids become one.
+        if bad is not None:  # Arrays drop it at the end, which would merge two ids.
             raise AnnotationError(f"{bad[:80]!r} ends in a NUL character; remove it")
         codes = np.frombuffer(self.codes, dtype=np.int32) if self.codes else np.zeros(0, np.int32)
         ids = canonical(text_array(list(self.position)))
@@ -162,7 +163,10 @@ class _Columns:
             if judge is None and "worker" not in found:
                 self.has_workers = False
             if self.has_questions not in (None, "question" in found):
-                raise AnnotationError("some files have questions and others have none; name them")
+                raise AnnotationError(
+                    "some files have a column of questions, but others have none; name the column "
+                    "in question=, and add it to all files"
+                )
             self.has_questions = "question" in found
             twice = next((name for name in found.values() if names.count(name) > 1), None)
             if twice is not None:
@@ -181,7 +185,8 @@ class _Columns:
             if not one or not other:
                 side = "left" if not one else "right"
                 raise AnnotationError(
-                    f"column {found[side]!r} ({side}) is empty in row {number}; fill or drop it"
+                    f"column {found[side]!r} ({side}) is empty in row {number}; fill it in, or "
+                    "drop the row"
                 )
             self.items.add(one)
             self.items.add(other)
@@ -190,14 +195,15 @@ class _Columns:
             who = cells[worker] if worker is not None else judge or "all"
             if not who:
                 raise AnnotationError(
-                    f"column {found['worker']!r} (worker) is empty in row {number}; fill or drop it"
+                    f"column {found['worker']!r} (worker) is empty in row {number}; fill it in, or "
+                    "drop the row"
                 )
             self.workers.add(who)
             if question is not None:
                 if not cells[question]:
                     raise AnnotationError(
                         f"column {found['question']!r} (question) is empty in row {number}; fill "
-                        "or drop it"
+                        "it in, or drop the row"
                     )
                 self.questions.add(cells[question])
             if weight is not None:
@@ -213,7 +219,7 @@ class _Columns:
     def table(self, abstain: Any) -> ComparisonTable:
         """Return the table of all rows."""
         if not len(self.gaps):
-            raise AnnotationError("there is no comparison below the header; export it again")
+            raise AnnotationError("there are no comparisons below the header; export it again")
         sides, items = self.items.get()
         who, people = self.workers.get()
         asked, questions = self.questions.get() if self.has_questions else (None, None)
@@ -244,7 +250,7 @@ def _cell(value: Any, number: int, column: str) -> str:
         kinds = {dict: "an object", bytes: "bytes", list: "a list of these"}
         what = next((name for kind, name in kinds.items() if type(value) is kind), "infinity")
         raise AnnotationError(
-            f"column {column!r} holds {what} in row {number}, and ids and winners are text or "
+            f"column {column!r} holds {what} in row {number}, but ids and winners must be text or "
             "numbers; name another column, or correct the row"
         ) from error
 
@@ -289,7 +295,10 @@ def _numbered(cells: Iterator[Sequence[str]], n: int, first: int = 2) -> Rows:
             if not any(cell.strip() for cell in row):
                 continue
             if len(row) > n:
-                raise AnnotationError(f"row {number} has {len(row)} cells, the header has {n}")
+                raise AnnotationError(
+                    f"row {number} has {len(row)} cells, but the header has {n}; put texts that "
+                    "hold the separator in quotes, or correct the row"
+                )
             row = [*row, *[""] * (n - len(row))]
         stripped = [cell.strip() for cell in row]
         if any(stripped):
@@ -337,8 +346,8 @@ def _object_rows(objects: Iterator[tuple[int, dict[str, Any]]]) -> tuple[list[st
             late = (NAMES & value.keys()) - known
             if late:
                 raise AnnotationError(
-                    f"row {number} has {sorted(late)[0]!r}, which none of the first {SHOWN:,} rows "
-                    "has; write it in all rows, or null where there is none"
+                    f"row {number} has the key {sorted(late)[0]!r}, which none of the first "
+                    f"{SHOWN:,} rows has; write it in all rows, with null where it is unknown"
                 )
             yield number, [value.get(name) for name in names]
 
@@ -346,7 +355,7 @@ def _object_rows(objects: Iterator[tuple[int, dict[str, Any]]]) -> tuple[list[st
 
 
 SHOWN = 1_000
-"""Rows of JSON that tell which columns there are."""
+"""Number of first rows of JSON from which the columns are found."""
 
 NAMES = {*WINNERS, *WORKERS, *chain(*SIDES), ARENA_QUESTION}
 """Names by which a column is recognised."""
@@ -360,7 +369,7 @@ def _listed(document: Document) -> Iterator[tuple[int, dict[str, Any]]]:
         found = lists[0] if len(lists) == 1 else found
     if document.kind not in ("records", "object") or not all(isinstance(v, dict) for v in found):
         raise AnnotationError(
-            'it holds no list of objects; give [{"left": ..., "right": ..., "winner": '
+            'the file holds no list of objects; give [{"left": ..., "right": ..., "winner": '
             "...}, ...], or JSON Lines with one object per line"
         )
     return iter(list(enumerate(found, start=1)))
@@ -378,8 +387,8 @@ def _lines_of_json(lines: Iterator[str]) -> Iterator[tuple[int, dict[str, Any]]]
             ) from error
         if not isinstance(value, dict):
             raise AnnotationError(
-                f"line {number} holds a {type(value).__name__}; each line is an object such as "
-                '{"left": ..., "right": ..., "winner": ...}'
+                f"line {number} holds a {type(value).__name__}; each line must be an object, such "
+                'as {"left": ..., "right": ..., "winner": ...}'
             )
         yield number, value
 
@@ -404,12 +413,12 @@ def _parquet_rows(file: Path) -> tuple[list[str], Rows]:
 
 
 def _as_text(value: Any) -> str:
-    """Write a cell as text; parts of a list are joined.
+    """Write a cell as text, with the parts of a list joined.
 
     Raises
     ------
     ValueError
-        If it is no text, number or list of these.
+        If it is not a text, a number or a list of these.
     """
     if isinstance(value, str):
         return value.strip()

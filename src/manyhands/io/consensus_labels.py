@@ -1,4 +1,4 @@
-"""The consensus label of every instance: how sure it is, and what to do about it."""
+"""The label of every instance: how sure it is, and what to do about it."""
 
 from __future__ import annotations
 
@@ -36,24 +36,27 @@ from manyhands.io.sheets import UNSTATED, Stated
 from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
 
 ACTIONS: Final = ("accept", "collect more", "review")
-"""What to do about a label; see `consensus`."""
+"""Recommended actions for a label; see `consensus`."""
 
 ACCEPT: Final = 0.95
-"""Probability from which a label is accepted."""
+"""Smallest probability of a label that is accepted."""
 
 ENOUGH: Final = 5
-"""Number of annotations after which one more seldom settles a doubt."""
+"""Number of annotations from which one more seldom settles a doubt, so that review is advised."""
 
 FEWEST: Final = 2
-"""So many annotators must have given a label that is accepted: a method cannot doubt what nobody
-contradicts, and with few annotations it is too sure of whom it believes."""
+"""Number of annotators who must have given a label for it to be accepted.
+
+A method cannot doubt a single annotation that nobody contradicts, and with few annotations it is
+overconfident about which annotators are right.
+"""
 
 RULE: Final = (
     f"Accepted are known labels and, where the annotations show whom to trust, labels that are at "
     f"least {ACCEPT:.0%} certain and that at least two annotators gave (those who may share "
     "mistakes count as one)."
 ).replace("%", " %")
-"""Which labels are accepted, in a few words, wherever their number is told."""
+"""Rule by which labels are accepted, in words, shown wherever their number is given."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,20 +70,20 @@ class Consensus:
     codes : integer array
         Class codes; -1 where the label was left open.
     posterior : array of shape (n_instances, n_classes), sparse where classes are many
-        The method's own.
+        The method's class probabilities.
     probability : array
-        How probable the label is said to be, so that the mean is the level that is told of all
-        (`manyhands.metrics.certainty`); NaN where nothing tells. Of a label that was left open, the
-        most probable class's.
+        Reported probability of the label; the mean is the share of right labels
+        (`manyhands.metrics.certainty`). NaN if that share is unknown. For a label that was left
+        open, the probability of the most probable class.
     n_annotations : integer array
     agreement : array
         Share of the instance's annotations that name its label; NaN without label or annotation.
     actions : array of str
-        Of `ACTIONS`.
+        One of `ACTIONS` each.
     known : boolean array
-        Labels that are known, because somebody reviewed them or they are gold.
+        Whether the label is known, because somebody reviewed it or it is gold.
     random : boolean array or None
-        Known labels that were drawn at random; None if nothing is said of it.
+        Whether a known label was drawn at random; None if unknown.
     """
 
     tasks: AnyArray
@@ -112,15 +115,15 @@ class Consensus:
         Returns
         -------
         dict {column: array of shape (n_instances,)}
-            ``task``, ``label`` (None where it was left open), ``probability`` (NaN where nothing
-            tells), ``n_annotations``, ``agreement`` (NaN where there is none), ``action``, the
-            method's own probability of every class (unless `posterior` is sparse), and
-            ``reviewed``: "yes" for a known label, else empty; see `manyhands.io.read_gold`. Before
-            it is ``chosen``, "random" or "queue" for a known label, if anything is said of it.
+            ``task``, ``label`` (None where it was left open), ``probability`` (NaN if unknown),
+            ``n_annotations``, ``agreement`` (NaN where there is none), ``action``, the method's own
+            probability of every class (unless `posterior` is sparse), ``chosen`` ("random" or
+            "queue" for a known label; only if that is known), and ``reviewed`` ("yes" for a known
+            label, else empty; see `manyhands.io.read_gold`).
         """
         values = np.array([*self.classes.tolist(), None], dtype=object)
         shares = {}
-        if not issparse(self.posterior):  # Otherwise there would be thousands of columns.
+        if not issparse(self.posterior):  # A sparse one would make thousands of columns.
             names = enumerate(self.classes.tolist())
             shares = {f"p({name})": self.posterior[:, c] for c, name in names}
         how = {}
@@ -175,11 +178,11 @@ def consensus(
     ----------
     table : AnnotationTable
     posterior : fitted model, or array-like, sparse array or frame of shape (n_instances, n_classes)
-        A model that was fitted on the table, whose ``posterior_`` is matched with the instances by
-        its ``instances_``; it also gives ``labels``, ``known`` and ``identified`` that it has and
-        that are not given. Or class probabilities **in the order of the table's instances**: an
-        aggregator's ``posterior_``, but not that of a classifier, which is in the order of X. Rows
-        of a frame are matched by id, and its columns with the classes by name.
+        A model that was fitted on the table. Its ``posterior_`` is matched with the instances by
+        its ``instances_``, and it provides ``labels``, ``known`` and ``identified`` if they are not
+        given. Or class probabilities **in the order of the table's instances**, such as an
+        aggregator's ``posterior_`` (a classifier's is in the order of X). Rows of a frame are
+        matched by id, and its columns with the classes by name.
     labels : array-like of shape (n_instances,), optional
         Class values, None where a label was left open; default: the most probable class, or,
         of three or more grades, the median. A pandas Series is matched by its index, here and for
@@ -187,17 +190,20 @@ def consensus(
     known : boolean array of shape (n_instances,), optional
         Instances whose label is known, such as gold questions; they are accepted.
     identified : boolean array of shape (n_instances,), optional
-        Instances whose label the annotations decide, such as an aggregator's ``identified_``;
-        others are not accepted. Default: as `manyhands.inference.identifiability` finds.
+        Instances whose label is identifiable from the annotations, such as an aggregator's
+        ``identified_``; others are not accepted. Default: see
+        `manyhands.inference.identifiability`.
     alike : boolean array of shape (n_annotators,), optional
         Annotators in no family who may share mistakes. Default: language models, by their names,
-        and those who agree as if they shared mistakes (`manyhands.inference.shared_mistakes`).
+        and annotators who agree as if they shared mistakes (`manyhands.inference.shared_mistakes`).
     probability : array-like of shape (n_instances,), optional
-        How probable each label is said to be, NaN where nothing tells. Default: of a model, so that
-        their mean is the share of right labels that the headline tells, and NaN where it tells none
-        (`manyhands.metrics.certainty`); of other probabilities, these.
+        Probability to report for each label, NaN if unknown. Default: for a model, calibrated so
+        that the mean is the share of right labels, or NaN if that is unknown
+        (`manyhands.metrics.certainty`); for given probabilities, that of the label.
     accept : float in (0, 1], default=0.95
+        Smallest probability of a label that is accepted.
     enough : int, default=5
+        Number of annotations from which review is advised rather than more annotations.
 
     Returns
     -------
@@ -207,23 +213,23 @@ def consensus(
     ------
     AnnotationError
         If an argument does not fit the table, its ids or names of columns do not match, a row of
-        ``posterior`` is not a distribution, or ``accept`` is no probability.
+        ``posterior`` is not a distribution, or ``accept`` is not a probability.
 
     Notes
     -----
     The recommended action is
 
-    - "accept": the label is known, or it has a probability of at least ``accept``, at least two
-      annotators gave it (no method doubts a single annotation), and the annotations decide it.
-      Annotators who share mistakes, as a family or as ``alike``, count as one. Where they leave
-      fewer than three such units on the same instances, known labels among them, agreement does
-      not tell who is right, and only known labels are accepted;
+    - "accept": the label is known; or it has a probability of at least ``accept``, at least two
+      annotators gave it (no method doubts a single annotation), and it is identifiable. Annotators
+      who share mistakes, as a family or as ``alike``, count as one unit. With fewer than three
+      units on the same instances, of which known labels are one, agreement does not show who is
+      right, and only known labels are accepted;
     - "review": otherwise, if the instance has at least ``enough`` annotations, or if at least two
       annotators abstained, and at least as many as annotated it. One more annotation will hardly
       settle it, so a person who knows the subject should decide;
     - "collect more": all others.
 
-    Annotators who all make a mistake look sure of it: check a sample of the accepted labels, too.
+    Mistakes that all annotators share look certain, so also check a sample of the accepted labels.
 
     Examples
     --------
@@ -233,7 +239,7 @@ def consensus(
     ([1.0, 0.5], ['accept', 'collect more'])
     """
     if not 0 < accept <= 1:
-        raise AnnotationError(f"accept={accept!r} is no probability; give one in (0, 1]")
+        raise AnnotationError(f"accept={accept!r} is not a probability; give one in (0, 1]")
     if hasattr(posterior, "fit"):
         model, posterior = posterior, posterior_of_fitted(posterior, table, "posterior")
         own = _of_fitted(model, table)
@@ -265,7 +271,7 @@ def consensus(
     told = _told(table, model, posterior, codes, certain, probability, alike)
     sure = (codes >= 0) & (told >= accept) & (named >= FEWEST)
     if identified is None and sure.any():
-        # Here, as inference reads files through this package.
+        # Imported here, because inference itself reads files through this package.
         from manyhands.inference import identifiability
 
         identified = identifiability.identified(table, posterior, certain)
@@ -277,7 +283,7 @@ def consensus(
         alike = suspected(observed) if alike is None else alike
         sure &= _n_units(observed, same, alike) >= FEWEST
         if alike.any() or observed.groups is not None:
-            # That one person agrees with models does not tell which of them is right.
+            # If one person agrees with some models, that does not show which models are right.
             sure &= can_be_judged(in_one_family(observed, alike), certain)
     declined = np.bincount(table.abstentions[:, 0], minlength=table.n_instances)
     open_ = (n >= enough) | ((declined >= FEWEST) & (declined >= n))
@@ -299,7 +305,7 @@ def _mask_of_annotators(alike: Any, table: AnnotationTable) -> BoolArray:
 
 
 def _n_units(observed: AnnotationTable, same: BoolArray, alike: BoolArray) -> IntArray:
-    """Count those who gave each label, shape (n,), where who shares mistakes counts as one."""
+    """Count the units that gave each label, shape (n,): annotators who share mistakes are one."""
     unit = unit_of(observed, alike)
     pairs = np.column_stack([observed.instance[same], unit[observed.annotator[same]]])
     return np.bincount(np.unique(pairs, axis=0)[:, 0], minlength=observed.n_instances)
@@ -313,7 +319,7 @@ def _of_fitted(model: Any, table: AnnotationTable) -> dict[str, Any]:
     names = {"labels": "labels_", "known": "is_known_", "identified": "identified_"}
     found = {argument: getattr(model, name, None) for argument, name in names.items()}
     if getattr(model, "sample_note_", None) is not None:
-        found["identified"] = found["known"]  # A random sample contradicts the rest.
+        found["identified"] = found["known"]  # A random sample contradicts the other labels.
     return {name: None if values is None else values[rows] for name, values in found.items()}
 
 
@@ -323,9 +329,9 @@ def _refuse_labels(posterior: Any) -> None:
     if len(shape) == 1 and shape[0] and not issparse(posterior):
         first = np.asarray(posterior, dtype=object)[0]
         raise AnnotationError(
-            f"posterior has shape {shape} and holds {first!r}, as labels do; give the fitted model "
-            "itself, such as write_labels('labels.csv', table, model), or its probabilities, with "
-            "the labels as labels="
+            f"posterior has shape {shape} and holds {first!r}, so it seems to hold labels; give "
+            "the fitted model itself, as in write_labels('labels.csv', table, model), or its "
+            "probabilities, and the labels in labels="
         )
 
 
@@ -348,7 +354,7 @@ def _told(
     alike: BoolArray | None,
 ) -> FloatArray:
     """Return how probable each label is said to be, shape (n,); NaN where unknown."""
-    # Here, as inference, which metrics need, reads files through this package.
+    # Imported here, because metrics need inference, which reads files through this package.
     from manyhands.metrics.certainty import certainty_of, label_probability
     from manyhands.metrics.inferred_labels import level_of_labels
 
@@ -358,7 +364,7 @@ def _told(
         if told.shape != own.shape:
             raise AnnotationError(
                 f"probability has shape {told.shape}; it must have one value per instance of the "
-                f"table, ({table.n_instances},), NaN where it is not known"
+                f"table, ({table.n_instances},), with NaN where it is unknown"
             )
         return np.where(known, own, told)
     if model is None:
@@ -396,7 +402,7 @@ def _codes(labels: Any, table: AnnotationTable) -> IntArray:
     if values.shape != (table.n_instances,):
         raise AnnotationError(
             f"labels has shape {values.shape}; it must have one value per instance of the table, "
-            f"({table.n_instances},), None where a label is left open"
+            f"({table.n_instances},), with None where a label is left open"
         )
     given = ~missing_mask(values)
     codes = np.full(len(values), MISSING, dtype=np.int64)
@@ -421,10 +427,10 @@ def read_consensus(
         ``labels.csv`` of ``manyhands fit`` or ``aggregate``, or what ``predict`` wrote: .csv, .tsv,
         .xlsx or .parquet, with the columns ``task``, ``label`` and ``p(<class>)``.
     table : AnnotationTable
-        Instances of the file that have no annotations are added. A class without a column has no
-        probability, and a warning.
+        Instances of the file that have no annotations are added. A class without a column gets the
+        probability 0, with a warning.
     stated : Stated
-        What the file does not say of its encoding and separator.
+        Encoding and separator, if the file's content does not show them.
     **options
         ``accept`` and ``enough`` of `consensus`.
 
@@ -443,7 +449,7 @@ def read_consensus(
         if len(lost):
             raise AnnotationError(
                 f"{len(lost)} of {len(known)} tasks of the annotations have no label in this file: "
-                f"{preview(lost)}; it belongs to other annotations"
+                f"{preview(lost)}; give the annotations from which these labels were made"
             )
         rows, _ = encode(known, wanted, argument="tasks", vocabulary_name="tasks")
         given = np.array(frame["label"].to_list(), dtype=object)
@@ -467,25 +473,27 @@ def read_consensus(
 
 
 def _read_posterior(frame: Frame, classes: AnyArray) -> FloatArray:
-    """Read the columns "p(<class>)"; a class without one has no probability."""
+    """Read the columns "p(<class>)"; a class without one gets the probability 0."""
     shares = {name[2:-1]: name for name in frame.columns if name[:2] == "p(" and name[-1] == ")"}
     if not {"task", "label"} <= set(frame.columns) or not shares:
         raise AnnotationError(
-            "these are not labels that manyhands wrote: 'task', 'label' or 'p(<class>)' is missing "
-            f"among the columns, {', '.join(map(repr, frame.columns))}"
+            "these are not labels that manyhands wrote, because 'task', 'label' or 'p(<class>)' is "
+            f"missing among the columns, {', '.join(map(repr, frame.columns))}; give the file that "
+            "fit, aggregate or predict wrote"
         )
     names = classes.astype(str).tolist()
     unknown = sorted(set(shares) - set(names))
     if unknown:
         raise AnnotationError(
-            f"class {unknown[0]!r} of the labels is none of the annotations, which have "
-            f"{preview(names)}; give the same --classes to both"
+            f"class {unknown[0]!r} of the labels is not among the classes of the annotations, "
+            f"{preview(names)}; read the annotations with the same classes="
         )
     new = [name for name in names if name not in shares]
     if new:
         warn_caller(
             f"class {new[0]!r} of the annotations has no probability in the labels; if it means "
-            "that somebody abstained or skipped, give abstain= or skip= as for the labels"
+            "that an annotator abstained or skipped, give the same abstain= or skip= as when the "
+            "labels were made"
         )
     posterior = np.zeros((len(frame), len(names)))
     for name, column in shares.items():

@@ -26,7 +26,7 @@ RULE: Final = (
     "where at least two annotators said the same of every option (those who may share mistakes "
     "count as one), and sets that are known."
 ).replace("%", " %")
-"""Which sets are accepted, in a few words."""
+"""Rule by which sets are accepted, in words."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,15 +43,14 @@ class SetConsensus:
     posterior : array of shape (n_instances, n_options)
         The method's own probability that each option applies.
     probability : array of shape (n_instances, n_options)
-        How probably each cell is right, ticked or not, as told (`manyhands.metrics.set_levels`);
-        NaN where nothing tells.
+        Reported probability that each cell is right, ticked or not
+        (`manyhands.metrics.set_levels`); NaN if unknown.
     n_annotations : integer array of shape (n_instances,)
-        Answers.
+        Number of answers.
     agreement : array of shape (n_instances,)
-        Share of the cells of the instance's answers that say what the set says; NaN without
-        answers.
+        Share of the cells of the instance's answers that agree with the set; NaN without answers.
     actions : array of str of shape (n_instances,)
-        Of `manyhands.io.consensus_labels.ACTIONS`.
+        One of `manyhands.io.consensus_labels.ACTIONS` each.
     known : boolean array of shape (n_instances, n_options)
     """
 
@@ -67,23 +66,23 @@ class SetConsensus:
 
     @property
     def classes(self) -> AnyArray:
-        """The options, which are the classes of a tool's question."""
+        """Names of the options, which are the classes of a tool's question."""
         return self.options
 
     @cached_property
     def labels(self) -> list[list[str]]:
-        """The names of the options that each set holds."""
+        """Names of the options in each set."""
         return [self.options[row].tolist() for row in self.ticks]
 
     @cached_property
     def certainty(self) -> FloatArray:
-        """How probably each cell is right: as told, or where nothing is told by the method."""
+        """Reported probability that each cell is right, or the method's own if none is reported."""
         own = np.where(self.ticks, self.posterior, 1 - self.posterior)
         return np.where(np.isnan(self.probability), own, self.probability)
 
     @property
     def expected_errors(self) -> FloatArray:
-        """Number of wrong cells to be expected of each set; NaN where nothing tells."""
+        """Expected number of wrong cells of each set; NaN if unknown."""
         return np.asarray((1 - self.probability).sum(axis=1))
 
     @cached_property
@@ -107,7 +106,7 @@ class SetConsensus:
         return replace(self, **{name: getattr(self, name)[mask] for name in own})
 
     def count_actions(self) -> dict[str, int]:
-        """Number of instances per recommended action."""
+        """Count the instances per recommended action."""
         return {action: int((self.actions == action).sum()) for action in ACTIONS}
 
     def arrays(self, separator: str) -> dict[str, AnyArray]:
@@ -117,9 +116,9 @@ class SetConsensus:
         -------
         dict {column: array of shape (n_instances,)}
             ``task``; ``labels``, the set; ``expected_errors``; ``least_sure``, the option that is
-            most probably wrong, and ``probability``, how probably it is right (these are NaN where
-            nothing tells); ``n_annotations``; ``agreement``; ``action``; the method's own
-            probability of every option; and ``reviewed``, "yes" where all of the set is known.
+            most probably wrong, and ``probability``, the probability that it is right (NaN if
+            unknown); ``n_annotations``; ``agreement``; ``action``; the method's own probability of
+            every option; and ``reviewed``, "yes" if all of the set is known.
         """
         rows = np.arange(len(self.tasks))
         shares = {
@@ -149,7 +148,7 @@ class SetConsensus:
 def set_consensus(
     table: LabelSetTable, model: Any, ticks: BoolArray, probability: FloatArray
 ) -> SetConsensus:
-    """Say of every instance's set how sure it is, and what to do about it.
+    """Return every instance's set with its probabilities and a recommended action.
 
     Parameters
     ----------
@@ -158,7 +157,7 @@ def set_consensus(
     ticks : boolean array of shape (n_instances, n_options)
         The sets, as decided.
     probability : array of shape (n_instances, n_options)
-        How probably each cell is right; NaN where nothing tells.
+        Reported probability that each cell is right; NaN if unknown.
 
     Returns
     -------
@@ -168,10 +167,10 @@ def set_consensus(
     -----
     The recommended action is
 
-    - "accept": every option of the instance, ticked or not, is known, or right with a probability
-      of at least 95 %, and at least two annotators said so of it; members of a family, and
-      annotators named like language models that are in none, count as one. Where they leave fewer
-      than three such units, agreement does not tell who is right, and only known sets are accepted;
+    - "accept": every option of the instance, ticked or not, is known, or is right with a
+      probability of at least 95 % and at least two annotators agree with it. Members of a family
+      count as one unit, and so do annotators named like language models. With fewer than three
+      units, agreement does not show who is right, and only known sets are accepted;
     - "review": otherwise, if the instance has at least five answers, or if at least two annotators
       abstained and at least as many as answered;
     - "collect more": all others.

@@ -1,4 +1,4 @@
-"""Corrections of labels by a person: one line of JSON each, durable before it is acknowledged."""
+"""Corrections of labels by a person, one line of JSON each, on disk before it is acknowledged."""
 
 from __future__ import annotations
 
@@ -23,16 +23,15 @@ DECISIONS: Final = ("correct", "confirm", "gold")
 
 ACTIONS: Final = (*DECISIONS, "skip", "undo")
 FIELDS: Final = ("task", "label", "was", "certainty", "by", "at", "action")
-"""Fields that every correction has; earlier files lack the last one, "chosen"."""
+"""Fields of a correction; files of earlier versions lack the last one, "chosen"."""
 
 CHOSEN: Final = ("queue", "random")
-"""How a label comes to be reviewed: by its doubt (or because somebody looked for it), or drawn at
-random."""
+"""Ways in which a label comes to be reviewed: from the queue (or by search), or drawn at random."""
 
 
 @dataclass(frozen=True)
 class Correction:
-    """What a person said about the label of a task.
+    """A person's decision about the label of a task.
 
     Attributes
     ----------
@@ -44,14 +43,14 @@ class Correction:
     certainty : float or None
         Probability that the model gave to ``was``; 1 if, and only if, that label was known.
     by : str
-        Who said it.
+        Name of the person.
     at : str
-        When: ISO 8601, UTC.
+        Time, ISO 8601 in UTC.
     action : {"correct", "confirm", "gold", "skip", "undo"}
-        "gold": the label is certain enough to be a gold question. "undo": takes the last action on
-        this task back.
+        "gold": the label is certain enough for a gold question. "undo": takes back the last action
+        on this task.
     chosen : {"queue", "random"} or None
-        How the task came to be reviewed; None if it is not known.
+        How the task came to be reviewed; None if unknown.
     """
 
     task: Any
@@ -65,17 +64,17 @@ class Correction:
 
     @property
     def known(self) -> bool:
-        """Whether it makes the label known."""
+        """Whether the label is known after this action."""
         return self.action in DECISIONS
 
 
 class Standing:
-    """What stands after a sequence of corrections, and how often each task was acted upon.
+    """State after a sequence of corrections, with the number of actions on each task.
 
     Attributes
     ----------
     records : list of Correction
-        All of them, in order.
+        All corrections, in order.
     """
 
     def __init__(self, records: Iterable[Correction] = ()) -> None:
@@ -87,7 +86,7 @@ class Standing:
             self.add(record)
 
     def add(self, record: Correction) -> None:
-        """Take one more into account."""
+        """Apply one more correction."""
         self.records.append(record)
         self._versions[record.task] = self.version(record.task) + 1
         self._first.setdefault(record.task, record)
@@ -98,7 +97,7 @@ class Standing:
             stack.pop()
 
     def version(self, task: Any) -> int:
-        """Count the records of a task; 0 if nobody acted upon it."""
+        """Count the actions on a task."""
         return self._versions.get(task, 0)
 
     def of(self, task: Any) -> Correction | None:
@@ -112,16 +111,16 @@ class Standing:
         return first.was if first is not None and first.certainty == 1 else None
 
     def decisions(self) -> list[Correction]:
-        """Return the corrections that make labels known, in the order of their tasks' first."""
+        """Return the corrections that make labels known, ordered by their tasks' first action."""
         return [stack[-1] for stack in self._stacks.values() if stack and stack[-1].known]
 
 
 def matched(
     records: Iterable[Correction], tasks: Sequence[Any], classes: Sequence[Any]
 ) -> list[Correction]:
-    """Give records the ids and classes of a table where these read the same.
+    """Convert ids and classes of records to the types that a table uses for them.
 
-    Who types a line may write "12" for 12, or the reverse. "012" is another id.
+    A person who types a line may write "12" for 12, or the reverse. "012" is a different id.
     """
     own_task = {str(task): task for task in tasks}
     own_class = {str(label): label for label in classes}
@@ -136,7 +135,7 @@ def matched(
 
 
 def of_one_kind(records: list[Correction]) -> list[Correction]:
-    """Give records texts as ids if some are texts, so that "12" and 12 are one task."""
+    """Convert all ids to text if some are text, so that "12" and 12 are one task."""
     if len({isinstance(record.task, str) for record in records}) < 2:
         return records
     return [replace(record, task=str(record.task)) for record in records]
@@ -148,14 +147,14 @@ def read_corrections(path: PathLike) -> list[Correction]:
     Raises
     ------
     FileNotFoundError, AnnotationError
-        If the file does not exist, or a line is no correction.
+        If the file does not exist, or a line is not a correction.
     """
     with naming(Path(path)):
         return _parse(Path(path).read_bytes())[0]
 
 
 def _parse(content: bytes) -> tuple[list[Correction], bytes]:
-    """Split into records and what follows the last one that is complete."""
+    """Split content into complete records and an incomplete rest."""
     *lines, rest = content.split(b"\n")
     records = []
     for number, line in enumerate(lines, 1):
@@ -164,12 +163,12 @@ def _parse(content: bytes) -> tuple[list[Correction], bytes]:
                 records.append(_record(line))
             except _DAMAGED as error:
                 raise AnnotationError(
-                    f"line {number} is no correction ({error}); mend or remove this line. It "
-                    f"must have the fields {', '.join(FIELDS)}"
+                    f"line {number} is not a correction ({error}); correct or remove it. A "
+                    f"correction has the fields {', '.join(FIELDS)}"
                 ) from error
     if rest:
         try:
-            records.append(_record(rest))  # Only the end of the line is missing.
+            records.append(_record(rest))  # Complete but for the line break.
         except _DAMAGED:
             return records, rest
     return records, b""
@@ -203,9 +202,9 @@ class Journal:
     ----------
     path : Path
     records : list of Correction
-        Those found when it was opened.
+        Corrections found when it was opened.
     torn : str
-        What was cut off because its line was incomplete: it was never acknowledged.
+        An incomplete last line, which was never acknowledged and was removed.
     """
 
     def __init__(self, path: Path, handle: int) -> None:
@@ -221,16 +220,16 @@ class Journal:
             self._write(b"\n")
 
     def append(self, record: Correction) -> None:
-        """Write a correction to the disk; it is there when this returns.
+        """Write a correction; it is on the disk when this returns.
 
         Raises
         ------
         WriteError
-            If it cannot be written: then nothing of it stays in the file.
+            If it cannot be written; then no part of it stays in the file.
         """
         line = json.dumps(asdict(record), ensure_ascii=True, allow_nan=False)
         try:
-            os.ftruncate(self._handle, self._size)  # What an earlier failure may have left.
+            os.ftruncate(self._handle, self._size)  # Remove what an earlier failure may have left.
             self._write(line.encode() + b"\n")
         except OSError as error:
             raise WriteError(error.errno, explain(error, self.path)) from error
@@ -259,15 +258,15 @@ def open_journal(folder: PathLike) -> Iterator[Journal]:
         if not held:
             raise WriteError(
                 errno.EBUSY,
-                f"{str(folder)!r} is open in another explorer; use its page (several tabs and "
-                "browsers may show it), or stop it first",
+                f"{str(folder)!r} is open in another explorer; use that page, which several tabs "
+                "and browsers may show, or stop it first",
             )
         is_new = not path.exists()
         if path.is_symlink() or not (is_new or path.is_file()):
             raise WriteError(
                 errno.EEXIST,
-                f"{str(path)!r} is a link, or no plain file, and a folder from somebody else must "
-                "not make us write elsewhere; replace it by the file that it names",
+                f"{str(path)!r} is a link or a special file, which is refused because it could "
+                "lead to another file; replace it by the file that it names",
             )
         try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
@@ -284,10 +283,10 @@ def open_journal(folder: PathLike) -> Iterator[Journal]:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the name of a new file durable, where the system can."""
+    """Write the name of a new file to the disk, where the system can."""
     try:
         handle = os.open(folder, os.O_RDONLY)
-    except OSError:  # Windows opens no folders.
+    except OSError:  # Windows cannot open folders.
         return
     try:
         os.fsync(handle)

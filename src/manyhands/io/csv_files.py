@@ -1,4 +1,4 @@
-"""Writing CSV that no spreadsheet runs, and that Excel opens on a double-click."""
+"""Writing CSV from which no spreadsheet runs formulas, and that Excel opens on a double-click."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from typing import Any, Final
 
 FORMULA_STARTS = tuple("=+-@\t\r\n＝＋－＠")
-"""A spreadsheet takes a cell that begins with one of these as a formula, if it is no number."""
+"""First characters by which spreadsheets take a cell for a formula, unless it is a number."""
 
 
 def is_formula(text: str) -> bool:
@@ -32,14 +32,14 @@ def released(cell: str) -> str:
 
 
 MARK: Final = "\ufeff"
-"""Byte order mark, without which Excel takes UTF-8 for the system's code page."""
+"""Byte order mark; without it, Excel reads UTF-8 in the system's code page."""
 
 _FOR_EXCEL: ContextVar[bool] = ContextVar("for_excel", default=False)
 
 
 @contextmanager
 def for_excel() -> Iterator[None]:
-    """Write every CSV file for Excel within this context, as one option of a command asks."""
+    """Write every CSV file for Excel within this context, as the option --excel does."""
     token = _FOR_EXCEL.set(True)
     try:
         yield
@@ -53,7 +53,7 @@ def decimal_mark() -> str:
     try:
         locale.setlocale(locale.LC_NUMERIC, "")
         return "," if locale.localeconv()["decimal_point"] == "," else "."
-    except locale.Error:  # Settings that this system does not know.
+    except locale.Error:  # The environment names a locale that is not installed.
         return "."
     finally:
         locale.setlocale(locale.LC_NUMERIC, before)
@@ -74,12 +74,12 @@ def csv_text(
         Floats are written with six decimals, None as an empty cell.
     separator : str
     keep_formulas : bool
-        Write text such as ``=SUM(A1)`` as it is. By default an apostrophe before it keeps
+        Write text such as ``=SUM(A1)`` as it is. By default an apostrophe before it prevents
         spreadsheets from running it; `read_frame` removes the apostrophe.
     excel : bool
-        Write what Excel opens on a double-click on a computer with the settings of this one: with
-        a byte order mark, and where the settings have decimal commas, with these, and semicolons
-        in place of commas between the cells. Also within `for_excel`.
+        Write CSV that Excel opens on a double-click on a computer with this one's settings: with a
+        byte order mark, and, if the settings have decimal commas, with decimal commas and with
+        semicolons between the cells. Also applies within `for_excel`.
     """
     excel = excel or _FOR_EXCEL.get()
     decimal = decimal_mark() if excel else "."
@@ -93,7 +93,7 @@ def csv_text(
         return f"'{value}" if unsafe else value
 
     rows = [list(columns), *zip(*columns.values(), strict=True)]
-    # The csv module does not quote a lone carriage return, at which readers end the row.
+    # The csv module does not quote a lone carriage return, but readers end the row there.
     quote_all = any(isinstance(v, str) and "\r" in v for row in rows for v in row)
     text = io.StringIO()
     text.write(MARK if excel else "")

@@ -1,8 +1,8 @@
-"""Encodings of text files: found, or assumed and named, or asked for where several fit.
+"""Finding the encoding of text files, with a note if it was assumed, and an error if several fit.
 
-UTF-8 and UTF-16 prove themselves. Everything else is one of the code pages in which spreadsheet
-programs save CSV; Windows-1252 is by far the most common, so it is assumed unless it makes
-nonsense of the text.
+UTF-8 and UTF-16 can be recognised with certainty. Any other text is in one of the code pages in
+which spreadsheet programs save CSV. Windows-1252 is by far the most common, so it is assumed unless
+the text then makes no sense.
 """
 
 from __future__ import annotations
@@ -30,28 +30,30 @@ CODE_PAGES: Final = (
     "big5",
     "cp949",
 )
-"""Code pages that Excel saves CSV in, the most common first."""
+"""Code pages in which Excel saves CSV, the most common first."""
 
 MIB: Final = 2**20
 
 LONGEST_LINE = 16 * MIB
-"""Longest line of a table or of JSON Lines, in characters."""
+"""Largest length of a line of a table or of JSON Lines, in characters."""
 
 SAMPLE: Final = 2**14
-"""Bytes of words beyond ASCII from which a code page is told."""
+"""Number of bytes of words beyond ASCII from which a code page is recognised."""
 
 WORD: Final = re.compile(r"(?:[^\x00-\x7f]|[A-Za-z0-9'-])+")
-"""A run of characters without ASCII marks, but for apostrophes, hyphens and digits."""
+"""Pattern of words: no ASCII punctuation except apostrophes and hyphens."""
 
 MESS: Final = 0.15
-"""Share of a text that charset-normalizer may find odd (its own limit is 0.2)."""
+"""Largest share of a text that charset-normalizer may find odd (its own limit is 0.2)."""
 
 CLOSER: Final = 0.03
-"""By so much, another code page must be closer to a language before it is a rival."""
+"""How much closer to a language another code page must be to be considered."""
 
 ACCENTED: Final = 0.6
-"""Largest share of letters with accents among those of words that have some: "été" has two in
-three, and Cyrillic read as Latin has nothing else."""
+"""Largest share of accented letters in words that have any.
+
+"été" has two in three, but Cyrillic read as a Latin code page has nothing else.
+"""
 
 
 ALPHABETS: Final = {
@@ -78,7 +80,7 @@ ALPHABETS: Final = {
     "cp1254": {"Turkish": "çğıöşüâîû"},
     "cp1257": {"Lithuanian": "ąčęėįšųūž", "Latvian": "āčēģīķļņšūž", "Estonian": "äõöüšž"},
 }
-"""Letters beyond ASCII of the languages that are written in Latin code pages."""
+"""Letters beyond ASCII of languages in Latin code pages."""
 
 FREQUENT: Final = {
     "cp932": (((0x81, 0x83), (0x88, 0x97)), 0x40),
@@ -86,14 +88,17 @@ FREQUENT: Final = {
     "big5": (((0xA1, 0xC6),), 0x40),
     "cp949": (((0xA1, 0xA3), (0xB0, 0xC8)), 0xA1),
 }
-"""First bytes, and the lowest second byte, of the characters that are in daily use: kana and the
-first level of kanji, hanzi and so on. Text of another code page hits them by chance only."""
+"""First bytes, and smallest second byte, of the two-byte characters in daily use.
+
+These are kana and the first level of kanji, hanzi and so on. Text of another code page has them by
+chance only.
+"""
 
 DAILY: Final = 0.9
-"""Share of the two-byte characters of a text that are in daily use, at least."""
+"""Smallest share of characters in daily use among the two-byte characters of a text."""
 
 LEAST_DAILY, MANY_DAILY = 4, 10
-"""Fewer two-byte characters say nothing, or little."""
+"""Numbers of two-byte characters below which they say nothing, or little."""
 
 
 @dataclass(frozen=True)
@@ -104,11 +109,11 @@ class Encoding:
     ----------
     name : str
     note : str or None
-        What to say about it if it was assumed.
+        Message about the encoding, if it was assumed.
     doubt : bool
-        Whether another one would fit as well, so that the note is a warning.
+        Whether another encoding would fit as well, so that the note becomes a warning.
     checked : bool
-        Whether all lines were seen, and are text of limited length.
+        Whether all lines were read, and are text of limited length.
     """
 
     name: str
@@ -119,7 +124,7 @@ class Encoding:
 
 @dataclass
 class _Scan:
-    """What one pass over the bytes of a file finds."""
+    """Result of one pass over the bytes of a file."""
 
     is_ascii: bool = True
     valid: int | None = None
@@ -127,7 +132,7 @@ class _Scan:
     invalid: int | None = None
     """First line that is not UTF-8."""
     byte: int = 0
-    """Its first byte that is not."""
+    """First byte of that line that is not UTF-8."""
     lines: list[bytes] = field(default_factory=list)
 
 
@@ -165,16 +170,17 @@ def find_encoding(file: IO[bytes], stated: str | None = None, *, whole: bool = T
     ----------
     file : binary file
     stated : str, optional
-        Encoding of a file that is neither UTF-8 nor marked.
+        Encoding to assume if the file is neither UTF-8 nor begins with a byte order mark.
     whole : bool
-        Read all of the file; else the first MiB.
+        Whether to read all of the file, or only the first MiB.
 
     Raises
     ------
     AnnotationError
-        If several encodings fit, none does, or two are mixed.
+        If several encodings fit or none does, if two are mixed, or if a line is too long or holds
+        NUL.
     MissingExtraError
-        If it is a code page, and charset-normalizer is not installed.
+        If the file is in a code page, and charset-normalizer is not installed.
     """
     if stated is not None:
         check_encoding(stated)
@@ -192,9 +198,9 @@ def find_encoding(file: IO[bytes], stated: str | None = None, *, whole: bool = T
         return Encoding(stated, checked=whole)
     if scan.valid is not None:
         raise AnnotationError(
-            f"line {scan.invalid:,} is not UTF-8 text (byte {scan.byte:#04x}), and line "
-            f"{scan.valid:,} is: the file mixes two encodings. Save the whole file in UTF-8, or "
-            "state its one encoding, such as encoding='cp1252'"
+            f"line {scan.invalid:,} is not UTF-8 text (byte {scan.byte:#04x}), but line "
+            f"{scan.valid:,} is, so the file mixes two encodings. Save the whole file in UTF-8, or "
+            "state the encoding of all of it, such as encoding='cp1252'"
         )
     return replace(_code_page(scan), checked=whole)
 
@@ -202,25 +208,26 @@ def find_encoding(file: IO[bytes], stated: str | None = None, *, whole: bool = T
 def too_long(line: int) -> AnnotationError:
     """Return the error of a line that would fill the memory."""
     return AnnotationError(
-        f"line {line:,} is longer than {LONGEST_LINE // MIB} MiB; the file is damaged, or not what "
-        "it is called. Export it again"
+        f"line {line:,} is longer than {LONGEST_LINE // MIB} MiB, so the file is damaged, or its "
+        "name is wrong. Export it again"
     )
 
 
 def holds_nul(line: int) -> AnnotationError:
     """Return the error of a line with a NUL character."""
     return AnnotationError(
-        f"line {line:,} holds a NUL character, so this is no table of text; the file is damaged, "
-        "or not what it is called. Save it as UTF-8, or check its name"
+        f"line {line:,} holds a NUL character, so this is not a table of text: the file is "
+        "damaged, or its name is wrong. Save it as UTF-8, or check its name"
     )
 
 
 def check_encoding(name: str) -> str:
-    """Refuse a name that is no encoding of text.
+    """Return the name of an encoding, checked.
 
     Raises
     ------
     AnnotationError
+        If there is no such encoding of text.
     """
     try:
         "a".encode(name)
@@ -233,7 +240,7 @@ def check_encoding(name: str) -> str:
 
 
 def _scanned(file: IO[bytes], *, whole: bool) -> _Scan:
-    """Look for what is not UTF-8, and collect the words that tell a code page."""
+    """Look for bytes that are not UTF-8, and collect words by which to recognise a code page."""
     scan, size, number = _Scan(), 0, 1
     for block in _blocks(file, whole=whole):
         if len(block) > LONGEST_LINE and b"\n" not in block and b"\r" not in block:
@@ -277,7 +284,7 @@ def _blocks(file: IO[bytes], *, whole: bool) -> Iterator[bytes]:
 
 
 def _shortened(line: bytes) -> bytes:
-    """Cut a long line where a separator stands, which is no part of a character."""
+    """Cut a long line at a separator, so that no character is cut."""
     if len(line) <= SAMPLE:
         return line
     return line[: max(line.rfind(mark, 0, SAMPLE) for mark in (b",", b";", b"\t", b" ", b'"')) + 1]
@@ -291,7 +298,7 @@ def _code_page(scan: _Scan) -> Encoding:
         shown = _words(sample.decode(rivals[0])).split("\n")[0]
         note = (
             f"read as {rivals[0]}, because it is not valid UTF-8 (line {scan.invalid:,} has "
-            f"{shown[:40]!r}); if that is garbled, state another with encoding="
+            f"{shown[:40]!r}); if the text is garbled, state another one with encoding="
         )
         if doubtful:
             others = _choices(sample, [*rivals, *doubtful])
@@ -302,9 +309,9 @@ def _code_page(scan: _Scan) -> Encoding:
     choices = _choices(sample, rivals)
     shown = "; ".join(f"as {name}, {_first_words(text)}" for name, text in choices.items())
     raise AnnotationError(
-        f"line {scan.invalid:,} is not UTF-8 text, and which encoding it has cannot be told: read "
-        f"{shown}. State the right one, such as encoding={next(iter(choices), CODE_PAGES[0])!r}, "
-        "or save the file as UTF-8"
+        f"line {scan.invalid:,} is not UTF-8 text, and its encoding is unclear: it reads {shown}. "
+        f"State the right one, such as encoding={next(iter(choices), CODE_PAGES[0])!r}, or save "
+        "the file as UTF-8"
     )
 
 
@@ -331,11 +338,11 @@ def _rivals(sample: bytes, line: int | None) -> tuple[list[str], list[str]]:
     for name, text in readings.items():
         if text is None or text in seen or not _is_text(text):
             continue
-        seen.add(text)  # A rarer code page that reads the same is no other choice.
+        seen.add(text)  # A rarer code page with the same reading need not be considered.
         found = from_bytes(text.encode(name), cp_isolation=[name], threshold=MESS).best()
         if found is not None:
             coherence[name] = found.coherence
-        elif name == "cp1252":  # Portuguese alone has so many accents in a row.
+        elif name == "cp1252":  # Only Portuguese has so many accents in a row.
             coherence[name] = 0.0
     if daily and not set(coherence) & {"cp1252", "cp1251", "cp1253"}:
         return daily, []
@@ -359,7 +366,7 @@ def _rivals(sample: bytes, line: int | None) -> tuple[list[str], list[str]]:
 def _daily_pages(texts: Mapping[str, str | None], least: int) -> list[str]:
     """Return code pages in which nearly all two-byte characters are in daily use.
 
-    Of many characters, the code page with the fewest in daily use is the right one.
+    If a text has many such characters, the code page with the smallest share of others is right.
     """
     found = {}
     for page, (ranges, second) in FREQUENT.items():
@@ -380,8 +387,8 @@ def _daily_pages(texts: Mapping[str, str | None], least: int) -> list[str]:
 def _by_language(sample: bytes, readings: Mapping[str, str | None]) -> list[str]:
     """Return the Latin code pages that have the letters of the words' language.
 
-    In two code pages the same bytes are letters of different languages, such as ő and õ, and only
-    one of the two languages is near the words as a whole.
+    The same bytes are letters of different languages in two code pages, such as ő and õ, but the
+    words as a whole resemble only one of the languages.
     """
     from charset_normalizer import from_bytes
 

@@ -16,6 +16,6 @@ def test_brat_labels_of_a_whole_text(tmp_path):
     assert cells(export.annotations) == {("d1", "ann"): "Positive", ("d1", "bob"): "Negative"}
     assert export.items.columns["text"] == ['He said "fine.\n', "Well."]
     assert export.question == "Mood"
-    assert "no label is given to all of it" in export.left_out[0].reason
+    assert "only parts of the text are marked" in export.left_out[0].reason
     (tmp_path / "ann" / "d1.txt").unlink()
-    assert "d1.txt does not lie beside it" in str(read_export(tmp_path).left_out)
+    assert "d1.txt is not beside it" in str(read_export(tmp_path).left_out)

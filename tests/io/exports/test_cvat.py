@@ -28,7 +28,7 @@ def test_cvat_annotators_are_named_by_files_or_archives(tmp_path):
     (lost,) = export.left_out
     assert "has no tags" in lost.reason
     assert lost.where == ("ann.xml, image 1", "bob.xml, image 1")
-    with pytest.raises(AnnotationError, match=r"no annotator is named.*annotator_from='folder'"):
+    with pytest.raises(AnnotationError, match=r"do not name annotators.*annotator_from='folder'"):
         read_export(tmp_path / "xml")
     with pytest.raises(AnnotationError, match=r"have the same name.*annotator_from='folder'"):
         read_export(tmp_path / "zip", annotator_from="file")

@@ -102,7 +102,7 @@ def test_classes_of_the_configuration_keep_their_order_and_rare_ones_warn(tmp_pa
         table = read_annotations(path, label_config=config)
     assert table.classes.tolist() == ["good", "bad", "none"]
     write(config, '<!DOCTYPE a [<!ENTITY b "c">]><View/>')
-    with pytest.raises(AnnotationError, match="entities are declared"):
+    with pytest.raises(AnnotationError, match="declares a document type or entities"):
         read_annotations(path, label_config=config)
 
 

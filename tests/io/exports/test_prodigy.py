@@ -35,4 +35,4 @@ def test_prodigy_sessions_without_a_name_and_binary_labels(tmp_path):
     export = read_export(write(tmp_path / "a.jsonl", rows))
     assert export.annotations.annotators.tolist() == ["2024-02-06_10-17-19", "2024-02-07_10-17-19"]
     assert sorted(cells(export.annotations).values()) == [0, 1]
-    assert any("no session was named" in note for note in export.notes)
+    assert any("the sessions had no name" in note for note in export.notes)

@@ -29,7 +29,7 @@ def test_samples_left_out_and_gold(data_home):
         7,
         0,
     )
-    with pytest.raises(AnnotationError, match="holds gold labels and no annotations"):
+    with pytest.raises(AnnotationError, match="holds gold labels, but no annotations"):
         read_annotations(exports / "toloka" / "honey.tsv")
     studio = read_export(
         exports / "label_studio_generated" / "project-1-json.json",
@@ -49,7 +49,7 @@ def test_samples_left_out_and_gold(data_home):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("sagemaker_ground_truth/output_documented.manifest", "merged already.*worker-response"),
+        ("sagemaker_ground_truth/output_documented.manifest", "merged labels.*worker-response"),
         ("doccano_new/all_collaborative.jsonl", "does not name annotators.*joins everybody"),
         ("toloka/crowdspeech-dev-clean-crowd.tsv", "look like free text"),
         ("appen_figure_eight/relex-sparse-multiple-choice.csv", "2 questions.*'output_relations'"),
@@ -58,7 +58,7 @@ def test_samples_left_out_and_gold(data_home):
         ("cleanlab_wide/labels_multiannotator.csv", "pass format='wide'"),
         ("label_studio_sdk_tests/csv_test2_result.csv", "name the column of answers"),
         ("cvat/annotations.xml", "the image has no tags"),
-        ("brat", "no label is given to all of it"),
+        ("brat", "only parts of the text are marked"),
         ("superannotate", "4 questions"),
     ],
 )

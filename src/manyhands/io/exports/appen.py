@@ -19,8 +19,8 @@ from manyhands.io.exports.records import (
 def read_aggregated_appen(document: Document, into: Gathered, asked: Asked) -> None:
     """Refuse an aggregated report."""
     raise AnnotationError(
-        f"{document.name} is an aggregated report, which names no workers; download the full "
-        "report of the same job (f<job>.csv)"
+        f"{document.name} is an aggregated report, which does not name the workers; download the "
+        "full report of the same job (f<job>.csv)"
     )
 
 

@@ -22,8 +22,8 @@ from manyhands.io.exports.records import (
 from manyhands.io.exports.written import Given, ItemFields, Record, as_scalar, facts, score_of
 
 NO_STATUS = (
-    "this form of the export does not hold the status of responses: drafts and discarded ones "
-    "count as answers. Export records.to_list(flatten=True) to tell them apart"
+    "this form of the export does not hold the status of responses, so drafts and discarded "
+    "responses count as answers. To tell them apart, export records.to_list(flatten=True)"
 )
 
 
@@ -106,7 +106,7 @@ def _argilla_labels(value: Any) -> list[Any]:
 
 
 def argilla_suggestion(found: Inferred, i: int, items: ItemFields, method: str) -> Record:
-    """Make a record with a suggestion, or with none where the label was left open."""
+    """Make a record with a suggestion, or without one if the label was left open."""
     task, label = found.tasks[i].item(), found.labels[i]
     record = _argilla_record(task, items)
     record["metadata"] |= {k: v for k, v in facts(found, i).items() if v is not None}
@@ -120,7 +120,7 @@ def argilla_suggestion(found: Inferred, i: int, items: ItemFields, method: str) 
 def argilla_responses(
     table: Answers, given: list[list[Given]], items: ItemFields
 ) -> Iterator[Record]:
-    """Make records with everybody's responses; passes are discarded ones."""
+    """Make records with everybody's responses; passes become discarded responses."""
     for task, made in zip(table.instances.tolist(), given, strict=True):
         record = _argilla_record(task, items)
         record["responses"][items.question] = [

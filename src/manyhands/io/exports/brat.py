@@ -17,13 +17,14 @@ def is_brat(document: Document) -> bool:
 def read_brat(document: Document, into: Gathered, asked: Asked) -> None:
     """Read attributes and notes of a span that covers the whole text; the folder is the annotator.
 
-    brat has no labels of documents; this is how teams write them. All else marks parts of a text.
+    brat has no labels of documents, so teams write them in this way. Everything else marks parts of
+    a text and is left out.
     """
     path = None if document.beside is None else document.beside / f"{document.stem}.txt"
     if path is None or not path.is_file():
         into.lose(
-            f"the text {document.stem}.txt does not lie beside it, so a span of the whole text "
-            "cannot be told from others",
+            f"the text {document.stem}.txt is not beside it, so it is unknown which spans cover "
+            "the whole text",
             document.name,
         )
         return
@@ -41,7 +42,7 @@ def read_brat(document: Document, into: Gathered, asked: Asked) -> None:
             found.setdefault("note", []).append(cells[2])
     into.item(document.stem, {"text": text}, worker or document.name)
     if not found:
-        into.lose("spans of a text are marked, and no label is given to all of it", document.name)
+        into.lose("only parts of the text are marked; it has no label as a whole", document.name)
     for question, labels in found.items():
         into.answer(document.stem, worker, question, labels, document.name)
 

@@ -1,4 +1,4 @@
-"""What a module of a tool says of it: how a format is recognised, read and written."""
+"""What each tool's module declares: how its format is recognised, read and written."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from manyhands.io.exports.written import Given, ItemFields, Record
 JSON, TABLE, ANY = "JSON", "table", "any"
 
 Answers: TypeAlias = AnnotationTable | LabelSetTable
-"""Annotations: a label each, or a set, which is a list of names."""
+"""Type of tables of annotations: with a label each, or a set, which is a list of names."""
 
 Inferred: TypeAlias = Consensus | SetConsensus
-"""Inferred labels: one for each instance, or a set, which is a list of names."""
+"""Type of inferred labels: one per instance, or a set, which is a list of names."""
 
 
 @dataclass(frozen=True)
@@ -63,27 +63,27 @@ class Signature:
 
 @dataclass(frozen=True)
 class Format:
-    """A format.
+    """A format of exports or tables.
 
     Attributes
     ----------
     name, title : str
-        For arguments, and for people.
+        Names for arguments, and for people.
     kind : {"JSON", "table", "any"}
     matches : Signature, or function of a document
         Whether the content is of this format; a function's docstring is the rule in words.
     read : function
     sure : bool
-        If False, the content may mean something else, and the format must be named.
+        If False, the content may mean something else, so the user must name the format.
     certain : function of a document, optional
-        Whether this document is sure to be of the format, though others that match are not.
+        For a format that is not ``sure``, whether this document is certainly of it.
     or_else : str
-        What else to pass if the content means something else.
+        What else the user may pass if the content means something else.
     unnamed : str
-        What to do about a file that names no annotators, if it is particular to the format.
+        Advice on files that name no annotators, if it is specific to the format.
     is_layout : bool
-        Whether it is a layout of labels alone: without times, a repeated pair is probably a
-        mistake, and without a question of its own.
+        Whether it is a mere layout of labels, without times and without a question of its own. In
+        such files a repeated pair is probably a mistake.
     reads_tasks : bool
         Whether its reader finds the ids that ``task=`` names; else they are fields of the items.
     keeps_first : bool
@@ -91,9 +91,9 @@ class Format:
     headless : bool
         Whether it is a table without a header.
     keyed : bool
-        Whether it is one JSON object whose members are records, so that it can be cut into pieces.
+        Whether it is one JSON object whose members are records, so that it can be read in pieces.
     is_whole : bool
-        Whether it is always read whole, because its columns are judged from all rows.
+        Whether it must be read as a whole, because its columns are judged from all rows.
     """
 
     name: str
@@ -128,27 +128,27 @@ class Format:
 
 @dataclass(frozen=True)
 class Writer:
-    """What is written for a tool to import.
+    """Writer of files for a tool to import.
 
     Attributes
     ----------
     name, title : str
-        For arguments, and for people; formats whose names begin as the name does hold the tool's
+        Names for arguments, and for people. Formats whose names begin with ``name`` hold the tool's
         own names of fields.
     suffix : str
-        How the names of its files end.
+        Suffix of its files.
     label : function of (consensus, row, fields of the items, name of the method)
         Makes the record of one instance with its label.
     annotations : function of (table, annotations by task, fields of the items), optional
         Makes the records of all annotations; None if the tool has no place for annotators.
     assigned : function of (task, annotator, expected gain, fields of the items), optional
-        Makes the record of an annotation to buy; None if the tool has no place for whom to ask.
+        Makes the record of an annotation to buy; None if the tool cannot name the annotator to ask.
     no_annotators : str
         Why the tool has no place for annotators, if it has none.
     passes : tuple of str
-        Kinds of passes that the tool knows; another kind is written as one of these.
+        Kinds of passes that the tool knows; other kinds are written as one of these.
     least_certain_first : bool
-        Whether labels are written in the order in which they are to be seen.
+        Whether labels are written with the least certain first.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Numbers of votes per class, of nobody in particular."""
+"""Numbers of votes per class, by unknown annotators."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _COUNT = re.compile(
 """Names of columns of counts: "count_cat", "n_cat", "cat_votes"."""
 
 COUNTED = frozenset({"vote", "annotation", "judgement", "judgment"})
-"""Words in the name of the sum of a table of counts, rather than of grades."""
+"""Words in the name of a column that show it to be a sum of counts, rather than of grades."""
 
 LEAST_ROWS = 3
-"""Rows of the same sum below which a table of numbers is not taken for counts."""
+"""Number of rows with the same sum that make a table of numbers a table of counts."""
 
 
 class _Columns(NamedTuple):
-    """Places of the columns of a table of counts, and the class that each of these counts."""
+    """Positions of the columns of a table of counts, and the class that each counts."""
 
     task: int | None
     counts: list[int]
@@ -88,7 +88,7 @@ def _count_columns(document: Document, asked: Asked) -> _Columns | None:
     else:
         odd = not_counted([header[i] for i in numeric])
         if odd and len({*_sums(document, numeric)}) > 1:
-            # Totals are found below, by their sums.
+            # Totals are found below, by their values.
             numeric = [i for i in numeric if header[i] not in odd or words_of_total(header[i])]
         chosen, names = numeric, {i: header[i] for i in numeric}
     totals = _totals(document, chosen, names)
@@ -168,15 +168,16 @@ def read_counts(document: Document, into: Gathered, asked: Asked) -> None:
     found = _count_columns(document, asked)
     if found is None:
         raise AnnotationError(
-            f"{document.name}: no two columns hold counts, whole numbers from 0, among "
-            f"{preview(document.header)}; name them after the classes, such as count_cat"
+            f"{document.name}: at least two columns must hold counts (whole numbers from 0), but "
+            f"the columns are {preview(document.header)}; name those of counts after the classes, "
+            "such as count_cat"
         )
     if len(found.counts) == 1:
         one, total = document.header[found.counts[0]], document.header[found.totals[0]]
         raise AnnotationError(
-            f"{document.name}: only the column {one!r} counts votes, and {total!r} is their "
-            f"number; add a column with the other votes, {total} - {one}, which is called after "
-            "their class, such as n_other"
+            f"{document.name}: only the column {one!r} counts votes, and {total!r} is the total; "
+            f"add a column with the other votes, {total} - {one}, named after their class, such as "
+            "n_other"
         )
     tasks: list[Any] = []
     rows: list[list[int]] = []
@@ -196,7 +197,7 @@ def read_counts(document: Document, into: Gathered, asked: Asked) -> None:
         beyond = sum(_sums(document, [place])) - given
         if beyond:
             into.note(
-                f"{document.header[place]!r} is read as the number of votes or of people: "
+                f"{document.header[place]!r} is read as the total of votes or of people; "
                 f"{beyond:,} of them are in no class, and are not counted"
             )
     left = [document.header[i] for i in (*found.totals, *found.others)]
@@ -204,7 +205,7 @@ def read_counts(document: Document, into: Gathered, asked: Asked) -> None:
         into.note(f"not read as counts: {preview(left)}")
     if into.counts is not None:
         raise AnnotationError(
-            f"{document.name}: counts are read from one file; put all rows into one"
+            f"{document.name}: counts can be read from one file only; put all rows into one file"
         )
     into.note(f"the columns count the votes for {preview(found.classes)}")
     matrix = np.array(rows, dtype=np.int64).reshape(-1, len(found.classes))

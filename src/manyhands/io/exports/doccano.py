@@ -15,9 +15,9 @@ from manyhands.io.exports.records import Asked, Gathered, Malformed, listed, map
 from manyhands.io.exports.written import ItemFields, Record, facts, score_of
 
 UNNAMED = (
-    "the file does not name annotators. If it is one member's file (of a project that is not "
-    "collaborative), pass annotator_from='file', and all members' files or the whole ZIP; the "
-    "export of a collaborative project joins everybody's labels, and annotators are lost"
+    "the file does not name annotators. If it is one member's file (from a project that is not "
+    "collaborative), pass annotator_from='file' and all members' files, or the whole ZIP. The "
+    "export of a collaborative project joins everybody's labels, so annotators are lost"
 )
 
 
@@ -48,7 +48,8 @@ def read_doccano(document: Document, into: Gathered, asked: Asked) -> None:
     if document.archived and document.stem == "all":
         raise AnnotationError(
             f"{document.name}: this is the export of a collaborative project, which joins "
-            "everybody's labels and does not name the annotators; they cannot be told apart"
+            "everybody's labels and does not name the annotators, so they cannot be recovered. Let "
+            "each member label in a project that is not collaborative"
         )
     each(document, read)
 
@@ -104,5 +105,5 @@ WRITER = Writer(
     "doccano",
     ".jsonl",
     doccano_example,
-    no_annotators="doccano takes all that is imported for one person's",
+    no_annotators="doccano attributes all imported labels to one person",
 )

@@ -1,4 +1,4 @@
-"""Opening what people have: files, folders, archives and workbooks.
+"""Opening files, folders, archives and workbooks.
 
 Nothing is written or executed, and an archive is never unpacked to the disk.
 """
@@ -25,7 +25,7 @@ from manyhands.io.sheets import UNSTATED, Stated, read_sheet
 from manyhands.io.workbooks import own_sheets, refuse_other_programs
 
 DATA = frozenset({".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".zip", ".xlsx", ".parquet", ".pq"})
-"""Of a folder or archive, files called so must be readable; others are left out and named."""
+"""Suffixes of files in a folder or archive that must be readable; others may be left out."""
 
 
 def open_documents(
@@ -39,7 +39,7 @@ def open_documents(
     most : int, optional
         Read only so many lines of a file, to recognise its format.
     stated : Stated
-        Encoding, separator and sheet of tables that do not tell them.
+        Encoding, separator and sheet of tables, if their content does not show them.
 
     Raises
     ------
@@ -82,15 +82,15 @@ def unpacking(path: Path) -> Iterator[None]:
 def _folder(path: Path, stated: Stated) -> list[Document]:
     if (path / "manifest.json").is_file() and (path / "shards").is_dir():
         raise AnnotationError(
-            f"{path} is an annotation store, and a table or an export is needed here; give the "
-            "files that were ingested. describe, agreement and aggregate take a store"
+            f"{path} is an annotation store, but a table or an export is needed here; give the "
+            "files that were ingested (describe, agreement and aggregate can read a store)"
         )
     files = sorted(p for p in path.rglob("*") if p.is_file() and not _is_hidden(p, path))
     if len(files) > MOST_FILES:
         raise AnnotationError(
             f"{path} holds {len(files):,} files, more than {MOST_FILES:,}; give a smaller folder"
         )
-    # The texts of brat lie beside its annotations.
+    # brat's texts are beside its annotations, and are not annotations themselves.
     files = [p for p in files if p.suffix != ".txt" or not p.with_suffix(".ann").exists()]
     responses = [p for p in files if "worker-response" in p.relative_to(path).parts]
     found = []
@@ -108,11 +108,12 @@ def _folder(path: Path, stated: Stated) -> list[Document]:
             found.append(document)
     if any((path / name).is_dir() for name in (".ingest", ".pieces")):
         raise AnnotationError(
-            f"{path} holds an interrupted ingest, which is no store yet; run the same command again"
+            f"{path} holds an unfinished ingest, not a store; run the same command again to "
+            "complete it"
         )
     if not found:
         raise AnnotationError(
-            f"{path} is a folder; give a file, or a folder that holds some: this one is empty"
+            f"{path} is an empty folder; give a file, or a folder that holds files"
         )
     return found
 
@@ -159,14 +160,14 @@ def _member(
     path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo, stated: Stated
 ) -> Document:
     with archive.open(member) as file:
-        # The size that an archive states may be a lie.
+        # The size that an archive states may be wrong on purpose.
         content = file.read(member.file_size + 1)
     if len(content) > member.file_size:
         raise bomb(path, member.filename, "is larger than the archive says")
     name = PurePosixPath(member.filename)
     document = Document(f"{path}, member {member.filename!r}", name, archive=path.stem)
     if content[:4] == b"PK\x03\x04":
-        return document  # An archive within an archive is never opened.
+        return document  # Archives within archives are never opened.
     try:
         parse(io.BytesIO(content), document, stated)
     except AnnotationError:
@@ -195,7 +196,7 @@ def parquet_pieces(
     Yields
     ------
     share : float
-        The part of the file up to the end of the piece.
+        Share of the file up to the end of the piece.
     before : int
         Number of rows before it.
     add : function
@@ -223,7 +224,7 @@ def parquet_pieces(
 
 
 def _as_json(value: Any) -> Any:
-    """Write what JSON does not know (times, decimals, bytes) as text; NaN is nothing."""
+    """Convert a value to JSON: times, decimals and bytes become text, and NaN becomes null."""
     if isinstance(value, dict):
         return {str(name): _as_json(part) for name, part in value.items()}
     if isinstance(value, list):

@@ -84,7 +84,7 @@ FORMATS = (
     mace.FORMAT,
     wide.FORMAT,
 )
-"""The first that matches wins."""
+"""All formats, in the order in which they are tried: the first that matches is taken."""
 
 WRITERS = {
     writer.name: writer
@@ -96,7 +96,7 @@ BY_NAME = {form.name: form for form in FORMATS}
 
 
 class Recognised(NamedTuple):
-    """A format, the others that match, too, and the documents that hold it or do not."""
+    """A recognised format, other formats that match, and the documents with and without it."""
 
     form: Format
     alternatives: tuple[Format, ...]
@@ -133,21 +133,21 @@ def matching(document: Document) -> list[Format]:
 def recognise(
     documents: list[Document], name: str = "auto", asked: Asked | None = None
 ) -> Recognised:
-    """Find the one format of all documents, among which some may hold no annotations.
+    """Find the common format of documents, some of which may hold no annotations.
 
-    Columns that are named make a table a wide or a long one.
+    Columns that the user names make a table a wide or a long one.
 
     Raises
     ------
     AnnotationError
-        If none is known, the documents have several formats, or the content may mean two things.
+        If no format is recognised, the documents have several formats, or the format is unclear.
     """
     asked = asked or Asked()
     name = _as_named(documents, name, asked)
     if name != "auto":
         form = named(name)
         fitting = [d for d in documents if d.kind != "other"]
-        if len(fitting) > 1:  # In a folder, what lies beside the export is left out.
+        if len(fitting) > 1:  # Other files in the folder of an export are left out.
             fitting = [d for d in fitting if form in matching(d)] or fitting
         others = [d for d in documents if not any(d is f for f in fitting)]
         if not fitting:
@@ -162,7 +162,7 @@ def recognise(
     if len(firsts) > 1:
         shown = "; ".join(f"{document.name} is {name}" for name, document in firsts.items())
         raise AnnotationError(
-            f"these are several formats: {shown}. Read them one by one, or say which with "
+            f"the files have several formats: {shown}. Read them one by one, or choose one with "
             f"format={next(iter(firsts))!r}"
         )
     form, *alternatives = sure[0][1]
@@ -174,18 +174,18 @@ def recognise(
 
 
 def _as_named(documents: list[Document], name: str, asked: Asked) -> str:
-    """Format that the columns which were named belong to; ``name`` if none were."""
+    """Return the format to which the named columns belong; ``name`` if none were named."""
     if asked.annotators is not None or is_paired(asked.worker, asked.label):
         if name not in ("auto", "wide"):
             raise AnnotationError(
-                f"annotators= names columns of a table with one column per annotator, and "
-                f"format={name!r} has none; leave one of them out"
+                f"annotators= names columns of a table with one column per annotator, but "
+                f"format={name!r} has no such columns; leave one of the two out"
             )
         return "wide"
     if name == "auto" and asked.annotator_from is not None:
         tables = [d for d in documents if d.kind in ("table", "records")]
         if tables and not any(form.is_sure(d) for d in tables for form in matching(d)):
-            return "long"  # Of one annotator, whom no column names.
+            return "long"  # The work of one annotator, whom no column names.
     if name == "auto" and not any(map(matching, documents)):
         headers = (document.header or list(document.first) for document in documents)
         if any(_are_named(header, asked) for header in headers):
@@ -208,7 +208,7 @@ def is_paired(worker: str | None, label: str | None) -> bool:
 
 
 def _unsure(document: Document, form: Format) -> AnnotationError:
-    """Ask whether a table is what it looks like, and show what it would be read as."""
+    """Return the error that asks whether a table is what it looks like."""
     or_else = form.or_else and f", {form.or_else}"
     problem = f"{document.name}: this looks like {form.title}, but could be something else"
     mend = (
@@ -229,8 +229,8 @@ def _unsure(document: Document, form: Format) -> AnnotationError:
     if odd:
         values = ", ".join(map(repr, distinct(columns[odd[0]])[:3]))
         problem += (
-            f", and {odd[0]!r} would be left out, because {OTHER_VALUES} ({values}); if they mean "
-            "the same, write them in the same way, or list them in mapping="
+            f", and {odd[0]!r} would be left out, because {OTHER_VALUES} ({values}); if these "
+            "values mean the same, write them in the same way, or list them in mapping="
         )
     return UnclearColumnsError(problem, columns, {"format": form.name} | named, mend)
 
@@ -257,7 +257,7 @@ def _unknown(documents: list[Document], asked: Asked) -> AnnotationError:
             find_roles(columns, task=asked.task and task_columns(asked.task, names))
     except UnclearColumnsError as error:
         return UnclearColumnsError(
-            f"{problem}, and it cannot be told which columns are annotators ({error.problem})",
+            f"{problem}, and it is unclear which columns are annotators ({error.problem})",
             columns,
             error.options,
         )

@@ -8,9 +8,9 @@ from manyhands.io.exports.records import ABSTAIN, Asked, Gathered
 
 
 def read_goemotions(document: Document, into: Gathered, asked: Asked) -> None:
-    """Read the raw files of GoEmotions: a row per rater and comment, a column of 0 and 1 per label.
+    """Read GoEmotions' raw files: a row per rater and comment, a column of 0 and 1 per label.
 
-    A comment that was "very unclear" is an abstention. Authors of comments are not read.
+    The answer "very unclear" is read as an abstention. Authors of comments are not read.
     """
     emotions = document.header[document.header.index("example_very_unclear") + 1 :]
     for at, row in document.dicts():

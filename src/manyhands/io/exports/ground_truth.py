@@ -36,7 +36,7 @@ def is_manifest(document: Document) -> bool:
 def read_manifest(document: Document, into: Gathered, asked: Asked) -> None:
     """Refuse an output manifest, which holds merged labels only."""
     raise AnnotationError(
-        f"{document.name} is an output manifest, whose labels are merged already and name no "
+        f"{document.name} is an output manifest, which holds merged labels and does not name the "
         "workers; give the folder annotations/worker-response/iteration-1 of the same job"
     )
 
@@ -74,7 +74,7 @@ def _read_worker(answer: dict[str, Any], task: Any, at: str, into: Gathered) -> 
         try:
             content = json.loads(content)
         except ValueError:
-            raise Malformed("the answer's content is no JSON", at) from None
+            raise Malformed("the answer's content is not JSON", at) from None
     ended, seconds = moment(answer.get("submissionTime")), number(answer.get("timeSpentInSeconds"))
     for element, value in mapping(content, "answerContent", at).items():
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Labels of each task, from nobody in particular: lists, or columns such as "label1", "label2"."""
+"""Labels of each task by unknown annotators: lists, or columns such as "label1", "label2"."""
 
 from __future__ import annotations
 
@@ -79,14 +79,14 @@ def _labels(value: Any) -> list[str]:
 
 
 def read_label_lists(document: Document, into: Gathered, asked: Asked) -> None:
-    """Read one row per task, with the labels that it received from nobody in particular."""
+    """Read one row per task, with the labels that it received from unknown annotators."""
     names = document.header or list(document.first)
     column = _list_column(names, asked)
     places = _places(names) if column is None else []
     if column is None and len(places) < 2:
         raise AnnotationError(
-            f"{document.name}: no column of lists, and no columns such as label1, label2, among "
-            f"{preview(names)}; name the column of lists by label="
+            f"{document.name}: there is no column of lists, and there are no columns such as "
+            f"label1, label2, among {preview(names)}; name the column of lists with label="
         )
     task = asked.task if asked.task in names else None
     task = task or next((n for n in names if n in TASKS or is_id_name(n)), None)
@@ -100,7 +100,7 @@ def read_label_lists(document: Document, into: Gathered, asked: Asked) -> None:
         own = number if task is None else plain(row.get(task))
         if str(own) in seen:
             raise AnnotationError(
-                f"{at}: task {own!r} occurs again, and there is one row of labels per task; put "
+                f"{at}: task {own!r} occurs again, but each task must have one row of labels; put "
                 "its labels into one row"
             )
         seen.add(str(own))

@@ -88,7 +88,8 @@ def _read_task(
         _read_predictions(task, at, into)
     elif listed(task.get("predictions")):
         into.note(
-            "predictions of models are no annotations; predictions_as_annotators=True adds them"
+            "left out the predictions of models; predictions_as_annotators=True reads them as "
+            "annotations"
         )
 
 
@@ -140,11 +141,11 @@ def _answers(result: Any, at: str) -> Iterator[tuple[str, list[Any]]]:
     """Yield the answers to questions about the whole task, leaving marked regions out."""
     for entry in members(result, "result", at):
         if not isinstance(entry, dict):
-            raise Malformed("an entry of 'result' is no object", at)
+            raise Malformed("an entry of 'result' is not an object", at)
         kind, value = entry.get("type"), mapping(entry.get("value"), "value", at)
         question = str(entry.get("from_name"))
         if {"start", "end"} <= value.keys() or {"x", "y"} <= value.keys():
-            continue  # A choice per region.
+            continue  # A choice for a region, not for the task.
         if kind in ("choices", "labels") and kind in value:
             yield question, list(listed(value[str(kind)]))
         elif kind == "taxonomy":
@@ -159,8 +160,8 @@ def _answers(result: Any, at: str) -> Iterator[tuple[str, list[Any]]]:
 def read_minimal(document: Document, into: Gathered, asked: Asked) -> None:
     """Read JSON-MIN, and CSV or TSV: one record per annotation, with the task repeated.
 
-    The columns of answers cannot be told from those of the task's data by name: answers are those
-    that differ between annotations of one task. Skipped annotations are not exported.
+    The names of columns do not show which hold answers, so answers are the columns that differ
+    between annotations of one task. Skipped annotations are not exported.
     """
     rows = list(document.dicts() if document.kind == "table" else _objects(document))
     into.note("skipped annotations are not in this format; the JSON export holds them")
@@ -219,7 +220,7 @@ def read_config(path: PathLike) -> dict[str, list[str]]:
     Raises
     ------
     AnnotationError
-        If the file is no such XML, or declares entities.
+        If the file is not such XML, declares entities, or names no choices.
     """
     text = Path(path).read_text(encoding="utf-8-sig")
     root = parse_xml(text, f"{path} (a labelling configuration)")
@@ -235,7 +236,7 @@ def read_config(path: PathLike) -> dict[str, list[str]]:
 
 
 def label_studio_prediction(found: Inferred, i: int, items: ItemFields, method: str) -> Record:
-    """Make a task with a prediction, or with none where the label was left open."""
+    """Make a task with a prediction, or without one if the label was left open."""
     task, label = found.tasks[i].item(), found.labels[i]
     made = []
     if label is not None:
@@ -247,14 +248,14 @@ def label_studio_prediction(found: Inferred, i: int, items: ItemFields, method: 
 def label_studio_tasks(
     table: Answers, given: list[list[Given]], items: ItemFields
 ) -> Iterator[Record]:
-    """Make tasks with annotations; passes are cancelled annotations."""
+    """Make tasks with annotations; passes become cancelled annotations."""
     for task, made in zip(table.instances.tolist(), given, strict=True):
         annotations = [
             {
                 "completed_by": {"email": a.worker} if "@" in str(a.worker) else a.worker,
                 "result": [] if a.passed else [_label_studio_result(a.label, items)],
                 "was_cancelled": a.passed is not None,
-                # Label Studio takes an imported annotation for ground truth unless told otherwise.
+                # By default, Label Studio takes an imported annotation for ground truth.
                 "ground_truth": False,
                 "lead_time": a.seconds,
             }
@@ -266,9 +267,9 @@ def label_studio_tasks(
 def label_studio_assignment(
     task: Any, annotator: Any, expected_gain: float | None, items: ItemFields
 ) -> Record:
-    """Make a task that says whom to ask, and how many right labels the answer would add.
+    """Make a task that names the annotator to ask, and the expected gain in right labels.
 
-    The annotator is None if anybody new may answer.
+    The annotator is None if any new annotator may answer.
     """
     assignees = [] if annotator is None else [annotator]
     meta = {"assignees": assignees, "expected_gain": expected_gain}

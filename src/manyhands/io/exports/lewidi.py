@@ -33,7 +33,7 @@ def read_lewidi(document: Document, into: Gathered, asked: Asked) -> None:
         except Malformed as error:
             document.broken.append((error.at, error.reason))
     if len({a.question for a in into.answers}) > 1:
-        # The other annotations accompany the set's own task, which its name says.
+        # The set's own task, which its name says, is the default; other annotations accompany it.
         own = next(str(i.get("annotation task")) for i in document.whole.values())
         into.default_question = own
 

@@ -43,8 +43,8 @@ def read_lists(document: Document, into: Gathered, asked: Asked) -> None:
     pair = list_columns(list(document.first), asked)
     if pair is None:
         raise AnnotationError(
-            f"{document.name}: no two lists of annotators and labels among "
-            f"{', '.join(map(repr, document.first))}; name them by worker= and label="
+            f"{document.name}: there are no lists of annotators and of labels among "
+            f"{', '.join(map(repr, document.first))}; name them with worker= and label="
         )
     worker_list, label_list = pair
     name = next((n for n in (asked.task, *TASKS) if n in document.first), None)

@@ -15,7 +15,7 @@ from manyhands.io.exports.parsing import Document, columns_as_text, each
 from manyhands.io.exports.records import CONTENT, Asked, Gathered, Malformed, listed, plain
 
 _OF_ANNOTATIONS = frozenset({"weight", "source", "pass", "group", "question"})
-"""Columns of a long table that manyhands writes beside the label."""
+"""Columns that manyhands itself writes into long tables."""
 
 
 def long_columns(names: list[str]) -> list[str] | None:
@@ -35,8 +35,8 @@ def is_long(document: Document) -> bool:
 def read_long(document: Document, into: Gathered, asked: Asked) -> None:
     """Read one row per annotation; ``question`` names the column of labels.
 
-    A column "question" of one value, which `manyhands.io.write_annotations` adds, says what the
-    column of labels answers.
+    `manyhands.io.write_annotations` adds a column "question" with a single value, which names the
+    question that the labels answer.
     """
     names = document.header or list(document.first)
     worker = find_name(names, "worker", asked.worker or "worker")
@@ -64,7 +64,7 @@ def read_long(document: Document, into: Gathered, asked: Asked) -> None:
     ]
     lost = [n for n in into.candidates if n not in (label, *shown, *_OF_ANNOTATIONS)]
     if lost:
-        into.note(f"not kept as data of the items: {preview(lost)}; fields= takes their names")
+        into.note(f"not kept as data of the items: {preview(lost)}; to keep them, use fields=")
     if note := note_of_gold(names, (*keys, worker, label)):
         into.note(note)
     is_own = asked.annotator_from is not None and worker not in names
@@ -81,7 +81,7 @@ def read_long(document: Document, into: Gathered, asked: Asked) -> None:
         if len(parts) > 1 and None in map(plain, parts):
             raise Malformed(f"a part of the task is empty ({', '.join(keys)})", at)
         into.item(task, {n: row.get(n) for n in shown}, document.name)
-        # An empty list is an answer where labels are sets, and none elsewhere.
+        # An empty list is an answer if labels are sets; otherwise it is a missing one.
         labels = ["[]"] if row.get(label) == [] else listed(row.get(label))
         passed = plain(row.get("pass"))
         if passed not in PASSES or any(plain(value) is not None for value in labels):
@@ -99,7 +99,7 @@ def _of_one_annotator(document: Document, asked: Asked) -> Asked:
     Raises
     ------
     UnclearColumnsError
-        If it cannot be told.
+        If they are unclear.
     """
     columns = columns_as_text(document)
     own, names = guess_own(columns), list(columns)
@@ -112,7 +112,7 @@ def _of_one_annotator(document: Document, asked: Asked) -> Asked:
     if {*task_columns(task, names), label} <= set(names):
         return replace(asked, task=task, label=label)
     raise UnclearColumnsError(
-        f"{document.name}: it cannot be told which columns hold the ids and the labels",
+        f"{document.name}: it is unclear which columns hold the ids and the labels",
         columns,
         {},
         "name them with task= and label=",

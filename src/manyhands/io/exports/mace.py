@@ -7,7 +7,7 @@ from manyhands.io.exports.parsing import Document
 from manyhands.io.exports.records import Asked, Gathered
 
 FEW = 20
-"""A table of class values has at most so many different ones."""
+"""Largest number of different values in a table of class values."""
 
 
 def is_mace(document: Document) -> bool:

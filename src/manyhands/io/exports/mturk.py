@@ -15,8 +15,9 @@ Row = dict[str, str]
 def read_mturk(document: Document, into: Gathered, asked: Asked) -> None:
     r"""Read batch results.
 
-    Columns "Answer.<question>.<option>" of true and false are one question. ``asked.items``
-    is a pattern such as ``_(\d+)$`` that marks the columns of one item among several in a HIT.
+    Columns "Answer.<question>.<option>" of true and false are one question. If a HIT holds several
+    items, ``asked.items`` is a pattern such as ``_(\d+)$`` for the number of the item in the names
+    of its columns.
     """
     answers, inputs = document.starting("Answer."), document.starting("Input.")
     rows = list(document.dicts())

@@ -1,4 +1,4 @@
-"""Parsing JSON, JSON Lines, XML and tables of text, with limits and with positions in every error.
+"""Parsing JSON, JSON Lines, XML and tables of text; every error names the position.
 
 Nothing is executed. Sizes are limited, so that a hostile file cannot fill the memory.
 """
@@ -38,14 +38,14 @@ LARGEST_DOCUMENT = 256 * MIB
 
 @dataclass
 class Document:
-    """One file, or one member of an archive, parsed as far as its kind goes.
+    """One file, or one member of an archive, parsed according to its kind.
 
     Attributes
     ----------
     name : str
-        For messages.
+        Name for messages.
     stem : str
-        File name without suffix: the annotator, if a file holds one annotator's work.
+        File name without suffix, which is the annotator if a file holds one annotator's work.
     path : PurePosixPath
         Path within the folder or archive.
     kind : {"records", "object", "table", "other"}
@@ -54,7 +54,8 @@ class Document:
     whole : dict
         The JSON object, if the document is one.
     header, rows, separator
-        Of a table: the cells of the first row, the later rows as (position, cells).
+        For a table: the cells of the first row, the later rows as (position, cells), and the
+        separator.
     root : str
         Name of the outermost element of XML; "brat" for brat's standoff, whose records are cells.
     broken : list of (position, reason)
@@ -67,10 +68,11 @@ class Document:
     archive : str
         Name of the archive without its suffix, if the document is a member of one.
     most : int or None
-        Read only so many lines or rows, to recognise the format; `complete` says if it was all.
+        Read only so many lines or rows, to recognise the format; `complete` says whether that was
+        all.
     before, earlier : int
-        Of a piece of a file: number of lines, rows or elements before it, and of those that were
-        read as records.
+        For a piece of a file: number of lines, rows or elements before it, and how many of them
+        were read as records.
     """
 
     name: str
@@ -119,7 +121,7 @@ class Document:
         Raises
         ------
         AnnotationError
-            If two columns have one name.
+            If two columns have the same name.
         """
         n = len(self.header)
         if len(set(self.header)) < n:
@@ -144,14 +146,14 @@ class Document:
 
 
 def parse(file: IO[bytes], document: Document, stated: Stated = UNSTATED) -> None:
-    """Parse a file into a document; what is no text stays of kind "other".
+    """Parse a file into a document; a file that is not text stays of kind "other".
 
     JSON and XML are UTF-8, or UTF-16 with a mark; tables have any encoding and separator.
 
     Raises
     ------
     AnnotationError
-        If it is not text of one encoding, cut off, or too large.
+        If the file mixes encodings, is cut off, or is too large.
     """
     start = file.read(4096)
     encoding = encoding_of(start)
@@ -195,7 +197,7 @@ def _parse_json(text: io.TextIOWrapper, document: Document, first: str) -> None:
 
 
 def parse_lines(lines: Iterable[str], document: Document) -> None:
-    """Parse lines of JSON; lines that are no JSON are listed in ``broken``."""
+    """Parse lines of JSON; lines that are not JSON are listed in ``broken``."""
     document.kind = "records"
     for number, line in enumerate(lines, start=1):
         read = len(document.records) + len(document.broken)
@@ -212,13 +214,14 @@ def parse_value(content: str, document: Document) -> None:
     Raises
     ------
     AnnotationError
+        If it is not JSON.
     """
     try:
         value = loads(content)
     except json.JSONDecodeError as error:
         raise AnnotationError(
             f"{document.name}: line {error.lineno:,}, column {error.colno:,}: this is not JSON "
-            f"({error.msg}); the file is cut off or damaged. Export it again"
+            f"({error.msg}), so the file is cut off or damaged. Export it again"
         ) from error
     except (ValueError, RecursionError) as error:
         raise AnnotationError(f"{document.name}: {why(error)}. Export it again") from error
@@ -240,9 +243,9 @@ def _whole(text: io.TextIOWrapper, document: Document) -> str:
     content = text.read(LARGEST_DOCUMENT + 1)
     if len(content) > LARGEST_DOCUMENT:
         raise AnnotationError(
-            f"{document.name} is one JSON document of more than {LARGEST_DOCUMENT // MIB} MiB (or "
-            "one of XML); manyhands ingest makes a store of JSON, piece by piece. Or export JSON "
-            "Lines or CSV, which are read line by line, or export it in parts"
+            f"{document.name} is one document of JSON or XML of more than "
+            f"{LARGEST_DOCUMENT // MIB} MiB. For JSON, make a store piece by piece with manyhands "
+            "ingest; or export JSON Lines or CSV, which are read line by line; or export parts"
         )
     return content
 
@@ -258,12 +261,12 @@ def _parse_line(document: Document, number: int, line: str) -> None:
 
 
 def loads(text: str) -> Any:
-    """Parse JSON; NaN and Infinity, which are no JSON, are nothing.
+    """Parse JSON; NaN and Infinity, which are not JSON, become None.
 
     Raises
     ------
     ValueError, RecursionError
-        If it is no JSON, a key occurs twice in one object, a text holds half of a surrogate pair,
+        If it is not JSON, a key occurs twice in one object, a text holds half of a surrogate pair,
         or it is nested too deeply; see `why`.
     """
     value = json.loads(text, object_pairs_hook=_distinct, parse_constant=lambda name: None)
@@ -272,8 +275,8 @@ def loads(text: str) -> Any:
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             raise ValueError(
-                "it holds half of a surrogate pair, which is no character: a text was cut within "
-                "an emoji"
+                "it holds half of a surrogate pair, which is not a character: a text was cut "
+                "within an emoji"
             ) from error
     return value
 
@@ -284,7 +287,7 @@ def why(error: Exception) -> str:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse an object that holds a key twice, of which JSON readers keep one in silence."""
+    """Refuse an object that holds a key twice, because JSON readers silently keep only one."""
     found = dict(pairs)
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -318,9 +321,13 @@ def parse_xml(content: str, name: str) -> ElementTree.Element:
     Raises
     ------
     AnnotationError
+        If it is not XML, or declares a document type or entities.
     """
     if "<!DOCTYPE" in content or "<!ENTITY" in content:
-        raise AnnotationError(f"{name}: a document type or entities are declared; remove them")
+        raise AnnotationError(
+            f"{name}: it declares a document type or entities, which are not read for safety; "
+            "remove the declaration"
+        )
     try:
         return ElementTree.fromstring(content)
     except ElementTree.ParseError as error:
@@ -355,7 +362,7 @@ def _parse_brat(file: IO[bytes], document: Document, encoding: str) -> None:
 
 
 def parse_rows(lines: Iterable[str], separator: str, document: Document) -> None:
-    """Parse the rows of a table, of which ``document.before`` came before.
+    """Parse the rows of a table, after ``document.before`` earlier ones.
 
     Raises
     ------
@@ -383,14 +390,14 @@ def as_table(document: Document, sheet: Sheet) -> None:
     for number, row in zip(sheet.numbers, sheet.rows, strict=True):
         document.rows.append((f"row {number}", row))
         if len(row) != n:
-            document.broken.append((f"row {number}", f"{len(row)} fields, and the header has {n}"))
+            document.broken.append((f"row {number}", f"{len(row)} fields, but the header has {n}"))
 
 
 def with_same_columns(documents: Sequence[Document], named: Iterable[str] = ()) -> None:
-    """Give the columns of tables one spelling, and leave out, by name, what only some have.
+    """Give the columns of several tables one spelling, and leave out columns that only some have.
 
-    Names are the same but for case, unless a table has two of such names. Columns that the caller
-    named stay where they are.
+    Names that differ in case only are the same, unless a table has both. Columns that the caller
+    named are kept in any case.
     """
     folded = [[name.casefold() for name in document.header] for document in documents]
     if len(documents) < 2 or any(len(set(names)) < len(names) for names in folded):
@@ -458,5 +465,8 @@ def columns_as_text(document: Document, most: int | None = None) -> dict[str, li
     records = [row for _, row in document.records[:most] if isinstance(row, dict)]
     names = list(dict.fromkeys(name for row in records for name in row))
     if any(isinstance(value, list | dict) for row in records for value in row.values()):
-        raise AnnotationError(f"{document.name}: records with lists or objects are no wide table")
+        raise AnnotationError(
+            f"{document.name}: the records hold lists or objects, so that they cannot be read as a "
+            "table with one column per annotator; name their format in format="
+        )
     return {name: [as_cell(plain(row.get(name))) for row in records] for name in names}

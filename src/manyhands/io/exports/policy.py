@@ -1,6 +1,6 @@
-"""The decisions that every format leaves open, made once: see `docs/formats.md`.
+"""Decisions that are the same for every format, such as repeated answers (`docs/formats.md`).
 
-Each function takes answers and returns those that stay, and records what it leaves out.
+Each function takes answers, returns those that are kept, and records what it leaves out.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from manyhands.io.exports.records import NO_ANSWER, REPEATED, Answer, Gathered, 
 Repeats = Literal["auto", "error", "last", "keep"]
 
 _TOO_LARGE = (
-    "{} are put together only in files that fit in memory; allow more memory, or read one file "
-    "at a time"
+    "{} can be put together only in files that fit in memory; allow more memory (--memory), or "
+    "read one file at a time"
 )
 
 
 class NoAnswers(AnnotationError):
-    """Nothing answers the question; ``lost`` is what was left out, as in `Gathered`."""
+    """No annotation answers the question; ``lost`` is what was left out, as in `Gathered`."""
 
     def __init__(self, message: str, lost: dict[str, list[str]]) -> None:
         super().__init__(message)
         self.lost = lost
 
     def of(self, name: str) -> NoAnswers:
-        """Return the same error, which names a file."""
+        """Return the same error with the name of a file."""
         return NoAnswers(f"{name}: {self}", self.lost)
 
 
@@ -55,7 +55,8 @@ def choose_question(gathered: Gathered, asked: str | None) -> str:
     Raises
     ------
     AnnotationError
-        If it is unknown, or there are several; the message lists them with counts of values.
+        If the question is unknown, or none was asked for and there are several; the message lists
+        the questions with counts of values.
     """
     counts: dict[str, Counter[Any]] = {}
     for record in _both(gathered.answers, gathered.gold):
@@ -107,7 +108,7 @@ def own_ids(
     if not any(value is not None for value in values.values()):
         fields = f"they have {', '.join(map(repr, known))}" if known else "they have none"
         raise AnnotationError(
-            f"task={task!r} is no field of the items; {fields}. Leave task= out to use the "
+            f"task={task!r} is not a field of the items; {fields}. Leave task= out to use the "
             "platform's ids"
         )
     for record in _both(answers, gold):
@@ -159,11 +160,11 @@ def short(name: str) -> str:
 
 
 def accepted(gathered: Gathered, answers: list[Answer], *, drop: bool) -> list[Answer]:
-    """Count rejected work, and drop it if asked to."""
+    """Note rejected work, and drop it if that was asked for."""
     rejected = [a for a in answers if a.rejected]
     if rejected and not drop:
         gathered.note(
-            f"{len(rejected):,} answers were rejected by the requester and are kept; "
+            f"{len(rejected):,} answers were rejected by the requester, but are kept; "
             "drop_rejected=True leaves them out"
         )
     for answer in rejected if drop else ():
@@ -183,7 +184,7 @@ def once(gathered: Gathered, answers: list[Answer], repeats: str) -> list[Answer
         a = answers[again[0][1]]
         differ = all(len({answers[i].labels for i in rows}) == len(rows) for rows in again)
         advice = ticked_advice(len(again), len(pairs), differ, (*a.labels, "NAME")[0]) or (
-            "Remove them, or say what to do: duplicates='last' keeps the last, duplicates='keep' "
+            "Remove them, or choose: duplicates='last' keeps the last of each, duplicates='keep' "
             "keeps all"
         )
         raise AnnotationError(
@@ -203,7 +204,7 @@ def once(gathered: Gathered, answers: list[Answer], repeats: str) -> list[Answer
 
 
 def anonymised(gathered: Gathered, answers: list[Answer]) -> dict[str, str]:
-    """Number the annotators in order of appearance, also in positions that hold their names."""
+    """Rename annotators to w001, w002, ..., also in positions that contain their names."""
     names: dict[str, str] = {}
     for answer in answers:
         answer.worker = names.setdefault(str(answer.worker), f"w{len(names) + 1:03d}")
@@ -231,18 +232,18 @@ def cut_answers(
     whole: bool,
     rows: bool,
 ) -> list[Answer]:
-    """Cut cells such as "policy;safety", and join the rows of ticked labels.
+    """Split cells such as "policy;safety", and join the rows of ticked labels.
 
-    Labels that an export holds one by one are never cut, whatever stands in their names.
+    Labels that an export holds one by one are never split, whatever their names contain.
 
     Parameters
     ----------
     gathered, answers
     multilabel : {"error", "join", "split", "none"}
     known : sequence
-        Classes that are named, by the caller or the tool; they are never cut.
+        Classes that are named, by the caller or the tool; they are never split.
     whole : bool
-        Whether these are all answers; a piece of them cannot tell how to cut.
+        Whether these are all answers; a piece of them does not show how to split.
     rows : bool
         Whether an annotator's repeated answers may be ticked labels.
 

@@ -20,7 +20,7 @@ def read_potato(document: Document, into: Gathered, asked: Asked) -> None:
     worker = whole.get("user_id") or document.path.parent.name
     made = whole["instance_id_to_label_to_value"]
     if not isinstance(made, dict):
-        document.broken.append(("the answers", "they are no object"))
+        document.broken.append(("the answers", "they are not an object"))
         return
     for task, pairs in made.items():
         found: dict[str, list[Any]] = {}
@@ -31,7 +31,7 @@ def read_potato(document: Document, into: Gathered, asked: Asked) -> None:
                 if plain(value) != "false":
                     found.setdefault(str(given.get("schema")), []).append(chosen)
             else:
-                document.broken.append((f"instance {task!r}", "an answer is no pair"))
+                document.broken.append((f"instance {task!r}", "an answer is not a pair"))
         for question, labels in found.items():
             into.answer(task, worker, question, labels, f"instance {task!r}")
 

@@ -87,15 +87,16 @@ def _annotator_names(document: Document, into: Gathered) -> dict[str, str]:
     }
     if "" in ids:
         into.note(
-            f"{document.name}: some records name no annotator (as in older exports); they count as "
-            f"one annotator, {document.stem!r}"
+            f"{document.name}: some records name no annotator, as in older exports; they are read "
+            f"as the work of one annotator, {document.stem!r}"
         )
     named = sorted(ids - {""})
     stamped = [name for name in named if _STAMP.search(name)]
     if stamped:
         into.note(
-            f"{document.name}: {len(stamped)} annotators are called after the time of a session "
-            f"({stamped[0]!r}): no session was named, and one person may count as several"
+            f"{document.name}: {len(stamped)} annotators are named after the time of a session "
+            f"({stamped[0]!r}), because the sessions had no name, so one person may count as "
+            "several"
         )
     stems = [_STAMP.sub("", name).rsplit("-", 1) for name in named]
     prefixes = {stem[0] for stem in stems if len(stem) == 2 and stem[0]}

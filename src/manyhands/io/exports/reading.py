@@ -1,4 +1,4 @@
-"""From what was read to an annotation table: one policy for all formats."""
+"""Making an annotation table of what a format's reader found; the same for all formats."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ MODELS = "models"
 
 @dataclass(frozen=True)
 class Choices:
-    """The options of `read_export` that concern what was read, not how.
+    """The options of `read_export` that apply after reading, whatever the format.
 
-    In a `piece` of a file, passes without answers are enough: other pieces answer the question.
+    A `piece` of a file may hold passes without answers, because other pieces hold the answers.
     """
 
     task: str | Sequence[str] | None = None
@@ -195,19 +195,19 @@ def _gather(found: Recognised, asked: Asked, choices: Choices, *, several: bool)
 def _name_annotator(
     document: Document, made: list[Answer], source: str, owners: dict[tuple[str, Any], str]
 ) -> None:
-    """Take the name of a file, of its folder or archive, or of a sheet as the annotator.
+    """Name the annotator after a file, its folder or archive, or a sheet.
 
-    Two files of one name that answer the same task are two annotators' work.
+    Two files of the same name that answer the same task are refused, as two annotators' work.
     """
     if source == "sheet" and not document.sheet:
         raise AnnotationError(
-            f"annotator_from='sheet': {document.name} is no workbook with sheets; "
+            f"annotator_from='sheet': {document.name} is not a workbook with sheets; "
             "annotator_from='file' takes the names of files"
         )
     worker = {"file": document.stem, "folder": document.folder, "sheet": document.sheet}[source]
     for answer in made:
         if answer.is_predicted:
-            continue  # It names its model.
+            continue  # A model's prediction, which names the model.
         answer.worker = worker
         first = owners.setdefault((worker, answer.task), document.name)
         if source == "file" and first != document.name:
@@ -221,12 +221,12 @@ def _name_annotator(
 def _without_unnamed(
     gathered: Gathered, start: int, form: Format, document: Document
 ) -> list[Answer]:
-    """Drop answers of nobody, unless nobody is named at all."""
+    """Drop answers without an annotator; refuse a document that names no annotators at all."""
     made = gathered.answers[start:]
     named = [answer for answer in made if answer.worker not in (None, "")]
     if not named:
         reason = form.unnamed or (
-            "no annotator is named. If every file holds one annotator's work, pass "
+            "the records do not name annotators. If every file holds one annotator's work, pass "
             "annotator_from='file'; if every folder or archive does, annotator_from='folder'"
         )
         raise AnnotationError(f"{document.name}: {reason}")
@@ -305,11 +305,11 @@ def _with_meanings(
     gold: list[Gold],
     choices: Choices,
 ) -> Choices:
-    """Give labels, known classes and marks the spelling that they mean."""
+    """Replace labels, known classes and marks by the spelling that they mean."""
     spellings = Spellings.of(choices.mapping, choices.lowercase)
     if spellings is None:
         return choices
-    if choices.multilabel not in ("join", "split"):  # Labels of sets are read once they are cut.
+    if choices.multilabel not in ("join", "split"):  # Labels of sets are read after splitting.
         _read_meanings(answers, choices)
     for known in gold:
         known.labels = tuple(dict.fromkeys(spellings.read(known.labels)))
@@ -325,7 +325,7 @@ def _with_meanings(
 
 
 def _name_people(answers: list[Answer], choices: Choices) -> None:
-    """Give annotators the one name that they mean."""
+    """Replace names of annotators by the one that they mean."""
     people = AnnotatorNames.of(choices.annotator_mapping)
     if people is None:
         return
@@ -336,7 +336,7 @@ def _name_people(answers: list[Answer], choices: Choices) -> None:
 
 
 def _read_meanings(answers: list[Answer], choices: Choices) -> None:
-    """Give the labels of answers the spelling that they mean."""
+    """Replace the labels of answers by the spelling that they mean."""
     spellings = Spellings.of(choices.mapping, choices.lowercase)
     if spellings is None:
         return
@@ -349,16 +349,16 @@ def _read_meanings(answers: list[Answer], choices: Choices) -> None:
 def _of_counts(
     gathered: Gathered, votes: VoteCounts, found: Recognised, choices: Choices
 ) -> Export:
-    """Make votes of nobody in particular from counts, whose columns are the classes."""
+    """Make votes of unknown annotators from counts per class."""
     if choices.annotator_mapping is not None:
         raise AnnotationError(
-            "annotator_mapping= is for names of annotators, and counts of votes have none; leave "
+            "annotator_mapping= is for names of annotators, but counts of votes have none; leave "
             "it out"
         )
     if choices.multilabel in ("join", "split"):
         raise AnnotationError(
-            f"multilabel={choices.multilabel!r}: counts of votes hold one label per vote; leave it "
-            "out"
+            f"multilabel={choices.multilabel!r} does not apply to counts of votes, which hold one "
+            "label per vote; leave it out"
         )
     names, passes = votes.classes, {"abstain": choices.abstain, "skip": choices.skip}
     scale = read_scale(choices.scale)
@@ -377,7 +377,7 @@ def _of_counts(
     given = np.array(names, dtype=str) if classes.dtype.kind == "U" else canonical(np.array(names))
     codes, _ = encode(given, classes, argument="the counts", vocabulary_name="classes")
     counts = np.zeros((len(votes.tasks), len(classes)), dtype=np.int64)
-    np.add.at(counts.T, codes, votes.counts.T)  # Spellings of one class are counted together.
+    np.add.at(counts.T, codes, votes.counts.T)  # Spellings of one class are added.
     if known is None:
         scale = scale_of_found(classes, order, scale, counts.sum(axis=0))
     instances = canonical(np.array([str(task) for task in votes.tasks], dtype=str))
@@ -424,7 +424,7 @@ def _split(
         if strange is not None:
             raise AnnotationError(
                 f"answers tick {strange!r}, which is not among the named options "
-                f"({preview(named)}); correct it, or name it in classes=, too"
+                f"({preview(named)}); correct it, or also name it in classes="
             )
         labels = named
     if choices.option is not None:
@@ -438,7 +438,7 @@ def _split(
 
 
 def _mark_passes(answers: list[Answer], choices: Choices) -> None:
-    """Make passes of the answers whose label means one."""
+    """Turn answers whose label means a pass into passes."""
     marks = written_marks(choices.abstain, choices.skip, choices.classes)
     if marks and not choices.piece:
         texts = np.array([str(v) for a in answers for v in a.labels], dtype=str)
@@ -457,7 +457,10 @@ def _table(
     for kind in PASSES:
         n = sum(a.passed == kind for a in passed)
         if n:
-            gathered.note(f"{n:,} answers are in the table as passes ({kind})")
+            gathered.note(
+                f"{n:,} {'answer was' if n == 1 else 'answers were'} read as "
+                f"{'a pass' if n == 1 else 'passes'} ({kind})"
+            )
     ordered = given + passed
     rows, instances = _ids([a.task for a in ordered])
     columns, annotators = _ids([a.worker for a in ordered])
@@ -477,7 +480,7 @@ def _table(
         classes,
         passes=np.column_stack([rows[n:], columns[n:], kinds]) if passed else None,
         instance_order=sorted_order(instances),
-        scale="nominal" if choices.piece else scale,  # All pieces are judged together.
+        scale="nominal" if choices.piece else scale,  # The scale is found from all pieces later.
         class_order=order,
         annotators_known=not gathered.unnamed,
     )
@@ -485,7 +488,10 @@ def _table(
     if len(codes_of_models):
         models = annotators[np.unique(codes_of_models)].tolist()
         table = table.with_groups(dict.fromkeys(models, MODELS))
-        gathered.note(f"{len(models)} models are one family, {MODELS!r}; with_groups() changes it")
+        gathered.note(
+            f"{len(models)} models were declared as one family, {MODELS!r}, because models tend to "
+            "share mistakes; with_groups() changes it"
+        )
     return table, given
 
 
@@ -504,7 +510,7 @@ def _classes(
     """Return the codes of labels and the classes: as given, as configured, or as sorted."""
     scale = read_scale(choices.scale)
     if choices.piece and scale is not None:
-        scale = "nominal"  # All pieces are judged together.
+        scale = "nominal"  # The scale is found from all pieces later.
     values = canonical(np.array([str(v) for v in labels], dtype=str), floats=True)
     if choices.classes is not None:
         names = make_vocabulary(choices.classes, "classes")
@@ -522,7 +528,7 @@ def _classes(
             extra = np.unique(values[~np.isin(values, order)])
             if len(unseen) and len(values):
                 warn_caller(
-                    f"{len(unseen)} of {len(order)} classes of the configuration never occur: "
+                    f"{len(unseen)} of {len(order)} classes of the configuration do not occur: "
                     f"{preview(unseen)}"
                 )
             if len(extra):
@@ -588,10 +594,10 @@ def _items(items: dict[Any, dict[str, Any]], instances: AnyArray) -> Items:
 
 
 def report_losses(export: Export, path: Any) -> None:
-    """Say what a caller who asked for the table alone would not see."""
+    """Log how an export was read, and warn of what was left out of the table."""
     command = f"format={export.format!r}"
     if export.question not in ("label", "choice"):
-        # Of a long table it is the column of the labels.
+        # In a long table, the question is the column of labels.
         name = "label" if export.format == "long" else "question"
         command += f", {name}={export.question!r}"
     others = f" (it could also be {', '.join(export.alternatives)})" if export.alternatives else ""
