@@ -667,7 +667,10 @@ def test_a_wide_frame_keeps_its_ids(data):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda w: w.assign(task=0), "'task' of A is named like a column of ids, but the ids are given"),
+        (
+            lambda w: w.assign(task=0),
+            "'task' of A is named like a column of ids, but the ids are given",
+        ),
         (lambda w: w.reset_index(drop=True).assign(id=1), "but it repeats '1'"),
         (lambda w: w.reset_index(drop=True).assign(id=None), "but it has empty cells"),
         (lambda w: w.reset_index(drop=True).assign(id=np.arange(N) / 2), "values such as 0.0"),

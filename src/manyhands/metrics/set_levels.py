@@ -112,7 +112,7 @@ def levels_of_sets(
 def told_of_cells(
     posterior: FloatArray, ticks: BoolArray, free: BoolArray, cells: Sequence[Level | None]
 ) -> FloatArray:
-    """Return how probably each cell is right, of the level of each option.
+    """Return the reported probability that each cell is right, given the level of its option.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def told_of_cells(
     ticks : boolean array of shape (n_instances, n_options)
         The sets.
     free : boolean array of shape (n_instances, n_options)
-        Cells that the levels are about: answered, and not known.
+        Cells to which the levels apply: answered, and not known.
     cells : sequence of (Level or None), one per option
 
     Returns
