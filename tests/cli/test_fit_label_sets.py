@@ -176,7 +176,7 @@ def test_tasks_without_features(files, tmp_path):
     features = ("--features", files / "new.csv", "--annotations", files / "answers.csv")
     result = run("fit", *features, *SETS, "--out", tmp_path / "m")
     assert result.exit_code == 3
-    assert "not among the 20 given tasks" in " ".join(result.stderr.split())
+    assert "not among the 20 ids of the features" in " ".join(result.stderr.split())
 
 
 def test_the_sets_of_a_fit_are_reviewed_as_they_are_in_the_folder(fitted, files, tmp_path):

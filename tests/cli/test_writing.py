@@ -561,4 +561,4 @@ def test_votes_as_people_keep_them_are_read_on_the_command_line(home):
     assert "row 3 is blank and was skipped" in result.stderr
     refused(3, "describe", "v.csv", *names, "--sheet", "x", says=["--sheet x names a sheet"])
     Path("v.csv").write_text("task;a,worker;b,label\n1;a,w;b,x\n1;a,v;b,x\n")
-    refused(3, "describe", "v.csv", says=["cannot be told", "--separator ,"])
+    refused(3, "describe", "v.csv", says=["separator of the cells is unclear", "--separator ,"])

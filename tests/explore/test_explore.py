@@ -829,7 +829,7 @@ def test_corrections_that_were_all_undone_are_no_known_labels(home):
         desk.undo(0, 1)
     result = run("aggregate", "A.csv", "--known", home / "labels" / "corrections.jsonl")
     assert result.exit_code == 3
-    assert "no correction in this file stands" in result.stderr
+    assert "all corrections in this file were undone" in result.stderr
 
 
 def test_a_new_job_in_the_folder_keeps_the_corrections(corrected, home):

@@ -67,7 +67,7 @@ def test_a_mistyped_label_is_named_with_its_row(tmp_path, votes):
     rows = [("E01", "a", "yes", "yes", "me"), ("E02", "b", "yess", "yes", "me")]
     path = write_csv(tmp_path / "review.csv", REVIEW, *rows)
     words = (
-        r"row 3: task 'E02' has the label 'yess'.*none of the classes 'no', 'yes'; the nearest is"
+        r"row 3: task 'E02' has the label 'yess'.*not among the classes 'no', 'yes'; the nearest is"
     )
     with pytest.raises(AnnotationError, match=words):
         match_gold(read_gold(path), read_annotations(votes))

@@ -184,7 +184,9 @@ def test_a_wide_file_is_told_apart(write):
 def test_ids_in_an_archive_are_not_lost(tmp_path):
     X, ids = np.ones((3, 2)), np.array(["c", "a", "b"])
     np.savez(tmp_path / "x.npz", X=X, names=ids, y=np.array([0, 1, 1]))
-    with pytest.warns(UserWarning, match=r"array 'names' holds another value.*call it 'task'") as w:
+    with pytest.warns(
+        UserWarning, match=r"array 'names' holds a different value.*rename it to 'task'"
+    ) as w:
         assert read_features(tmp_path / "x.npz").tasks is None
     assert len(w) == 1
     np.savez(tmp_path / "x.npz", X=X, task=ids.astype(object))
@@ -441,8 +443,8 @@ def test_whatever_a_file_holds_the_error_names_it(write, read, suffix):
     ("text", "message"),
     [
         ("task,worker,label\n", "no rows"),
-        ("task,worker,label\na,u,1,extra\n", "more fields|Expected 3 fields"),
-        ("task,worker,label\na,u,1\nb,u,1,1,1\n", "more fields|Expected 3 fields"),
+        ("task,worker,label\na,u,1,extra\n", "fields, but the header has|Expected 3 fields"),
+        ("task,worker,label\na,u,1\nb,u,1,1,1\n", "fields, but the header has|Expected 3 fields"),
         ("task,task,label\na,u,1\n", "twice in the header"),
         ("task,worker,label\na,u\n", "no annotation|empty|no label"),
     ],

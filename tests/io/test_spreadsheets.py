@@ -471,20 +471,20 @@ def test_text_that_became_dates_and_errors_of_formulas_are_said(tmp_path, notes)
     path = write_xlsx(tmp_path / "a.xlsx", HEADER, *rows)
     with pytest.warns(UserWarning, match=r"column 'label' holds '#REF!' \(1\)"):
         read_annotations(path)
-    assert "cell C3 holds a date, 2026-02-01, and other cells of its column do not" in notes()
+    assert "cell C3 holds a date, 2026-02-01, but other cells of its column do not" in notes()
 
 
 def test_ids_that_a_spreadsheet_shortened_are_said(tmp_path, notes):
     rows = [("1.23457E+15", "ann", "x"), ("1.23457E+15", "ann", "y")]
     refused(write_csv(tmp_path / "a.csv", HEADER, *rows), "repeated")
-    assert "column 'task' holds '1.23457E+15' (row 2), to which spreadsheets shorten" in notes()
+    assert "column 'task' holds '1.23457E+15' (row 2), as spreadsheets shorten" in notes()
 
 
 def test_rows_that_were_saved_as_one_quoted_cell_are_cut(tmp_path, notes):
     path = write_csv(tmp_path / "a.csv", *((";".join(row),) for row in (HEADER, *ROWS)), end="\n")
     path.write_text("".join(f'"{line}"\n' for line in path.read_text().split()))
     assert cells(read_annotations(path)) == EXPECTED
-    assert "every row was one cell in quotes, and is cut by ';' into 3 columns" in notes()
+    assert "every row was one cell in quotes, and was divided at ';' into 3 columns" in notes()
 
 
 @pytest.mark.parametrize("suffix", WRITERS)
@@ -513,7 +513,7 @@ def test_trailing_separators_are_no_columns(tmp_path):
 def test_a_row_with_a_cell_too_many_is_named(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("task,worker,label\nr1,ann,good\n\nr2,bob,good, really\n")
-    refused(path, "row 4 has more fields than the header, 4 for 3, such as 'really'")
+    refused(path, "row 4 has 4 fields, but the header has 3; the first one too many is 'really'")
 
 
 @pytest.mark.parametrize("suffix", WRITERS)
@@ -641,7 +641,7 @@ def test_a_separator_that_is_stated_is_used_or_named(tmp_path, notes):
     quoted.write_text('task::worker::label\n"r1::a"::ann::good\nr2::bob::bad\n')
     assert read_annotations(quoted, separator="::").instances.tolist() == ["r1::a", "r2"]
     read_annotations(write_csv(tmp_path / "c.csv", HEADER, *ROWS), separator=";")
-    assert "separator=';' does not occur, so the cells are cut by ','" in notes()
+    assert "separator=';' does not occur, so rows are divided at ','" in notes()
     with pytest.raises(AnnotationError, match="separator='x' is not a separator"):
         read_annotations(quoted, separator="x")
 

@@ -1,4 +1,4 @@
-"""Reading features, and the ids of their rows if the file holds them."""
+"""Reading features, with the ids of their rows if the file holds them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ from manyhands.typing import AnyArray, FloatArray
 from manyhands.wording import counted
 
 MAPPED_BYTES = 2**28
-"""Size from which a .npy file is mapped, so that it is never all in memory, and several processes
-of one machine share what they read of it."""
+"""Size, in bytes, from which a .npy file is memory-mapped.
+
+It is then never all in memory, and several processes on one machine share what they read.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +53,7 @@ class FeatureFile:
 
     @property
     def frame(self) -> Any:
-        """X as a pandas frame with the ids as its index, if the file names the columns; else X."""
+        """Return X as a pandas frame with the ids as its index, if columns have names; else X."""
         if self.columns is None:
             return self.X
         import pandas as pd
@@ -75,14 +77,14 @@ def read_features(
     Parameters
     ----------
     path : str or Path
-        - .npy: only the array; it is memory-mapped from 256 MiB on;
-        - .npz: the array ``X``, or the only array; an array ``task`` (``instance``, ``id``, ...)
-          holds the ids; or what ``scipy.sparse.save_npz`` wrote;
+        - .npy: only the array, which is memory-mapped from a size of 256 MiB;
+        - .npz: the array ``X``, or the only array, with the ids in an array ``task``
+          (``instance``, ``id``, ...); or a file that ``scipy.sparse.save_npz`` wrote;
         - CSV of any separator and encoding, with decimal points or commas (.gz, too), .xlsx,
           .parquet, .pq: numeric columns; a column ``task`` (``instance``, ``id``, ...) holds the
           ids.
     known : collection of str
-        Names of columns that are features, even if they are called as ids are.
+        Names of columns that are features, even if they are named like ids.
     encoding, separator, sheet : str, optional
         As in `read_annotations`.
 
@@ -124,7 +126,9 @@ def read_array(path: Path, *, mapped: bool = False) -> AnyArray:
     with path.open("rb") as file:
         content = np.load(file, allow_pickle=False)
         if not isinstance(content, np.ndarray):
-            raise AnnotationError("this is an archive of arrays, not one array; name it .npz")
+            raise AnnotationError(
+                "this is an archive of arrays, not a single array; name the file .npz"
+            )
         return content
 
 
@@ -133,7 +137,7 @@ def _from_archive(path: Path) -> tuple[Any, AnyArray | None]:
     with path.open("rb") as file:
         archive = np.load(file, allow_pickle=False)
         if isinstance(archive, np.ndarray):
-            raise AnnotationError("this is one array, not an archive; name the file .npy")
+            raise AnnotationError("this is a single array, not an archive; name the file .npy")
         _check_expansion(archive.zip.infolist())
         names = list(archive.files)
         if {"format", "shape", "data"} <= {*names}:
@@ -187,13 +191,13 @@ def _text_or_numbers(archive: Any, name: str) -> AnyArray:
 
 
 def _warn_of_unread_ids(arrays: dict[str, AnyArray], n: int) -> None:
-    """Warn of arrays that look like ids, but are not called so."""
+    """Warn of arrays that look like ids, but are not named like ids."""
     for name, values in arrays.items():
         alike = n > 1 and values.shape == (n,) and values.dtype.kind in "iuU"
         if alike and len(np.unique(values)) == n:
             warn_caller(
-                f"the array {name!r} holds another value for each of {n} rows, as ids do, and is "
-                "not read; call it 'task' if it holds the ids of the rows"
+                f"the array {name!r} holds a different value for each of {n} rows, as ids do, but "
+                "is not read; rename it to 'task' if it holds the ids of the rows"
             )
 
 
@@ -256,9 +260,9 @@ def _from_typed(
 def _check_numeric(other: list[str], n: int, why: str = "") -> None:
     if other:
         raise AnnotationError(
-            f"{len(other)} of {n} columns are not numeric: {preview(other)}{why}. Encode "
-            "or drop them, or fit a data frame in Python, which may hold them; put ids into a "
-            "column named 'task'"
+            f"{len(other)} of {n} columns are not numeric: {preview(other)}{why}. Encode them as "
+            "numbers or drop them; put ids into a column named 'task'. (In Python, a data frame "
+            "may hold them)"
         )
     if not n:
         raise AnnotationError("there are no feature columns; store one numeric column per feature")
@@ -299,7 +303,7 @@ def _checked_features(X: Any, columns: list[str] | None, numbers: list[int] | No
 
 
 def row_ids_of(ids: AnyArray, n: int, numbers: Sequence[int] | None = None) -> AnyArray:
-    """Check the ids of n rows, which have these numbers in a spreadsheet."""
+    """Return the ids of n rows, checked; ``numbers`` are those of the rows in a spreadsheet."""
     if ids.shape != (n,):
         raise AnnotationError(
             f"the ids have shape {ids.shape} for {n} rows of features; store one id per row"

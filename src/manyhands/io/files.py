@@ -1,4 +1,4 @@
-"""Files that are read: what they are called, and errors that name them."""
+"""Names of files that are read, and errors that name them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PathLike: TypeAlias = str | os.PathLike[str]
 
 
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
-"""What is written between the cells; readers go by the content."""
+"""Separators that are written, by suffix; readers recognise separators by the content."""
 
 
 def suffix_of(path: Path) -> str:
@@ -30,7 +30,7 @@ def is_typed(path: Path) -> bool:
     """Return whether a table is a Parquet file, whose columns have types, not only text."""
     if suffix_of(path) in (".parquet", ".pq"):
         return True
-    if not path.is_file():  # A name that stands for a frame in memory.
+    if not path.is_file():  # The name of a frame in memory.
         return False
     with path.open("rb") as file:
         return file.read(4) == b"PAR1"

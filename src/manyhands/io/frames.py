@@ -26,7 +26,7 @@ WRITTEN = (".csv", ".tsv", ".xlsx", ".parquet", ".json", ".jsonl")
 """Formats of `write_table`, by suffix."""
 
 NO_SHEETS = frozenset({".json", ".jsonl", ".ndjson", ".npy", ".npz", ".pdf", ".docx"})
-"""Suffixes of files that are no tables of cells."""
+"""Suffixes of files that are not tables of cells."""
 
 _LOG = logging.getLogger("manyhands")
 
@@ -34,9 +34,9 @@ _LOG = logging.getLogger("manyhands")
 def read_frame(path: Path, stated: Stated = UNSTATED) -> Frame:
     """Read a table; the columns of all but Parquet files are text.
 
-    A CSV file of any separator and encoding, whatever its suffix, or an Excel workbook. Cells stay
-    what they are: "NA" and "None" are ordinary values, and an empty cell is a missing one. The
-    rows of the pandas frame are called as a spreadsheet numbers them.
+    The file may be CSV of any separator and encoding, whatever its suffix, or an Excel workbook.
+    Cells are not interpreted: "NA" and "None" are ordinary values, and only an empty cell is a
+    missing one. The index of the pandas frame holds the row numbers of the spreadsheet.
     """
     if is_typed(path):
         return read_parquet(path)
@@ -44,7 +44,7 @@ def read_frame(path: Path, stated: Stated = UNSTATED) -> Frame:
     import pandas as pd
 
     columns = dict(zip(sheet.header, sheet.columns(), strict=True))
-    if sheet.separator:  # A workbook keeps text apart from formulas.
+    if sheet.separator:  # In a workbook, text is never a formula, and has no apostrophe.
         columns = {name: _released(cells) for name, cells in columns.items()}
     rows = pd.Index(sheet.numbers, name=SHEET_ROWS)
     cells = {name: [cell or None for cell in column] for name, column in columns.items()}
@@ -59,12 +59,12 @@ def _released(cells: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def read_checked(path: Path, stated: Stated = UNSTATED) -> Sheet:
-    """Read a sheet with a header of different names and at least one row; log its notes.
+    """Read a sheet with a header of distinct names and at least one row, and log its notes.
 
     Raises
     ------
     AnnotationError
-        If it is not one.
+        If the file is not such a table, or has an unknown suffix.
     """
     if suffix_of(path) in NO_SHEETS:
         raise AnnotationError(
@@ -147,10 +147,10 @@ def write_table(
     columns : mapping from str to sequences of equal length
         For Parquet, also arrays of pyarrow, whose types are kept.
     keep_formulas : bool
-        As in `csv_text`; the other formats are never changed: in a workbook, text is stored as
-        text, which Excel does not run.
+        As in `csv_text`; has no effect on other formats. A workbook stores text as text, which
+        Excel does not run.
     excel : bool
-        As in `csv_text`; has no effect on the other formats.
+        As in `csv_text`; has no effect on other formats.
 
     Raises
     ------

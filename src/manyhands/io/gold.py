@@ -1,4 +1,4 @@
-"""Gold labels, one row per task, and histories of annotators, one row per kind of answer."""
+"""Reading gold labels (one row per task) and histories of annotators (one per kind of answer)."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from manyhands.typing import AnyArray, BoolArray
 _LOG = logging.getLogger("manyhands")
 
 REVIEWED = "reviewed"
-"""Column of the tables of labels that manyhands writes: who looked at the label, or any mark."""
+"""Column in manyhands' tables of labels for the name of the reviewer, or any other mark."""
 
 WAS = "was"
-"""Column of the labels before a person looked at them; who changes one has looked at it."""
+"""Column of the labels before review; a label that differs from it was reviewed."""
 
 CHOSEN_COLUMN = "chosen"
-"""Column of the labels to review: "random" for those drawn at random, else "queue"."""
+"""Column that says how labels were chosen for review: "random" if at random, else "queue"."""
 
 NOT_REVIEWED = frozenset(
     {
@@ -67,20 +67,20 @@ NOT_REVIEWED = frozenset(
     | {"–", "—", "nein", "non", "não", "nao", "nee", "nej", "nie", "ne", "нет", "not yet", "n/a"}
     | {"todo", "to do", "to-do", "tbd", "open", "offen", "pending", "later", "skip", "skipped"}
 )
-"""Entries of the column "reviewed", in lower case, that mean that nobody looked."""
+"""Entries of the column "reviewed", in lower case, that mean that nobody looked at the label."""
 
 UNSURE = frozenset({"maybe", "perhaps", "unsure", "unclear", "unknown", "vielleicht", "unklar"})
 """Entries, in lower case, that are neither a yes, nor a no, nor anybody's name."""
 
 _MARK = re.compile(r"[^\W\d_][^?!]*|\d+(\.0)?|\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T]\d.*)?|[✓✔☑√]")
-"""What a person writes who looked: a word or a name, a number or a date, or a tick."""
+"""Pattern of entries that mean that somebody looked: a name or word, a number or date, a tick."""
 
 LONGEST_NAME = 5
-"""Words of a name, at most; what is longer is a remark."""
+"""Largest number of words in a name; a longer entry is a remark."""
 
 SHEET = frozenset({WAS, "suggestion", "probability_wrong", "grades_off", CHOSEN_COLUMN})
 LABELS = frozenset({"probability", "n_annotations", "agreement", "action"})
-"""Columns that ``review.csv`` and ``labels.csv`` have beside "reviewed"; two tell such a file."""
+"""Other columns of ``review.csv`` and ``labels.csv``; two of them identify such a file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,16 +93,16 @@ class GoldFile:
     labels : array of shape (n,)
         Class values; None (in an object array) where there is no gold label.
     splits : array of str of shape (n,) or None
-        None if the file has no such column.
+        Name of each task's split; None if the file has no such column.
     n_not_reviewed : int
-        Labels of the file that are not known, because nobody looked at them.
+        Number of labels in the file that are not known, because nobody looked at them.
     chosen : array of str of shape (n,) or None
-        How each label came to be reviewed: "random", "queue", or "" where it is not said. None if
-        the file does not say it of any.
+        How each label came to be reviewed: "random", "queue", or "" if unknown. None if the file
+        does not say.
     at : tuple of str of length n or None
-        Where each label stands, such as "review.csv, row 3".
+        Position of each label, such as "review.csv, row 3".
     was : array of shape (n,) or None
-        Of corrections, the known label that each replaced or confirmed; None where none was known.
+        For corrections, the known label that each replaced or confirmed; None if none was known.
     """
 
     tasks: AnyArray
@@ -118,7 +118,7 @@ class GoldFile:
 
     @property
     def random(self) -> BoolArray | None:
-        """Mask of the labels that were drawn at random, shape (n,); None if nothing is said."""
+        """Mask of the labels that were drawn at random, shape (n,); None if unknown."""
         return None if self.chosen is None else self.chosen == "random"
 
     @property
@@ -137,16 +137,17 @@ class GoldFile:
         return task if self.at is None else f"{self.at[i]}: {task}"
 
     def check_classes(self, classes: AnyArray) -> None:
-        """Refuse a label that is none of the classes, and say where it stands.
+        """Refuse labels that are not among the classes, naming the position of the first.
 
         Raises
         ------
         AnnotationError
+            If there is such a label.
         """
         known = np.flatnonzero(self.known)
         names = set(classes.tolist())
         if {isinstance(v, str) for v in names} != {isinstance(self.labels[i], str) for i in known}:
-            return  # Of another type, which is another message.
+            return  # Labels of another type are refused elsewhere.
         wrong = [i for i in known.tolist() if self.labels[i] not in names]
         if not wrong:
             return
@@ -154,15 +155,15 @@ class GoldFile:
         more = len(wrong) - 1
         others = f" (and {more:,} more label{'s' * (more > 1)})" if more else ""
         raise AnnotationError(
-            f"{self.named(wrong[0])} has the label {value!r}{others}, which is none of the classes "
-            f"{preview(classes.tolist())}{nearest(value, names)}. Correct the label; if it is a "
-            "class, name all classes in classes="
+            f"{self.named(wrong[0])} has the label {value!r}{others}, which is not among the "
+            f"classes {preview(classes.tolist())}{nearest(value, names)}. Correct the label; if it "
+            "is a class, name all classes in classes="
         )
 
     def of_sets(self, multilabel: Multilabel, option: str | None) -> GoldFile:
         """Read gold labels that are sets as the annotations are read; see `read_annotations`.
 
-        With "split", labels that are all "no" or "yes" answer the question already.
+        With "split", labels that are all "no" or "yes" are taken as they are.
         """
         known = self.known
         counts = Counter(self.labels[known].tolist())
@@ -191,18 +192,18 @@ def read_gold(
 ) -> GoldFile:
     """Read gold labels, one row per task; an empty label means that there is no gold.
 
-    In a table with one row per annotation, the labels are those of the column that is called like
-    gold labels ("gold", "truth", ...). In a table with a column "reviewed", such as ``review.csv``
-    and ``labels.csv``, a label is known if that column is filled in, or if the label differs from
-    the one in the column "was". The other labels were inferred and are left out; a note on the log
-    says how many, and a warning if nothing is left. A column "chosen" says which labels were drawn
-    at random (`GoldFile.random`): those say how sure the rest may be.
+    In a table with one row per annotation, gold labels are read from the column that is named like
+    them ("gold", "truth", ...). In a table with a column "reviewed", such as ``review.csv`` and
+    ``labels.csv``, a label is known if that column is filled in, or if the label differs from that
+    in the column "was". The other labels were inferred and are left out; a log message says how
+    many, and a warning is given if none is left. A column "chosen" says which labels were drawn at
+    random (`GoldFile.random`); these show how many of the other labels are right.
 
     Parameters
     ----------
     path : str or Path
-        CSV of any separator and encoding (.gz, too), .xlsx, .parquet or .pq; or a file of
-        corrections (.jsonl), of which those that stand count.
+        CSV of any separator and encoding (also .gz), .xlsx, .parquet or .pq; or a file of
+        corrections (.jsonl), of which those that were not undone count.
     task, label, split : str
         Names of the columns; other common names are found as in `read_annotations`. The split
         column is optional.
@@ -252,8 +253,8 @@ def read_gold(
         gaps = np.flatnonzero(missing_mask(frame[names["task"]].to_numpy()))
         if len(gaps):
             raise AnnotationError(
-                f"column {names['task']!r} holds a missing value in {rows_of(frame, gaps)}; give "
-                "every task its id, or drop the row"
+                f"column {names['task']!r} is empty in {rows_of(frame, gaps)}; fill in the id of "
+                "the task, or drop the row"
             )
         at = positions(frame, path, looked)
         frame = frame.filter(looked.tolist())
@@ -270,8 +271,8 @@ def read_gold(
 def join_gold(files: Sequence[GoldFile]) -> GoldFile | None:
     """Join known labels of several files, such as those of two rounds of a review.
 
-    A task that occurs in several is random if it was drawn at random in one of them. Where a
-    file of corrections says that it replaced a known label, it corrects that label of the others.
+    A task in several files counts as random if it was drawn at random in one of them. A file of
+    corrections takes precedence over the known labels that it says it replaced.
 
     Raises
     ------
@@ -310,7 +311,7 @@ def join_gold(files: Sequence[GoldFile]) -> GoldFile | None:
     kept = raw if missing_mask(raw).any() else np.array(values)
     splits, at = None, None
     if any(gold.splits is not None for gold in files):
-        # A file without splits is of no part of the data.
+        # The tasks of a file without splits are in no split.
         parts = [["all"] * len(g) if g.splits is None else g.splits.tolist() for g in files]
         splits = np.array([parts[f][i] for f, i in first.values()], dtype=str)
     if all(gold.at is not None for gold in files):
@@ -323,7 +324,7 @@ def join_gold(files: Sequence[GoldFile]) -> GoldFile | None:
 
 
 def _of_one_type(columns: list[list[Any]]) -> list[list[Any]]:
-    """Make values text if some are text, so that "12" and 12 are one; None stays."""
+    """Convert all values to text if some are text, so that "12" and 12 are equal; None stays."""
     kinds = {isinstance(v, str) for values in columns for v in values if v is not None}
     if len(kinds) < 2:
         return columns
@@ -331,7 +332,7 @@ def _of_one_type(columns: list[list[Any]]) -> list[list[Any]]:
 
 
 def _of_long(frame: Frame, names: dict[str, str]) -> tuple[Frame, dict[str, str]]:
-    """Read the gold labels beside annotations, each once: in the column that is called so.
+    """Read gold labels from a column beside annotations, once per task.
 
     Raises
     ------
@@ -356,7 +357,7 @@ def _of_long(frame: Frame, names: dict[str, str]) -> tuple[Frame, dict[str, str]
             )
     once = np.zeros(len(frame), dtype=bool)
     once[list(first.values())] = True
-    _LOG.info("the column %r is read as the gold labels, once per task", gold)
+    _LOG.info("the column %r is read as the gold labels, one per task", gold)
     return frame.filter(once.tolist()), names | {"label": gold}
 
 
@@ -366,7 +367,7 @@ def positions(frame: Frame, path: Path, chosen: BoolArray) -> tuple[str, ...]:
 
 
 def nearest(value: Any, known: Iterable[Any]) -> str:
-    """Say which of some names is written nearly as a value is, for a message; else "".
+    """Return the end of a message that names a similarly spelt name; "" if there is none.
 
     Examples
     --------
@@ -379,11 +380,11 @@ def nearest(value: Any, known: Iterable[Any]) -> str:
 
 
 MOST_COMPARED = 5_000
-"""Names among which the nearest is looked for."""
+"""Largest number of names among which a similar one is looked for."""
 
 
 def _reviewed(frame: Frame, task: str, label: str, path: Path) -> BoolArray:
-    """Mask of the labels that somebody looked at, as far as the table tells; else of all."""
+    """Mask the labels that somebody looked at; all labels, if the table does not tell."""
     column = next((name for name in frame.columns if name.strip().lower() == REVIEWED), None)
     if column is None:
         _refuse_unmarked(frame.columns, label)
@@ -396,7 +397,7 @@ def _reviewed(frame: Frame, task: str, label: str, path: Path) -> BoolArray:
         warn_caller(
             f"{path.name}, {rows_of(frame, empty[:1])}{more}: the label of task "
             f"{frame[task].to_list()[empty[0]]!r} is empty, although the column {column!r} says "
-            f"{frame[column].to_list()[empty[0]]!r}; it is not taken as known. Write the label"
+            f"{frame[column].to_list()[empty[0]]!r}, so it is not taken as known. Write the label"
         )
     looked = marked = marked & ~is_empty
     if WAS in frame.columns:
@@ -407,9 +408,9 @@ def _reviewed(frame: Frame, task: str, label: str, path: Path) -> BoolArray:
     changed = f" ({n_changed} of them because the label was changed)" if n_changed else ""
     if not n:
         warn_caller(
-            f"{path.name}: none of its {n_idle:,} labels is taken as known, because nobody marked "
-            f"one as reviewed: write your name, or any other mark, into the column {column!r} of "
-            "every row that you looked at"
+            f"{path.name}: none of its {n_idle:,} labels is taken as known, because none is marked "
+            f"as reviewed. Write your name, or any other mark, into the column {column!r} of every "
+            "row that you looked at"
         )
     elif n_idle or n_changed:
         _LOG.info(
@@ -421,7 +422,7 @@ def _reviewed(frame: Frame, task: str, label: str, path: Path) -> BoolArray:
 
 
 def _note_unfinished_sample(frame: Frame, looked: BoolArray, path: Path) -> None:
-    """Warn of a random sample of which only a part was reviewed: the rest may be the hard part."""
+    """Warn of a partly reviewed random sample, because the rest may be the difficult labels."""
     chosen = how_chosen(frame)
     if chosen is None:
         return
@@ -430,7 +431,7 @@ def _note_unfinished_sample(frame: Frame, looked: BoolArray, path: Path) -> None
     if 0 < n_idle < n:
         warn_caller(
             f"{path.name}: {n_idle} of its {n} labels drawn at random are not reviewed. Review all "
-            "of them: if hard ones are left out, the rest is no random sample"
+            "of them: if difficult ones are left out, the others are not a random sample"
         )
 
 
@@ -442,15 +443,16 @@ def how_chosen(frame: Frame) -> AnyArray | None:
     told = np.where(missing_mask(marks), "", marks.astype(str))
     told = np.char.lower(np.char.strip(told.astype(str)))
     is_ours = np.isin(told, ("", *CHOSEN)).all() and (told != "").any()
-    return told if is_ours else None  # Else it is a column of somebody's own.
+    return told if is_ours else None  # Otherwise it is a column of the user's own.
 
 
 def _refuse_unmarked(names: Sequence[str], label: str) -> None:
-    """Refuse the labels of manyhands without the column that says which of them are known.
+    """Refuse a file of manyhands' labels without the column that says which are known.
 
     Raises
     ------
     AnnotationError
+        If the table is such a file.
     """
     found = {name.strip().lower(): name for name in names}
     own = next((own for own in (SHEET, LABELS) if len(own & found.keys()) > 1), None)
@@ -461,19 +463,19 @@ def _refuse_unmarked(names: Sequence[str], label: str) -> None:
     again = f"name the column {called[0]!r} {REVIEWED!r} again" if called else ""
     again = again or f"add a column {REVIEWED!r} with your name in every row that you looked at"
     raise AnnotationError(
-        f"the column {REVIEWED!r}, which says which labels a person looked at, is missing, and the "
-        f"other labels are a model's ({', '.join(map(repr, proof))} are columns of a file that "
-        f"manyhands wrote); {again}. If every label was checked, delete these columns"
+        f"the column {REVIEWED!r}, which says which labels a person looked at, is missing. Without "
+        f"it, the labels may be a model's ({', '.join(map(repr, proof))} are columns of a file "
+        f"that manyhands wrote); {again}. If every label was checked, delete these columns"
     )
 
 
 def read_marks(frame: Frame, column: str) -> BoolArray:
-    """Mask of the rows whose entry in the column "reviewed" says that somebody looked.
+    """Mask the rows with an entry in the column "reviewed" that says that somebody looked.
 
     Raises
     ------
     AnnotationError
-        If an entry is neither a mark of that, nor known to mean that nobody did.
+        If it is unclear whether an entry says so.
     """
     entries = frame[column].to_list()
     known = {entry: is_reviewed(entry) for entry in dict.fromkeys(entries)}
@@ -508,10 +510,12 @@ def _read_corrections(path: Path, classes: Any) -> GoldFile:
     found = standing.decisions()
     with naming(path):
         if not found:
-            raise AnnotationError("no correction in this file stands, so no label is known")
+            raise AnnotationError(
+                "all corrections in this file were undone, so no label is known; give another file"
+            )
         if any(isinstance(record.label, list) for record in found):
             raise AnnotationError(
-                "these corrections are of sets of labels; read the answers as sets, too: "
+                "these are corrections of sets of labels; read the answers as sets, too, with "
                 "multilabel=';'"
             )
         labels = np.array([record.label for record in found])
@@ -587,7 +591,7 @@ def read_history(
             gaps = np.flatnonzero(missing_mask(values))
             if len(gaps):
                 raise AnnotationError(
-                    f"column {name!r} has no entry in {rows_of(frame, gaps)}; fill it in, or drop "
+                    f"column {name!r} is empty in {rows_of(frame, gaps)}; fill it in, or drop "
                     "the row"
                 )
             if not is_typed(path) and vocabulary is not None and not is_text(vocabulary):

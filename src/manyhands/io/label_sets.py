@@ -1,4 +1,4 @@
-"""Readers of answers that are sets of labels, and of known sets."""
+"""Reading answers that are sets of labels, and known sets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OWN |= {"encoding", "separator", "sheet"}
 """Options that long tables of sets take."""
 
 SPELLED = {"separator=": "multilabel=", "labels=": "label=", "options=": "classes="}
-"""Arguments of `LabelSetTable.from_frame`, and those of the reader that stand for them."""
+"""Arguments of `LabelSetTable.from_frame`, and the arguments of the reader to which they belong."""
 
 
 def read_label_sets(
@@ -61,10 +61,11 @@ def read_label_sets(
         A long table with one row per answer, or per ticked label; or an export with check boxes, as
         of Label Studio, Argilla, doccano, Prodigy or MTurk.
     multilabel : str, default=";"
-        What stands between the labels in a cell of text. (``separator=`` is what separates the
-        cells of tables, as in `read_annotations`.)
+        Separator of the labels within a cell of text. (``separator=`` is the separator of the cells
+        of a table, as in `read_annotations`.)
     none : str or sequence of str, optional
-        What says that nothing was ticked: "empty" for empty cells, or a value such as "NONE".
+        How the file writes that nothing was ticked: "empty" for empty cells, or a value such as
+        "NONE".
     classes : sequence of str, optional
         All options, in the desired order.
     task, worker : str
@@ -363,11 +364,11 @@ def read_gold_sets(
     Parameters
     ----------
     path : str or Path
-        A table with the columns task and labels, whose sets say all of an instance; or task, option
-        and gold (0 or 1), a row per known cell. In one with a column "reviewed", such as
-        ``review.csv`` and ``labels.csv``, a set is known if that column is filled in, or if it
-        differs from the one in the column "was"; an empty set says that nothing applies. Or a file
-        of corrections (.jsonl), of which those that stand count.
+        A table with the columns task and labels, with the complete set of each instance; or with
+        the columns task, option and gold (0 or 1), one row per known cell. In a table with a column
+        "reviewed", such as ``review.csv`` and ``labels.csv``, a set is known if that column is
+        filled in, or if the set differs from that in the column "was"; an empty set says that
+        nothing applies. Or a file of corrections (.jsonl), of which those not undone count.
     table : LabelSetTable
     multilabel, none
         As in `read_label_sets`; an empty cell is unknown, unless ``none`` names "empty".

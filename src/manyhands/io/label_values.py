@@ -1,6 +1,6 @@
-"""What the labels of a file mean: class values or codes of them, passes ("unsure"), spellings.
+"""Interpreting the labels of a file: class values or their codes, passes ("unsure"), spellings.
 
-Several spellings that mean one class become one, and a note says which.
+Several spellings of one class are merged, and a log message names them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from manyhands.typing import AnyArray
 _LOG = logging.getLogger("manyhands")
 
 SHOWN = 8
-"""Maximal number of spellings that a note names."""
+"""Largest number of spellings that a note names."""
 
 
 # -- spellings ------------------------------------------------------------------------------------
@@ -35,7 +35,7 @@ SHOWN = 8
 
 @dataclass
 class Spellings:
-    """What the labels of a file mean.
+    """Map from spellings of labels to the classes that they mean.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Spellings:
 
     @classmethod
     def of(cls, mapping: Any, lowercase: bool) -> Spellings | None:
-        """Read the arguments ``mapping`` and ``lowercase`` of readers; None if they ask nothing.
+        """Read the arguments ``mapping`` and ``lowercase`` of readers; None if both are unset.
 
         Raises
         ------
@@ -63,7 +63,7 @@ class Spellings:
             reasons of `read_mapping`.
         """
         if not isinstance(lowercase, bool):
-            raise AnnotationError(f"lowercase={lowercase!r} is neither True nor False")
+            raise AnnotationError(f"lowercase={lowercase!r} is neither True nor False; give one")
         if mapping is None and not lowercase:
             return None
         if mapping is None:
@@ -79,8 +79,8 @@ class Spellings:
         for spelling, meaning in mapping.items():
             if missing(meaning):
                 raise AnnotationError(
-                    f"mapping says that {spelling!r} means nothing ({meaning!r}); a label that is "
-                    f"no class is named by abstain={spelling!r} or skip={spelling!r}"
+                    f"mapping maps {spelling!r} to nothing ({meaning!r}); if this label is not a "
+                    f"class, name it in abstain={spelling!r} or skip={spelling!r}"
                 )
             spelling, meaning = made._plain(spelling), made._plain(meaning)
             if made.meanings.setdefault(spelling, meaning) != meaning:
@@ -100,22 +100,22 @@ class Spellings:
         return self.meanings.get(text, text)
 
     def read(self, values: Iterable[Any]) -> list[Any]:
-        """Return what labels mean, counting those that change; others are returned as they are."""
+        """Return what labels mean, and count the labels that this changes."""
         return [self.read_counted(value, 1) for value in values]
 
     def read_label(self, value: str) -> str:
-        """Return what a label means, as text, counting it."""
+        """Return what a label means, as text, and count it."""
         return str(self.read_counted(value, 1))
 
     def read_counted(self, value: Any, n: int) -> Any:
-        """Return what a label that occurs n times means; as it is, if that is what it says."""
+        """Return what a label means, which occurs n times, and count it if that differs."""
         meaning, text = self.meaning(value), str(value)
         self.n += n
         self.seen[text, meaning] += n
         return value if meaning == text else meaning
 
     def read_classes(self, classes: Iterable[Any] | None) -> list[Any] | None:
-        """Return what names of classes mean, each once, in their order."""
+        """Return the distinct meanings of names of classes, in order."""
         if classes is None:
             return None
         names = [value if self.meaning(value) == str(value) else self.meaning(value)
@@ -123,14 +123,14 @@ class Spellings:
         return list(dict.fromkeys(names))
 
     def read_marks(self, marks: Any) -> Any:
-        """Return what values that mean a pass are called after their spelling is read."""
+        """Return the values that mean a pass, as they are spelt after mapping."""
         if marks is None:
             return None
         single = isinstance(marks, str) or not isinstance(marks, Iterable)
         return self.read_classes([marks] if single else marks)
 
     def report(self) -> None:
-        """Log which labels were read as others, and warn of spellings that no label has."""
+        """Log which labels were changed, and warn of spellings that no label has."""
         changed = {pair: n for pair, n in self.seen.items() if pair[0] != pair[1]}
         if changed:
             ordered = sorted(changed.items(), key=lambda pair: -pair[1])
@@ -144,8 +144,8 @@ class Spellings:
         unused = [spelling for spelling in self.meanings if spelling not in given]
         if unused and self.n:
             warn_caller(
-                f"mapping holds {len(unused)} spellings that no label has: {preview(unused)}. The "
-                f"labels are {preview(sorted(given))}"
+                f"mapping holds {len(unused)} spellings that no label has, and that have no "
+                f"effect: {preview(unused)}. The labels are {preview(sorted(given))}"
             )
 
 
@@ -240,7 +240,7 @@ def label_values(
     if labels.dtype.kind in "UT" or not len(labels):
         return frame, names, None
     named = np.isin(np.unique(labels).astype(str), names)
-    # Of names that are numbers, a label that is none of them is a slip, and the others no codes.
+    # If names are numbers themselves, labels are those names; an unknown label is a slip.
     if named.all() or (named.any() and numbers_of(names) is not None):
         return (
             with_column(frame, column, with_missing(labels.astype(str), missing_mask(raw))),
@@ -259,8 +259,8 @@ def check_codes(labels: AnyArray, names: AnyArray) -> None:
     if len(outside):
         raise AnnotationError(
             "labels are integers and classes are names, so labels must be codes "
-            f"0..{len(names) - 1}; found {preview(outside)}. Count codes from 0, or give all "
-            f"classes ({preview(names)} ...)"
+            f"0..{len(names) - 1}, but some are {preview(outside)}. Count codes from 0, or name "
+            f"all classes (given: {preview(names)})"
         )
 
 
@@ -289,7 +289,7 @@ def with_passes(frame: Frame, names: dict[str, str], marks: dict[str, int]) -> F
         return frame
     written: dict[Any, str] = {text: text for text in marks}
     for value in integer_marks(marks):
-        # In a label column, "3.0" counts as 3.
+        # In a column of labels, "3.0" is read as 3.
         written |= {value: str(value), f"{value}.0": str(value)}
     forms = {form: marks[text] for form, text in written.items()}
     labels = np.array(frame[names["label"]].to_list(), dtype=object)
@@ -302,6 +302,6 @@ def with_passes(frame: Frame, names: dict[str, str], marks: dict[str, int]) -> F
     if not moved.any():
         return frame
     labels[moved], passes[moved] = None, np.array(PASSES, dtype=object)[kinds[moved]]
-    # A new name: it is longer than every name in use.
+    # A name that is not in use, because it is longer than every other.
     column = names.setdefault("passes", " ".join(names.values()))
     return with_column(with_column(frame, names["label"], labels), column, passes)

@@ -1,4 +1,4 @@
-"""Long tables and dense matrices: one row per annotation, or one per instance."""
+"""Reading long tables, with one row per annotation, and dense matrices, with one per instance."""
 
 from __future__ import annotations
 
@@ -90,10 +90,14 @@ def read_table(
         if suffix_of(path) == ".npy":
             if mapping is not None or lowercase:
                 raise AnnotationError(
-                    "mapping= and lowercase= are for labels that are text; a matrix holds numbers"
+                    "mapping= and lowercase= are for labels that are text, but a matrix holds "
+                    "numbers; leave them out"
                 )
             if annotator_mapping is not None:
-                raise AnnotationError("annotator_mapping= is for names, and a matrix has none")
+                raise AnnotationError(
+                    "annotator_mapping= is for names of annotators, but a matrix has none; leave "
+                    "it out"
+                )
             marks = written_marks(abstain, skip, classes)
             if group is not None:
                 raise AnnotationError(
@@ -147,7 +151,7 @@ def table_of_frame(
     lowercase: bool = False,
     annotator_mapping: Any = None,
 ) -> AnnotationTable:
-    """Read the frame of a long table; the suffix of the path tells whether its columns are text."""
+    """Read the frame of a long table; the suffix of the path shows whether columns are text."""
     spellings = Spellings.of(mapping, lowercase)
     if spellings is not None:
         classes = spellings.read_classes(classes)
@@ -215,12 +219,12 @@ def table_of_frame(
 
 
 def _refuse_own_work(frame: Frame, names: dict[str, str]) -> None:
-    """Refuse a table that looks like the work of one annotator, whom no column names."""
+    """Refuse a table that looks like the work of one annotator who is not named."""
     cells = cells_of_frame(frame, HEAD_OF_LONG)
     found = {role: name for role, name in names.items() if name in frame.columns}
     if guess_own(cells) and not guess_long(cells, found):
         raise UnclearColumnsError(
-            f"there is no column {names['worker']!r}, and none seems to name annotators",
+            f"there is no column {names['worker']!r}, and no other column seems to name annotators",
             cells,
             {},
             own_work("file"),
@@ -271,9 +275,9 @@ def over_tasks(table: AnnotationTable, tasks: AnyArray) -> AnnotationTable:
     unknown = ids[~np.isin(ids, wanted)]
     if len(unknown):
         raise AnnotationError(
-            f"{len(unknown)} of {len(ids)} annotated tasks are not among the {len(tasks)} given "
-            f"tasks (the ids of the features): {preview(unknown)}; given are {preview(tasks)}. "
-            "Drop their annotations, or add their features"
+            f"{len(unknown)} of {len(ids)} annotated tasks ({preview(unknown)}) are not among the "
+            f"{len(tasks)} ids of the features ({preview(tasks)}). Drop their annotations, or add "
+            "their features"
         )
     positions, _ = encode(ids, wanted, argument="tasks", vocabulary_name="tasks")
     return over(table, tasks, positions)

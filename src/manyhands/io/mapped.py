@@ -1,4 +1,4 @@
-"""Rows of a memory-mapped array, which are read when they are needed and never all at once."""
+"""Rows of a memory-mapped array, read when needed and never all at once."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from manyhands.exceptions import AnnotationError
 from manyhands.typing import AnyArray, FloatArray, IntArray
 
 BLOCK_BYTES = 1 << 26
-"""Bytes of features that are looked at at once."""
+"""Number of bytes of features in a block."""
 
 
 class MappedRows:
-    """Some rows of a memory-mapped array, in any order: itself no copy of them.
+    """Some rows of a memory-mapped array, in any order, without copying them.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class MappedRows:
         return np.array(self.source[chosen], dtype=np.float32)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> AnyArray:
-        """Read all rows: for estimators that need them together."""
+        """Read all rows, for estimators that need them together."""
         everything = self.source if self.rows is None else self.source[self.rows]
         return np.array(everything, dtype=dtype)
 
@@ -62,11 +62,12 @@ class MappedRows:
             yield self[np.arange(start, min(start + size, len(self)))]
 
     def check(self) -> None:
-        """Refuse what is no table of finite numbers; reads everything once, in blocks.
+        """Refuse anything but a table of finite numbers; read everything once, in blocks.
 
         Raises
         ------
         AnnotationError
+            If the array has one dimension, does not hold numbers, or holds NaN or infinity.
         """
         if self.ndim < 2:
             raise AnnotationError(
@@ -91,12 +92,12 @@ class MappedRows:
 
 
 def release(array: Any) -> None:
-    """Take the pages of a mapped file out of this process's memory; the file keeps what they hold.
+    """Remove the pages of a mapped file from this process's memory, without losing anything.
 
-    Otherwise a process that goes through a file once seems to need memory for all of it.
+    Otherwise a process that reads the file once would seem to need memory for all of it.
     """
     mapped = getattr(array, "_mmap", None)
-    # What a mode "c" has written is nowhere else.
+    # Pages written in mode "c" exist in memory only, and must stay.
     if mapped is not None and array.mode != "c" and hasattr(mmap, "MADV_DONTNEED"):
         mapped.madvise(mmap.MADV_DONTNEED)
 

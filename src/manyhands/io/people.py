@@ -1,9 +1,9 @@
-"""Who of the annotators is a person, where models label the same items.
+"""Stating which annotators are people, if models label the same items.
 
-People make mistakes of their own, so they are in no family; models of one kind share theirs. Where
-somebody says who the people are, all others that nobody puts into a family are one family,
-"models". People's labels may have a file of their own, such as a spreadsheet with a column for each
-of them beside the models' JSON Lines.
+People make their own mistakes, so they are in no family; models of one kind share mistakes. If the
+user states who the people are, all other annotators without a family become one family, "models".
+People's labels may be in a file of their own, such as a spreadsheet with a column for each person
+beside the models' JSON Lines.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from manyhands.io.sheets import stated_of
 from manyhands.typing import AnyArray
 
 MODELS = "models"
-"""Family of the annotators who are no people, where nobody names one."""
+"""Family of annotators who are not people and have no other family."""
 
 SHARED_OPTIONS = (
     *("classes", "abstain", "skip", "scale", "mapping", "lowercase", "encoding", "separator"),
     *("sheet", "annotator_mapping"),
 )
-"""Options of reading that hold for the people's own file, too."""
+"""Reading options that also apply to the people's own file."""
 
 
 def with_people(
@@ -43,14 +43,14 @@ def with_people(
     read: Any,
     options: Mapping[str, Any],
 ) -> AnnotationTable:
-    """Say who of the annotators is a person.
+    """Return the table with families that say which annotators are people.
 
     Parameters
     ----------
     table : AnnotationTable
     people : str, Path or sequence of str
-        Names of annotators, or one text with commas between them; a family that is none; or a file
-        with labels of people, who join the table.
+        Names of annotators, or one text with commas between them; a value of the groups that means
+        people; or a file with people's labels, which are added to the table.
     read : callable
         Reads annotations from a path with options.
     options : dict
@@ -59,13 +59,13 @@ def with_people(
     Returns
     -------
     AnnotationTable
-        With families: people are in none.
+        With families, of which people are in none.
 
     Raises
     ------
     AnnotationError
-        If a name is unknown, the file's labels were chosen by a review queue, or somebody is in
-        both files.
+        If a name is unknown, the items of the file were chosen by a review queue, an annotator is
+        in both files, or the files share no item.
     """
     if isinstance(people, str | Path) and Path(people).is_file():
         theirs = _read_people(Path(people), read, options)
@@ -102,7 +102,7 @@ def _named(table: AnnotationTable, people: Any) -> set[str]:
             assert table.groups is not None
             members = table.annotators[table.groups == name].tolist()
             found.update(map(str, members))
-        elif is_person(name) and families:  # Such values of a column are no families.
+        elif is_person(name) and families:  # "person" and the like are not read as families.
             assert table.groups is not None
             found.update(map(str, table.annotators[table.groups == ALONE].tolist()))
         else:
@@ -116,7 +116,7 @@ def _named(table: AnnotationTable, people: Any) -> set[str]:
 def _checked(given: Any) -> Sequence[Any]:
     names: list[Any] = [name for name in given if str(name).strip()]
     if not names:
-        raise AnnotationError("people= names nobody; give the names of annotators")
+        raise AnnotationError("people= is empty; give the names of the annotators who are people")
     return names
 
 
@@ -169,12 +169,12 @@ def refuse_queue(path: Path, options: Mapping[str, Any], called: str) -> None:
     options : dict
         How it is read.
     called : str
-        What messages call it.
+        Name of the file in messages.
 
     Raises
     ------
     AnnotationError
-        If its column ``chosen`` says so of a row.
+        If its column ``chosen`` says so for a row.
     """
     stated = stated_of(dict(options))
     (first, *_) = (*open_documents(path, most=200, stated=stated), None)
@@ -186,12 +186,12 @@ def refuse_queue(path: Path, options: Mapping[str, Any], called: str) -> None:
         for _, row in (document.dicts() if document.kind == "table" else document.records)
         if isinstance(row, Mapping)
     }
-    if "queue" in marks and marks <= {"", *CHOSEN}:  # Else it is a column of somebody's own.
+    if "queue" in marks and marks <= {"", *CHOSEN}:  # Otherwise it is a column of the user's own.
         raise AnnotationError(
-            f"{called}: its column {CHOSEN_COLUMN!r} says that a review queue chose items by "
-            "doubt. People and models agree less on these than on others, so they show neither "
-            "what a model is worth nor how many labels are right. Leave these rows out, and give "
-            "labels of items drawn at random (manyhands review --random)"
+            f"{called}: its column {CHOSEN_COLUMN!r} says that a review queue chose some items "
+            "because they were doubtful. People and models agree less on these than on other "
+            "items, so they show neither how good a model is nor how many labels are right. Leave "
+            "these rows out, and give labels of items drawn at random (manyhands review --random)"
         )
 
 
@@ -202,8 +202,8 @@ def _joined(mine: AnnotationTable, theirs: AnnotationTable) -> AnnotationTable:
     }
     if again:
         raise AnnotationError(
-            f"people= has labels of {sorted(again)[0]!r}, who is in the other annotations, too; "
-            "name them differently, or leave one out"
+            f"people= has labels of {sorted(again)[0]!r}, who is also in the other annotations; "
+            "rename one of the two, or leave one out"
         )
     classes, order = _all_classes(mine, theirs)
     mine, theirs = (_over_classes(each, classes, order, mine.scale) for each in (mine, theirs))
@@ -213,8 +213,8 @@ def _joined(mine: AnnotationTable, theirs: AnnotationTable) -> AnnotationTable:
         mine, theirs = (replace(t, annotators=t.annotators.astype(str)) for t in (mine, theirs))
     if not np.isin(theirs.instances, mine.instances).any():
         raise AnnotationError(
-            f"people= labelled {_ids(theirs)}, and the others {_ids(mine)}: they share no item. "
-            "Name the column with the items' ids (task=)"
+            f"people= labelled {_ids(theirs)}, but the others labelled {_ids(mine)}: they share no "
+            "item. Name the column with the items' ids (task=)"
         )
     return mine.with_added(theirs)
 

@@ -1,7 +1,7 @@
-"""Tables of text and workbooks, as a spreadsheet shows them: the one reader behind all layouts.
+"""Reading tables of text and workbooks as a spreadsheet shows them, for all layouts.
 
-Rows have the numbers that a spreadsheet shows: the first row is 1, a cell that holds line breaks is
-still one row, and blank rows count although they are skipped.
+Rows are numbered as in a spreadsheet: the first row is 1, a cell with line breaks does not add
+rows, and blank rows are counted although they are skipped.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ NO_NAMES: Final = (
     "have no name; name all columns in one row. If names stand in the row below, too, write all of "
     "them there, and delete the row above"
 )
-"""What to do about a header with gaps."""
+"""Advice about a header with gaps."""
 
 UNIT: Final = "\x1f"
-"""Stands for a separator of several characters, which the csv module does not take."""
+"""Character that replaces a separator of several characters, which the csv module cannot read."""
 
 SAMPLED: Final = 100
-"""Lines by which the separator is told."""
+"""Number of lines from which the separator is found."""
 
 TITLES: Final = 20
-"""A header stands below so many rows at most."""
+"""Largest number of rows above a header."""
 
 _TOTALS = """
 total totals sum average avg mean median count subtotal min max n % percent percentage pct share
@@ -54,19 +54,19 @@ yhteensä summa medelvärde gjennomsnitt gennemsnit итого всего сум
 """
 
 TOTALS: Final = frozenset(_TOTALS.split())
-"""First words of rows in which spreadsheets sum up the rows above."""
+"""First words of rows that hold totals of the rows above."""
 
 
 @dataclass(frozen=True)
 class Stated:
-    """What a caller states of tables whose content does not say it.
+    """Properties of tables that the caller states, because their content does not show them.
 
     Attributes
     ----------
     encoding : str or None
-        Encoding of text that is neither UTF-8 nor marked.
+        Encoding of text that is neither UTF-8 nor begins with a byte order mark.
     separator : str or None
-        What separates the cells, if it occurs in the file.
+        Separator of the cells, if it occurs in the file.
     sheet : str or None
         Name of the sheet of a workbook.
     every_sheet : bool
@@ -94,8 +94,8 @@ class Stated:
         mark = self.separator
         if mark is not None and (not mark or set(mark) & set('"\r\n') or mark.isalnum()):
             raise AnnotationError(
-                f"separator={mark!r} is not a separator; give what stands between the cells, such "
-                "as ';', '::' or 'tab'"
+                f"separator={mark!r} is not a separator; give the characters between the cells, "
+                "such as ';', '::' or 'tab'"
             )
 
 
@@ -119,13 +119,13 @@ class Sheet:
     numbers : list of int
         The number of every row below the header, as a spreadsheet shows it.
     rows : list of list of str
-        Their cells. A row may have fewer than the header names, or more.
+        Cells of these rows. A row may have fewer cells than the header, or more.
     top : int
         Number of the header's row.
     separator : str
-        "" for a workbook.
+        Separator of the cells; "" for a workbook.
     notes : list of str
-        What was assumed or skipped.
+        Messages about what was assumed or skipped.
     complete : bool
         Whether all rows were read.
     """
@@ -153,8 +153,8 @@ class Sheet:
         for number, row in zip(self.numbers, self.rows, strict=True):
             if len(row) > n:
                 raise AnnotationError(
-                    f"row {number} has more fields than the header, {len(row)} for {n}, such as "
-                    f"{row[n][:40]!r}. Name every column"
+                    f"row {number} has {len(row)} fields, but the header has {n}; the first one "
+                    f"too many is {row[n][:40]!r}. Name every column"
                     + f", or put texts that hold {self.separator!r} in quotes"
                     * bool(self.separator)
                 )
@@ -162,11 +162,12 @@ class Sheet:
         return list(zip(*full, strict=True)) if full else [()] * n
 
     def check(self) -> None:
-        """Refuse a header that names no columns, or one twice, and a table without rows.
+        """Refuse a header without names or with a repeated name, and a table without rows.
 
         Raises
         ------
         AnnotationError
+            In these cases.
         """
         if not any(self.header):
             raise AnnotationError("the file has no header; the first line must name the columns")
@@ -185,7 +186,7 @@ class Sheet:
 
 
 def letters_of(position: int) -> str:
-    """Name of a column as spreadsheets write it, from its position.
+    """Return the name of a column in spreadsheets, from its position.
 
     Examples
     --------
@@ -206,17 +207,17 @@ def read_sheet(path: Path, stated: Stated = UNSTATED, most: int | None = None) -
     Raises
     ------
     AnnotationError
-        If it is neither, or damaged or hostile; if its encoding, separator or sheet is not clear;
+        If the file is neither, damaged or hostile; if its encoding, separator or sheet is unclear;
         or if its last row holds totals.
     MissingExtraError
-        If it is a workbook or has a code page, and openpyxl or charset-normalizer is missing.
+        If it is a workbook and openpyxl is missing, or in a code page and charset-normalizer is.
     """
     refuse_other_programs(path)
     if is_workbook(path):
         rows, notes = workbook_rows(path, stated.sheet, most)
         sheet = sheet_of(rows, separator="", most=None if most is None else most - 2)
         sheet.notes[:0] = notes
-        # A workbook does not keep the empty cells at the ends of its rows.
+        # A workbook does not store empty cells at the ends of rows.
         n = len(sheet.header)
         return replace(sheet, rows=[row + [""] * (n - len(row)) for row in sheet.rows])
     with opened(path) as file:
@@ -242,21 +243,21 @@ def read_text(file: IO[bytes], stated: Stated = UNSTATED, most: int | None = Non
     """Read a table of text from a binary file, or its first rows; see `read_sheet`."""
     if stated.sheet is not None:
         raise AnnotationError(
-            f"sheet={stated.sheet!r} names a sheet of a workbook, and this is a table of text; "
+            f"sheet={stated.sheet!r} names a sheet of a workbook, but this is a table of text; "
             "leave it out"
         )
     encoding = find_encoding(file, stated.encoding, whole=most is None)
     with decoded(file, encoding.name) as text:
         separator, skipped = separator_of(list(sampled(limited_lines(text))), stated.separator)
         text.seek(0)
-        # Lines that were checked need not be limited one by one.
+        # Lines that were checked already need no limit.
         lines = iter(text) if encoding.checked else limited_lines(text)
         for _ in range(skipped):
             next(lines)
         sheet = sheet_of(cells_of(lines, separator), most=most, separator=separator)
     if stated.separator not in (None, separator):
         sheet.notes.append(
-            f"separator={stated.separator!r} does not occur, so the cells are cut by {separator!r}"
+            f"separator={stated.separator!r} does not occur, so rows are divided at {separator!r}"
         )
     if encoding.note is not None and encoding.doubt and most is None:
         warn_caller(encoding.note)
@@ -371,12 +372,12 @@ def sampled(lines: Iterator[str]) -> Iterator[str]:
 
 
 def separator_of(sample: Sequence[str], stated: str | None = None) -> tuple[str, int]:
-    """Tell the separator of a table from its first lines, and how many lines declare it.
+    """Return the separator of a table, from its first lines, and how many lines declare it.
 
     Raises
     ------
     AnnotationError
-        If two separators cut the lines equally well.
+        If two separators divide the lines equally well.
 
     Examples
     --------
@@ -401,8 +402,8 @@ def separator_of(sample: Sequence[str], stated: str | None = None) -> tuple[str,
             for mark in found
         )
         raise AnnotationError(
-            f"what separates the cells cannot be told: the rows can be cut {choices}. State it, "
-            f"such as separator={found[0]!r}"
+            f"the separator of the cells is unclear: the rows can be divided {choices}. State the "
+            f"separator, such as separator={found[0]!r}"
         )
     return found[0], 0
 
@@ -427,7 +428,7 @@ class _Cut:
         with long_fields():
             rows = list(_cut_lines(sample, mark))
         widths = [len(row) for row in rows]
-        if len(rows) > 2:  # An open quotation mark may have eaten the end of the sample.
+        if len(rows) > 2:  # The sample may end within a quotation.
             widths.pop()
         if not widths or max(widths) < 2:
             return None
@@ -446,17 +447,18 @@ class _Cut:
 def sheet_of(
     rows: Iterable[list[str]], *, first: int = 1, most: int | None = None, separator: str = ","
 ) -> Sheet:
-    """Make a table of rows: skip blank ones and titles above the header, and refuse totals.
+    """Make a table of rows; skip blank rows and titles above the header, and refuse totals.
 
     Parameters
     ----------
     rows : iterable of list of str
-        All rows of a file, blank ones, too.
+        All rows of a file, including blank ones.
     first : int
-        Number of the first of them.
+        Number of the first row.
     most : int, optional
-        Read only so many below the header.
+        Read only so many rows below the header.
     separator : str
+        Separator of the cells; "" for a workbook.
 
     Raises
     ------
@@ -507,7 +509,7 @@ def sheet_of(
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Let Python look for no garbage while it makes many lists, which takes most of the time."""
+    """Switch garbage collection off, which would take most of the time for many lists."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -527,11 +529,11 @@ def _filled(row: Sequence[str]) -> list[str]:
 
 
 def _titles(sheet: Sheet) -> int:
-    """Count the rows above the header: titles of one cell, or what a blank row sets apart.
+    """Count the rows above the header: titles of one cell, or rows that a blank row separates.
 
-    The header must look like one: different names, more of them than the rows above have cells,
-    and none a number; and most rows below must have more cells, too. So a table without a header
-    keeps its first row.
+    The header must have distinct names that are not numbers, and more of them than the rows above
+    have cells; most rows below must have more cells, too. So a table without a header keeps its
+    first row.
     """
     n = min(len(sheet.rows) - 1, TITLES)
     filled = [_filled(row) for row in sheet.rows[: n + 50]]
@@ -567,13 +569,13 @@ _SHORTENED = re.compile(r"\d(\.\d+)?E\+\d\d")
 
 
 def _note_shortened(sheet: Sheet) -> None:
-    """Say that a spreadsheet shortened long numbers, of which other rows may be the same."""
+    """Note that a spreadsheet shortened long numbers, so that different ids may be equal."""
     for number, row in zip(sheet.numbers[:50], sheet.rows[:50], strict=True):
         for name, cell in zip(sheet.header, row, strict=False):
             if _SHORTENED.fullmatch(cell.strip()):
                 sheet.notes.append(
-                    f"column {name!r} holds {cell!r} (row {number}), to which spreadsheets shorten "
-                    "long numbers: the last digits of ids are lost. Export the original again, "
+                    f"column {name!r} holds {cell!r} (row {number}), as spreadsheets shorten long "
+                    "numbers, so the last digits of ids are lost. Export the original again, "
                     "and open it with that column as text"
                 )
                 return
@@ -582,11 +584,11 @@ def _note_shortened(sheet: Sheet) -> None:
 _MONTHS = "jan|feb|mar|mär|mrz|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez"
 _DATED = re.compile(rf"\d{{1,2}}[-. ]({_MONTHS})[a-z]*\.?|({_MONTHS})[a-z]*\.?[- ]\d\d", re.I)
 DATED_ROWS: Final = 20_000
-"""Rows in which ids that became dates are looked for."""
+"""Number of rows in which ids that became dates are looked for."""
 
 
 def _note_dates(sheet: Sheet) -> None:
-    """Say that a spreadsheet made dates of some names of a column, such as 1-Mar of MARCH1."""
+    """Note that a spreadsheet turned some names of a column into dates, such as MARCH1 to 1-Mar."""
     places: dict[int, int] = {}
     for i, row in enumerate(sheet.rows[:DATED_ROWS]):
         for place, cell in enumerate(row):
@@ -597,14 +599,14 @@ def _note_dates(sheet: Sheet) -> None:
         if place < len(sheet.header) and not all(_DATED.fullmatch(c.strip()) for c in cells if c):
             sheet.notes.append(
                 f"column {sheet.header[place]!r} holds {cells[i]!r} (row {sheet.numbers[i]}), "
-                "which looks like a date, and other cells of its column do not: spreadsheets turn "
-                "names such as MARCH1 and text such as 1-2 into dates. If these are no dates, "
+                "which looks like a date, but other cells of its column do not: spreadsheets turn "
+                "names such as MARCH1 and text such as 1-2 into dates. If these are not dates, "
                 "export the original again, and open it with that column as text"
             )
 
 
 def _unquote_rows(sheet: Sheet) -> None:
-    """Cut rows that were saved as one quoted cell each, with the separators inside."""
+    """Divide rows that were saved as one quoted cell each, with the separators inside."""
     if len(sheet.header) != 1 or any(len(row) != 1 for row in sheet.rows):
         return
     lines = [sheet.header[0], *(row[0] for row in sheet.rows)]
@@ -614,14 +616,14 @@ def _unquote_rows(sheet: Sheet) -> None:
             if len({len(row) for row in rows}) == 1 and len(rows) == len(lines):
                 sheet.header, sheet.rows, sheet.separator = rows[0], rows[1:], mark
                 sheet.notes.append(
-                    f"every row was one cell in quotes, and is cut by {mark!r} into {len(rows[0])} "
-                    "columns"
+                    f"every row was one cell in quotes, and was divided at {mark!r} into "
+                    f"{len(rows[0])} columns"
                 )
                 return
 
 
 def _drop_repeated_header(sheet: Sheet) -> None:
-    """Leave out the rows in which Qualtrics describes its columns below their names."""
+    """Skip the rows below the header in which Qualtrics describes its columns."""
     for i in range(min(2, len(sheet.rows))):
         cells = _filled(sheet.rows[i])
         if cells and all(cell.startswith('{"ImportId"') for cell in cells):
@@ -635,7 +637,7 @@ def _drop_repeated_header(sheet: Sheet) -> None:
 
 
 def _trim(sheet: Sheet) -> None:
-    """Drop empty cells at the ends of rows that no column of the header stands for."""
+    """Drop empty cells at the ends of rows beyond the columns of the header."""
     n = len(sheet.header)
     while n and not sheet.header[n - 1]:
         if any(len(row) >= n and row[n - 1].strip() for row in sheet.rows):
@@ -657,7 +659,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _refuse_totals(sheet: Sheet) -> None:
-    """Refuse rows at the end that sum up those above, rather than being one of them."""
+    """Refuse rows at the end that hold totals of the rows above."""
     if below := _numbers_below_words(sheet.rows):
         shown = ", ".join(repr(cell) for cell in sheet.rows[-below][:4])
         raise AnnotationError(
@@ -666,7 +668,7 @@ def _refuse_totals(sheet: Sheet) -> None:
             "file again. If it is an item, write its labels as in the other rows"
         )
     found = after = 0
-    # Below a total may stand a row of another name, such as shares below sums.
+    # A row with another name may follow a total, such as shares below sums.
     while after < min(3, len(sheet.rows) - 2) and not _looks_total(sheet.rows[-1 - after]):
         if not _holds_numbers(sheet.rows[-1 - after]):
             break
@@ -686,7 +688,7 @@ def _refuse_totals(sheet: Sheet) -> None:
         return
     found += after
     above = len(sheet.rows) - found
-    # Below groups of rows stand totals of the same name, or subtotals.
+    # Each group of rows may be followed by a total of the same name, or by a subtotal.
     names = {_first(row).strip().casefold() for row in sheet.rows[above:]}
     looking = [i for i in range(above) if _looks_total(sheet.rows[i])]
     titles = {i: _first(sheet.rows[i]).strip().casefold() for i in looking}
@@ -756,7 +758,7 @@ def _first(row: Sequence[str]) -> str:
 
 def _looks_total(row: Sequence[str]) -> bool:
     """Return whether a row is named a total and otherwise holds numbers or empty cells."""
-    if row[0].strip() and row[0].strip()[:1].isdigit():  # As most ids do; this is quick.
+    if row[0].strip() and row[0].strip()[:1].isdigit():  # A quick check that covers most ids.
         return False
     name, *others = _filled(row)
     words = re.split(r"[\s:/]+", name.strip().casefold().strip(":*() "))
@@ -776,7 +778,7 @@ def _sums_up(row: Sequence[str], body: Sequence[Sequence[str]], position: int) -
             continue
         values = [float(v) for v in map(_plain, column) if v is not None]
         if is_full and (not cell or not values):
-            return True  # Nothing where others have something; or a number below texts.
+            return True  # A gap where other rows have values, or a number below texts.
         total = _plain(cell)
         if total is not None and values:
             matches.append(_is_statistic(total, values, len(column)))
@@ -788,7 +790,7 @@ def _is_statistic(total: str, values: Sequence[float], n: int) -> bool:
     digits = len(total.partition(".")[2])
     near = 0.51 * 10**-digits if digits else 1e-9
     known = [sum(values), len(values), n]
-    if len(set(values)) > 1:  # The mean of equal numbers is one more of them.
+    if len(set(values)) > 1:  # The mean of equal numbers proves nothing.
         known += [sum(values) / len(values), 100 * sum(values) / len(values)]
     return any(abs(value - float(total)) <= near for value in known)
 

@@ -1,4 +1,4 @@
-"""What stands beside a label so that a person knows the item: its text, or its file's name."""
+"""Content to show beside a label, so that a person knows the item: a text, or a file's name."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from manyhands.io.frames import read_frame
 from manyhands.io.sheets import UNSTATED, Stated
 
 KEYS: Final = ("task", "worker", "annotator")
-"""Columns that stand before the content."""
+"""Columns that come before the content."""
 
 EMBEDDED: Final = "data:"
-"""How the address of a file begins that is in the address itself, which no table has room for."""
+"""Beginning of an address that contains the file itself, which is too long for a table."""
 
 
 LONGEST: Final = 32_000
-"""Characters of a text that are shown: a cell of a workbook holds 32,767."""
+"""Largest number of characters of a text that are shown; a cell of a workbook holds 32,767."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class Shown:
     Attributes
     ----------
     name : str
-        Of the column.
+        Name of the column.
     values : dict {str: str, number or None}
-        By the id of the item, as text.
+        Content by the id of the item, as text.
     """
 
     name: str
@@ -44,14 +44,14 @@ class Shown:
 
     @classmethod
     def of(cls, name: str, tasks: Iterable[Any], values: Iterable[Any]) -> Shown:
-        """Take a value for every item."""
+        """Make one from a value for every item."""
         return cls(name, dict(zip(map(str, tasks), map(_scalar, values), strict=True)))
 
 
 def shown_of(export: Export | None) -> Shown | None:
-    """Return the field of an export's items that shows a person what they are, if there is one.
+    """Return the field of an export's items that shows what they are; None if there is none.
 
-    It is the first field with a name such as "text" or "image"; without one, the longest text.
+    It is the first field with a name such as "text" or "image", or else the longest text.
     """
     columns = {} if export is None else export.items.columns
     name = next((name for name in columns if name.lower() in CONTENT), None) or _longest(columns)
@@ -63,7 +63,7 @@ def shown_of(export: Export | None) -> Shown | None:
 def shown_beside(
     path: PathLike, task: str = "task", taken: Iterable[str] = (), stated: Stated = UNSTATED
 ) -> Shown | None:
-    """Return the column of a plain long table that shows what the items are, if it has one.
+    """Return the column of a plain long table that shows what the items are; None without one.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def shown_beside(
     path = Path(path)
     if suffix_of(path) in (".npy", ".npz"):
         return None
-    if not is_typed(path):  # Whole tables are read only if there is something to find.
+    if not is_typed(path):  # Read the whole table only if its header has such a column.
         (document, *_) = open_documents(path, most=1, stated=stated)
         if not _shown_names(document.header, (task, *taken)):
             return None
@@ -97,7 +97,7 @@ def shown_beside(
 
 
 def with_shown(columns: Mapping[str, list[Any]], shown: Shown | None) -> dict[str, list[Any]]:
-    """Insert what is shown behind the ids; a name that is taken becomes "item.<name>".
+    """Insert the content behind the ids; a name that is taken becomes "item.<name>".
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Excel workbooks: the rows of a sheet as text, and tables written as sheets."""
+"""Reading the rows of an Excel sheet as text, and writing tables as workbooks."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from manyhands.exceptions import AnnotationError, raise_missing_extra, warn_call
 from manyhands.io.archives import check_members
 
 MOST_ROWS: Final = 1_048_576
-"""Rows of a sheet in Excel."""
+"""Largest number of rows of a sheet in Excel."""
 
 LONGEST_CELL: Final = 32_767
-"""Characters of a cell in Excel."""
+"""Largest number of characters of a cell in Excel."""
 
 MOST_CELLS: Final = 2**26
-"""Cells that are read of a sheet, padded ones included."""
+"""Largest number of cells that are read from a sheet, including empty ones."""
 
 LARGEST_NUMBER: Final = 10**15
-"""Excel keeps 15 digits, so larger integers are written as text."""
+"""Largest integer that is written as a number; Excel keeps 15 digits, so larger ones are text."""
 
 SHOWN: Final = 1_000
-"""Rows by which a sheet that holds data is told."""
+"""Number of first rows by which a sheet is judged."""
 
 COVERED: Final = 0.9
-"""Share of the cells of a column that a sheet explains if it lists their values."""
+"""Share of the cells of a column that must be in a list of values on another sheet."""
 
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\r\x0e-\x1f\ufffe\uffff]")
@@ -56,11 +56,12 @@ def is_workbook(path: Path) -> bool:
 
 
 def refuse_other_programs(path: Path) -> None:
-    """Refuse what other programs, or older ones, write in place of text or .xlsx.
+    """Refuse files that other or older programs write in place of text or .xlsx.
 
     Raises
     ------
     AnnotationError
+        If the file is such a file.
     """
     with path.open("rb") as file:
         start = file.read(512)
@@ -73,11 +74,11 @@ def refuse_other_programs(path: Path) -> None:
         raise AnnotationError("this is an OpenDocument spreadsheet; save it as .xlsx, or as CSV")
     if start[:4] == b"PK\x03\x04" and not is_workbook(path):
         raise AnnotationError(
-            "this is an archive, and no Excel workbook; unpack it, and give the table in it"
+            "this is an archive, not an Excel workbook; unpack it, and give the table in it"
         )
     if start.lstrip()[:1] == b"<" and re.search(rb"<(html|table|!doctype html)", start.lower()):
         raise AnnotationError(
-            "this is a web page, as some programs write in place of .xls; open it in Excel, and "
+            "this is a web page, which some programs write in place of .xls; open it in Excel, and "
             "save it as .xlsx or CSV"
         )
 
@@ -133,6 +134,7 @@ def check_installed() -> None:
     Raises
     ------
     MissingExtraError
+        If openpyxl is not installed.
     """
     _openpyxl("Writing an Excel workbook")
 
@@ -172,8 +174,8 @@ def _choose(book: Any, name: str | None) -> tuple[Any, list[str]]:
 def own_sheets(path: Path) -> tuple[list[str], list[str]]:
     """Return the sheets that hold one annotator's work each, and notes on the others.
 
-    They are the sheets with the same columns, in any order, unless they list what is in others; and
-    sheets with other columns that have those of the ids and the labels, too.
+    They are the sheets with the same columns, in any order, unless they merely list values of
+    others; and sheets that have further columns besides those of the ids and the labels.
 
     Raises
     ------
@@ -213,7 +215,7 @@ def _opened(path: Path) -> Iterator[Any]:
     try:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)
     except Exception as error:
-        raise AnnotationError(f"this is no Excel workbook ({error}); save it again") from error
+        raise AnnotationError(f"this is not an Excel workbook ({error}); save it again") from error
     try:
         yield book
     except AnnotationError:
@@ -227,7 +229,7 @@ def _opened(path: Path) -> Iterator[Any]:
 def _sheets(book: Any) -> dict[str, Any]:
     sheets = {each.title: each for each in book.worksheets}
     for each in sheets.values():
-        each.reset_dimensions()  # What a file says of its size may be wrong, or a trap.
+        each.reset_dimensions()  # The size that a file states may be wrong on purpose.
     return sheets
 
 
@@ -294,8 +296,8 @@ def _tables(
 ) -> tuple[list[str], dict[str, str]]:
     """Return the sheets that may hold the table, and why the others merely list its values.
 
-    A codebook lists the classes, and other sheets list annotators or items: each value once, where
-    the table repeats it.
+    A codebook lists the classes, and other sheets may list annotators or items. They hold each
+    value once, while the table repeats it.
     """
     visible = [title for title, each in sheets.items() if each.sheet_state == "visible"]
     tables = [t for t in visible if len(looks[t].rows) > 1 < looks[t].width]
@@ -319,7 +321,7 @@ def _alike(looks: Mapping[str, _Look], tables: Sequence[str]) -> list[str]:
     if not found:
         return []
     shared = found[0][0]
-    if found[0][1] < 2:  # What two sheets share, if that is enough.
+    if found[0][1] < 2:  # Columns that two sheets share, if these are enough.
         shared = max((a & b for a, b in combinations(headers.values(), 2)), key=len, default=shared)
     first = next((title for title in headers if shared <= headers[title]), None)
     cells = {} if first is None else looks[first].columns
@@ -332,7 +334,7 @@ def _alike(looks: Mapping[str, _Look], tables: Sequence[str]) -> list[str]:
 def _texts(sheet: Any, notes: list[str] | None = None) -> Iterator[list[str]]:
     """Yield rows of a sheet as text, each up to its last cell that holds something.
 
-    Notes tell of columns in which some cells are dates, and others are not.
+    A note is added for columns in which some cells are dates and others are not.
     """
     cells = 0
     dates: dict[int, tuple[int, Any]] = {}
@@ -357,9 +359,9 @@ def _texts(sheet: Any, notes: list[str] | None = None) -> Iterator[list[str]]:
         if notes is not None:
             number, value = dates[column]
             notes.append(
-                f"cell {_letters(column + 1)}{number} holds a date, {as_text(value)}, and other "
+                f"cell {_letters(column + 1)}{number} holds a date, {as_text(value)}, but other "
                 f"cells of its column do not: Excel turns text such as 1-2 into dates. If these "
-                "are no dates, format the column as text, and type them again"
+                "are not dates, format the column as text, and type them again"
             )
 
 
@@ -387,7 +389,7 @@ def as_text(value: Any) -> str:
 
 
 class _Markup:
-    """What openpyxl does not tell while it reads row by row: formulas, and merged cells."""
+    """Formulas and merged cells, which openpyxl does not provide when it reads row by row."""
 
     def __init__(self) -> None:
         self.has_formulas = False
@@ -416,7 +418,7 @@ class _Markup:
 
 
 def _member_of(archive: zipfile.ZipFile, title: str) -> str | None:
-    """Name of the part of a workbook that holds a sheet."""
+    """Return the name of the archive member that holds a sheet."""
     book = ElementTree.fromstring(archive.read("xl/workbook.xml"))
     relation = next(
         (
@@ -470,7 +472,7 @@ def _uncomputed(path: Path, title: str) -> dict[tuple[int, int], str]:
 
 
 def _unmerge(rows: list[list[str]], merged: Sequence[tuple[int, int, int, int]]) -> list[str]:
-    """Give every row the value that merged cells show for it; refuse what spans columns."""
+    """Give every row the value of its merged cells; refuse cells merged across columns."""
     spans = []
     header = _header_of(rows)
     notes = _join_header(rows, merged, header)
@@ -506,14 +508,14 @@ def _unmerge(rows: list[list[str]], merged: Sequence[tuple[int, int, int, int]])
 
 
 def _header_of(rows: Sequence[Sequence[str]]) -> int:
-    """Number of the first row of several cells."""
+    """Return the number of the first row with several cells."""
     return next((i for i, row in enumerate(rows, 1) if sum(map(bool, row)) > 1), 1)
 
 
 def _join_header(
     rows: list[list[str]], merged: Sequence[tuple[int, int, int, int]], header: int
 ) -> list[str]:
-    """Make one header of two rows: names above, and below merged ones the names of their parts."""
+    """Join two rows into one header, if merged cells of the first have names below them."""
     over = [span for span in merged if span[0] == header == span[2] and span[3] > span[1]]
     if not over or header >= len(rows):
         return []
@@ -534,7 +536,7 @@ def _join_header(
 
 
 def write_workbook(columns: Mapping[str, Sequence[Any]], title: str = "manyhands") -> bytes:
-    """Write columns as a workbook of one sheet, whose header stays in view.
+    """Write columns as a workbook of one sheet with a frozen header.
 
     Text is stored as text, so a cell such as ``=SUM(A1)`` is never run, and "007" keeps its
     zeros. None is an empty cell.
@@ -588,17 +590,17 @@ def _check_fits(columns: Mapping[str, Sequence[Any]]) -> None:
         for row, value in enumerate(values, start=2):
             if isinstance(value, str) and len(value) > LONGEST_CELL:
                 raise AnnotationError(
-                    f"column {name!r}, row {row} has a text of {len(value):,} characters, and a "
+                    f"column {name!r}, row {row} has a text of {len(value):,} characters, but a "
                     f"cell of Excel holds {LONGEST_CELL:,}; write .csv or .parquet"
                 )
 
 
 def _as_text_cell(cell: Any, text: str) -> Any:
-    """Store text that no program takes for a formula, a number or an error."""
+    """Store text such that no program takes it for a formula, a number or an error."""
     text = _ESCAPED.sub(lambda found: f"_x005F{found[0]}", text)
     text = _CONTROLS.sub(lambda found: f"_x{ord(found[0]):04X}_", text)
     cell.value = text
     cell.data_type = "s"
     if text[:1] in ("=", "+", "-", "@"):
-        cell.quotePrefix = True  # So that it is still text once somebody has edited it.
+        cell.quotePrefix = True  # It stays text even if somebody edits it.
     return cell

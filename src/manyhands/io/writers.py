@@ -1,4 +1,4 @@
-"""Labels and annotations, written as tables, for labelling tools, or as a Hugging Face data set."""
+"""Writing labels and annotations as tables, for labelling tools, or as a Hugging Face data set."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from manyhands.typing import AnyArray
 _LOG = logging.getLogger("manyhands")
 
 SUFFIXES: Final = {name: writer.suffix for name, writer in WRITERS.items()} | {"datasets": ""}
-"""Formats of tools, and how the names of their files end; ``datasets`` is a folder."""
+"""Suffixes of the files of tools' formats; ``datasets`` is a folder."""
 
 TARGETS: Final = ("table", *SUFFIXES)
 
@@ -75,16 +75,17 @@ def write_labels(
         "doccano": examples with their labels, to import (.jsonl); labels only.
         "datasets": a folder that ``datasets.load_dataset`` reads.
     export : Export, optional
-        What `read_export` returned: the items' own data, and the names of the tool's fields.
-        Without it, an item has its id only.
+        Result of `read_export`, which holds the items' own data and the names of the tool's
+        fields. Without it, an item has its id only.
     method : str
-        Name of what made the labels, such as "DawidSkene".
+        Name of the method that made the labels, such as "DawidSkene".
     keep_formulas, excel : bool
         As in `manyhands.io.frames.write_table`.
 
     Returns
     -------
     Path
+        The file or folder that was written.
 
     Raises
     ------
@@ -131,9 +132,9 @@ def write_consensus(
     excel: bool = False,
     shown: Shown | None = None,
 ) -> Path:
-    """Write what `manyhands.io.consensus` returned; see `write_labels`.
+    """Write the result of `manyhands.io.consensus`; see `write_labels`.
 
-    A table has what is ``shown`` of the items, by default that of the export.
+    A table also gets the content of the items, ``shown``; default: that of the export.
     """
     path = check_target(path, to)
     if to == "table":
@@ -154,10 +155,10 @@ def write_sets(
     excel: bool = False,
     shown: Shown | None = None,
 ) -> Path:
-    """Write what `manyhands.io.consensus_sets.set_consensus` returned; see `write_labels`.
+    """Write the result of `manyhands.io.consensus_sets.set_consensus`; see `write_labels`.
 
-    In a table, ``separator`` stands between the labels of a set; in what is written for a tool, a
-    set is a list, as of check boxes.
+    In a table, ``separator`` stands between the labels of a set; for a tool, a set is a list, as of
+    check boxes.
     """
     path = check_target(path, to)
     if to == "table":
@@ -192,7 +193,7 @@ def check_target(path: PathLike, to: str) -> Path:
     Raises
     ------
     AnnotationError
-        If not.
+        If the format is unknown, or the name does not fit it.
     WriteError
         If a file is needed and the path is a folder.
     """
@@ -208,10 +209,14 @@ def check_target(path: PathLike, to: str) -> Path:
         return check_table_path(path)
     if to == "datasets":
         if path.suffix or path.is_file():
-            raise AnnotationError(f"to='datasets' writes a folder; {str(path)!r} names a file")
+            raise AnnotationError(
+                f"to='datasets' writes a folder, but {str(path)!r} names a file; give a name "
+                "without a suffix"
+            )
     elif path.suffix.lower() != SUFFIXES[to]:
         raise AnnotationError(
-            f"to={to!r} writes a {SUFFIXES[to]} file; {str(path)!r} ends in {path.suffix!r}"
+            f"to={to!r} writes a {SUFFIXES[to]} file, but {str(path)!r} ends in {path.suffix!r}; "
+            f"give a name that ends in {SUFFIXES[to]}"
         )
     return path
 
@@ -236,16 +241,17 @@ def write_annotations(
     path, to, export, keep_formulas, excel
         As in `write_labels`.
     table : AnnotationTable or LabelSetTable
-        Weights, sources other than "observed" and families are columns of a long table; the
-        formats of tools have no place for them, which is a warning. A table has a column
-        "question", too, if the export names it.
+        Weights, sources other than "observed" and families become columns of a table. The formats
+        of tools have no place for them, and a warning says so. A table also has a column "question"
+        if the export names it.
     separator : str, default=";"
-        What stands between the labels of a set, in the column "labels" of a table; in what is
-        written for a tool, a set is a list, as of check boxes.
+        Separator of the labels of a set in the column "labels" of a table; for a tool, a set is a
+        list, as of check boxes.
 
     Returns
     -------
     Path
+        The file or folder that was written.
 
     Raises
     ------
@@ -275,7 +281,7 @@ def write_annotations(
             columns["question"] = [items.question] * len(columns["task"])
         columns |= items.columns(columns["task"], {*columns, "question"})
         if table.ordered and path.suffix.lower() == ".parquet" and is_text(table.classes):
-            # Of numbers, Parquet forgets the dictionary.
+            # Parquet does not keep an ordered dictionary of numbers.
             columns["label"] = grades_of_arrow(table)
         else:
             _tell_of_scale(path, table)
@@ -330,18 +336,18 @@ def _write_answers(
 
 
 def check_separator(options: AnyArray, separator: str) -> None:
-    """Refuse a separator that stands in the name of an option: sets could not be read back.
+    """Refuse a separator that the name of an option contains, because sets could not be read back.
 
     Raises
     ------
     AnnotationError
-        In this case.
+        If an option contains the separator.
     """
     inside = next((name for name in options.tolist() if separator in name), None)
     if inside is not None:
         raise AnnotationError(
-            f"the option {inside!r} holds {separator!r}, which is to stand between the labels of a "
-            "set, so that the table could not be read back; write another one by multilabel='|'"
+            f"the option {inside!r} contains {separator!r}, the separator of the labels of a set, "
+            "so that the table could not be read back; choose another one, such as multilabel='|'"
         )
 
 
@@ -369,7 +375,7 @@ def _long_columns(table: AnnotationTable) -> dict[str, list[Any]]:
 
 
 def _tell_of_scale(path: Path, table: AnnotationTable) -> None:
-    """Say how a file of grades or numbers is read again, which does not hold what they are."""
+    """Log or warn how to read a file of grades or numbers again, which does not hold the scale."""
     if table.scale == "nominal":
         return
     how = f"{str(path)!r}, scale={table.scale!r}"
@@ -379,7 +385,7 @@ def _tell_of_scale(path: Path, table: AnnotationTable) -> None:
         f"{path.name} does not say that its labels are {MEANT[table.scale]}{order}; read it again "
         f"by read_annotations({how})"
     )
-    if table.ordered and path.suffix.lower() == ".parquet":  # Which keeps the order of words.
+    if table.ordered and path.suffix.lower() == ".parquet":  # Parquet would keep that of words.
         warn_caller(told)
     else:
         _LOG.info("%s", told)

@@ -30,4 +30,4 @@ def test_superannotate_tags_name_their_annotator(tmp_path):
     ]
     export = read_export(write(tmp_path / "forms" / "f.jsonl", forms))
     assert cells(export.annotations) == {("1", "ann"): "x", ("1", "bob"): "y"}
-    assert "folder of an item counts as one" in export.notes[0]
+    assert "forms do not name annotators" in export.notes[0]

@@ -1,4 +1,4 @@
-"""What every reader of an export fills in: answers, gold labels, items, and what was left out."""
+"""Data that readers of exports fill in: answers, gold labels, items, and what was left out."""
 
 from __future__ import annotations
 
@@ -20,46 +20,46 @@ from manyhands.typing import AnyArray, FloatArray, IntArray
 ABSTAIN, SKIP = "abstain", "skip"
 
 AnnotatorFrom: TypeAlias = Literal["file", "folder", "sheet"]
-"""Whose name is the annotator, where every one of these holds one annotator's work."""
+"""Things that an annotator may be named after, if each holds one annotator's work."""
 
 CONTENT = frozenset(
     {"text", "sentence", "title", "image", "url", "audio", "video", "path", "content", "document"}
 )
-"""Names of columns with what an item consists of; a long table's others are kept if named."""
+"""Names of columns that hold the content of an item; other columns of a long table are kept only
+if they are named."""
 
 NO_ANSWER = "no answer was given"
 
 NOTHING = "nothing"
-"""Kind of a pass that the annotator handed in without a label: an abstention, unless answers
-without a label are kept."""
+"""Kind of a submitted answer without a label: an abstention, unless such answers are kept."""
 REPEATED = "an annotator answered the same question on the same task again"
 UNREADABLE = "the record cannot be read"
 
 
 @dataclass(slots=True)
 class Answer:
-    """What one annotator said about one task, or that they passed.
+    """One annotator's answer about one task, or pass.
 
     Attributes
     ----------
     task, worker : str or int
-        ``worker`` is None where the file names nobody.
+        ``worker`` is None if the file names no annotator.
     question : str or None
-        None: a pass that concerns all questions.
+        None: a pass on all questions.
     labels : tuple
-        One label, several in an answer of several labels, none in a pass.
+        One label, several labels, or none for a pass.
     at : str
         Position in the file.
     passed : str or None
         "abstain" or "skip".
     ended, seconds : float or None
-        When it was given (seconds since 1970), and how long it took.
+        When it was given (seconds since 1970), and how long it took, in seconds.
     rejected : bool
-        Whether the one who asked rejected the work.
+        Whether the requester rejected the work.
     is_predicted : bool
         Whether a model gave it.
     is_list : bool
-        Whether the export holds the labels one by one, so that none of them is text to cut.
+        Whether the export holds the labels one by one, so that none of them must be split.
     """
 
     task: Any
@@ -77,7 +77,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Gold:
-    """A known label; several labels mean that each of them counts as right."""
+    """A known label; if there are several, each of them counts as right."""
 
     task: Any
     question: str | None
@@ -87,7 +87,7 @@ class Gold:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What was left out for one reason.
+    """Records that were left out for one reason.
 
     Attributes
     ----------
@@ -111,16 +111,16 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Origin:
-    """What writing labels back needs to know of the tool's own file.
+    """Facts about the tool's own file that are needed to write labels back.
 
     Attributes
     ----------
     control : dict
-        Label Studio's "type" and "to_name" of the question, if the file says.
+        Label Studio's "type" and "to_name" of the question, if the file holds them.
     joined : bool
         Whether a class may be a set of labels, such as "a + b" (``multilabel="join"``).
     sets : dict {class: list of str}
-        The labels of every class that is a set.
+        Labels of every class that is a set.
     """
 
     control: dict[str, str] = field(default_factory=dict)
@@ -137,8 +137,8 @@ class Items:
     ids : array of shape (n,)
         Instances of the table come first, in its order; others have no annotations.
     columns : dict {name: list of length n}
-        None where an item has no such field. Names lose the platform's prefix ("data.",
-        "Input.") if they stay distinct.
+        Values, None where an item has no such field. The platform's prefix ("data.", "Input.") is
+        removed from names if they stay distinct.
     sources : dict {name: str}
         Name of each column in the platform's file.
     """
@@ -153,7 +153,7 @@ class Items:
 
 @dataclass(frozen=True, eq=False)
 class Export:
-    """What an export holds; see `read_export`.
+    """Content of an export; see `read_export`.
 
     Attributes
     ----------
@@ -162,22 +162,22 @@ class Export:
         Known labels by task; empty if there are none.
     items : Items
     left_out : tuple of LeftOut
-        What is not in ``annotations``, by reason, with positions.
+        Records that are not in ``annotations``, by reason, with positions.
     notes : tuple of str
-        What else a reader should know: abstentions, skips and rejected work among the annotations.
+        Further facts to know, such as passes and rejected work in the table.
     seconds, ended : arrays of shape (n_annotations,)
         How long each annotation took, and when it was given (seconds since 1970); NaN: unknown.
     format, question : str
     alternatives : tuple of str
-        Other formats whose rule matches, too.
+        Other formats that also match.
     annotator_names : dict
         Original name of each annotator, if they were anonymised.
     tables : dict {label: AnnotationTable}
         With ``multilabel="split"``, one table of "no" and "yes" per label.
     origin : Origin
-        What writing labels back needs to know.
+        Facts that are needed to write labels back.
     reading : dict {option: value}
-        What was found where nothing was named: the options that read the same again.
+        Options that name what the reader found, and so read the same again.
     n_unlabelled : int
         How many abstentions were handed in without a label, rather than with one that says so.
     """
@@ -200,7 +200,7 @@ class Export:
 
     @property
     def annotations(self) -> AnnotationTable:
-        """The table.
+        """Table of the annotations.
 
         Raises
         ------
@@ -217,7 +217,7 @@ class Export:
 
 @dataclass(frozen=True)
 class Asked:
-    """What the caller chose, for readers that need to know; see `manyhands.io.read_export`."""
+    """Choices of the caller, for the readers of formats; see `manyhands.io.read_export`."""
 
     question: str | None = None
     task: str | Sequence[str] | None = None
@@ -234,7 +234,7 @@ class Asked:
 
 @dataclass(frozen=True, eq=False)
 class VoteCounts:
-    """How many votes each class received, from nobody in particular.
+    """Number of votes for each class, by unknown annotators.
 
     Attributes
     ----------
@@ -289,7 +289,7 @@ class Gathered:
             self.notes.append(text)
 
     def found_as(self, option: str, value: Any) -> None:
-        """Record an option that a reader found; documents that differ leave it to be found."""
+        """Record an option that a reader found, unless documents differ in it."""
         if self.found.setdefault(option, value) != value:
             self.found[option] = None
 
@@ -307,9 +307,9 @@ class Gathered:
         if first != origin and known != data:
             names = sorted(name for name in data if known.get(name) != data[name])
             raise AnnotationError(
-                f"task {task!r} is one item in {first} and another in {origin} (they differ in "
-                f"{', '.join(map(repr, names[:3]))}): the ids are the platform's own. Name the "
-                f"field with your own id, such as task={(names or ['data.id'])[0]!r}"
+                f"task {task!r} is one item in {first} and a different one in {origin} (they "
+                f"differ in {', '.join(map(repr, names[:3]))}), because the ids are the platform's "
+                f"own. Name the field with your own id, such as task={(names or ['data.id'])[0]!r}"
             )
 
     def answer(
@@ -321,7 +321,7 @@ class Gathered:
         at: str,
         **more: Any,
     ) -> None:
-        """Add an answer; without labels and without a pass it is left out, unless it is kept."""
+        """Add an answer; one without labels that is no pass is left out, unless those are kept."""
         given = tuple(label for label in map(plain, labels) if label is not None)
         if more.get("passed") == NOTHING:
             more["passed"] = None if self.keep_empty else ABSTAIN
@@ -371,7 +371,7 @@ def members(value: Any, name: str, at: str) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise Malformed(f"{name!r} is no list", at)
+        raise Malformed(f"{name!r} is not a list", at)
     return value
 
 
@@ -380,7 +380,7 @@ def mapping(value: Any, name: str, at: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise Malformed(f"{name!r} is no object", at)
+        raise Malformed(f"{name!r} is not an object", at)
     return value
 
 
@@ -426,7 +426,7 @@ def _seconds(time: datetime) -> float:
 
 
 def number(value: Any) -> float | None:
-    """Read a number; None if it is none."""
+    """Read a number; return None if the value is not a number."""
     try:
         return float(value)
     except (TypeError, ValueError):

@@ -35,7 +35,7 @@ def read_superannotate(document: Document, into: Gathered, asked: Asked) -> None
             into.item(task, {"name": task}, document.name)
             _read_tags(record["instances"], task, at, into)
             return
-        into.note("forms name no annotator: the folder of an item counts as one")
+        into.note("forms do not name annotators, so items are read as the work of their folder")
         worker = plain(about.get("folder_name"))
         for question, answer in mapping(record.get("data"), "data", at).items():
             value = answer.get("value") if isinstance(answer, dict) else answer

@@ -13,7 +13,7 @@ from manyhands.io.exports.records import SKIP, Asked, Gathered, Gold, moment, or
 def read_toloka(document: Document, into: Gathered, asked: Asked) -> None:
     """Read results, or uploaded tasks with GOLDEN columns, which hold gold only.
 
-    Control tasks are annotations and gold at once: they tell how good an annotator is. Without
+    Control tasks are both annotations and gold, so they show how good an annotator is. Without
     "ASSIGNMENT:task_id", the task is "INPUT:id", or else all inputs together.
     """
     inputs, outputs = document.starting("INPUT:"), document.starting("OUTPUT:")
@@ -35,7 +35,7 @@ def read_toloka(document: Document, into: Gathered, asked: Asked) -> None:
         if status == "SKIPPED":
             into.answer(task, worker, None, (), at, passed=SKIP, ended=begin)
         elif status in ("EXPIRED", "ACTIVE"):
-            into.lose(f"the assignment is {status}: nothing was handed in", at)
+            into.lose(f"the assignment is {status}, so nothing was submitted", at)
         else:
             for name in outputs:
                 into.answer(

@@ -20,7 +20,7 @@ from manyhands.io.exports.parsing import Document, columns_as_text
 from manyhands.io.exports.records import Asked, Gathered, Gold, plain
 
 HEAD = 1000
-"""Rows by which a wide table is recognised."""
+"""Number of first rows by which a wide table is recognised."""
 
 
 def is_wide(document: Document) -> bool:
@@ -40,8 +40,8 @@ def is_wide(document: Document) -> bool:
 def read_wide(document: Document, into: Gathered, asked: Asked) -> None:
     """Read one row per task and one column per annotator, or a pair of columns per annotation.
 
-    Ids are in the columns named by ``task``, else in a column that is called as ids are, else in
-    the first if its values are ids; without either, rows are numbered from 0.
+    Ids are in the columns named by ``task``, else in a column that is named like ids, else in the
+    first column if its values are ids; otherwise rows are numbered from 0.
     """
     columns = columns_as_text(document)
     task = None if asked.task is None else task_columns(asked.task, list(columns))
@@ -90,7 +90,7 @@ def read_wide(document: Document, into: Gathered, asked: Asked) -> None:
             into.gold.append(Gold(str(key), "label", (plain(row[roles.gold]),), at))
     if n_marked and "-1" in gaps:
         into.note(
-            f"{n_marked:,} cells hold -1, which stands for no annotation; if it is a class, name "
+            f"{n_marked:,} cells hold -1, which is read as no annotation; if it is a class, name "
             "all classes in classes="
         )
 
@@ -106,7 +106,7 @@ def _positions(document: Document) -> list[str]:
 
 
 def _account_for(roles: Roles, columns: Cells, into: Gathered, *, named: bool) -> None:
-    """Say which columns are what, and why; what was found becomes part of the explicit command."""
+    """Note what each column was read as, and why; keep what was found for the printed command."""
     into.found_as("task", ",".join(roles.task) or None)
     for option, value in roles.named.items():
         into.found_as(option, value)
@@ -116,12 +116,16 @@ def _account_for(roles: Roles, columns: Cells, into: Gathered, *, named: bool) -
     if roles.why:
         into.note(
             f"{shown} are read as {'labels' if roles.pairs else 'annotators'}, {roles.why}; "
-            + ("worker= and label= name others" if roles.pairs else "annotators= names others")
+            + (
+                "to choose others, use worker= and label="
+                if roles.pairs
+                else "to choose others, use annotators="
+            )
         )
     if not roles.task:
         into.note(
-            "no column holds ids, so the rows are numbered from 0, which is the first row of data; "
-            "task= names one"
+            "no column seems to hold ids, so rows are numbered from 0, beginning with the first "
+            "row of data; if a column holds ids, name it in task="
         )
     if roles.gold is not None:
         into.note(
@@ -130,7 +134,7 @@ def _account_for(roles: Roles, columns: Cells, into: Gathered, *, named: bool) -
         )
     for name, reason in roles.others.items():
         if named:
-            into.note(f"{name!r} is no annotator's column: {reason}")
+            into.note(f"{name!r} is not read as an annotator: {reason}")
         else:
             into.lose(f"not an annotator's column: {reason}", f"column {name!r}")
 

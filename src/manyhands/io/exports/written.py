@@ -1,4 +1,4 @@
-"""What all tools' records are made of: the items' own data, and what is known of a label."""
+"""Parts of the records that all writers make: the items' own data, and facts about a label."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Record = dict[str, Any]
 
 
 class ItemFields:
-    """The items' own data, as the tool that is written names them."""
+    """The items' own data, under the names that the tool uses."""
 
     def __init__(self, export: Export | None, to: str) -> None:
         self.export = export
@@ -84,9 +84,9 @@ def facts(found: Consensus | SetConsensus, i: int) -> Record:
 
 
 def score_of(found: Consensus | SetConsensus, i: int) -> Record:
-    """Return the probability of an instance's label as ``score``; nothing where none is told.
+    """Return the probability of an instance's label as ``score``; an empty dict if unknown.
 
-    Of a set it is that of the option which is least sure.
+    For a set, it is the probability of the least sure option.
     """
     told = float(np.min(found.probability[i]))
     return {} if np.isnan(told) else {"score": round(told, 6)}
