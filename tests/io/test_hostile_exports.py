@@ -124,7 +124,9 @@ def test_ids_that_occur_twice(tmp_path, refused):
     assert reasons(export) == {"an annotator answered the same question on the same task again": 1}
     write(tmp_path / "two" / "a.json", [first])
     write(tmp_path / "two" / "b.json", [second])
-    with pytest.raises(AnnotationError, match=r"task '1' is one item in .*a\.json and another in"):
+    with pytest.raises(
+        AnnotationError, match=r"task '1' is one item in .*a\.json and a different one in"
+    ):
         read_annotations(tmp_path / "two")
     long = write(tmp_path / "b.csv", "task,worker,label\n1,a,x\n1,a,y\n")
     refused(long, "repeated")

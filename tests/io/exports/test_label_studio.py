@@ -98,7 +98,7 @@ def test_classes_of_the_configuration_keep_their_order_and_rare_ones_warn(tmp_pa
     path = write(tmp_path / "a.json", [studio(made(1, "good"), made(2, "bad"))])
     choices = "".join(f'<Choice value="{c}"/>' for c in ("good", "bad", "none"))
     config = write(tmp_path / "c.xml", f'<View><Choices name="mood">{choices}</Choices></View>')
-    with pytest.warns(UserWarning, match="1 of 3 classes .* never occur: 'none'"):
+    with pytest.warns(UserWarning, match="1 of 3 classes .* do not occur: 'none'"):
         table = read_annotations(path, label_config=config)
     assert table.classes.tolist() == ["good", "bad", "none"]
     write(config, '<!DOCTYPE a [<!ENTITY b "c">]><View/>')
@@ -110,7 +110,7 @@ def test_cloned_projects_join_by_ones_own_ids(tmp_path):
     a = write(tmp_path / "ann.json", [studio(made(1, "good"), text="A", item="x")])
     b = write(tmp_path / "bob.json", [studio(made(1, "bad"), text="B", item="y")])
     with pytest.raises(
-        AnnotationError, match=r"one item in .*ann\.json and another in .*task='data"
+        AnnotationError, match=r"one item in .*ann\.json and a different one in .*task='data"
     ):
         read_annotations([a, b], annotator_from="file")
     b = write(tmp_path / "bob.json", [studio(made(1, "bad"), number=2, text="A", item="x")])

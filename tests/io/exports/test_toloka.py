@@ -16,4 +16,4 @@ def test_toloka_control_tasks_are_annotations_and_gold_at_once(tmp_path):
     assert cells(export.annotations) == {("c", "w1"): "x", ("1", "w1"): "y"}
     assert len(export.annotations.skips) == 1
     assert export.gold.tasks.tolist() == ["c"]
-    assert reasons(export) == {"the assignment is EXPIRED": 1}
+    assert reasons(export) == {"the assignment is EXPIRED, so nothing was submitted": 1}
