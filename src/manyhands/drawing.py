@@ -38,13 +38,13 @@ def make_axes(ax: Any, n_rows: int | None) -> Any:
 
 
 def _side(n_rows: int) -> float:
-    """Inches of a side of a heat map."""
+    """Return the length of a side of a heat map, in inches."""
     per_row = 0.52 if n_rows <= MOST_WITH_VALUES else 0.19
     return float(np.clip(per_row * n_rows, 2.6, 11.0))
 
 
 def scale_of(low: float, power: float = 1.0) -> Any:
-    """Scale of colours from ``low`` to 1; a power below 1 spreads the small values."""
+    """Return a scale of colours from ``low`` to 1; a power below 1 spreads the small values."""
     from matplotlib.colors import PowerNorm
 
     return PowerNorm(power, low, 1.0)

@@ -96,7 +96,7 @@ def record(
 
 
 def is_saved_whole(value: Any) -> bool:
-    """Whether all that an estimator has found is saved, its annotations included.
+    """Return whether all that an estimator has found is saved, its annotations included.
 
     A class says so by ``_saved_whole = True``, and so do those that are derived from it.
     """
@@ -104,10 +104,10 @@ def is_saved_whole(value: Any) -> bool:
 
 
 def record_of(value: Any) -> Record | None:
-    """What is saved of a value, if its class says so; None if it does not."""
+    """Return what is saved of a value, if its class says so; None if it does not."""
     return _BY_CLASS.get(type(value))
 
 
 def record_named(name: str) -> Record | None:
-    """The record of a name; None if there is none, or its module is not imported."""
+    """Return the record of a name; None if there is none, or its module is not imported."""
     return _BY_NAME.get(name)

@@ -311,7 +311,7 @@ def test_fit_predict_report(home):
     assert "Which annotations surprised the classifier?" in page
 
 
-@pytest.mark.filterwarnings("always:48 of 48 gold")
+@pytest.mark.filterwarnings("always:left out 48 of 48 gold")
 def test_predictions_are_measured_on_new_items_alone(home):
     """Gold labels of the rows that the model was trained on say nothing of new ones."""
     files = ["--features", "ids.npz", "--annotations", "A_ids.csv", "--out", "out"]
@@ -322,7 +322,7 @@ def test_predictions_are_measured_on_new_items_alone(home):
     old = [(row["task"], row["label"]) for row in rows]
     write_csv(home / "old.csv", [("task", "label"), *old])
     found = done("predict", "out", "ids.npz", "--gold", "old.csv")
-    assert "48 of 48 gold labels are of items that the model was trained on" in found.stderr
+    assert "48 of 48 gold labels, because the model was trained on their items" in found.stderr
     assert "0 gold labels of new items are too few" in found.stdout
     X = np.load(home / "X.npy")
     np.savez("new.npz", X=X, task=np.array([f"u{i}" for i in range(len(X))]))
@@ -334,7 +334,7 @@ def test_predictions_are_measured_on_new_items_alone(home):
     refused(3, "predict", "out", "new.npz", "--gold", "old.csv", says=["use the same ids in both"])
 
 
-@pytest.mark.filterwarnings("always:48 of 48 gold")
+@pytest.mark.filterwarnings("always:left out 48 of 48 gold")
 def test_items_of_earlier_training_are_told_by_their_ids_whatever_else_the_table_holds(home):
     """An id that a spreadsheet would take for a formula, and a text beyond a field of csv's."""
     rows = read_rows(home / "A_ids.csv")
@@ -350,7 +350,7 @@ def test_items_of_earlier_training_are_told_by_their_ids_whatever_else_the_table
     labels = done_json("predict", "out", "renamed.npz")["labels"]
     write_csv(home / "old.csv", [("task", "label"), *((r["task"], r["label"]) for r in labels)])
     found = done("predict", "out", "renamed.npz", "--gold", "old.csv")
-    assert "48 of 48 gold labels are of items that the model was trained on" in found.stderr
+    assert "48 of 48 gold labels, because the model was trained on their items" in found.stderr
 
 
 def write_named_features(home):

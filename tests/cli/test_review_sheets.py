@@ -102,7 +102,7 @@ def test_labels_of_a_queue_measure_no_level(crowd):
     fill_in(Path("review.csv"), lambda row: row.update(reviewed="x"))
     plain = done_json("aggregate", "A.csv")["level"]
     result = done("aggregate", "A.csv", "--gold", "review.csv", "--out", "folder")
-    assert "a review queue chose 30 of the 50 gold labels by doubt" in result.stderr
+    assert "a review queue chose 30 of the 50 gold labels" in result.stderr
     found = done_json("aggregate", "A.csv", "--gold", "review.csv")
     assert found["gold"]["instances with gold"] == 50
     assert (found["level"]["source"], found["level"]["n"]) == ("gold", 20)

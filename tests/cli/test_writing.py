@@ -276,7 +276,9 @@ def test_a_folder_with_a_model_is_left_alone(home):
 def test_files_of_others_are_not_written_over(project):
     done("aggregate", "project.json", "--out", "labels", "--to", "datasets")
     before = Path("labels/annotators.csv").read_text()
-    refused(4, "report", "labels", "--tables", "labels", says=["annotators.csv", "no table of a"])
+    refused(
+        4, "report", "labels", "--tables", "labels", says=["annotators.csv", "not a table of a"]
+    )
     assert Path("labels/annotators.csv").read_text() == before
     Path("classes.csv").write_text("mine")
     refused(4, "report", "labels", "--tables", ".", says=["classes.csv", "Choose another folder"])

@@ -143,6 +143,6 @@ def test_a_ranking_is_not_written_over_another_model(tmp_path):
     fill(tmp_path, OLD | {"model.json": '{"class": "DawidSkene"}'})
     rows = {"left": list("abca") * 20, "right": list("bcab") * 20, "winner": list("abcb") * 20}
     table = ComparisonTable.from_frame(pd.DataFrame(rows), worker=None)
-    with pytest.raises(WriteError, match="its model is no ranking"):
+    with pytest.raises(WriteError, match="its model is not a ranking"):
         rank(table, tmp_path)
     assert found(tmp_path) == OLD | {"model.json": '{"class": "DawidSkene"}'}

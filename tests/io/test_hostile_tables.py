@@ -73,7 +73,9 @@ def test_who_judged_is_found_in_any_of_the_first_rows(tmp_path):
 def test_a_column_that_comes_late_is_not_lost(tmp_path):
     nobody = {key: value for key, value in ROW.items() if key != "worker"}
     path = write(tmp_path / "a.jsonl", lines(*[nobody] * 1000, ROW))
-    with pytest.raises(AnnotationError, match="row 1001 has 'worker', which none of the first"):
+    with pytest.raises(
+        AnnotationError, match="row 1001 has the key 'worker', which none of the first"
+    ):
         read_comparisons(path)
 
 

@@ -18,7 +18,7 @@ LONGEST_LINE = 400
 
 
 def account_of(export: Export, command: str) -> dict[str, Any]:
-    """What was recognised, and what was left out, for people who read JSON."""
+    """Return what was recognised, and what was left out, as plain values for JSON."""
     return {
         "format": export.format,
         "question": export.question,

@@ -40,7 +40,7 @@ class TrainingInputs:
         return [value for value in (self.features, self.texts, self.images) if value is not None]
 
     def __bool__(self) -> bool:
-        """Whether one is given."""
+        """Return whether one of them is given."""
         return bool(self._given)
 
     @property
@@ -70,7 +70,7 @@ class TrainingInputs:
         raise AssertionError("one of them is given")
 
     def shown(self, rows: Any, table: Any) -> Any:
-        """Texts or names of images, for tables; None for features."""
+        """Return the texts or names of images for tables; None for features."""
         from manyhands.io.shown import Shown
 
         if self.features is not None:
@@ -80,7 +80,7 @@ class TrainingInputs:
         return Shown.of(name, table.instances.tolist(), values)
 
     def encoder(self, random_state: int) -> Any:
-        """Encoder of texts or images; None for features."""
+        """Return the encoder of texts or images; None for features."""
         from manyhands.encoders import ImageEncoder, TextEncoder
 
         if self.features is not None:
@@ -121,7 +121,7 @@ class Files:
         return read_export_of(one_or_all(self.annotations), self.options)
 
     def shown(self, rows: Any, table: Any, export: Any) -> Any:
-        """What the table of labels says of the items: the texts or images that are read."""
+        """Return the texts or images that the table of labels shows."""
         from manyhands.io.annotations import read_shown
 
         found = self.inputs.shown(rows, table)
@@ -162,7 +162,7 @@ def read_export_of(path: Path | list[Path], options: dict[str, Any]) -> Any:
 
 
 def _gold_of_wide(path: Path, options: dict[str, Any]) -> Any:
-    """Known labels of a wide table, if the annotations are in such; None if it holds none."""
+    """Return the known labels that a wide table of annotations holds; None if there are none."""
     from manyhands.io.annotations import is_wide_reading, read_export
 
     if not path.exists() or not is_wide_reading(options):
@@ -176,7 +176,7 @@ def _gold_of_wide(path: Path, options: dict[str, Any]) -> Any:
 
 
 def _gold_of_people(path: Path, options: dict[str, Any]) -> Any:
-    """Labels that most people gave, of a table with a column for each of them; None of others.
+    """Return the labels that most people gave, if people have columns of their own; else None.
 
     Items without a label that more people gave than any other are left out, and a note says so.
     """
@@ -293,7 +293,7 @@ def read_known_option(paths: Sequence[Path] | None, options: dict[str, Any]) -> 
 
 
 def _is_among(path: Path, paths: Path | Sequence[Path]) -> bool:
-    """Whether a file is one of those that the annotations are read from."""
+    """Return whether a file is one of those that the annotations are read from."""
     own = [paths] if isinstance(paths, Path) else paths
     return path.exists() and any(other.exists() and other.samefile(path) for other in own)
 
@@ -356,7 +356,7 @@ def warned_once() -> Iterator[None]:
 def read_gold_of_fit(
     paths: Sequence[Path] | None, table: Any, options: dict[str, Any]
 ) -> dict[str, Any]:
-    """Arguments of an aggregator's ``fit``: labels of --known, and which were drawn at random."""
+    """Return arguments of ``fit``: the labels of --known, and which were drawn at random."""
     import numpy as np
 
     from manyhands.jobs.gold import match_gold
@@ -370,7 +370,7 @@ def read_gold_of_fit(
 
 
 def read_known(path: Path | None, table: Any, options: dict[str, Any], name: str) -> Any:
-    """Labels of a file as class values of the table's instances, None where unknown."""
+    """Return a file's labels as class values of the table's instances, None where unknown."""
     import numpy as np
 
     from manyhands.jobs.gold import match_gold
@@ -385,7 +385,7 @@ def read_known(path: Path | None, table: Any, options: dict[str, Any], name: str
 
 
 def read_columns(path: Path, *names: str, options: dict[str, Any]) -> list[list[Any]]:
-    """Columns of a small table, which is read with these options."""
+    """Return the columns of a small table, read with these options."""
     from manyhands.io.columns import find_column, with_types
     from manyhands.io.files import existing_file, naming
     from manyhands.io.frames import read_frame
@@ -465,7 +465,7 @@ def read_item_columns(
 
 
 def header_of(path: Path | list[Path], options: dict[str, Any]) -> list[str]:
-    """Names of the columns, or keys, of the first of some files."""
+    """Return the names of the columns, or keys, of the first of some files."""
     from manyhands.io.exports.documents import open_documents
     from manyhands.io.sheets import stated_of
 

@@ -418,7 +418,7 @@ def _doubt(row: dict[str, Any]) -> str:
 
 
 def _marked(annotators: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Annotators who certainly tick less of what applies than the typical one, at most three."""
+    """Return up to three annotators who surely tick less of what applies than is typical."""
     rows = [row for row in annotators if "sensitivity" in row and row["n_annotations"]]
     if len(rows) < 3:
         return []

@@ -251,7 +251,7 @@ class Reading:
         return found | {"multilabel": self.multilabel, "none": self.nothing}
 
     def arguments(self) -> dict[str, Any]:
-        """Those of `manyhands.io.read_annotations`."""
+        """Return the arguments of `manyhands.io.read_annotations`."""
         if self.takes_sets:
             raise AnnotationError(
                 f"--multilabel {self.multilabel!r} reads answers as sets of labels, which "
@@ -320,7 +320,7 @@ class FamilyReading(Reading):
         return [*super().files, *(Path(text) for text in given if os.path.isfile(text))]
 
     def arguments(self) -> dict[str, Any]:
-        """Those of `manyhands.io.read_annotations`."""
+        """Return the arguments of `manyhands.io.read_annotations`."""
         found = super().arguments() | {"group": read_groups_option(self.groups)}
         return found if self.people is None else found | {"people": self.people}
 
@@ -381,7 +381,7 @@ def command_of(
 
 
 def _as_text(value: Any) -> Any:
-    """Columns as one text; a comma within a name becomes a pattern that fits it."""
+    """Return columns as one text; a comma within a name becomes a pattern that fits it."""
     if not isinstance(value, list | tuple):
         return value
     names = [str(name) for name in value]

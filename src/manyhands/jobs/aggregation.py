@@ -33,7 +33,7 @@ from manyhands.typing import AnyArray, IntArray
 from manyhands.wording import SCORES
 
 MEASURED = ("accuracy", "macro_f1", "minority_recall", "ece", "within_one", "mae", "qwk", "rps")
-"""What is told of labels against gold, of names or of grades; see `manyhands.wording.SCORES`."""
+"""Measures of labels against gold, for names or grades; see `manyhands.wording.SCORES`."""
 
 
 def aggregate_table(
@@ -60,7 +60,7 @@ def aggregate_table(
     table : AnnotationTable
     aggregator : BaseAggregator
     gold : GoldFile, optional
-        Gold labels, used for evaluation only: of the labels, and of how sure these are said to be.
+        Gold labels, used only to evaluate the labels and their probabilities.
     out : str or Path, optional
         File to write, in the format ``to``; or a folder (a name without a suffix) for
         the model, ``labels.csv``, ``annotators.csv``, ``summary.json``, ``report.html``, and,
@@ -70,7 +70,7 @@ def aggregate_table(
     history : optional
         Counts of annotators' earlier annotations, as in `DawidSkene.fit`.
     rule, threshold : as in `manyhands.decide`
-        The rule's default is "median" for three or more grades, else "argmax", as of ``labels_``.
+        The rule is by default "median" for three or more grades, else "argmax", as for ``labels_``.
     checkpoint : as in `BaseAggregator.fit`
     to, export, keep_formulas : as in `manyhands.io.write_labels`
     title : str, optional
@@ -82,7 +82,7 @@ def aggregate_table(
     -------
     dict
         ``method``, ``n_instances``, ``n_undecided``, ``labels`` (task, label, probability, which is
-        None where nothing tells),
+        None where it is unknown),
         ``actions`` (number of instances per recommended action), ``n_known`` (known labels, which
         are among the accepted ones), ``level`` (share of right labels,
         with interval and source; see `manyhands.metrics.Level`) and ``headline`` (the same in
@@ -94,13 +94,13 @@ def aggregate_table(
     place = None if out is None else check_output(Path(out), to)
     if place is not None and not place.suffix and not table.annotators_known:
         raise AnnotationError(
-            f"out={str(out)!r} names a folder, whose report judges annotators, and these votes do "
-            "not say who gave them; name a file for the labels, such as labels.csv"
+            f"out={str(out)!r} names a folder for a report on annotators, but it is unknown who "
+            "gave these votes; name a file for the labels, such as labels.csv"
         )
     if place is not None and not place.suffix and is_vast(table.n_instances, table.n_classes):
         raise AnnotationError(
-            f"out={str(out)!r} names a folder for a model and a report, and these do not hold "
-            f"{table.n_classes:,} classes; name a file for the labels, such as labels.csv"
+            f"out={str(out)!r} names a folder for a model and a report, but {table.n_classes:,} "
+            "classes are too many for them; name a file for the labels, such as labels.csv"
         )
     check_rule_of(rule, table)
     own = {} if history is None else {"history": history}
@@ -132,7 +132,7 @@ def continue_aggregation(
     Parameters
     ----------
     folder : str or Path
-        What `aggregate_table` wrote into a folder. It is only read, unless it is ``out``, too.
+        Folder that `aggregate_table` wrote. It is not changed, unless it is ``out``, too.
     new : AnnotationTable
         New annotations, over the aggregator's classes or some of them. Those that it has already,
         with the same label, may be among them.
@@ -161,8 +161,8 @@ def continue_aggregation(
     aggregator = load(folder)
     if isinstance(aggregator, BaseSetAggregator):
         raise AnnotationError(
-            f"{folder} holds the sets of labels of {type(aggregator).__name__}; read what is added "
-            "as sets, too: multilabel=';'"
+            f"{folder} holds a {type(aggregator).__name__}, which infers sets of labels; read the "
+            "new annotations as sets, too: multilabel=';'"
         )
     if not isinstance(aggregator, BaseAggregator):
         raise AnnotationError(
@@ -264,7 +264,7 @@ def check_output(out: Path, to: str) -> Path:
 
 
 def tool_file(to: str) -> str:
-    """Name of the file, within a folder, that is for a tool."""
+    """Return the name of the file for a tool, within a folder."""
     return f"{to}{SUFFIXES.get(to, '.csv')}"
 
 

@@ -1,4 +1,4 @@
-"""The demo: five ways to learn from a simulated crowd, and a network trained on gold."""
+"""The demo: five methods learn from a simulated crowd, and a network from gold labels."""
 
 from __future__ import annotations
 

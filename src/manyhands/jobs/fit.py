@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from manyhands.fitting.crowd_classifier import CrowdClassifier
 
 QUICK, QUICK_FOLDS = 60.0, 3
-"""Seconds of a fit up to which it is cross-validated unasked, and in how many folds."""
+"""A fit of up to 60 s is cross-validated by default, in 3 folds, which about triples its time."""
 
 
 def run_job(
@@ -103,9 +103,9 @@ def run_job(
     restart : bool
         Whether to start over: checkpoints of an interrupted job in the folder are deleted.
     folds : int, optional
-        Folds of the cross-validation against the annotators that tells how often the classifier is
-        right on new items, unless gold labels of a test part do; 0 for none. Default: 3, and none
-        after a fit of more than a minute. Training on several devices has none.
+        Folds of the cross-validation against the annotators, which estimates how often the
+        classifier is right on new items unless gold labels of a test part show it; 0 for none.
+        Default: 3, or 0 after a fit of more than a minute, or on several devices.
     on_seed : callable
         Called with the record of each seed.
 
@@ -225,7 +225,7 @@ def level_on_new_items(
         try:
             out = cross_predict(fresh, take_rows(X, rows), train[rows], cv=folds)
         except (AnnotationError, DivergenceError):
-            return None  # Such as a class that a fold does not have.
+            return None  # For example, because a class is missing in a fold.
     predicted = out.proba
     if is_scale_of_grades(table):
         predicted = table.classes[best_of(out.proba, table)]
@@ -248,12 +248,12 @@ def continue_job(
     export: Any = None,
     shown: Any = None,
 ) -> dict[str, Any]:
-    """Go on with a saved model on everything there is, evaluate it, and save it in a folder.
+    """Continue a saved model with all features and annotations, evaluate it, and save it.
 
     Parameters
     ----------
     model : fitted classifier, or pipeline of an encoder and one
-        As loaded. It is changed.
+        The loaded model. It is changed.
     X, table
         Features and annotations of all instances, those of the model's fit included.
     folder, gold, keep_formulas, export, shown
@@ -279,8 +279,8 @@ def continue_job(
         X = encoder.transform(X)
     if not hasattr(model, "partial_fit"):
         raise AnnotationError(
-            f"{type(model).__name__} cannot go on from a saved model; fit it anew on everything, "
-            "without --continue"
+            f"{type(model).__name__} cannot be continued from a saved model; fit it again on all "
+            "annotations, without --continue"
         )
     with job_folder(folder) as place:
         started = perf_counter()
@@ -362,7 +362,7 @@ def _check_seeds(seeds: Iterable[int]) -> list[int]:
 
 
 def _prepared(estimator: CrowdClassifier, **parameters: Any) -> Any:
-    """Return a copy of an estimator with those of the parameters that it has."""
+    """Return a copy of an estimator, with the given parameters; those it lacks are ignored."""
     own = estimator.get_params(deep=False)
     return clone(estimator).set_params(**{k: v for k, v in parameters.items() if k in own})
 
@@ -375,8 +375,8 @@ def _protocols(
     if "validation" not in parameters:
         if holdout is not None:
             raise AnnotationError(
-                f"holdout={holdout} chooses an epoch, and {type(estimator).__name__} has none; "
-                "leave holdout out, or use a network, such as CoNALClassifier"
+                f"holdout={holdout} chooses the number of epochs, but {type(estimator).__name__} "
+                "has none; leave holdout out, or use a network, such as CoNALClassifier"
             )
         return {"all rounds": None}
     own = parameters["validation"]
@@ -404,8 +404,8 @@ def _certain(
     """Return the known labels of the training rows, as class values, None where unknown."""
     if "gold" not in signature(estimator.fit).parameters:
         raise AnnotationError(
-            f"{type(estimator).__name__} takes no known labels; CrowdStackingClassifier "
-            "(--method crowd-stacking) does, and so do the methods of aggregate --known"
+            f"{type(estimator).__name__} cannot use known labels; CrowdStackingClassifier "
+            "(--method crowd-stacking) can, and so can the methods of aggregate --known"
         )
     values = np.array([*train.classes.tolist(), None], dtype=object)
     codes = known.codes

@@ -1,7 +1,7 @@
-"""The fit job on sets of labels: a classifier per option, its labels, and how it does on new items.
+"""The fit job on sets of labels: a classifier per option, the labels, and scores on new items.
 
-Labels of instances with answers are those of the aggregator: what annotators ticked says more of an
-instance than its features do. The others get the classifier's predictions.
+Instances with answers get the labels of the aggregator, because answers tell more of an instance
+than its features. The others get the classifier's predictions.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from manyhands.typing import FloatArray, IntArray
 from manyhands.wording import percent
 
 QUICK, FOLDS = 60.0, 3
-"""Seconds of a fit up to which it is cross-validated unasked, and in how many folds."""
+"""A fit of up to 60 s is cross-validated by default, in 3 folds, which about triples its time."""
 
 
 def fit_label_sets(
@@ -98,9 +98,9 @@ def fit_label_sets(
     shown : Shown, optional
         What ``labels.csv`` says of the items.
     folds : int, optional
-        Folds of the cross-validation that tells how the classifier does on new items, unless gold
-        of instances without answers does; 0 for none. Default: 3, and none after a fit of more than
-        a minute.
+        Folds of the cross-validation that measures the classifier on new items, unless gold of
+        instances without answers does; 0 for none. Default: 3, or 0 after a fit of more than a
+        minute.
     seed : int
     separator : str
         What is written between the labels of a set.
@@ -213,7 +213,7 @@ def _told(rule: str, found: SetDecision) -> str:
 
 
 def _rule(model: Any) -> str:
-    """Name of a classifier's decision, as of `decide_sets`."""
+    """Return the name of a classifier's rule of decision, as in `decide_sets`."""
     if not isinstance(model.decision, str):
         return "costs"
     return "probable" if model.decision in ("auto", "posterior") else str(model.decision)
@@ -268,7 +268,7 @@ def _on_new_items(
                 own = None if cells is None else cells[rows]
                 fresh.fit(take_rows(X, rows), table[rows], gold=own)
             except AnnotationError:
-                return None  # Such as options that nobody in a fold has ticked.
+                return None  # For example, because nobody ticked an option in a fold.
             proba[left] = fresh.predict_proba(take_rows(X, annotated[left]))
             ticks[left] = decided(fresh, proba[left]).ticks
     if gold is not None and (gold[annotated] >= 0).any():

@@ -23,7 +23,7 @@ from manyhands.typing import AnyArray, BoolArray, IntArray
 _LOG = logging.getLogger("manyhands")
 
 TRAIN = ["train", "all", ""]
-"""Splits to train on; rows outside the gold file have none."""
+"""Names of splits to train on; "" is the split of rows that are not in the gold file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,9 +37,9 @@ class GoldRows:
     splits : array of str of shape (n_instances,)
         Split of each row, "" where unknown ("all" if the gold file has no split column).
     random : boolean array of shape (n_instances,) or None
-        Rows whose label was drawn at random, if the file says it.
+        True for rows that were drawn at random to be labelled; None if the file does not say it.
     queued : boolean array of shape (n_instances,) or None
-        Rows whose label a review queue chose, if the file says it of any.
+        True for rows that a review queue chose to be labelled; None if the file names none.
     """
 
     codes: IntArray
@@ -49,24 +49,24 @@ class GoldRows:
 
     @classmethod
     def none(cls, table: AnnotationTable | Sharded) -> GoldRows:
-        """Return the rows of a table of which no gold label is known."""
+        """Return the rows of a table without gold labels."""
         n = table.n_instances
         return cls(np.full(n, -1), np.full(n, "", dtype=object))
 
     @property
     def measuring(self) -> IntArray:
-        """Codes of the labels that measure how many others are right: those of no queue."""
+        """Codes of labels that no review queue chose: they measure how many labels are right."""
         return self.codes if self.queued is None else np.where(self.queued, -1, self.codes)
 
     def note_queue(self) -> None:
-        """Log that labels were chosen because they are doubtful."""
+        """Log that gold labels of a review queue do not measure the share of right labels."""
         if self.queued is None:
             return
         n = int(self.queued.sum())
         _LOG.info(
-            "a review queue chose %s of the %s gold labels by doubt (column 'chosen'). Wrong "
-            "labels are more frequent there, so they do not measure how many of all labels are "
-            "right, and are left out of that figure; it takes labels drawn at random",
+            "a review queue chose %s of the %s gold labels because they are doubtful (column "
+            "'chosen'). They are left out of the share of right labels, because wrong labels are "
+            "more frequent among them; to measure it, give labels drawn at random",
             f"{n:,}",
             f"{int((self.codes >= 0).sum()):,}",
         )
@@ -161,8 +161,8 @@ def warn_of_columns_of_gold(X: Any, table: AnnotationTable, gold: GoldRows) -> N
     equal = [n for n, values in columns if equals_class(values.to_numpy(), table.classes, votes)]
     if equal:
         warn_caller(
-            f"columns {', '.join(map(repr, equal))} of the features equal the gold labels and are "
-            "used as features: the model learns from them what it is evaluated on. Drop them"
+            f"columns {', '.join(map(repr, equal))} of the features equal the gold labels, so the "
+            "model learns the labels that it is evaluated on (leakage). Drop the columns"
         )
 
 
@@ -174,9 +174,9 @@ def warn_of_unannotated_rows(table: AnnotationTable, gold: GoldRows | None) -> N
     if idle.any():
         warn_caller(
             f"{idle.sum():,} of {len(idle):,} rows of the features "
-            f"({first_and_last(table.instances[idle])}) have no annotations: they are predicted, "
-            "but nothing is learnt from them. If they should have some, compare their ids with "
-            "those of the annotations"
+            f"({first_and_last(table.instances[idle])}) have no annotations: their labels are "
+            "predicted, but the model does not learn from them. If they should have annotations, "
+            "compare their ids with those of the annotations"
         )
 
 

@@ -41,7 +41,7 @@ from manyhands.report.label_sets import SetFindings, told_of_decision, told_of_s
 from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
 
 OPTIONS = "options.csv"
-"""File of a folder that holds what is known of each option."""
+"""File of a job's folder, with the ticks and the frequency of each option."""
 
 
 def aggregate_label_sets(
@@ -148,7 +148,7 @@ def continue_label_sets(
     if not isinstance(model, BaseSetAggregator):
         raise AnnotationError(
             f"{folder} holds a {type(model).__name__}, which does not infer sets of labels; leave "
-            "multilabel= out, or aggregate the answers of sets into another folder"
+            "multilabel= out, or aggregate the answers with sets into another folder"
         )
     before = model.table_
     new = new.with_options(_with_new(model.options_, new.options, folder))
@@ -167,7 +167,7 @@ def continue_label_sets(
 
 
 def _all_files(folder: str | Path, new: Sequence[str]) -> list[str]:
-    """Files of the answers of a folder, and the new ones; none if the folder names none."""
+    """Return the files of a folder's answers and the new ones; none if the folder names none."""
     try:
         before = json.loads(Path(folder, SUMMARY).read_text(encoding="utf-8"))["set_data"]["files"]
     except (OSError, ValueError, KeyError, TypeError):  # Written by an earlier release.
@@ -180,14 +180,14 @@ def _with_new(options: AnyArray, found: AnyArray, folder: str | Path) -> AnyArra
     strange = sorted(set(found.tolist()) - set(options.tolist()))
     if strange:
         raise AnnotationError(
-            f"the new answers tick {strange[0]!r}, which is none of the {len(options)} options of "
-            f"{folder}; correct it, or aggregate all files anew, without continuing"
+            f"the new answers tick {strange[0]!r}, which is not among the {len(options)} options "
+            f"of {folder}; correct it, or aggregate all files again, without continuing"
         )
     return options
 
 
 def join_cells(files: Sequence[IntArray]) -> IntArray:
-    """Join known cells; the later file counts where several know a cell."""
+    """Join the known cells of several files; later files take precedence."""
     cells = files[0]
     for more in files[1:]:
         cells = np.where(more < 0, cells, more)
@@ -281,7 +281,7 @@ def report_label_sets(
         The HTML page; the summary is written beside it, with the suffix .json.
     title, separator, files, reading : as in `aggregate_label_sets`
     contents : Contents, optional
-        Texts and images of the instances.
+        Texts and images of the instances, for the page.
 
     Returns
     -------
@@ -503,7 +503,8 @@ def _warnings(table: LabelSetTable) -> list[str]:
     ):
         if len(names):
             found.append(
-                f"{what} {', '.join(map(repr, names[:5].tolist()))}; nothing is known of it."
+                f"{what} {', '.join(map(repr, names[:5].tolist()))}; it is unknown how well "
+                "annotators recognise it."
             )
     several = np.bincount(table.annotations_per_instance(), minlength=2)
     if not several[2:].any():

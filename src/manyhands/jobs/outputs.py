@@ -1,4 +1,4 @@
-"""Output files of a job (model, labels, summary, report), and jobs that read them.
+"""Output files of a job (model, labels, summary and report), and jobs that read them.
 
 A job writes all its files into a staging folder inside its own folder. When all are complete,
 `manyhands.fitting.folders.publish` puts them in place, so a failure at any moment leaves the files
@@ -98,8 +98,8 @@ def job_folder(folder: str | Path) -> Iterator[Path]:
             if (folder / name).exists() and not ours:
                 raise WriteError(
                     errno.EEXIST,
-                    f"{str(folder / name)!r} exists and is not from manyhands (there is no model "
-                    "beside it); it would be overwritten. Choose another folder",
+                    f"{str(folder / name)!r} would be overwritten, but manyhands did not write it "
+                    "(there is no model beside it). Choose another folder",
                 )
         for name in OUTPUTS:
             if (folder / name).is_dir():
@@ -147,7 +147,7 @@ def keep_model(
     them that were drawn at random, and ``shown`` is what the table of labels says of the items.
     Returns the summary and the labels.
     """
-    # posterior_ combines annotations and features, if the method infers it.
+    # A method's own posterior_ is preferred, because it combines annotations and features.
     proba = model.posterior_ if hasattr(model, "posterior_") else model.predict_proba(X)
     if not hasattr(model, "posterior_") and hasattr(model, "_decide"):
         codes = model._decide(proba)
@@ -239,7 +239,7 @@ def keep_labels(
 ) -> list[Path]:
     """Write model, labels, annotators, summary and report of a job without features into a folder.
 
-    Raises WriteError for the reasons of `job_folder`, or if a classifier is in the folder.
+    Raises WriteError for the reasons of `job_folder`, or if the folder contains a classifier.
     """
     with job_folder(folder) as place:
         if (place / "model.json").exists() and not holds_aggregator(place):
@@ -323,13 +323,13 @@ def _measured(
     seen = np.array([str(task) in trained for task in tasks.tolist()], dtype=bool)
     if not trained:
         warn_caller(
-            "the model was fitted to items without ids, so that nothing tells whether it was "
-            "trained on some of these: the measurement only holds for new ones"
+            "the model was fitted to items without ids, so it is unknown whether it was trained on "
+            "some of these; the measurement only holds if all of them are new"
         )
     elif (has & seen).any():
         warn_caller(
-            f"{int((has & seen).sum()):,} of {int(has.sum()):,} gold labels are of items that the "
-            "model was trained on, which say nothing of new items, and are left out"
+            f"left out {int((has & seen).sum()):,} of {int(has.sum()):,} gold labels, because the "
+            "model was trained on their items, so they say nothing about new items"
         )
         true[seen] = None
     level = accuracy_on_new_items(gold=true, predicted=predicted)
@@ -344,7 +344,7 @@ def _measured(
 def _trained_on(folder: Path) -> set[str]:
     """Return the ids that a folder's model was fitted to; none if it was fitted to rows.
 
-    A folder that holds a model alone, and one whose items are only numbered, has none.
+    A folder without a table of labels, or with numbered items, names no ids.
     """
     if not (folder / LABELS).is_file():
         return set()
@@ -368,13 +368,13 @@ def load_classifier(folder: str | Path) -> Any:
     model = load(folder)
     if isinstance(model, BradleyTerry):
         raise AnnotationError(
-            f"{folder} holds a ranking (BradleyTerry), which reads comparisons of two; give the "
-            "folder of a classifier. The ranking is in its ranking.csv"
+            f"{folder} holds a ranking (BradleyTerry), which predicts no labels; give the folder "
+            "of a classifier. The ranking is in the file ranking.csv of the folder"
         )
     if isinstance(model, BaseAggregator | BaseSetAggregator | RatingMean):
         raise AnnotationError(
-            f"{folder} holds a {type(model).__name__}, which reads annotations alone; give the "
-            "folder of a classifier, or go on with it by manyhands aggregate --continue"
+            f"{folder} holds a {type(model).__name__}, which does not use features; give the "
+            "folder of a classifier, or add annotations with manyhands aggregate --continue"
         )
     return model
 
@@ -393,7 +393,7 @@ def check_kind(model: Any, given: dict[str, Any]) -> None:
 
 
 NO_TEXTS = "none"
-"""What asks for a page without texts."""
+"""Value of ``texts`` that asks for a report without texts."""
 
 
 def contents_of(shown: Shown | None) -> Contents | None:
@@ -468,20 +468,20 @@ def report_folder(
 
 
 def _check_tables(folder: Path, tables: dict[str, Any]) -> None:
-    """Refuse to replace files that are no tables of a report: "gold.csv" may be anything."""
+    """Refuse to replace files other than a report's tables, such as gold labels in gold.csv."""
     if (folder / "facts.csv").exists() and not (folder / SUMMARY).exists():
         return
     for name in tables:
         if (folder / f"{name}.csv").exists():
             raise WriteError(
                 errno.EEXIST,
-                f"{str(folder / name) + '.csv'!r} exists and is no table of a report; it would be "
-                "overwritten. Choose another folder",
+                f"{str(folder / name) + '.csv'!r} would be overwritten, but is not a table of a "
+                "report. Choose another folder",
             )
 
 
 def severity_rows(model: Any) -> list[dict[str, Any]]:
-    """Return how many grades each annotator gives too much, with 95 % intervals."""
+    """Return how many grades too high each annotator labels (severity), with 95 % intervals."""
     severity = getattr(model, "severity_", None)
     if severity is None:
         return []
@@ -510,7 +510,7 @@ def label_rows(
 ) -> list[dict[str, Any]]:
     """Return the label and probability of each instance, as plain values.
 
-    A code of -1 means undecided: the label is None. A probability of NaN is None: nothing tells.
+    A code of -1 means undecided: the label is None. An unknown probability (NaN) is None.
     """
     values = [*classes.tolist(), None]
     return [

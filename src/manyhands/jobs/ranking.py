@@ -45,9 +45,9 @@ def rank(
     out : Path, optional
         A table, by its suffix, or a folder.
     model : BradleyTerry, optional
-        The method; default: as it comes.
+        The method; default: `BradleyTerry` with its default parameters.
     models : sequence of ids, optional
-        Annotators that are language models.
+        Ids of the annotators that are language models.
     n_next : int
         Answers to ask for next.
     each : int, optional
@@ -69,7 +69,7 @@ def rank(
     Raises
     ------
     AnnotationError
-        If ``models`` names somebody who compared nothing.
+        If ``models`` names an annotator without comparisons.
     WriteError
         If the folder holds another model, or a file cannot be written.
     """
@@ -92,7 +92,7 @@ def rank(
         if (folder / "model.json").exists() and not holds_ranking(folder):
             raise WriteError(
                 errno.EEXIST,
-                f"cannot write {str(out)!r}: its model is no ranking; choose another folder",
+                f"cannot write {str(out)!r}: its model is not a ranking; choose another folder",
             )
         staged = folder / STAGING
         save(fitted, staged)
@@ -108,11 +108,11 @@ def rank(
 
 
 def _refuse_strangers(models: Any, table: ComparisonTable) -> None:
-    """Refuse models that are no annotators, before a fit that may take long."""
+    """Refuse models that are not among the annotators, before a fit that may take long."""
     people = table.annotators.tolist()
     strangers = sorted({str(name) for name in models or ()} - set(map(str, people)))
     if strangers:
         raise AnnotationError(
-            f"models holds {strangers[0]!r}, who compared nothing; the annotators are "
+            f"models holds {strangers[0]!r}, which made no comparisons; the annotators are "
             f"{', '.join(map(repr, people[:6]))}{' ...' if len(people) > 6 else ''}"
         )

@@ -35,7 +35,7 @@ from manyhands.typing import FloatArray
 from manyhands.wording import outside_ratings
 
 LEVEL = 0.95
-"""Level of all intervals."""
+"""Level of all intervals: they contain the true value in 95 % of cases."""
 
 
 def aggregate_ratings(
@@ -81,7 +81,7 @@ def aggregate_ratings(
     Raises
     ------
     AnnotationError
-        If labels or gold are no numbers, or no task with gold is among the instances.
+        If labels or gold are not numbers, or no task with gold is among the instances.
     WriteError
         If the output cannot be written.
     """
@@ -191,7 +191,7 @@ def value_columns(model: RatingMean) -> dict[str, list[Any]]:
 
 
 def annotator_columns(model: RatingMean) -> dict[str, list[Any]]:
-    """Return the columns of ``annotators.csv``: severity, and how far ratings scatter."""
+    """Return the columns of ``annotators.csv``: severity, and standard deviation of the ratings."""
     width = 1.959963984540054 * model.severity_se_
     columns: dict[str, Any] = {
         "annotator": model.annotators_,
@@ -248,7 +248,7 @@ def _numbers_of(gold: GoldFile, table: AnnotationTable) -> FloatArray:
     Raises
     ------
     AnnotationError
-        If a label is no finite number, or no task is among the instances.
+        If a label is not a finite number, or no task is among the instances.
     """
     places = {str(task): i for i, task in enumerate(table.instances.tolist())}
     found, unknown = np.full(table.n_instances, np.nan), []
@@ -256,8 +256,8 @@ def _numbers_of(gold: GoldFile, table: AnnotationTable) -> FloatArray:
         value = number_of(np.asarray(gold.labels[i]).item())
         if value is None or not np.isfinite(value):
             raise AnnotationError(
-                f"{gold.named(i)} has the gold label {str(gold.labels[i])!r}, and the annotations "
-                "are numbers; correct it, or empty the cell"
+                f"{gold.named(i)} has the gold label {str(gold.labels[i])!r}, but the annotations "
+                "are numbers; correct the label, or empty the cell"
             )
         place = places.get(str(gold.tasks[i]))
         if place is None:

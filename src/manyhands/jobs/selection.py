@@ -20,7 +20,7 @@ from manyhands.jobs.outputs import job_folder, keep_model
 from manyhands.selection import select
 
 FOLDS = "folds"
-"""Folder within the job's, in which finished folds wait for an interrupted job's resumption."""
+"""Subfolder with the finished folds, from which an interrupted job resumes."""
 
 
 def run_selection(

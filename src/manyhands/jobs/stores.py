@@ -130,14 +130,14 @@ def check_store_output(out: Path) -> Path:
     """Check the name of a store's output, before any work."""
     if out.suffix.lower() not in ("", ".parquet"):
         raise AnnotationError(
-            f"{str(out)!r}: labels of a store are written shard by shard, as .parquet; give such a "
-            "name, or a folder (a name without a suffix)"
+            f"{str(out)!r}: the labels of a store are written shard by shard, as .parquet; give a "
+            "name with this suffix, or a folder (a name without a suffix)"
         )
     return out
 
 
 class _StoreLabels:
-    """Labels of a fitted store, as frames of one shard each; counted while they are made."""
+    """Labels of a fitted store, as one frame per shard; they are counted as frames are made."""
 
     def __init__(
         self,
@@ -189,7 +189,7 @@ class _StoreLabels:
 
     @cached_property
     def certainty(self) -> Certainty:
-        """How sure labels are said to be, by the first instances of the shard in the middle."""
+        """Certainty of the labels, from the first instances of the shard in the middle."""
         number = (len(self.store.firsts) - 2) // 2
         first, last = self.store.firsts[number : number + 2].tolist()
         own = slice(first, min(last, first + JUDGED))
@@ -232,24 +232,24 @@ class _StoreLabels:
 
 
 JUDGED = 50_000
-"""Instances of a store by which it is told how sure labels are."""
+"""Number of a store's instances from which the certainty of its labels is estimated."""
 
 LARGEST_SCREENED = 10**8
-"""Cells of all confusion matrices together above which annotators of a store are not screened."""
+"""Most cells of all confusion matrices together with which annotators of a store are screened."""
 
 
 def _annotator_profiles(labels: _StoreLabels, gold: IntArray | None) -> dict[str, list[Any]]:
     """Return the columns of ``annotators.csv``, from sums over the shards.
 
-    A store keeps neither the order of annotations nor their times, so that no flag rests on these.
+    A store keeps neither the order of annotations nor their times, so no flag is based on these.
     ``gold`` holds true classes, -1 where unknown.
     """
     store, posterior, judged = labels.store, labels.aggregator.posterior_, _are_judged(labels)
     n_annotators, n_classes = store.n_annotators, store.n_classes
     if n_annotators * n_classes**2 > LARGEST_SCREENED:
         warn_caller(
-            f"{n_annotators:,} annotators and {n_classes:,} classes are too many to screen: "
-            "annotators.csv has their expected accuracy alone"
+            f"{n_annotators:,} annotators and {n_classes:,} classes are too many to screen the "
+            "annotators, so annotators.csv contains only their expected accuracy"
         )
         return _annotator_accuracy(labels.aggregator, judged)
     found, pooled = None, np.zeros((n_classes, n_classes))

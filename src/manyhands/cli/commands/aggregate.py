@@ -149,7 +149,7 @@ class Inference:
         return {"rule": rule, "threshold": self.threshold}
 
     def single(self) -> dict[str, Any]:
-        """Options that are for single labels, and what was given."""
+        """Return the given options that are for single labels only."""
         rules = (Rule.median, Rule.balanced)
         return {
             "--compare": self.compare,
@@ -396,7 +396,7 @@ def _read_as_the_fit(folder: Path, options: dict[str, Any]) -> None:
 
 
 def _averages(how: Inference, table: Any, aggregator: Any) -> bool:
-    """Whether the labels are numbers that are to be averaged."""
+    """Return whether the labels are numbers that are to be averaged."""
     from manyhands.fitting.saving import holds_means
     from manyhands.inference import RatingMean
 

@@ -218,7 +218,7 @@ def doctor(json: Json = False) -> None:
 
 
 def _examine() -> dict[str, Any]:
-    """What `doctor` shows; nothing that is missing or broken makes it fail."""
+    """Return what `doctor` shows; a missing or broken part never makes it fail."""
     from manyhands.datasets.base import data_home, user_cache
 
     problems: list[str] = []
@@ -257,13 +257,13 @@ def _examine() -> dict[str, Any]:
 
 
 def _installing(needed: dict[str, str], versions: dict[str, str | None]) -> str:
-    """The command that installs what an extra lacks: the packages, which are on the index."""
+    """Return the command that installs the packages that an extra lacks."""
     missing = [shlex.quote(needed[name]) for name in sorted(needed) if versions[name] is None]
     return " ".join(["pip install", *missing]) if missing else ""
 
 
 def _extras(problems: list[str]) -> dict[str, dict[str, str]]:
-    """Packages that every extra needs, those of other extras included; "" is the core.
+    """Return the packages of every extra, those of included extras as well; "" is the core.
 
     Each is a dict {name: requirement}, such as {"pandas": "pandas>=2.2"}.
     """
@@ -311,7 +311,7 @@ def _version_of(package: str) -> str | None:
 
 
 def _devices(problems: list[str]) -> tuple[list[str], int | None]:
-    """Names of the devices for networks, and torch's number of threads."""
+    """Return the names of the devices for networks, and torch's number of threads."""
     try:
         import torch
     except ModuleNotFoundError:
@@ -328,7 +328,7 @@ def _devices(problems: list[str]) -> tuple[list[str], int | None]:
 
 
 def _folder_of_sets(folder: Path) -> dict[str, Any]:
-    """A folder of data sets, and the sets found in it, which may be nested once."""
+    """Return a folder of data sets (which may be nested once), and the sets found in it."""
     found = [*folder.glob("*/labels.csv"), *folder.glob("*/*/labels.csv")]
     sets = sorted(path.parent.relative_to(folder).as_posix() for path in found)
     return {"folder": str(folder), "exists": folder.is_dir(), "sets": sets}

@@ -154,7 +154,7 @@ def judges(
 
 
 def _are_annotators(tables: list[Path], reading: FamilyReading) -> bool:
-    """Whether each file holds the labels of one annotator, its name.
+    """Return whether each file holds the labels of the annotator after whom it is named.
 
     So it is where the first names no annotators, and is no export. One file alone must also have a
     column of labels, and the people's labels must have another.
@@ -180,7 +180,7 @@ def _are_annotators(tables: list[Path], reading: FamilyReading) -> bool:
 
 
 def _is_column(path: Path | list[Path], name: str, options: dict[str, Any]) -> bool:
-    """Whether a name is that of a column, rather than of a question of an export."""
+    """Return whether a name is that of a column, rather than of a question of an export."""
     from manyhands.io.annotations import is_export
 
     if is_export(one_path(path)):

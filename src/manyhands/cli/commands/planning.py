@@ -515,7 +515,7 @@ def _told(planner: Any, **measured: Any) -> Any:
 
 
 def _are_decided(planner: Any) -> bool:
-    """Whether known labels, or the annotations that a planner was fitted to, decide most labels."""
+    """Return whether known labels, or annotations of a fitted planner, decide most labels."""
     from manyhands.report.headline import are_decided
 
     identified = getattr(planner.aggregator_, "identified_", None)
