@@ -678,10 +678,12 @@ def test_wrong_usage(unchanged, arguments):
 def test_fit_into_the_folder_of_the_data_keeps_the_data(home):
     (home / "gold.csv").rename(home / "labels.csv")
     refused(3, *fit_arguments("--gold", "labels.csv", out="."), says=["write over 'labels.csv'"])
-    refused(4, *fit_arguments(out="."), says=["labels.csv", "not from manyhands"])
-    refused(4, "demo", "--out", ".", says=["labels.csv", "not from manyhands"])
+    refused(4, *fit_arguments(out="."), says=["labels.csv", "manyhands did not write it"])
+    refused(4, "demo", "--out", ".", says=["labels.csv", "manyhands did not write it"])
     (home / "labels.csv").rename(home / "annotators.csv")
-    refused(4, "aggregate", "A.csv", "--out", ".", says=["annotators.csv", "not from manyhands"])
+    refused(
+        4, "aggregate", "A.csv", "--out", ".", says=["annotators.csv", "manyhands did not write it"]
+    )
 
 
 def test_a_model_is_not_written_over_by_what_reads_it(model):

@@ -184,7 +184,7 @@ def test_the_explorer_and_predictions_of_a_folder_of_means_are_refused_by_name(s
     says = ["own holds means of ratings (RatingMean)", "labels.csv", "--scale ordinal"]
     refused(3, "explore", "own", "--annotations", "slider.csv", *NUMBERS,
             says=[*says, "the explorer is for"])  # fmt: skip
-    refused(3, "predict", "own", "truth.csv", says=["reads annotations alone", "--continue"])
+    refused(3, "predict", "own", "truth.csv", says=["does not use features", "--continue"])
 
 
 def test_what_is_told_of_means_and_severities_holds():

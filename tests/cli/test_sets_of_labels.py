@@ -472,7 +472,7 @@ def test_answers_are_added_to_a_folder(answers, tmp_path):
     assert [row["labels"] for row in once["labels"]] == [row["labels"] for row in found["labels"]]
     more.write_text("task,worker,labels\nt50,ann,rage\n")
     result = run("aggregate", "--continue", out, more, *SETS)
-    assert "'rage', which is none of the 3 options" in " ".join(result.output.split())
+    assert "'rage', which is not among the 3 options" in " ".join(result.output.split())
     more.write_text("task,worker,label\nt50,ann,joy\n")
     result = run("aggregate", "--continue", out, more)
     assert result.exit_code == 3

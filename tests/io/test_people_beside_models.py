@@ -108,7 +108,7 @@ def test_files_of_people_that_do_not_fit_are_refused(models, tmp_path, text, say
     [
         ("anna,carl", "people='carl' is neither an annotator nor a family"),
         ("folk.csv", "there is no such file"),
-        ([], "names nobody"),
+        ([], "people= is empty"),
     ],
 )
 def test_unknown_people_are_named(long, people, says):
