@@ -252,7 +252,7 @@ def test_names_that_look_like_integers_are_names(tmp_path, suffix):
 
 def test_a_code_beyond_the_names_is_an_error(write):
     path = write("a.csv", "task,worker,label\na,u,1\nb,u,2\n")
-    with pytest.raises(AnnotationError, match=r"codes 0\.\.1; found 2"):
+    with pytest.raises(AnnotationError, match=r"codes 0\.\.1, but some are 2"):
         read_annotations(path, classes=["cat", "dog"])
 
 
@@ -296,7 +296,7 @@ def test_a_matrix_of_another_kind_is_refused(tmp_path, matrix, message):
 
 def test_a_matrix_with_codes_beyond_the_names_is_refused(tmp_path):
     np.save(tmp_path / "a.npy", np.array([[0, 2]]))
-    with pytest.raises(AnnotationError, match=r"codes 0\.\.1; found 2"):
+    with pytest.raises(AnnotationError, match=r"codes 0\.\.1, but some are 2"):
         read_annotations(tmp_path / "a.npy", classes=["n", "y"])
 
 
@@ -650,11 +650,11 @@ def test_gold_without_gaps_or_splits(tmp_path, suffix):
     ("text", "options", "message"),
     [
         ("task,label\na,1\na,0\n", {}, "'a' twice"),
-        ("task,label\na,1\n,0\n", {}, "missing value"),
+        ("task,label\na,1\n,0\n", {}, "is empty in row 3"),
         ("task,who\na,1\n", {}, "label='label' is not a column"),
         ("task,label\na,1\n", {"split": "part"}, "split='part' is not a column"),
         ("task,label\na,cow\n", {"classes": ["cat", "dog"]}, "'cow'"),
-        ("task,label\na,7\n", {"classes": ["cat", "dog"]}, "found 7"),
+        ("task,label\na,7\n", {"classes": ["cat", "dog"]}, "some are 7"),
     ],
 )
 def test_malformed_gold(write, text, options, message):

@@ -135,7 +135,7 @@ def test_formulas_are_guarded_unless_they_are_kept(tmp_path):
     [
         ("word", "a.doc", "to='word' is unknown; use table, label-studio"),
         ("table", "a.doc", "not a format of tables"),
-        ("label-studio", "a.jsonl", r"writes a \.json file; .* ends in '\.jsonl'"),
+        ("label-studio", "a.jsonl", r"writes a \.json file, but .* ends in '\.jsonl'"),
         ("prodigy", "a.json", r"writes a \.jsonl file"),
         ("datasets", "a.json", "writes a folder"),
     ],
