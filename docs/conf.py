@@ -73,7 +73,8 @@ This page was built without the real data sets, so its code is shown and not run
 
 autosummary_generate = True
 # Sphinx does not see the names of packages that load them when they are asked for.
-LAZY = [f"manyhands.{room}" for room in ("inference", "classifiers", "training", "fitting")]
+STUBS = Path(manyhands.__file__).parent.glob("*/__init__.pyi")
+LAZY = sorted(f"manyhands.{stub.parent.name}" for stub in STUBS)
 autosummary_context = {"lazy": {room: import_module(room).__all__ for room in LAZY}}
 autosummary_ignore_module_all = False
 autodoc_typehints = "none"
