@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from types import SimpleNamespace
+from typing import Any, BinaryIO
 
 from manyhands.exceptions import WriteError
 
@@ -93,6 +94,29 @@ def reserve(file: BinaryIO, size: int) -> None:
         file.write(block)
     file.truncate(size)
     file.flush()
+
+
+def write_array(file: BinaryIO, values: Any) -> None:
+    """Write an array as ``np.save`` does, with an error where the disk is full.
+
+    numpy writes to a file of the system through a copy of its own, and an error that comes when
+    that is closed is lost: the end of the array would be missing in silence.
+
+    Parameters
+    ----------
+    file : binary file
+    values : array
+        Of numbers or texts, not of objects.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
+    from numpy.lib.format import write_array as write
+
+    anything: Any = SimpleNamespace(write=file.write)  # No file of the system, for numpy.
+    write(anything, values, allow_pickle=False)
 
 
 def remove_partial(path: str | os.PathLike[str]) -> None:

@@ -8,7 +8,7 @@ import zipfile
 import pytest
 
 from manyhands.io.csv_files import is_formula
-from tests.cli.conftest import done, write_csv
+from tests.cli.conftest import done, run, write_csv
 from tests.report.conftest import Page
 
 EVIL = [
@@ -110,3 +110,53 @@ def test_what_is_written_runs_nowhere(evil, name):
     assert written
     for path in written:
         check(path)
+
+
+FULL = {
+    "csv": "convert answers.csv out/a.csv",
+    "xlsx": "convert answers.csv out/a.xlsx",
+    "parquet": "convert answers.csv out/a.parquet",
+    "tool": "convert answers.csv out/a.json --to label-studio",
+    "data set": "convert answers.csv out/a --to datasets",
+    "labels": "aggregate answers.csv --out out",
+    "queue": "review answers.csv --out out/queue.jsonl",
+    "ranking": "rank pairs.csv --out out",
+    "store": "ingest answers.csv --out out/store",
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", FULL)
+@pytest.mark.parametrize("size", [0, 700])
+def test_a_full_disk_leaves_what_was_there(evil, name, size):
+    resource = pytest.importorskip("resource", reason="this system limits no files")
+    command = FULL[name].split()
+    (evil / "out").mkdir()
+    if name != "store":  # Which is made once.
+        done(*command)
+    before = contents(evil / "out")
+    for table, row in (("answers.csv", "new,w,__proto__,"), ("pairs.csv", "new,__proto__,new,w")):
+        with (evil / table).open("a") as file:
+            file.write(f"{row}\n")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        ran = run(*command)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert ran.exit_code == 4, ran.output
+    assert "cannot write" in ran.stderr
+    now = contents(evil / "out")
+    assert now == before or (name == "store" and "store/manifest.json" not in now)
+    done(*command)
+    after = contents(evil / "out")
+    assert after != before
+    assert not [path for path in after if path.endswith((".part", ".lock"))]
+
+
+def contents(folder):
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }

@@ -372,7 +372,7 @@ def test_a_full_disk_leaves_no_store_and_a_full_scratch_leaves_the_store(
             DawidSkene().fit(store)
     store.verify()
     with monkeypatch.context() as patch:
-        patch.setattr(np, "save", full)
+        patch.setattr("manyhands.scale.store_writer.write_array", full)
         with pytest.raises(WriteError, match="the disk is full"):
             AnnotationStore.create(tmp_path / "new", table)
     with pytest.raises(AnnotationError, match="no annotation store"):

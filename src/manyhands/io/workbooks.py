@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,8 @@ from typing import Any, Final
 from xml.etree import ElementTree
 
 from manyhands.annotations.wide import guess_own, own_work
-from manyhands.exceptions import AnnotationError, raise_missing_extra, warn_caller
+from manyhands.exceptions import AnnotationError, WriteError, raise_missing_extra, warn_caller
+from manyhands.files import explain
 from manyhands.io.archives import check_members
 
 MOST_ROWS: Final = 1_048_576
@@ -545,6 +547,8 @@ def write_workbook(columns: Mapping[str, Sequence[Any]], title: str = "manyhands
     ------
     AnnotationError
         If there are more rows, or longer texts, than Excel holds.
+    WriteError
+        If the temporary file, in which openpyxl keeps the sheet, cannot be written.
     MissingExtraError
         If openpyxl is not installed.
     """
@@ -571,11 +575,14 @@ def write_workbook(columns: Mapping[str, Sequence[Any]], title: str = "manyhands
     head = [_as_text_cell(WriteOnlyCell(sheet, None), name) for name in columns]
     for each in head:
         each.font = Font(bold=True)
-    sheet.append(head)
-    for values in zip(*columns.values(), strict=True):
-        sheet.append([cell(value) for value in values])
     content = io.BytesIO()
-    book.save(content)
+    try:
+        sheet.append(head)
+        for values in zip(*columns.values(), strict=True):
+            sheet.append([cell(value) for value in values])
+        book.save(content)
+    except OSError as error:  # openpyxl keeps the sheet in a temporary file.
+        raise WriteError(error.errno, explain(error, Path(tempfile.gettempdir()))) from error
     return content.getvalue()
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from manyhands._version import __version__
 from manyhands.annotations.ids import natural_keys
 from manyhands.exceptions import AnnotationError
-from manyhands.files import write_atomically
+from manyhands.files import write_array, write_atomically
 from manyhands.io.columns import trimmed
 from manyhands.io.files import naming
 from manyhands.io.sheets import UNSTATED, Stated
@@ -179,7 +179,7 @@ class Runs:
         partial.mkdir(parents=True)
         for name, values in arrays.items():
             with (partial / f"{name}.npy").open("wb") as file:
-                np.save(file, values, allow_pickle=False)
+                write_array(file, values)
                 file.flush()
                 os.fsync(file.fileno())
         (partial / "meta.json").write_text(json.dumps(meta))

@@ -17,7 +17,7 @@ from manyhands._version import __version__
 from manyhands.annotations import AnnotationTable
 from manyhands.annotations.columns import SOURCES, require_annotators
 from manyhands.exceptions import AnnotationError, WriteError
-from manyhands.files import check_writable, explain, file_lock, write_atomically
+from manyhands.files import check_writable, explain, file_lock, write_array, write_atomically
 from manyhands.io.files import PathLike
 from manyhands.scale import remote
 from manyhands.scale.sharded import Shard, n_passes
@@ -149,7 +149,7 @@ class StoreWriter:
         write_atomically(self.folder / MANIFEST, json.dumps(manifest, indent=1))
 
     def _write(self, name: str, values: AnyArray) -> dict[str, Any]:
-        write_atomically(self.folder / name, lambda file: np.save(file, values, allow_pickle=False))
+        write_atomically(self.folder / name, lambda file: write_array(file, values))
         return _entry(self.folder, name)
 
 
