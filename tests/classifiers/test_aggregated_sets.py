@@ -280,6 +280,10 @@ def test_what_a_fit_to_sets_does_not_do(model):
         with pytest.raises(AnnotationError, match=f"{name} is for single labels"):
             getattr(model, name)(X, ANSWERS)
     assert not hasattr(model, "partial_fit")
+    with pytest.raises(AttributeError, match=r"changes with every answer.*with_added.*fit it anew"):
+        model.partial_fit(X, ANSWERS)
+    with pytest.raises(AttributeError, match="fit it anew"):
+        type(model).partial_fit(model, X, ANSWERS)
     assert not hasattr(made(), "partial_fit")
     assert hasattr(AggregatedClassifier(), "partial_fit")
     assert not hasattr(model, "transform")

@@ -114,6 +114,27 @@ def test_predict(fitted, files, tmp_path):
     assert "t120" in done("predict", out, files / "new.csv")
 
 
+def test_predict_reads_and_writes_sets_as_the_fit_did(files, tmp_path):
+    answers, gold = tmp_path / "answers.csv", tmp_path / "gold.csv"
+    for path, source in ((answers, "answers.csv"), (gold, "new_gold.csv")):
+        frame = pd.read_csv(files / source, keep_default_na=False)
+        frame["labels"] = frame["labels"].str.replace(";", " | ").replace("", "NONE")
+        frame.to_csv(path, index=False)
+    out = tmp_path / "model"
+    given = ("--features", files / "features.csv", "--annotations", answers, "--out", out)
+    done("fit", *given, "--multilabel", "|", "--none", "NONE", "--folds", "0")
+    new = (out, files / "new.csv", "--gold", gold, "--json")
+    found = json.loads(done("predict", *new))
+    assert found["gold"]["cells with gold"] == 3 * NEW
+    sets = {row["labels"] for row in found["labels"]}
+    assert any("|" in labels for labels in sets)
+    assert not any(";" in labels for labels in sets)
+    other = json.loads(done("predict", out, files / "new.csv", "--multilabel", "+", "--json"))
+    assert {row["labels"].replace("+", "|") for row in other["labels"]} == sets
+    refused = run("predict", *new, "--multilabel", "join")
+    assert "predicts sets of labels; leave it out" in " ".join(refused.output.split())
+
+
 @pytest.mark.filterwarnings("ignore:2 instances have gold and no answer")
 def test_known_cells_and_settings(files, tmp_path):
     known = tmp_path / "known.csv"

@@ -106,3 +106,7 @@ def test_only_probabilities_are_decided():
         decide_sets([0.1, 0.2])
     with pytest.raises(AnnotationError, match="leave threshold= out"):
         decide([[0.1, 0.2]], "f1", threshold=0.5)
+    with pytest.raises(AnnotationError, match=r"for each option.* leave classes= out"):
+        decide([[0.1, 0.2]], "f1", classes=["joy", "fear"])
+    with pytest.raises(AnnotationError, match="together; leave ties= out"):
+        decide([[0.1, 0.2]], "f1", ties="random")

@@ -42,7 +42,7 @@ from manyhands.typing import AnyArray, FloatArray, Instances
 SAVED_OF_SETS = ("options_", "estimators_", "prevalence_", "class_prior_", "f1_threshold_")
 """What is saved of a fit to sets of labels."""
 
-ANEW = "whose shared posterior changes with every answer"
+ANEW = "whose shared posterior changes with every answer: join the tables, y.with_added(more)"
 """Why such a fit does not go on."""
 
 

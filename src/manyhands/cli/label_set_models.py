@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from manyhands.cli.output import print_json, print_table, say, visible
 from manyhands.cli.processes import DeviceOptions
 from manyhands.cli.reading import Reading
 from manyhands.cli.settings import merge_settings, parse_settings
-from manyhands.cli.values import TABLE
+from manyhands.cli.values import TABLE, Multilabel
 from manyhands.exceptions import AnnotationError
 from manyhands.wording import percent
 
@@ -148,8 +149,19 @@ def predict_sets(
 ) -> None:
     """Predict the sets of new instances."""
     from manyhands.jobs import predict_label_sets
+    from manyhands.jobs.fit_label_sets import read_as
 
-    own = reading.of_sets() if reading.takes_sets else {}
+    if not reading.takes_sets and reading.multilabel != Multilabel.error.value:
+        raise AnnotationError(
+            f"--multilabel {reading.multilabel}: the model in {folder} predicts sets of labels; "
+            "leave it out"
+        )
+    before = read_as(folder)
+    if not reading.takes_sets:
+        reading = replace(reading, multilabel=before["multilabel"])
+    if reading.nothing is None:
+        reading = replace(reading, nothing=before["none"])
+    own = reading.of_sets()
     result = predict_label_sets(folder, features, out, reading=own, gold=gold, **others)
     if json:
         print_json(result)

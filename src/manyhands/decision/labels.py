@@ -73,7 +73,8 @@ def decide(
         column means of ``posterior``. That estimate needs many rows (with a single row, all ratios
         are equal); for predictions on few rows, pass the prior of the training set.
     classes : sequence of length n_classes, optional
-        Class values; default: the codes 0, ..., n_classes - 1.
+        Class values; default: the codes 0, ..., n_classes - 1. Not with "f1", which returns a
+        column for each option.
     threshold : float in [0, 1], optional
         Abstain if the chosen class is less probable than this. With "balanced", this
         probability is the one the class would have if all classes were equally frequent.
@@ -132,6 +133,15 @@ def decide(
         if named:
             raise AnnotationError(
                 f"rule='f1' ticks each option by a threshold of its own; leave {named[0]}= out"
+            )
+        if classes is not None:
+            raise AnnotationError(
+                "rule='f1' returns a column of booleans for each option, in the order of "
+                "posterior's columns; leave classes= out, and name them by options[row]"
+            )
+        if ties != "first":
+            raise AnnotationError(
+                "rule='f1' ticks equally probable instances together; leave ties= out"
             )
         return decide_sets(posterior, "f1").ticks
     posterior = as_posterior(posterior)

@@ -10,12 +10,12 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from manyhands.annotations.duplicates import Duplicates
 from manyhands.annotations.target import Target
 from manyhands.exceptions import all_or_nothing
+from manyhands.fitting.availability import available_where
 from manyhands.fitting.context import Earlier, Watch
 from manyhands.fitting.continuing import (
     GROWTH,
@@ -84,13 +84,12 @@ class CrowdClassifier(Protocol):
         """Write the fitted model into a folder."""
 
 
-def _can_continue(model: CrowdClassifierMixin) -> bool:
+def _can_continue(model: CrowdClassifierMixin) -> None:
     refusal = model._traits.continue_refusal
     if refusal is not None:
         raise AttributeError(
             f"{type(model).__name__} has no partial_fit: it {refusal}; fit it anew on everything"
         )
-    return True
 
 
 class CrowdClassifierMixin(ClassifierMixin):
@@ -105,7 +104,7 @@ class CrowdClassifierMixin(ClassifierMixin):
         """What the classifier is and can do."""
         return Traits(trains_network=False)
 
-    @available_if(_can_continue)  # type: ignore[untyped-decorator]
+    @available_where(_can_continue)
     def partial_fit(
         self,
         X: Instances,

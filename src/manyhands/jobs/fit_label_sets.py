@@ -10,6 +10,7 @@ import copy
 import json
 import warnings
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -278,6 +279,28 @@ def _on_new_items(
     return {"source": f"the labels inferred from the answers, in {folds} folds"} | found
 
 
+def read_as(folder: str | Path) -> dict[str, Any]:
+    """Return how the answers of a folder's model were read: ``multilabel`` and ``none``.
+
+    Parameters
+    ----------
+    folder : str or Path
+        What `fit_label_sets` wrote; of one without a summary, the defaults are returned.
+
+    Returns
+    -------
+    dict
+        Options of `manyhands.io.read_label_sets`.
+    """
+    try:
+        data = json.loads(Path(folder, SUMMARY).read_text(encoding="utf-8"))["set_data"]
+    except (OSError, ValueError, KeyError, TypeError):  # Saved by itself, or moved.
+        return {"multilabel": ";", "none": None}
+    words = data.get("reading", [])
+    none = [value for word, value in pairwise(words) if word == "--none"]
+    return {"multilabel": data["separator"], "none": none or None}
+
+
 # -- prediction -----------------------------------------------------------------------------------
 
 
@@ -302,7 +325,8 @@ def predict_label_sets(
     features, out, texts, images, annotations
         As in `manyhands.jobs.predict_file`.
     reading : dict, optional
-        Options of `manyhands.io.read_label_sets`.
+        Options of `manyhands.io.read_label_sets`; ``multilabel`` and ``none`` are by default those
+        with which the answers of the model were read.
     gold : Path, optional
         Table of true sets of some rows; see `manyhands.io.read_gold_sets`.
     keep_formulas : bool
@@ -317,7 +341,7 @@ def predict_label_sets(
         check_table_path(out)
     model = load_classifier(folder)
     check_kind(model, {"X": features, "--texts": texts, "--images": images})
-    options = {"multilabel": ";", **(reading or {})}
+    options = {**read_as(folder), **(reading or {})}
     own: dict[str, Any] = {name: options.get(name) for name in ("encoding", "separator")}
     if annotations is not None and features is None:
         kind: Any = "images" if texts is None else "texts"
