@@ -411,6 +411,24 @@ def test_every_key_does_what_it_says(browser, job, explorer):
         assert len(records(job)) == 4
 
 
+def test_items_of_an_action_are_listed_and_reviewed_by_keyboard(browser, job, explorer):
+    with Watched(browser, home_of(explorer)) as page:
+        page.goto(explorer)
+        link = page.locator("#main .note a", has_text="collect")
+        count = int(link.inner_text().split("\u00a0")[-1])
+        page.goto(home_of(explorer) + "list?state=all")
+        press(page, "n")
+        expect(page.locator(".pager span")).to_have_text("page 2 of 2")
+        press(page, "p")
+        expect(page.locator(".pager span")).to_have_text("page 1 of 2")
+        page.locator("#f-action").select_option("collect more")
+        expect(page.locator("#main h1")).to_have_text(f"{count}\u00a0items")
+        page.locator("#main").focus()
+        press(page, "Enter")
+        expect(page.locator(".pager span")).to_have_text(f"1 of {count}")
+        assert not records(job)  # To open an item is no confirmation.
+
+
 def test_everything_can_be_reached_with_tab_alone(browser, job, explorer):
     with Watched(browser, home_of(explorer)) as page:
         page.goto(explorer)

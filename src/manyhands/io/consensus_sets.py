@@ -253,8 +253,9 @@ def read_set_consensus(
                 )
             ticks[row, [code_of[name] for name in held]] = True
         posterior = np.column_stack([frame[f"p({name})"].to_numpy() for name in names])
-        known = read_marks(frame, REVIEWED) if REVIEWED in frame.columns else np.zeros(len(tasks))
-        known = np.repeat(np.asarray(known, dtype=bool)[:, None], len(names), axis=1)
+        known = np.zeros(ticks.shape, dtype=bool)
+        if REVIEWED in frame.columns:
+            known[read_marks(frame, REVIEWED)] = True
         n = table.annotations_per_instance()
         share = np.divide(
             _mean_agreement(table, ticks), n, out=np.full(len(n), np.nan), where=n > 0
