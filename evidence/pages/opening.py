@@ -239,7 +239,8 @@ def _in_brief(
     measure = metric.replace("_", " ").replace("macro f1", "macro-F1")
     share = is_share(metric)
     reading = f"{measure.capitalize()}{' in per cent' if share else ''}: mean ± standard deviation"
-    reading += " over seeds, with the epoch chosen as the paper does"
+    reading += " over seeds, "
+    reading += "with the epoch chosen as the paper does" if printed else "of the last epoch"
     if any(printed_selection(row, metric) == ORACLE for row in printed):
         reading += (
             " (where it chooses on the test set, its figure is an oracle, and ours is of the "
