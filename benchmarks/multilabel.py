@@ -58,8 +58,10 @@ HABITS = {
     "turning habits": "too little of every second option, too much of the others",
     "own skill": "better or worse, drawn anew for every option",
     "specialists": "good at two options, poor at the other six",
+    "mixed": "a fifth each: good, hasty, too little, too much, and own habits by option",
 }
-"""Simulated crowds: what annotators do. In the first two it is the same under all options."""
+"""Simulated crowds: what annotators do. In the first two it is the same under all options, and in
+the last for four fifths."""
 
 METHODS = {
     "majority": lambda: MultiLabelMajorityVote(),
@@ -76,6 +78,12 @@ def f1(ticks: Any, truth: Any) -> float:
     return float(2 * hits / max(ticks[known].sum() + (truth == 1).sum(), 1))
 
 
+def macro_f1(ticks: Any, truth: Any) -> float:
+    """Mean F1 of the options of which some known cell applies."""
+    has = ((truth == 1).sum(axis=0) > 0).nonzero()[0]
+    return float(np.mean([f1(ticks[:, [m]], truth[:, [m]]) for m in has]))
+
+
 def log_loss(proba: Any, truth: Any) -> float:
     """Log loss per known cell."""
     p = np.clip(proba, 1e-6, 1 - 1e-6)[truth >= 0]
@@ -88,8 +96,9 @@ def score_all(answers: LabelSetTable, truth: Any) -> Record:
     for name, make in METHODS.items():
         model: Any = make().fit(answers)
         found[f"{name}_f1"] = f1(model.labels_, truth)
+        found[f"{name}_macro"] = macro_f1(model.labels_, truth)
         found[f"{name}_loss"] = log_loss(model.posterior_, truth)
-        if name in ("own", "shared"):
+        if name != "majority":
             found[f"{name}_f1_rule"] = f1(decide_sets(model.posterior_, "f1").ticks, truth)
         if name == "shared":
             found["gain"] = model.evidence_["shared"] - model.evidence_["own"]
@@ -191,6 +200,11 @@ def simulate(crowd: str, k: int, seed: int) -> tuple[LabelSetTable, Any, Any]:
         ticks += habit * np.resize([1.0, -1.0], OPTIONS)
     elif crowd == "own skill":
         skill += rng.normal(0, 1, shape)
+    elif crowd == "mixed":
+        fifth = np.arange(ANNOTATORS)[:, None] % 5
+        skill += np.select([fifth == 0, fifth == 1], [1.0, -1.0], 0.0)
+        ticks += np.select([fifth == 2, fifth == 3], [-1.5, 1.5], 0.0)
+        ticks += np.where(fifth == 4, rng.choice([-1.5, 0.0, 1.5], shape), 0.0)
     else:
         skill += np.where(rng.random(shape).argsort(axis=1) < 2, 2.0, -1.0)
     sensitivity, false_ticks = expit(seen + ticks + skill), expit(false + ticks - skill)
@@ -211,6 +225,8 @@ def of_crowd(crowd: str, k: int, seed: int) -> Record:
         model: Any = METHODS[name]().fit(answers)
         found[f"{name}_f1"] = f1(model.labels_, truth.astype(int))
         found[f"{name}_loss"] = log_loss(model.posterior_, truth.astype(int))
+        rule = decide_sets(model.posterior_, "f1").ticks
+        found[f"{name}_f1_rule"] = f1(rule, truth.astype(int))
         found[f"{name}_r"] = float(
             np.corrcoef(model.sensitivity_.ravel(), sensitivity.ravel())[0, 1]
         )
@@ -367,7 +383,7 @@ def of_between(kind: str, name: str, k: int, seed: int) -> Record:
 
 def between_cells() -> Iterator[Record]:
     """Yield the crowds and sets in which sharing gains or harms with few annotators."""
-    for name in HABITS:
+    for name in [crowd for crowd in HABITS if crowd != "mixed"]:
         for k in (2, 3):
             yield from ({"kind": "crowd", "name": name, "k": k, "seed": s} for s in range(3))
     for name, sizes in (("snow", (2, 3)), ("relex", (2, 3)), ("varierr", (2,))):
@@ -492,27 +508,34 @@ def pair(found: list[Record], score: str) -> str:
 
 def set_page(records: list[Record]) -> dict[str, Any]:
     """Return the table of the real sets."""
-    rows = []
+    rows, losses = [], []
     for name, sizes in SETS.items():
         for k in sizes:
             if found := where(records, name=name, k=k):
-                rule = (
-                    f"{np.mean([r[f'{n}_f1_rule'] for r in found]):.3f}" for n in ("own", "shared")
-                )
-                rows.append(
-                    [
-                        name,
-                        str(k or "all"),
-                        f"{np.mean([r['majority_f1'] for r in found]):.3f}",
-                        pair(found, "f1"),
-                        f"{np.mean([r['auto_f1'] for r in found]):.3f}",
-                        pair(found, "loss"),
-                        " → ".join(rule),
-                        f"{np.mean([r['gain'] for r in found]):+,.0f}",
-                    ]
-                )
-    heading = ["set", "k", "majority F1", "F1", "auto F1", "log loss", "F1, rule f1", "evidence"]
-    return {"sets": table(heading, rows), "draws": len(DRAWS)}
+                gain = f"{np.mean([r['gain'] for r in found]):+,.0f}"
+                own = [mean(found, "majority_f1"), pair(found, "f1"), mean(found, "auto_f1")]
+                rows.append([name, str(k or "all"), *own, pair(found, "macro"), gain])
+                loss = [mean(found, "majority_loss"), pair(found, "loss"), mean(found, "auto_loss")]
+                losses.append([name, str(k or "all"), *loss, of_rule(found, "auto")])
+    return {
+        "sets": table(["set", "k", "majority", "F1", "auto", "macro-F1", "evidence"], rows),
+        "losses": table(
+            ["set", "k", "majority", "log loss", "auto", "F1 of auto, with rule f1"], losses
+        ),
+        "draws": len(DRAWS),
+    }
+
+
+def mean(found: list[Record], name: str) -> str:
+    """Write the mean of a figure."""
+    return f"{np.mean([r[name] for r in found]):.3f}"
+
+
+def of_rule(found: list[Record], name: str) -> str:
+    """Write the F1 of a method's ticks and of those of the rule f1, and the difference."""
+    more = np.array([r[f"{name}_f1_rule"] - r[f"{name}_f1"] for r in found])
+    told = with_error(more, 3) if len(found) > 1 else f"{more[0]:+.3f}"
+    return f"{mean(found, f'{name}_f1')} → {mean(found, f'{name}_f1_rule')} ({told})"
 
 
 def framing_page(records: list[Record]) -> dict[str, Any]:
@@ -521,6 +544,9 @@ def framing_page(records: list[Record]) -> dict[str, Any]:
         "framing_majority": f"{np.mean([r['majority_f1'] for r in records]):.3f}",
         "framing_f1": pair(records, "f1"),
         "framing_loss": pair(records, "loss"),
+        "framing_auto": f"{mean(records, 'auto_f1')} / {mean(records, 'auto_loss')}",
+        "framing_macro": pair(records, "macro"),
+        "framing_rule": of_rule(records, "shared"),
     }
 
 
@@ -536,13 +562,14 @@ def crowd_page(records: list[Record]) -> dict[str, Any]:
                     str(k),
                     pair(found, "f1"),
                     pair(found, "loss"),
+                    of_rule(found, "shared"),
                     " → ".join(f"{r:.2f}" for r in correlation),
                     f"{np.mean([r['gain'] > 0 for r in found]):.0%}",
                     f"{np.mean([r['covered_overall'] for r in found]):.0%}",
                     f"{np.mean([r['covered'] for r in found]):.0%}",
                 ]
             )
-    heading = ["crowd", "k", "F1", "log loss", "r", "evidence shares", "covers", "by option"]
+    heading = ["crowd", "k", "F1", "log loss", "F1, rule f1", "r", "shares", "covers", "by option"]
     return {
         "crowds": table(heading, rows),
         "seeds": len(SEEDS),

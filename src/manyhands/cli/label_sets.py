@@ -82,7 +82,7 @@ def read_sets(tables: list[Path], reading: Reading) -> ReadSets:
     return ReadSets(table, export or items_shown(table, shown), shown, export)
 
 
-def words_to_read(tables: list[Path], reading: Reading) -> dict[str, list[str]]:
+def words_to_read(tables: list[Path], reading: Reading) -> dict[str, Any]:
     """Return what the commands in a report need to read the same answers, as jobs take it."""
     return {"files": words_of(tables), "reading": as_arguments(reading, {})}
 
