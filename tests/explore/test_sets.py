@@ -139,6 +139,16 @@ def test_the_page_saves_skips_and_takes_back(desk):
         assert ask(desk, "/decide", "POST", **form | {"version": 0} | bad)[0] in (400, 404)
 
 
+def test_a_set_can_be_gold(desk, made):
+    row = int(desk.rows(Choice())[0])
+    form = {"row": row, "version": 0, "on": "", "back": "", "do": "decide", "gold": 1}
+    assert ask(desk, "/decide", "POST", **form, option=2)[0] == 303
+    assert desk.item(row).last.action == "gold"
+    assert "gold</span>" in ask(desk, f"/item/{row}")[2]
+    cells = read_gold_sets(desk.journal.path, read_label_sets(made / "answers.csv", none="empty"))
+    assert cells[row].tolist() == [0, 0, 1]
+
+
 def test_what_is_shown_can_be_chosen(desk):
     held = desk.rows(Choice(label=1))
     assert all(1 in desk.item(int(row)).answer for row in held)
