@@ -567,8 +567,11 @@ def test_text_can_be_read_on_every_cell():
         ink, quiet, paper = (hex_colour(scheme[key]) for key in ("ink", "quiet", "paper"))
         assert contrast(ink, paper) > 12
         assert contrast(quiet, paper) > 4.5
-        assert contrast(hex_colour(scheme["accent"]), paper) > 4.5
-        assert contrast(hex_colour(scheme["warm"]), paper) > 4.5
+        for ground in ("paper", "panel", "look"):
+            for text in ("ink", "quiet", "accent", "warm", "green"):
+                assert contrast(hex_colour(scheme[text]), hex_colour(scheme[ground])) > 4.5
+        # Borders of buttons, and the line on which the headline's interval lies.
+        assert contrast(hex_colour(scheme["field"]), hex_colour(scheme["paper"])) > 3
         assert contrast(ink, hex_colour(scheme["look"])) > 7
         for key in ("heat-right", "heat-wrong"):
             heat = np.array([int(v) for v in scheme[key].split()])

@@ -9,7 +9,14 @@ from markupsafe import Markup
 
 from manyhands.codes import ActionCode
 from manyhands.report.annotators import told_severities
-from manyhands.report.first import MEASURED_NOTE, UNKNOWN, First, figure_of, first_section
+from manyhands.report.first import (
+    MEASURED_NOTE,
+    NAMES_NOTE,
+    UNKNOWN,
+    First,
+    figure_of,
+    first_section,
+)
 from manyhands.report.headline import headline_and_reason, headline_of_new_items
 from manyhands.report.planning import enough
 from manyhands.report.section import Action, Content, Findings
@@ -67,7 +74,7 @@ def first_screen(s: Mapping[str, Any]) -> First:
         lines,
         s["actions"],
         [each["text"] for each in s.get("warnings") or ()],
-        MEASURED_NOTE,
+        MEASURED_NOTE + (NAMES_NOTE if any(step.get("command") for step in s["actions"]) else ""),
     )
 
 

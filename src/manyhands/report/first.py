@@ -24,6 +24,12 @@ MEASURED_NOTE = (
 MOST_ROWS = 3
 """Rows of the evidence of a step; its section has the others."""
 
+NAMES_NOTE = (
+    " In commands, ANNOTATIONS stands for the file of the annotations with the options that read "
+    "it, and FOLDER for the folder of this report."
+)
+"""What stands for files in commands, where the page does not know their names."""
+
 SURE_ENOUGH = 0.6
 """Probability from which a label is called probably right; below, it is undecided."""
 

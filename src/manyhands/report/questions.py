@@ -32,7 +32,7 @@ def find_answers(
         if section.answer is None:
             continue
         anchor, text = section.answer(data)
-        named = {"question": section.heading, "section": section.key}
+        named: dict[str, Any] = {"question": section.heading, "section": section.key}
         if text:
             found.append(named | {"anchor": anchor, "answer": text})
     return found
