@@ -261,6 +261,25 @@ def test_a_continued_folder_names_all_its_files(answers, tmp_path, monkeypatch):
     assert counts["answers"] == 120
 
 
+def test_the_terminal_and_the_report_flag_the_same_annotators(tmp_path):
+    rng = np.random.default_rng(0)
+    truth, names = rng.random((150, 3)) < 0.4, np.array(OPTIONS)
+    rows = []
+    for i, each in enumerate(truth):
+        for who in range(6):
+            seen, vain = (0.3 if who == 0 else 0.9), (0.5 if who == 1 else 0.05)
+            ticks = rng.random(3) < np.where(each, seen, vain)
+            rows.append((f"t{i}", f"p{who}", ";".join(names[ticks])))
+    path, out = tmp_path / "crowd.csv", tmp_path / "labels"
+    pd.DataFrame(rows, columns=["task", "worker", "labels"]).to_csv(path, index=False)
+    shown = done("aggregate", path, *SETS, "--out", out)
+    people = json.loads((out / "summary.json").read_text())["set_annotators"]["rows"]
+    flagged = [row["id"] for row in people if row["flags"]]
+    assert {"p0", "p1"} <= {*flagged}
+    assert re.findall(r"^Annotator (\S+) ticks", shown, flags=re.MULTILINE) == flagged[:3]
+    assert "of the labels that do not apply (the typical annotator" in shown
+
+
 def test_a_word_is_no_separator(answers):
     result = run("describe", answers, "--multilabel", "splitt")
     assert result.exit_code == 2
@@ -496,7 +515,7 @@ def test_a_separator_within_an_option_is_refused(tmp_path):
     table = LabelSetTable.from_frame(
         pd.DataFrame({"task": [1, 2], "worker": "a", "labels": [["no; never"], ["no", "other"]]})
     )
-    with pytest.raises(AnnotationError, match=r"'no; never' holds ';'.*multilabel='\|'"):
+    with pytest.raises(AnnotationError, match=r"'no; never' contains ';'.*multilabel='\|'"):
         write_annotations(tmp_path / "answers.csv", table)
     path = write_annotations(tmp_path / "answers.csv", table, separator="|")
     assert cells_of(read_label_sets(path, multilabel="|")) == cells_of(table)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple
 
 from manyhands.cli.accounts import account_of, print_account
@@ -30,6 +29,9 @@ from manyhands.wording import MEASURES, N_RANDOM, counted, percent
 
 SHOWN = 10
 """Instances, and options, that are shown."""
+
+FLAGGED = 3
+"""Annotators to look at who are named."""
 
 TITLES = {
     "instances": "instances",
@@ -377,13 +379,8 @@ def print_sets(result: dict[str, Any], out: Path | None, to: str) -> None:
     if result["shared"] is not None:
         shared = "shared across options" if result["shared"] else "taken option by option"
         say(f"What annotators do is {shared}: {result['why']}.")
-    for row in _marked(result["annotators"]):
-        say(
-            f"Annotator {row['annotator']} ticks {percent(row['sensitivity'])} of the options that "
-            f"apply ({percent(row['sensitivity_low_95'])} to "
-            f"{percent(row['sensitivity_high_95'])}), and {percent(row['false_tick_rate'])} of "
-            f"those that do not ({row['n_annotations']:,} answers)."
-        )
+    for row in result["flagged"][:FLAGGED]:
+        say(f"Annotator {visible(row['told'])}.")
     for line in scores_of(result["gold"]):
         say(line)
     actions = ", ".join(f"{name} {count:,}" for name, count in result["actions"].items())
@@ -415,16 +412,6 @@ def _doubt(row: dict[str, Any]) -> str:
     """Name the least sure option of a set."""
     told = row["probability"]
     return str(row["least_sure"]) + ("" if told is None else f" ({percent(told)})")
-
-
-def _marked(annotators: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return up to three annotators who surely tick less of what applies than is typical."""
-    rows = [row for row in annotators if "sensitivity" in row and row["n_annotations"]]
-    if len(rows) < 3:
-        return []
-    typical = median([row["sensitivity"] for row in rows])
-    low = [row for row in rows if row["sensitivity_high_95"] < typical]
-    return sorted(low, key=lambda row: float(row["sensitivity"]))[:3]
 
 
 def _print_options(options: list[dict[str, Any]]) -> None:

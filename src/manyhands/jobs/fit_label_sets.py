@@ -52,7 +52,12 @@ from manyhands.jobs.outputs import (
 from manyhands.metrics.set_levels import levels_of_sets
 from manyhands.models import save
 from manyhands.report import summarize_sets
-from manyhands.report.label_sets import SetFindings, told_of_decision, told_of_sets
+from manyhands.report.label_sets import (
+    SetFindings,
+    flagged_annotators,
+    told_of_decision,
+    told_of_sets,
+)
 from manyhands.typing import FloatArray, IntArray
 from manyhands.wording import percent
 
@@ -167,6 +172,7 @@ def fit_label_sets(
             "levels": levels.to_dict(),
             "headline": told_of_sets(inputs),
             "decided": told,
+            "flagged": flagged_annotators(inputs),
             "actions": sets.count_actions(),
             "gold": scores,
             "new_items": _on_new_items(model, X, table, cells, gold, annotated, n_folds),

@@ -37,7 +37,12 @@ from manyhands.jobs.outputs import (
 from manyhands.metrics.set_levels import levels_of_sets
 from manyhands.models import load, save
 from manyhands.report import Contents, summarize_sets, write_report
-from manyhands.report.label_sets import SetFindings, told_of_decision, told_of_sets
+from manyhands.report.label_sets import (
+    SetFindings,
+    flagged_annotators,
+    told_of_decision,
+    told_of_sets,
+)
 from manyhands.typing import MISSING, AnyArray, BoolArray, FloatArray, IntArray
 
 OPTIONS = "options.csv"
@@ -81,7 +86,8 @@ def aggregate_label_sets(
         and ``why`` (where the method shares behaviour); ``rule``; ``levels``: shares of right
         labels among those ``given``, and of those that apply which were ``found`` (each a
         `manyhands.metrics.Level` as a dict, or None where nothing tells), and ``headline``, the
-        same in words; ``decided``, how the sets were decided, in words; ``actions`` (number of
+        same in words; ``decided``, how the sets were decided, in words; ``flagged``, annotators to
+        look at (see `manyhands.report.label_sets.flagged_annotators`); ``actions`` (number of
         instances per recommended action); ``labels`` (rows of ``labels.csv``), ``annotators``,
         ``options``, ``files``; and ``gold``: scores on the known cells that are not in ``known``,
         or None.
@@ -238,6 +244,7 @@ def _concluded(
         "levels": levels.to_dict(),
         "headline": told_of_sets(inputs),
         "decided": told,
+        "flagged": flagged_annotators(inputs),
         "actions": found.count_actions(),
         "gold": scores,
     }

@@ -525,11 +525,28 @@ def _habit(row: Content, typical: Mapping[str, float]) -> str:
         )
     if "ticks in vain" in row["flags"]:
         told.append(
-            f"ticks {percent(round(row['false_tick_rate'], 2))} of those that do not apply (the "
-            f"typical annotator {percent(round(typical['false_tick_rate'], 2))})"
+            f"ticks {percent(round(row['false_tick_rate'], 2))} of the labels that do not apply "
+            f"(the typical annotator {percent(round(typical['false_tick_rate'], 2))})"
         )
     n = counted(row["n_annotations"], "answer")
     return f"{clipped(row['id'], 24)} {', and '.join(told)}, in {n}"
+
+
+def flagged_annotators(found: SetFindings) -> list[Content]:
+    """Return who surely overlooks more, or ticks more in vain, than the typical annotator.
+
+    Returns
+    -------
+    list of dict
+        ``annotator``, ``flags`` and ``told``, a sentence without its full stop; those who account
+        for most mistakes first.
+    """
+    people = found.once(annotators_section)
+    return [
+        {"annotator": row["id"], "flags": row["flags"], "told": _habit(row, people["typical"])}
+        for row in people["rows"]
+        if row["flags"]
+    ]
 
 
 def _explain(found: SetFindings) -> Iterator[Action]:
