@@ -140,8 +140,9 @@ LEAKS = re.compile(
     r"|\b[a-z]+(?:_[a-z]+)*_(?![\w*])"  # parity_, posterior_
     r"|\bread_export\b|\bleft_out\b|\bwith_groups\b|\bAnnotationTable\b|\bfrom_(?:frame|matrix)\b"
     r"|\b(?:LabelSet|Comparison)Table\b|\b(?:ndarray|dtype|DataFrame|NoneType|Traceback)\b"
+    r"|[\u0370-\u03ff\u00b1\u2248]"  # Greek letters, plus or minus, about
 )
-"""What only somebody who writes Python knows."""
+"""Python's names, and symbols without a word, which not every user of a command knows."""
 
 
 def run(*arguments):

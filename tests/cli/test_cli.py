@@ -895,7 +895,7 @@ def test_language_models_are_declared_as_the_warning_says(tmp_path, monkeypatch)
         assert "groups=" not in said
     declared = done("aggregate", "A.csv", "--groups", "llm=gemini_pro,gpt-4o,llama-31")
     assert "named like" not in declared.stderr
-    refused(3, "aggregate", "A.csv", "--groups", "llm=gpt-4o,,x", says="names no family")
+    refused(3, "aggregate", "A.csv", "--groups", "llm=gpt-4o,,x", says="is not a family")
     refused(3, "aggregate", "A.csv", "--groups", "a=gpt-4o;b=gpt-4o", says="occurs twice")
 
 

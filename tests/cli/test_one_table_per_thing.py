@@ -180,7 +180,7 @@ def test_one_number_of_labels_is_accepted_everywhere():
     page = Path("labels/report.html").read_text(encoding="utf-8")
     assert re.search(rf"<b>{n}</b> of {N}\s+labels are\s+accepted", page)
     assert RULE in page
-    assert "in labels.csv, 'probability' is how sure a label is" in said
+    assert "in labels.csv, 'probability' is the probability that the label is right" in said
 
 
 @pytest.mark.parametrize("own", [{}, {"threshold": 0.99}])

@@ -202,7 +202,7 @@ def test_bad_calls(tmp_path, verdicts):
     sides = ("--left", "one", "--right", "two")
     assert "no column 'who' (--winner)" in failed(3, "rank", path, *sides, "--winner", "who").stderr
     assert failed(3, "rank", tmp_path / "nothing.csv")
-    assert "no format of tables" in failed(3, "rank", verdicts, "--out", "x.docx").stderr
+    assert "not a format of tables" in failed(3, "rank", verdicts, "--out", "x.docx").stderr
     assert "add --next 50" in failed(3, "rank", verdicts, "--each", 2).stderr
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BradleyTerry, "fit", lambda *_: pytest.fail("it is refused before the fit"))

@@ -96,12 +96,12 @@ def headings_of_splits(splits: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def show_score(name: str, value: float) -> str:
-    """Show a score: shares in percent, distances in grades."""
+    """Return a score as text: shares in percent, distances in grades."""
     return percent(value) if SCORES[name].is_share else f"{value:.2f}"
 
 
 def show_spread(name: str, spread: dict[str, Any]) -> str:
-    """Show a score as mean ± sd, or the mean alone for a single run."""
+    """Return a score as text: mean ± standard deviation, or the mean alone for a single run."""
     mean = show_score(name, spread["mean"])
     return mean if spread["sd"] is None else f"{mean} ± {show_score(name, spread['sd'])}"
 
@@ -189,8 +189,9 @@ def say_severities(rows: Sequence[dict[str, Any]], n_known: int = 0, shown: int 
 def say_columns(name: str) -> None:
     """Say what the two kinds of probabilities in a table of labels are."""
     say(
-        f"in {name}, 'probability' is how sure a label is, as the headline says of them all; the "
-        "columns p(...) are the method's own probabilities, which are often too sure"
+        f"in {name}, 'probability' is the probability that the label is right, and fits the share "
+        "of right labels above; the columns p(...) are the method's own probabilities, which are "
+        "often too high"
     )
 
 

@@ -129,14 +129,14 @@ class DeviceOptions:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process prints: of those that work together, the first."""
+        """Whether this is the first of the processes that train together, which prints."""
         return not self.given or os.environ.get("RANK", "0") == "0"
 
 
 def launch(n: int) -> int:
     """Run this command in n processes on this machine; return its exit code.
 
-    The first prints. If one fails, the others are stopped.
+    Only the first process prints. If one fails, the others are stopped.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -164,7 +164,7 @@ def launch(n: int) -> int:
             _stop(processes)
         if code and processes[0].returncode in (0, -signal.SIGTERM):
             told.seek(0)
-            note(f"another process than the first failed: {told.read()[-2000:]}")
+            note(f"a process of the training failed; it wrote: {told.read()[-2000:]}")
     return code
 
 

@@ -242,7 +242,7 @@ def _named_groups(text: str) -> dict[Any, Any]:
         names = [name.strip() for name in members.split(",")]
         if not family.strip() or not all(names):
             raise AnnotationError(
-                f"--groups {text}: {part!r} names no family and its annotators; write them as "
+                f"--groups {text}: {part!r} is not a family with its annotators; write them as "
                 "--groups llm=gpt-4o,claude"
             )
         for name in names:

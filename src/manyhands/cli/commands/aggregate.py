@@ -103,8 +103,8 @@ Dask = Annotated[
     ),
 ]
 ONE_METHOD = (
-    "--compare runs every method as it comes; leave --method, --out, --known, --history, --rule, "
-    "--threshold and --set out, or leave --compare out to run one method"
+    "--compare runs every method with its defaults; leave --method, --out, --known, --history, "
+    "--rule, --threshold and --set out, or leave --compare out to run one method"
 )
 RuleOption = Annotated[
     Optional[Rule],  # noqa: UP045
@@ -528,7 +528,7 @@ def _print_result(result: dict[str, Any], out: Path | None, to: str) -> None:
 
 
 def _score(name: str, value: float | None) -> str:
-    """Write a score: most are shares."""
+    """Return a score as text: most scores are shares."""
     if value is None:
         return ""
     return percent(value) if SCORES[name].is_share else f"{value:.3f}"

@@ -313,7 +313,9 @@ def _print_job(result: dict[str, Any]) -> None:
         for split, scores in run["splits"].items()
     ]
     if rows:
-        title = f"seed {seeds[0]}" if len(seeds) == 1 else f"{len(seeds)} seeds, mean ± sd"
+        title = f"{len(seeds)} seeds, mean ± standard deviation"
+        if len(seeds) == 1:
+            title = f"seed {seeds[0]}"
         if seeds == [None]:
             title = "continued"
         print_table(title, ["protocol, split (instances)", *headings.values()], rows)

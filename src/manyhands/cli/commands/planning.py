@@ -68,6 +68,15 @@ class PairCriterion(StrEnum):
     fewest = "fewest"
 
 
+SCORE_OF_PAIRS = {
+    PairCriterion.information: "how much the annotation is expected to tell about the label",
+    PairCriterion.accuracy: "how many more right labels are expected of the annotation",
+    PairCriterion.entropy: "how uncertain the label is (entropy)",
+    PairCriterion.fewest: "the number of annotations, which is negative so that few come first",
+}
+"""What the score of a pair measures, by criterion."""
+
+
 Who = StrEnum("Who", ["choose", "arriving", "any"])
 """Whether annotators are chosen, too; see `manyhands.AnnotationPlanner`."""
 
@@ -460,7 +469,8 @@ def next_(
     if gains is not None and min(gains, default=1.0) < 0.0005:
         gain += " (0.000: it changes no label alone, but tells most about an unsure one)"
     gain += "; "
-    say(f"{'' if gains is None else gain}score: what the pairs are ordered by ({criterion.value})")
+    score = f"score: the pairs are ordered by {SCORE_OF_PAIRS[criterion]}, the highest first"
+    say(f"{'' if gains is None else gain}{score}")
     say(told.headline)
     if audit is not None:
         say(_OF_AUDITS)

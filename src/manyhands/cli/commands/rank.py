@@ -147,7 +147,7 @@ def rank(
         )
     if out is not None and out.suffix and out.suffix.lower() not in WRITTEN:
         raise AnnotationError(
-            f"--out {out}: {out.suffix!r} is no format of tables; give a folder, or a name that "
+            f"--out {out}: {out.suffix!r} is not a format of tables; give a folder, or a name that "
             f"ends in {', '.join(WRITTEN)}"
         )
     if each is not None and not next_:

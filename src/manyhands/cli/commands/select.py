@@ -41,9 +41,10 @@ SCORES = {
     "agreement": f"score: share of the annotations that its predictions agree with; {BEHIND}",
     "balanced": "score: share of the annotations that its predictions agree with, every class "
     f"counted the same; {BEHIND}",
-    "information": f"score: what its predictions tell about the annotations; {BEHIND}",
+    "information": "score: information of its predictions about the annotations; more is better; "
+    f"{BEHIND}",
 }
-"""What the columns of candidates mean."""
+"""Explanations of the columns in the table of candidates."""
 
 Methods = Annotated[
     Optional[str],  # noqa: UP045 - typer reads this at run time
