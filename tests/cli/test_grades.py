@@ -92,6 +92,25 @@ def test_severities_are_compared_with_known_labels_where_there_are_some(sheet, t
         assert "compared with the others" not in told
 
 
+def test_severities_of_halves_are_told_in_stars(sheet, tmp_path):
+    """Five grades of half a star each: the severity is half as many stars, not grades."""
+    people = READING[1].split(",")
+    halves = pd.read_excel(sheet).assign(
+        **{
+            name: lambda rows, name=name: (rows[name] / 2).map("{:g} stars".format)
+            for name in people
+        }
+    )
+    halves.to_csv(tmp_path / "halves.csv", index=False)
+    arguments = (tmp_path / "halves.csv", *READING)
+    rows = json.loads(said("aggregate", *arguments, "--json"))["annotators"]
+    (bea,) = [row for row in rows if row["annotator"] == "Bea"]
+    told = f"Bea gives {bea['severity'] / 2:.1f} stars too much"
+    assert told.removeprefix("Bea ") in bea["severity_in_words"]
+    assert told in said("aggregate", *arguments)
+    assert told in " ".join(said("annotators", *arguments).split())
+
+
 @pytest.mark.filterwarnings("default::manyhands.exceptions.NotIdentifiableWarning")
 def test_texts_of_a_sheet_stand_on_the_page_and_nothing_accepted_is_explained(tmp_path):
     rng = np.random.default_rng(0)

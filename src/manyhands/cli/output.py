@@ -163,17 +163,26 @@ def say_actions(result: dict[str, Any]) -> None:
         )
 
 
-def say_severities(rows: Sequence[dict[str, Any]], n_known: int = 0, shown: int = 5) -> None:
+def say_severities(
+    rows: Sequence[dict[str, Any]], n_known: int = 0, shown: int = 5, *, classes: Any = ()
+) -> None:
     """Say which annotators surely give too much or too little, those who do so most first.
 
     ``n_known`` counts the known labels, and ``rows`` have ``annotator``, ``n_annotations``,
-    ``severity``, ``severity_low_95`` and ``severity_high_95``, in grades.
+    ``severity``, ``severity_low_95`` and ``severity_high_95``, in grades. They are told in what
+    the ``classes`` count, such as stars, also where these are halves.
     """
+    from manyhands.annotations.class_order import unit_of_grades
+
+    step, unit = unit_of_grades(classes)
     found = []
     for row in rows:
         low, high = row["severity_low_95"], row["severity_high_95"]
         if None not in (low, high):
-            told = too_much(row["severity"], low, high, " grades")
+            told = row.get("severity_in_words")
+            if told is None:
+                ends = (step * row["severity"], step * low, step * high)
+                told = too_much(*ends, unit and f" {unit}")
             found.append((abs(row["severity"]), row["annotator"], told, row["n_annotations"]))
     found = [each for each in found if each[2]]
     found.sort(key=lambda each: -each[0])

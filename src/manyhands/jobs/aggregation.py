@@ -87,9 +87,9 @@ def aggregate_table(
         are among the accepted ones), ``level`` (share of right labels,
         with interval and source; see `manyhands.metrics.Level`) and ``headline`` (the same in
         words), ``annotators`` (annotator, n_annotations, severity in grades, severity_low_95,
-        severity_high_95; of grades, by methods that estimate it), ``files`` (what was written), and
-        ``gold``: metrics on the annotated instances that have gold and are not in ``known``, or
-        None.
+        severity_high_95, severity_in_words; of grades, by methods that estimate it), ``files``
+        (what was written), and ``gold``: metrics on the annotated instances that have gold and are
+        not in ``known``, or None.
     """
     place = None if out is None else check_output(Path(out), to)
     if place is not None and not place.suffix and not table.annotators_known:

@@ -22,6 +22,7 @@ from scipy.stats import norm
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from manyhands.annotations import AnnotationTable
+from manyhands.annotations.class_order import unit_of_grades
 from manyhands.annotations.encoding import missing_mask
 from manyhands.decision.labels import is_scale_of_grades
 from manyhands.decision.rules import AUTO, apply_rule
@@ -70,6 +71,7 @@ from manyhands.report import (
 from manyhands.report.headline import told_of_new_items
 from manyhands.report.inputs import class_positions
 from manyhands.typing import AnyArray, BoolArray, FloatArray, IntArray
+from manyhands.wording import too_much
 
 LABELS, ANNOTATORS, SUMMARY = "labels.csv", "annotators.csv", "summary.json"
 OUTPUTS = ("model.json", LABELS, ANNOTATORS, SUMMARY, "report.html")
@@ -480,6 +482,18 @@ def _check_tables(folder: Path, tables: dict[str, Any]) -> None:
             )
 
 
+def _severities_in_words(model: Any, half: FloatArray) -> list[str]:
+    """Say how much too high annotators surely label, such as in stars; "" where it is unsure."""
+    step, unit = unit_of_grades(model.classes_)
+    told = zip(step * model.severity_, step * half, strict=True)
+    return [
+        too_much(value, value - width, value + width, unit and f" {unit}")
+        if np.isfinite(value + width)
+        else ""
+        for value, width in told
+    ]
+
+
 def severity_rows(model: Any) -> list[dict[str, Any]]:
     """Return how many grades too high each annotator labels (severity), with 95 % intervals."""
     severity = getattr(model, "severity_", None)
@@ -492,6 +506,7 @@ def severity_rows(model: Any) -> list[dict[str, Any]]:
         "severity": severity,
         "severity_low_95": severity - half,
         "severity_high_95": severity + half,
+        "severity_in_words": _severities_in_words(model, half),
     }
     lists = (np.asarray(values).tolist() for values in columns.values())
     return [

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
+from manyhands.annotations.class_order import unit_of_grades
 from manyhands.annotations.groups import in_families
 from manyhands.codes import ActionCode, Flag, WarningCode
 from manyhands.decision.labels import is_scale_of_grades
@@ -176,6 +177,7 @@ def _add_grades(
     ``wrong`` and ``far`` (R,) are expected numbers of wrong annotations, and of those of them that
     are more than a grade off.
     """
+    scale = (1.0, "grades") if model is None else unit_of_grades(model.classes_)
     for k, row in enumerate(profiles):
         row["within_one"], row["severity"] = None, None
         if not judged or not row["n_annotations"] or row["accuracy"] is None:
@@ -183,7 +185,7 @@ def _add_grades(
         share = far[k] / wrong[k] if wrong[k] > 0 else 0.0
         row["within_one"] = 1.0 - (1.0 - row["accuracy"]) * float(share)
         if model is not None and len(model.severity_) == len(profiles):
-            row["severity"] = _severity_of(model.severity_[k], model.severity_se_[k])
+            row["severity"] = _severity_of(model.severity_[k], model.severity_se_[k], scale)
             if _is_severe(row["severity"]) and row["screen"]["advice"] == NOTHING:
                 row["screen"]["advice"] = SHOW_GRADES
 
@@ -197,12 +199,17 @@ def _is_severe(severity: Mapping[str, Any] | None) -> bool:
     return severity is not None and max(severity["low"], -severity["high"]) > CLEAR
 
 
-def _severity_of(value: float, error: float) -> dict[str, Any] | None:
-    """What an annotator gives too much, in grades, with its interval and in words."""
+def _severity_of(value: float, error: float, scale: tuple[float, str]) -> dict[str, Any] | None:
+    """Return how many grades too high an annotator labels, with the interval and in words.
+
+    The words count what the scale counts, such as stars, also where grades are halves of them;
+    ``scale`` is that of `unit_of_grades`.
+    """
     low, high = float(value - WIDTH * error), float(value + WIDTH * error)
     if not np.isfinite([low, high]).all():
         return None
-    told = too_much(float(value), low, high, " grades")
+    step, unit = scale
+    told = too_much(step * float(value), step * low, step * high, unit and f" {unit}")
     return {"value": float(value), "low": low, "high": high, "told": told}
 
 

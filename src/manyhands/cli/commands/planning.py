@@ -753,7 +753,7 @@ def annotators(
     )
     if graded:
         say(SEVERITY)
-        say_severities(records_of(columns))
+        say_severities(records_of(columns), classes=table.classes)
     say(f"{A_FLAG}; --out and --json have the evidence")
     if in_families(table.groups, table.n_annotators).any():
         say(
